@@ -1,0 +1,98 @@
+"""Poisson streams of jobs with log-normal work, drawn afresh or exactly as in a published run."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.errors import ScenarioError
+from noonward.model.fleet import Fleet
+from noonward.model.jobs import Jobs
+from noonward.model.scenario import PaperStreamJobs, PoissonJobs
+
+PAPER_WORK_MIN: Final = 0.1
+"""Smallest work of the published stream, units."""
+
+
+def generate_poisson_jobs(spec: PoissonJobs, fleet: Fleet, window_s: float, rng: np.random.Generator) -> Jobs:
+    """Draws Poisson arrivals per ingress with log-normal work.
+
+    Per ingress ``N ~ Poisson(rate x window)`` arrivals, uniform over the window given N; work
+    ``max(work_min, LogNormal(ln median, sigma))`` (CHSAC-AF, Table I). Class 0, no limit on the delay, no data.
+
+    Args:
+        spec: Rate, work and gangs.
+        fleet: Its ingress points.
+        window_s: Length of the window, s.
+        rng: Source of randomness.
+
+    Raises:
+        ScenarioError: The draw holds no job.
+    """
+    arrival_rng, work_rng = rng.spawn(2)
+    points = len(fleet.ingress_points)
+    count_I: NDArray[np.int64] = arrival_rng.poisson(spec.rate_per_s * window_s, size=points)
+    total = int(count_I.sum())
+    if not total:
+        raise _no_job(spec.rate_per_s * window_s * points)
+    work_J = np.exp(work_rng.normal(math.log(spec.median_work), spec.sigma, size=total))
+    return Jobs.build(
+        arrival_s=arrival_rng.random(total) * window_s,
+        origin=np.repeat(np.arange(points), count_I),
+        work=np.maximum(work_J, spec.work_min),
+        gpus_min=spec.gpus_min,
+        gpus_max=spec.gpus_max,
+    )
+
+
+def paper_stream_jobs(spec: PaperStreamJobs, fleet: Fleet, window_s: float) -> Jobs:
+    """Draws the jobs of CHSAC-AF's published runs from ``random.Random(seed)``, draw for draw.
+
+    At the start one ``expovariate(rate)`` per ingress in fleet order; then at each arrival, earliest first:
+    ``max(0.1, lognormvariate(ln median, sigma))``, with ``routed`` a uniform ``choice`` among the sites, then
+    ``expovariate(rate)`` for that ingress' next arrival. Gangs of 1 to ``gpus_max``.
+
+    Args:
+        spec: Seed, rate and work.
+        fleet: Its ingress points and sites; their order decides who gets which draw.
+        window_s: Length of the window, s.
+
+    Raises:
+        ScenarioError: The stream holds no job in the window.
+    """
+    source = random.Random(spec.seed)
+    mu = math.log(spec.median_work)
+    sites = range(len(fleet.sites))
+    due = [(source.expovariate(spec.rate_per_s), point) for point in range(len(fleet.ingress_points))]
+    mean = spec.rate_per_s * window_s * len(due)
+    heapq.heapify(due)
+    rows: list[tuple[float, int, float, int]] = []
+    while due[0][0] <= window_s:
+        arrival_s, origin = due[0]
+        work = max(PAPER_WORK_MIN, source.lognormvariate(mu, spec.sigma))
+        site = source.choice(sites) if spec.routed else -1
+        rows.append((arrival_s, origin, work, site))
+        heapq.heapreplace(due, (arrival_s + source.expovariate(spec.rate_per_s), origin))
+    if not rows:
+        raise _no_job(mean)
+    arrival_s_J, origin_J, work_J, site_J = (np.array(column) for column in zip(*rows, strict=True))
+    return Jobs.build(
+        arrival_s=arrival_s_J,
+        origin=origin_J,
+        work=work_J,
+        gpus_min=1,
+        gpus_max=spec.gpus_max,
+        preset_site=site_J,
+    )
+
+
+def _no_job(mean: float) -> ScenarioError:
+    return ScenarioError(
+        f"no job arrives in the window ({mean:g} are expected); raise jobs.rate_per_s (jobs per second and ingress) or "
+        "window_h"
+    )

@@ -1,0 +1,1 @@
+"""What is asked and answered: views, actions, and the scheduler protocol."""

@@ -1,0 +1,75 @@
+"""Schedulers: what answers the engine's questions, in plain Python or as a compiled rule."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from noonward.decision.view import Answers, ClusterView, RuleMemory
+from noonward.model.environment import Environment, Protocol
+from noonward.model.forecast import Forecast
+
+
+class Scheduler(ABC):
+    """Answers questions; never changes the world.
+
+    Write one by giving it ``protocols`` and ``decide``:
+
+    Example:
+        >>> class StartHere(Scheduler):
+        ...     protocols = ("each-slot",)
+        ...     def decide(self, view, answers):
+        ...         for site, job in view.asked():
+        ...             if view.allowed(site, site):
+        ...                 answers.send(site, site)
+    """
+
+    protocols: ClassVar[tuple[Protocol, ...]] = ("each-slot", "on-arrival")
+    """Protocols it can answer."""
+    needs_signals: ClassVar[bool] = False
+    """Whether it reads prices or carbon intensities."""
+    wants_allocate: ClassVar[bool] = False
+    """Whether it is asked again (ASK_ALLOCATE) when a job is about to start (protocol on-arrival)."""
+    wants_finished: ClassVar[bool] = False
+    """Whether it is told (ASK_FINISHED) when a job finishes (protocol on-arrival)."""
+    forecast: Forecast | None = None
+    """Forecast it is given in ``view.forecast_KSL``; None: none."""
+
+    def reset(self, environment: Environment, rng: np.random.Generator) -> None:
+        """Prepares for a run.
+
+        Args:
+            environment: The run's environment. Only fleet, links, economics and protocol may be used for decisions:
+                jobs and signals lie in the future.
+            rng: Stream ``policy`` of the run.
+        """
+
+    @abstractmethod
+    def decide(self, view: ClusterView, answers: Answers) -> None:
+        """Answers the question in the view.
+
+        Args:
+            view: What is asked and what is known.
+            answers: To be filled; set to "hold, largest gang, oracle clock, at once" beforehand.
+        """
+
+
+class CompiledScheduler(Scheduler):
+    """A scheduler whose decisions are one compiled rule, so that engine and rule run as one compiled loop."""
+
+    rule: Any
+    """Function compiled with ``@kernel(RULE)``: (view, answers, memory) -> None."""
+
+    @abstractmethod
+    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+        """Returns the rule's memory at the start of a run; arguments as in ``reset``."""
+
+    def reset(self, environment: Environment, rng: np.random.Generator) -> None:
+        """Makes the rule's memory."""
+        self.state = self.memory(environment, rng)
+
+    def decide(self, view: ClusterView, answers: Answers) -> None:
+        """Calls the rule."""
+        self.rule(view, answers, self.state)

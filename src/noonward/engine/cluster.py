@@ -1,0 +1,301 @@
+"""The cluster engine: builds the state of a run from an environment, steps it, and returns what became of every job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.decision.rule import blank_view
+from noonward.decision.scheduler import Scheduler
+from noonward.decision.view import ANSWER, Answers, ClusterView
+from noonward.engine.kernels import loops
+from noonward.engine.kernels.world import (
+    ADVISORY_CAPS,
+    ENGINE,
+    EVENT,
+    FAILED_EARLIEST,
+    FAILED_GPUS,
+    FAILED_LEVEL,
+    FAILED_MASK,
+    HARD_CAPS,
+    NO_CAPS,
+    TRACK,
+    YARD,
+    World,
+)
+from noonward.errors import InfeasibleActionError, ScenarioError
+from noonward.ledger.settle import cumulative
+from noonward.model.environment import Environment
+from noonward.model.fleet import FleetTables
+from noonward.model.forecast import Forecast
+from noonward.seeding import stream
+from noonward.units import HOUR_S
+
+F8 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of every job, and the engine's meters.
+
+    Attributes:
+        environment: What was run.
+        track_J: TRACK records: status, site, gang, clock, times, power, moves of every job.
+        yard_S: YARD records: the meters of every site.
+        engine: ENGINE record: steps, events, totals of transfers, utility.
+        ended_s: Time at which the run ended, s.
+        rewards_K: Reward of every step, USD, if asked for.
+    """
+
+    environment: Environment
+    track_J: NDArray[np.void]
+    yard_S: NDArray[np.void]
+    engine: np.void
+    ended_s: float
+    rewards_K: F8 | None = None
+
+
+class ClusterEngine:
+    """One run that pauses and asks.
+
+    Protocol ``each-slot`` (MASAC, Sec. II): time moves in slots. At a slot's start all finishes, joins and arrivals
+    up to it are taken, jobs that can no longer start in time anywhere are dropped as overdue, and then decision
+    steps follow: each step asks every site about the next job of its queue (``view.asked_N``, -1 for none), all sites
+    at once, until every pending job has been asked about once. Choices per site: 0 = hold; 1 + own index = start here
+    now; 1 + d = move to site d, whose queue the job joins at the first slot boundary at or after its delay, at the
+    earliest in the next slot.
+
+    Protocol ``on-arrival``: the dispatcher is asked once per job, at its arrival, for site, largest gang, clock and
+    earliest start. The job travels, joins the site's queue, and starts first-come-first-served when as many GPUs as
+    its smallest gang are free (and a hard capacity curve allows): with as many as are free, at most the gang asked
+    for. A queued job whose latest start has passed is dropped as overdue.
+
+    Feasible: a start needs free GPUs for the smallest gang and ``now <= arrival + slack - return delay`` (Eq. 7b,
+    7c); a move needs that the job fits into the destination and can be there by its latest start there. The mask says
+    so; an infeasible answer raises.
+
+    Reward: growth of the utility U1 - U2 - U3 - U4 - U5 since the last question; the rewards sum to the ledger's
+    utility. End: when every job is done or overdue, or at the window's end.
+
+    Args:
+        environment: What to run.
+        scheduler: Who is asked; says which questions and forecasts it wants.
+        seed: Seed of the streams ``policy`` and ``forecast``.
+        rewards: Read the reward at every question.
+
+    Raises:
+        ScenarioError: Scheduler and environment do not fit.
+    """
+
+    def __init__(
+        self, environment: Environment, scheduler: Scheduler, *, seed: int = 0, rewards: bool = False
+    ) -> None:
+        check_fit(environment, scheduler)
+        self.environment = environment
+        self.scheduler = scheduler
+        self.seed = seed
+        self.world = build_world(environment, scheduler, seed=seed, rewards=rewards)
+        each_slot = environment.protocol == "each-slot"
+        self._step = loops.step_each_slot if each_slot else loops.step_on_arrival
+        self._run = loops.run_each_slot if each_slot else loops.run_on_arrival
+
+    @property
+    def view(self) -> ClusterView:
+        """What the scheduler sees."""
+        return self.world.shown
+
+    @property
+    def answers(self) -> Answers:
+        """Where it answers."""
+        return self.world.answers
+
+    @property
+    def reward_usd(self) -> float:
+        """Growth of the utility between the last two questions, USD (with ``rewards``)."""
+        return float(self.world.engine_1["reward_usd"][0])
+
+    def step(self) -> int:
+        """Carries out the answers to the last question and runs to the next.
+
+        Returns:
+            Kind of the next question (ASK_...), or 0 at the run's end.
+
+        Raises:
+            InfeasibleActionError: An answer is infeasible; nothing has changed.
+        """
+        kind = int(self._step(self.world))
+        if kind < 0:
+            raise self._infeasible(kind)
+        return kind
+
+    def run_compiled(self, rule: Any, memory: Any) -> None:
+        """Runs to the end under a compiled rule.
+
+        Raises:
+            InfeasibleActionError: The rule gave an infeasible answer.
+        """
+        failed = int(self._run(self.world, rule, memory))
+        if failed:
+            raise self._infeasible(failed)
+
+    def outcome(self, rewards_K: F8 | None = None) -> Outcome:
+        """Returns what became of every job so far."""
+        world = self.world
+        return Outcome(
+            environment=self.environment,
+            track_J=world.track_J,
+            yard_S=world.yard_S,
+            engine=world.engine_1[0],
+            ended_s=self.view.now_s,
+            rewards_K=rewards_K,
+        )
+
+    def _infeasible(self, failed: int) -> InfeasibleActionError:
+        view = self.view
+        asker = max(0, int(view.run_1["site"][0])) if self.environment.protocol == "each-slot" else 0
+        job = int(view.asked_N[asker])
+        choice, gpus, level, earliest_s = self.answers.answer_N[asker].item()
+        names = ("hold", *self.environment.sites)
+        allowed = [name for name, good in zip(names, view.mask_NA[asker].tolist(), strict=True) if good]
+        record = view.job_J[job]
+        what = {
+            FAILED_MASK: f"choice {choice} ({names[choice] if 0 <= choice < len(names) else 'no such site'}); "
+            f"feasible now: {', '.join(allowed)}",
+            FAILED_GPUS: f"a gang of {gpus} GPUs; allowed: 0 (as many as fit) or {record['gpus_min']} to "
+            f"{record['gpus_max']}",
+            FAILED_LEVEL: f"clock level {level}; allowed: -1 (oracle) or a level of the site "
+            f"({view.site_S['levels'].tolist()} levels per site)",
+            FAILED_EARLIEST: f"an earliest start of {earliest_s} s, after the job's latest start "
+            f"(deadline {record['deadline_s']} s less the return of its result)",
+        }[failed]
+        asked = f"site {self.environment.sites[asker]}" if self.environment.protocol == "each-slot" else "the dispatcher"
+        return InfeasibleActionError(
+            f"scheduler {type(self.scheduler).__name__} answered for job {job} at {view.now_s:g} s ({asked}): {what}. "
+            "Answer only what view.mask_NA marks"
+        )
+
+
+def check_fit(environment: Environment, scheduler: Scheduler) -> None:
+    """Raises ScenarioError if a scheduler cannot answer an environment's questions."""
+    name = type(scheduler).__name__
+    if environment.protocol not in scheduler.protocols:
+        raise ScenarioError(
+            f"scheduler {name} answers the protocols {', '.join(scheduler.protocols)}, but scenario "
+            f"{environment.scenario!r} asks {environment.protocol}; choose another policy or protocol"
+        )
+    if environment.signals is None and (scheduler.needs_signals or scheduler.forecast is not None):
+        raise ScenarioError(
+            f"scheduler {name} reads prices or carbon intensities, but scenario {environment.scenario!r} has no "
+            "signals; give signals or choose another policy"
+        )
+
+
+def build_world(environment: Environment, scheduler: Scheduler, *, seed: int, rewards: bool) -> World:
+    """Returns the state at second 0."""
+    sites, count = len(environment.sites), len(environment.jobs)
+    tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
+    forecast_KISL = _forecasts(environment, scheduler.forecast, seed)
+    askers = sites if environment.protocol == "each-slot" else 1
+    shown = _view(environment, tables, askers, forecast_KISL.shape[3])
+    engine_1 = np.zeros(1, ENGINE)
+    engine_1["dispatch"] = engine_1["hour_shown"] = -1
+    engine_1["drained"] = environment.drained
+    engine_1["has_signals"] = environment.signals is not None
+    engine_1["wants_allocate"] = scheduler.wants_allocate
+    engine_1["wants_finished"] = scheduler.wants_finished
+    engine_1["rewards"] = rewards
+    caps = environment.caps
+    engine_1["caps"] = NO_CAPS if caps is None else HARD_CAPS if caps.hard else ADVISORY_CAPS
+    yard_S = np.zeros(sites, YARD)
+    for name in ("head", "tail", "cursor", "before"):
+        yard_S[name] = -1
+    track_J = np.zeros(count, TRACK)
+    track_J["site"] = track_J["level"] = track_J["next"] = -1
+    for name in ("reach_s", "start_s", "finish_s"):
+        track_J[name] = np.nan
+    return World(
+        shown=shown,
+        answers=Answers(np.zeros(askers, ANSWER)),
+        engine_1=engine_1,
+        yard_S=yard_S,
+        track_J=track_J,
+        heap_E=np.zeros(2 * count + 2, EVENT),
+        signal_KSH=_signals(environment),
+        forecast_KISL=forecast_KISL,
+        caps_SH=np.zeros((sites, 1)) if caps is None else np.ascontiguousarray(caps.gpus_SH, dtype=np.float64),
+    )
+
+
+def _view(environment: Environment, tables: FleetTables, askers: int, leads: int) -> ClusterView:
+    """Returns the view at second 0."""
+    jobs, links, economics = environment.jobs, environment.links, environment.economics
+    sites, ingress = len(environment.sites), len(tables.home_I)
+    parts = blank_view(sites, askers, len(jobs), ingress)
+    run = parts["run_1"]
+    run["slot_s"], run["window_s"], run["site"] = environment.slot_s, environment.window_s, -1
+    if economics is not None:
+        run["revenue_usd_per_gpu_hour"] = economics.revenue_usd_per_gpu_hour
+        run["carbon_usd_per_t"] = economics.carbon_usd_per_t
+    site = parts["site_S"]
+    site["gpus"] = site["free"] = tables.gpus_S
+    site["levels"], site["pue"], site["free_w"] = tables.levels_S, tables.pue_S, tables.free_w_S
+    site["price"] = site["carbon"] = np.nan
+    site["door"] = -1
+    for i, home in enumerate(tables.home_I.tolist()):
+        if home >= 0:
+            site["door"][home] = i
+    job = parts["job_J"]
+    for name in ("arrival_s", "work", "result_gb", "origin", "class_", "gpus_min", "gpus_max", "preset_site"):
+        job[name] = getattr(jobs, f"{name.rstrip('_')}_J")
+    job["deadline_s"] = jobs.arrival_s_J + jobs.slack_s_J
+    job["move_gb"] = jobs.data_gb_J + jobs.model_gb_J
+    link = parts["link_IS"]
+    for name in ("latency_s", "seconds_per_gb", "usd_per_gb", "kwh_per_gb"):
+        link[name] = getattr(links, f"{name}_IS")
+    parts["home_I"][:] = tables.home_I
+    return ClusterView(
+        **parts,
+        forecast_KSL=np.full((2, sites, leads), np.nan),
+        speed_KSCGF=np.stack([tables.power_w_SCNF, tables.seconds_per_unit_SCNF]),
+        oracle_SCG=tables.oracle_level_SCN,
+        clock_SF=tables.clock_SF,
+    )
+
+
+def _signals(environment: Environment) -> F8:
+    """Returns price, carbon and their integrals per site from second 0, hours + 1 columns."""
+    sites = environment.fleet.sites
+    if environment.signals is None:
+        return np.full((4, len(sites), 2), np.nan)
+    window = environment.signals.window(environment.start, environment.hours)
+    rows = [window.zone_index(site.zone) for site in sites]
+    out = np.full((4, len(sites), environment.hours + 1), np.nan)
+    for k, value_ZH in enumerate((window.price_usd_per_mwh_ZH, window.carbon_g_per_kwh_ZH)):
+        out[k, :, :-1] = value_ZH[rows]
+        out[2 + k] = cumulative(value_ZH[rows])
+    return out
+
+
+def _forecasts(environment: Environment, forecast: Forecast | None, seed: int) -> F8:
+    """Returns the integrals of all forecasts of a run, (price and carbon, hours of issue, sites, leads + 1)."""
+    sites = environment.fleet.sites
+    if forecast is None or environment.signals is None:
+        return np.full((2, 1, len(sites), 2), np.nan)
+    signals = environment.signals
+    history_h = signals.hour_of(environment.start)
+    until = history_h + environment.hours
+    rows = [signals.zone_index(site.zone) for site in sites]
+    jobs = environment.jobs
+    slowest = np.nanmax(environment.fleet.tables(int(jobs.gpus_max_J.max())).seconds_per_unit_SCNF[:, :, 1:], (0, 2, 3))
+    span_s = jobs.work_J * slowest[jobs.class_J] + np.where(np.isinf(jobs.slack_s_J), 0.0, jobs.slack_s_J)
+    lookahead_h = int(np.ceil(float(span_s.max()) / HOUR_S)) + 2
+    rng = stream(seed, "forecast", environment.index)
+    return np.stack(
+        [
+            forecast.integrals(value_ZH[rows, :until], history_h, lookahead_h, rng)
+            for value_ZH in (signals.price_usd_per_mwh_ZH, signals.carbon_g_per_kwh_ZH)
+        ]
+    )

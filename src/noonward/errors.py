@@ -1,0 +1,77 @@
+"""The error tree: everything a user's mistake can raise.
+
+```
+NoonwardError                  base of all; the command line prints it and exits with 2
+├── ScenarioError              a scenario file or option is wrong (what, value, unit, allowed, what to do)
+├── DataError                  a file's content is wrong (file, row, column)
+│   └── SignalRangeError       a price or carbon intensity was asked outside the hours that are known
+├── InfeasibleActionError      a scheduler answered something the engine cannot do (job, site, reason)
+├── InfeasiblePlanError        no plan satisfies the constraints (class, hour, cluster, what would do)
+└── MissingExtraError          an optional dependency is not installed (names the extra)
+```
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class NoonwardError(Exception):
+    """Base of every error that a user's input can cause."""
+
+
+class ScenarioError(NoonwardError):
+    """A scenario file, option or argument is wrong."""
+
+
+class DataError(NoonwardError):
+    """The content of a data file is wrong."""
+
+
+class SignalRangeError(DataError):
+    """A signal was asked outside the hours it covers."""
+
+
+class InfeasibleActionError(NoonwardError):
+    """A scheduler answered with an action the engine cannot carry out."""
+
+
+class InfeasiblePlanError(NoonwardError):
+    """No plan satisfies the constraints."""
+
+
+class MissingExtraError(NoonwardError):
+    """An optional dependency is missing.
+
+    Args:
+        module: The module that could not be imported.
+        extra: The extra of this package that brings it.
+    """
+
+    def __init__(self, module: str, extra: str) -> None:
+        super().__init__(
+            f"module {module!r} is not installed; it comes with the extra {extra!r}: "
+            f"pip install 'noonward[{extra}]'"
+        )
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Returns a hint that names the known word nearest to a misspelt one.
+
+    Args:
+        name: What the user wrote.
+        known: The words that would have been understood.
+
+    Returns:
+        ``"did you mean 'x'?"`` or ``"known: a, b, c"``.
+
+    Example:
+        >>> nearest("revenu", ["revenue", "carbon"])
+        "did you mean 'revenue'?"
+    """
+    words = sorted(known)
+    close = difflib.get_close_matches(name, words, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "known: " + ", ".join(words)

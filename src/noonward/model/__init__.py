@@ -1,0 +1,1 @@
+"""Frozen nouns: fleet, power, network, signals, jobs, economics, scenario and environment."""

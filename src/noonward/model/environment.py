@@ -1,0 +1,152 @@
+"""An environment: one concrete draw of a scenario that engines run and policies are compared on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.errors import ScenarioError
+from noonward.model.economics import Economics
+from noonward.model.fleet import Fleet
+from noonward.model.jobs import Jobs
+from noonward.model.network import Links
+from noonward.model.signals import Signals
+from noonward.units import HOUR_S
+
+Protocol = Literal["each-slot", "on-arrival"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuCaps:
+    """Hourly capacity curves (virtual capacity), GPUs.
+
+    Attributes:
+        gpus_SH: GPUs that may be busy per site and hour since the environment's start, at least 0.
+        hard: A hard cap lets no job start beyond it (a running job is never stopped); an advisory one only
+            has its excess counted.
+    """
+
+    gpus_SH: NDArray[np.float64]
+    hard: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """Fleet, links, jobs and signals of one run.
+
+    Attributes:
+        scenario: Name of the scenario it was drawn from.
+        index: Number of the draw.
+        seed: Seed of the draw.
+        start: UTC time of second 0, a full hour.
+        protocol: When the engine asks the scheduler.
+        slot_s: Length of a slot, s (``each-slot``).
+        window_s: Horizon over which free GPUs are charged, s; whole hours. With ``drained`` false the run
+            stops there; with it true the run goes on until every job is done or overdue.
+        drained: See ``window_s``.
+        fleet: Sites and GPU types.
+        links: Network, ingress points x sites.
+        jobs: Jobs.
+        signals: Price and carbon intensity of the sites' zones, some hours of history before ``start`` (for
+            forecasts) included; None where the scenario has no signals.
+        economics: Revenue and carbon price; None where the scenario has none (utility is then not reported).
+        caps: Hourly capacity curves, or None.
+        notes: What a reader of any result must know.
+
+    Raises:
+        ScenarioError: A job needs more GPUs than any site has, an index is out of range, signals end before
+            the last job could, or the protocol does not fit the ingress points.
+    """
+
+    scenario: str
+    index: int
+    seed: int
+    start: datetime
+    protocol: Protocol
+    slot_s: float
+    window_s: float
+    drained: bool
+    fleet: Fleet
+    links: Links
+    jobs: Jobs
+    signals: Signals | None = None
+    economics: Economics | None = None
+    caps: GpuCaps | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        jobs, fleet = self.jobs, self.fleet
+        largest = max(site.gpus for site in fleet.sites)
+        too_large = jobs.gpus_min_J > largest
+        if too_large.any():
+            row = int(too_large.argmax())
+            raise ScenarioError(
+                f"job in row {row} needs {jobs.gpus_min_J[row]} GPUs at once, but the largest site has {largest}; "
+                "remove the job, cap its gang or enlarge a site"
+            )
+        for name, limit in (
+            ("origin_J", len(fleet.ingress_points)),
+            ("class_J", len(fleet.classes)),
+            ("preset_site_J", len(fleet.sites)),
+        ):
+            column = getattr(jobs, name)
+            if (column >= limit).any():
+                row = int((column >= limit).argmax())
+                raise ScenarioError(f"column {name}, row {row}: index {column[row]} is not below {limit}")
+        if self.window_s <= 0 or self.window_s % HOUR_S:
+            raise ScenarioError(f"the window is {self.window_s} s; it must be a positive number of whole hours")
+        if self.protocol == "each-slot" and (self.slot_s <= 0 or HOUR_S % self.slot_s):
+            raise ScenarioError(f"slots last {self.slot_s} s; a slot must divide the hour (3600 s)")
+        if self.protocol == "each-slot":
+            homes = {point.home for point in fleet.ingress_points}
+            missing = [site.name for site in fleet.sites if site.name not in homes]
+            if missing or None in homes:
+                raise ScenarioError(
+                    "protocol each-slot needs one ingress at home in every site and no other; "
+                    f"use 'ingress: sites' (sites without: {missing})"
+                )
+        if self.drained and not np.isfinite(self.latest_end_s):
+            raise ScenarioError(
+                "jobs without a limit on their delay (infinite slack) cannot run until drained; give slack_s or end: window"
+            )
+        if self.signals is not None:
+            zones = tuple(dict.fromkeys(site.zone for site in fleet.sites))
+            covered = self.signals.select(zones).window(self.start, self.hours)
+            covered.require_known(f"environment {self.index} of {self.scenario!r}")
+        if self.caps is not None and (
+            self.caps.gpus_SH.shape[0] != len(fleet.sites) or self.caps.gpus_SH.shape[1] < self.hours
+        ):
+            raise ScenarioError(
+                f"capacity curves have shape {self.caps.gpus_SH.shape}; expected {len(fleet.sites)} sites and at "
+                f"least {self.hours} hours"
+            )
+
+    @property
+    def latest_end_s(self) -> float:
+        """Upper limit of the time at which the last job ends, s: latest start plus longest run time."""
+        if not self.drained:
+            return self.window_s
+        jobs = self.jobs
+        tables = self.fleet.tables(int(jobs.gpus_max_J.max()))
+        slowest = np.nanmax(tables.seconds_per_unit_SCNF[:, :, 1:], axis=(0, 2, 3))
+        ends = jobs.arrival_s_J + jobs.slack_s_J + jobs.work_J * slowest[jobs.class_J]
+        slot = self.slot_s if self.protocol == "each-slot" else 0.0
+        return max(self.window_s, float(ends.max()) + slot)
+
+    @property
+    def hours(self) -> int:
+        """Whole hours from the start that a run may touch."""
+        return int(np.ceil(self.latest_end_s / HOUR_S))
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return self.fleet.site_names
+
+    def with_caps(self, caps: GpuCaps | None) -> Environment:
+        """Returns the same environment under other capacity curves."""
+        return replace(self, caps=caps)

@@ -1,0 +1,88 @@
+"""Forecasts of signals, issued every hour with an error model, so that no scheduler sees the future by accident."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.errors import SignalRangeError
+from noonward.units import HOUR_S
+
+F8 = NDArray[np.float64]
+DAY_H = 24
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How forecasts err.
+
+    Attributes:
+        kind: ``perfect``: the truth; ``persistence``: the value known for the same hour of the last 24 hours;
+            ``noisy``: the truth plus an error that grows with the lead.
+        noise: Standard deviation of the error 24 hours ahead, as a share of the signal's own (``noisy``). It grows
+            with the root of the lead up to 24 hours and is as persistent from hour to hour as an AR(1) of 0.9.
+    """
+
+    kind: Literal["perfect", "persistence", "noisy"] = "perfect"
+    noise: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("perfect", "persistence", "noisy"):
+            raise ValueError(f"unknown forecast {self.kind!r}; known: perfect, persistence, noisy")
+        if not self.noise >= 0:
+            raise ValueError(f"forecast noise is {self.noise}; it must be at least 0")
+
+    def integrals(self, value_ZH: F8, history_h: int, lookahead_h: int, rng: np.random.Generator) -> F8:
+        """Returns forecasts issued at every hour as running integrals.
+
+        Args:
+            value_ZH: True values per zone and hour, ``history_h`` hours of history first.
+            history_h: Hours before the run's first.
+            lookahead_h: Leads, hours.
+            rng: Stream ``forecast``.
+
+        Returns:
+            Integral from the hour of issue to ``l`` hours on, value x s, shape (hours of issue, zones,
+            lookahead + 1). Hours after the last known one are NaN.
+
+        Raises:
+            SignalRangeError: Persistence lacks a day of history.
+
+        Example:
+            >>> truth = np.array([[1.0, 2.0, 3.0]])
+            >>> Forecast("perfect").integrals(truth, 1, 2, np.random.default_rng(0))[0, 0].tolist()
+            [0.0, 7200.0, 18000.0]
+        """
+        zones, total = value_ZH.shape
+        hours = total - history_h
+        if self.kind == "persistence" and history_h < DAY_H - 1:
+            raise SignalRangeError(
+                f"a persistence forecast needs {DAY_H - 1} hours of signals before the window, but there are "
+                f"{history_h}; start the window later or use another forecast"
+            )
+        lead = np.arange(lookahead_h)
+        issue = history_h + np.arange(hours)[:, None]
+        if self.kind == "persistence":
+            known = issue + lead - DAY_H * ((lead + DAY_H - 1) // DAY_H)
+            value_IZL = value_ZH[:, known].swapaxes(0, 1)
+        else:
+            padded = np.concatenate([value_ZH, np.full((zones, lookahead_h), np.nan)], axis=1)
+            value_IZL = padded[:, issue + lead].swapaxes(0, 1)
+        if self.kind == "noisy":
+            value_IZL = value_IZL + self._errors(hours, lookahead_h, np.nanstd(value_ZH, axis=1), rng)
+        out = np.zeros((hours, zones, lookahead_h + 1))
+        np.cumsum(value_IZL * HOUR_S, axis=2, out=out[:, :, 1:])
+        return out
+
+    def _errors(self, hours: int, lookahead_h: int, scale_Z: F8, rng: np.random.Generator) -> F8:
+        """Returns errors per hour of issue, zone and lead; the current hour is known."""
+        white = rng.standard_normal((hours, len(scale_Z), lookahead_h))
+        path = np.empty_like(white)
+        path[..., 0] = white[..., 0]
+        for lead in range(1, lookahead_h):
+            path[..., lead] = 0.9 * path[..., lead - 1] + np.sqrt(1 - 0.9**2) * white[..., lead]
+        growth = np.sqrt(np.minimum(np.arange(lookahead_h), DAY_H) / DAY_H)
+        return self.noise * scale_Z[:, None] * growth * path

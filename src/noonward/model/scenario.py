@@ -1,0 +1,198 @@
+"""A scenario: everything a run needs, as one YAML file that is validated whole before anything runs."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from noonward.errors import nearest
+from noonward.model.economics import Economics
+from noonward.model.environment import Protocol
+from noonward.model.fleet import Fleet
+from noonward.model.network import Network
+from noonward.model.spec import Count, NonNegative, Positive, Share, Spec
+
+Month = Annotated[int, Field(ge=1, le=12)]
+
+
+class Range(Spec):
+    """A uniform range of GB."""
+
+    low_gb: NonNegative
+    """Smallest value, GB."""
+    high_gb: NonNegative
+    """Largest value, GB."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.high_gb < self.low_gb:
+            raise ValueError(f"high_gb {self.high_gb} is below low_gb {self.low_gb}")
+        return self
+
+
+class GeneratedSignals(Spec):
+    """Hourly price and carbon from the calibrated generator."""
+
+    source: Literal["generated"] = "generated"
+    year: Annotated[int, Field(ge=1990, le=2100)] = 2022
+    """Calendar year the windows are drawn from (its weekdays and months; the statistics are those of the calibration)."""
+    months: tuple[Month, ...] = Field(default=tuple(range(1, 13)), min_length=1)
+    """Months that windows may start in."""
+    calibration: Literal["w2022", "train"] = "w2022"
+    """Statistics used: the year 2022, or January 2021 to June 2023."""
+
+
+class SignalFiles(Spec):
+    """Hourly price and carbon from files (docs/data.md states the formats and the rules for gaps)."""
+
+    source: Literal["files"]
+    paths: tuple[Path, ...] = Field(min_length=1)
+    """Files; a later file fills only what the earlier ones leave unknown."""
+    format: Literal["tidy", "electricity-maps"] = "tidy"
+    """``tidy``: one row an hour and zone; ``electricity-maps``: that publisher's yearly CSV export, carbon only."""
+    columns: dict[str, str] = {}
+    """Column names of a tidy file where they differ: keys timestamp, zone, carbon, price."""
+    first_day: date | None = None
+    """First UTC day windows may start on."""
+    last_day: date | None = None
+    """Last UTC day windows may reach into."""
+    months: tuple[Month, ...] = Field(default=tuple(range(1, 13)), min_length=1)
+    """Months that windows may start in."""
+
+
+class JobKind(Spec):
+    """A kind of fine-tuning job: its share of the jobs and its sizes."""
+
+    share: Share
+    """Share of the jobs; the shares sum to 1."""
+    data: Range
+    """Intermediate features that travel with a job, GB."""
+    model: Range
+    """Fine-tuned model that travels with a job and returns as its result, GB."""
+
+
+class FineTuningJobs(Spec):
+    """Fine-tuning jobs with the gangs, durations and rhythm of a job trace (MASAC, Sec. IV.A)."""
+
+    source: Literal["fine-tuning"] = "fine-tuning"
+    trace: Literal["calibrated"] | Path = "calibrated"
+    """``calibrated``: drawn from the packaged statistics of the PAI trace; else a trace file (docs/data.md)."""
+    columns: dict[str, str] = {}
+    """Column names of the trace file where they differ: keys submit_s, duration_s, gpus."""
+    count: Count = 1500
+    """Mean number of jobs per environment (the number itself is Poisson)."""
+    origin_shares: dict[str, NonNegative]
+    """Relative amount of jobs per ingress point (the job amount coefficients delta)."""
+    gpus_cap: Count = 16
+    """Gangs are capped at this many GPUs."""
+    demand: Positive = 0.85
+    """GPU-hours asked over the fleet's GPU-hours in the window; run times are scaled to it."""
+    slack_ratio: NonNegative = 0.4
+    """Mean of slack over run time; the ratio is uniform on 0 to twice this."""
+    kinds: dict[str, JobKind]
+    """Kinds of jobs and their sizes."""
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        total = sum(kind.share for kind in self.kinds.values())
+        if abs(total - 1) > 1e-9:
+            raise ValueError(f"the shares of the job kinds sum to {total:g}; they must sum to 1")
+        if sum(self.origin_shares.values()) <= 0:
+            raise ValueError("origin_shares sum to 0; give at least one ingress point a share above 0")
+        return self
+
+
+class PoissonJobs(Spec):
+    """Poisson arrivals of jobs with log-normal work (CHSAC-AF, Table I)."""
+
+    source: Literal["poisson"]
+    rate_per_s: Positive
+    """Arrivals per second and ingress point."""
+    median_work: Positive
+    """Median of the work, units (exp of mu)."""
+    sigma: NonNegative
+    """Standard deviation of the work's logarithm."""
+    work_min: Positive = 0.1
+    """Smaller draws become this, units (as in the paper's simulator)."""
+    gpus_min: Count = 1
+    """Smallest gang."""
+    gpus_max: Count = 8
+    """Largest gang."""
+
+
+class PaperStreamJobs(Spec):
+    """The very jobs of CHSAC-AF's published runs, drawn from ``random.Random(seed)`` in the authors' order."""
+
+    source: Literal["paper-stream"]
+    seed: int = 123
+    """Seed of the published runs; an environment's own seed is not used."""
+    rate_per_s: Positive = 0.02
+    """Arrivals per second and ingress point."""
+    median_work: Positive = 50000.0
+    """Median of the work, units."""
+    sigma: NonNegative = 0.4
+    """Standard deviation of the work's logarithm."""
+    routed: bool = True
+    """Whether the stream also draws a uniform site per job (the baselines' routing); it changes the later draws."""
+    gpus_max: Count = 8
+    """Largest gang."""
+
+
+class JobTable(Spec):
+    """A complete table of jobs from a file."""
+
+    source: Literal["table"]
+    path: Path
+    """CSV or Parquet file (docs/data.md states the columns)."""
+    columns: dict[str, str] = {}
+    """Column names of the file where they differ from the standard ones."""
+
+
+SignalSource = Annotated[GeneratedSignals | SignalFiles, Field(discriminator="source")]
+JobSource = Annotated[FineTuningJobs | PoissonJobs | PaperStreamJobs | JobTable, Field(discriminator="source")]
+
+
+class Scenario(Spec):
+    """Fleet, network, signals, jobs, economics, protocol and horizon."""
+
+    name: str = Field(min_length=1)
+    """Name."""
+    description: str = ""
+    """What the scenario is, in a sentence or two."""
+    protocol: Protocol
+    """``each-slot``: every site decides about its pending jobs once a slot; ``on-arrival``: once per job at its arrival."""
+    slot_s: Positive = 60.0
+    """Length of a slot, s (``each-slot``); must divide 3600."""
+    window_h: Count
+    """Hours over which jobs arrive and free GPUs are charged."""
+    end: Literal["drained", "window"]
+    """When a run ends: when every job is done or overdue, or at the end of the window."""
+    fleet: Fleet
+    """Sites, GPU types, ingress points."""
+    network: Network = Network()
+    """Links from ingress points to sites."""
+    signals: SignalSource | None = None
+    """Price and carbon intensity; none: energy is reported, money and carbon are not."""
+    jobs: JobSource
+    """Jobs."""
+    economics: Economics | None = None
+    """Revenue and carbon price; none: utility is not reported."""
+    reference_policy: str | None = None
+    """Policy that comparisons are made against."""
+    policies: tuple[str, ...] = ()
+    """Policies that ``compare`` runs where none are named."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.economics is not None and self.signals is None:
+            raise ValueError("economics need signals: a utility takes prices and carbon intensities; give signals")
+        if isinstance(self.jobs, FineTuningJobs):
+            names = [point.name for point in self.fleet.ingress_points]
+            for name in self.jobs.origin_shares:
+                if name not in names:
+                    raise ValueError(f"jobs.origin_shares names the unknown ingress {name!r}; {nearest(name, names)}")
+        self.network.links(self.fleet)
+        return self

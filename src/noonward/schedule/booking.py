@@ -1,0 +1,120 @@
+"""Booking: at a job's arrival, the best (site, start) under a forecast and the capacity not yet booked."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from noonward.compiled import kernel
+from noonward.decision.rule import rule
+from noonward.decision.scheduler import CompiledScheduler
+from noonward.decision.view import Answers, ClusterView, RuleMemory, delay_s, latest_start_s
+from noonward.model.environment import Environment, Protocol
+from noonward.model.forecast import Forecast
+from noonward.schedule.value import forecast_value_usd, run_seconds, travel_cost_usd
+
+UNSEEN, REFUSED = -2, -1
+"""Values of a job's booked site in ``memory.table_XY[job, 0]`` before it is asked about and when nothing pays."""
+
+
+@kernel(inline=True, allocates=False)
+def _first_slot(view: ClusterView, job: int, s: int, d: int) -> int:
+    """Returns the first slot in which a job at site s can start at site d."""
+    slot_s = view.run_1[0].slot_s
+    now = view.run_1[0].now_s
+    if s == d:
+        return int(np.round(now / slot_s))
+    arrives = now + delay_s(view, job, view.site_S[s].door, d)
+    return max(int(np.ceil(arrives / slot_s)), int(np.round(now / slot_s)) + 1)
+
+
+@kernel(inline=True, allocates=False)
+def _best_start(view: ClusterView, memory: RuleMemory, job: int, d: int, first: int) -> tuple:
+    """Returns (value USD, slot) of the best start at a site with booked capacity, or (-inf, -1).
+
+    One pass over the slots: a start is free if no slot of the run has less room than the gang asks. Within free
+    starts the value is evaluated at every slot.
+    """
+    slot_s = view.run_1[0].slot_s
+    gpus = min(view.job_J[job].gpus_max, view.site_S[d].gpus)
+    length = int(np.ceil(run_seconds(view, job, d) / slot_s))
+    last = int(np.floor(latest_start_s(view, job, d) / slot_s))
+    best, most = -1, -np.inf
+    if view.job_J[job].gpus_min > view.site_S[d].gpus:
+        return most, best
+    full = first - 1
+    seen = first
+    for slot in range(first, last + 1):
+        if full >= slot:
+            continue
+        while seen < slot + length:
+            if memory.index_XY[seen, d] + gpus > view.site_S[d].gpus:
+                full = seen
+            seen += 1
+        if full >= slot:
+            continue
+        value = forecast_value_usd(view, job, d, slot * slot_s)
+        if value > most:
+            best, most = slot, value
+    return most, best
+
+
+@kernel(inline=True, allocates=False)
+def _book(view: ClusterView, memory: RuleMemory, job: int, s: int) -> None:
+    """Books the best (site, start) of a job that site s is asked about, or refuses it where nothing pays."""
+    best_site, best_slot, most = REFUSED, 0, 0.0
+    for d in range(view.site_S.shape[0]):
+        if d != s and not view.mask_NA[s, 1 + d]:
+            continue
+        value, slot = _best_start(view, memory, job, d, _first_slot(view, job, s, d))
+        value -= travel_cost_usd(view, job, s, d)
+        if slot >= 0 and value > most:
+            best_site, best_slot, most = d, slot, value
+    memory.table_XY[job, 0] = best_site
+    memory.table_XY[job, 1] = best_slot
+    if best_site == REFUSED:
+        return
+    gpus = min(view.job_J[job].gpus_max, view.site_S[best_site].gpus)
+    length = int(np.ceil(run_seconds(view, job, best_site) / view.run_1[0].slot_s))
+    for slot in range(best_slot, best_slot + length):
+        memory.index_XY[slot, best_site] += gpus
+
+
+@rule
+def _booked(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    slot = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+    for s in range(view.site_S.shape[0]):
+        job = view.asked_N[s]
+        if job < 0:
+            continue
+        if memory.table_XY[job, 0] == UNSEEN:
+            _book(view, memory, job, s)
+        site = int(memory.table_XY[job, 0])
+        if site >= 0 and (site != s or slot >= memory.table_XY[job, 1]):
+            answers.answer_N[s].choice = 1 + site
+
+
+class Booked(CompiledScheduler):
+    """Books each job, when first asked about it, at the (site, start) of highest forecast value with room.
+
+    The value is the job's utility over leaving its GPUs free, under the forecast issued in the hour of its arrival.
+    A job that would lose money everywhere is refused (held until it is overdue). Bookings are kept exactly: the
+    capacity they take is known, so a booked start is always feasible.
+
+    Args:
+        forecast: Forecast to plan by.
+    """
+
+    protocols: ClassVar[tuple[Protocol, ...]] = ("each-slot",)
+    rule = staticmethod(_booked)
+    needs_signals = True
+
+    def __init__(self, forecast: Forecast) -> None:
+        self.forecast = forecast
+
+    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+        """Returns per job its booked site and slot (table), per slot and site the GPUs booked (index)."""
+        slots = int(np.ceil(environment.latest_end_s / environment.slot_s)) + 2
+        table = np.full((len(environment.jobs), 2), float(UNSEEN))
+        return RuleMemory.make(table=table, index=np.zeros((slots, len(environment.sites)), np.int64))

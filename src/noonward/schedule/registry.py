@@ -1,0 +1,122 @@
+"""The registry of schedulers by name: the package's own, and what users add."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from noonward.decision.scheduler import Scheduler
+from noonward.errors import ScenarioError, nearest
+from noonward.model.environment import Protocol
+from noonward.model.forecast import Forecast
+from noonward.schedule.bandit import Ucb1
+from noonward.schedule.booking import Booked
+from noonward.schedule.routing import Router
+from noonward.schedule.slot_rules import (
+    CarbonGreedy,
+    CheapestFeasible,
+    LocalBackfill,
+    LocalFcfs,
+    MostFree,
+    PriceGreedy,
+    RandomMasked,
+)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A registered scheduler.
+
+    Attributes:
+        name: Name on the command line and in reports.
+        make: Makes a fresh scheduler.
+        summary: What it does, in a line.
+    """
+
+    name: str
+    make: Callable[[], Scheduler]
+    summary: str
+
+
+_POLICIES: dict[str, Policy] = {}
+
+
+def register(name: str, make: Callable[[], Scheduler], summary: str = "") -> None:
+    """Adds a scheduler to the registry.
+
+    Args:
+        name: Its name; must be new.
+        make: A class or function that returns a fresh scheduler.
+        summary: What it does, in a line; by default the first line of the docstring of ``make``.
+
+    Raises:
+        ValueError: The name is taken.
+    """
+    if name in _POLICIES:
+        raise ValueError(f"a policy named {name!r} is registered already; choose another name")
+    _POLICIES[name] = Policy(name, make, summary or (make.__doc__ or "").strip().split("\n")[0])
+
+
+def policies(protocol: Protocol | None = None) -> list[Policy]:
+    """Returns the registered schedulers (of one protocol), in the order they were registered."""
+    return [p for p in _POLICIES.values() if protocol is None or protocol in p.make().protocols]
+
+
+def make_scheduler(name: str) -> Scheduler:
+    """Returns a fresh scheduler by its name, or by ``module:Class`` for one of your own.
+
+    Raises:
+        ScenarioError: There is no such policy, module or class.
+
+    Example:
+        >>> type(make_scheduler("local-fcfs")).__name__
+        'LocalFcfs'
+    """
+    if name in _POLICIES:
+        return _POLICIES[name].make()
+    if ":" not in name:
+        raise ScenarioError(f"unknown policy {name!r}; {nearest(name, _POLICIES)} (or give module:Class)")
+    module, _, attribute = name.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), attribute)()
+    except (ImportError, AttributeError) as error:
+        raise ScenarioError(f"policy {name!r} cannot be loaded: {error}; give an importable module:Class") from error
+    if not isinstance(made, Scheduler):
+        raise ScenarioError(f"policy {name!r} is no Scheduler; derive it from noonward.Scheduler")
+    return made
+
+
+register("local-fcfs", LocalFcfs)
+register("local-backfill", LocalBackfill)
+register("price-greedy", PriceGreedy)
+register("carbon-greedy", CarbonGreedy)
+register("random", RandomMasked)
+register("most-free", MostFree)
+register("cheapest-feasible", CheapestFeasible)
+register("booked-perfect", lambda: Booked(Forecast("perfect")), "Best (site, start) booked at arrival, perfect forecast.")
+register(
+    "booked-persistence",
+    lambda: Booked(Forecast("persistence")),
+    "Best (site, start) booked at arrival, yesterday's values as forecast.",
+)
+register("booked-noisy", lambda: Booked(Forecast("noisy")), "Best (site, start) booked at arrival, noisy forecast.")
+
+register("dp", lambda: Router("uniform", clock=0.6), "Default policy: uniform site, all useful GPUs, clock 0.6.")
+register("dp-max-clock", lambda: Router("uniform", clock=1.0), "Default policy at the maximum clock.")
+register("ucb1", Ucb1)
+register("joint-nf", lambda: Router("joint-nf"), "Uniform site; gang and clock of least energy per unit.")
+register("uniform", lambda: Router("uniform"), "Uniform site, all useful GPUs, oracle clock.")
+register("random-free", lambda: Router("random-free"), "Random site with a free GPU, random gang, oracle clock.")
+for _gpus in range(1, 9):
+    register(
+        f"most-free-{_gpus}",
+        lambda gpus=_gpus: Router("most-free", gpus=gpus),
+        f"Site with the most free GPUs, up to {_gpus} GPUs, oracle clock.",
+    )
+for _gpus in range(1, 9):
+    register(
+        f"greedy-energy-{_gpus}",
+        lambda gpus=_gpus: Router("greedy-energy", gpus=gpus),
+        f"Least extra energy among sites with a free GPU, up to {_gpus} GPUs, oracle clock.",
+    )

@@ -1,0 +1,438 @@
+import itertools
+import math
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import highspy
+import numpy as np
+import pytest
+
+from noonward.bound.lagrangian import Relaxation, descend, utility_bound
+from noonward.errors import ScenarioError
+from noonward.model.economics import Economics
+from noonward.model.environment import Environment
+from noonward.model.fleet import Fleet, Ingress, Site
+from noonward.model.jobs import Jobs
+from noonward.model.network import Network
+from noonward.model.power import ClassProfile, GpuType, PowerCurve, TimeCurve
+from noonward.model.signals import Signals
+
+SLOT_S = 600.0
+START = datetime(2022, 1, 1, tzinfo=UTC)
+
+
+def build(
+    jobs,
+    *,
+    gpus=(2, 3),
+    pue=(1.3, 1.1),
+    price=None,
+    carbon=None,
+    window_h=6,
+    network=None,
+    revenue=0.05,
+    profile=None,
+    slot_s=SLOT_S,
+    protocol="each-slot",
+    clocks=(1.0,),
+    ingress="sites",
+):
+    """Builds an environment with long enough signals; prices and intensities default to constants."""
+    sites, hours = len(gpus), 400
+    price = np.full((sites, hours), 100.0) if price is None else price
+    carbon = np.full((sites, hours), 400.0) if carbon is None else carbon
+    profile = profile or ClassProfile(power=PowerCurve(constant_w=80))
+    kind = GpuType(idle_w=8.0, clocks=clocks, classes={"tune": profile})
+    names = [f"s{i}" for i in range(sites)]
+    fleet = Fleet(
+        gpu_types={"t4": kind},
+        sites=tuple(
+            Site(name=name, zone=name, gpu_type="t4", gpus=count, pue=factor)
+            for name, count, factor in zip(names, gpus, pue, strict=True)
+        ),
+        ingress=ingress,
+    )
+    network = network or Network(throughput_gb_per_min=0.5, usd_per_gb=0.001, kwh_per_gb=0.05, latency_ms=100)
+    return Environment(
+        scenario="test",
+        index=0,
+        seed=0,
+        start=START,
+        protocol=protocol,
+        slot_s=slot_s,
+        window_s=window_h * 3600.0,
+        drained=True,
+        fleet=fleet,
+        links=network.links(fleet),
+        jobs=jobs,
+        signals=Signals(start=START, zones=tuple(names), price_usd_per_mwh_ZH=price, carbon_g_per_kwh_ZH=carbon),
+        economics=Economics(revenue_usd_per_gpu_hour=revenue, carbon_usd_per_t=100.0),
+    )
+
+
+def random_environment(seed, count=4, sites=2, **options):
+    """Draws a small environment with hourly prices, some of them negative."""
+    rng = np.random.default_rng(seed)
+    work = rng.uniform(500, 9000, count)
+    jobs = Jobs.build(
+        arrival_s=rng.uniform(0, 5000, count),
+        work=work,
+        origin=rng.integers(0, sites, count),
+        gpus=rng.integers(1, 3, count),
+        slack_s=rng.uniform(0, 6000, count) * (rng.random(count) > 0.2),
+        data_gb=rng.uniform(0, 10, count),
+        model_gb=rng.uniform(0, 3, count),
+        result_gb=rng.uniform(0, 3, count),
+    )
+    return build(
+        jobs,
+        gpus=tuple(int(g) for g in rng.integers(2, 4, sites)),
+        pue=tuple(rng.uniform(1, 1.5, sites)),
+        price=rng.uniform(-150, 500, (sites, 400)),
+        carbon=rng.uniform(0, 900, (sites, 400)),
+        window_h=3,
+        **options,
+    )
+
+
+def plain_integral(values_h, start_s, end_s):
+    """Integrates an hourly signal, hour by hour."""
+    total, hour = 0.0, int(start_s // 3600)
+    while hour * 3600 < end_s:
+        total += values_h[hour] * max(0.0, min(end_s, (hour + 1) * 3600) - max(start_s, hour * 3600))
+        hour += 1
+    return total
+
+
+def plain_value(env, j, site, start_s, depart_s):
+    """What one run adds to the idle fleet's utility, from Eqs. 2-6 as they stand; fixed gangs, one clock, 80 W."""
+    jobs, home = env.jobs, int(env.jobs.origin_J[j])
+    gpus, end_s = int(jobs.gpus_min_J[j]), start_s + jobs.work_J[j]
+    price = env.signals.price_usd_per_mwh_ZH[site]
+    carbon = env.signals.carbon_g_per_kwh_ZH
+    mu = env.economics.carbon_usd_per_t / 1e6
+    kw, free_kw = (w * env.fleet.sites[site].pue * gpus / 1000 for w in (80.0, 8.0))
+    usd = env.economics.revenue_usd_per_gpu_hour * gpus * jobs.work_J[j] / 3600
+    for rate, values in ((1e-3, price), (mu, carbon[site])):
+        usd -= rate * kw * plain_integral(values, start_s, end_s) / 3600
+        usd += rate * free_kw * plain_integral(values, min(start_s, env.window_s), min(end_s, env.window_s)) / 3600
+    if site != home:
+        per_gb, kwh = env.links.usd_per_gb_IS[home, site], env.links.kwh_per_gb_IS[home, site]
+        for size, time_s in ((jobs.data_gb_J[j] + jobs.model_gb_J[j], depart_s), (jobs.result_gb_J[j], end_s)):
+            mean = (carbon[home, int(time_s // 3600)] + carbon[site, int(time_s // 3600)]) / 2
+            usd -= size * (per_gb + mu * kwh * mean)
+    return float(usd)
+
+
+def plain_choices(env, j):
+    """All (site, start, value at the best departure) of a job under the slot rules."""
+    jobs, home, slot = env.jobs, int(env.jobs.origin_J[j]), env.slot_s
+    ready = math.ceil(jobs.arrival_s_J[j] / slot)
+    out = []
+    for site in range(len(env.sites)):
+        back_s = env.links.latency_s_IS[home, site] + jobs.result_gb_J[j] * env.links.seconds_per_gb_IS[home, site]
+        moved = jobs.data_gb_J[j] + jobs.model_gb_J[j]
+        delay_s = env.links.latency_s_IS[home, site] + moved * env.links.seconds_per_gb_IS[home, site]
+        travel = 0 if site == home else max(1, math.ceil(delay_s / slot))
+        start = ready + travel
+        while start * slot <= jobs.arrival_s_J[j] + jobs.slack_s_J[j] - back_s:
+            departures = [start] if site == home else range(ready, start - travel + 1)
+            value = max(plain_value(env, j, site, start * slot, d * slot) for d in departures)
+            out.append((site, start * slot, value))
+            start += 1
+    return out
+
+
+def plain_idle(env):
+    """Utility of an idle fleet, negative where prices are positive."""
+    usd = 0.0
+    for s, site in enumerate(env.fleet.sites):
+        kw = site.pue * site.gpus * 8.0 / 1000
+        price = plain_integral(env.signals.price_usd_per_mwh_ZH[s], 0, env.window_s) / 1000
+        carbon = plain_integral(env.signals.carbon_g_per_kwh_ZH[s], 0, env.window_s) * 1e-4
+        usd -= kw * (price + carbon) / 3600
+    return float(usd)
+
+
+def fits(env, runs):
+    """Whether runs (job, site, start) stay within every site's GPUs at every instant at which a run starts."""
+    for _, site, now in runs:
+        busy = sum(int(env.jobs.gpus_min_J[j]) for j, s, t in runs if s == site and t <= now < t + env.jobs.work_J[j])
+        if busy > env.fleet.sites[site].gpus:
+            return False
+    return True
+
+
+def brute_force(env):
+    """Best utility over all combinations of (site, start) or nothing."""
+    menus = [[None, *(c for c in plain_choices(env, j) if c[2] > 0)] for j in range(len(env.jobs))]
+    best = 0.0
+    for combination in itertools.product(*menus):
+        total = sum(choice[2] for choice in combination if choice)
+        if total > best and fits(env, [(j, c[0], c[1]) for j, c in enumerate(combination) if c]):
+            best = total
+    return plain_idle(env) + best
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_bound_is_at_least_the_brute_force_optimum_and_the_schedule_at_most(seed):
+    env = random_environment(seed, count=3 if seed % 3 else 4, sites=2 + seed % 2)
+    optimum = brute_force(env)
+    bound = utility_bound(env, iterations=100, rounds=30)
+    assert bound.upper_usd >= optimum - 1e-9
+    assert bound.lower_usd <= optimum + 1e-9
+    assert bound.idle_usd == pytest.approx(plain_idle(env))
+    relaxation, rng = Relaxation(env), np.random.default_rng(seed)
+    for scale in (0.0, 0.01, 0.1, 1.0):
+        price_SH = scale * rng.exponential(size=relaxation.shape) * (rng.random(relaxation.shape) < 0.7)
+        assert relaxation.value(price_SH)[0] >= optimum - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_job_alone_is_bounded_by_its_own_best_start(seed):
+    env = random_environment(seed, count=1, network=Network(throughput_gb_per_min=0.5, usd_per_gb=0.001))
+    best = max((choice[2] for choice in plain_choices(env, 0)), default=0.0)
+    bound = utility_bound(env, iterations=50, rounds=0)
+    assert bound.upper_usd == pytest.approx(plain_idle(env) + max(0.0, best), abs=1e-9)
+    assert bound.lower_usd == pytest.approx(bound.upper_usd, abs=1e-9)
+    assert bound.dual_excess_usd == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_candidates_suffice_at_any_capacity_prices(seed):
+    """With the retrieval's carbon: the priced maximum over candidates equals that over all slots."""
+    network = Network(throughput_gb_per_min=2.0, usd_per_gb=0.001, latency_ms=100.0)
+    env = random_environment(seed, count=3, network=network, slot_s=120.0)
+    links = replace(env.links, kwh_per_gb_IS=np.where(np.eye(2) > 0, 0.0, 0.5))
+    jobs = replace(env.jobs, data_gb_J=np.zeros(3), model_gb_J=np.zeros(3), result_gb_J=np.full(3, 2.0))
+    env = replace(env, links=links, jobs=jobs)
+    relaxation = Relaxation(env)
+    price_SH = np.random.default_rng(seed).exponential(0.02, relaxation.shape)
+    expected = 0.0
+    for j in range(3):
+        priced = [0.0]
+        for site, start_s, value in plain_choices(env, j):
+            held = plain_integral(price_SH[site], start_s, start_s + jobs.work_J[j]) / 3600
+            priced.append(value - jobs.gpus_min_J[j] * held)
+        expected += max(priced)
+    capacity = float(relaxation.tables.gpus_S @ price_SH.sum(axis=1))
+    got = relaxation.value(price_SH)[0] - relaxation.costs.idle_usd - capacity
+    assert got == pytest.approx(expected, abs=1e-9)
+
+
+def test_ample_capacity_costs_nothing_and_every_job_earns_its_closed_form():
+    work = np.array([3600.0, 7200.0])
+    jobs = Jobs.build(arrival_s=np.array([0.0, 600.0]), work=work, origin=1, gpus=2, slack_s=600.0)
+    env = build(jobs, gpus=(50, 50))
+    bound = utility_bound(env)
+    # 0.1 USD/kWh + 400 g/kWh x 1e-4 USD/g = 0.14 USD/kWh on PUE 1.1 (site 1, at home): 72 W more per busy GPU.
+    expected = (0.05 - 0.14 * 1.1 * 0.072) * 2 * 3
+    assert bound.upper_usd - bound.idle_usd == pytest.approx(expected)
+    assert bound.gap_usd == pytest.approx(0, abs=1e-9)
+    assert not bound.price_usd_per_gpu_hour_SH.any()
+
+
+def test_a_busy_gpu_saves_free_power_inside_the_window_only():
+    jobs = Jobs.build(arrival_s=np.array([5 * 3600.0]), work=np.array([7200.0]), gpus=1, slack_s=0.0)
+    env = build(jobs, gpus=(2,), pue=(1.0,), window_h=6)
+    bound = utility_bound(env)
+    assert bound.upper_usd - bound.idle_usd == pytest.approx(0.1 - 0.14 * (2 * 0.080 - 1 * 0.008))
+
+
+def test_two_jobs_for_one_gpu_leave_the_better_one_and_prices_the_hour():
+    jobs = Jobs.build(arrival_s=np.zeros(2), work=np.array([3600.0, 3600.0]), gpus=np.array([1, 2]), slack_s=0.0)
+    env = build(jobs, gpus=(2,), pue=(1.0,))
+    one = 0.05 - 0.14 * 0.072
+    bound = utility_bound(env, tolerance=1e-9)
+    assert bound.upper_usd - bound.idle_usd == pytest.approx(2 * one)
+    assert bound.schedule.gpus_J.tolist() == [0, 2]
+    assert bound.price_usd_per_gpu_hour_SH[0, 0] == pytest.approx(one)
+
+
+def test_a_job_without_a_feasible_start_earns_nothing():
+    jobs = Jobs.build(arrival_s=np.array([1.0]), work=np.array([3600.0]), slack_s=10.0)
+    bound = utility_bound(build(jobs))
+    assert bound.upper_usd == pytest.approx(bound.idle_usd)
+    assert bound.schedule.site_J.tolist() == [-1]
+    assert math.isnan(bound.schedule.start_s_J[0])
+
+
+def test_zero_slack_on_a_slot_boundary_can_start_at_home_alone():
+    jobs = Jobs.build(arrival_s=np.array([1200.0]), work=np.array([3600.0]), origin=1, slack_s=0.0, data_gb=1.0)
+    bound = utility_bound(build(jobs))
+    assert bound.schedule.site_J.tolist() == [1]
+    assert bound.schedule.start_s_J.tolist() == [1200.0]
+    assert Relaxation(build(jobs)).options.site_O.tolist() == [1]
+
+
+def test_negative_prices_make_running_worth_more_than_revenue():
+    jobs = Jobs.build(arrival_s=np.array([0.0]), work=np.array([3600.0]), slack_s=7200.0)
+    price = np.full((1, 400), 100.0)
+    price[0, 1] = -500.0
+    env = build(jobs, gpus=(1,), pue=(1.0,), price=price)
+    bound = utility_bound(env)
+    assert bound.schedule.start_s_J.tolist() == [3600.0]
+    assert bound.upper_usd - bound.idle_usd == pytest.approx(0.05 + 0.072 * (0.5 - 0.04))
+
+
+def test_a_job_that_only_loses_money_does_not_run():
+    jobs = Jobs.build(arrival_s=np.array([0.0]), work=np.array([3600.0]), slack_s=7200.0)
+    bound = utility_bound(build(jobs, revenue=0.001))
+    assert bound.upper_usd == pytest.approx(bound.idle_usd)
+    assert bound.gap_share == 0.0
+
+
+def test_a_flexible_gang_takes_the_best_size_at_the_oracle_clock():
+    time = TimeCurve(constant_s=0.2, per_clock_s=0.8, per_gpu_s=0.05)
+    profile = ClassProfile(power=PowerCurve(cubic_w=50, constant_w=30), time=time)
+    jobs = Jobs.build(arrival_s=np.zeros(1), work=np.array([7200.0]), gpus_min=1, gpus_max=3, slack_s=600.0)
+    env = build(jobs, gpus=(3,), pue=(1.0,), profile=profile, clocks=(0.5, 0.7, 1.0))
+
+    def value(n, f):
+        hours = 2 * float(time.seconds_per_unit(n, f))
+        return n * hours * 0.05 - 0.14 * hours * n * (0.050 * f**3 + 0.030 - 0.008)
+
+    def energy(n, f):
+        return n * (50 * f**3 + 30) * float(time.seconds_per_unit(n, f))
+
+    oracle = [min((0.5, 0.7, 1.0), key=lambda f, n=n: energy(n, f)) for n in (1, 2, 3)]
+    expected = max(value(n, f) for n, f in zip((1, 2, 3), oracle, strict=True))
+    bound = utility_bound(env)
+    assert bound.upper_usd - bound.idle_usd == pytest.approx(expected)
+    every = utility_bound(replace(env, protocol="on-arrival"))
+    best = max(value(n, f) for n in (1, 2, 3) for f in (0.5, 0.7, 1.0))
+    assert every.upper_usd - every.idle_usd == pytest.approx(best)
+    assert every.schedule is None
+
+
+def test_a_relay_that_costs_less_than_the_direct_link_lowers_the_bound_on_moving():
+    cost = ((0.0, 0.01, 1.0), (0.01, 0.0, 0.01), (1.0, 0.01, 0.0))
+    network = Network(usd_per_gb=cost, throughput_gb_per_min=10.0)
+    price = np.array([[2000.0] * 400, [2000.0] * 400, [0.0] * 400])
+    jobs = Jobs.build(arrival_s=np.zeros(1), work=np.array([36000.0]), slack_s=7200.0, data_gb=5.0)
+    env = build(jobs, gpus=(1, 1, 1), pue=(1.0, 1.0, 1.0), price=price, network=network, window_h=24)
+    bound = utility_bound(env, schedule=False)
+    run = 10 * (0.05 - 0.04 * 0.072)
+    assert bound.upper_usd - bound.idle_usd == pytest.approx(run - 5 * 0.02)
+
+
+def test_jobs_from_an_ingress_without_a_home_travel_to_every_site():
+    jobs = Jobs.build(arrival_s=np.zeros(1), work=np.array([3600.0]), slack_s=7200.0, data_gb=10.0)
+    env = build(
+        jobs,
+        gpus=(2,),
+        pue=(1.0,),
+        protocol="on-arrival",
+        ingress=(Ingress(name="edge"),),
+        network=Network(usd_per_gb=0.001),
+    )
+    bound = utility_bound(env)
+    assert bound.upper_usd - bound.idle_usd == pytest.approx(0.05 - 0.14 * 0.072 - 0.01)
+
+
+@pytest.fixture(scope="module")
+def medium():
+    """Thirty jobs on five GPUs, scarce on purpose."""
+    return random_environment(99, count=30, sites=2)
+
+
+def linear_optimum(relaxation):
+    """Optimum of the linear relaxation over every candidate column, written out row by row."""
+    jobs, hours = len(relaxation.environment.jobs), relaxation.shape[1]
+    options, columns = relaxation.options, relaxation.columns
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    none = np.empty(0, dtype=np.int32)
+    for limit in [1.0] * jobs + [float(g) for g in relaxation.tables.gpus_S for _ in range(hours)]:
+        solver.addRow(-np.inf, limit, 0, none, np.empty(0))
+    for k, option in enumerate(columns.option_K):
+        start_s = columns.start_s_K[k]
+        end_s = start_s + options.run_s_O[option]
+        entries = {int(options.job_O[option]): 1.0}
+        for hour in range(hours):
+            overlap_s = min(end_s, 3600.0 * (hour + 1)) - max(start_s, 3600.0 * hour)
+            if overlap_s > 0:
+                row = jobs + int(options.site_O[option]) * hours + hour
+                entries[row] = float(options.gpus_O[option]) * overlap_s / 3600.0
+        rows = np.array(list(entries), dtype=np.int32)
+        solver.addCol(-columns.value_K[k], 0.0, np.inf, len(rows), rows, np.array(list(entries.values())))
+    solver.run()
+    return relaxation.costs.idle_usd - solver.getInfo().objective_function_value
+
+
+def test_the_least_bound_is_the_linear_relaxation(medium):
+    optimum = linear_optimum(Relaxation(medium))
+    exact = utility_bound(medium, tolerance=1e-10, schedule=False)
+    assert exact.upper_usd == pytest.approx(optimum, abs=1e-8)
+    assert exact.upper_usd - exact.dual_excess_usd <= optimum + 1e-8
+    assert exact.price_usd_per_gpu_hour_SH.any()
+    added = optimum - exact.idle_usd
+    steps = utility_bound(medium, tolerance=math.inf, schedule=False)
+    assert optimum - 1e-9 <= steps.upper_usd <= optimum + 0.02 * added
+    assert math.isinf(steps.dual_excess_usd)
+
+
+def test_the_bound_belongs_to_its_prices_and_more_steps_never_raise_it(medium):
+    bound = utility_bound(medium, schedule=False)
+    relaxation = Relaxation(medium)
+    assert relaxation.value(bound.price_usd_per_gpu_hour_SH)[0] == pytest.approx(bound.upper_usd, abs=1e-12)
+    priced = relaxation.priced_usd_J(bound.price_usd_per_gpu_hour_SH)
+    capacity = float(relaxation.tables.gpus_S @ bound.price_usd_per_gpu_hour_SH.sum(axis=1))
+    assert bound.idle_usd + priced.sum() + capacity == pytest.approx(bound.upper_usd)
+    values = [descend(Relaxation(medium), n)[0] for n in (1, 20, 200)]
+    assert values[0] > values[1] >= values[2]
+
+
+def test_the_schedule_obeys_the_slot_rules_and_earns_what_it_says(medium):
+    bound = utility_bound(medium, rounds=200)
+    schedule, jobs, links = bound.schedule, medium.jobs, medium.links
+    runs = [(j, int(s), t) for j, (s, t) in enumerate(zip(schedule.site_J, schedule.start_s_J, strict=True)) if s >= 0]
+    assert len(runs) > 5
+    assert fits(medium, runs)
+    total = plain_idle(medium)
+    for j, site, start_s in runs:
+        home = int(jobs.origin_J[j])
+        depart_s = schedule.depart_s_J[j]
+        assert start_s % SLOT_S == 0
+        assert schedule.gpus_J[j] == jobs.gpus_min_J[j]
+        back_s = links.latency_s_IS[home, site] + jobs.result_gb_J[j] * links.seconds_per_gb_IS[home, site]
+        assert start_s + back_s <= jobs.arrival_s_J[j] + jobs.slack_s_J[j]
+        if site == home:
+            assert math.isnan(depart_s)
+            assert start_s >= jobs.arrival_s_J[j]
+        else:
+            moved = jobs.data_gb_J[j] + jobs.model_gb_J[j]
+            delay_s = links.latency_s_IS[home, site] + moved * links.seconds_per_gb_IS[home, site]
+            assert depart_s % SLOT_S == 0
+            assert depart_s >= jobs.arrival_s_J[j]
+            assert start_s >= depart_s + max(delay_s, SLOT_S)
+        total += plain_value(medium, j, site, start_s, depart_s)
+        assert schedule.value_usd_J[j] == pytest.approx(plain_value(medium, j, site, start_s, depart_s))
+    assert bound.lower_usd == pytest.approx(total)
+    assert bound.gap_usd >= 0
+    assert bound.gap_share < 0.15
+
+
+def test_the_same_seed_gives_the_same_bound_and_more_tries_a_schedule_no_worse(medium):
+    first, again = (utility_bound(medium, rounds=100, seed=3) for _ in range(2))
+    assert first.upper_usd == again.upper_usd
+    assert first.schedule.start_s_J.tobytes() == again.schedule.start_s_J.tobytes()
+    listed = utility_bound(medium, rounds=0)
+    assert first.lower_usd > listed.lower_usd
+    starts = {utility_bound(medium, rounds=100, seed=seed).schedule.start_s_J.tobytes() for seed in range(4)}
+    assert len(starts) > 1
+
+
+def test_arguments_and_environments_that_cannot_be_bounded_are_refused(medium):
+    with pytest.raises(ScenarioError, match="end: drained"):
+        utility_bound(replace(medium, drained=False))
+    with pytest.raises(ScenarioError, match="economics and signals"):
+        utility_bound(replace(medium, economics=None))
+    for options in ({"iterations": 0}, {"tolerance": -1.0}, {"tolerance": math.nan}, {"rounds": -1}):
+        with pytest.raises(ScenarioError, match="at least"):
+            utility_bound(medium, **options)
+    relaxation = Relaxation(medium)
+    with pytest.raises(ScenarioError, match="capacity prices"):
+        relaxation.value(np.full(relaxation.shape, -1.0))
+    with pytest.raises(ScenarioError, match="expected shape"):
+        relaxation.value(np.zeros((1, 1)))

@@ -1,0 +1,438 @@
+"""Slow, plain-Python oracle of the `on-arrival` protocol, and the paper-exact workload and baselines of setting 2.
+
+It shares no code with `noonward`: the compiled engine is tested against it. Part 1 is the event simulator, part 2 the
+accounting, part 3 the fleet, the workload stream and the policies of `shared/models/dvfs-training.md`. `full_table()`
+runs all rows of that sheet over the seven days (about ten seconds); the tests run one day.
+"""
+
+import functools
+import heapq
+import itertools
+import math
+import random
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+# ---------------------------------------------------------------- 1. the simulator
+
+ORACLE = -1
+ARRIVE, HOUR, JOIN, FINISH, LAPSE = range(5)
+_AFTER_ARRIVALS = 1 << 60
+
+
+@dataclass(frozen=True)
+class Site:
+    """One site: GPUs, sleep power, clocks and the coefficients of its power and time laws.
+
+    Args:
+        gpus: Number of GPUs.
+        free_w: Power of a GPU that runs nothing (sleep), in watts.
+        clocks: Clock levels, ascending, as fractions of the maximum clock.
+        power: (a, b, g) of P(n, f) = n (a f^3 + b f + g), in watts.
+        time: (a, b, g) of T(1, f) = a + b/f and T(n, f) = (a + b/f + g n) / n for n >= 2, in seconds a unit.
+        pue: Facility energy over IT energy, >= 1.
+    """
+
+    gpus: int
+    free_w: float
+    clocks: tuple
+    power: tuple
+    time: tuple
+    pue: float = 1.0
+
+    def power_w(self, n, level):
+        a, b, g = self.power
+        f = self.clocks[level]
+        return n * (a * f**3 + b * f + g)
+
+    def unit_s(self, n, level):
+        a, b, g = self.time
+        f = self.clocks[level]
+        return a + b / f if n == 1 else (a + b / f + g * n) / n
+
+    def unit_j(self, n, level):
+        return self.power_w(n, level) * self.unit_s(n, level)
+
+    def best_level(self, n):
+        """Level of least energy a unit at n GPUs (Eq. 2); the lowest clock on a tie."""
+        return min(range(len(self.clocks)), key=lambda level: self.unit_j(n, level))
+
+
+@dataclass
+class Job:
+    """One job, and what became of it.
+
+    Args:
+        arrival_s: Arrival at the ingress.
+        origin: Index of the ingress.
+        work: Size in units, > 0.
+        gpus_min: Fewest GPUs it starts on.
+        gpus_max: Most GPUs it starts on.
+        deadline_s: Absolute latest time its start, plus the return of its result, may come to; inf for none.
+        move_gb: Data that travels to the site with it.
+        result_gb: Data that travels back.
+        preset_site: Site of a routing drawn with the workload; None for none.
+    """
+
+    arrival_s: float
+    origin: int
+    work: float
+    gpus_min: int = 1
+    gpus_max: int = 8
+    deadline_s: float = math.inf
+    move_gb: float = 0.0
+    result_gb: float = 0.0
+    preset_site: int | None = None
+    status: str = "in transit"
+    site: int = -1
+    gpus: int = 0
+    level: int = -1
+    reach_s: float = math.nan
+    start_s: float = math.nan
+    finish_s: float = math.nan
+    latest_start_s: float = math.inf
+    asked: tuple = ()
+
+
+@dataclass
+class State:
+    """What a policy may look at: the time, and busy GPUs, queue (FIFO of Jobs) and hourly caps of each site."""
+
+    sites: list
+    caps: list | None
+    now_s: float = 0.0
+    busy: list = field(default_factory=list)
+    queues: list = field(default_factory=list)
+
+    def free(self, s):
+        """GPUs a start at site s may take now: min(gpus, cap of the hour) - busy, never below 0."""
+        limit = self.sites[s].gpus
+        if self.caps is not None:
+            limit = min(limit, self.caps[s][int(self.now_s // 3600)])
+        return max(0, limit - self.busy[s])
+
+
+def simulate(
+    sites,
+    latency_s,
+    jobs,
+    route,
+    horizon_s,
+    *,
+    link_s_per_gb=None,
+    home_site=None,
+    caps=None,
+    allocate=None,
+    finished=None,
+    queue_times_s=(),
+):
+    """Runs the on-arrival protocol and returns `(jobs, queue_lengths)`.
+
+    Events in order of time; at one instant arrivals first (in job order), then turns of the hour, then joins, finishes
+    and lapses in the order in which they were pushed. A lapse falls just after the job's latest start, the next float.
+
+    Args:
+        sites: List of Site.
+        latency_s: latency_s[ingress][site].
+        jobs: Iterable of Job by ascending arrival. The next job is drawn only after the last one was routed.
+        route: route(state, job) -> (site, gpus, level or ORACLE, earliest_start_s), called once, at the arrival.
+        horizon_s: Events after it are not processed.
+        link_s_per_gb: link_s_per_gb[ingress][site]; None for 0.
+        home_site: home_site[ingress], from which a result returns at once; None for the site of the same index.
+        caps: caps[site][hour], the most GPUs busy after a start in that hour; None for none. Running jobs stay.
+            An event may fall on the horizon itself, so a horizon of whole hours takes one hour more.
+        allocate: allocate(state, job, site, free) -> (gpus, level or ORACLE) at the start, instead of what route asked.
+        finished: finished(state, job, energy a unit in J), before the freed GPUs go to the queue.
+        queue_times_s: Times, ascending, at which to count the jobs queued at each site (events at that time included).
+
+    Returns:
+        The jobs in order of arrival, each with its status ("done", "overdue", "running", "queued" or "in transit") and
+        the times it got to (`finish_s` of a running job lies past the horizon), and queue_lengths[i][site].
+    """
+    state = State(sites, caps, busy=[0] * len(sites), queues=[OrderedDict() for _ in sites])
+    best = [[None, *(site.best_level(n) for n in range(1, site.gpus + 1))] for site in sites]
+    events, pushes, source, seen = [], itertools.count(_AFTER_ARRIVALS), iter(jobs), []
+    queue_times, queue_lengths = list(queue_times_s), []
+
+    def push(time_s, kind, job):
+        heapq.heappush(events, (time_s, next(pushes), kind, job))
+
+    def push_next_arrival():
+        job = next(source, None)
+        if job is not None:
+            heapq.heappush(events, (job.arrival_s, len(seen), ARRIVE, job))
+            seen.append(job)
+
+    def link(job, size_gb):
+        return size_gb * link_s_per_gb[job.origin][job.site] if link_s_per_gb is not None else 0.0
+
+    def arrive(job):
+        job.site, gpus, level, earliest_start_s = route(state, job)
+        job.asked = gpus, level
+        travel_s = latency_s[job.origin][job.site]
+        job.reach_s = job.arrival_s + travel_s + link(job, job.move_gb)
+        home = job.origin if home_site is None else home_site[job.origin]
+        return_s = 0.0 if job.site == home else travel_s + link(job, job.result_gb)
+        job.latest_start_s = job.deadline_s - return_s
+        push(max(job.reach_s, earliest_start_s), JOIN, job)
+        push_next_arrival()
+
+    def start_from_queue(s):
+        queue = state.queues[s]
+        while queue:
+            job = next(iter(queue.values()))
+            if state.now_s > job.latest_start_s:
+                job.status = "overdue"
+                del queue[id(job)]
+                continue
+            free = state.free(s)
+            if free < job.gpus_min:
+                return
+            gpus, level = job.asked if allocate is None else allocate(state, job, s, free)
+            job.gpus = min(free, gpus, job.gpus_max)
+            assert job.gpus >= job.gpus_min, (job, gpus)
+            job.level = best[s][job.gpus] if level == ORACLE else level
+            job.status, job.start_s = "running", state.now_s
+            job.finish_s = state.now_s + job.work * sites[s].unit_s(job.gpus, job.level)
+            del queue[id(job)]
+            state.busy[s] += job.gpus
+            push(job.finish_s, FINISH, job)
+
+    def join(job):
+        job.status = "queued"
+        state.queues[job.site][id(job)] = job
+        start_from_queue(job.site)
+        if job.status == "queued" and job.latest_start_s < math.inf:
+            push(max(state.now_s, math.nextafter(job.latest_start_s, math.inf)), LAPSE, job)
+
+    def finish(job):
+        job.status = "done"
+        state.busy[job.site] -= job.gpus
+        if finished is not None:
+            finished(state, job, sites[job.site].unit_j(job.gpus, job.level))
+        start_from_queue(job.site)
+
+    def lapse(job):
+        if job.status == "queued":
+            job.status = "overdue"
+            del state.queues[job.site][id(job)]
+            start_from_queue(job.site)
+
+    def turn_hour(_):
+        for s in range(len(sites)):
+            start_from_queue(s)
+
+    act = {ARRIVE: arrive, HOUR: turn_hour, JOIN: join, FINISH: finish, LAPSE: lapse}
+    if caps is not None:
+        for hour in range(1, len(caps[0])):
+            push(hour * 3600.0, HOUR, None)
+    push_next_arrival()
+    while queue_times or events:
+        time_s = events[0][0] if events else math.inf
+        if queue_times and time_s > queue_times[0]:
+            queue_times.pop(0)
+            queue_lengths.append([len(queue) for queue in state.queues])
+            continue
+        if time_s > horizon_s:
+            break
+        _, _, kind, job = heapq.heappop(events)
+        state.now_s = time_s
+        act[kind](job)
+    return [job for job in seen if job.arrival_s <= horizon_s], queue_lengths
+
+
+# ---------------------------------------------------------------- 2. the accounting
+
+
+def energy_j(sites, jobs, horizon_s):
+    """Facility energy over [0, horizon]: sum over sites of pue (P of running jobs + free GPUs x sleep power), exact."""
+    total = [site.gpus * site.free_w * horizon_s for site in sites]
+    for job in jobs:
+        if job.gpus:
+            site = sites[job.site]
+            net_w = site.power_w(job.gpus, job.level) - job.gpus * site.free_w
+            total[job.site] += net_w * (min(job.finish_s, horizon_s) - job.start_s)
+    return math.fsum(site.pue * joules for site, joules in zip(sites, total, strict=True))
+
+
+def exact_units(jobs, horizon_s):
+    """Units processed by the horizon; a running job counts pro rata."""
+    return math.fsum(
+        job.work * min(1.0, (horizon_s - job.start_s) / (job.finish_s - job.start_s)) for job in jobs if job.gpus
+    )
+
+
+def paper_units(sites, jobs, horizon_s, tick_s=20.0):
+    """Units as the paper counts them: rate x 20 s at each tick in (start, end], rate x (finish mod 20) at the finish.
+
+    In all rate x (finish - 20 floor(start / 20)): a job also counts the part of its first tick before its start.
+    """
+    total = []
+    for job in jobs:
+        if job.gpus:
+            end_s = min(job.finish_s, horizon_s)
+            counted_s = tick_s * (end_s // tick_s - job.start_s // tick_s)
+            if job.status == "done":
+                counted_s += job.finish_s % tick_s
+            total.append(counted_s / sites[job.site].unit_s(job.gpus, job.level))
+    return math.fsum(total)
+
+
+def summary(sites, jobs, queue_lengths, horizon_s):
+    """The sheet's figures of one run; time in system is finish - arrival of the completed jobs, p99 interpolated."""
+    times = sorted(job.finish_s - job.arrival_s for job in jobs if job.status == "done")
+    rank = 0.99 * (len(times) - 1)
+    low, high = times[math.floor(rank)], times[math.ceil(rank)]
+    joules = energy_j(sites, jobs, horizon_s)
+    return {
+        "arrived": len(jobs),
+        "completed": len(times),
+        "energy_j": joules,
+        "j_per_unit": joules / exact_units(jobs, horizon_s),
+        "j_per_unit_paper": joules / paper_units(sites, jobs, horizon_s),
+        "queue": [sum(row) for row in queue_lengths],
+        "mean_time_s": math.fsum(times) / len(times),
+        "p99_time_s": low + (high - low) * (rank - math.floor(rank)),
+    }
+
+
+# ---------------------------------------------------------------- 3. setting 2: fleet, stream, policies
+
+DAY_S = 86400.0
+CLOCKS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+SITES = [
+    Site(16, 28, CLOCKS, (75, 80, 110), (0.0045, 0.032, 0.0012)),
+    Site(32, 28, CLOCKS, (65, 60, 90), (0.0050, 0.038, 0.0014)),
+    Site(256, 25, CLOCKS, (55, 40, 70), (0.0060, 0.045, 0.0018)),
+    Site(16, 35, CLOCKS, (90, 85, 120), (0.0042, 0.030, 0.0011)),
+    Site(128, 8, CLOCKS, (45, 20, 40), (0.0065, 0.060, 0.0022)),
+    Site(16, 35, CLOCKS, (95, 90, 125), (0.0040, 0.029, 0.0010)),
+    Site(512, 12, CLOCKS, (50, 35, 65), (0.0062, 0.050, 0.0019)),
+    Site(512, 10, CLOCKS, (40, 25, 50), (0.0068, 0.055, 0.0023)),
+]
+LATENCY_S = [
+    [ms / 1000 for ms in row]
+    for row in (
+        (12, 70, 140, 110, 150, 150, 190, 180),
+        (70, 10, 90, 120, 230, 208, 110, 190),
+        (142, 90, 10, 20, 198, 190, 172, 90),
+        (132, 120, 40, 10, 170, 220, 202, 60),
+        (170, 228, 200, 170, 8, 60, 348, 138),
+        (130, 210, 190, 218, 76, 8, 310, 206),
+        (190, 110, 150, 180, 330, 328, 12, 250),
+        (182, 170, 90, 60, 120, 188, 252, 10),
+    )
+]
+
+
+def paper_stream(rng, horizon_s, *, choose):
+    """Yields the jobs of the paper: first gaps in ingress order, then at each arrival size, [site], the next gap."""
+    due = [(rng.expovariate(0.02), i) for i in range(8)]
+    heapq.heapify(due)
+    while due[0][0] <= horizon_s:
+        arrival_s, origin = due[0]
+        work = max(0.1, rng.lognormvariate(math.log(50000), 0.4))
+        preset_site = rng.choice(range(8)) if choose else None
+        yield Job(arrival_s, origin, work, preset_site=preset_site)
+        heapq.heapreplace(due, (arrival_s + rng.expovariate(0.02), origin))
+
+
+def preset(gpus, level):
+    """Routing of the baselines: the site drawn with the workload, min(free, gpus) at the start."""
+    return lambda state, job: (job.preset_site, gpus, level, 0.0)
+
+
+class UCB1:
+    """Clock by UCB1 for each site: untried arms in ascending clock, then argmax of mean + sqrt(2 ln t / N), ties first.
+
+    t counts the selections of all sites, this one and those of untried arms included; N and the mean count completions.
+    """
+
+    def __init__(self, sites):
+        self.counts = [[0] * len(site.clocks) for site in sites]
+        self.means = [[0.0] * len(site.clocks) for site in sites]
+        self.t = 0
+
+    def allocate(self, state, job, site, free):
+        self.t += 1
+        counts, means = self.counts[site], self.means[site]
+        if 0 in counts:
+            return min(free, 8), counts.index(0)
+        scores = [m + math.sqrt(2 * math.log(self.t) / c) for m, c in zip(means, counts, strict=True)]
+        return min(free, 8), scores.index(max(scores))
+
+    def finished(self, state, job, energy):
+        counts, means = self.counts[job.site], self.means[job.site]
+        counts[job.level] += 1
+        means[job.level] += (-energy - means[job.level]) / counts[job.level]
+
+
+def _free_sites(state):
+    sites = [s for s in range(len(state.sites)) if state.free(s) > 0]
+    return sites or list(range(len(state.sites)))
+
+
+def random_free(rng):
+    """Uniform among the sites with a free GPU (all if there is none), n uniform in 1..8, f*."""
+    return lambda state, job: (rng.choice(_free_sites(state)), rng.randint(1, 8), ORACLE, 0.0)
+
+
+def most_free(state, job):
+    """The site with the most free GPUs, the first on ties; n = 1, f*."""
+    return max(range(len(state.sites)), key=state.free), 1, ORACLE, 0.0
+
+
+def greedy(gpus):
+    """Least E_unit(n, f*) - free_w n T(n, f*) at n = min(free, gpus) among the sites with a free GPU, ties first.
+
+    With no free GPU anywhere it compares all sites at n = gpus (never needed over the sheet's seven days).
+    """
+
+    @functools.cache
+    def net_j(site, n):
+        level = site.best_level(n)
+        return site.unit_j(n, level) - site.free_w * n * site.unit_s(n, level)
+
+    def route(state, job):
+        def cost(s):
+            return net_j(state.sites[s], min(state.free(s), gpus) or gpus)
+
+        return min(_free_sites(state), key=cost), gpus, ORACLE, 0.0
+
+    return route
+
+
+def run(route, *, choose, days=7, policy=None):
+    """Runs one policy on the paper-exact stream (seed 123): (summary, jobs, queue lengths at the end of every day)."""
+    horizon_s = days * DAY_S
+    jobs, queue_lengths = simulate(
+        SITES,
+        LATENCY_S,
+        paper_stream(random.Random(123), horizon_s, choose=choose),
+        route,
+        horizon_s,
+        allocate=policy and policy.allocate,
+        finished=policy and policy.finished,
+        queue_times_s=[day * DAY_S for day in range(1, days + 1)],
+    )
+    return summary(SITES, jobs, queue_lengths, horizon_s), jobs, queue_lengths
+
+
+def policies():
+    """Every row of the sheet: name -> keyword arguments of `run`. The random row's own generator is not the sheet's."""
+    return {
+        "DP": {"route": preset(8, CLOCKS.index(0.6)), "choose": True},
+        "UCB1": {"route": preset(8, ORACLE), "choose": True, "policy": UCB1(SITES)},
+        "JointNF": {"route": preset(1, ORACLE), "choose": True},
+        "random free": {"route": random_free(random.Random(123)), "choose": False},
+        "most free, n=1": {"route": most_free, "choose": False},
+        "greedy, n=1": {"route": greedy(1), "choose": False},
+        "greedy, n=8": {"route": greedy(8), "choose": False},
+        "uniform, n=8": {"route": preset(8, ORACLE), "choose": True},
+    }
+
+
+def full_table():
+    """Yields (name, summary) of every policy over the sheet's seven days."""
+    for name, arguments in policies().items():
+        yield name, run(**arguments)[0]

@@ -1,3 +1,75 @@
-"""Noonward: run AI work where and when power is clean and cheap."""
+"""Noonward: run AI work where and when power is clean and cheap.
 
-__version__ = "0.1.0"
+The names one needs to write a scheduler, run it and compare it stand here; they load when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+__version__: Final = "0.1.0"
+
+_HOMES: Final = {
+    "Answers": "noonward.decision.view",
+    "ClusterEngine": "noonward.engine.cluster",
+    "ClusterView": "noonward.decision.view",
+    "CompiledScheduler": "noonward.decision.scheduler",
+    "Environment": "noonward.model.environment",
+    "Forecast": "noonward.model.forecast",
+    "GpuCaps": "noonward.model.environment",
+    "Jobs": "noonward.model.jobs",
+    "Ledger": "noonward.ledger.ledger",
+    "NoonwardError": "noonward.errors",
+    "Outcome": "noonward.ledger.outcome",
+    "RuleMemory": "noonward.decision.view",
+    "Scenario": "noonward.model.scenario",
+    "Scheduler": "noonward.decision.scheduler",
+    "Signals": "noonward.model.signals",
+    "build_environment": "noonward.data.environments",
+    "build_environments": "noonward.data.environments",
+    "check_scheduler": "noonward.schedule.check",
+    "compare": "noonward.evaluate.compare",
+    "load_scenario": "noonward.data.scenario_file",
+    "make_scheduler": "noonward.schedule.registry",
+    "read_record": "noonward.ledger.record",
+    "register": "noonward.schedule.registry",
+    "rule": "noonward.decision.rule",
+    "run": "noonward.engine.run",
+    "settle": "noonward.ledger.ledger",
+    "write_record": "noonward.ledger.record",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'noonward' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
+if TYPE_CHECKING:
+    from noonward.data.environments import build_environment, build_environments
+    from noonward.data.scenario_file import load_scenario
+    from noonward.decision.rule import rule
+    from noonward.decision.scheduler import CompiledScheduler, Scheduler
+    from noonward.decision.view import Answers, ClusterView, RuleMemory
+    from noonward.engine.cluster import ClusterEngine
+    from noonward.engine.run import run
+    from noonward.errors import NoonwardError
+    from noonward.evaluate.compare import compare
+    from noonward.ledger.ledger import Ledger, settle
+    from noonward.ledger.outcome import Outcome
+    from noonward.ledger.record import read_record, write_record
+    from noonward.model.environment import Environment, GpuCaps
+    from noonward.model.forecast import Forecast
+    from noonward.model.jobs import Jobs
+    from noonward.model.scenario import Scenario
+    from noonward.model.signals import Signals
+    from noonward.schedule.check import check_scheduler
+    from noonward.schedule.registry import make_scheduler, register

@@ -24,10 +24,15 @@ CACHE_VARIABLE = "NOONWARD_CACHE_DIR"
 
 @functools.cache
 def cache_folder() -> Path:
-    """Returns the folder of the compiled functions of exactly these sources and this numba."""
+    """Returns the folder of the compiled functions of exactly these sources and this numba.
+
+    Its name is a digest of every source file that a run depends on.
+    """
     digest = hashlib.sha256(f"numba {numba.__version__}".encode())
     package = Path(__file__).parent
     for path in sorted(package.rglob("*.py")):
+        if path.relative_to(package).parts[0] in ("cli", "evaluate"):
+            continue  # they hold no compiled function and change no run
         digest.update(str(path.relative_to(package)).encode())
         digest.update(path.read_bytes())
     base = os.environ.get(CACHE_VARIABLE) or os.environ.get("XDG_CACHE_HOME") or "~/.cache"

@@ -275,6 +275,16 @@ def test_negative_prices_make_running_worth_more_than_revenue():
     assert bound.upper_usd - bound.idle_usd == pytest.approx(0.05 + 0.072 * (0.5 - 0.04))
 
 
+def test_the_last_start_before_the_deadline_is_found_inside_an_hour():
+    price = np.full((1, 400), 100.0)
+    price[0, 1] = -500.0
+    jobs = Jobs.build(arrival_s=np.array([0.0]), work=np.array([3600.0]), slack_s=1300.0)
+    bound = utility_bound(build(jobs, gpus=(1,), pue=(1.0,), price=price), rounds=0)
+    assert bound.schedule.start_s_J.tolist() == [1200.0]
+    assert bound.gap_usd == pytest.approx(0, abs=1e-12)
+    assert bound.upper_usd - bound.idle_usd == pytest.approx(0.05 - 0.072 * (0.04 + 2 / 3 * 0.1 - 1 / 3 * 0.5))
+
+
 def test_a_job_that_only_loses_money_does_not_run():
     jobs = Jobs.build(arrival_s=np.array([0.0]), work=np.array([3600.0]), slack_s=7200.0)
     bound = utility_bound(build(jobs, revenue=0.001))

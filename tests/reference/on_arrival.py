@@ -7,7 +7,6 @@ runs all rows of that sheet over the seven days (about ten seconds); the tests r
 
 import functools
 import heapq
-import itertools
 import math
 import random
 from collections import OrderedDict
@@ -16,8 +15,7 @@ from dataclasses import dataclass, field
 # ---------------------------------------------------------------- 1. the simulator
 
 ORACLE = -1
-ARRIVE, HOUR, JOIN, FINISH, LAPSE = range(5)
-_AFTER_ARRIVALS = 1 << 60
+FINISH, HOUR, JOIN, ARRIVE, LAPSE = range(5)
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,7 @@ class Site:
         power: (a, b, g) of P(n, f) = n (a f^3 + b f + g), in watts.
         time: (a, b, g) of T(1, f) = a + b/f and T(n, f) = (a + b/f + g n) / n for n >= 2, in seconds a unit.
         pue: Facility energy over IT energy, >= 1.
+        more: (power, time) of further job classes; time None for a class whose work is its run time in seconds.
     """
 
     gpus: int
@@ -39,23 +38,27 @@ class Site:
     power: tuple
     time: tuple
     pue: float = 1.0
+    more: tuple = ()
 
-    def power_w(self, n, level):
-        a, b, g = self.power
+    def power_w(self, n, level, class_=0):
+        a, b, g = self.more[class_ - 1][0] if class_ else self.power
         f = self.clocks[level]
         return n * (a * f**3 + b * f + g)
 
-    def unit_s(self, n, level):
-        a, b, g = self.time
+    def unit_s(self, n, level, class_=0):
+        time = self.more[class_ - 1][1] if class_ else self.time
+        if time is None:
+            return 1.0
+        a, b, g = time
         f = self.clocks[level]
         return a + b / f if n == 1 else (a + b / f + g * n) / n
 
-    def unit_j(self, n, level):
-        return self.power_w(n, level) * self.unit_s(n, level)
+    def unit_j(self, n, level, class_=0):
+        return self.power_w(n, level, class_) * self.unit_s(n, level, class_)
 
-    def best_level(self, n):
+    def best_level(self, n, class_=0):
         """Level of least energy a unit at n GPUs (Eq. 2); the lowest clock on a tie."""
-        return min(range(len(self.clocks)), key=lambda level: self.unit_j(n, level))
+        return min(range(len(self.clocks)), key=lambda level: self.unit_j(n, level, class_))
 
 
 @dataclass
@@ -72,6 +75,7 @@ class Job:
         move_gb: Data that travels to the site with it.
         result_gb: Data that travels back.
         preset_site: Site of a routing drawn with the workload; None for none.
+        class_: Index of its class.
     """
 
     arrival_s: float
@@ -83,6 +87,9 @@ class Job:
     move_gb: float = 0.0
     result_gb: float = 0.0
     preset_site: int | None = None
+    class_: int = 0
+    index: int = -1
+    moves: int = 0
     status: str = "in transit"
     site: int = -1
     gpus: int = 0
@@ -96,149 +103,192 @@ class Job:
 
 @dataclass
 class State:
-    """What a policy may look at: the time, and busy GPUs, queue (FIFO of Jobs) and hourly caps of each site."""
+    """What a policy may look at: the time, and busy GPUs, queue (FIFO of Jobs) and hourly caps of each site.
+
+    `feasible` lists, while a job is routed, the sites it fits into and reaches by its latest start there.
+    """
 
     sites: list
     caps: list | None
     now_s: float = 0.0
     busy: list = field(default_factory=list)
     queues: list = field(default_factory=list)
+    feasible: list = field(default_factory=list)
 
     def free(self, s):
         """GPUs a start at site s may take now: min(gpus, cap of the hour) - busy, never below 0."""
         limit = self.sites[s].gpus
         if self.caps is not None:
-            limit = min(limit, self.caps[s][int(self.now_s // 3600)])
+            limit = min(limit, math.floor(self.caps[s][int(self.now_s // 3600)]))
         return max(0, limit - self.busy[s])
 
 
-def simulate(
-    sites,
-    latency_s,
-    jobs,
-    route,
-    horizon_s,
-    *,
-    link_s_per_gb=None,
-    home_site=None,
-    caps=None,
-    allocate=None,
-    finished=None,
-    queue_times_s=(),
-):
-    """Runs the on-arrival protocol and returns `(jobs, queue_lengths)`.
+class Simulator:
+    """The on-arrival protocol, event by event.
 
-    Events in order of time; at one instant arrivals first (in job order), then turns of the hour, then joins, finishes
-    and lapses in the order in which they were pushed. A lapse falls just after the job's latest start, the next float.
+    Events in order of time; at one instant finishes, then turns of the hour, joins, arrivals and lapses, each in the
+    order of the jobs. A lapse falls on the job's latest start: whatever starts it at that instant comes before.
 
     Args:
         sites: List of Site.
         latency_s: latency_s[ingress][site].
         jobs: Iterable of Job by ascending arrival. The next job is drawn only after the last one was routed.
-        route: route(state, job) -> (site, gpus, level or ORACLE, earliest_start_s), called once, at the arrival.
-        horizon_s: Events after it are not processed.
+        route: route(state, job) -> (site, gpus, level or ORACLE, earliest_start_s), called once, at the arrival, if any
+            site is feasible; else the job is overdue at once.
         link_s_per_gb: link_s_per_gb[ingress][site]; None for 0.
-        home_site: home_site[ingress], from which a result returns at once; None for the site of the same index.
+        home_site: home_site[ingress], between which and the ingress everything travels at once; None for the site of
+            the same index, but with the latency given.
         caps: caps[site][hour], the most GPUs busy after a start in that hour; None for none. Running jobs stay.
-            An event may fall on the horizon itself, so a horizon of whole hours takes one hour more.
         allocate: allocate(state, job, site, free) -> (gpus, level or ORACLE) at the start, instead of what route asked.
         finished: finished(state, job, energy a unit in J), before the freed GPUs go to the queue.
+        ledger: Told of travels, starts and finishes (reference.ledger); None for none.
+    """
+
+    def __init__(
+        self,
+        sites,
+        latency_s,
+        jobs,
+        route,
+        *,
+        link_s_per_gb=None,
+        home_site=None,
+        caps=None,
+        allocate=None,
+        finished=None,
+        ledger=None,
+    ):
+        self.state = State(sites, caps, busy=[0] * len(sites), queues=[OrderedDict() for _ in sites])
+        self.sites, self.latency_s, self.link_s_per_gb, self.home_site = sites, latency_s, link_s_per_gb, home_site
+        self.route, self.allocate, self.finished, self.ledger = route, allocate, finished, ledger
+        self.source, self.seen, self.events = iter(jobs), [], []
+        self.best = functools.cache(lambda s, n, class_: sites[s].best_level(n, class_))
+        if caps is not None:
+            for hour in range(1, len(caps[0])):
+                self.push(hour * 3600.0, HOUR, None)
+        self.push_next_arrival()
+
+    def push(self, time_s, kind, job):
+        heapq.heappush(self.events, (time_s, kind, -1 if job is None else job.index, job))
+
+    def push_next_arrival(self):
+        job = next(self.source, None)
+        if job is not None:
+            job.index = len(self.seen)
+            self.seen.append(job)
+            self.push(job.arrival_s, ARRIVE, job)
+
+    def travel_s(self, job, s, size_gb):
+        if self.home_site is not None and self.home_site[job.origin] == s:
+            return 0.0
+        seconds_per_gb = self.link_s_per_gb[job.origin][s] if self.link_s_per_gb is not None else 0.0
+        return self.latency_s[job.origin][s] + size_gb * seconds_per_gb
+
+    def latest_start_s(self, job, s):
+        at_home = s == (job.origin if self.home_site is None else self.home_site[job.origin])
+        return job.deadline_s - (0.0 if at_home or job.result_gb == 0.0 else self.travel_s(job, s, job.result_gb))
+
+    def arrive(self, job):
+        reaches_s = [self.state.now_s + self.travel_s(job, s, job.move_gb) for s in range(len(self.sites))]
+        self.state.feasible = [
+            s
+            for s, site in enumerate(self.sites)
+            if job.gpus_min <= site.gpus and reaches_s[s] <= self.latest_start_s(job, s)
+        ]
+        if not self.state.feasible:
+            job.status = "overdue"
+        else:
+            job.site, gpus, level, earliest_start_s = self.route(self.state, job)
+            assert job.site in self.state.feasible, job
+            job.asked = gpus, level
+            job.latest_start_s = self.latest_start_s(job, job.site)
+            self.push(max(reaches_s[job.site], earliest_start_s), JOIN, job)
+            if self.ledger is not None:
+                self.ledger.move(job, job.origin, job.site, self.state.now_s)
+        self.push_next_arrival()
+
+    def start_from_queue(self, s):
+        queue, state = self.state.queues[s], self.state
+        while queue:
+            job = next(iter(queue.values()))
+            free = state.free(s)
+            if free < job.gpus_min:
+                return
+            gpus, level = job.asked if self.allocate is None else self.allocate(state, job, s, free)
+            job.gpus = min(free, gpus, job.gpus_max)
+            assert job.gpus >= job.gpus_min, (job, gpus)
+            job.level = self.best(s, job.gpus, job.class_) if level == ORACLE else level
+            job.status, job.start_s = "running", state.now_s
+            job.finish_s = state.now_s + job.work * self.sites[s].unit_s(job.gpus, job.level, job.class_)
+            del queue[id(job)]
+            state.busy[s] += job.gpus
+            self.push(job.finish_s, FINISH, job)
+            if self.ledger is not None:
+                self.ledger.start(job)
+
+    def join(self, job):
+        job.status, job.reach_s = "queued", self.state.now_s
+        self.state.queues[job.site][id(job)] = job
+        self.start_from_queue(job.site)
+        if job.status == "queued" and job.latest_start_s < math.inf:
+            self.push(job.latest_start_s, LAPSE, job)
+
+    def finish(self, job):
+        job.status = "done"
+        self.state.busy[job.site] -= job.gpus
+        if self.ledger is not None:
+            self.ledger.result(job, self.state.now_s)
+        if self.finished is not None:
+            self.finished(self.state, job, self.sites[job.site].unit_j(job.gpus, job.level, job.class_))
+        self.start_from_queue(job.site)
+
+    def lapse(self, job):
+        if job.status == "queued":
+            job.status = "overdue"
+            del self.state.queues[job.site][id(job)]
+            self.start_from_queue(job.site)
+
+    def take(self):
+        """Takes the next event."""
+        self.state.now_s, kind, _, job = heapq.heappop(self.events)
+        if kind == HOUR:
+            for s in range(len(self.sites)):
+                self.start_from_queue(s)
+        else:
+            {ARRIVE: self.arrive, JOIN: self.join, FINISH: self.finish, LAPSE: self.lapse}[kind](job)
+
+    def settled(self):
+        """Whether no job is left to arrive, travel, wait or run (turns of the hour and void lapses may be left)."""
+        void = all(kind == HOUR or (kind == LAPSE and job.status != "queued") for _, kind, _, job in self.events)
+        return void and all(job.status in ("done", "overdue") for job in self.seen)
+
+
+def simulate(sites, latency_s, jobs, route, horizon_s, *, queue_times_s=(), drained=False, **options):
+    """Runs the on-arrival protocol and returns `(jobs, queue_lengths)`.
+
+    Args:
+        sites: As Simulator, and so are `latency_s`, `jobs`, `route` and `options`.
+        horizon_s: Events after it are not processed. With caps an event may fall on the horizon itself, so a horizon of
+            whole hours takes one hour more of them.
         queue_times_s: Times, ascending, at which to count the jobs queued at each site (events at that time included).
+        drained: Run on after the horizon until every job is done or overdue.
 
     Returns:
         The jobs in order of arrival, each with its status ("done", "overdue", "running", "queued" or "in transit") and
         the times it got to (`finish_s` of a running job lies past the horizon), and queue_lengths[i][site].
     """
-    state = State(sites, caps, busy=[0] * len(sites), queues=[OrderedDict() for _ in sites])
-    best = [[None, *(site.best_level(n) for n in range(1, site.gpus + 1))] for site in sites]
-    events, pushes, source, seen = [], itertools.count(_AFTER_ARRIVALS), iter(jobs), []
-    queue_times, queue_lengths = list(queue_times_s), []
-
-    def push(time_s, kind, job):
-        heapq.heappush(events, (time_s, next(pushes), kind, job))
-
-    def push_next_arrival():
-        job = next(source, None)
-        if job is not None:
-            heapq.heappush(events, (job.arrival_s, len(seen), ARRIVE, job))
-            seen.append(job)
-
-    def link(job, size_gb):
-        return size_gb * link_s_per_gb[job.origin][job.site] if link_s_per_gb is not None else 0.0
-
-    def arrive(job):
-        job.site, gpus, level, earliest_start_s = route(state, job)
-        job.asked = gpus, level
-        travel_s = latency_s[job.origin][job.site]
-        job.reach_s = job.arrival_s + travel_s + link(job, job.move_gb)
-        home = job.origin if home_site is None else home_site[job.origin]
-        return_s = 0.0 if job.site == home else travel_s + link(job, job.result_gb)
-        job.latest_start_s = job.deadline_s - return_s
-        push(max(job.reach_s, earliest_start_s), JOIN, job)
-        push_next_arrival()
-
-    def start_from_queue(s):
-        queue = state.queues[s]
-        while queue:
-            job = next(iter(queue.values()))
-            if state.now_s > job.latest_start_s:
-                job.status = "overdue"
-                del queue[id(job)]
-                continue
-            free = state.free(s)
-            if free < job.gpus_min:
-                return
-            gpus, level = job.asked if allocate is None else allocate(state, job, s, free)
-            job.gpus = min(free, gpus, job.gpus_max)
-            assert job.gpus >= job.gpus_min, (job, gpus)
-            job.level = best[s][job.gpus] if level == ORACLE else level
-            job.status, job.start_s = "running", state.now_s
-            job.finish_s = state.now_s + job.work * sites[s].unit_s(job.gpus, job.level)
-            del queue[id(job)]
-            state.busy[s] += job.gpus
-            push(job.finish_s, FINISH, job)
-
-    def join(job):
-        job.status = "queued"
-        state.queues[job.site][id(job)] = job
-        start_from_queue(job.site)
-        if job.status == "queued" and job.latest_start_s < math.inf:
-            push(max(state.now_s, math.nextafter(job.latest_start_s, math.inf)), LAPSE, job)
-
-    def finish(job):
-        job.status = "done"
-        state.busy[job.site] -= job.gpus
-        if finished is not None:
-            finished(state, job, sites[job.site].unit_j(job.gpus, job.level))
-        start_from_queue(job.site)
-
-    def lapse(job):
-        if job.status == "queued":
-            job.status = "overdue"
-            del state.queues[job.site][id(job)]
-            start_from_queue(job.site)
-
-    def turn_hour(_):
-        for s in range(len(sites)):
-            start_from_queue(s)
-
-    act = {ARRIVE: arrive, HOUR: turn_hour, JOIN: join, FINISH: finish, LAPSE: lapse}
-    if caps is not None:
-        for hour in range(1, len(caps[0])):
-            push(hour * 3600.0, HOUR, None)
-    push_next_arrival()
+    simulator = Simulator(sites, latency_s, jobs, route, **options)
+    events, queue_times, queue_lengths = simulator.events, list(queue_times_s), []
     while queue_times or events:
         time_s = events[0][0] if events else math.inf
         if queue_times and time_s > queue_times[0]:
             queue_times.pop(0)
-            queue_lengths.append([len(queue) for queue in state.queues])
+            queue_lengths.append([len(queue) for queue in simulator.state.queues])
             continue
-        if time_s > horizon_s:
+        if (simulator.settled() if drained else time_s > horizon_s):
             break
-        _, _, kind, job = heapq.heappop(events)
-        state.now_s = time_s
-        act[kind](job)
-    return [job for job in seen if job.arrival_s <= horizon_s], queue_lengths
+        simulator.take()
+    return [job for job in simulator.seen if drained or job.arrival_s <= horizon_s], queue_lengths
 
 
 # ---------------------------------------------------------------- 2. the accounting

@@ -53,21 +53,38 @@ def test_head_that_lapses_lets_those_behind_it_start():
         [Job(0.0, 0, 10.0, gpus_max=1), Job(1.0, 0, 2.0, gpus_min=2, deadline_s=5.0), Job(2.0, 0, 2.0)], gpus=2
     )
     assert [job.status for job in jobs] == ["done", "overdue", "done"]
-    assert jobs[2].start_s == math.nextafter(5.0, 6.0)
+    assert jobs[2].start_s == 5.0
 
 
-@pytest.mark.parametrize(("home", "start_s"), [(0, 4.0), (1, math.nan)])
-def test_return_of_the_result_counts_against_the_deadline_except_at_home(home, start_s):
-    # Travel 1 + 3 GB x 1 s = 4 s; return 1 + 2 x 1 = 3 s, so away from home the latest start is 6 - 3 = 3 s.
+@pytest.mark.parametrize(
+    ("home", "deadline_s", "reach_s", "status"),
+    [(1, 7.0, 4.0, "done"), (1, math.nextafter(7.0, 0.0), math.nan, "overdue"), (0, 1.0, 0.0, "done")],
+)
+def test_return_of_the_result_counts_against_the_deadline_except_at_home(home, deadline_s, reach_s, status):
+    # Travel 1 + 3 GB x 1 s = 4 s; return 1 + 2 x 1 = 3 s, so away from home the job is sent off up to deadline 4 + 3 s.
     jobs, _ = play(
-        [Job(0.0, 0, 1.0, deadline_s=6.0, move_gb=3.0, result_gb=2.0)],
+        [Job(0.0, 0, 1.0, deadline_s=deadline_s, move_gb=3.0, result_gb=2.0)],
         travel_s=1.0,
         link_s_per_gb=[[1.0]],
         home_site=[home],
     )
-    assert jobs[0].reach_s == 4.0
-    assert jobs[0].start_s == pytest.approx(start_s, nan_ok=True)
-    assert jobs[0].status == ("done" if home == 0 else "overdue")
+    assert (jobs[0].reach_s, jobs[0].status) == (pytest.approx(reach_s, nan_ok=True), status)
+
+
+def test_no_result_takes_no_time_to_return():
+    jobs, _ = play([Job(0.0, 0, 1.0, deadline_s=1.0)], travel_s=1.0, home_site=[1])
+    assert jobs[0].status == "done"
+
+
+def test_at_one_instant_a_finish_comes_before_a_join_and_a_lapse_comes_last():
+    # All at 10 s: the GPU falls free, the third job (index 2) joins behind the second, whose latest start is now.
+    jobs, _ = play([Job(0.0, 0, 10.0), Job(1.0, 0, 1.0, deadline_s=10.0), Job(10.0, 0, 1.0)])
+    assert starts(jobs) == [("done", 0.0), ("done", 10.0), ("done", 11.0)]
+
+
+def test_drained_run_ends_with_the_last_job():
+    jobs, _ = play([Job(0.0, 0, 10.0), Job(2.0, 0, 30.0, deadline_s=10.0)], horizon_s=5.0, drained=True)
+    assert [job.status for job in jobs] == ["done", "done"]
 
 
 def test_job_held_back_joins_the_queue_at_its_earliest_start():

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Bounds that no scheduler passes: utility from above (``lagrangian``), energy from below (``fluid``)."""

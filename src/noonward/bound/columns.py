@@ -215,6 +215,28 @@ def slot_of(environment: Environment) -> float:
     return environment.slot_s if environment.protocol == "each-slot" else 0.0
 
 
+def _alternatives(
+    environment: Environment, tables: FleetTables, in_time_JS: NDArray[np.bool_]
+) -> tuple[I8, I8, I8, I8]:
+    """Returns job, site, gang and level of every way to run a job where it can start in time, sorted in this order."""
+    jobs = environment.jobs
+    parts = []
+    for extra in range(int((jobs.gpus_max_J - jobs.gpus_min_J).max()) + 1):
+        gpus_J = jobs.gpus_min_J + extra
+        fits_JS = (gpus_J[:, None] <= tables.gpus_S[None]) & (gpus_J <= jobs.gpus_max_J)[:, None]
+        j, s = np.nonzero(fits_JS & in_time_JS)
+        n, c = gpus_J[j], jobs.class_J[j]
+        for level in range(tables.clock_SF.shape[1]):
+            if environment.protocol == "each-slot":
+                keep = tables.oracle_level_SCN[s, c, n] == level
+            else:
+                keep = tables.levels_S[s] > level
+            parts.append((j[keep], s[keep], n[keep], np.full(int(keep.sum()), level)))
+    job_O, site_O, gpus_O, level_O = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((level_O, gpus_O, site_O, job_O))
+    return job_O[order], site_O[order], gpus_O[order], level_O[order]
+
+
 def build_options(environment: Environment, tables: FleetTables, costs: Market) -> Options:
     """Lists what every job may become: site x gang x level, with the starts the delays and the deadline leave it.
 
@@ -234,22 +256,8 @@ def build_options(environment: Environment, tables: FleetTables, costs: Market) 
         jobs.arrival_s_J, latest_JS - delay_JS, moved_gb_J[:, 0], jobs.origin_J, home_J, links.usd_per_gb_IS,
         links.kwh_per_gb_IS, moves.relay_usd_per_gb_IS, costs.usd_per_g, costs.carbon_SH,
     )  # fmt: skip
-    parts = []
-    for extra in range(int((jobs.gpus_max_J - jobs.gpus_min_J).max()) + 1):
-        gpus_J = jobs.gpus_min_J + extra
-        fits_JS = (gpus_J[:, None] <= tables.gpus_S[None]) & (gpus_J <= jobs.gpus_max_J)[:, None]
-        fits_JS &= earliest_JS <= latest_JS + (TIME_TOLERANCE_S if slot_s == 0 else 0.0)
-        j, s = np.nonzero(fits_JS)
-        n, c = gpus_J[j], jobs.class_J[j]
-        for level in range(tables.clock_SF.shape[1]):
-            if environment.protocol == "each-slot":
-                keep = tables.oracle_level_SCN[s, c, n] == level
-            else:
-                keep = tables.levels_S[s] > level
-            parts.append((j[keep], s[keep], n[keep], np.full(int(keep.sum()), level)))
-    job_O, site_O, gpus_O, level_O = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.lexsort((level_O, gpus_O, site_O, job_O))
-    job_O, site_O, gpus_O, level_O = job_O[order], site_O[order], gpus_O[order], level_O[order]
+    in_time_JS = earliest_JS <= latest_JS + (TIME_TOLERANCE_S if slot_s == 0 else 0.0)
+    job_O, site_O, gpus_O, level_O = _alternatives(environment, tables, in_time_JS)
     spot = (site_O, jobs.class_J[job_O], gpus_O, level_O)
     run_s_O = jobs.work_J[job_O] * tables.seconds_per_unit_SCNF[spot]
     origin_O = jobs.origin_J[job_O]

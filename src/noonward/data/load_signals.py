@@ -173,3 +173,22 @@ def _estimate_notes(path: Path, table: pl.DataFrame, used: NDArray[np.bool_], wa
         for zone in wanted
         if shares.get(zone, 0.0) > _ESTIMATED_SHARE_WORTH_A_NOTE
     ]
+
+
+def write_signals(signals: Signals, path: Path) -> None:
+    """Writes signals as a tidy CSV file that ``load_signals`` reads back.
+
+    Args:
+        signals: Signals; unknown values become empty cells.
+        path: A ``.csv`` file; replaced if it exists.
+    """
+    hours = [signals.time_of(hour).strftime("%Y-%m-%dT%H:%M:%SZ") for hour in range(signals.hours)]
+    frame = pl.DataFrame(
+        {
+            "timestamp": hours * len(signals.zones),
+            "zone": np.repeat(np.array(signals.zones, dtype=object), signals.hours).tolist(),
+            "carbon_intensity_g_per_kwh": signals.carbon_g_per_kwh_ZH.ravel(),
+            "price_usd_per_mwh": signals.price_usd_per_mwh_ZH.ravel(),
+        }
+    )
+    frame.fill_nan(None).write_csv(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from noonward.data.table_file import column_names
 from noonward.errors import ScenarioError, nearest
 from noonward.model.scenario import Scenario
 
@@ -174,3 +175,35 @@ def _siblings(location: tuple[int | str, ...]) -> tuple[str, ...]:
         nodes = below or nodes
     keys = [key for node in nodes for leaf in resolve(node) for key in leaf.get("properties", {})]
     return tuple(dict.fromkeys(keys)) or _keys_of(Scenario)
+
+
+def with_files(scenario: Scenario, signals: Sequence[Path] = (), jobs: Path | None = None) -> Scenario:
+    """Returns a scenario that takes its signals or jobs from files.
+
+    Args:
+        scenario: Scenario; its other settings stay.
+        signals: Tidy signal files, a later one filling what the earlier leave unknown; none: as the scenario says.
+        jobs: A complete job table (a file with a column ``origin``), or a trace whose gangs and durations the
+            scenario's fine-tuning jobs take; None: as the scenario says.
+
+    Raises:
+        ScenarioError: A file does not exist, or a trace is given to a scenario without fine-tuning jobs.
+    """
+    for path in [*signals, *([] if jobs is None else [jobs])]:
+        if not path.is_file():
+            raise ScenarioError(f"file {path} does not exist; check the path")
+    content = scenario.model_dump(mode="json")
+    if signals:
+        kept = {key: content["signals"][key] for key in ("months",) if content["signals"]}
+        content["signals"] = {"source": "files", "paths": [str(path) for path in signals], **kept}
+    if jobs is not None:
+        if "origin" in column_names(jobs):
+            content["jobs"] = {"source": "table", "path": str(jobs)}
+        elif content["jobs"]["source"] == "fine-tuning":
+            content["jobs"]["trace"] = str(jobs)
+        else:
+            raise ScenarioError(
+                f"{jobs} has no column 'origin', so it is a trace of gangs and durations; scenario {scenario.name!r} "
+                "takes none: give a complete job table (docs/data.md)"
+            )
+    return scenario_from(content, scenario.name)

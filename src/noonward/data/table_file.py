@@ -198,3 +198,18 @@ def _refuse_near_misses(table: TableFile) -> None:
                 f"{table.path} has the unknown column {name!r}, which would be ignored; did you mean {close[0]!r}? "
                 "Rename the column or remove it"
             )
+
+
+def column_names(path: Path) -> tuple[str, ...]:
+    """Returns the names of a file's columns without reading its rows.
+
+    Raises:
+        DataError: The file is of another kind or cannot be read.
+    """
+    reader = {".csv": pl.scan_csv, ".parquet": pl.scan_parquet}.get(path.suffix)
+    if reader is None:
+        raise DataError(f"{path} has the extension {path.suffix!r}; it must be one of .csv, .parquet")
+    try:
+        return tuple(reader(path).collect_schema().names())
+    except (PolarsError, OSError) as error:
+        raise DataError(f"{path} cannot be read: {error}; repair the file or export it again") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from noonward.engine.kernels.world import (
     World,
 )
 from noonward.errors import InfeasibleActionError, ScenarioError
+from noonward.ledger.outcome import Outcome
 from noonward.ledger.settle import cumulative
 from noonward.model.environment import Environment
 from noonward.model.fleet import FleetTables
@@ -35,27 +35,6 @@ from noonward.seeding import stream
 from noonward.units import HOUR_S
 
 F8 = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What became of every job, and the engine's meters.
-
-    Attributes:
-        environment: What was run.
-        track_J: TRACK records: status, site, gang, clock, times, power, moves of every job.
-        yard_S: YARD records: the meters of every site.
-        engine: ENGINE record: steps, events, totals of transfers, utility.
-        ended_s: Time at which the run ended, s.
-        rewards_K: Reward of every step, USD, if asked for.
-    """
-
-    environment: Environment
-    track_J: NDArray[np.void]
-    yard_S: NDArray[np.void]
-    engine: np.void
-    ended_s: float
-    rewards_K: F8 | None = None
 
 
 class ClusterEngine:
@@ -155,7 +134,10 @@ class ClusterEngine:
 
     def _infeasible(self, failed: int) -> InfeasibleActionError:
         view = self.view
-        asker = max(0, int(view.run_1["site"][0])) if self.environment.protocol == "each-slot" else 0
+        asker = 0
+        if self.environment.protocol == "each-slot":  # the kernel left the site there; questions of this protocol name none
+            asker = int(view.run_1["site"][0])
+            view.run_1["site"] = -1
         job = int(view.asked_N[asker])
         choice, gpus, level, earliest_s = self.answers.answer_N[asker].item()
         names = ("hold", *self.environment.sites)

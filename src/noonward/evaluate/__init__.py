@@ -1,1 +1,1 @@
-"""To be described."""
+"""Comparisons, statistics, figures and reports, made from run records."""

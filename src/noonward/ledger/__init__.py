@@ -1,1 +1,1 @@
-"""To be described."""
+"""The ledger: what happened, and what it used, earned, cost and emitted. The one place for money and carbon."""

@@ -130,12 +130,8 @@ class Environment:
         """Upper limit of the time at which the last job ends, s: latest start plus longest run time."""
         if not self.drained:
             return self.window_s
-        jobs = self.jobs
-        tables = self.fleet.tables(int(jobs.gpus_max_J.max()))
-        slowest = np.nanmax(tables.seconds_per_unit_SCNF[:, :, 1:], axis=(0, 2, 3))
-        ends = jobs.arrival_s_J + jobs.slack_s_J + jobs.work_J * slowest[jobs.class_J]
-        slot = self.slot_s if self.protocol == "each-slot" else 0.0
-        return max(self.window_s, float(ends.max()) + slot)
+        slot_s = self.slot_s if self.protocol == "each-slot" else 0.0
+        return latest_end_s(self.jobs, self.fleet, self.window_s, slot_s)
 
     @property
     def hours(self) -> int:
@@ -150,3 +146,18 @@ class Environment:
     def with_caps(self, caps: GpuCaps | None) -> Environment:
         """Returns the same environment under other capacity curves."""
         return replace(self, caps=caps)
+
+
+def latest_end_s(jobs: Jobs, fleet: Fleet, window_s: float, slot_s: float) -> float:
+    """Returns the upper limit of the time at which the last of some jobs ends when run until drained.
+
+    Args:
+        jobs: Jobs.
+        fleet: Where they run.
+        window_s: The run lasts at least this long, s.
+        slot_s: Length of a slot, s; 0 where starts are not bound to slots.
+    """
+    tables = fleet.tables(int(jobs.gpus_max_J.max()))
+    slowest_C = np.nanmax(tables.seconds_per_unit_SCNF[:, :, 1:], axis=(0, 2, 3))
+    ends = jobs.arrival_s_J + jobs.slack_s_J + jobs.work_J * slowest_C[jobs.class_J]
+    return max(window_s, float(ends.max()) + slot_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -196,3 +197,8 @@ class Scenario(Spec):
                     raise ValueError(f"jobs.origin_shares names the unknown ingress {name!r}; {nearest(name, names)}")
         self.network.links(self.fleet)
         return self
+
+    @property
+    def digest(self) -> str:
+        """Digest of everything the scenario says."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]

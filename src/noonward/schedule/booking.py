@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -10,9 +11,10 @@ from noonward.compiled import kernel
 from noonward.decision.rule import rule
 from noonward.decision.scheduler import CompiledScheduler
 from noonward.decision.view import Answers, ClusterView, RuleMemory, delay_s, latest_start_s
-from noonward.model.environment import Environment, Protocol
+from noonward.model.environment import Environment, Protocol, latest_end_s
 from noonward.model.forecast import Forecast
 from noonward.schedule.value import forecast_value_usd, run_seconds, travel_cost_usd
+from noonward.units import HOUR_S
 
 UNSEEN, REFUSED = -2, -1
 """Values of a job's booked site in ``memory.table_XY[job, 0]`` before it is asked about and when nothing pays."""
@@ -38,8 +40,11 @@ def _best_start(view: ClusterView, memory: RuleMemory, job: int, d: int, first: 
     """
     slot_s = view.run_1[0].slot_s
     gpus = min(view.job_J[job].gpus_max, view.site_S[d].gpus)
-    length = int(np.ceil(run_seconds(view, job, d) / slot_s))
-    last = int(np.floor(latest_start_s(view, job, d) / slot_s))
+    run_s = run_seconds(view, job, d)
+    length = int(np.ceil(run_s / slot_s))
+    known_s = (view.run_1[0].now_s // HOUR_S + view.forecast_KSL.shape[2] - 1) * HOUR_S
+    last = int(min(latest_start_s(view, job, d), known_s - run_s) // slot_s)
+    last = min(last, memory.index_XY.shape[0] - 1 - length)
     best, most = -1, -np.inf
     if view.job_J[job].gpus_min > view.site_S[d].gpus:
         return most, best
@@ -91,7 +96,7 @@ def _booked(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
         if memory.table_XY[job, 0] == UNSEEN:
             _book(view, memory, job, s)
         site = int(memory.table_XY[job, 0])
-        if site >= 0 and (site != s or slot >= memory.table_XY[job, 1]):
+        if site >= 0 and view.mask_NA[s, 1 + site] and (site != s or slot >= memory.table_XY[job, 1]):
             answers.answer_N[s].choice = 1 + site
 
 
@@ -100,7 +105,8 @@ class Booked(CompiledScheduler):
 
     The value is the job's utility over leaving its GPUs free, under the forecast issued in the hour of its arrival.
     A job that would lose money everywhere is refused (held until it is overdue). Bookings are kept exactly: the
-    capacity they take is known, so a booked start is always feasible.
+    capacity they take is known, so a booked start is always feasible; only a hard capacity curve, which the rule does
+    not know, can keep a job waiting beyond it.
 
     Args:
         forecast: Forecast to plan by.
@@ -115,6 +121,11 @@ class Booked(CompiledScheduler):
 
     def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
         """Returns per job its booked site and slot (table), per slot and site the GPUs booked (index)."""
-        slots = int(np.ceil(environment.latest_end_s / environment.slot_s)) + 2
-        table = np.full((len(environment.jobs), 2), float(UNSEEN))
+        jobs = environment.jobs
+        if not environment.drained:  # nothing starts after the window
+            within_s_J = np.maximum(environment.window_s - jobs.arrival_s_J, 0.0)
+            jobs = replace(jobs, slack_s_J=np.minimum(jobs.slack_s_J, within_s_J))
+        end_s = latest_end_s(jobs, environment.fleet, environment.window_s, environment.slot_s)
+        slots = int(np.ceil(end_s / environment.slot_s)) + 2
+        table = np.full((len(jobs), 2), float(UNSEEN))
         return RuleMemory.make(table=table, index=np.zeros((slots, len(environment.sites)), np.int64))

@@ -55,7 +55,7 @@ def run_on_arrival(w: World, rule: types.FunctionType, memory: RuleMemory) -> in
 @kernel(int64(WORLD), allocates=False)
 def step_each_slot(w: World) -> int:
     """Carries out the last answer (if there was a question) and runs to the next; returns its kind, 0 or an error."""
-    if w.shown.run_1[0].kind:
+    if w.shown.run_1[0].kind and not w.engine_1[0].ended:
         failed = apply_each_slot(w)
         if failed:
             return failed
@@ -65,7 +65,7 @@ def step_each_slot(w: World) -> int:
 @kernel(int64(WORLD), allocates=False)
 def step_on_arrival(w: World) -> int:
     """Carries out the last answer (if there was a question) and runs to the next; returns its kind, 0 or an error."""
-    if w.shown.run_1[0].kind:
+    if w.shown.run_1[0].kind and not w.engine_1[0].ended:
         failed = apply_on_arrival(w)
         if failed:
             return failed

@@ -277,7 +277,7 @@ def advance_on_arrival(w: World) -> int:
         first = min(time, arrival)
         if not w.engine_1[0].drained and first > view.run_1[0].window_s:
             return close_run(w, view.run_1[0].window_s)
-        if np.isinf(first) or (w.engine_1[0].drained and np.isinf(arrival) and idle(w, kind, time)):
+        if np.isinf(first) or (w.engine_1[0].drained and np.isinf(arrival) and idle(w, kind)):
             return close_run(w, max(view.run_1[0].now_s, view.run_1[0].window_s))
         w.engine_1[0].events += 1
         if arrival < time or (arrival == time and kind > ARRIVAL):
@@ -308,11 +308,14 @@ def advance_on_arrival(w: World) -> int:
 
 
 @kernel(inline=True, allocates=False)
-def idle(w: World, kind: int, time: float) -> bool:
-    """Returns whether only turns of the hour are left: nothing runs, waits or travels."""
-    if kind != HOUR or w.engine_1[0].heap_size > 1:
+def idle(w: World, kind: int) -> bool:
+    """Returns whether only turns of the hour and void deadlines are left: nothing runs, waits or travels."""
+    if kind != HOUR and kind != DEADLINE:
         return False
     for s in range(w.shown.site_S.shape[0]):
-        if w.shown.site_S[s].waiting > 0:
+        if w.shown.site_S[s].waiting > 0 or w.shown.site_S[s].free < w.shown.site_S[s].gpus:
+            return False
+    for i in range(w.engine_1[0].heap_size):
+        if w.heap_E[i].item >> KIND_SHIFT == REACH:
             return False
     return True

@@ -8,22 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.decision.view import Answers, ClusterView
+from noonward.ledger.outcome import DONE, OVERDUE, PLANNED, RUNNING, TRACK, TRANSIT, WAITING
+
+__all__ = ["DONE", "OVERDUE", "PLANNED", "RUNNING", "TRACK", "TRANSIT", "WAITING", "World"]
 
 F8 = NDArray[np.float64]
 Records = NDArray[np.void]
-
-PLANNED: Final = 0
-"""Status: has not arrived yet."""
-TRANSIT: Final = 1
-"""Status: travels to a site, or is held until its earliest start."""
-WAITING: Final = 2
-"""Status: waits at a site."""
-RUNNING: Final = 3
-"""Status: runs."""
-DONE: Final = 4
-"""Status: finished."""
-OVERDUE: Final = 5
-"""Status: could not start in time and was dropped."""
 
 FINISH: Final = 0
 """Event: a job finishes. Events at one time are taken in the order of these numbers, then of the job."""
@@ -95,26 +85,6 @@ YARD: Final = np.dtype(
     ]
 )
 """What the engine keeps per site beside the view: its waiting list and its meters."""
-TRACK: Final = np.dtype(
-    [
-        ("status", "i8"),
-        ("site", "i8"),  # site it is at or on its way to, or -1
-        ("gpus", "i8"),  # gang: as asked for while waiting (0: largest), as started afterwards
-        ("level", "i8"),  # clock level: as asked for while waiting, as started afterwards
-        ("next", "i8"),  # waiting job behind, or -1
-        ("moves", "i8"),  # journeys with data
-        ("earliest_s", "f8"),  # earliest start asked for
-        ("reach_s", "f8"),  # time it joined the last site's queue; NaN before
-        ("start_s", "f8"),  # NaN before the start
-        ("finish_s", "f8"),  # NaN before the start
-        ("power_w", "f8"),  # facility power while it runs; 0 before
-        ("move_kwh", "f8"),  # its own journeys
-        ("move_usd", "f8"),
-        ("move_kg", "f8"),
-    ]
-)
-"""What becomes of a job."""
-
 
 class World(NamedTuple):
     """All arrays of one run; a batch of runs stacks them."""

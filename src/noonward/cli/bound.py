@@ -1,0 +1,57 @@
+"""``noonward bound``: what no policy can beat."""
+
+from __future__ import annotations
+
+from noonward.cli.options import Environments, JobFile, Json, ScenarioName, Seed, Settings, SignalFiles, open_scenario, progress_bar
+
+
+def bound(
+    name: ScenarioName,
+    environments: Environments = 10,
+    seed: Seed = 0,
+    signals: SignalFiles = None,
+    jobs: JobFile = None,
+    settings: Settings = None,
+    json: Json = False,
+) -> None:
+    """Bound the utility (or, without economics, the energy per unit) that any policy can reach."""
+    import math
+
+    from noonward.data.environments import build_environment
+    from noonward.errors import ScenarioError
+    from noonward.evaluate.compare import compute_bound
+    from noonward.evaluate.figure_list import Figure, to_json
+    from noonward.evaluate.statistics import mean
+
+    scenario = open_scenario(name, settings, signals, jobs)
+    found = []
+    with progress_bar(environments, "bounds") as step:
+        for index in range(environments):
+            found.append(compute_bound(build_environment(scenario, index, seed)))
+            step(f"environment {index}")
+    figures = []
+    for field, label, unit in (
+        ("utility_usd", "utility_usd/bound", "USD"),
+        ("best_known_usd", "utility_usd/best-known", "USD"),
+        ("joules_per_unit", "j_per_unit_exact/bound", "J/unit"),
+    ):
+        values = [getattr(b, field) for b in found if getattr(b, field) is not None]
+        if values:
+            figures.append(Figure.of(label, mean(values), unit))
+    if not figures:
+        raise ScenarioError(
+            f"no bound is known for scenario {scenario.name!r}: the utility's takes economics and 'end: drained', the "
+            "energy's 'end: window' and one class of jobs"
+        )
+    if json:
+        print(to_json(figures, scenario=scenario.name, seed=seed, environments=environments))
+        return
+    for index, b in enumerate(found):
+        if b.utility_usd is not None:
+            best = math.nan if b.best_known_usd is None else b.best_known_usd
+            print(
+                f"environment {index}: utility at most {b.utility_usd:.2f} USD; best schedule known {best:.2f} USD "
+                f"(duality gap {(b.utility_usd - best) / abs(b.utility_usd):.2%})"
+            )
+        else:
+            print(f"environment {index}: at least {b.joules_per_unit:.3f} J/unit")

@@ -1,0 +1,93 @@
+"""``noonward data``: look at signal and job files before they are used, and write generated ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noonward.cli.options import ScenarioName, Seed, Settings, open_scenario
+
+app = typer.Typer(help="Check data files; write generated ones.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command()
+def signals(
+    files: Annotated[list[Path], typer.Argument(help="Tidy signal files; a later one fills what the first leave unknown.")],
+    zones: Annotated[str | None, typer.Option(help="Comma-separated zones; by default all.")] = None,
+    format: Annotated[str, typer.Option(help="tidy or electricity-maps.")] = "tidy",  # noqa: A002
+) -> None:
+    """Check signal files and say per zone what they hold."""
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+
+    from noonward.cli.options import split_names
+    from noonward.data.load_signals import load_signals
+    from noonward.errors import DataError
+
+    if format not in ("tidy", "electricity-maps"):
+        raise DataError(f"unknown format {format!r}; formats: tidy, electricity-maps")
+    wanted = split_names(zones)
+    loaded = load_signals(files, format, zones=None if wanted is None else tuple(wanted))  # type: ignore[arg-type]
+    print(f"{loaded.start:%Y-%m-%d %H:%M} to {loaded.end:%Y-%m-%d %H:%M} UTC, {loaded.hours} hours")
+    table = Table("zone", "price: known hours", "mean USD/MWh", "min", "max", "carbon: known hours", "mean g/kWh")
+    for z, zone in enumerate(loaded.zones):
+        price, carbon = loaded.price_usd_per_mwh_ZH[z], loaded.carbon_g_per_kwh_ZH[z]
+        known = price[~np.isnan(price)]
+        cells = ["", "", ""] if not len(known) else [f"{known.mean():.1f}", f"{known.min():.1f}", f"{known.max():.1f}"]
+        emitted = carbon[~np.isnan(carbon)]
+        mean = f"{emitted.mean():.1f}" if len(emitted) else ""
+        table.add_row(zone, str(len(known)), *cells, str(len(emitted)), mean)
+    Console().print(table)
+    for note in loaded.notes:
+        print(f"note: {note}")
+
+
+@app.command()
+def jobs(
+    file: Annotated[Path, typer.Argument(help="Job table (with a column origin) or trace.")],
+    scenario: Annotated[str, typer.Option(help="Scenario whose fleet the table refers to.")] = "fine-tuning",
+) -> None:
+    """Check a job file and say what it holds."""
+    import numpy as np
+
+    from noonward.data.load_jobs import load_job_table, load_job_trace
+    from noonward.data.table_file import column_names
+    from noonward.units import HOUR_S
+
+    if "origin" in column_names(file):
+        table = load_job_table(file, open_scenario(scenario, None).fleet)
+        gpus, seconds, arrival_s = table.gpus_max_J, table.work_J, table.arrival_s_J
+        kind = "job table"
+    else:
+        trace = load_job_trace(file)
+        gpus, seconds, arrival_s = trace.gpus_J, trace.duration_s_J, trace.submit_s_J
+        kind = "trace"
+    print(f"{kind}: {len(gpus)} jobs over {(arrival_s.max() - arrival_s.min()) / HOUR_S:.1f} h")
+    print(f"GPUs: mean {gpus.mean():.2f}, largest {gpus.max()}")
+    shown = ", ".join(f"{q:.0f} %: {np.percentile(seconds, q):.0f}" for q in (5, 25, 50, 75, 95, 99))
+    print(f"duration or work, quantiles: {shown}")
+
+
+@app.command()
+def generate(
+    name: ScenarioName,
+    out: Annotated[Path, typer.Option(help="Folder for signals.csv and jobs.csv.")],
+    environment: Annotated[int, typer.Option(min=0, help="Number of the environment.")] = 0,
+    seed: Seed = 0,
+    settings: Settings = None,
+) -> None:
+    """Write an environment's signals and jobs as files that --signals and --jobs read back."""
+    from noonward.data.environments import build_environment
+    from noonward.data.load_jobs import write_job_table
+    from noonward.data.load_signals import write_signals
+
+    drawn = build_environment(open_scenario(name, settings), environment, seed)
+    out.mkdir(parents=True, exist_ok=True)
+    write_job_table(drawn.jobs, drawn.fleet, out / "jobs.csv")
+    print(f"{len(drawn.jobs)} jobs: {out / 'jobs.csv'}")
+    if drawn.signals is not None:
+        write_signals(drawn.signals, out / "signals.csv")
+        print(f"{drawn.signals.hours} hours of {len(drawn.signals.zones)} zones: {out / 'signals.csv'}")

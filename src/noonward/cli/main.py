@@ -1,0 +1,66 @@
+"""The ``noonward`` command: its subcommands, and how errors reach the user."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from noonward import __version__
+from noonward.cli import bench, bound, compare, data, policies, reproduce, scenario, simulate, warmup
+from noonward.errors import NoonwardError
+
+app = typer.Typer(
+    name="noonward",
+    help="Run AI work where and when power is clean and cheap.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"noonward {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    pass
+
+
+app.command(name="compare")(compare.compare)
+app.command(name="simulate")(simulate.simulate)
+app.command(name="bound")(bound.bound)
+app.command(name="policies")(policies.policies)
+app.command(name="bench")(bench.bench)
+app.command(name="warmup")(warmup.warmup)
+app.add_typer(reproduce.app, name="reproduce")
+app.add_typer(scenario.app, name="scenario")
+app.add_typer(data.app, name="data")
+
+
+def main() -> None:
+    """Runs the command line.
+
+    Exit codes: 0 done; 1 a defect of ours; 2 the user's input; 130 interrupted (what was recorded is kept).
+    """
+    try:
+        app()
+    except NoonwardError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("interrupted; runs recorded so far are kept, the same command goes on from them", file=sys.stderr)
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        sys.stderr.close()
+        raise SystemExit(0) from None
+
+
+if __name__ == "__main__":
+    main()

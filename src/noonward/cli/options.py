@@ -1,0 +1,66 @@
+"""Options and helpers that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from noonward.evaluate.compare import Progress
+    from noonward.model.scenario import Scenario
+
+ScenarioName = Annotated[
+    str, typer.Argument(metavar="SCENARIO", help="A packaged scenario (fine-tuning, dvfs-training, tiny) or a .yaml file.")
+]
+Environments = Annotated[int, typer.Option("--environments", "-n", min=1, help="Number of environments.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of environments and policies.")]
+SignalFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--signals", help="File of hourly prices and carbon; repeat it to fill what the first leaves unknown."),
+]
+JobFile = Annotated[Path | None, typer.Option("--jobs", help="Job table, or trace whose gangs and durations are taken.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a value of the scenario: economics.carbon_usd_per_t=50."),
+]
+Out = Annotated[Path, typer.Option(help="Folder for records and reports.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object with all figures.")]
+Policies = Annotated[
+    str | None, typer.Option("--policies", help="Comma-separated policies (see 'noonward policies'), or module:Class.")
+]
+
+
+def open_scenario(
+    name: str, settings: list[str] | None, signals: list[Path] | None = None, jobs: Path | None = None
+) -> Scenario:
+    """Returns the scenario that the options describe."""
+    from noonward.data.scenario_file import load_scenario, with_files
+
+    scenario = load_scenario(name, settings or ())
+    return with_files(scenario, signals or (), jobs) if signals or jobs else scenario
+
+
+def split_names(names: str | None) -> list[str] | None:
+    """Returns the names of a comma-separated option."""
+    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+
+
+@contextmanager
+def progress_bar(total: int, what: str) -> Iterator[Progress]:
+    """Shows a progress bar with the time left on the error stream, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+
+        def step(description: str) -> None:
+            bar.update(task, advance=1, description=description)
+
+        yield step

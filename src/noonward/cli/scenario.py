@@ -1,0 +1,56 @@
+"""``noonward scenario``: list, show and check scenario files, and their JSON schema."""
+
+from __future__ import annotations
+
+import typer
+
+from noonward.cli.options import ScenarioName, Settings, open_scenario
+
+app = typer.Typer(help="List, show and check scenarios.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command(name="list")
+def list_() -> None:
+    """List the packaged scenarios."""
+    from noonward.data.scenario_file import load_scenario, packaged_scenarios
+
+    for name in packaged_scenarios():
+        print(f"{name:16s} {load_scenario(name).description}")
+
+
+@app.command()
+def show(name: ScenarioName, settings: Settings = None) -> None:
+    """Print a scenario whole, as YAML: the start of one of your own."""
+    import yaml
+
+    scenario = open_scenario(name, settings)
+    content = scenario.model_dump(mode="json", exclude_none=True)
+    print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110), end="")
+
+
+@app.command()
+def check(name: ScenarioName, settings: Settings = None) -> None:
+    """Check a scenario and draw its first environment; says what it holds."""
+    from noonward.data.environments import build_environment
+    from noonward.units import HOUR_S
+
+    scenario = open_scenario(name, settings)
+    environment = build_environment(scenario)
+    gpus = sum(site.gpus for site in scenario.fleet.sites)
+    print(f"{scenario.name}: valid. {len(scenario.fleet.sites)} sites, {gpus} GPUs, protocol {scenario.protocol}")
+    print(
+        f"environment 0 (seed 0): {len(environment.jobs)} jobs from {environment.start:%Y-%m-%d %H:%M} UTC over "
+        f"{environment.window_s / HOUR_S:.0f} h, last possible end after {environment.hours} h"
+    )
+    for note in environment.notes:
+        print(f"note: {note}")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of scenario files, for editors."""
+    import json
+
+    from noonward.model.scenario import Scenario
+
+    print(json.dumps(Scenario.model_json_schema(), indent=1))

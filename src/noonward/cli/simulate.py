@@ -1,0 +1,60 @@
+"""``noonward simulate``: one policy in one environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noonward.cli.options import JobFile, Json, Out, ScenarioName, Seed, Settings, SignalFiles, open_scenario
+
+
+def simulate(
+    name: ScenarioName,
+    policy: Annotated[str, typer.Option(help="Policy (see 'noonward policies'), or module:Class.")],
+    environment: Annotated[int, typer.Option(min=0, help="Number of the environment.")] = 0,
+    seed: Seed = 0,
+    signals: SignalFiles = None,
+    jobs: JobFile = None,
+    settings: Settings = None,
+    out: Out = Path("runs"),
+    json: Json = False,
+) -> None:
+    """Run one policy in one environment; prints the ledger and where the record is."""
+    from noonward.data.environments import build_environment
+    from noonward.evaluate.compare import comparison_folder, recorded_run
+    from noonward.evaluate.figure_list import Figure, to_json
+
+    scenario = open_scenario(name, settings, signals, jobs)
+    drawn = build_environment(scenario, environment, seed)
+    record = recorded_run(drawn, policy, scenario, seed, comparison_folder(scenario, seed, out))
+    content = record.ledger.as_dict()
+    if json:
+        figures = [Figure.of(f"{key}/{policy}", float("nan") if v is None else v, _unit(key)) for key, v in content.items()]
+        print(to_json(figures, scenario=scenario.name, seed=seed, environment=environment, record=str(record.folder)))
+        return
+    for key, value in content.items():
+        if value is not None:
+            print(f"{key:24s} {value:>16,.4f} {_unit(key)}" if isinstance(value, float) else f"{key:24s} {value:>11,d}")
+    for note in drawn.notes:
+        print(f"note: {note}")
+    print(f"record: {record.folder}")
+
+
+def _unit(key: str) -> str:
+    """Returns the unit a ledger field's name ends in."""
+    for ending, unit in (
+        ("usd_per_gpu_hour", "USD/(GPU h)"),
+        ("g_per_gpu_hour", "gCO2/(GPU h)"),
+        ("joules_per_unit", "J/unit"),
+        ("gpu_hours", "GPU h"),
+        ("_kwh", "kWh"),
+        ("_usd", "USD"),
+        ("_kg", "kgCO2"),
+        ("_s", "s"),
+        ("units", "units"),
+    ):
+        if key.endswith(ending):
+            return unit
+    return "count"

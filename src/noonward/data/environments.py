@@ -1,0 +1,183 @@
+"""Environments: draws of a scenario, the same for every policy."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from noonward.data.generate_jobs import build_jobs
+from noonward.data.generate_signals import generate_signals
+from noonward.data.load_signals import load_signals
+from noonward.errors import ScenarioError, SignalRangeError
+from noonward.model.environment import Environment, latest_end_s
+from noonward.model.jobs import Jobs
+from noonward.model.scenario import GeneratedSignals, Scenario, SignalFiles
+from noonward.model.signals import Signals
+from noonward.seeding import stream
+from noonward.units import HOUR_S
+
+HISTORY_H: Final = 48
+"""Hours of signals before the window, for forecasts."""
+NO_SIGNALS_START: Final = datetime(2022, 1, 3, tzinfo=UTC)
+"""Start of environments without signals: a Monday."""
+
+
+def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Environment:
+    """Returns one draw of a scenario.
+
+    Windows start at 00:00 UTC on random days; consecutive environments take their months in turn from a shuffled
+    list, so that ten environments see ten different months. Of signal files, only windows whose hours (and a day of
+    history) are all known are taken.
+
+    Args:
+        scenario: Scenario.
+        index: Number of the draw, at least 0.
+        seed: Seed; streams ``workload`` and ``world`` with the number of the draw.
+
+    Raises:
+        ScenarioError: The scenario's parts do not fit.
+        SignalRangeError: The signal files hold no window that is long enough and known.
+        DataError: A file's content is wrong.
+    """
+    if index < 0 or seed < 0:
+        raise ScenarioError(f"environment {index} with seed {seed}: both must be at least 0")
+    source = scenario.signals
+    signals: Signals | None
+    if source is None:
+        start, signals = NO_SIGNALS_START, None
+        jobs = _jobs(scenario, start, index, seed)
+    elif isinstance(source, GeneratedSignals):
+        start = _generated_start(source, index, seed)
+        jobs = _jobs(scenario, start, index, seed)
+        signals = generate_signals(
+            _zones(scenario),
+            start - timedelta(hours=HISTORY_H),
+            HISTORY_H + _hours(scenario, jobs),
+            stream(seed, "world", index),
+            source.calibration,
+        )
+    else:
+        signals = _loaded(source, _zones(scenario))
+        start, jobs = _known_window(scenario, source, signals, index, seed)
+    return Environment(
+        scenario=scenario.name,
+        index=index,
+        seed=seed,
+        start=start,
+        protocol=scenario.protocol,
+        slot_s=scenario.slot_s,
+        window_s=scenario.window_h * HOUR_S,
+        drained=scenario.end == "drained",
+        fleet=scenario.fleet,
+        links=scenario.network.links(scenario.fleet),
+        jobs=jobs,
+        signals=signals,
+        economics=scenario.economics,
+        notes=() if signals is None else signals.notes,
+    )
+
+
+def build_environments(scenario: Scenario, count: int, seed: int = 0) -> Iterator[Environment]:
+    """Yields the first environments of a scenario.
+
+    Raises:
+        ScenarioError: The count is not positive, or as ``build_environment``.
+    """
+    if count < 1:
+        raise ScenarioError(f"{count} environments were asked for; ask for at least 1")
+    for index in range(count):
+        yield build_environment(scenario, index, seed)
+
+
+def _zones(scenario: Scenario) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(site.zone for site in scenario.fleet.sites))
+
+
+def _jobs(scenario: Scenario, start: datetime, index: int, seed: int) -> Jobs:
+    rng = stream(seed, "workload", index)
+    return build_jobs(scenario.jobs, scenario.fleet, start, scenario.window_h, scenario.slot_s, rng)
+
+
+def _hours(scenario: Scenario, jobs: Jobs) -> int:
+    """Returns how many hours from its start an environment may last."""
+    if scenario.end == "window":
+        return scenario.window_h
+    slot_s = scenario.slot_s if scenario.protocol == "each-slot" else 0.0
+    end_s = latest_end_s(jobs, scenario.fleet, scenario.window_h * HOUR_S, slot_s)
+    if not np.isfinite(end_s):
+        raise ScenarioError(
+            "jobs without a limit on their delay (infinite slack) cannot run until drained; give slack_s or 'end: window'"
+        )
+    return int(np.ceil(end_s / HOUR_S))
+
+
+def _month_of(months: tuple[int, ...], index: int, seed: int) -> int:
+    """Returns the month of an environment: a shuffled list, taken in turn."""
+    order = stream(seed, "world", "months", index // len(months)).permutation(len(months))
+    return months[int(order[index % len(months)])]
+
+
+def _generated_start(source: GeneratedSignals, index: int, seed: int) -> datetime:
+    month = _month_of(source.months, index, seed)
+    first = datetime(source.year, month, 1, tzinfo=UTC)
+    days = ((first + timedelta(days=32)).replace(day=1) - first).days
+    return first + timedelta(days=int(stream(seed, "world", "day", index).integers(days)))
+
+
+def _loaded(source: SignalFiles, zones: tuple[str, ...]) -> Signals:
+    changed = tuple(path.stat().st_mtime_ns if path.is_file() else 0 for path in source.paths)
+    return _cached_signals(source.paths, changed, source.format, tuple(source.columns.items()), zones)
+
+
+@functools.lru_cache(maxsize=4)
+def _cached_signals(
+    paths: tuple[Path, ...],
+    changed: tuple[int, ...],
+    kind: str,
+    columns: tuple[tuple[str, str], ...],
+    zones: tuple[str, ...],
+) -> Signals:
+    return load_signals(paths, kind, dict(columns), zones)  # type: ignore[arg-type]
+
+
+def _known_window(
+    scenario: Scenario, source: SignalFiles, signals: Signals, index: int, seed: int
+) -> tuple[datetime, Jobs]:
+    """Returns the start and the jobs of an environment whose hours are all known in the files."""
+    month = _month_of(source.months, index, seed)
+    days = _days(source, signals)
+    unknown_H = np.isnan(signals.price_usd_per_mwh_ZH).any(0) | np.isnan(signals.carbon_g_per_kwh_ZH).any(0)
+    unknown_before_H = np.concatenate([[0], np.cumsum(unknown_H)])
+    order = stream(seed, "world", "day", index).permutation(len(days))
+    picked = [days[i] for i in order]
+    # The environment's own month first; where it holds no known window, the other months in random order.
+    for start in sorted(picked, key=lambda day: day.month != month):
+        first = int((start - signals.start) // timedelta(hours=1))
+        if unknown_before_H[first + scenario.window_h] > unknown_before_H[first - 24]:
+            continue
+        jobs = _jobs(scenario, start, index, seed)
+        until = first + _hours(scenario, jobs)
+        if until <= signals.hours and unknown_before_H[until] == unknown_before_H[first - 24]:
+            return start, jobs
+    raise SignalRangeError(
+        f"the signals of {', '.join(signals.zones)} in {', '.join(str(path) for path in source.paths)} hold no window of "
+        f"{scenario.window_h} hours (and the day before, and the hours the jobs may take) in which every price and "
+        f"carbon intensity is known; they cover {signals.start:%Y-%m-%d} to {signals.end:%Y-%m-%d}. Complete the signals, "
+        "widen first_day, last_day or months, or shorten window_h or the jobs"
+    )
+
+
+def _days(source: SignalFiles, signals: Signals) -> list[datetime]:
+    """Returns the days a window may start on: a day of history before, within the days and months asked for."""
+    first = (signals.start + timedelta(hours=24 + 23)).replace(hour=0)
+    days = []
+    for offset in range((signals.end - first).days):
+        day = first + timedelta(days=offset)
+        if day.month in source.months and (source.first_day or date.min) <= day.date():
+            days.append(day)
+    return [day for day in days if source.last_day is None or day.date() <= source.last_day]

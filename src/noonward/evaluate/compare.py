@@ -1,0 +1,245 @@
+"""Comparisons: policies over the same environments, recorded, paired, and held against a bound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noonward.bound.fluid import environment_fluid_bound
+from noonward.bound.lagrangian import utility_bound
+from noonward.compiled import cache_folder
+from noonward.data.environments import build_environment
+from noonward.engine.run import run
+from noonward.errors import DataError, ScenarioError
+from noonward.evaluate.figure_list import Figure
+from noonward.evaluate.statistics import Estimate, mean, ratio
+from noonward.ledger.record import Record, environment_digest, read_record, write_record
+from noonward.model.environment import Environment
+from noonward.model.scenario import Scenario
+from noonward.schedule.registry import make_scheduler
+
+Progress = Callable[[str], None]
+"""Called once per unit of work with what was done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """What no policy can beat in one environment.
+
+    Attributes:
+        utility_usd: Upper bound of the utility, USD; None without economics.
+        best_known_usd: Utility of the best schedule found with full knowledge, USD; None without.
+        joules_per_unit: Lower bound of the energy per unit at any mean time in system, J; None where not defined.
+    """
+
+    utility_usd: float | None = None
+    best_known_usd: float | None = None
+    joules_per_unit: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Policies over the same environments.
+
+    Attributes:
+        scenario: Scenario.
+        seed: Seed.
+        folder: Where the records lie.
+        reference: Policy that changes are measured against.
+        records: Per policy one record an environment, in the same order.
+        bounds: One bound an environment.
+    """
+
+    scenario: Scenario
+    seed: int
+    folder: Path
+    reference: str
+    records: dict[str, list[Record]]
+    bounds: list[Bound]
+
+    def values(self, policy: str, name: str) -> np.ndarray:
+        """Returns a ledger figure of a policy per environment."""
+        return np.array([float(getattr(record.ledger, name)) for record in self.records[policy]])
+
+    def mean(self, policy: str, name: str) -> Estimate:
+        """Returns the mean of a ledger figure over environments."""
+        return mean(self.values(policy, name))
+
+    def gain(self, policy: str) -> Estimate:
+        """Returns the paired change of utility against the reference policy, as a fraction of its utility."""
+        base = self.values(self.reference, "utility_usd")
+        return ratio(self.values(policy, "utility_usd") - base, base)
+
+    def gap_closed(self, policy: str) -> Estimate:
+        """Returns the share of the gap between reference policy and bound that a policy closes."""
+        base = self.values(self.reference, "utility_usd")
+        return ratio(self.values(policy, "utility_usd") - base, self.bound_values("utility_usd") - base)
+
+    def bound_values(self, name: str) -> np.ndarray:
+        """Returns a figure of the bounds per environment; NaN where it is not defined."""
+        return np.array([np.nan if getattr(b, name) is None else getattr(b, name) for b in self.bounds])
+
+    @property
+    def has_utility(self) -> bool:
+        """Whether utilities are reported."""
+        return self.scenario.economics is not None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know about the data, each note once."""
+        notes = [note for records in self.records.values() for r in records for note in r.manifest["notes"]]
+        return tuple(dict.fromkeys(notes))
+
+    def figures(self) -> list[Figure]:
+        """Returns the comparison's machine-readable figures."""
+        out: list[Figure] = []
+        for policy in self.records:
+            if self.has_utility:
+                out += [
+                    Figure.of(f"utility_usd/{policy}", self.mean(policy, "utility_usd"), "USD"),
+                    Figure.of(f"gain_over_{self.reference}/{policy}", self.gain(policy), "fraction"),
+                    Figure.of(f"gap_closed/{policy}", self.gap_closed(policy), "fraction"),
+                ]
+            for name, unit in _PLAIN:
+                out.append(Figure.of(f"{name}/{policy}", self.mean(policy, _FIELDS.get(name, name)), unit))
+        for name, label, unit in (
+            ("utility_usd", "utility_usd/bound", "USD"),
+            ("best_known_usd", "utility_usd/best-known", "USD"),
+            ("joules_per_unit", "j_per_unit_exact/bound", "J/unit"),
+        ):
+            values = self.bound_values(name)
+            if not np.isnan(values).all():
+                out.append(Figure.of(label, mean(values), unit))
+        return out
+
+
+_PLAIN = (
+    ("gpu_hours", "GPU h"),
+    ("completed_jobs", "jobs"),
+    ("overdue_jobs", "jobs"),
+    ("unfinished_jobs", "jobs"),
+    ("energy_kwh", "kWh"),
+    ("usd_per_gpu_hour", "USD/(GPU h)"),
+    ("g_per_gpu_hour", "gCO2/(GPU h)"),
+    ("migrations", "moves"),
+    ("mean_wait_s", "s"),
+    ("mean_time_in_system_s", "s"),
+    ("p99_time_in_system_s", "s"),
+    ("j_per_unit_exact", "J/unit"),
+)
+_FIELDS = {
+    "completed_jobs": "done",
+    "overdue_jobs": "overdue",
+    "unfinished_jobs": "unfinished",
+    "migrations": "moves",
+    "j_per_unit_exact": "joules_per_unit",
+}
+
+
+def compare(
+    scenario: Scenario,
+    policies: Sequence[str] | None = None,
+    *,
+    environments: int = 10,
+    seed: int = 0,
+    out: Path = Path("runs"),
+    progress: Progress | None = None,
+) -> Comparison:
+    """Runs policies over the same environments, records every run, and bounds every environment.
+
+    Runs that are recorded already under the same scenario, seed, data and version are kept, so an interrupted
+    comparison goes on where it stopped.
+
+    Args:
+        scenario: Scenario.
+        policies: Names (or ``module:Class``); by default the scenario's.
+        environments: Number of environments.
+        seed: Seed of environments and policies.
+        out: Folder of all comparisons.
+        progress: Called once per run and bound.
+
+    Raises:
+        ScenarioError: No policy, an unknown one, a policy named twice, or one that does not fit the scenario.
+    """
+    names = list(scenario.policies if policies is None else policies)
+    if not names:
+        raise ScenarioError(f"no policy to compare: scenario {scenario.name!r} names none; give --policies")
+    if len(set(names)) != len(names):
+        raise ScenarioError(f"a policy stands twice in {', '.join(names)}; name each once")
+    reference = scenario.reference_policy if scenario.reference_policy in names else names[0]
+    for name in names:
+        make_scheduler(name)
+    folder = comparison_folder(scenario, seed, out)
+    records: dict[str, list[Record]] = {name: [] for name in names}
+    bounds = []
+    for index in range(environments):
+        environment = build_environment(scenario, index, seed)
+        for name in names:
+            records[name].append(recorded_run(environment, name, scenario, seed, folder))
+            if progress is not None:
+                progress(f"{name}, environment {index}")
+        bounds.append(_bound(environment, folder / "bound" / f"{index:03d}.json"))
+        if progress is not None:
+            progress(f"bound, environment {index}")
+    return Comparison(
+        scenario=scenario, seed=seed, folder=folder, reference=str(reference), records=records, bounds=bounds
+    )
+
+
+def comparison_folder(scenario: Scenario, seed: int, out: Path) -> Path:
+    """Returns the folder of a scenario's records under a seed."""
+    return out / f"{scenario.name}-{scenario.digest[:8]}-seed{seed}"
+
+
+def recorded_run(environment: Environment, policy: str, scenario: Scenario, seed: int, folder: Path) -> Record:
+    """Returns the record of a run: the one that lies there, if it is of the same world, policy and version."""
+    place = folder / policy.replace(":", ".") / f"{environment.index:03d}"
+    try:
+        found = read_record(place)
+    except DataError:
+        found = None
+    # A policy of one's own may have changed since it was recorded: it runs again.
+    if found is not None and ":" not in policy and _same(found, environment, policy, seed, scenario):
+        return found
+    outcome = run(environment, make_scheduler(policy), seed=seed)
+    return write_record(outcome, place, policy=policy, seed=seed, scenario_digest=scenario.digest)
+
+
+def _same(record: Record, environment: Environment, policy: str, seed: int, scenario: Scenario) -> bool:
+    manifest = record.manifest
+    return bool(
+        manifest["environment_digest"] == environment_digest(environment)
+        and manifest["scenario_digest"] == scenario.digest
+        and manifest["policy"] == policy
+        and manifest["policy_seed"] == seed
+        and manifest["versions"]["code"] == cache_folder().name
+    )
+
+
+def _bound(environment: Environment, path: Path) -> Bound:
+    """Returns an environment's bound, read back where it was computed already."""
+    digest = environment_digest(environment)
+    if path.is_file():
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if content.pop("environment_digest") == digest:
+            return Bound(**content)
+    bound = compute_bound(environment)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**vars(bound), "environment_digest": digest}, indent=1) + "\n", encoding="utf-8")
+    return bound
+
+
+def compute_bound(environment: Environment) -> Bound:
+    """Returns what no policy can beat in an environment: Lagrangian with economics, else the fluid LP."""
+    if environment.economics is not None and environment.drained:
+        found = utility_bound(environment)
+        best = found.schedule is not None
+        return Bound(utility_usd=found.upper_usd, best_known_usd=found.lower_usd if best else None)
+    if not environment.drained and len(set(environment.jobs.class_J.tolist())) == 1:
+        return Bound(joules_per_unit=environment_fluid_bound(environment).joule_per_unit_up_to)
+    return Bound()

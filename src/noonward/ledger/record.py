@@ -1,0 +1,279 @@
+"""Run records: a folder a run with its manifest, jobs, hours and ledger; the same seed gives the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward import __version__
+from noonward.compiled import cache_folder, kernel
+from noonward.errors import DataError
+from noonward.ledger.ledger import Ledger, Market, processed_units, settle, settle_jobs
+from noonward.ledger.outcome import OVERDUE, STATUS_NAMES, Outcome
+from noonward.model.environment import Environment
+from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
+
+if TYPE_CHECKING:
+    import polars as pl
+
+F8 = NDArray[np.float64]
+
+FORMAT: Final = 1
+"""Version of the record's format."""
+FILES: Final = ("manifest.json", "jobs.parquet", "hours.parquet", "ledger.json")
+"""Files of a record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A run read back from its folder.
+
+    Attributes:
+        folder: Where it lies.
+        manifest: What was run.
+        ledger: Its ledger.
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+    ledger: Ledger
+
+    @property
+    def jobs(self) -> pl.DataFrame:
+        """One row a job (``job_table``)."""
+        import polars as pl
+
+        return pl.read_parquet(self.folder / "jobs.parquet")
+
+    @property
+    def hours(self) -> pl.DataFrame:
+        """One row a site and hour (``hour_table``)."""
+        import polars as pl
+
+        return pl.read_parquet(self.folder / "hours.parquet")
+
+
+def manifest_of(outcome: Outcome, policy: str, seed: int, scenario_digest: str) -> dict[str, Any]:
+    """Returns what identifies a run: scenario, environment, policy, seeds, digests of the data, versions."""
+    import numba
+    import polars
+
+    environment = outcome.environment
+    return {
+        "format": FORMAT,
+        "scenario": environment.scenario,
+        "scenario_digest": scenario_digest,
+        "environment": environment.index,
+        "environment_seed": environment.seed,
+        "environment_digest": environment_digest(environment),
+        "start": environment.start.isoformat(),
+        "protocol": environment.protocol,
+        "window_s": environment.window_s,
+        "ended_s": outcome.ended_s,
+        "policy": policy,
+        "policy_seed": seed,
+        "sites": [
+            {"name": site.name, "zone": site.zone, "gpus": site.gpus, "gpu_type": site.gpu_type, "pue": site.pue}
+            for site in environment.fleet.sites
+        ],
+        "ingress": [point.name for point in environment.fleet.ingress_points],
+        "notes": list(environment.notes),
+        "versions": {
+            "noonward": __version__,
+            "code": cache_folder().name,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "numba": numba.__version__,
+            "polars": polars.__version__,
+        },
+    }
+
+
+def environment_digest(environment: Environment) -> str:
+    """Returns a digest of an environment's jobs and signals: equal for runs that are paired."""
+    digest = hashlib.sha256()
+    for name in sorted(vars(environment.jobs)):
+        digest.update(np.ascontiguousarray(getattr(environment.jobs, name)).tobytes())
+    market = Market.of(environment)
+    digest.update(market.price_SH.tobytes())
+    digest.update(market.carbon_SH.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def write_record(outcome: Outcome, folder: Path, *, policy: str, seed: int, scenario_digest: str) -> Record:
+    """Writes a run's folder, whole or not at all, and returns it.
+
+    Args:
+        outcome: The run.
+        folder: Where; a record that lies there is replaced.
+        policy: Name of the policy.
+        seed: Seed of the policy's streams.
+        scenario_digest: ``Scenario`` digest.
+    """
+    ledger = settle(outcome)
+    manifest = manifest_of(outcome, policy, seed, scenario_digest)
+    part = folder.with_name(folder.name + ".part")
+    if part.exists():
+        shutil.rmtree(part)
+    part.mkdir(parents=True)
+    job_table(outcome).write_parquet(part / "jobs.parquet")
+    hour_table(outcome).write_parquet(part / "hours.parquet")
+    (part / "ledger.json").write_text(json.dumps(ledger.as_dict(), indent=1) + "\n", encoding="utf-8")
+    (part / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    if folder.exists():
+        shutil.rmtree(folder)
+    part.rename(folder)
+    return Record(folder=folder, manifest=manifest, ledger=ledger)
+
+
+def read_record(folder: Path) -> Record:
+    """Returns a run from its folder.
+
+    Raises:
+        DataError: The folder is no complete record, or of another format.
+    """
+    missing = [name for name in FILES if not (folder / name).is_file()]
+    if missing:
+        raise DataError(f"{folder} is no run record: {', '.join(missing)} missing; run the policy again")
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    if manifest.get("format") != FORMAT:
+        raise DataError(
+            f"{folder} is a run record of format {manifest.get('format')}; this version reads format {FORMAT}; "
+            "run the policy again"
+        )
+    ledger = Ledger.from_dict(json.loads((folder / "ledger.json").read_text(encoding="utf-8")))
+    return Record(folder=folder, manifest=manifest, ledger=ledger)
+
+
+def job_table(outcome: Outcome) -> pl.DataFrame:
+    """Returns one row a job: what was asked, what became of it, and what it used, cost and emitted.
+
+    Times are seconds since the run's start. ``energy_kwh``, ``energy_usd`` and ``carbon_kg`` are those of its power
+    segment; journeys stand apart. ``units`` are those processed; ``units_per_s`` is its rate.
+    """
+    import polars as pl
+
+    environment, track_J, jobs = outcome.environment, outcome.track_J, outcome.environment.jobs
+    settled = settle_jobs(outcome, Market.of(environment))
+    fleet, started = environment.fleet, outcome.started_J
+    names = np.array([*environment.sites, None], dtype=object)
+    points = np.array([point.name for point in fleet.ingress_points], dtype=object)
+    clock_SF = fleet.tables(1).clock_SF
+    level = np.where(started, track_J["level"], 0)
+    seconds_J = np.where(started, track_J["finish_s"] - track_J["start_s"], np.nan)
+    return pl.DataFrame(
+        {
+            "arrival_s": jobs.arrival_s_J,
+            "origin": pl.Series(points[jobs.origin_J].tolist(), dtype=pl.Categorical),
+            "class": pl.Series(np.array(fleet.classes, dtype=object)[jobs.class_J].tolist(), dtype=pl.Categorical),
+            "work": jobs.work_J,
+            "slack_s": jobs.slack_s_J,
+            "status": pl.Series(np.array(STATUS_NAMES, dtype=object)[track_J["status"]].tolist(), dtype=pl.Categorical),
+            "site": pl.Series(names[track_J["site"]].tolist(), dtype=pl.Categorical),
+            "gpus": np.where(started, track_J["gpus"], 0),
+            "clock": np.where(started, clock_SF[track_J["site"], level], np.nan),
+            "reach_s": track_J["reach_s"],
+            "start_s": track_J["start_s"],
+            "finish_s": track_J["finish_s"],
+            "power_w": track_J["power_w"],
+            "units": processed_units(outcome),
+            "units_per_s": jobs.work_J / seconds_J,
+            "energy_kwh": settled.job_J3[:, 0],
+            "energy_usd": settled.job_J3[:, 1],
+            "carbon_kg": settled.job_J3[:, 2],
+            "moves": track_J["moves"],
+            "move_usd": track_J["move_usd"],
+            "move_kg": track_J["move_kg"],
+            "result_usd": settled.result_J3[:, 1],
+            "result_kg": settled.result_J3[:, 2],
+        }
+    )
+
+
+def hour_table(outcome: Outcome) -> pl.DataFrame:
+    """Returns one row a site and hour: GPU-hours, energy, queue, arrivals, prices, intensities.
+
+    ``waiting`` counts jobs that wait at the hour's start. ``free_kwh`` is charged within the window only.
+    """
+    import polars as pl
+
+    environment, track_J = outcome.environment, outcome.track_J
+    sites, hours = len(environment.sites), max(1, int(np.ceil(outcome.ended_s / HOUR_S)))
+    market, tables = Market.of(environment), environment.fleet.tables(1)
+    busy_SH2 = np.zeros((sites, hours, 2))
+    end_J = np.minimum(track_J["finish_s"], outcome.ended_s)
+    columns = [np.ascontiguousarray(track_J[name]) for name in ("site", "start_s", "gpus", "power_w")]
+    _spread(columns[0], columns[1], end_J, columns[2], columns[3], busy_SH2)
+    waiting_SH = _waiting(outcome, hours)
+    window_H = np.clip(environment.window_s / HOUR_S - np.arange(hours), 0.0, 1.0)
+    free_gpu_hours = np.maximum(0.0, tables.gpus_S[:, None] - busy_SH2[:, :, 0]) * window_H
+    free_kwh = free_gpu_hours * (tables.free_w_S * tables.pue_S)[:, None] / 1000.0
+    known = min(hours, environment.hours)
+    price, carbon = np.full((2, sites, hours), np.nan)
+    price[:, :known], carbon[:, :known] = market.price_SH[:, :known], market.carbon_SH[:, :known]
+    site_names = np.repeat(np.array(environment.sites, dtype=object), hours)
+    return pl.DataFrame(
+        {
+            "hour": np.tile(np.arange(hours), sites),
+            "site": pl.Series(site_names.tolist(), dtype=pl.Categorical),
+            "busy_gpu_hours": busy_SH2[:, :, 0].ravel(),
+            "gpus": np.repeat(tables.gpus_S, hours),
+            "job_kwh": busy_SH2[:, :, 1].ravel(),
+            "free_kwh": free_kwh.ravel(),
+            "waiting": waiting_SH.ravel(),
+            "arrivals": _arrivals(outcome, hours).ravel(),
+            "price_usd_per_mwh": price.ravel(),
+            "carbon_g_per_kwh": carbon.ravel(),
+        }
+    )
+
+
+@kernel(allocates=False)
+def _spread(
+    site_J: NDArray[np.int64], start_J: F8, end_J: F8, gpus_J: NDArray[np.int64], power_w_J: F8, out_SH2: F8
+) -> None:
+    """Spreads segments over hours: GPU-hours and kWh per site and hour."""
+    for j in range(site_J.shape[0]):
+        if not end_J[j] > start_J[j]:
+            continue
+        time = start_J[j]
+        hour = int(time / HOUR_S)
+        while time < end_J[j]:
+            until = min(end_J[j], (hour + 1) * HOUR_S)
+            out_SH2[site_J[j], hour, 0] += gpus_J[j] * (until - time) / HOUR_S
+            out_SH2[site_J[j], hour, 1] += power_w_J[j] * (until - time) / WATT_SECONDS_PER_KWH
+            time = until
+            hour += 1
+
+
+def _waiting(outcome: Outcome, hours: int) -> NDArray[np.int64]:
+    """Returns jobs that wait per site at the start of every hour; overdue jobs leave when they are dropped."""
+    track_J = outcome.track_J
+    sites = len(outcome.environment.sites)
+    change = np.zeros((sites, hours + 1), np.int64)
+    joined = ~np.isnan(track_J["reach_s"]) & (track_J["site"] >= 0) & (track_J["status"] != OVERDUE)
+    first = np.clip(np.ceil(track_J["reach_s"][joined] / HOUR_S), 0, hours).astype(np.int64)
+    left_s = np.where(np.isnan(track_J["start_s"][joined]), np.inf, track_J["start_s"][joined])
+    last = np.clip(np.ceil(left_s / HOUR_S), 0, hours).astype(np.int64)
+    np.add.at(change, (track_J["site"][joined], first), 1)
+    np.add.at(change, (track_J["site"][joined], last), -1)
+    return np.cumsum(change, axis=1)[:, :hours]
+
+
+def _arrivals(outcome: Outcome, hours: int) -> NDArray[np.int64]:
+    """Returns arrivals per site and hour by the home of their ingress point; zeros for points without a home."""
+    environment = outcome.environment
+    home_J = environment.fleet.tables(1).home_I[environment.jobs.origin_J]
+    hour_J = (environment.jobs.arrival_s_J / HOUR_S).astype(np.int64)
+    out = np.zeros((len(environment.sites), hours), np.int64)
+    counted = (home_J >= 0) & (hour_J < hours)
+    np.add.at(out, (home_J[counted], hour_J[counted]), 1)
+    return out

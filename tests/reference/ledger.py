@@ -1,0 +1,122 @@
+"""Slow oracle of energy, money and carbon: U1..U5 by summation over jobs and hours, shared by both protocols' oracles."""
+
+import math
+
+
+def hourly(values_H, begin_s, end_s):
+    """Integral of hourly values over [begin, end], value x s; the last value holds on. Hour by hour, no running sums."""
+    if values_H is None or end_s <= begin_s:
+        return 0.0
+    parts = []
+    for hour in range(int(begin_s // 3600), int(end_s // 3600) + 1):
+        seconds = min(end_s, 3600.0 * (hour + 1)) - max(begin_s, 3600.0 * hour)
+        parts.append(values_H[min(hour, len(values_H) - 1)] * seconds)
+    return math.fsum(parts)
+
+
+def at_hour(values_H, time_s):
+    """Value of the hour a time lies in; the last value holds on."""
+    return values_H[min(int(time_s // 3600), len(values_H) - 1)]
+
+
+class Ledger:
+    """What a run earned and cost so far (MASAC, Eqs. 2-7).
+
+    U1 = sum over jobs of alpha n hours - cost of the energy of busy GPUs; U2 = cost of the energy of free GPUs, within
+    the window; U3 = carbon price x carbon of both; U4 = cost + carbon of the jobs' journeys; U5 = the same of results.
+
+    Args:
+        sites: List of Site.
+        homes: homes[ingress] = site or -1; a link at home is free.
+        usd_per_gb: usd_per_gb[ingress][site].
+        kwh_per_gb: kwh_per_gb[ingress][site].
+        price: price[site][hour], USD/MWh; None without signals.
+        carbon: carbon[site][hour], g/kWh; None without signals.
+        alpha: USD per GPU-hour.
+        mu: USD per tonne of CO2.
+        window_s: Time up to which free GPUs are charged.
+    """
+
+    def __init__(self, sites, homes, usd_per_gb, kwh_per_gb, price, carbon, alpha, mu, window_s):
+        self.sites, self.homes, self.usd_per_gb, self.kwh_per_gb = sites, homes, usd_per_gb, kwh_per_gb
+        self.price, self.carbon = price or [None] * len(sites), carbon or [None] * len(sites)
+        self.alpha, self.mu, self.window_s = alpha, mu, window_s
+        self.now_s, self.open = 0.0, []
+        self.busy = [dict.fromkeys(("gpu_s", "kwh", "usd", "kg"), 0.0) for _ in sites]
+        self.free = [dict.fromkeys(("kwh", "usd", "kg"), 0.0) for _ in sites]
+        self.moved, self.returned = (dict.fromkeys(("kwh", "usd", "kg"), 0.0) for _ in range(2))
+
+    def start(self, job):
+        """Opens the account of a job that starts."""
+        self.open.append(job)
+
+    def move(self, job, ingress, s, now_s):
+        """Books a job's journey, if it has data to carry over a link."""
+        if self.homes[ingress] != s and job.move_gb > 0:
+            job.moves += 1
+            self._transfer(self.moved, job.move_gb, ingress, s, now_s)
+
+    def result(self, job, now_s):
+        """Books the journey of a job's result."""
+        if self.homes[job.origin] != job.site:
+            self._transfer(self.returned, job.result_gb, job.origin, job.site, now_s)
+
+    def _transfer(self, account, size_gb, ingress, s, now_s):
+        kwh = size_gb * self.kwh_per_gb[ingress][s]
+        account["kwh"] += kwh
+        account["usd"] += size_gb * self.usd_per_gb[ingress][s]
+        if self.carbon[s] is not None:
+            ends = [s if self.homes[ingress] < 0 else self.homes[ingress], s]
+            account["kg"] += kwh * sum(at_hour(self.carbon[end], now_s) for end in ends) / 2 / 1000
+
+    def _book(self, account, s, watts, begin_s, end_s):
+        """Books constant IT power at a site."""
+        facility_w = watts * self.sites[s].pue
+        account["kwh"] += facility_w * (end_s - begin_s) / 3.6e6
+        account["usd"] += facility_w * hourly(self.price[s], begin_s, end_s) / 3.6e9
+        account["kg"] += facility_w * hourly(self.carbon[s], begin_s, end_s) / 3.6e9
+
+    def run_to(self, time_s):
+        """Charges everything between the last call and a time."""
+        window_end_s = min(time_s, self.window_s)
+        if window_end_s > self.now_s:
+            for s, site in enumerate(self.sites):
+                self._book(self.free[s], s, site.gpus * site.free_w, self.now_s, window_end_s)
+        for job in self.open:
+            begin_s, end_s = max(self.now_s, job.start_s), min(time_s, job.finish_s)
+            if end_s <= begin_s:
+                continue
+            site = self.sites[job.site]
+            self.busy[job.site]["gpu_s"] += job.gpus * (end_s - begin_s)
+            watts = site.power_w(job.gpus, job.level, job.class_)
+            self._book(self.busy[job.site], job.site, watts, begin_s, end_s)
+            if min(end_s, self.window_s) > begin_s:  # its GPUs were not free
+                freed_w = -job.gpus * site.free_w
+                self._book(self.free[job.site], job.site, freed_w, begin_s, min(end_s, self.window_s))
+        self.open = [job for job in self.open if job.finish_s > time_s]
+        self.now_s = time_s
+
+    def utility_usd(self):
+        """U1 - U2 - U3 - U4 - U5."""
+        usd_per_kg = self.mu / 1000
+        u1 = sum(self.alpha * account["gpu_s"] / 3600 - account["usd"] for account in self.busy)
+        u2 = sum(account["usd"] for account in self.free)
+        u3 = usd_per_kg * sum(account["kg"] for account in self.busy + self.free)
+        u4 = self.moved["usd"] + usd_per_kg * self.moved["kg"]
+        u5 = self.returned["usd"] + usd_per_kg * self.returned["kg"]
+        return u1 - u2 - u3 - u4 - u5
+
+
+def over_cap_gpu_s(jobs, site, caps_H, end_s):
+    """GPU-seconds of a site above its capacity curve up to a time, by a sweep over starts, finishes and hours."""
+    mine = [job for job in jobs if job.site == site and job.start_s == job.start_s]
+    times = {0.0, end_s, *(3600.0 * hour for hour in range(len(caps_H) + 1))}
+    times |= {min(time_s, end_s) for job in mine for time_s in (job.start_s, job.finish_s)}
+    times = sorted(time_s for time_s in times if time_s <= end_s)
+    total = 0.0
+    for begin_s, stop_s in zip(times, times[1:], strict=False):
+        busy = sum(job.gpus for job in mine if job.start_s <= begin_s and job.finish_s >= stop_s)
+        hour = int(begin_s // 3600)
+        if hour < len(caps_H):
+            total += max(0.0, busy - caps_H[hour]) * (stop_s - begin_s)
+    return total

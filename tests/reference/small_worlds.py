@@ -1,0 +1,243 @@
+"""Random small worlds, each as the package's environment and as the oracles' input."""
+
+import math
+import random
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+
+from noonward.model.economics import Economics
+from noonward.model.environment import Environment, GpuCaps
+from noonward.model.fleet import Fleet
+from noonward.model.jobs import Jobs
+from noonward.model.network import Network
+from noonward.model.signals import Signals
+from reference import each_slot, ledger
+from reference.on_arrival import Job, Site
+
+START = datetime(2022, 3, 1, tzinfo=UTC)
+HOUR_S = 3600.0
+JOB_COLUMNS = ("arrival_s", "origin", "work", "class_", "gpus_min", "gpus_max", "slack_s", "move_gb", "result_gb")
+
+
+@dataclass
+class World:
+    """A small world in plain numbers; `rows` holds a dict per job, sorted by arrival, with JOB_COLUMNS and preset."""
+
+    protocol: str
+    sites: list
+    homes: list
+    network: dict  # name of the Network's field -> [ingress][site]
+    rows: list
+    window_h: int
+    drained: bool
+    slot_s: float = 300.0
+    price: list | None = None
+    carbon: list | None = None
+    history_h: int = 0
+    alpha: float = 0.0
+    mu: float = 0.0
+    caps: list | None = None
+    hard: bool = True
+    extra: dict = field(default_factory=dict)
+
+    def hours(self):
+        """Hours that a run may touch."""
+        end_s = self.window_h * HOUR_S
+        gangs = range(1, max(row["gpus_max"] for row in self.rows) + 1)
+        for row in self.rows if self.drained else ():
+            slowest = max(
+                site.unit_s(n, level, row["class_"])
+                for site in self.sites
+                for n in gangs
+                for level in range(len(site.clocks))
+            )
+            slot_s = self.slot_s if self.protocol == "each-slot" else 0.0
+            end_s = max(end_s, row["arrival_s"] + row["slack_s"] + row["work"] * slowest + slot_s)
+        return math.ceil(end_s / HOUR_S)
+
+    @property
+    def hard_caps(self):
+        return self.caps if self.hard else None
+
+    def environment(self):
+        """The package's environment."""
+        fleet = self.fleet()
+        signals = None
+        if self.price is not None:
+            signals = Signals(
+                start=datetime.fromtimestamp(START.timestamp() - self.history_h * HOUR_S, UTC),
+                zones=tuple(site.zone for site in fleet.sites),
+                price_usd_per_mwh_ZH=np.array(self.extra["price"]),
+                carbon_g_per_kwh_ZH=np.array(self.extra["carbon"]),
+            )
+        return Environment(
+            scenario="small",
+            index=0,
+            seed=0,
+            start=START,
+            protocol=self.protocol,
+            slot_s=self.slot_s,
+            window_s=self.window_h * HOUR_S,
+            drained=self.drained,
+            fleet=fleet,
+            links=Network(**self.network).links(fleet),
+            jobs=self.table(),
+            signals=signals,
+            economics=Economics(revenue_usd_per_gpu_hour=self.alpha, carbon_usd_per_t=self.mu) if signals else None,
+            caps=None if self.caps is None else GpuCaps(gpus_SH=np.array(self.caps, dtype=np.float64), hard=self.hard),
+        )
+
+    def table(self):
+        column = {name: np.array([row[name] for row in self.rows]) for name in (*JOB_COLUMNS, "preset_site")}
+        return Jobs.build(data_gb=column["move_gb"] * 0.75, model_gb=column.pop("move_gb") * 0.25, **column)
+
+    def fleet(self):
+        kinds = {}
+        for s, site in enumerate(self.sites):
+            classes = {}
+            for c, (power, time) in enumerate(((site.power, site.time), *site.more)):
+                curve = dict(zip(("constant_s", "per_clock_s", "per_gpu_s"), time, strict=True)) if time else "duration"
+                watts = dict(zip(("cubic_w", "linear_w", "constant_w"), power, strict=True))
+                classes[f"class{c}"] = {"power": watts, "time": curve}
+            kinds[f"type{s}"] = {"idle_w": site.free_w, "clocks": site.clocks, "classes": classes}
+        return Fleet.model_validate(
+            {
+                "gpu_types": kinds,
+                "sites": tuple(
+                    {"name": f"site{s}", "zone": f"Z{s}", "gpu_type": f"type{s}", "gpus": site.gpus, "pue": site.pue}
+                    for s, site in enumerate(self.sites)
+                ),
+                "ingress": tuple(
+                    {"name": f"door{i}", "home": None if home < 0 else f"site{home}"}
+                    for i, home in enumerate(self.homes)
+                ),
+            }
+        )
+
+    def jobs(self):
+        """The oracles' jobs."""
+        return [
+            Job(
+                row["arrival_s"],
+                row["origin"],
+                row["work"],
+                row["gpus_min"],
+                row["gpus_max"],
+                row["arrival_s"] + row["slack_s"],
+                row["move_gb"],
+                row["result_gb"],
+                row["preset_site"] if row["preset_site"] >= 0 else None,
+                row["class_"],
+            )
+            for row in self.rows
+        ]
+
+    def ledger(self):
+        return ledger.Ledger(
+            self.sites,
+            self.homes,
+            self.network["usd_per_gb"],
+            self.network["kwh_per_gb"],
+            self.price,
+            self.carbon,
+            self.alpha,
+            self.mu,
+            self.window_h * HOUR_S,
+        )
+
+    def plant(self):
+        return each_slot.Plant(
+            self.sites,
+            self.homes,
+            self.latency_s(),
+            self.s_per_gb(),
+            self.slot_s,
+            self.window_h * HOUR_S,
+            self.drained,
+            self.hard_caps,
+        )
+
+    def latency_s(self):
+        return [[ms / 1000 for ms in row] for row in self.network["latency_ms"]]
+
+    def s_per_gb(self):
+        return [[60.0 / rate for rate in row] for row in self.network["throughput_gb_per_min"]]
+
+
+def draw_site(rng, *, large):
+    """A site of 1 to 8 GPUs (8 where `large`) with one to four clocks, a class of units and one of durations."""
+    clocks = tuple(sorted(rng.sample((0.25, 0.5, 0.6, 0.75, 0.9, 1.0), rng.randint(1, 4))))
+    power, further = (tuple(rng.choice((0.0, 10.0, 75.0, 120.0)) for _ in range(3)) for _ in range(2))
+    time = (rng.choice((0.0, 0.5, 1.0)), rng.choice((0.5, 1.0, 2.0)), rng.choice((0.0, 0.125, 0.3)))
+    gpus = 8 if large else rng.randint(1, 8)
+    return Site(gpus, rng.choice((0.0, 8.0, 25.0)), clocks, power, time, rng.choice((1.0, 1.25, 1.4)), ((further, None),))
+
+
+def draw_row(rng, points, *, ties, drained, span_s, grid_s):
+    """A job; with `ties` its times are multiples of a grid, so that many things happen at one instant."""
+    smallest = rng.choice((1, 1, 1, 2, 3, 8))
+    work = rng.choice((0.5, 1.0, 2.0, 4.0)) * grid_s if ties else rng.lognormvariate(math.log(2 * grid_s), 1.0)
+    slacks = [0.0, grid_s, 4 * grid_s, 20 * grid_s, *([] if drained else [math.inf])]
+    slack = rng.choice(slacks)
+    return {
+        "arrival_s": rng.randrange(int(span_s / grid_s)) * grid_s if ties else rng.uniform(0.0, span_s),
+        "origin": rng.randrange(points),
+        "work": work,
+        "class_": rng.randrange(2),
+        "gpus_min": smallest,
+        "gpus_max": smallest + rng.choice((0, 0, 1, 3, 10)),
+        "slack_s": slack if ties else slack * rng.uniform(0.5, 1.5),
+        "move_gb": rng.choice((0.0, 0.5, 1.0, 8.0)),
+        "result_gb": rng.choice((0.0, 0.0, 0.5, 2.0)),
+        "preset_site": -1,
+    }
+
+
+def draw(seed, protocol, *, drained=None, caps=None, signals=None, history_h=0):
+    """A random world: 1 to 4 sites, 1 to 40 jobs; what is not given is drawn too (`caps`: none, hard or advisory)."""
+    rng = random.Random(f"{seed} {protocol}")
+    ties = rng.random() < 0.5
+    drained = rng.random() < 0.5 if drained is None else drained
+    caps = rng.choice(("none", "none", "hard", "advisory")) if caps is None else caps
+    count = rng.randint(1, 4)
+    sites = [draw_site(rng, large=s == 0) for s in range(count)]
+    homes = rng.sample(range(count), count)
+    if protocol == "on-arrival" and rng.random() < 0.5:
+        homes = [rng.choice((-1, *range(count))) for _ in range(rng.randint(1, 3))]
+    window_h, slot_s = rng.randint(1, 4), rng.choice((60.0, 300.0, 900.0, 3600.0))
+    grid_s = rng.choice((300.0, 600.0))
+
+    def matrix(*values):
+        return tuple(tuple(float(rng.choice(values)) for _ in range(count)) for _ in homes)
+
+    network = {
+        "latency_ms": matrix(0, 1000, 60000, 300000),
+        "throughput_gb_per_min": matrix(0.1, 1, 1, 2),
+        "usd_per_gb": matrix(0, 0.01, 0.05),
+        "kwh_per_gb": matrix(0, 0.005, 0.05),
+    }
+    rows = [
+        draw_row(rng, len(homes), ties=ties, drained=drained, span_s=window_h * HOUR_S * 1.1, grid_s=grid_s)
+        for _ in range(rng.randint(1, 40))
+    ]
+    world = World(protocol, sites, homes, network, sorted(rows, key=lambda row: row["arrival_s"]), window_h, drained, slot_s)
+    add_signals(world, rng, rng.random() < 0.8 if signals is None else signals, history_h)
+    if caps != "none":
+        world.hard = caps == "hard"
+        hours = world.hours() + 1  # an event may fall on the very end
+        world.caps = [[float(rng.randint(0, site.gpus + 1)) + rng.choice((0.0, 0.5)) for _ in range(hours)] for site in sites]
+    return world
+
+
+def add_signals(world, rng, wanted, history_h=0):
+    """Gives a world hourly prices (some negative) and intensities over all the hours its run may touch."""
+    if not wanted:
+        return
+    hours = history_h + world.hours() + 1
+    price = [[rng.uniform(-20.0, 250.0) for _ in range(hours)] for _ in world.sites]
+    carbon = [[rng.uniform(0.0, 800.0) for _ in range(hours)] for _ in world.sites]
+    world.history_h, world.extra = history_h, {"price": price, "carbon": carbon}
+    world.price, world.carbon = ([row[history_h:-1] for row in rows] for rows in (price, carbon))
+    world.alpha, world.mu = rng.choice((0.05, 1.0)), rng.choice((0.0, 100.0))

@@ -36,10 +36,10 @@ class StartLocally(Scheduler):
                 answers.send(site, site)
 
 
-def cpu_seconds(work: Callable[[], Any], least_s: float = 0.5, most_repeats: int = 200) -> float:
-    """Returns the CPU time of one call, s: the least over repeats that last ``least_s`` in all (other load only adds)."""
+def cpu_seconds(work: Callable[[], Any], least_s: float = 0.5, least_repeats: int = 5) -> float:
+    """Returns the CPU time of one call, s: the least of some repeats (other load on the machine only adds)."""
     best, spent, repeats = float("inf"), 0.0, 0
-    while spent < least_s and repeats < most_repeats:
+    while spent < least_s or repeats < least_repeats:
         began = time.process_time()
         work()
         took = time.process_time() - began

@@ -105,7 +105,7 @@ register("booked-noisy", lambda: Booked(Forecast("noisy")), "Best (site, start) 
 register("dp", lambda: Router("uniform", clock=0.6), "Default policy: uniform site, all useful GPUs, clock 0.6.")
 register("dp-max-clock", lambda: Router("uniform", clock=1.0), "Default policy at the maximum clock.")
 register("ucb1", Ucb1)
-register("joint-nf", lambda: Router("joint-nf"), "Uniform site; gang and clock of least energy per unit.")
+register("jointnf", lambda: Router("jointnf"), "Uniform site; gang and clock of least energy per unit.")
 register("uniform", lambda: Router("uniform"), "Uniform site, all useful GPUs, oracle clock.")
 register("random-free", lambda: Router("random-free"), "Random site with a free GPU, random gang, oracle clock.")
 for _gpus in range(1, 9):

@@ -154,7 +154,7 @@ RULES: Final[dict[str, Any]] = {
     "random-free": _random_free,
     "most-free": _most_free,
     "greedy-energy": _greedy_energy,
-    "joint-nf": _joint_nf,
+    "jointnf": _joint_nf,
 }
 
 
@@ -165,10 +165,10 @@ class Router(CompiledScheduler):
         where: ``uniform``: a uniformly random site (the one the workload names, where it does); ``random-free``: a
             random site with a free GPU and a random gang; ``most-free``: the site with the most free GPUs;
             ``greedy-energy``: the least energy per unit less what its GPUs would draw free, among the sites with a
-            free GPU; ``joint-nf``: uniform site, then gang and clock of least energy per unit within the SLO.
+            free GPU; ``jointnf``: uniform site, then gang and clock of least energy per unit within the SLO.
         gpus: Largest gang, GPUs; 0 for all a job can use. A job starts with as many as are free.
         clock: Clock as a share of the maximum clock, which every site must offer; None for the oracle.
-        slo_s: Service time allowed, s (``joint-nf``); None for any.
+        slo_s: Service time allowed, s (``jointnf``); None for any.
 
     Raises:
         ValueError: An argument is out of range.
@@ -178,7 +178,7 @@ class Router(CompiledScheduler):
 
     def __init__(
         self,
-        where: Literal["uniform", "random-free", "most-free", "greedy-energy", "joint-nf"],
+        where: Literal["uniform", "random-free", "most-free", "greedy-energy", "jointnf"],
         *,
         gpus: int = 0,
         clock: float | None = None,

@@ -62,23 +62,38 @@ def compare(
         print(f"report:  {path}")
 
 
+SPREAD_COLUMNS = 3
+"""Leading columns that keep their spread in the terminal; the report shows it everywhere."""
+
+
 def print_table(found: Comparison) -> None:
     """Prints a comparison's table with what must be known to read it."""
+    import textwrap
+
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    from noonward.evaluate.report import summary_rows
+    from noonward.evaluate.summary import summary_rows
 
-    columns, rows = summary_rows(found)
-    environments = len(found.bounds)
+    summary = summary_rows(found)
     table = Table(
-        title=f"{found.scenario.name}: {environments} environments, seed {found.seed}; change against {found.reference}",
-        caption="± is the spread over environments; [low, high] are paired 95 % intervals",
+        title=f"{found.scenario.name}, {len(found.bounds)} environments, seed {found.seed}",
+        caption=summary.caption,
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
-    for column in columns:
-        table.add_column(column.title, justify="right" if column is not columns[0] else "left")
-    for row in rows:
-        table.add_row(*row)
-    Console(width=None).print(table)
+    table.add_column("policy", no_wrap=True)
+    for column in summary.columns:
+        arrow = {"up": "↑", "down": "↓", "none": ""}[column.better]
+        title = textwrap.fill(column.title, 11)
+        unit = column.unit.replace("/(", "/\n(")
+        table.add_column(f"{title}\n{unit} {arrow}", justify="right", no_wrap=True)
+    for row in summary.rows:
+        cells = [cell if n < SPREAD_COLUMNS else cell.split(" ± ")[0] for n, cell in enumerate(row.cells)]
+        table.add_row(row.name, *cells, style={"bound": "dim", "reference": "bold", "policy": None}[row.kind])
+    console = Console()
+    # Where the output is no terminal, the table is as wide as it needs to be.
+    (console if console.is_terminal else Console(width=160)).print(table)
     for note in found.notes:
         print(f"note: {note}")

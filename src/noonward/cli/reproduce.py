@@ -31,9 +31,11 @@ def dvfs_training(out: Out = Path("runs"), json: Json = False) -> None:
         print(to_json(found.figures, records=str(found.folder), report=str(found.report)))
         return
     console = Console()
-    for title, columns, rows in found.tables:
-        table = Table(*columns, title=title)
-        for row in rows:
+    for shown in found.tables:
+        table = Table(title=shown.title, caption=shown.caption)
+        for n, title in enumerate(shown.header):
+            table.add_column(title, justify="right" if n else "left")
+        for row in shown.rows:
             table.add_row(*row)
         console.print(table)
     for line in found.remarks:

@@ -1,0 +1,132 @@
+"""The house's rules: imports run one way, only the command line prints, the core needs no extras and starts light."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "noonward"
+BASE = frozenset({"units", "errors", "seeding", "compiled"})
+ALLOWED = {
+    "units": frozenset[str](),
+    "errors": frozenset[str](),
+    "seeding": frozenset[str](),
+    "compiled": frozenset({"units", "errors"}),
+    "model": BASE,
+    "data": BASE | {"model"},
+    "ledger": BASE | {"model"},
+    "decision": BASE | {"model", "data", "ledger"},
+    "engine": BASE | {"model", "data", "ledger", "decision"},
+    "schedule": BASE | {"model", "data", "ledger", "decision"},
+    "bound": BASE | {"model", "data", "ledger", "decision", "engine", "schedule"},
+    "learn": BASE | {"model", "data", "ledger", "decision", "engine", "schedule"},
+    "evaluate": BASE | {"model", "data", "ledger", "decision", "engine", "schedule", "bound", "learn"},
+    "cli": BASE | {"model", "data", "ledger", "decision", "engine", "schedule", "bound", "learn", "evaluate"},
+}
+"""Parts a part may import: what stands before it in the house, and itself."""
+LAZY = {("schedule/check.py", "engine"): "the conformance check runs what it checks, so it imports the loop when called"}
+"""Exceptions, inside functions only: (file, part) and why."""
+EXTRAS = frozenset({"torch", "gymnasium", "pettingzoo", "ray", "starlette", "uvicorn", "tensorboard"})
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def part_of(path: Path) -> str:
+    """Returns the part of the house a source file belongs to."""
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports(tree: ast.Module) -> Iterator[tuple[str, bool, int]]:
+    """Yields (module, whether inside a function, line) of every import; ``from a import b`` counts as a and a.b."""
+
+    def walk(node: ast.AST, lazy: bool) -> Iterator[tuple[str, bool, int]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield alias.name, lazy, child.lineno
+            elif isinstance(child, ast.ImportFrom):
+                assert child.level == 0, f"line {child.lineno}: a relative import hides where it goes"
+                yield child.module or "", lazy, child.lineno
+                for alias in child.names:
+                    yield f"{child.module}.{alias.name}", lazy, child.lineno
+            yield from walk(child, lazy or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+
+    return walk(tree, lazy=False)
+
+
+def breaches(name: str, source: str) -> list[str]:
+    """Returns what a file (path within the package) imports against the rules."""
+    part = name.split("/")[0].removesuffix(".py")
+    found = []
+    for module, lazy, line in imports(ast.parse(source)):
+        words = module.split(".")
+        if words[0] in EXTRAS and part != "learn":
+            found.append(f"{name}:{line} imports {module}, which only an extra brings")
+        if words[0] != "noonward" or len(words) < 2 or words[1] == "__version__":
+            continue
+        target = words[1]
+        if part == "__init__":
+            continue
+        if target != part and target not in ALLOWED[part] and not (lazy and (name, target) in LAZY):
+            found.append(f"{name}:{line} imports {module}; {part} may import {', '.join(sorted(ALLOWED[part]))}")
+    return found
+
+
+def test_every_part_of_the_package_has_a_place_in_the_house() -> None:
+    parts = {part_of(path) for path in FILES} - {"__init__"}
+    assert parts <= set(ALLOWED), f"{parts - set(ALLOWED)}: say in ALLOWED what it may import"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_run_one_way(path: Path) -> None:
+    assert not breaches(path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("model/fleet.py", "from noonward.engine.run import run"),
+        ("engine/cluster.py", "import noonward.schedule.registry"),
+        ("schedule/registry.py", "def f():\n    from noonward.engine.run import run"),
+        ("schedule/check.py", "from noonward.engine.run import run"),
+        ("ledger/settle.py", "from noonward import evaluate"),
+        ("bound/fluid.py", "import torch"),
+    ],
+)
+def test_a_breach_would_be_found(name: str, source: str) -> None:
+    assert len(breaches(name, source)) >= 1
+
+
+def test_the_conformance_check_may_import_the_loop_when_it_is_called() -> None:
+    assert not breaches("schedule/check.py", "def f():\n    from noonward.engine.run import run")
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if part_of(path) != "cli"], ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_only_the_command_line_prints(path: Path) -> None:
+    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    lines = [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
+    assert not lines
+
+
+def _loaded_after(statement: str) -> set[str]:
+    code = f"{statement}; import sys; sys.stdout.write(' '.join(name for name in sys.modules if '.' not in name))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("statement", ["import noonward", "import noonward.cli.main"])
+def test_start_loads_nothing_heavy(statement: str) -> None:
+    heavy = {"numba", "polars", "plotly", "pyarrow", "highspy", "pydantic", "yaml", "numpy"}
+    assert not _loaded_after(statement) & heavy
+
+
+def test_the_public_names_are_all_there() -> None:
+    import noonward
+
+    assert [name for name in noonward.__all__ if not hasattr(noonward, name)] == []
+    assert set(noonward.__all__) <= set(dir(noonward))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from noonward.engine.cluster import ClusterEngine
 from noonward.engine.run import run
 from noonward.ledger.outcome import DONE, OVERDUE, RUNNING
+from noonward.model.environment import GpuCaps
 from noonward.schedule.registry import make_scheduler, policies
 from noonward.seeding import stream
 from reference import small_worlds
@@ -61,13 +62,16 @@ def test_no_start_exceeds_a_hard_cap(played):
 
 
 @many
-@given(runs(caps="advisory"))
-def test_advisory_caps_change_no_job(played):
-    world, outcome = played
-    assert world.hard is False
-    world.caps = None
-    assert world.environment().caps is None
-    assert outcome.environment.caps is not None
+@given(st.integers(0, 10**6), st.sampled_from((("each-slot", "most-free"), ("on-arrival", "random-free"))))
+def test_advisory_caps_are_metered_and_change_no_job(seed, case):
+    protocol, name = case
+    environment = small_worlds.draw(seed, protocol, caps="advisory").environment()
+    outcome = run(environment, make_scheduler(name))
+    without = run(environment.with_caps(None), make_scheduler(name))
+    assert outcome.track_J.tobytes() == without.track_J.tobytes()
+    caps_SH = np.zeros_like(environment.caps.gpus_SH)
+    nothing = run(environment.with_caps(GpuCaps(gpus_SH=caps_SH, hard=False)), make_scheduler(name))
+    np.testing.assert_allclose(nothing.yard_S["over_cap_gpu_s"], without.yard_S["gpu_s"], rtol=1e-9)
 
 
 @many

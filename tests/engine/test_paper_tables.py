@@ -47,7 +47,7 @@ def queued(track, time_s):
     [
         ("dp", 60595, [9996, 15166, 20271, 25672, 30957, 36083]),
         ("ucb1", 63111, [9401, 14224, 19007, 24055, 28868, 33572]),
-        ("joint-nf", 67396, [8059, 12228, 16382, 20712, 24889, 28908]),
+        ("jointnf", 67396, [8059, 12228, 16382, 20712, 24889, 28908]),
     ],
 )
 def test_baselines_complete_and_queue_as_published(policy, completed, queue_by_day):
@@ -72,7 +72,7 @@ def test_controls_complete_as_measured(policy, routed, completed, queue):
 
 
 @pytest.mark.parametrize(
-    ("policy", "name"), [("dp", "DP"), ("ucb1", "UCB1"), ("joint-nf", "JointNF"), ("greedy-energy-8", "greedy, n=8")]
+    ("policy", "name"), [("dp", "DP"), ("ucb1", "UCB1"), ("jointnf", "JointNF"), ("greedy-energy-8", "greedy, n=8")]
 )
 def test_first_day_equals_the_slow_simulator_job_by_job(policy, name):
     options = on_arrival.policies()[name]

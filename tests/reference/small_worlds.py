@@ -166,13 +166,53 @@ class World:
         return [[60.0 / rate for rate in row] for row in self.network["throughput_gb_per_min"]]
 
 
+def plain(gpus, jobs, *, protocol="each-slot", price=None, carbon=None, caps=None, clocks=(1.0,), time=None, **options):
+    """A world for exact answers: one class of 100 W a GPU (at any clock), free GPUs draw nothing, links are free.
+
+    Args:
+        gpus: GPUs per site.
+        jobs: A dict per job: `gpus` and whatever else of a row is not to be 0 (run 600 s, slack 1 h).
+        protocol: Protocol.
+        price: price[site][hour], the last value holds on; USD/MWh. None for a world without signals.
+        carbon: carbon[site][hour]; zero where only prices are given.
+        caps: caps[site][hour].
+        clocks: Clock levels of every site.
+        time: Coefficients of the seconds a unit; None: work is the run time in seconds.
+        options: Further fields of World; `network` overrides single matrices.
+    """
+    count = len(gpus)
+    sites = [Site(number, 0.0, clocks, (0.0, 0.0, 100.0), time) for number in gpus]
+    default = {"work": 600.0, "slack_s": HOUR_S, "preset_site": -1}
+    rows = []
+    for job in jobs:
+        job = dict(job)
+        gang = job.pop("gpus", 1)
+        rows.append(dict.fromkeys(JOB_COLUMNS, 0) | default | {"gpus_min": gang, "gpus_max": gang} | job)
+    network = {"latency_ms": 0.0, "throughput_gb_per_min": 1.0, "usd_per_gb": 0.0, "kwh_per_gb": 0.0}
+    matrices = {name: ((value,) * count,) * count for name, value in network.items()} | options.pop("network", {})
+    options = {"window_h": 24, "drained": True, "slot_s": 60.0, "alpha": 1.0} | options
+    world = World(protocol, sites, list(range(count)), matrices, rows, **options)
+    if price is not None:
+        hours = world.history_h + world.hours()
+        carbon = carbon or [[0.0]] * count
+        world.extra = {
+            name: [list(row) + [row[-1]] * (hours + 1 - len(row)) for row in rows]
+            for name, rows in (("price", price), ("carbon", carbon))
+        }
+        world.price, world.carbon = ([row[world.history_h : -1] for row in rows] for rows in world.extra.values())
+    if caps is not None:
+        world.caps = [list(row) + [row[-1]] * (world.hours() - len(row)) for row in caps]
+    return world
+
+
 def draw_site(rng, *, large):
     """A site of 1 to 8 GPUs (8 where `large`) with one to four clocks, a class of units and one of durations."""
     clocks = tuple(sorted(rng.sample((0.25, 0.5, 0.6, 0.75, 0.9, 1.0), rng.randint(1, 4))))
     power, further = (tuple(rng.choice((0.0, 10.0, 75.0, 120.0)) for _ in range(3)) for _ in range(2))
     time = (rng.choice((0.0, 0.5, 1.0)), rng.choice((0.5, 1.0, 2.0)), rng.choice((0.0, 0.125, 0.3)))
     gpus = 8 if large else rng.randint(1, 8)
-    return Site(gpus, rng.choice((0.0, 8.0, 25.0)), clocks, power, time, rng.choice((1.0, 1.25, 1.4)), ((further, None),))
+    free_w, pue = rng.choice((0.0, 8.0, 25.0)), rng.choice((1.0, 1.25, 1.4))
+    return Site(gpus, free_w, clocks, power, time, pue, ((further, None),))
 
 
 def draw_row(rng, points, *, ties, drained, span_s, grid_s):
@@ -222,12 +262,13 @@ def draw(seed, protocol, *, drained=None, caps=None, signals=None, history_h=0):
         draw_row(rng, len(homes), ties=ties, drained=drained, span_s=window_h * HOUR_S * 1.1, grid_s=grid_s)
         for _ in range(rng.randint(1, 40))
     ]
-    world = World(protocol, sites, homes, network, sorted(rows, key=lambda row: row["arrival_s"]), window_h, drained, slot_s)
+    rows.sort(key=lambda row: row["arrival_s"])
+    world = World(protocol, sites, homes, network, rows, window_h, drained, slot_s)
     add_signals(world, rng, rng.random() < 0.8 if signals is None else signals, history_h)
     if caps != "none":
         world.hard = caps == "hard"
         hours = world.hours() + 1  # an event may fall on the very end
-        world.caps = [[float(rng.randint(0, site.gpus + 1)) + rng.choice((0.0, 0.5)) for _ in range(hours)] for site in sites]
+        world.caps = [[rng.randint(0, site.gpus + 1) + rng.choice((0.0, 0.5)) for _ in range(hours)] for site in sites]
     return world
 
 

@@ -62,6 +62,8 @@ def compare(
         print(f"report:  {path}")
 
 
+NATURAL_WIDTH = 136
+"""Characters the table takes unwrapped."""
 SPREAD_COLUMNS = 3
 """Leading columns that keep their spread in the terminal; the report shows it everywhere."""
 
@@ -84,16 +86,18 @@ def print_table(found: Comparison) -> None:
         padding=(0, 1, 0, 0),
     )
     table.add_column("policy", no_wrap=True)
+    console = Console()
+    # Where the output is no terminal, the table is as wide as it needs to be; narrow terminals wrap the intervals.
+    if not console.is_terminal:
+        console = Console(width=NATURAL_WIDTH)
     for column in summary.columns:
         arrow = {"up": "↑", "down": "↓", "none": ""}[column.better]
         title = textwrap.fill(column.title, 11)
         unit = column.unit.replace("/(", "/\n(")
-        table.add_column(f"{title}\n{unit} {arrow}", justify="right", no_wrap=True)
+        table.add_column(f"{title}\n{unit} {arrow}", justify="right", no_wrap=console.width >= NATURAL_WIDTH)
     for row in summary.rows:
         cells = [cell if n < SPREAD_COLUMNS else cell.split(" ± ")[0] for n, cell in enumerate(row.cells)]
         table.add_row(row.name, *cells, style={"bound": "dim", "reference": "bold", "policy": None}[row.kind])
-    console = Console()
-    # Where the output is no terminal, the table is as wide as it needs to be.
-    (console if console.is_terminal else Console(width=160)).print(table)
+    console.print(table)
     for note in found.notes:
         print(f"note: {note}")

@@ -44,7 +44,7 @@ PUBLISHED: Final = {
     "ucb1": Published(
         label="UCB1", completed=63111, joules_per_unit=11.70, queue=(9401, 14224, 19007, 24055, 28868, 33572)
     ),
-    "joint-nf": Published(
+    "jointnf": Published(
         label="JointNF", completed=67396, joules_per_unit=10.34, queue=(8059, 12228, 16382, 20712, 24889, 28908)
     ),
     "chsac-af": Published(label="CHSAC-AF", completed=96399, joules_per_unit=9.77, queue=(0,) * 6),

@@ -1,0 +1,92 @@
+"""Same seed, same bytes; and a policy changes nothing that belongs to the world."""
+
+from dataclasses import replace
+
+import pytest
+
+from noonward.engine.cluster import ClusterEngine
+from noonward.engine.run import run
+from noonward.schedule.registry import make_scheduler, policies
+from reference import small_worlds
+
+CLOCKS = (0.3, 0.6, 0.8, 1.0)
+
+
+def environment_for(scheduler, seed=1):
+    """A crowded world with signals, in the scheduler's protocol, every site with the clocks the registry asks for."""
+    world = small_worlds.draw(seed, scheduler.protocols[0], drained=True, caps="none", signals=True, history_h=24)
+    world.sites = [replace(site, clocks=CLOCKS) for site in world.sites]
+    small_worlds.add_signals(world, small_worlds.random.Random(seed), True, 24)
+    return world.environment()
+
+
+def state(outcome):
+    return outcome.track_J.tobytes(), outcome.yard_S.tobytes(), outcome.engine.tobytes(), outcome.ended_s
+
+
+def inputs(environment):
+    parts = [getattr(environment.jobs, name) for name in vars(environment.jobs)]
+    parts += [environment.signals.price_usd_per_mwh_ZH, environment.signals.carbon_g_per_kwh_ZH]
+    return [part.tobytes() for part in parts]
+
+
+@pytest.mark.parametrize("name", [policy.name for policy in policies()])
+def test_both_loops_give_the_same_bytes_and_leave_the_world_alone(name):
+    environment = environment_for(make_scheduler(name))
+    before = inputs(environment)
+    compiled = run(environment, make_scheduler(name), seed=5)
+    assert state(compiled) == state(run(environment, make_scheduler(name), seed=5, compiled=False))
+    assert state(compiled) == state(run(environment, make_scheduler(name), seed=5, compiled=True))
+    assert inputs(environment) == before
+
+
+@pytest.mark.parametrize("name", ["random", "random-free", "booked-noisy"])
+def test_another_seed_gives_another_run(name):
+    environments = [environment_for(make_scheduler(name), seed) for seed in range(5)]
+    runs = [[state(run(environment, make_scheduler(name), seed=seed)) for environment in environments] for seed in (5, 6)]
+    assert runs[0] != runs[1]
+
+
+def test_a_scheduler_may_be_run_again():
+    scheduler = make_scheduler("random")
+    environment = environment_for(scheduler)
+    assert state(run(environment, scheduler)) == state(run(environment, scheduler))
+
+
+def test_policies_are_shown_the_same_world():
+    names = ["random", "most-free", "price-greedy", "booked-perfect"]
+    worlds = []
+    for name in names:
+        scheduler = make_scheduler(name)
+        worlds.append(ClusterEngine(environment_for(scheduler), scheduler, seed=1).world)
+    assert len({world.shown.job_J.tobytes() for world in worlds}) == 1
+    assert len({world.signal_KSH.tobytes() for world in worlds}) == 1
+
+
+def test_forecast_noise_depends_on_the_seed_alone():
+    scheduler = make_scheduler("booked-noisy")
+    environment = environment_for(scheduler)
+    first, again, other = (
+        ClusterEngine(environment, scheduler, seed=seed).world.forecast_KISL.tobytes() for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_rewards_are_read_one_step_at_a_time():
+    scheduler = make_scheduler("most-free")
+    environment = environment_for(scheduler)
+    outcome = run(environment, scheduler, rewards=True)
+    assert len(outcome.rewards_K) == outcome.engine["steps"] + 1
+    assert outcome.track_J.tobytes() == run(environment, scheduler).track_J.tobytes()
+    assert run(environment, scheduler).rewards_K is None
+
+
+def test_a_scheduler_without_a_rule_cannot_run_compiled():
+    from noonward.decision.scheduler import Scheduler
+
+    class Holds(Scheduler):
+        def decide(self, view, answers):
+            pass
+
+    with pytest.raises(TypeError, match="Holds has no compiled rule"):
+        run(environment_for(make_scheduler("random")), Holds(), compiled=True)

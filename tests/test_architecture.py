@@ -27,7 +27,9 @@ ALLOWED = {
     "cli": BASE | {"model", "data", "ledger", "decision", "engine", "schedule", "bound", "learn", "evaluate"},
 }
 """Parts a part may import: what stands before it in the house, and itself."""
-LAZY = {("schedule/check.py", "engine"): "the conformance check runs what it checks, so it imports the loop when called"}
+LAZY = {
+    ("schedule/check.py", "engine"): "the conformance check runs what it checks, so it imports the loop when called"
+}
 """Exceptions, inside functions only: (file, part) and why."""
 EXTRAS = frozenset({"torch", "gymnasium", "pettingzoo", "ray", "starlette", "uvicorn", "tensorboard"})
 FILES = sorted(PACKAGE.rglob("*.py"))

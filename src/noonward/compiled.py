@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import config
+from numba.core import config as numba_config
 
+config: Any = numba_config
 CACHE_VARIABLE = "NOONWARD_CACHE_DIR"
 """Environment variable that names another folder for compiled functions."""
 
@@ -64,7 +65,7 @@ def kernel(signature: Any = None, *, inline: bool = False, allocates: bool = Tru
         saved = config.CACHE_DIR
         config.CACHE_DIR = str(cache_folder())
         # A function typed at a prompt has no file, hence no place in the cache.
-        options = {"cache": Path(inspect.getfile(function)).exists(), "nogil": True, "error_model": "numpy"}
+        options: dict[str, Any] = {"cache": Path(inspect.getfile(function)).exists(), "nogil": True, "error_model": "numpy"}
         options["_nrt"] = allocates
         compiler = numba.njit(forceinline=inline, **options) if signature is None else numba.njit(signature, **options)
         try:

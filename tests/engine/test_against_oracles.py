@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from noonward.decision.scheduler import Scheduler
 from noonward.decision.view import ASK_ALLOCATE, ASK_FINISHED, ASK_ROUTE
 from noonward.engine.cluster import ClusterEngine
+from noonward.ledger.outcome import PLANNED
 from reference import each_slot, on_arrival, small_worlds
 from reference.ledger import over_cap_gpu_s
 
@@ -210,9 +212,7 @@ def test_on_arrival_equals_the_slow_oracle(seed):
     compare_jobs_on_arrival(outcome, jobs)
     window_s = world.window_h * 3600.0
     if world.drained:
-        times = [job.finish_s for job in jobs if job.status == "done"]
-        times += [min(job.latest_start_s, job.arrival_s if job.site < 0 else math.inf) for job in jobs if job.status == "overdue"]
-        assert outcome.ended_s == max(window_s, *times)
+        assert outcome.ended_s == max(window_s, *map(last_event_s, jobs))
     else:
         assert outcome.ended_s == window_s
     replay.pay(outcome.ended_s)
@@ -223,12 +223,30 @@ def test_on_arrival_equals_the_slow_oracle(seed):
 def compare_jobs_on_arrival(outcome, jobs):
     """As `compare_jobs`; the oracle leaves out jobs that arrive after the window."""
     late = outcome.track_J[len(jobs) :]
-    assert (late["status"] == 0).all()
+    assert (late["status"] == PLANNED).all()
     assert np.isnan(late["reach_s"]).all()
-    compare_jobs(outcome_of_first(outcome, len(jobs)), jobs)
+    compare_jobs(replace(outcome, track_J=outcome.track_J[: len(jobs)]), jobs)
 
 
-def outcome_of_first(outcome, count):
-    from dataclasses import replace
+def last_event_s(job):
+    """When a job was done or dropped."""
+    if job.status == "done":
+        return job.finish_s
+    return job.arrival_s if job.site < 0 else job.latest_start_s
 
-    return replace(outcome, track_J=outcome.track_J[:count])
+
+@pytest.mark.parametrize("protocol", ["each-slot", "on-arrival"])
+def test_the_random_worlds_hold_what_there_is_to_test(protocol):
+    """Every status, moves, shortened gangs, several clocks, waits, and caps that bind."""
+    tracks, over_cap = [], 0.0
+    for seed in range(60):
+        outcome = play(small_worlds.draw(seed, protocol), Wanderer(seed))
+        tracks.append(outcome.track_J)
+        over_cap += outcome.yard_S["over_cap_gpu_s"].sum()
+    track = np.concatenate(tracks)
+    assert (np.bincount(track["status"], minlength=6) > 0).all()
+    assert track["moves"].max() >= (2 if protocol == "each-slot" else 1)
+    assert (track["start_s"] > track["reach_s"]).sum() > 50
+    assert len(np.unique(track["level"][track["start_s"] >= 0])) == 4
+    assert len(np.unique(track["gpus"][track["start_s"] >= 0])) >= 6
+    assert over_cap > 0.0

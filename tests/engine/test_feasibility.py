@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from noonward.decision.scheduler import Scheduler
-from noonward.decision.view import ASK_ALLOCATE, ASK_ROUTE
+from noonward.decision.rule import rule
+from noonward.decision.scheduler import CompiledScheduler, Scheduler
+from noonward.decision.view import ASK_ALLOCATE, ASK_ROUTE, RuleMemory
 from noonward.engine.cluster import ClusterEngine
 from noonward.engine.run import run
 from noonward.errors import InfeasibleActionError, ScenarioError
@@ -55,7 +56,10 @@ def slots():
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ((2, 0, -1, 0.0), r"Mute answered for job 0 at 0 s \(site site0\): choice 2 \(site1\); feasible now: hold, site0"),
+        (
+            (2, 0, -1, 0.0),
+            r"Mute answered for job 0 at 0 s \(site site0\): choice 2 \(site1\); feasible now: hold, site0",
+        ),
         ((3, 0, -1, 0.0), r"choice 3 \(site2\); feasible now: hold, site0"),
         ((4, 0, -1, 0.0), r"choice 4 \(no such site\)"),
         ((-1, 0, -1, 0.0), r"choice -1 \(no such site\)"),
@@ -83,10 +87,6 @@ def test_message_names_the_site_that_is_wrong(slots):
 
 
 def test_infeasible_answer_of_a_compiled_rule_is_refused_too():
-    from noonward.decision.rule import rule
-    from noonward.decision.scheduler import CompiledScheduler
-    from noonward.decision.view import RuleMemory
-
     @rule
     def stubborn(view, answers, memory):
         for s in range(view.site_S.shape[0]):
@@ -99,7 +99,9 @@ def test_infeasible_answer_of_a_compiled_rule_is_refused_too():
             return RuleMemory.make()
 
     world = plain([1], [{}, {}])
-    with pytest.raises(InfeasibleActionError, match=r"Stubborn answered for job 1 at 0 s \(site site0\): choice 1 \(site0\)"):
+    with pytest.raises(
+        InfeasibleActionError, match=r"Stubborn answered for job 1 at 0 s \(site site0\): choice 1 \(site0\)"
+    ):
         run(world.environment(), Stubborn())
 
 
@@ -208,7 +210,9 @@ def test_wrong_environment_is_refused(changes, message):
 
 @pytest.mark.parametrize(("column", "value", "limit"), [("origin", 2, 2), ("class_", 1, 1), ("preset_site", 2, 2)])
 def test_index_out_of_range_is_refused(column, value, limit):
-    with pytest.raises(ScenarioError, match=rf"column {column.rstrip('_')}_J, row 0: index {value} is not below {limit}"):
+    with pytest.raises(
+        ScenarioError, match=rf"column {column.rstrip('_')}_J, row 0: index {value} is not below {limit}"
+    ):
         plain([1, 1], [{column: value}]).environment()
 
 
@@ -220,9 +224,13 @@ def test_each_slot_needs_an_ingress_at_home_in_every_site():
 
 
 def test_scheduler_must_fit_the_environment():
-    with pytest.raises(ScenarioError, match="Router answers the protocols on-arrival, but scenario 'small' asks each-slot"):
+    with pytest.raises(
+        ScenarioError, match="Router answers the protocols on-arrival, but scenario 'small' asks each-slot"
+    ):
         run(plain([1], [{}]).environment(), make_scheduler("uniform"))
-    with pytest.raises(ScenarioError, match="PriceGreedy reads prices or carbon intensities, but scenario 'small' has no"):
+    with pytest.raises(
+        ScenarioError, match="PriceGreedy reads prices or carbon intensities, but scenario 'small' has no"
+    ):
         run(plain([1], [{}]).environment(), make_scheduler("price-greedy"))
     with pytest.raises(ScenarioError, match="Booked reads prices"):
         run(plain([1], [{}]).environment(), make_scheduler("booked-perfect"))

@@ -1,10 +1,11 @@
-"""Slow oracle of energy, money and carbon: U1..U5 by summation over jobs and hours, shared by both protocols' oracles."""
+"""Slow oracle of energy, money and carbon: U1..U5 by summation over jobs and hours; both oracles share it."""
 
+import itertools
 import math
 
 
 def hourly(values_H, begin_s, end_s):
-    """Integral of hourly values over [begin, end], value x s; the last value holds on. Hour by hour, no running sums."""
+    """Integral of hourly values over [begin, end], value x s, hour by hour; the last value holds on."""
     if values_H is None or end_s <= begin_s:
         return 0.0
     parts = []
@@ -114,7 +115,7 @@ def over_cap_gpu_s(jobs, site, caps_H, end_s):
     times |= {min(time_s, end_s) for job in mine for time_s in (job.start_s, job.finish_s)}
     times = sorted(time_s for time_s in times if time_s <= end_s)
     total = 0.0
-    for begin_s, stop_s in zip(times, times[1:], strict=False):
+    for begin_s, stop_s in itertools.pairwise(times):
         busy = sum(job.gpus for job in mine if job.start_s <= begin_s and job.finish_s >= stop_s)
         hour = int(begin_s // 3600)
         if hour < len(caps_H):

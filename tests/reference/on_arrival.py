@@ -285,7 +285,7 @@ def simulate(sites, latency_s, jobs, route, horizon_s, *, queue_times_s=(), drai
             queue_times.pop(0)
             queue_lengths.append([len(queue) for queue in simulator.state.queues])
             continue
-        if (simulator.settled() if drained else time_s > horizon_s):
+        if simulator.settled() if drained else time_s > horizon_s:
             break
         simulator.take()
     return [job for job in simulator.seen if drained or job.arrival_s <= horizon_s], queue_lengths

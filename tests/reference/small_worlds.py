@@ -41,6 +41,7 @@ class World:
     caps: list | None = None
     hard: bool = True
     extra: dict = field(default_factory=dict)
+    another: object = None  # draws the rows of another such world, given a random.Random
 
     def hours(self):
         """Hours that a run may touch."""
@@ -86,11 +87,17 @@ class World:
             jobs=self.table(),
             signals=signals,
             economics=Economics(revenue_usd_per_gpu_hour=self.alpha, carbon_usd_per_t=self.mu) if signals else None,
+            sample_jobs=None if self.another is None else self.sample,
             caps=None if self.caps is None else GpuCaps(gpus_SH=np.array(self.caps, dtype=np.float64), hard=self.hard),
         )
 
-    def table(self):
-        column = {name: np.array([row[name] for row in self.rows]) for name in (*JOB_COLUMNS, "preset_site")}
+    def sample(self, rng):
+        """Another table of jobs like these, for schedulers that plan for jobs to come."""
+        return self.table(self.another(random.Random(int(rng.integers(2**32)))))
+
+    def table(self, rows=None):
+        rows = self.rows if rows is None else rows
+        column = {name: np.array([row[name] for row in rows]) for name in (*JOB_COLUMNS, "preset_site")}
         return Jobs.build(data_gb=column["move_gb"] * 0.75, model_gb=column.pop("move_gb") * 0.25, **column)
 
     def fleet(self):
@@ -258,12 +265,18 @@ def draw(seed, protocol, *, drained=None, caps=None, signals=None, history_h=0):
         "usd_per_gb": matrix(0, 0.01, 0.05),
         "kwh_per_gb": matrix(0, 0.005, 0.05),
     }
-    rows = [
-        draw_row(rng, len(homes), ties=ties, drained=drained, span_s=window_h * HOUR_S * 1.1, grid_s=grid_s)
-        for _ in range(rng.randint(1, 40))
-    ]
-    rows.sort(key=lambda row: row["arrival_s"])
+    number = rng.randint(1, 40)
+
+    def another(rng):
+        span_s = window_h * HOUR_S * 1.1
+        rows = [
+            draw_row(rng, len(homes), ties=ties, drained=drained, span_s=span_s, grid_s=grid_s) for _ in range(number)
+        ]
+        return sorted(rows, key=lambda row: row["arrival_s"])
+
+    rows = another(rng)
     world = World(protocol, sites, homes, network, rows, window_h, drained, slot_s)
+    world.another = another
     add_signals(world, rng, rng.random() < 0.8 if signals is None else signals, history_h)
     if caps != "none":
         world.hard = caps == "hard"

@@ -122,7 +122,7 @@ def test_conforming_scheduler_of_ones_own_passes():
 
 
 def test_protocol_it_does_not_answer_is_refused():
-    with pytest.raises(ScenarioError, match="StartHere answers the protocols each-slot, but .* asks on-arrival"):
+    with pytest.raises(ScenarioError, match=r"StartHere answers the protocols each-slot, but .* asks on-arrival"):
         check_scheduler(StartHere(), "on-arrival")
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from noonward.cli.options import Json, progress_bar
+from noonward.cli.options import Json, print_table, progress_bar
 
 
 def bench(json: Json = False) -> None:
     """Time the engine and the command line (about a minute); figures are per CPU-second of one core."""
-    from rich.console import Console
     from rich.table import Table
 
     from noonward.evaluate.bench_engine import bench_engine
@@ -23,5 +22,5 @@ def bench(json: Json = False) -> None:
         value = float("nan") if figure.value is None else figure.value
         known = "" if figure.reference is None else f"{figure.reference:,.0f}"
         table.add_row(figure.name, f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", figure.unit, known)
-    Console().print(table)
+    print_table(table)
     print("reference: completed jobs per second of the published simulator of CHSAC-AF")

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from noonward.cli.options import Environments, JobFile, Json, ScenarioName, Seed, Settings, SignalFiles, open_scenario, progress_bar
+from noonward.cli.options import (
+    Environments,
+    JobFile,
+    Json,
+    ScenarioName,
+    Seed,
+    Settings,
+    SignalFiles,
+    open_scenario,
+    progress_bar,
+)
 
 
 def bound(

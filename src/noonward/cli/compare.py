@@ -18,6 +18,7 @@ from noonward.cli.options import (
     Settings,
     SignalFiles,
     open_scenario,
+    print_table,
     progress_bar,
     split_names,
 )
@@ -56,24 +57,21 @@ def compare(
         more = {"scenario": scenario.name, "environments": environments, "seed": seed, "notes": list(found.notes)}
         print(to_json(found.figures(), **more, report=None if path is None else str(path), records=str(found.folder)))
         return
-    print_table(found)
+    print_comparison(found)
     print(f"records: {found.folder}")
     if path is not None:
         print(f"report:  {path}")
 
 
-NATURAL_WIDTH = 136
-"""Characters the table takes unwrapped."""
 SPREAD_COLUMNS = 3
 """Leading columns that keep their spread in the terminal; the report shows it everywhere."""
 
 
-def print_table(found: Comparison) -> None:
+def print_comparison(found: Comparison) -> None:
     """Prints a comparison's table with what must be known to read it."""
     import textwrap
 
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from noonward.evaluate.summary import summary_rows
@@ -86,18 +84,14 @@ def print_table(found: Comparison) -> None:
         padding=(0, 1, 0, 0),
     )
     table.add_column("policy", no_wrap=True)
-    console = Console()
-    # Where the output is no terminal, the table is as wide as it needs to be; narrow terminals wrap the intervals.
-    if not console.is_terminal:
-        console = Console(width=NATURAL_WIDTH)
     for column in summary.columns:
         arrow = {"up": "↑", "down": "↓", "none": ""}[column.better]
         title = textwrap.fill(column.title, 11)
         unit = column.unit.replace("/(", "/\n(")
-        table.add_column(f"{title}\n{unit} {arrow}", justify="right", no_wrap=console.width >= NATURAL_WIDTH)
+        table.add_column(f"{title}\n{unit} {arrow}", justify="right", overflow="fold")
     for row in summary.rows:
         cells = [cell if n < SPREAD_COLUMNS else cell.split(" ± ")[0] for n, cell in enumerate(row.cells)]
         table.add_row(row.name, *cells, style={"bound": "dim", "reference": "bold", "policy": None}[row.kind])
-    console.print(table)
+    print_table(table)
     for note in found.notes:
         print(f"note: {note}")

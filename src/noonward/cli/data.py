@@ -7,20 +7,21 @@ from typing import Annotated
 
 import typer
 
-from noonward.cli.options import ScenarioName, Seed, Settings, open_scenario
+from noonward.cli.options import ScenarioName, Seed, Settings, open_scenario, print_table
 
 app = typer.Typer(help="Check data files; write generated ones.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command()
 def signals(
-    files: Annotated[list[Path], typer.Argument(help="Tidy signal files; a later one fills what the first leave unknown.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Tidy signal files; a later one fills what the first leave unknown.")
+    ],
     zones: Annotated[str | None, typer.Option(help="Comma-separated zones; by default all.")] = None,
-    format: Annotated[str, typer.Option(help="tidy or electricity-maps.")] = "tidy",  # noqa: A002
+    format: Annotated[str, typer.Option(help="tidy or electricity-maps.")] = "tidy",
 ) -> None:
     """Check signal files and say per zone what they hold."""
     import numpy as np
-    from rich.console import Console
     from rich.table import Table
 
     from noonward.cli.options import split_names
@@ -40,7 +41,7 @@ def signals(
         emitted = carbon[~np.isnan(carbon)]
         mean = f"{emitted.mean():.1f}" if len(emitted) else ""
         table.add_row(zone, str(len(known)), *cells, str(len(emitted)), mean)
-    Console().print(table)
+    print_table(table)
     for note in loaded.notes:
         print(f"note: {note}")
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import typer
 
 from noonward import __version__
 from noonward.cli import bench, bound, compare, data, policies, reproduce, scenario, simulate, warmup
 from noonward.errors import NoonwardError
+
+INTERRUPTED = 130
+"""Exit code after an interrupt."""
 
 app = typer.Typer(
     name="noonward",
@@ -49,17 +53,18 @@ def main() -> None:
 
     Exit codes: 0 done; 1 a defect of ours; 2 the user's input; 130 interrupted (what was recorded is kept).
     """
+    # Policies of one's own (module:Class) are looked for in the working folder too.
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
     try:
-        app()
+        app(prog_name="noonward")
     except NoonwardError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("interrupted; runs recorded so far are kept, the same command goes on from them", file=sys.stderr)
-        raise SystemExit(130) from None
-    except BrokenPipeError:
-        sys.stderr.close()
-        raise SystemExit(0) from None
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            print("interrupted; runs recorded so far are kept, the same command goes on from them", file=sys.stderr)
+        raise
 
 
 if __name__ == "__main__":

@@ -10,19 +10,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from noonward.evaluate.compare import Progress
     from noonward.model.scenario import Scenario
 
 ScenarioName = Annotated[
-    str, typer.Argument(metavar="SCENARIO", help="A packaged scenario (fine-tuning, dvfs-training, tiny) or a .yaml file.")
+    str,
+    typer.Argument(metavar="SCENARIO", help="A packaged scenario (fine-tuning, dvfs-training, tiny) or a .yaml file."),
 ]
 Environments = Annotated[int, typer.Option("--environments", "-n", min=1, help="Number of environments.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of environments and policies.")]
 SignalFiles = Annotated[
     list[Path] | None,
-    typer.Option("--signals", help="File of hourly prices and carbon; repeat it to fill what the first leaves unknown."),
+    typer.Option(
+        "--signals", help="File of hourly prices and carbon; repeat it to fill what the first leaves unknown."
+    ),
 ]
-JobFile = Annotated[Path | None, typer.Option("--jobs", help="Job table, or trace whose gangs and durations are taken.")]
+JobFile = Annotated[
+    Path | None, typer.Option("--jobs", help="Job table, or trace whose gangs and durations are taken.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a value of the scenario: economics.carbon_usd_per_t=50."),
@@ -55,7 +62,13 @@ def progress_bar(total: int, what: str) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total)
@@ -64,3 +77,14 @@ def progress_bar(total: int, what: str) -> Iterator[Progress]:
             bar.update(task, advance=1, description=description)
 
         yield step
+
+
+def print_table(table: Table) -> None:
+    """Prints a table: folded into a terminal, as wide as it needs to be anywhere else."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        endless = Console(width=10_000)
+        console = Console(width=max(console.width, endless.measure(table).maximum))
+    console.print(table)

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from noonward.cli.options import print_table
+
 
 def policies(
     protocol: Annotated[str | None, typer.Option(help="Only those of a protocol: each-slot or on-arrival.")] = None,
 ) -> None:
     """List the schedulers by name, with the protocols they answer."""
-    from rich.console import Console
     from rich.table import Table
 
     from noonward.errors import ScenarioError
@@ -22,4 +23,4 @@ def policies(
     table = Table("policy", "protocols", "what it does")
     for policy in registered(protocol):  # type: ignore[arg-type]
         table.add_row(policy.name, ", ".join(policy.make().protocols), policy.summary)
-    Console().print(table)
+    print_table(table)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from noonward.cli.options import Json, Out, progress_bar
+from noonward.cli.options import Json, Out, print_table, progress_bar
 
 app = typer.Typer(help="Reproduce the papers' tables and figures.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -19,7 +19,6 @@ def _root() -> None:
 @app.command(name="dvfs-training")
 def dvfs_training(out: Out = Path("runs"), json: Json = False) -> None:
     """Tables II and III of CHSAC-AF for DP, UCB1 and JointNF, with controls and the energy bound beside them."""
-    from rich.console import Console
     from rich.table import Table
 
     from noonward.evaluate.figure_list import to_json
@@ -30,14 +29,13 @@ def dvfs_training(out: Out = Path("runs"), json: Json = False) -> None:
     if json:
         print(to_json(found.figures, records=str(found.folder), report=str(found.report)))
         return
-    console = Console()
     for shown in found.tables:
         table = Table(title=shown.title, caption=shown.caption)
         for n, title in enumerate(shown.header):
-            table.add_column(title, justify="right" if n else "left")
+            table.add_column(title, justify="right" if n else "left", overflow="fold", no_wrap=not n)
         for row in shown.rows:
             table.add_row(*row)
-        console.print(table)
+        print_table(table)
     for line in found.remarks:
         print(line)
     print(f"records: {found.folder}")

@@ -31,7 +31,9 @@ def simulate(
     record = recorded_run(drawn, policy, scenario, seed, comparison_folder(scenario, seed, out))
     content = record.ledger.as_dict()
     if json:
-        figures = [Figure.of(f"{key}/{policy}", float("nan") if v is None else v, _unit(key)) for key, v in content.items()]
+        figures = [
+            Figure.of(f"{key}/{policy}", float("nan") if v is None else v, _unit(key)) for key, v in content.items()
+        ]
         print(to_json(figures, scenario=scenario.name, seed=seed, environment=environment, record=str(record.folder)))
         return
     for key, value in content.items():

@@ -17,11 +17,12 @@ def warmup() -> None:
     from noonward.schedule.registry import make_scheduler
 
     began = time.perf_counter()
-    for name in ("fine-tuning", "dvfs-training"):
-        scenario = load_scenario(name, ["window_h=1"] if name == "dvfs-training" else [])
+    for name, settings in (("fine-tuning", ["window_h=6", "jobs.count=40"]), ("dvfs-training", ["window_h=1"])):
+        scenario = load_scenario(name, settings)
         environment = build_environment(scenario)
-        outcome = run(environment, make_scheduler(scenario.policies[0]))
-        settle(outcome)
-        hour_table(outcome)
+        for policy in scenario.policies:
+            outcome = run(environment, make_scheduler(policy))
+            settle(outcome)
+            hour_table(outcome)
         compute_bound(environment)
     print(f"compiled functions are in {cache_folder()} ({time.perf_counter() - began:.0f} s)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from noonward.data.load_signals import load_signals
 from noonward.errors import ScenarioError, SignalRangeError
 from noonward.model.environment import Environment, latest_end_s
 from noonward.model.jobs import Jobs
-from noonward.model.scenario import GeneratedSignals, Scenario, SignalFiles
+from noonward.model.scenario import FineTuningJobs, GeneratedSignals, PoissonJobs, Scenario, SignalFiles
 from noonward.model.signals import Signals
 from noonward.seeding import stream
 from noonward.units import HOUR_S
@@ -78,6 +78,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         jobs=jobs,
         signals=signals,
         economics=scenario.economics,
+        sample_jobs=_sampler(scenario, start),
         notes=() if signals is None else signals.notes,
     )
 
@@ -101,6 +102,16 @@ def _zones(scenario: Scenario) -> tuple[str, ...]:
 def _jobs(scenario: Scenario, start: datetime, index: int, seed: int) -> Jobs:
     rng = stream(seed, "workload", index)
     return build_jobs(scenario.jobs, scenario.fleet, start, scenario.window_h, scenario.slot_s, rng)
+
+
+def _sampler(scenario: Scenario, start: datetime) -> Callable[[np.random.Generator], Jobs] | None:
+    """Returns a draw from the job statistics a planner may know: for a trace, the packaged ones."""
+    source = scenario.jobs
+    if isinstance(source, FineTuningJobs):
+        source = source.model_copy(update={"trace": "calibrated", "columns": {}})
+    elif not isinstance(source, PoissonJobs):
+        return None
+    return functools.partial(build_jobs, source, scenario.fleet, start, scenario.window_h, scenario.slot_s)
 
 
 def _hours(scenario: Scenario, jobs: Jobs) -> int:

@@ -65,7 +65,7 @@ def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Pa
     try:
         scenario = Scenario.model_validate(content)
     except ValidationError as error:
-        raise ScenarioError(_explain(error, source)) from error
+        raise ScenarioError(_explain(error, source, content)) from error
     return scenario if base is None or base == Path() else _rebase(scenario, base)
 
 
@@ -130,11 +130,26 @@ def _keys_of(model: type[BaseModel]) -> tuple[str, ...]:
     return tuple(model.model_fields)
 
 
-def _explain(error: ValidationError, source: str) -> str:
+def _place(problem: Mapping[str, Any], content: Any) -> str:
+    """Returns a problem's place as a path of the file's own keys, without the names of the types tried there."""
+    keys: list[str] = []
+    node = content
+    for part in problem["loc"]:
+        if isinstance(node, Mapping) and part in node:
+            node = node[part]
+        elif isinstance(node, list | tuple) and isinstance(part, int) and part < len(node):
+            node = node[part]
+        elif problem["type"] != "missing" or part != problem["loc"][-1]:
+            continue
+        keys.append(str(part))
+    return ".".join(keys) or "scenario"
+
+
+def _explain(error: ValidationError, source: str, content: Any) -> str:
     """Returns one line per problem: where, what, value, what is allowed."""
     lines = []
     for problem in error.errors():
-        where = ".".join(str(part) for part in problem["loc"]) or "scenario"
+        where = _place(problem, content)
         if problem["type"] == "extra_forbidden":
             key = str(problem["loc"][-1])
             lines.append(f"{where}: unknown key; {nearest(key, _siblings(problem['loc'][:-1]))}")

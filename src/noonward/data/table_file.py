@@ -206,7 +206,8 @@ def column_names(path: Path) -> tuple[str, ...]:
     Raises:
         DataError: The file is of another kind or cannot be read.
     """
-    reader = {".csv": pl.scan_csv, ".parquet": pl.scan_parquet}.get(path.suffix)
+    scanners: Mapping[str, Callable[[Path], pl.LazyFrame]] = {".csv": pl.scan_csv, ".parquet": pl.scan_parquet}
+    reader = scanners.get(path.suffix)
     if reader is None:
         raise DataError(f"{path} has the extension {path.suffix!r}; it must be one of .csv, .parquet")
     try:

@@ -268,4 +268,4 @@ def random_below(state: NDArray[np.uint64], limit: int) -> int:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z = z ^ (z >> np.uint64(31))
-    return np.int64(z % np.uint64(limit))
+    return np.int64(z % np.uint64(limit))  # type: ignore[return-value]

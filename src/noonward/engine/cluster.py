@@ -135,7 +135,7 @@ class ClusterEngine:
     def _infeasible(self, failed: int) -> InfeasibleActionError:
         view = self.view
         asker = 0
-        if self.environment.protocol == "each-slot":  # the kernel left the site there; questions of this protocol name none
+        if self.environment.protocol == "each-slot":  # the kernel left the site there; its questions name none
             asker = int(view.run_1["site"][0])
             view.run_1["site"] = -1
         job = int(view.asked_N[asker])

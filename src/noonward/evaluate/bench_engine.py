@@ -47,6 +47,11 @@ def cpu_seconds(work: Callable[[], Any], least_s: float = 0.5, least_repeats: in
     return best
 
 
+def _run_seconds(environment: Environment, policy: str) -> float:
+    """Returns the CPU time of one run, s."""
+    return cpu_seconds(lambda: run(environment, make_scheduler(policy)))
+
+
 def bench_engine(progress: Callable[[str], None] | None = None) -> list[Figure]:
     """Times engine and command line; every figure says what it counts.
 
@@ -68,7 +73,7 @@ def _training_jobs() -> list[Figure]:
     out = []
     for policy, label, reference in (("dp", "dp", 1357.0), ("jointnf", "jointnf", 466.0)):
         done = run(environment, make_scheduler(policy)).count(DONE)
-        seconds = cpu_seconds(lambda policy=policy: run(environment, make_scheduler(policy)))
+        seconds = _run_seconds(environment, policy)
         out.append(
             Figure.of(f"engine/dvfs-training/{label}/jobs_per_cpu_s", done / seconds, "completed jobs/CPU s", reference)
         )
@@ -86,7 +91,7 @@ def _python_decisions() -> list[Figure]:
 def _tuning_environments() -> list[Figure]:
     """Two-day ``fine-tuning`` environments per CPU-second under local FCFS."""
     environment = build_environment(load_scenario("fine-tuning"))
-    seconds = cpu_seconds(lambda: run(environment, make_scheduler("local-fcfs")))
+    seconds = _run_seconds(environment, "local-fcfs")
     return [Figure.of("engine/fine-tuning/local-fcfs/environments_per_cpu_s", 1 / seconds, "environments/CPU s")]
 
 
@@ -102,7 +107,7 @@ def _scaling() -> list[Figure]:
     for label, jobs in (("1e4", 1e4), ("1e5", 1e5), ("1e6", 1e6)):
         environment = _long_environment(jobs)
         count = len(environment.jobs)
-        seconds = cpu_seconds(lambda environment=environment: run(environment, make_scheduler("dp")))
+        seconds = _run_seconds(environment, "dp")
         out.append(Figure.of(f"engine/scaling/ns_per_job_at_{label}", 1e9 * seconds / count, "CPU ns/job"))
     world = ClusterEngine(environment, make_scheduler("dp")).world
     size = sum(a.nbytes for a in (world.shown.job_J, world.track_J, world.heap_E))

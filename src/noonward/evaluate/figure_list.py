@@ -37,9 +37,7 @@ class Figure:
         if not isinstance(estimate, Estimate):
             estimate = Estimate(float(estimate))
         value = None if math.isnan(estimate.value) else estimate.value
-        return cls(
-            name=name, value=value, unit=unit, low=estimate.low, high=estimate.high, reference=reference
-        )
+        return cls(name=name, value=value, unit=unit, low=estimate.low, high=estimate.high, reference=reference)
 
 
 def to_json(figures: Iterable[Figure], **more: Any) -> str:

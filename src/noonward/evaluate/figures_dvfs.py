@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -12,11 +13,12 @@ from plotly.subplots import make_subplots
 from noonward.evaluate.compare import Comparison
 from noonward.evaluate.figure_style import (
     INK,
-    SHARE_SCALE,
     Picture,
+    close_grid,
     grid,
     lay_out,
     policy_styles,
+    share_axis,
     site_names,
     whiskers,
     window_hours,
@@ -58,7 +60,7 @@ def energy_latency_figure(comparison: Comparison, frontier: FluidFrontier | None
             x=[time.value], y=[energy.value], mode="markers", name=policy,
             marker={"size": 12, "color": look.color, "symbol": look.symbol + ("-open" if behind else ""),
                     "line": {"width": 2, "color": look.color}},
-            error_x={**whiskers([time]), "color": look.color}, error_y={**whiskers([energy]), "color": look.color},
+            error_x=whiskers([time], look.color), error_y=whiskers([energy], look.color),
             hovertemplate=f"{policy}: %{{x:.0f}} s, %{{y:.3f}} J/unit<extra></extra>",
         )  # fmt: skip
     bound = comparison.bound_values("joules_per_unit")
@@ -68,19 +70,26 @@ def energy_latency_figure(comparison: Comparison, frontier: FluidFrontier | None
             y=least, line={"color": INK, "dash": "dash", "width": 1}, annotation_position="bottom left",
             annotation_text=f"lower bound at any mean time: {least:.2f} J/unit",
         )  # fmt: skip
-    floor = np.nanmin([least, *energies])
-    top = np.nanmax(energies)
-    figure.update_yaxes(title="energy per unit of work, exact (J/unit)", range=[floor - 0.12 * (top - floor), top * 1.03])
-    figure.update_xaxes(title="mean time in system, all arrivals up to the end (s)", type="log", dtick="D2")
-    lay_out(figure, 520)
-    figure.update_layout(showlegend=True, legend={"orientation": "v", "x": 1.02, "y": 1, "yref": "paper"})
+    figure.update_yaxes(title="energy per unit of work, exact (J/unit)", range=_range([least, *energies]))
+    ticks = {"tickvals": [k * 10**e for e in range(8) for k in (1, 2, 5)], "tickformat": ",", "type": "log"}
+    figure.update_xaxes(title="mean time in system, all arrivals up to the end (s)", **ticks)
+    lay_out(figure, 480, legend="right")
     caption = (
-        "Lower and further left is better; marks are means over the environments with 95 % intervals. Open marks leave more "
-        f"than {100 * BEHIND:.0f} % of the jobs unfinished: their queues grow, and so would their times in a longer run."
+        "Lower and further left is better; marks are means over the environments with 95 % intervals. Open marks leave "
+        f"more than {100 * BEHIND:.0f} % of the jobs unfinished: their queues grow, and their times with the horizon."
     )
     if frontier is not None:
         caption += " No scheduler that processes all of the work can enter the grey region below the frontier."
     return Picture(name="energy-latency", title="Energy against latency", caption=caption, figure=figure)
+
+
+def _range(values: Sequence[float]) -> list[float] | None:
+    """Returns an axis' range with room for a label below; None if no value is defined."""
+    shown = [value for value in values if not math.isnan(value)]
+    if not shown:
+        return None
+    room = max(0.1, max(shown) - min(shown))
+    return [min(shown) - 0.12 * room, max(shown) + 0.05 * room]
 
 
 def power_figure(comparison: Comparison) -> Picture:
@@ -99,16 +108,15 @@ def power_figure(comparison: Comparison) -> Picture:
             )  # fmt: skip
         figure.add_scatter(
             x=days, y=kw_EH.mean(axis=0), mode="lines", name=policy, legendgroup=policy,
-            line={"color": look.color, "dash": look.dash, "width": 2},
+            line={"color": look.color, "width": 1.8},
             hovertemplate=f"{policy}, day %{{x:.2f}}: %{{y:.1f}} kW<extra></extra>",
         )  # fmt: skip
     figure.update_xaxes(title="time since the start (days)", dtick=1, rangemode="tozero")
-    figure.update_yaxes(title="power of the fleet, hourly mean (kW)", rangemode="tozero")
-    lay_out(figure, 460)
-    figure.update_layout(showlegend=True, legend={"orientation": "v", "x": 1.02, "y": 1, "yref": "paper"})
+    figure.update_yaxes(title="power of the fleet, hourly mean (kW)")
+    lay_out(figure, 440, legend="right")
     caption = (
-        "After CHSAC-AF, Fig. 2: hourly means of the fleet's power, free GPUs included; bands span the environments. Lower "
-        "is better only at equal work done: a policy whose jobs wait also draws little."
+        "After CHSAC-AF, Fig. 2: hourly means of the fleet's power, free GPUs included; bands span the environments. "
+        "Lower is better only at equal work done: a policy whose jobs wait also draws little."
     )
     return Picture(name="power", title="Power over time", caption=caption, figure=figure)
 
@@ -136,8 +144,8 @@ def latency_figure(comparison: Comparison) -> Picture:
             if len(samples) > 1:
                 figure.add_scatter(
                     x=np.append(x_X, x_X[::-1]), y=np.append(share_EX.max(axis=0), share_EX.min(axis=0)[::-1]),
-                    fill="toself", fillcolor=look.color, opacity=0.15, line={"width": 0}, mode="lines", hoverinfo="skip",
-                    showlegend=False, legendgroup=policy, row=1, col=column,
+                    fill="toself", fillcolor=look.color, opacity=0.15, line={"width": 0}, mode="lines",
+                    hoverinfo="skip", showlegend=False, legendgroup=policy, row=1, col=column,
                 )  # fmt: skip
             figure.add_scatter(
                 x=x_X, y=share_EX.mean(axis=0), mode="lines", name=policy, legendgroup=policy, showlegend=column == 1,
@@ -149,11 +157,11 @@ def latency_figure(comparison: Comparison) -> Picture:
     figure.update_xaxes(title="wait (s)", row=1, col=2)
     figure.update_yaxes(range=[0, 102])
     figure.update_yaxes(title="share of all arrived jobs (%)", row=1, col=1)
-    lay_out(figure, 460)
-    figure.update_layout(showlegend=True, legend={"orientation": "v", "x": 1.02, "y": 1, "yref": "paper"})
+    lay_out(figure, 440, legend="right")
     caption = (
-        "After CHSAC-AF, Fig. 3: share of all arrived jobs that finished (left) or started (right) within a time; higher and "
-        "further left is better. A curve that levels off below 100 % leaves jobs undone. Bands span the environments."
+        "After CHSAC-AF, Fig. 3: share of all arrived jobs that finished (left) or started (right) within a time; "
+        "higher and further left is better. A curve that levels off below 100 % leaves jobs undone. Bands span the "
+        "environments."
     )
     return Picture(name="latency", title="Distributions of latency", caption=caption, figure=figure)
 
@@ -201,19 +209,14 @@ def routing_figure(comparison: Comparison) -> Picture:
             z=shares, x=labels, y=list(records[0].manifest["ingress"]), coloraxis="coloraxis", row=i // columns + 1,
             col=i % columns + 1, hovertemplate=f"{policy}: %{{y}} to %{{x}}: %{{z:.1f}} %<extra></extra>",
         )  # fmt: skip
-    figure.update_layout(
-        coloraxis={
-            "colorscale": SHARE_SCALE, "cmin": 0,
-            "colorbar": {"title": {"text": "share of the ingress' jobs (%)", "side": "right"}, "thickness": 14},
-        }
-    )  # fmt: skip
-    lay_out(figure, 150 + rows * 230)
+    figure.update_layout(coloraxis=share_axis("share of the ingress' jobs (%)"))
     figure.update_xaxes(tickangle=-60, tickfont={"size": 11}, dtick=1)
-    figure.update_xaxes(title="site (GPUs)", row=rows)
     figure.update_yaxes(autorange="reversed", tickfont={"size": 11}, dtick=1)
     figure.update_yaxes(title="ingress", col=1)
+    close_grid(figure, len(names), rows, columns, "site (GPUs)")
+    lay_out(figure, 150 + rows * 230)
     caption = (
         "After CHSAC-AF, Fig. 4: each row shows where the jobs of one ingress went (rows sum to 100 %; means over the "
-        "environments). Even columns mean that sites are loaded alike whatever their size, which overloads the small ones."
+        "environments). Even columns mean that sites are loaded alike whatever their size, which overloads small ones."
     )
     return Picture(name="routing", title="Where the jobs of each ingress go", caption=caption, figure=figure)

@@ -12,23 +12,26 @@ from plotly.subplots import make_subplots
 
 from noonward.evaluate.compare import Comparison
 from noonward.evaluate.figure_style import (
+    AXIS,
     INK,
     PALE,
-    SHARE_SCALE,
     SITE_COLORS,
     Picture,
     Style,
+    close_grid,
     grid,
     lay_out,
     policy_styles,
+    share_axis,
     site_names,
+    time_ticks,
     utc_hours,
     utilisation_SH,
     whiskers,
     window_hours,
 )
 from noonward.evaluate.statistics import Estimate, mean
-from noonward.evaluate.summary import best_known_values, gain_of, gap_closed_of, ranked
+from noonward.evaluate.summary import best_known_values, gain_of, gap_closed_of, percent, ranked
 from noonward.ledger.ledger import Ledger
 from noonward.units import KG_PER_TONNE
 
@@ -51,7 +54,7 @@ def gain_figure(comparison: Comparison) -> Picture:
     bounded = not np.isnan(upper).all()
     if bounded:
         rows = {"upper bound": upper, "best known schedule": best_known_values(comparison), **rows}
-        looks |= {name: Style("#8a929e", "line-ns-open", "solid") for name in ("upper bound", "best known schedule")}
+        looks |= {name: Style(AXIS, "line-ns-open", "solid") for name in ("upper bound", "best known schedule")}
     titles = [f"Change of utility against {comparison.reference}", "Share of the gap to the upper bound closed"]
     figure = make_subplots(1, 2 if bounded else 1, shared_yaxes=True, horizontal_spacing=0.04, subplot_titles=titles)
     panels = [(gain_of, "%", 1), (gap_closed_of, "%", 2)] if bounded else [(gain_of, "%", 1)]
@@ -61,42 +64,40 @@ def gain_figure(comparison: Comparison) -> Picture:
     figure.update_xaxes(title="change of utility (% of the reference)", zeroline=True, zerolinewidth=1.5, row=1, col=1)
     if bounded:
         figure.update_xaxes(title="share of the gap (%)", zeroline=True, zerolinewidth=1.5, row=1, col=2)
-        figure.add_vline(x=100, line={"color": "#8a929e", "dash": "dash", "width": 1}, row=1, col=2)
+        figure.add_vline(x=100, line={"color": AXIS, "dash": "dash", "width": 1}, row=1, col=2)
     figure.update_yaxes(autorange="reversed")
     figure.update_yaxes(title="policy", row=1, col=1)
     lay_out(figure, 130 + 34 * len(rows))
     caption = (
-        "Further right is better. Dots are paired estimates over the same environments, bars their 95 % intervals: a bar "
-        f"that crosses 0 is not told apart from {comparison.reference}."
+        "Further right is better. Dots are paired estimates over the same environments, bars their 95 % intervals: a "
+        f"bar that crosses 0 is not told apart from {comparison.reference}."
     )
     if bounded:
         caption += " At 100 % (dashed) a policy would earn the upper bound, which knows the whole future."
     return Picture(name="gain", title="How much each policy gains", caption=caption, figure=figure)
 
 
-def _dots(
-    figure: go.Figure, estimates: dict[str, Estimate], looks: dict[str, Style], column: int, unit: str
-) -> None:
+def _dots(figure: go.Figure, estimates: dict[str, Estimate], looks: dict[str, Style], column: int, unit: str) -> None:
     """Draws a dot with interval and value per row."""
     low, high = 0.0, 0.0
     for name, estimate in estimates.items():
         value = 100 * estimate.value
         end = value if estimate.high is None else 100 * estimate.high
         start = value if estimate.low is None else 100 * estimate.low
-        if not math.isnan(value):
-            low, high = min(low, start), max(high, end)
+        low, high = np.fmin(low, start), np.fmax(high, end)
         line = {"width": 2.5, "color": looks[name].color}
         figure.add_scatter(
             x=[value], y=[name], mode="markers", name=name, showlegend=False,
             marker={"size": 11, "color": looks[name].color, "symbol": looks[name].symbol, "line": line},
-            error_x={**whiskers([estimate], 100), "color": looks[name].color},
+            error_x=whiskers([estimate], looks[name].color, 100),
             hovertemplate=f"%{{y}}: %{{x:.1f}} {unit}<extra></extra>", row=1, col=column,
         )  # fmt: skip
-        label = "" if math.isnan(value) else f"  {value:+.1f} {unit}" if column == 1 else f"  {value:.1f} {unit}"
-        figure.add_scatter(
-            x=[end], y=[name], mode="text", text=[label], textposition="middle right", hoverinfo="skip",
-            showlegend=False, cliponaxis=False, row=1, col=column,
-        )  # fmt: skip
+        if not math.isnan(value):
+            text = f"{percent(Estimate(estimate.value), signed=column == 1)} {unit}"
+            figure.add_annotation(
+                x=end, y=name, text=text, bgcolor="white", showarrow=False, xanchor="left", xshift=9, borderpad=1,
+                row=1, col=column,
+            )  # fmt: skip
     room = max(high - low, 1.0)
     figure.update_xaxes(range=[low - 0.05 * room, high + 0.2 * room], row=1, col=column)
 
@@ -111,7 +112,9 @@ def outcome_figure(comparison: Comparison) -> Picture:
     )
     names, styles = ranked(comparison), policy_styles(comparison)
     titles = [title for _, title, _ in panels]
-    figure = make_subplots(2, 2, shared_yaxes=True, horizontal_spacing=0.04, vertical_spacing=0.16, subplot_titles=titles)
+    figure = make_subplots(
+        2, 2, shared_yaxes=True, horizontal_spacing=0.04, vertical_spacing=0.16, subplot_titles=titles
+    )
     for i, (name, _, axis) in enumerate(panels):
         place = {"row": i // 2 + 1, "col": i % 2 + 1}
         values_PE = np.array([comparison.values(policy, name) for policy in names])
@@ -125,7 +128,7 @@ def outcome_figure(comparison: Comparison) -> Picture:
             figure.add_scatter(
                 x=[estimate.value], y=[policy], mode="markers", name=policy, showlegend=False,
                 marker={"size": 10, "color": look.color, "symbol": look.symbol},
-                error_x={**whiskers([estimate]), "color": look.color},
+                error_x=whiskers([estimate], look.color),
                 hovertemplate="%{y}: mean %{x:.4g}<extra></extra>", **place,
             )  # fmt: skip
         figure.update_xaxes(title=axis, **place)
@@ -133,8 +136,8 @@ def outcome_figure(comparison: Comparison) -> Picture:
     figure.update_yaxes(title="policy", col=1)
     lay_out(figure, 2 * (150 + 24 * len(names)))
     caption = (
-        "After MASAC, Fig. 6. Coloured marks are means over the environments with 95 % intervals; each grey line joins one "
-        "environment's results, so policies can be compared within an environment although environments differ."
+        "After MASAC, Fig. 6; what is better stands above each panel. Coloured marks are means over the environments "
+        "with 95 % intervals. Each grey line joins one environment's results: follow it to compare policies within it."
     )
     title = "Utility, GPU-hours, cost and carbon over the test environments"
     return Picture(name="outcomes", title=title, caption=caption, figure=figure)
@@ -143,7 +146,8 @@ def outcome_figure(comparison: Comparison) -> Picture:
 def money_parts(comparison: Comparison, ledger: Ledger) -> np.ndarray:
     """Returns what a run earned and paid, USD: revenue, energy of jobs and of free GPUs, carbon, moves, results.
 
-    Costs are negative; the parts sum to the utility (MASAC, Eqs. 2-7). Emissions of journeys count as moves and results.
+    Costs are negative; the parts sum to the utility (MASAC, Eqs. 2-7). Emissions of journeys count as moves and
+    results.
     """
     if comparison.scenario.economics is None:
         raise ValueError(f"scenario {comparison.scenario.name!r} has no economics; money is not defined")
@@ -177,19 +181,19 @@ def money_figure(comparison: Comparison) -> Picture:
         totals = [mean(values_E) for values_E in values_PEM.sum(axis=2)]
         figure.add_scatter(
             x=[total.value for total in totals], y=names, mode="markers", name="sum, with 95 % interval",
-            showlegend=column == 1, error_x={**whiskers(totals), "color": INK},
+            showlegend=column == 1, error_x=whiskers(totals, INK),
             marker={"symbol": "diamond", "size": 9, "color": "white", "line": {"color": INK, "width": 1.5}},
             hovertemplate="%{y}: %{x:.1f} USD<extra></extra>", row=1, col=column,
         )  # fmt: skip
     figure.update_layout(barmode="relative", bargap=0.3)
-    figure.update_xaxes(title="USD per environment", row=1, col=1)
-    figure.update_xaxes(title="change, USD per environment", row=1, col=2)
+    figure.update_xaxes(title="mean per environment (USD)", row=1, col=1)
+    figure.update_xaxes(title="change of the mean per environment (USD)", row=1, col=2)
     figure.update_yaxes(autorange="reversed")
     figure.update_yaxes(title="policy", row=1, col=1)
-    lay_out(figure, 190 + 28 * len(names), legend=True)
+    lay_out(figure, 190 + 28 * len(names), legend="above")
     caption = (
-        "Bars right of 0 are earned (left) or gained against the reference (right), bars left of 0 are paid or lost; means "
-        "over the environments. The diamond is their sum: the utility, and its paired change. Further right is better."
+        "Bars right of 0 are earned (left) or gained against the reference (right), bars left of 0 are paid or lost; "
+        "means over the environments. The diamond is their sum: the utility, and its paired change. Right is better."
     )
     return Picture(name="money", title="Where the money comes from and goes", caption=caption, figure=figure)
 
@@ -200,32 +204,32 @@ def utilisation_map(comparison: Comparison, environment: int = 0) -> Picture:
     rows = math.ceil(len(names) / 2)
     gap = 0.3 / rows
     figure = make_subplots(
-        rows, 2, shared_xaxes="all", shared_yaxes=True, horizontal_spacing=0.03, vertical_spacing=gap, subplot_titles=names
+        rows,
+        2,
+        shared_xaxes="all",
+        shared_yaxes=True,
+        horizontal_spacing=0.03,
+        vertical_spacing=gap,
+        subplot_titles=names,
     )
     for i, policy in enumerate(names):
         record = comparison.records[policy][environment]
         values_SH = utilisation_SH(record)
         figure.add_heatmap(
-            z=values_SH, x=utc_hours(record, values_SH.shape[1]), y=site_names(record), coloraxis="coloraxis",
+            z=values_SH, x=utc_hours(record, values_SH.shape[1] + 1), y=site_names(record), coloraxis="coloraxis",
             hovertemplate=f"{policy}, %{{y}}, %{{x}} UTC: %{{z:.0f}} %<extra></extra>", row=i // 2 + 1, col=i % 2 + 1,
         )  # fmt: skip
-    figure.update_layout(
-        coloraxis={
-            "colorscale": SHARE_SCALE, "cmin": 0, "cmax": 100,
-            "colorbar": {"title": {"text": "GPUs in use (%)", "side": "right"}, "thickness": 14},
-        }
-    )  # fmt: skip
-    sites = len(comparison.records[names[0]][environment].manifest["sites"])
+    figure.update_layout(coloraxis=share_axis("GPUs in use (%)", 100))
+    figure.update_yaxes(autorange="reversed", tickfont={"size": 11}, dtick=1)
+    figure.update_yaxes(title="site", col=1)
+    shown = comparison.records[names[0]][environment]
+    figure.update_xaxes(tickformat="%H:%M\n%d %b", tickvals=time_ticks(shown, window_hours(shown)))
+    close_grid(figure, len(names), rows, 2, "time (UTC)")
+    sites = len(shown.manifest["sites"])
     lay_out(figure, 110 + rows * (45 + 17 * sites))
-    figure.update_yaxes(autorange="reversed", title="site", tickfont={"size": 11}, dtick=1, col=1)
-    figure.update_xaxes(title="time (UTC)", row=rows)
-    figure.update_xaxes(tickformat="%H:%M\n%d %b")
-    if len(names) % 2:
-        figure.update_xaxes(title="time (UTC)", showticklabels=True, row=rows - 1 or 1, col=2)
-    start = comparison.records[names[0]][environment].manifest["start"][:10]
     caption = (
-        f"After MASAC, Fig. 5: environment {environment}, from {start}. Darker hours have more of a site's GPUs in use; "
-        "good policies fill the cheap and clean sites first and still leave none idle while jobs wait."
+        f"After MASAC, Fig. 5: environment {environment}, from {shown.manifest['start'][:10]}. Darker hours have more of "
+        "a site's GPUs in use; good policies fill the cheap and clean sites first."
     )
     return Picture(
         name="utilisation-map", title="Utilisation hour by hour in one environment", caption=caption, figure=figure
@@ -246,17 +250,22 @@ def utilisation_bars(comparison: Comparison) -> Picture:
         estimates = [mean(values_E) for values_E in values_PES[:, :, s]]
         figure.add_bar(
             x=[estimate.value for estimate in estimates], y=names, orientation="h", showlegend=False, name=sites[s],
-            marker={"color": [styles[policy].color for policy in names]}, error_x={**whiskers(estimates), "color": "#8a929e"},
+            marker={"color": [styles[policy].color for policy in names], "opacity": 0.6},
+            error_x=whiskers(estimates, INK),
             hovertemplate=f"{sites[s]}, %{{y}}: %{{x:.1f}} %<extra></extra>", row=s // columns + 1, col=s % columns + 1,
         )  # fmt: skip
-    figure.update_xaxes(range=[0, 105], tickvals=[0, 50, 100], title="GPUs in use (%)")
+    figure.update_xaxes(range=[0, 105], tickvals=[0, 50, 100])
+    close_grid(figure, len(sites), rows, columns, "GPUs in use (%)")
     figure.update_yaxes(autorange="reversed")
     figure.update_yaxes(title="policy", col=1)
     figure.update_layout(bargap=0.25)
     lay_out(figure, rows * (130 + 22 * len(names)))
+    good = (
+        "sites with low prices and clean power" if comparison.has_utility else "sites that need little energy per unit"
+    )
     caption = (
         "Share of a site's GPU-hours within the window that ran jobs, mean over the environments with 95 % intervals; "
-        "more use at sites with low prices and clean power is better."
+        f"use of {good} is better."
     )
     return Picture(name="utilisation", title="Mean utilisation of the sites", caption=caption, figure=figure)
 
@@ -272,17 +281,18 @@ def signals_figure(comparison: Comparison, environments: Sequence[int] | None = 
     records = [comparison.records[comparison.reference][e] for e in shown]
     titles = [f"environment {e}, from {r.manifest['start'][:10]}" for e, r in zip(shown, records, strict=True)]
     panels = (
-        ("arrivals", "arrivals (jobs/h)"),
-        ("price_usd_per_mwh", "price (USD/MWh)"),
-        ("carbon_g_per_kwh", "carbon intensity (gCO2/kWh)"),
+        ("arrivals", "arrivals<br>(jobs/h)"),
+        ("price_usd_per_mwh", "price<br>(USD/MWh)"),
+        ("carbon_g_per_kwh", "carbon intensity<br>(gCO2/kWh)"),
     )
     figure = make_subplots(
-        3, len(shown), shared_xaxes=True, shared_yaxes=True, horizontal_spacing=0.02, vertical_spacing=0.06,
+        3, len(shown), shared_xaxes=True, shared_yaxes=True, horizontal_spacing=0.05, vertical_spacing=0.06,
         subplot_titles=titles,
     )  # fmt: skip
     for column, record in enumerate(records, 1):
         hours = window_hours(record)
         times = utc_hours(record, hours)
+        figure.update_xaxes(tickvals=time_ticks(record, hours), col=column)
         for row, values_SH in enumerate(grid(record, *(name for name, _ in panels)), 1):
             for s, site in enumerate(site_names(record)):
                 color = SITE_COLORS[s % len(SITE_COLORS)]
@@ -292,15 +302,18 @@ def signals_figure(comparison: Comparison, environments: Sequence[int] | None = 
                     figure.add_bar(x=times, y=values_SH[s, :hours], offset=0, width=3.6e6, **bar, **common)
                 else:
                     line = {"color": color, "width": 1.8, "shape": "hv"}
-                    figure.add_scatter(x=times, y=values_SH[s, :hours], mode="lines", line=line, showlegend=False, **common)
+                    figure.add_scatter(
+                        x=times, y=values_SH[s, :hours], mode="lines", line=line, showlegend=False, **common
+                    )
     figure.update_layout(barmode="stack", bargap=0)
     for row, (_, title) in enumerate(panels, 1):
         figure.update_yaxes(title=title, row=row, col=1)
-    lay_out(figure, 700, legend=True)
+    figure.update_yaxes(matches=None, showticklabels=True, row=2)
     figure.update_xaxes(title="time (UTC)", row=3)
-    figure.update_xaxes(tickformat="%H:%M\n%d %b", nticks=6)
+    figure.update_xaxes(tickformat="%H:%M\n%d %b")
+    lay_out(figure, 700, legend="above")
     caption = (
-        "After MASAC, Fig. 3, times in UTC. What all policies face: jobs by the site they come from (stacked), and each "
-        "site's hourly price and carbon intensity; policies earn by the differences between sites and hours."
+        "After MASAC, Fig. 3, times in UTC. What all policies face: jobs by the site they come from (stacked), and "
+        "each site's hourly price (each panel on its own scale) and carbon intensity; policies earn by the differences."
     )
     return Picture(name="signals", title="Arrivals, prices and carbon intensities", caption=caption, figure=figure)

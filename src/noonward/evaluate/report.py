@@ -41,23 +41,26 @@ dt { color: #5b6470; } dd { margin: 0; }
 .notes { border-left: 5px solid #d08700; background: #fff7e6; padding: 8px 16px; margin: 16px 0; max-width: none; }
 .notes ul { margin: 2px 0; padding-left: 20px; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 13.5px; line-height: 1.35; font-variant-numeric: tabular-nums; width: 100%; }
-th, td { padding: 5px 9px; text-align: right; white-space: nowrap; border-bottom: 1px solid #e3e6ea; }
+table { border-collapse: collapse; font-size: 12.5px; line-height: 1.35; font-variant-numeric: tabular-nums;
+  min-width: 60%; }
+th, td { padding: 5px 6px; text-align: right; white-space: nowrap; border-bottom: 1px solid #e3e6ea; }
 th { vertical-align: bottom; white-space: normal; border-bottom: 2px solid #8a929e; font-weight: 600; }
 th:first-child, td:first-child { text-align: left; }
 th .unit { display: block; font-weight: 400; color: #5b6470; white-space: nowrap; }
 tr.bound td { color: #5b6470; font-style: italic; }
-tr.reference td { background: #f1f3f6; font-weight: 600; }
+tr.reference td { background: #eef0f4; } tr.reference td:first-child { font-weight: 600; }
+.nb { white-space: nowrap; }
 .caption { color: #444; font-size: 14px; }
 .figure { margin: 0; break-inside: avoid; }
 code, pre { font: 13px/1.45 ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; }
 pre { background: #f5f6f8; padding: 10px 14px; overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; }
 details { margin: 12px 0; } summary { cursor: pointer; }
 footer { margin-top: 36px; color: #5b6470; font-size: 13px; }
-@media print { main { padding: 0; max-width: none; } table { font-size: 9.5px; } th, td { padding: 3px 4px; }
-  h2, .caption { break-after: avoid; } tr { break-inside: avoid; } details { display: none; } .modebar { display: none; } }
+@media print { main { padding: 0; max-width: none; } table { font-size: 10px; width: 100%; }
+  th, td { padding: 3px 4px; } h2, .caption { break-after: avoid; } tr { break-inside: avoid; }
+  details, .modebar { display: none; } }
 """
-_ARROWS: Final = {"up": " ↑", "down": " ↓", "none": ""}
+_ARROWS: Final = {"up": "&nbsp;↑", "down": "&nbsp;↓", "none": ""}
 
 
 def write_report(
@@ -106,6 +109,11 @@ def default_command(comparison: Comparison) -> str:
     return shlex.join([*words, "--environments", str(len(comparison.bounds)), "--seed", str(comparison.seed)])
 
 
+def _text(sentence: str) -> str:
+    """Returns a sentence as HTML; no line breaks before a percent sign."""
+    return escape(sentence).replace(" %", "&nbsp;%")
+
+
 def _first(comparison: Comparison) -> list[Record]:
     """Returns the reference policy's records: they tell what the environments are."""
     return comparison.records[comparison.reference]
@@ -117,38 +125,44 @@ def _count(count: int, noun: str) -> str:
 
 
 def _head(comparison: Comparison) -> str:
-    scenario, records = comparison.scenario, _first(comparison)
-    manifest = records[0].manifest
-    gpus = sum(int(site["gpus"]) for site in manifest["sites"])
-    signals = scenario.signals
-    dated = signals is not None
-    days = ", ".join(f"{i}: {_start(r)}{r.ledger.jobs:,} jobs" if dated else f"{i}: {r.ledger.jobs:,} jobs"
-                     for i, r in enumerate(records))  # fmt: skip
-    end = "runs go on until every job is done or overdue" if scenario.end == "drained" else "runs stop there"
-    items = [
-        ("Scenario", f"{scenario.name} (digest {scenario.digest}), protocol {scenario.protocol}"),
-        ("Fleet", f"{_count(len(manifest['sites']), 'site')}, {gpus:,} GPUs: "
-         + ", ".join(f"{site['name']} {site['gpus']}" for site in manifest["sites"])),
-        ("Horizon", f"jobs arrive over {scenario.window_h} hours; {end}"),
-        ("Signals", _signals(signals)),
-        ("Environments", f"{_count(len(records), 'draw')}, windows from 00:00 UTC ({days})" if dated
-         else f"{_count(len(records), 'draw')} ({days})"),
-        ("Seed", f"{comparison.seed}; every policy faces the same jobs and signals"),
-        ("Versions", ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
-         + f"; {platform.system()} {platform.machine()}"),
-    ]  # fmt: skip
-    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in items)
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{html}</dd>" for name, html in _facts(comparison))
     notes = "".join(f"<li>{escape(note)}</li>" for note in comparison.notes)
     about = f'<div class="notes"><strong>About the data</strong><ul>{notes}</ul></div>' if notes else ""
-    what = f"{_count(len(comparison.records), 'policy')} in {_count(len(records), 'environment')}"
+    what = f"{_count(len(comparison.records), 'policy')} in {_count(len(comparison.bounds), 'environment')}"
     return (
-        f"<h1>{escape(scenario.name)}: {what}</h1>\n<p class='lead'>{escape(scenario.description)}</p>\n"
-        f"{about}\n<dl>{facts}</dl>"
+        f"<h1>{escape(comparison.scenario.name)}: {what}</h1>\n"
+        f"<p class='lead'>{escape(comparison.scenario.description)}</p>\n{about}\n<dl>{facts}</dl>"
     )
 
 
-def _start(record: Record) -> str:
-    return f"{record.manifest['start'][:10]}, "
+def _facts(comparison: Comparison) -> list[tuple[str, str]]:
+    """Returns what was compared: names and HTML."""
+    scenario, records = comparison.scenario, _first(comparison)
+    manifest = records[0].manifest
+    gpus = sum(int(site["gpus"]) for site in manifest["sites"])
+    sites = ", ".join(f"{site['name']} {site['gpus']}" for site in manifest["sites"])
+    end = "runs go on until every job is done or overdue" if scenario.end == "drained" else "runs stop there"
+    versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
+    return [
+        ("Scenario", escape(f"{scenario.name} (digest {scenario.digest}), protocol {scenario.protocol}")),
+        ("Fleet", escape(f"{_count(len(manifest['sites']), 'site')}, {gpus:,} GPUs: {sites}")),
+        ("Horizon", f"jobs arrive over {scenario.window_h} hours; {end}"),
+        ("Signals", escape(_signals(scenario.signals))),
+        ("Environments", _environments(records, dated=scenario.signals is not None)),
+        ("Seed", f"{comparison.seed}; every policy faces the same jobs and signals"),
+        ("Versions", escape(f"{versions}; {platform.system()} {platform.machine()}")),
+    ]
+
+
+def _environments(records: Sequence[Record], *, dated: bool) -> str:
+    """Returns the environments with the UTC days they start on (where signals make days matter) and their jobs."""
+    items = []
+    for i, record in enumerate(records):
+        jobs = f"{record.ledger.jobs:,} jobs"
+        items.append(f"{i}: {record.manifest['start'][:10]} ({jobs})" if dated else f"{i}: {jobs}")
+    listed = " · ".join(f"<span class='nb'>{escape(item)}</span>" for item in items)
+    start = " that start at 00:00 UTC" if dated else ""
+    return f"{_count(len(records), 'draw')} of the scenario{start}. {listed}"
 
 
 def _signals(signals: GeneratedSignals | SignalFiles | None) -> str:
@@ -163,7 +177,7 @@ def _signals(signals: GeneratedSignals | SignalFiles | None) -> str:
 def _results(comparison: Comparison) -> str:
     summary = summary_rows(comparison)
     return (
-        f"<h2>Results</h2>\n<p class='caption'>{escape(summary.caption)} Arrows say which way is better.</p>\n"
+        f"<h2>Results</h2>\n<p class='caption'>{_text(summary.caption)} Arrows say which way is better.</p>\n"
         f"<div class='scroll'><table id='results'>{_header(summary.columns)}{_body(summary)}</table></div>"
     )
 
@@ -187,7 +201,7 @@ def _body(summary: Summary) -> str:
 def _beyond(comparison: Comparison) -> str:
     """Returns what the bound is and how tight, and what no policy can change."""
     sentences = _utility_limits(comparison) if comparison.has_utility else _energy_limits(comparison)
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    items = "".join(f"<li>{_text(sentence)}</li>" for sentence in sentences)
     return f"<h2>What no policy can change</h2>\n<ul>{items}</ul>" if items else ""
 
 
@@ -198,9 +212,9 @@ def _utility_limits(comparison: Comparison) -> list[str]:
         known = best_known_values(comparison)
         gap = ratio(upper - known, upper)
         sentences.append(
-            f"Upper bound: {number(mean(upper))} USD. No scheduler earns more, not even one that knows every job, price "
-            f"and carbon intensity beforehand. The best schedule known (with that knowledge) earns {number(mean(known))} "
-            f"USD, so the bound is at most {100 * gap.value:.1f} % too high (its duality gap)."
+            f"Upper bound: {number(mean(upper))} USD. No scheduler earns more, not even one that knows every job, "
+            f"price and carbon intensity beforehand. The best schedule known (with that knowledge) earns "
+            f"{number(mean(known))} USD, so the bound is at most {100 * gap.value:.1f} % too high (its duality gap)."
         )
     fixed, best = comparison.mean(comparison.reference, "fixed_usd"), ranked(comparison)[0]
     controllable = comparison.mean(best, "controllable_usd")
@@ -234,7 +248,7 @@ def _energy_limits(comparison: Comparison) -> list[str]:
 def _figures(pictures: Sequence[Picture], first: int) -> list[str]:
     return [
         f"<section class='figure'>\n<h2>{escape(picture.title)}</h2>\n"
-        f"<p class='caption'>{escape(picture.caption)}</p>\n{_div(picture, inline=first + i == 0)}\n</section>"
+        f"<p class='caption'>{_text(picture.caption)}</p>\n{_div(picture, inline=first + i == 0)}\n</section>"
         for i, picture in enumerate(pictures)
     ]
 
@@ -246,7 +260,7 @@ def _div(picture: Picture, *, inline: bool) -> str:
             full_html=False,
             include_plotlyjs=inline,
             div_id=f"figure-{picture.name}",
-            config={"displaylogo": False, "responsive": True},
+            config={"displaylogo": False, "responsive": True, "modeBarButtons": [["toImage"]]},
         )
     )
 
@@ -263,15 +277,16 @@ def _paper_table(table: PaperTable) -> str:
     header = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
     rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
     return (
-        f"<h2>{escape(table.title)}</h2>\n<p class='caption'>{escape(table.caption)}</p>\n<div class='scroll'><table>"
+        f"<h2>{escape(table.title)}</h2>\n<p class='caption'>{_text(table.caption)}</p>\n<div class='scroll'><table>"
         f"<thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
 def _policies(comparison: Comparison) -> str:
     summaries = {policy.name: policy.summary for policy in registered()}
+    unknown = "not one of the registered policies"
     items = "".join(
-        f"<dt><code>{escape(name)}</code></dt><dd>{escape(summaries.get(name, 'not one of the registered policies'))}</dd>"
+        f"<dt><code>{escape(name)}</code></dt><dd>{escape(summaries.get(name, unknown))}</dd>"
         for name in comparison.records
     )
     return f"<h2>The policies</h2>\n<dl>{items}</dl>"

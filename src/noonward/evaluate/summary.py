@@ -62,7 +62,6 @@ class Summary:
 
 
 Cell = Callable[[Comparison, str], str]
-Values = Callable[[str], np.ndarray]
 
 
 def number(estimate: Estimate, digits: int = 0) -> str:
@@ -74,7 +73,7 @@ def number(estimate: Estimate, digits: int = 0) -> str:
     """
     if math.isnan(estimate.value):
         return UNDEFINED
-    text = f"{_plain(estimate.value, digits)}"
+    text = _plain(estimate.value, digits)
     return text if estimate.spread is None else f"{text} ± {_plain(estimate.spread, digits)}"
 
 
@@ -89,7 +88,7 @@ def percent(estimate: Estimate, *, signed: bool = False) -> str:
         return UNDEFINED
     sign = "+" if signed else ""
     value, low, high = (None if x is None else _percent(x, sign) for x in (estimate.value, estimate.low, estimate.high))
-    return f"{value}" if low is None else f"{value} [{low}, {high}]"
+    return str(value) if low is None else f"{value} [{low}, {high}]"
 
 
 def _plain(value: float, digits: int) -> str:
@@ -111,7 +110,7 @@ def ranked(comparison: Comparison) -> list[str]:
 def best_known_values(comparison: Comparison) -> np.ndarray:
     """Returns the utility of the best schedule known per environment, USD: the bound's own, or a policy's above it."""
     utilities = [comparison.values(policy, "utility_usd") for policy in comparison.records]
-    return np.fmax(comparison.bound_values("best_known_usd"), np.max(utilities, axis=0))
+    return np.asarray(np.fmax(comparison.bound_values("best_known_usd"), np.max(utilities, axis=0)))
 
 
 def gain_of(comparison: Comparison, values: np.ndarray) -> Estimate:
@@ -208,6 +207,6 @@ def _caption(comparison: Comparison) -> str:
     if count == 1:
         return "One environment: the numbers have no spread; run more environments for intervals."
     return (
-        f"Mean ± standard deviation over {count} environments. Changes and shares are paired (the same environments for "
-        f"every policy), against {comparison.reference}, with the 95 % confidence interval in brackets."
+        f"Mean ± standard deviation over {count} environments. Changes and shares are paired (the same environments "
+        f"for every policy), against {comparison.reference}, with the 95 % confidence interval in brackets."
     )

@@ -138,7 +138,8 @@ class Ledger:
     def from_dict(cls, content: dict[str, Any]) -> Ledger:
         """Returns a ledger from what ``as_dict`` returned."""
         names = [field.name for field in fields(cls)]
-        return cls(**{name: float("nan") if content[name] is None else content[name] for name in names})
+        values: dict[str, Any] = {name: float("nan") if content[name] is None else content[name] for name in names}
+        return cls(**values)
 
 
 @kernel(allocates=False)

@@ -17,7 +17,7 @@ from noonward import __version__
 from noonward.compiled import cache_folder, kernel
 from noonward.errors import DataError
 from noonward.ledger.ledger import Ledger, Market, processed_units, settle, settle_jobs
-from noonward.ledger.outcome import OVERDUE, STATUS_NAMES, Outcome
+from noonward.ledger.outcome import OVERDUE, STATUS_NAMES, TRANSIT, Outcome
 from noonward.model.environment import Environment
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
@@ -124,10 +124,14 @@ def write_record(outcome: Outcome, folder: Path, *, policy: str, seed: int, scen
     if part.exists():
         shutil.rmtree(part)
     part.mkdir(parents=True)
-    job_table(outcome).write_parquet(part / "jobs.parquet")
-    hour_table(outcome).write_parquet(part / "hours.parquet")
-    (part / "ledger.json").write_text(json.dumps(ledger.as_dict(), indent=1) + "\n", encoding="utf-8")
-    (part / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    try:
+        job_table(outcome).write_parquet(part / "jobs.parquet")
+        hour_table(outcome).write_parquet(part / "hours.parquet")
+        (part / "ledger.json").write_text(json.dumps(ledger.as_dict(), indent=1) + "\n", encoding="utf-8")
+        (part / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    except BaseException:
+        shutil.rmtree(part)
+        raise
     if folder.exists():
         shutil.rmtree(folder)
     part.rename(folder)
@@ -201,7 +205,8 @@ def job_table(outcome: Outcome) -> pl.DataFrame:
 def hour_table(outcome: Outcome) -> pl.DataFrame:
     """Returns one row a site and hour: GPU-hours, energy, queue, arrivals, prices, intensities.
 
-    ``waiting`` counts jobs that wait at the hour's start. ``free_kwh`` is charged within the window only.
+    ``waiting`` counts jobs that wait at the hour's start, but for those that end overdue. ``free_kwh`` is charged within
+    the window only.
     """
     import polars as pl
 
@@ -255,11 +260,14 @@ def _spread(
 
 
 def _waiting(outcome: Outcome, hours: int) -> NDArray[np.int64]:
-    """Returns jobs that wait per site at the start of every hour; overdue jobs leave when they are dropped."""
+    """Returns jobs that wait per site at the start of every hour: each where it joined last.
+
+    Jobs that end overdue or still travelling are left out: the track does not keep when they left the queue.
+    """
     track_J = outcome.track_J
     sites = len(outcome.environment.sites)
     change = np.zeros((sites, hours + 1), np.int64)
-    joined = ~np.isnan(track_J["reach_s"]) & (track_J["site"] >= 0) & (track_J["status"] != OVERDUE)
+    joined = ~np.isnan(track_J["reach_s"]) & ~np.isin(track_J["status"], (OVERDUE, TRANSIT))
     first = np.clip(np.ceil(track_J["reach_s"][joined] / HOUR_S), 0, hours).astype(np.int64)
     left_s = np.where(np.isnan(track_J["start_s"][joined]), np.inf, track_J["start_s"][joined])
     last = np.clip(np.ceil(left_s / HOUR_S), 0, hours).astype(np.int64)

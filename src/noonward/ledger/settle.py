@@ -41,7 +41,7 @@ def integral(cumulative_H: F8, time_s: float) -> float:
 @kernel(inline=True, allocates=False)
 def settle_segment(
     price_cumulative_SH: F8, carbon_cumulative_SH: F8, s: int, t0_s: float, t1_s: float, power_w: float
-) -> tuple:
+) -> tuple[float, float, float]:
     """Settles constant facility power of a site between two times.
 
     Args:
@@ -67,7 +67,7 @@ def settle_segment(
 @kernel(inline=True, allocates=False)
 def settle_transfer(
     size_gb: float, usd_per_gb: float, kwh_per_gb: float, carbon_from_g_per_kwh: float, carbon_to_g_per_kwh: float
-) -> tuple:
+) -> tuple[float, float, float]:
     """Settles a transfer over one link (MASAC, Sec. II): cost s psi, carbon eps s (I_i + I_j) / 2.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -55,6 +56,8 @@ class Environment:
             forecasts) included; None where the scenario has no signals.
         economics: Revenue and carbon price; None where the scenario has none (utility is then not reported).
         caps: Hourly capacity curves, or None.
+        sample_jobs: Draws another table of jobs from the statistics that a planner may know (never from the jobs of
+            this environment or the trace they were taken from), or None.
         notes: What a reader of any result must know.
 
     Raises:
@@ -76,6 +79,7 @@ class Environment:
     signals: Signals | None = None
     economics: Economics | None = None
     caps: GpuCaps | None = None
+    sample_jobs: Callable[[np.random.Generator], Jobs] | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

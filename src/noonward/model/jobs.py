@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,20 +128,20 @@ class Jobs:
         arrivals = np.asarray(arrival_s, dtype=np.float64)
         order = np.argsort(arrivals, kind="stable")
 
-        def column(value: object, dtype: type) -> NDArray[np.generic]:
-            array = np.broadcast_to(np.asarray(value, dtype=dtype), arrivals.shape)
+        def column(value: object, dtype: type) -> NDArray[Any]:
+            array: NDArray[Any] = np.broadcast_to(np.asarray(value, dtype=dtype), arrivals.shape)
             return np.ascontiguousarray(array[order])
 
         return cls(
-            arrival_s_J=column(arrivals, np.float64),  # type: ignore[arg-type]
-            origin_J=column(origin, np.int64),  # type: ignore[arg-type]
-            class_J=column(class_, np.int64),  # type: ignore[arg-type]
-            gpus_min_J=column(gpus_min if gpus is None else gpus, np.int64),  # type: ignore[arg-type]
-            gpus_max_J=column(gpus_max if gpus is None else gpus, np.int64),  # type: ignore[arg-type]
-            work_J=column(work, np.float64),  # type: ignore[arg-type]
-            slack_s_J=column(slack_s, np.float64),  # type: ignore[arg-type]
-            data_gb_J=column(data_gb, np.float64),  # type: ignore[arg-type]
-            model_gb_J=column(model_gb, np.float64),  # type: ignore[arg-type]
-            result_gb_J=column(result_gb, np.float64),  # type: ignore[arg-type]
-            preset_site_J=column(preset_site, np.int64),  # type: ignore[arg-type]
+            arrival_s_J=column(arrivals, np.float64),
+            origin_J=column(origin, np.int64),
+            class_J=column(class_, np.int64),
+            gpus_min_J=column(gpus_min if gpus is None else gpus, np.int64),
+            gpus_max_J=column(gpus_max if gpus is None else gpus, np.int64),
+            work_J=column(work, np.float64),
+            slack_s_J=column(slack_s, np.float64),
+            data_gb_J=column(data_gb, np.float64),
+            model_gb_J=column(model_gb, np.float64),
+            result_gb_J=column(result_gb, np.float64),
+            preset_site_J=column(preset_site, np.int64),
         )

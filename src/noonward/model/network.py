@@ -46,12 +46,12 @@ class Network(Spec):
 
         def table(name: str) -> F8:
             value = getattr(self, name)
+            allowed = f"give one number or {shape[0]} rows (ingress points) of {shape[1]} values (sites)"
+            if isinstance(value, tuple) and len({len(row) for row in value}) > 1:
+                raise ValueError(f"network.{name} has rows of unequal length; {allowed}")
             array = np.asarray(value, dtype=np.float64)
             if array.ndim not in (0, 2) or (array.ndim == 2 and array.shape != shape):
-                raise ValueError(
-                    f"network.{name} has shape {array.shape}; give one number or {shape[0]} rows (ingress points) of "
-                    f"{shape[1]} values (sites)"
-                )
+                raise ValueError(f"network.{name} has shape {array.shape}; {allowed}")
             return np.where(home, 0.0, np.broadcast_to(array, shape))
 
         if self.throughput_gb_per_min is None:

@@ -100,4 +100,5 @@ def energy_optimal_level(power_w_NF: F8, seconds_per_unit_NF: F8) -> I8:
     Returns:
         Level index per gang size.
     """
-    return np.argmin(power_w_NF * seconds_per_unit_NF, axis=-1).astype(np.int64)
+    level_N: I8 = np.argmin(power_w_NF * seconds_per_unit_NF, axis=-1).astype(np.int64)
+    return level_N

@@ -15,6 +15,7 @@ from noonward.model.environment import Protocol
 from noonward.model.fleet import Fleet
 from noonward.model.network import Network
 from noonward.model.spec import Count, NonNegative, Positive, Share, Spec
+from noonward.units import HOUR_S
 
 Month = Annotated[int, Field(ge=1, le=12)]
 
@@ -62,6 +63,12 @@ class SignalFiles(Spec):
     """Last UTC day windows may reach into."""
     months: tuple[Month, ...] = Field(default=tuple(range(1, 13)), min_length=1)
     """Months that windows may start in."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.first_day is not None and self.last_day is not None and self.last_day < self.first_day:
+            raise ValueError(f"last_day {self.last_day} is before first_day {self.first_day}")
+        return self
 
 
 class JobKind(Spec):
@@ -122,6 +129,12 @@ class PoissonJobs(Spec):
     """Smallest gang."""
     gpus_max: Count = 8
     """Largest gang."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.gpus_max < self.gpus_min:
+            raise ValueError(f"gpus_max {self.gpus_max} is below gpus_min {self.gpus_min}")
+        return self
 
 
 class PaperStreamJobs(Spec):
@@ -188,6 +201,8 @@ class Scenario(Spec):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.protocol == "each-slot" and HOUR_S % self.slot_s:
+            raise ValueError(f"slot_s is {self.slot_s:g} s; a slot must divide the hour (3600 s)")
         if self.economics is not None and self.signals is None:
             raise ValueError("economics need signals: a utility takes prices and carbon intensities; give signals")
         if isinstance(self.jobs, FineTuningJobs):
@@ -200,5 +215,6 @@ class Scenario(Spec):
 
     @property
     def digest(self) -> str:
-        """Digest of everything the scenario says."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+        """Digest of everything that a run depends on: all but the description and which policies are compared."""
+        said = self.model_dump_json(exclude={"description", "reference_policy", "policies"})
+        return hashlib.sha256(said.encode()).hexdigest()[:16]

@@ -21,7 +21,7 @@ UNSEEN, REFUSED = -2, -1
 
 
 @kernel(inline=True, allocates=False)
-def _first_slot(view: ClusterView, job: int, s: int, d: int) -> int:
+def first_slot(view: ClusterView, job: int, s: int, d: int) -> int:
     """Returns the first slot in which a job at site s can start at site d."""
     slot_s = view.run_1[0].slot_s
     now = view.run_1[0].now_s
@@ -32,7 +32,7 @@ def _first_slot(view: ClusterView, job: int, s: int, d: int) -> int:
 
 
 @kernel(inline=True, allocates=False)
-def _best_start(view: ClusterView, memory: RuleMemory, job: int, d: int, first: int) -> tuple:
+def _best_start(view: ClusterView, memory: RuleMemory, job: int, d: int, first: int) -> tuple[float, int]:
     """Returns (value USD, slot) of the best start at a site with booked capacity, or (-inf, -1).
 
     One pass over the slots: a start is free if no slot of the run has less room than the gang asks. Within free
@@ -72,7 +72,7 @@ def _book(view: ClusterView, memory: RuleMemory, job: int, s: int) -> None:
     for d in range(view.site_S.shape[0]):
         if d != s and not view.mask_NA[s, 1 + d]:
             continue
-        value, slot = _best_start(view, memory, job, d, _first_slot(view, job, s, d))
+        value, slot = _best_start(view, memory, job, d, first_slot(view, job, s, d))
         value -= travel_cost_usd(view, job, s, d)
         if slot >= 0 and value > most:
             best_site, best_slot, most = d, slot, value

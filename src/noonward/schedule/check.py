@@ -201,6 +201,7 @@ def _environment(protocol: Protocol, rng: np.random.Generator, *, drained: bool)
             carbon_g_per_kwh_ZH=rng.uniform(0.0, 700.0, (3, hours)),
         ),
         economics=Economics(revenue_usd_per_gpu_hour=0.1, carbon_usd_per_t=100.0),
+        sample_jobs=lambda draw: _jobs(draw, drained=drained),
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError, nearest
 from noonward.model.environment import Protocol
 from noonward.model.forecast import Forecast
 from noonward.schedule.bandit import Ucb1
+from noonward.schedule.bid_price import BidPrice
 from noonward.schedule.booking import Booked
 from noonward.schedule.routing import Router
 from noonward.schedule.slot_rules import (
@@ -67,7 +69,7 @@ def make_scheduler(name: str) -> Scheduler:
     """Returns a fresh scheduler by its name, or by ``module:Class`` for one of your own.
 
     Raises:
-        ScenarioError: There is no such policy, module or class.
+        ScenarioError: There is no such policy, module or class, or the class cannot be made without arguments.
 
     Example:
         >>> type(make_scheduler("local-fcfs")).__name__
@@ -80,8 +82,10 @@ def make_scheduler(name: str) -> Scheduler:
     module, _, attribute = name.partition(":")
     try:
         made = getattr(importlib.import_module(module), attribute)()
-    except (ImportError, AttributeError) as error:
-        raise ScenarioError(f"policy {name!r} cannot be loaded: {error}; give an importable module:Class") from error
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ScenarioError(
+            f"policy {name!r} cannot be loaded: {error}; give an importable module:Class that is made without arguments"
+        ) from error
     if not isinstance(made, Scheduler):
         raise ScenarioError(f"policy {name!r} is no Scheduler; derive it from noonward.Scheduler")
     return made
@@ -94,29 +98,38 @@ register("carbon-greedy", CarbonGreedy)
 register("random", RandomMasked)
 register("most-free", MostFree)
 register("cheapest-feasible", CheapestFeasible)
-register("booked-perfect", lambda: Booked(Forecast("perfect")), "Best (site, start) booked at arrival, perfect forecast.")
-register(
-    "booked-persistence",
-    lambda: Booked(Forecast("persistence")),
-    "Best (site, start) booked at arrival, yesterday's values as forecast.",
-)
-register("booked-noisy", lambda: Booked(Forecast("noisy")), "Best (site, start) booked at arrival, noisy forecast.")
+_FORECASTS = {
+    "a perfect forecast": Forecast("perfect"),
+    "the last day's values as forecast": Forecast("persistence"),
+    "a noisy forecast": Forecast("noisy"),
+}
+for _what, _forecast in _FORECASTS.items():
+    register(
+        f"booked-{_forecast.kind}",
+        partial(Booked, _forecast),
+        f"Best (site, start) booked at arrival under {_what}.",
+    )
+    register(
+        f"bid-price-{_forecast.kind}",
+        partial(BidPrice, _forecast),
+        f"Booked and rebooked hourly where value exceeds the price of capacity, under {_what}.",
+    )
 
-register("dp", lambda: Router("uniform", clock=0.6), "Default policy: uniform site, all useful GPUs, clock 0.6.")
-register("dp-max-clock", lambda: Router("uniform", clock=1.0), "Default policy at the maximum clock.")
+register("dp", partial(Router, "uniform", clock=0.6), "Default policy: uniform site, all useful GPUs, clock 0.6.")
+register("dp-max-clock", partial(Router, "uniform", clock=1.0), "Default policy at the maximum clock.")
 register("ucb1", Ucb1)
-register("jointnf", lambda: Router("jointnf"), "Uniform site; gang and clock of least energy per unit.")
-register("uniform", lambda: Router("uniform"), "Uniform site, all useful GPUs, oracle clock.")
-register("random-free", lambda: Router("random-free"), "Random site with a free GPU, random gang, oracle clock.")
+register("jointnf", partial(Router, "jointnf"), "Uniform site; gang and clock of least energy per unit.")
+register("uniform", partial(Router, "uniform"), "Uniform site, all useful GPUs, oracle clock.")
+register("random-free", partial(Router, "random-free"), "Random site with a free GPU, random gang, oracle clock.")
 for _gpus in range(1, 9):
     register(
         f"most-free-{_gpus}",
-        lambda gpus=_gpus: Router("most-free", gpus=gpus),
+        partial(Router, "most-free", gpus=_gpus),
         f"Site with the most free GPUs, up to {_gpus} GPUs, oracle clock.",
     )
 for _gpus in range(1, 9):
     register(
         f"greedy-energy-{_gpus}",
-        lambda gpus=_gpus: Router("greedy-energy", gpus=gpus),
+        partial(Router, "greedy-energy", gpus=_gpus),
         f"Least extra energy among sites with a free GPU, up to {_gpus} GPUs, oracle clock.",
     )

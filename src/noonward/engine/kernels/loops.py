@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import int64, typeof, types
 
@@ -31,7 +33,7 @@ LOOP = int64(WORLD, types.FunctionType(RULE), MEMORY)
 
 
 @kernel(LOOP, allocates=False)
-def run_each_slot(w: World, rule: types.FunctionType, memory: RuleMemory) -> int:
+def run_each_slot(w: World, rule: Any, memory: RuleMemory) -> int:
     """Runs protocol each-slot under a compiled rule to its end; returns 0, or what is wrong with an action."""
     while advance_each_slot(w):
         rule(w.shown, w.answers, memory)
@@ -42,7 +44,7 @@ def run_each_slot(w: World, rule: types.FunctionType, memory: RuleMemory) -> int
 
 
 @kernel(LOOP, allocates=False)
-def run_on_arrival(w: World, rule: types.FunctionType, memory: RuleMemory) -> int:
+def run_on_arrival(w: World, rule: Any, memory: RuleMemory) -> int:
     """Runs protocol on-arrival under a compiled rule to its end; returns 0, or what is wrong with an action."""
     while advance_on_arrival(w):
         rule(w.shown, w.answers, memory)

@@ -72,7 +72,7 @@ def current_hour(w: World, time: float) -> int:
 
 
 @kernel(inline=True, allocates=False)
-def settle_site(w: World, s: int, t0: float, t1: float, power_w: float) -> tuple:
+def settle_site(w: World, s: int, t0: float, t1: float, power_w: float) -> tuple[float, float, float]:
     """Settles constant facility power of a site between two times: (kWh, USD, kg)."""
     return settle_segment(w.signal_KSH[PRICE_SUM], w.signal_KSH[CARBON_SUM], s, t0, t1, power_w)
 
@@ -218,7 +218,7 @@ def finish(w: World, job: int) -> None:
         w.engine_1[0].result_kg += kg
 
 @kernel(inline=True, allocates=False)
-def transfer(w: World, ingress: int, s: int, size_gb: float) -> tuple:
+def transfer(w: World, ingress: int, s: int, size_gb: float) -> tuple[float, float, float]:
     """Settles a transfer between an ingress point and a site now; without signals only its energy and price."""
     link = w.shown.link_IS[ingress, s]
     hour = current_hour(w, w.shown.run_1[0].now_s)

@@ -1,0 +1,111 @@
+"""What a plan is held against: greedy, perfect forecast, run at once, spread evenly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.errors import ScenarioError
+from noonward.schedule.plan.problem import Entries, PlanProblem
+from noonward.schedule.plan.result import Fractions, Plan
+from noonward.schedule.plan.solve import make_plan
+
+F8 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """What became of a day's load.
+
+    Attributes:
+        load_TD: Load at every hour and cluster.
+        late: Load that found no capacity in its submission hour and ran in a later one.
+        left: Load that found none by the end of the horizon.
+    """
+
+    load_TD: F8
+    late: float
+    left: float
+
+
+def greedy(problem: PlanProblem, load_KC: F8, jobs: int = 10) -> Placed:
+    """Places each job at once at the cheapest cluster of its range with machine capacity left (Hall et al., Sec. V.D).
+
+    The load of a class in an hour is ``jobs`` equal jobs, which come in turn with those of the other classes; a job is
+    split where a cluster fills up. What finds no room in its hour waits for the next, before new jobs.
+
+    Args:
+        problem: Costs, capacity and classes; samples and guarantee are not read.
+        load_KC: Load of the day.
+        jobs: Jobs per class and hour.
+
+    Raises:
+        ScenarioError: The load has another shape.
+    """
+    load_KC = _day(problem, load_KC)
+    _, hours, classes, span, clusters = problem.shape
+    room_TD = problem.capacity_TD - (0.0 if problem.placed_TD is None else problem.placed_TD)
+    load_TD = np.zeros((span, clusters))
+    waiting: list[tuple[int, float]] = []
+    late = 0.0
+    for t in range(span):
+        order = np.argsort(problem.cost_TD[t], kind="stable").tolist()
+        ranges = [[d for d in order if d in one.clusters] for one in problem.classes]
+        still: list[tuple[int, float]] = []
+        new = [(c, load_KC[t, c] / jobs) for _ in range(jobs) for c in range(classes)] if t < hours else []
+        for index, (c, volume) in enumerate([*waiting, *new]):
+            rest = volume
+            for d in ranges[c]:
+                part = min(rest, room_TD[t, d])
+                if part > 0:
+                    load_TD[t, d] += part
+                    room_TD[t, d] -= part
+                    rest -= part
+            late += volume - rest if index < len(waiting) else 0.0
+            if rest > 0:
+                still.append((c, rest))
+        waiting = still
+    return Placed(load_TD=load_TD, late=late, left=float(sum(rest for _, rest in waiting)))
+
+
+def perfect_forecast(problem: PlanProblem, load_KC: F8) -> Plan:
+    """Returns the cheapest plan for a day that is known: the same LP with the day as the only sample, without radius.
+
+    Args:
+        problem: Costs, capacity and classes.
+        load_KC: Load of the day.
+
+    Raises:
+        ScenarioError: The load has another shape.
+        InfeasiblePlanError: The day does not fit the capacity.
+    """
+    day = _day(problem, load_KC)[None]
+    return make_plan(replace(problem, load_NKC=day, beta=1.0, eps=0.0, load_max_KC=None))
+
+
+def run_at_once(problem: PlanProblem) -> Fractions:
+    """Returns the fractions that run every load in its submission hour, evenly over its range."""
+    entries = problem.entries
+    return _even(problem, entries.run_hour_M == entries.hour_M, entries)
+
+
+def spread_evenly(problem: PlanProblem) -> Fractions:
+    """Returns the fractions that spread every load evenly over its range and its flexibility."""
+    entries = problem.entries
+    return _even(problem, np.ones(len(entries), dtype=bool), entries)
+
+
+def _even(problem: PlanProblem, used_M: NDArray[np.bool_], entries: Entries) -> Fractions:
+    _, hours, classes, span, clusters = problem.shape
+    count_L = np.bincount(entries.load_M[used_M], minlength=hours * classes)
+    y_M = np.where(used_M, 1.0 / count_L[entries.load_M], 0.0)
+    return Fractions.of(entries, y_M, (hours, classes, span, clusters))
+
+
+def _day(problem: PlanProblem, load_KC: F8) -> F8:
+    day: F8 = np.asarray(load_KC, dtype=np.float64)
+    if day.shape != problem.load_NKC.shape[1:]:
+        raise ScenarioError(f"the day's load has shape {day.shape}; expected {problem.load_NKC.shape[1:]}, hours x classes")
+    return day

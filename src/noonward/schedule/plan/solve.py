@@ -1,0 +1,110 @@
+"""Plans: one from scratch, or again and again from the last."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from noonward.schedule.plan.generate import Solved, generate
+from noonward.schedule.plan.infeasible import why_infeasible
+from noonward.schedule.plan.problem import PlanProblem
+from noonward.schedule.plan.program import Active
+from noonward.schedule.plan.result import Certificate, Fractions, Plan, Prices
+
+
+def make_plan(problem: PlanProblem) -> Plan:
+    """Returns the optimal plan.
+
+    Raises:
+        InfeasiblePlanError: No plan satisfies the constraints; the message says which class, hour and cluster cannot
+            be served, and the smallest capacity or beta that would do.
+
+    Example:
+        >>> from noonward.schedule.plan.problem import LoadClass
+        >>> day = PlanProblem(
+        ...     classes=(LoadClass(name="batch", clusters=(0, 1), flexibility_h=0),),
+        ...     load_NKC=np.ones((1, 1, 1)), capacity_TD=np.array([[0.75, 1.0]]), cost_TD=np.array([[1.0, 2.0]]),
+        ...     peak_cost_D=np.zeros(2), eps=0.0,
+        ... )
+        >>> plan = make_plan(day)
+        >>> plan.curve_TD.tolist(), plan.objective
+        ([[0.75, 0.25]], 1.25)
+    """
+    return Planner().plan(problem)
+
+
+@dataclass
+class Planner:
+    """Plans again and again; a problem of the same shape as the last starts from the rows that were active there.
+
+    Attributes:
+        active: What the next plan starts from; None before the first.
+    """
+
+    active: Active | None = field(default=None, repr=False)
+    _shape: tuple[object, ...] | None = field(default=None, repr=False)
+
+    def plan(self, problem: PlanProblem) -> Plan:
+        """Returns the optimal plan. Whatever it starts from, the result is the optimum.
+
+        Raises:
+            InfeasiblePlanError: As in ``make_plan``.
+        """
+        began_s = time.process_time()
+        shape = (problem.shape, problem.classes, problem.robust, problem.support)
+        solved = generate(problem, self.active if shape == self._shape else None)
+        if solved is None:
+            raise why_infeasible(problem)
+        self.active, self._shape = solved.program.active(solved.point), shape
+        return _plan_of(solved, time.process_time() - began_s)
+
+    def replan(self, plan: Plan, **changes: Any) -> Plan:
+        """Returns the plan of the same problem with an hour's new data, say.
+
+        Args:
+            plan: Plan to depart from.
+            changes: Fields of the problem that change.
+        """
+        return self.plan(replace(plan.problem, **changes))
+
+
+def _plan_of(solved: Solved, cpu_s: float) -> Plan:
+    """Returns the plan of a solved program, in the problem's units."""
+    program, point, problem = solved.program, solved.point, solved.program.problem
+    x, places = point.x, program.places
+    shape = (program.hours, program.classes, program.span, program.clusters)
+    grid = (program.span, program.clusters)
+    loads = program.hours * program.classes
+    scale = program.unit * program.money
+    curve_TD = np.clip(x[program.v : program.w], 0.0, program.capacity_P).reshape(grid) * program.unit
+    short_P = np.minimum(point.reduced[program.v : program.w], 0.0)
+    bound = (
+        float(point.dual[:loads].sum())
+        + float(point.dual[loads : loads + places] @ program.placed_P)
+        + float(short_P @ program.capacity_P)
+    )
+    return Plan(
+        problem=problem,
+        curve_TD=curve_TD,
+        fractions=Fractions.of(program.entries, x[: program.e] + x[program.e : program.v], shape),
+        objective=point.value * scale,
+        slope=float(x[program.lam]),
+        prices=Prices(
+            capacity_TD=-short_P.reshape(grid) * program.money,
+            place_TD=point.dual[loads : loads + places].reshape(grid) * program.money,
+            service_KC=point.dual[:loads].reshape(shape[:2]) * scale,
+        ),
+        certificate=Certificate(
+            violation=solved.violation * program.unit,
+            gap=(point.value - bound) / max(abs(point.value), 1e-12),
+            rows=int(program.has_NP.sum()),
+            rows_whole=program.samples * places,
+            slopes=int(program.bounded_M.sum()),
+            rounds=solved.rounds,
+            iterations=solved.iterations,
+            cpu_s=cpu_s,
+        ),
+    )

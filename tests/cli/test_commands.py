@@ -1,0 +1,209 @@
+"""Commands as a user meets them: help, figures for machines, records that repeat byte for byte, warm starts."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from command_line import CommandLine
+from noonward.cli.main import app
+
+
+def every_command(group: Any = None, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yields the words of every command and group."""
+    group = typer.main.get_command(app) if group is None else group
+    yield before
+    for name, command in getattr(group, "commands", {}).items():
+        yield from every_command(command, (*before, name))
+
+
+COMMANDS = sorted(every_command())
+
+
+def test_the_walk_finds_the_commands() -> None:
+    assert {("compare",), ("reproduce", "dvfs-training"), ("scenario", "show"), ("data", "generate")} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_of_every_command(noonward: CommandLine, command: tuple[str, ...]) -> None:
+    answer = noonward(*command, "--help")
+    assert answer.code == 0
+    assert answer.out.startswith(" ".join(["Usage: noonward", *command]))
+
+
+def test_help_comes_at_once() -> None:
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "noonward.cli.main", "--help"], check=True, capture_output=True)
+        times.append(time.perf_counter() - began)
+    assert min(times) < 0.5
+
+
+def test_version(noonward: CommandLine) -> None:
+    from noonward import __version__
+
+    assert noonward("--version").out.strip() == f"noonward {__version__}"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compare", "tiny", "-n", 2, "--no-report"),
+        ("simulate", "tiny", "--policy", "cheapest-feasible"),
+        ("bound", "tiny", "-n", 1),
+    ],
+    ids=lambda command: command[0],
+)
+def test_json_is_one_object_of_figures(noonward: CommandLine, command: tuple[object, ...]) -> None:
+    answer = noonward(*command, "--json")
+    assert answer.code == 0
+    content = json.loads(answer.out)
+    assert (content["scenario"], content["seed"]) == ("tiny", 0)
+    names = [figure["name"] for figure in content["figures"]]
+    assert names
+    assert len(names) == len(set(names))
+    for figure in content["figures"]:
+        assert list(figure) == ["name", "value", "unit", "low", "high", "reference"]
+        assert isinstance(figure["unit"], str)
+        assert figure["unit"]
+        for key in ("value", "low", "high", "reference"):
+            assert figure[key] is None or isinstance(figure[key], int | float)
+        if figure["low"] is not None:
+            assert figure["low"] <= figure["value"] <= figure["high"]
+
+
+def test_compare_prints_a_row_for_every_policy_and_where_the_report_is(noonward: CommandLine) -> None:
+    answer = noonward("compare", "tiny", "-n", 2, "--policies", "local-fcfs,booked-persistence")
+    assert answer.code == 0
+    for name in ("local-fcfs", "booked-persistence", "upper bound"):
+        assert f" {name} " in answer.out
+    assert "…" not in answer.out
+    report = Path(answer.out.split("report:")[1].strip())
+    assert report.is_file()
+    assert "<html" in report.read_text(encoding="utf-8")[:500]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Returns the content of every file of a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_same_seed_same_bytes_of_all_records(noonward: CommandLine) -> None:
+    command = ("compare", "tiny", "-n", 2, "--policies", "local-fcfs,random,booked-noisy", "--no-report", "--json")
+    for out in ("one", "other"):
+        assert noonward(*command, "--out", out).code == 0
+    one, other = files_of(Path("one")), files_of(Path("other"))
+    assert one
+    assert one == other
+
+
+def test_another_seed_gives_other_jobs(noonward: CommandLine) -> None:
+    found = []
+    for seed in (0, 1):
+        answer = noonward("simulate", "tiny", "--policy", "local-fcfs", "--seed", seed, "--json")
+        manifest = Path(json.loads(answer.out)["record"]) / "manifest.json"
+        found.append(json.loads(manifest.read_text())["environment_digest"])
+    assert found[0] != found[1]
+
+
+def test_a_second_comparison_goes_on_from_the_records(noonward: CommandLine) -> None:
+    command = ("compare", "tiny", "-n", 2, "--policies", "local-fcfs,random", "--no-report", "--json")
+    first = noonward(*command)
+    records = {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*.parquet")}
+    assert len(records) == 2 * 2 * 2
+    again = noonward(*command)
+    assert again.out == first.out
+    assert {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*.parquet")} == records
+
+
+def test_an_interrupted_record_is_run_again(noonward: CommandLine) -> None:
+    command = ("compare", "tiny", "-n", 1, "--policies", "local-fcfs", "--no-report", "--json")
+    first = noonward(*command)
+    (ledger,) = Path("runs").rglob("ledger.json")
+    before = ledger.read_bytes()
+    ledger.unlink()
+    assert noonward(*command).out == first.out
+    assert ledger.read_bytes() == before
+
+
+def test_generated_files_give_the_same_run_as_the_scenario_they_came_from(noonward: CommandLine) -> None:
+    assert noonward("data", "generate", "tiny", "--out", "files").code == 0
+    runs = [
+        noonward("simulate", "tiny", "--policy", "local-fcfs", "--json", *more)
+        for more in ((), ("--jobs", "files/jobs.csv", "--signals", "files/signals.csv"))
+    ]
+    assert [run.code for run in runs] == [0, 0]
+    done = [{f["name"]: f["value"] for f in json.loads(run.out)["figures"]}["done/local-fcfs"] for run in runs]
+    assert done[0] > 0
+    assert noonward("data", "jobs", "files/jobs.csv", "--scenario", "tiny").out.startswith("job table: 32 jobs")
+    assert "CA-ON" in noonward("data", "signals", "files/signals.csv").out
+
+
+def test_a_scenario_shown_is_a_scenario_file(noonward: CommandLine) -> None:
+    from noonward.data.scenario_file import load_scenario, packaged_scenarios
+
+    for name in packaged_scenarios():
+        Path("shown.yaml").write_text(noonward("scenario", "show", name).out, encoding="utf-8")
+        assert load_scenario("shown.yaml") == load_scenario(name)
+        assert noonward("scenario", "check", "shown.yaml").out.startswith(f"{name}: valid.")
+        assert name in noonward("scenario", "list").out
+
+
+def test_the_schema_is_json_schema(noonward: CommandLine) -> None:
+    schema = json.loads(noonward("scenario", "schema").out)
+    assert "fleet" in schema["properties"]
+
+
+def test_policies_lists_the_registry_by_protocol(noonward: CommandLine) -> None:
+    from noonward.schedule.registry import policies
+
+    for protocol in ("each-slot", "on-arrival"):
+        shown = noonward("policies", "--protocol", protocol).out
+        for policy in policies(protocol):
+            assert f"│ {policy.name} " in shown
+        for policy in policies():
+            assert protocol in policy.make().protocols or f"│ {policy.name} " not in shown
+
+
+def test_a_policy_of_ones_own_lies_in_the_working_folder(noonward: CommandLine) -> None:
+    Path("a_policy_of_mine.py").write_text(
+        "from noonward import Scheduler\n\n"
+        "class Waits(Scheduler):\n"
+        "    protocols = ('each-slot',)\n"
+        "    def decide(self, view, answers):\n"
+        "        pass\n"
+    )
+    answer = noonward("simulate", "tiny", "--policy", "a_policy_of_mine:Waits", "--json")
+    assert answer.code == 0
+    figures = {figure["name"]: figure["value"] for figure in json.loads(answer.out)["figures"]}
+    assert figures["done/a_policy_of_mine:Waits"] == 0
+
+
+def test_a_second_start_compiles_nothing(tmp_path: Path) -> None:
+    environment = os.environ | {"NUMBA_DEBUG_CACHE": "1"}
+    command = [sys.executable, "-m", "noonward.cli.main", "simulate", "tiny", "--policy", "booked-noisy", "--out"]
+    for out in ("first", "second"):
+        done = subprocess.run(
+            [*command, str(tmp_path / out)], env=environment, capture_output=True, text=True, check=True
+        )
+    assert "[cache] data loaded from" in done.stdout
+    saved = [line for line in done.stdout.splitlines() if "index saved" in line or "data saved" in line]
+    assert not saved
+
+
+def test_an_interrupt_says_how_to_go_on(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("noonward.evaluate.compare.run", interrupt)
+    answer = noonward("compare", "tiny", "-n", 1)
+    assert answer.code == 130
+    assert answer.err.startswith("interrupted")

@@ -1,0 +1,36 @@
+"""Runs the command line within the test's process, as a user's shell would: arguments in, exit code and text out."""
+
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from noonward.cli.main import main
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command left: exit code, standard output, standard error."""
+
+    code: int
+    out: str
+    err: str
+
+
+class CommandLine:
+    """Calls ``noonward`` with arguments."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+
+    def __call__(self, *arguments: object) -> Answer:
+        """Runs a command; arguments are turned into text."""
+        with self._monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["noonward", *map(str, arguments)])
+            patch.setattr(sys, "path", list(sys.path))
+            self._capsys.readouterr()
+            with pytest.raises(SystemExit) as left:
+                main()
+        out, err = self._capsys.readouterr()
+        return Answer(code=int(left.value.code or 0), out=out, err=err)

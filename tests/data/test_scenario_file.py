@@ -1,0 +1,205 @@
+"""Scenario files: packaged and own, values set from outside, signals and jobs put in from files."""
+
+from pathlib import Path
+
+import pytest
+
+from noonward.data.environments import build_environment
+from noonward.data.load_jobs import write_job_table
+from noonward.data.scenario_file import load_scenario, packaged_scenarios, scenario_from, with_files
+from noonward.errors import ScenarioError
+from noonward.model.scenario import FineTuningJobs, JobTable, SignalFiles
+
+TEXT = """
+name: own
+protocol: on-arrival
+window_h: 1
+end: window
+fleet:
+  gpu_types: {T: {idle_w: 1, classes: {c: {power: {constant_w: 100}}}}}
+  sites: [{name: a, zone: SG, gpu_type: T, gpus: 2}]
+jobs: {source: poisson, rate_per_s: 0.01, median_work: 60, sigma: 0}
+"""
+FILES = "signals: {source: files, paths: [here.csv, sub/there.csv, /absolute.csv]}\njobs: {source: table, path: jobs.csv}\n"
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Writes a scenario file and returns its path."""
+
+    def write(text=TEXT, name="own.yaml"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_the_packaged_scenarios_load():
+    assert {"fine-tuning", "tiny", "dvfs-training"} <= set(packaged_scenarios())
+    for name in packaged_scenarios():
+        assert load_scenario(name).name == name
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "yml"])
+def test_an_own_file_is_loaded_by_its_path(own, suffix):
+    path = own(name=f"own.{suffix}")
+    assert load_scenario(path) == load_scenario(str(path))
+    assert load_scenario(path).window_h == 1
+
+
+def test_relative_paths_start_from_the_files_folder(own, tmp_path, monkeypatch):
+    path = own(TEXT[: TEXT.index("jobs:")] + FILES, "folder/own.yaml")
+    monkeypatch.chdir(tmp_path)
+    for given in (path, Path("folder/own.yaml")):
+        scenario = load_scenario(given)
+        folder = Path(given).parent
+        assert scenario.signals.paths == (folder / "here.csv", folder / "sub/there.csv", Path("/absolute.csv"))
+        assert scenario.jobs.path == folder / "jobs.csv"
+
+
+def test_a_relative_trace_starts_from_the_files_folder_and_calibrated_stays_a_word(own):
+    text = load_scenario("tiny").model_dump_json()  # JSON is YAML
+    assert load_scenario(own(text)).jobs.trace == "calibrated"
+    path = own(text.replace('"trace":"calibrated"', '"trace":"trace.csv"'))
+    assert load_scenario(path).jobs.trace == path.parent / "trace.csv"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tinny", r"unknown scenario 'tinny'; did you mean 'tiny'.*\(or give the path of a \.yaml file\)"),
+        ("missing.yaml", r"scenario file missing\.yaml does not exist; check the path"),
+    ],
+)
+def test_an_unknown_scenario_is_refused(name, message):
+    with pytest.raises(ScenarioError, match=message):
+        load_scenario(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: [", r"own\.yaml is not valid YAML: "),
+        ("- name", r"own\.yaml holds no mapping"),
+        ("", r"own\.yaml holds no mapping"),
+        ("name: own", r"own\.yaml is not a valid scenario \(5 problems\):"),
+    ],
+)
+def test_a_file_that_is_no_scenario_is_refused(own, text, message):
+    with pytest.raises(ScenarioError, match=message):
+        load_scenario(own(text))
+
+
+def test_the_message_on_bad_yaml_is_one_line(own):
+    with pytest.raises(ScenarioError) as refused:
+        load_scenario(own("name: [\n\n"))
+    assert "\n" not in str(refused.value)
+
+
+def test_values_are_set_at_any_depth_in_order():
+    settings = [
+        "window_h=3",
+        "fleet.sites.1.gpus=40",
+        "network={usd_per_gb: 0.5}",
+        "signals.months=[3]",
+        "jobs.kinds.text-generation.data.low_gb=0",
+        "window_h=4",
+        "description=a = b",
+    ]
+    scenario = load_scenario("tiny", settings)
+    assert scenario.window_h == 4
+    assert [site.gpus for site in scenario.fleet.sites] == [8, 40]
+    assert scenario.network.usd_per_gb == 0.5
+    assert scenario.network.kwh_per_gb == 0.0  # the whole of network was replaced
+    assert scenario.signals.months == (3,)
+    assert scenario.jobs.kinds["text-generation"].data.low_gb == 0
+    assert scenario.description == "a = b"
+
+
+def test_a_part_that_the_file_leaves_out_may_be_set(own):
+    assert load_scenario(own(), ["network.usd_per_gb=0.5"]).network.usd_per_gb == 0.5
+
+
+def test_settings_leave_the_packaged_scenario_alone():
+    before = load_scenario("tiny")
+    load_scenario("tiny", ["fleet.sites.0.gpus=99"])
+    assert load_scenario("tiny") == before
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("window_h", "setting 'window_h' is not of the form key.key=value"),
+        ("=3", "setting '=3' is not of the form"),
+        ("", "setting '' is not of the form"),
+        ("window_h=[", "setting 'window_h=[': the value is not valid YAML"),
+        ("window_h.x=1", "setting 'window_h.x=1': window_h holds a single value, so it has no key 'x'"),
+        ("fleet.sites.2.gpus=1", "fleet.sites has the positions 0 to 1, not '2'"),
+        ("fleet.sites.-1.gpus=1", "fleet.sites has the positions 0 to 1, not '-1'"),
+        ("fleet.sites.north.gpus=1", "fleet.sites has the positions 0 to 1, not 'north'"),
+        ("fleet.sites.9={}", "fleet.sites has the positions 0 to 1, not '9'"),
+        ("windowh=1", "windowh: unknown key; did you mean 'window_h'"),
+        ("fleet.site.0=1", "fleet.site: unknown key; did you mean 'sites'"),
+        ("window_h=", "window_h: input should be a valid integer (value: None)"),
+    ],
+)
+def test_a_bad_setting_is_refused(setting, message):
+    with pytest.raises(ScenarioError) as refused:
+        load_scenario("tiny", [setting])
+    assert message in str(refused.value)
+
+
+def test_scenario_from_names_its_source():
+    with pytest.raises(ScenarioError, match=r"^thing is not a valid scenario"):
+        scenario_from({}, "thing")
+
+
+def test_signals_are_put_in_from_files_and_months_stay(own, tmp_path):
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    for path in (one, two):
+        path.touch()
+    changed = with_files(load_scenario("tiny", ["signals.months=[3, 4]"]), [one, two])
+    assert isinstance(changed.signals, SignalFiles)
+    assert changed.signals.paths == (one, two)
+    assert changed.signals.months == (3, 4)
+    assert changed.jobs == load_scenario("tiny").jobs
+    assert with_files(load_scenario(own()), [one]).signals.months == tuple(range(1, 13))
+
+
+def test_a_table_with_origins_replaces_the_jobs(tmp_path):
+    scenario = load_scenario("tiny")
+    environment = build_environment(scenario)
+    path = tmp_path / "jobs.csv"
+    write_job_table(environment.jobs, environment.fleet, path)
+    changed = with_files(scenario, jobs=path)
+    assert changed.jobs == JobTable(source="table", path=path)
+    assert build_environment(changed).jobs.work_J.tolist() == environment.jobs.work_J.tolist()
+
+
+def test_a_file_without_origins_is_a_trace_for_fine_tuning_jobs(own, tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text("submit_time_s,duration_s,num_gpus\n0,60,1\n", encoding="utf-8")
+    changed = with_files(load_scenario("tiny"), jobs=path)
+    assert isinstance(changed.jobs, FineTuningJobs)
+    assert changed.jobs.trace == path
+    assert changed.jobs.count == load_scenario("tiny").jobs.count
+    with pytest.raises(ScenarioError, match=r"has no column 'origin'.*scenario 'own' takes none"):
+        with_files(load_scenario(own()), jobs=path)
+
+
+def test_a_file_that_does_not_exist_is_refused(tmp_path):
+    for options in ({"signals": [tmp_path / "none.csv"]}, {"jobs": tmp_path / "none.csv"}):
+        with pytest.raises(ScenarioError, match=r"none\.csv does not exist; check the path"):
+            with_files(load_scenario("tiny"), **options)
+
+
+def test_without_files_the_scenario_stays(own):
+    for scenario in (load_scenario("tiny"), load_scenario(own())):
+        assert with_files(scenario) == scenario
+
+
+def test_an_own_scenario_builds_its_jobs(own):
+    environment = build_environment(load_scenario(own()))
+    assert set(environment.jobs.work_J.round(9).tolist()) == {60.0}

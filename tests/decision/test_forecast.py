@@ -1,0 +1,111 @@
+"""Forecasts: what each kind knows at the hour of issue, and how it errs."""
+
+import numpy as np
+import pytest
+
+from noonward.errors import SignalRangeError
+from noonward.model.forecast import Forecast
+
+HOUR_S = 3600.0
+RNG = np.random.default_rng
+
+
+def values(kind, value_ZH, history_h, lookahead_h, *, noise=0.5, seed=0):
+    """Forecast values per hour of issue, zone and lead."""
+    integrals = Forecast(kind, noise).integrals(np.asarray(value_ZH, float), history_h, lookahead_h, RNG(seed))
+    assert (integrals[..., 0] == 0.0).all()
+    return np.diff(integrals, axis=2) / HOUR_S
+
+
+def test_perfect_forecast_is_the_truth():
+    truth = RNG(1).normal(50.0, 20.0, (3, 40))
+    seen = values("perfect", truth, 10, 6)
+    assert seen.shape == (30, 3, 6)
+    for issue in range(30):
+        known = min(6, 30 - issue)
+        np.testing.assert_allclose(seen[issue, :, :known], truth[:, 10 + issue : 10 + issue + known], rtol=1e-9)
+
+
+def test_hours_after_the_last_known_one_are_unknown():
+    integrals = Forecast("perfect").integrals(np.array([[1.0, 2.0, 3.0]]), 1, 3, RNG(0))
+    assert integrals[0, 0].tolist() == pytest.approx([0.0, 7200.0, 18000.0, np.nan], nan_ok=True)
+    assert integrals[1, 0].tolist() == pytest.approx([0.0, 10800.0, np.nan, np.nan], nan_ok=True)
+
+
+def test_perfect_forecast_needs_no_history():
+    assert values("perfect", [[4.0, 5.0]], 0, 1).tolist() == [[[4.0]], [[5.0]]]
+
+
+def test_persistence_repeats_the_last_24_hours():
+    truth = np.arange(100.0)[None]  # value = hour
+    seen = values("persistence", truth, 30, 60)[0, 0].tolist()  # issued in hour 30
+    expected = [30.0, *range(7, 31), *range(7, 31), *range(7, 18)]
+    assert seen == pytest.approx(expected)
+
+
+def test_persistence_never_reads_after_the_hour_of_issue():
+    truth = RNG(2).normal(size=(1, 80))
+    changed = truth.copy()
+    changed[0, 31:] += 100.0
+    for issue in range(2):
+        seen, other = (values("persistence", rows, 30, 40)[issue] for rows in (truth, changed))
+        assert np.array_equal(seen, other) == (issue == 0)
+
+
+@pytest.mark.parametrize("history_h", [0, 22])
+def test_persistence_without_a_day_of_history_is_refused(history_h):
+    with pytest.raises(
+        SignalRangeError, match=f"needs 23 hours of signals before the window, but there are {history_h}"
+    ):
+        values("persistence", np.ones((1, 50)), history_h, 5)
+    assert values("persistence", np.ones((1, 50)), 23, 5).shape == (27, 1, 5)
+
+
+@pytest.fixture(scope="module")
+def errors():
+    """Errors of a noisy forecast, (hours of issue, zones, leads), and the signal's own deviation per zone."""
+    truth = RNG(3).normal([[50.0], [400.0]], [[5.0], [100.0]], (2, 4000))
+    lookahead_h = 36
+    seen = values("noisy", truth, 0, lookahead_h, noise=0.5)
+    perfect = values("perfect", truth, 0, lookahead_h)
+    return (seen - perfect)[:-lookahead_h], truth.std(axis=1)
+
+
+def test_noisy_forecast_knows_the_current_hour(errors):
+    np.testing.assert_allclose(errors[0][..., 0], 0.0, atol=1e-9)
+
+
+def test_noise_grows_with_the_root_of_the_lead_up_to_a_day(errors):
+    spread = errors[0].std(axis=0) / errors[1][:, None]
+    for lead, share in ((1, (1 / 24) ** 0.5), (6, 0.5), (24, 1.0), (35, 1.0)):
+        np.testing.assert_allclose(spread[:, lead], 0.5 * share, rtol=0.06)
+    np.testing.assert_allclose(errors[0].mean(axis=0) / errors[1][:, None], 0.0, atol=0.05)
+
+
+def test_noise_persists_from_lead_to_lead_but_not_between_issues_or_zones(errors):
+    error = errors[0]
+    assert np.corrcoef(error[:, 0, 20], error[:, 0, 21])[0, 1] == pytest.approx(0.9, abs=0.02)
+    assert np.corrcoef(error[:-1, 0, 20], error[1:, 0, 20])[0, 1] == pytest.approx(0.0, abs=0.06)
+    assert np.corrcoef(error[:, 0, 20], error[:, 1, 20])[0, 1] == pytest.approx(0.0, abs=0.06)
+
+
+def test_noise_is_a_knob_and_depends_on_the_generator_alone():
+    truth = RNG(4).normal(size=(1, 60))
+    assert np.array_equal(values("noisy", truth, 0, 9, seed=1), values("noisy", truth, 0, 9, seed=1), equal_nan=True)
+    assert not np.array_equal(
+        values("noisy", truth, 0, 9, seed=1), values("noisy", truth, 0, 9, seed=2), equal_nan=True
+    )
+    np.testing.assert_array_equal(values("noisy", truth, 0, 9, noise=0.0), values("perfect", truth, 0, 9))
+
+
+@pytest.mark.parametrize(
+    ("kind", "noise", "message"),
+    [
+        ("oracle", 0.5, "unknown forecast 'oracle'; known: perfect, persistence, noisy"),
+        ("noisy", -0.1, r"forecast noise is -0\.1; it must be at least 0"),
+        ("noisy", float("nan"), "forecast noise is nan"),
+    ],
+)
+def test_wrong_forecast_is_refused(kind, noise, message):
+    with pytest.raises(ValueError, match=message):
+        Forecast(kind, noise)

@@ -1,0 +1,49 @@
+"""The examples run as a user runs them."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from command_line import CommandLine
+from noonward.schedule import registry
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Runs in an empty folder, with the examples importable and a registry of one's own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
+
+
+def test_every_example_is_tested_here() -> None:
+    assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == {
+        "own_scheduler.py",
+        "compiled_rule.py",
+        "own_scenario.yaml",
+    }
+
+
+@pytest.mark.usefixtures("in_a_folder")
+def test_own_scheduler(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "own_scheduler.py"), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    earned = {line.split()[0]: float(line.split()[1]) for line in lines}
+    assert list(earned) == ["local-fcfs", "cheapest-feasible", "cheapest-site", "bound"]
+    assert max(earned.values()) == earned["bound"]
+
+
+@pytest.mark.usefixtures("in_a_folder")
+def test_compiled_rule_earns_what_the_same_scheduler_earns_in_python(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "compiled_rule.py"), run_name="__main__")
+    one, other = (line.split()[1] for line in capsys.readouterr().out.splitlines())
+    assert one == other
+
+
+def test_own_scenario(noonward: CommandLine) -> None:
+    path = EXAMPLES / "own_scenario.yaml"
+    assert noonward("scenario", "check", path).out.startswith("own-fleet: valid. 2 sites, 96 GPUs")
+    assert noonward("compare", path, "-n", 1, "--no-report").code == 0

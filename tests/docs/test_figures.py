@@ -1,0 +1,90 @@
+"""docs/figures.md lists every figure that ``--json`` prints, with its unit, and none that is not printed."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import CommandLine
+
+PAGE = Path(__file__).parents[2] / "docs" / "figures.md"
+
+
+def documented(command: str) -> dict[str, str]:
+    """Returns unit by name of a command's table."""
+    _, _, section = PAGE.read_text(encoding="utf-8").partition(f"## `noonward {command}")
+    section = section.partition("\n## ")[0]
+    return dict(re.findall(r"^\| `([^`]+)` \| (\S.*?) \|", section, re.MULTILINE))
+
+
+def as_pattern(name: str) -> re.Pattern[str]:
+    """Returns the pattern that a documented name stands for."""
+    text = re.escape(name).replace("POLICY", r"[\w:.-]+").replace("REFERENCE", r"[\w:.-]+")
+    return re.compile(text.replace("day_D", r"day_\d"))
+
+
+def hold_against_page(command: str, answers: list[str]) -> None:
+    """Asserts that what a command prints is documented, and what is documented is printed."""
+    table = documented(command)
+    assert table
+    used: set[str] = set()
+    for answer in answers:
+        figures: list[dict[str, Any]] = json.loads(answer)["figures"]
+        assert figures
+        for figure in figures:
+            found = [name for name in table if as_pattern(name).fullmatch(figure["name"])]
+            exact = [name for name in found if name == figure["name"]] or found
+            assert len(exact) == 1, f"{figure['name']}: documented as {found}"
+            assert table[exact[0]] == figure["unit"]
+            used.add(exact[0])
+    assert used == set(table)
+
+
+DVFS = ("dvfs-training", "--set", "window_h=1", "-n", 1)
+
+
+def test_figures_of_compare(noonward: CommandLine) -> None:
+    runs = [
+        noonward("compare", "tiny", "-n", 1, "--no-report", "--json"),
+        noonward("compare", *DVFS, "--policies", "dp", "--no-report", "--json"),
+    ]
+    hold_against_page("compare", [run.out for run in runs])
+
+
+def test_figures_of_bound(noonward: CommandLine) -> None:
+    hold_against_page("bound", [noonward("bound", *what, "--json").out for what in (("tiny", "-n", 1), DVFS)])
+
+
+def test_figures_of_simulate(noonward: CommandLine) -> None:
+    hold_against_page("simulate", [noonward("simulate", "tiny", "--policy", "random", "--json").out])
+
+
+def test_figures_of_reproduce(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.data.scenario_file import load_scenario
+    from noonward.evaluate import reproduce_dvfs_training as reproduction
+
+    def short(routed: bool) -> Any:
+        source = f"jobs={{source: paper-stream, routed: {str(routed).lower()}}}"
+        return load_scenario("dvfs-training", ["window_h=2", source])
+
+    monkeypatch.setattr(reproduction, "stream_scenario", short)
+    monkeypatch.setattr(reproduction, "write_report", lambda comparison, path, **more: path)
+    hold_against_page("reproduce dvfs-training", [noonward("reproduce", "dvfs-training", "--json").out])
+
+
+def test_figures_of_bench(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.data.environments import build_environment
+    from noonward.data.scenario_file import load_scenario
+    from noonward.evaluate import bench_engine
+
+    def once(work: Callable[[], Any]) -> float:
+        work()
+        return 1.0
+
+    monkeypatch.setattr(bench_engine, "cpu_seconds", once)
+    hour = build_environment(load_scenario("dvfs-training", ["window_h=1"]))
+    monkeypatch.setattr(bench_engine, "_long_environment", lambda jobs: hour)
+    hold_against_page("bench", [noonward("bench", "--json").out])

@@ -1,0 +1,202 @@
+"""README and docs do not rot: Python blocks run, commands run as they are written, names and links are right."""
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import typer
+
+from command_line import CommandLine
+from noonward.cli.main import app
+from noonward.data.scenario_file import packaged_scenarios
+from noonward.schedule import registry
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+NOT_RUN = {
+    "make demo": "a target of the Makefile",
+    "make test": "a target of the Makefile",
+    "python -m pip install .": "needs the network",
+    "noonward warmup": "half a minute",
+    "noonward bench": "a minute",
+    "noonward reproduce dvfs-training": "tests/engine holds the paper's tables",
+}
+"""Commands of the pages that the tests only check to exist, and why."""
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Returns the content of a page's code blocks in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def commands(page: Path) -> list[str]:
+    """Returns the command lines of a page."""
+    return [line for block in blocks(page, "console") for line in block.splitlines() if line and line[0] != "#"]
+
+
+def words_of(command: object, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yields the words of every command that does something."""
+    below = getattr(command, "commands", {})
+    if not below:
+        yield before
+    for name, each in below.items():
+        yield from words_of(each, (*before, name))
+
+
+ALL_COMMANDS = sorted(words_of(typer.main.get_command(app)))
+
+
+def named(page: Path) -> str:
+    """Returns a page's name for test reports."""
+    return page.name
+
+
+@pytest.fixture
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets a block register policies that no other test sees."""
+    monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Files by the names that the pages use, with two months of signals of both zones of ``tiny``."""
+    from noonward.data.generate_signals import generate_signals
+    from noonward.data.load_signals import write_signals
+
+    start = datetime(2022, 5, 1, tzinfo=UTC)
+    signals = generate_signals(("CA-ON", "SG", "PL"), start, 60 * 24, np.random.default_rng(0))
+    write_signals(signals, tmp_path / "prices.csv")
+    table = pl.read_csv(tmp_path / "prices.csv", try_parse_dates=True)
+    price = pl.col("price_usd_per_mwh")
+    carbon = table.drop("price_usd_per_mwh")
+    carbon.write_parquet(tmp_path / "carbon.parquet")
+    folder = tmp_path / "path" / "to"
+    folder.mkdir(parents=True)
+    known = table.with_columns(pl.when(pl.col("zone") != "SG").then(price).alias("price_usd_per_mwh"))
+    known.write_parquet(folder / "signals.parquet")
+    stand_in = table.filter(pl.col("zone") == "SG").drop("carbon_intensity_g_per_kwh")
+    stand_in.with_columns(is_real=pl.lit(value=False)).write_parquet(folder / "standin_auwa_price_2022.parquet")
+    rng = np.random.default_rng(1)
+    trace = {
+        "submit_time_s": np.sort(rng.uniform(0, 4 * 86400, 4000)),
+        "duration_s": rng.lognormal(7.0, 1.0, 4000),
+        "num_gpus": rng.integers(1, 5, 4000),
+    }
+    pl.DataFrame(trace).write_parquet(folder / "jobs_pai.parquet")
+    (tmp_path / "own_scheduler.py").write_text(blocks(ROOT / "README.md", "python")[0])
+    return tmp_path
+
+
+def test_the_pages_hold_blocks_and_commands() -> None:
+    assert len(blocks(ROOT / "README.md", "python")) >= 3
+    assert {"make demo", "make test"} <= set(commands(ROOT / "README.md"))
+
+
+@pytest.mark.usefixtures("own_registry", "files")
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=named)
+def test_the_python_blocks_of_a_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "page"}
+    for number, block in enumerate(blocks(page, "python")):
+        exec(compile(block, f"{page.name}, python block {number}", "exec"), names)
+    assert "nan" not in capsys.readouterr().out
+
+
+def test_the_scheduler_of_the_readme_has_ten_lines() -> None:
+    (made,) = [n for n in ast.parse(blocks(ROOT / "README.md", "python")[0]).body if isinstance(n, ast.ClassDef)]
+    lines = [line for line in ast.unparse(made).splitlines() if line.strip() and '"""' not in line]
+    assert len(lines) <= 10
+
+
+def shortened(words: list[str]) -> list[str]:
+    """Returns a command on the tiny scenario and two environments, all else as it is written."""
+    out = ["tiny" if word == "fine-tuning" else word for word in words]
+    if out[1] == "compare":
+        given = out.index("-n") if "-n" in out else None
+        out = out if given is None else out[:given] + out[given + 2 :]
+        out += ["-n", "2"]
+    return out
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=named)
+def test_the_commands_of_a_page_run(page: Path, noonward: CommandLine) -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    for line in commands(page):
+        if line in NOT_RUN:
+            program, *words = line.split()
+            assert program != "make" or words[0] in targets
+            assert program != "noonward" or tuple(words) in ALL_COMMANDS
+            continue
+        command, _, into = line.partition(" > ")
+        words = shortened(shlex.split(command))
+        assert words[0] == "noonward", f"{page.name}: {line}: the tests run noonward alone"
+        answer = noonward(*words[1:])
+        assert answer.code == 0, f"{page.name}: {line}: {answer.err}"
+        if into:
+            Path(into).write_text(answer.out, encoding="utf-8")
+        if "standin" in line:
+            assert "stand-in" in answer.out
+
+
+@pytest.mark.parametrize("words", ALL_COMMANDS, ids=" ".join)
+def test_every_command_is_documented(words: tuple[str, ...]) -> None:
+    assert " ".join(("noonward", *words)) in TEXT
+
+
+@pytest.mark.parametrize("name", packaged_scenarios())
+def test_every_packaged_scenario_is_documented(name: str) -> None:
+    assert f"`{name}`" in TEXT
+
+
+@pytest.mark.parametrize("name", [policy.name for policy in registry.policies()])
+def test_every_policy_is_documented(name: str) -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    family = re.sub(r"\d$", "", name)
+    assert f"`{name}`" in index or (family != name and f"`{family}1` ... `{family}8`" in index)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/fine-tuning.md"])
+def test_the_results_table_has_a_row_for_every_policy_of_the_scenario(page: str) -> None:
+    from noonward.data.scenario_file import load_scenario
+
+    text = (ROOT / page).read_text(encoding="utf-8")
+    table = text.partition("<!-- results fine-tuning -->")[2].partition("<!-- end of results -->")[0]
+    rows = re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)
+    assert sorted(rows) == sorted(load_scenario("fine-tuning").policies)
+
+
+def anchors(page: Path) -> set[str]:
+    """Returns the anchors of a page's headings, as GitHub makes them."""
+    heads = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if target.startswith("http"):
+            continue
+        path, _, anchor = target.partition("#")
+        to = (page.parent / path).resolve() if path else page
+        assert to.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in anchors(to), f"{page.name} links to {target}"
+
+
+def test_the_index_links_every_page() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for page in PAGES[1:]:
+        assert page.name == "index.md" or f"]({page.name})" in index
+
+
+def test_pages_name_no_folder_of_a_machine() -> None:
+    assert not re.findall(r"(?<!\w)/(?:work|tmp|home|root)/", TEXT)

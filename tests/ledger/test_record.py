@@ -1,0 +1,208 @@
+"""Run records: what they hold by hand, whole or not at all, the same bytes for the same seed."""
+
+import json
+from datetime import datetime
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ledger.two_jobs import HOUR_S, PLAN, START, environment, played
+from noonward.data.environments import build_environment
+from noonward.data.scenario_file import load_scenario
+from noonward.engine.run import run
+from noonward.errors import DataError
+from noonward.ledger import record
+from noonward.ledger.ledger import settle
+from noonward.ledger.outcome import TRANSIT
+from noonward.ledger.record import FILES, environment_digest, hour_table, job_table, read_record, write_record
+from noonward.schedule.registry import make_scheduler
+
+
+def write(outcome, folder, seed=0):
+    return write_record(outcome, folder, policy="script", seed=seed, scenario_digest="abc")
+
+
+def column(table, name, site):
+    return table.filter(pl.col("site") == site)[name].to_list()
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    outcome = played()
+    written = write(outcome, tmp_path / "deep" / "000", seed=7)
+    found = read_record(tmp_path / "deep" / "000")
+    assert found == written
+    assert found.ledger == settle(outcome)
+    assert sorted(path.name for path in found.folder.iterdir()) == sorted(FILES)
+    assert found.jobs.equals(job_table(outcome))
+    assert found.hours.equals(hour_table(outcome))
+    manifest = found.manifest
+    assert (manifest["policy"], manifest["policy_seed"], manifest["scenario_digest"]) == ("script", 7, "abc")
+    assert datetime.fromisoformat(manifest["start"]) == START
+    assert (manifest["window_s"], manifest["ended_s"]) == (2 * HOUR_S, 2.5 * HOUR_S)
+    assert [site["pue"] for site in manifest["sites"]] == [1.5, 2.0]
+
+
+def test_a_record_without_signals_is_read_back(tmp_path):
+    written = write(played(signals=None, economics=None), tmp_path / "000")
+    np.testing.assert_equal(vars(read_record(tmp_path / "000").ledger), vars(written.ledger))
+
+
+@pytest.mark.parametrize(("scenario", "policy"), [("tiny", "random"), ("dvfs-training", "random-free")])
+def test_the_same_seed_gives_the_same_bytes_of_every_file(tmp_path, scenario, policy):
+    for name, seed in (("one", 3), ("two", 3), ("other", 4)):
+        drawn = build_environment(load_scenario(scenario, ["window_h=2", "end=window"]))
+        write(run(drawn, make_scheduler(policy), seed=seed), tmp_path / name, seed=seed)
+    for file in FILES:
+        one, two, other = ((tmp_path / name / file).read_bytes() for name in ("one", "two", "other"))
+        assert one == two, file
+        assert one != other, file
+
+
+def test_a_record_replaces_the_one_that_lies_there(tmp_path):
+    write(played({}), tmp_path / "000")
+    write(played(), tmp_path / "000")
+    assert read_record(tmp_path / "000").ledger.done == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["000"]
+
+
+@pytest.mark.parametrize("part", ["settle", "job_table", "hour_table", "manifest_of"])
+def test_a_failure_leaves_nothing_behind_and_an_older_record_whole(tmp_path, monkeypatch, part):
+    outcome = played()
+
+    def broken(*arguments):
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(record, part, broken)
+        with pytest.raises(OSError, match="disk full"):
+            write(outcome, tmp_path / "000")
+        assert list(tmp_path.iterdir()) == []
+        patch.undo()
+        older = write(outcome, tmp_path / "000")
+        patch.setattr(record, part, broken)
+        with pytest.raises(OSError, match="disk full"):
+            write(outcome, tmp_path / "000")
+    assert [path.name for path in tmp_path.iterdir()] == ["000"]
+    assert read_record(tmp_path / "000") == older
+
+
+def test_what_an_interrupted_run_left_is_cleared(tmp_path):
+    (tmp_path / "000.part").mkdir()
+    (tmp_path / "000.part" / "stray").touch()
+    write(played(), tmp_path / "000")
+    assert [path.name for path in tmp_path.iterdir()] == ["000"]
+    assert sorted(path.name for path in (tmp_path / "000").iterdir()) == sorted(FILES)
+
+
+@pytest.mark.parametrize("missing", FILES)
+def test_an_incomplete_folder_is_refused(tmp_path, missing):
+    write(played(), tmp_path / "000")
+    (tmp_path / "000" / missing).unlink()
+    with pytest.raises(DataError, match=f"000 is no run record: {missing} missing; run the policy again"):
+        read_record(tmp_path / "000")
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(DataError, match="is no run record"):
+        read_record(tmp_path / "none")
+
+
+@pytest.mark.parametrize("other", [0, 99, None])
+def test_another_format_is_refused(tmp_path, other):
+    write(played(), tmp_path / "000")
+    path = tmp_path / "000" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": other}))
+    with pytest.raises(DataError, match=f"of format {other}; this version reads format 1"):
+        read_record(tmp_path / "000")
+
+
+def test_jobs_by_hand():
+    table = job_table(played())
+    assert table["status"].to_list() == ["done", "done"]
+    assert table["origin"].to_list() == ["a", "a"]
+    assert table["site"].to_list() == ["a", "b"]
+    assert table["reach_s"].to_list() == [0.0, 600.0]
+    assert table["start_s"].to_list() == [1800.0, 5400.0]
+    assert table["finish_s"].to_list() == [5400.0, 9000.0]
+    assert table["power_w"].to_list() == [1500.0, 2000.0]
+    assert table["clock"].to_list() == [1.0, 1.0]
+    assert table["units"].to_list() == pytest.approx([3600.0, 3600.0])
+    assert table["units_per_s"].to_list() == [1.0, 1.0]
+    assert table["energy_kwh"].to_list() == pytest.approx([1.5, 2.0])
+    assert table["energy_usd"].to_list() == pytest.approx([0.225, -0.04])
+    assert table["carbon_kg"].to_list() == pytest.approx([0.75, 0.6])
+    assert table["moves"].to_list() == [0, 1]
+    assert table["move_usd"].to_list() == pytest.approx([0.0, 0.1])
+    assert table["result_kg"].to_list() == pytest.approx([0.0, 0.06])
+
+
+def test_a_job_that_never_ran_has_no_clock_and_used_nothing():
+    table = job_table(played({0: PLAN[0]}))
+    assert table["status"].to_list() == ["done", "overdue"]
+    assert table["gpus"].to_list() == [1, 0]
+    assert np.isnan(table["clock"][1])
+    assert np.isnan(table["start_s"][1])
+    assert table["units"].to_list() == pytest.approx([3600.0, 0.0])
+    assert table["energy_kwh"].to_list() == pytest.approx([1.5, 0.0])
+
+
+def test_hours_by_hand():
+    table = hour_table(played())
+    assert table["hour"].to_list() == [0, 1, 2] * 2
+    assert column(table, "busy_gpu_hours", "a") == pytest.approx([0.5, 0.5, 0.0])
+    assert column(table, "busy_gpu_hours", "b") == pytest.approx([0.0, 0.5, 0.5])
+    assert column(table, "job_kwh", "a") == pytest.approx([0.75, 0.75, 0.0])
+    assert column(table, "job_kwh", "b") == pytest.approx([0.0, 1.0, 1.0])
+    assert column(table, "free_kwh", "a") == pytest.approx([0.225, 0.225, 0.0])  # 1.5 free GPUs of 0.15 kW
+    assert column(table, "free_kwh", "b") == pytest.approx([0.2, 0.1, 0.0])  # nothing after the window
+    assert column(table, "arrivals", "a") == [2, 0, 0]
+    assert column(table, "arrivals", "b") == [0, 0, 0]
+    assert column(table, "price_usd_per_mwh", "b") == [50.0, -50.0, 10.0]
+    assert column(table, "carbon_g_per_kwh", "a") == [400.0, 600.0, 800.0]
+    assert table["gpus"].to_list() == [2, 2, 2, 1, 1, 1]
+
+
+def test_jobs_that_wait_at_the_turn_of_an_hour_by_hand():
+    table = hour_table(played())
+    assert column(table, "waiting", "a") == [1, 0, 0]  # job 0 from 0:00 to 0:30; job 1 leaves at 0:00
+    assert column(table, "waiting", "b") == [0, 1, 0]  # job 1 from 0:10 to 1:30
+    outcome = played()
+    for time_s, waiting in ((0.0, 1), (599.0, 1), (600.0, 2), (1800.0, 1), (5399.0, 1), (5400.0, 0)):
+        assert outcome.queue_length(time_s) == waiting
+
+
+def test_a_job_that_still_travels_when_the_run_ends_waits_nowhere():
+    outcome = played({1: (1, 0.0)}, moves_at_s=HOUR_S + 3540.0, drained=False)  # on its way for 10 minutes
+    assert outcome.track_J["status"][1] == TRANSIT
+    assert column(hour_table(outcome), "waiting", "b") == [0, 0]
+    assert outcome.queue_length(2 * HOUR_S) == 0
+
+
+@pytest.mark.parametrize(
+    ("scenario", "settings", "policy"),
+    [
+        ("tiny", [], "random"),
+        ("tiny", ["end=window"], "local-fcfs"),
+        ("fine-tuning", [], "cheapest-feasible"),
+        ("dvfs-training", ["window_h=3"], "ucb1"),
+    ],
+)
+def test_hours_sum_to_the_ledger_and_count_the_queue(scenario, settings, policy):
+    outcome = run(build_environment(load_scenario(scenario, settings)), make_scheduler(policy))
+    ledger, table, jobs = settle(outcome), hour_table(outcome), job_table(outcome)
+    assert table["busy_gpu_hours"].sum() == pytest.approx(ledger.gpu_hours, rel=1e-9)
+    assert table["job_kwh"].sum() == pytest.approx(ledger.job_kwh, rel=1e-9)
+    assert table["free_kwh"].sum() == pytest.approx(ledger.free_kwh, rel=1e-9)
+    assert (table["busy_gpu_hours"] <= table["gpus"] + 1e-9).all()
+    assert jobs["energy_kwh"].sum() == pytest.approx(ledger.job_kwh, rel=1e-9)
+    assert jobs["units"].sum() == pytest.approx(ledger.units, rel=1e-9)
+    for hour in range(table["hour"].max() + 1):
+        assert table.filter(pl.col("hour") == hour)["waiting"].sum() == outcome.queue_length(hour * HOUR_S)
+
+
+def test_environment_digests_tell_jobs_and_signals_apart():
+    first, again, other = (build_environment(load_scenario("tiny"), index) for index in (0, 0, 1))
+    assert environment_digest(first) == environment_digest(again)
+    assert environment_digest(first) != environment_digest(other)
+    assert environment_digest(environment(signals=None, economics=None)) != environment_digest(environment())

@@ -1,0 +1,135 @@
+"""Each rule of protocol each-slot on hand-made views and worlds with exact answers."""
+
+import collections
+from dataclasses import replace
+
+import pytest
+
+from noonward.decision.scheduler import Scheduler
+from noonward.decision.view import RuleMemory
+from noonward.engine.cluster import ClusterEngine
+from noonward.engine.run import run
+from noonward.schedule.registry import make_scheduler
+from noonward.schedule.value import run_value_usd, travel_cost_usd
+from reference.small_worlds import plain
+from reference.views import choices, make_view
+
+
+def rule(name, **memory):
+    """A scheduler with a memory of its own making."""
+    scheduler = make_scheduler(name)
+    scheduler.state = RuleMemory.make(**memory)
+    return scheduler
+
+
+def starts_s(name, gpus, jobs, **options):
+    return run(plain(gpus, jobs, **options).environment(), make_scheduler(name)).track_J["start_s"].tolist()
+
+
+CROWD = [{"gpus": 2}, {"gpus": 2}, {"gpus": 1}]
+
+
+def test_local_fcfs_lets_the_head_block_those_behind_it():
+    assert starts_s("local-fcfs", [3], CROWD) == [0.0, 600.0, 600.0]
+
+
+def test_local_fcfs_blocks_every_site_by_itself():
+    jobs = [{"gpus": 2}, {"gpus": 2}, {"origin": 1}, {"origin": 1}]
+    assert starts_s("local-fcfs", [2, 1], jobs) == [0.0, 600.0, 0.0, 600.0]
+
+
+def test_local_backfill_starts_past_a_job_that_does_not_fit():
+    assert starts_s("local-backfill", [3], CROWD) == [0.0, 600.0, 0.0]
+
+
+SIGNALS = {"price-greedy": "price", "carbon-greedy": "carbon"}
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+@pytest.mark.parametrize(
+    ("values", "mask", "choice"),
+    [
+        ((50.0, 20.0, 10.0), (1, 1, 1, 1), 1),  # room here: local first
+        ((50.0, 20.0, 10.0), (1, 0, 1, 1), 3),  # full: to the lowest
+        ((50.0, 20.0, 10.0), (1, 0, 1, 0), 2),  # the lowest cannot be reached in time
+        ((50.0, 20.0, 20.0), (1, 0, 1, 1), 2),  # the first of equals
+        ((10.0, 20.0, 30.0), (1, 0, 1, 1), 0),  # here is lowest: wait
+        ((-5.0, -10.0, 0.0), (1, 0, 1, 1), 2),  # negative prices are prices
+    ],
+)
+def test_greedy_goes_to_the_lowest_where_there_is_no_room(name, values, mask, choice):
+    view = make_view([{SIGNALS[name]: value} for value in values], asked=(0, -1, -1), mask=[mask] * 3)
+    assert choices(rule(name), view) == [choice, 0, 0]
+
+
+def test_greedy_moves_the_job_in_a_world():
+    jobs = [{"gpus": 1}, {"gpus": 1}]
+    outcome = run(plain([1, 1, 1], jobs, price=[[50.0], [30.0], [20.0]]).environment(), make_scheduler("price-greedy"))
+    assert outcome.track_J[["site", "start_s"]].tolist() == [(0, 0.0), (2, 60.0)]
+
+
+def test_most_free_chooses_the_most_free_with_room_and_stays_on_ties():
+    free = [{"gpus": 8, "free": number} for number in (2, 4, 4)]
+    assert choices(rule("most-free"), make_view(free, asked=(0, 0, 0))) == [2, 2, 3]
+    gang = ({"gpus_min": 5},)
+    assert choices(rule("most-free"), make_view(free, asked=(0, -1, -1), jobs=gang)) == [0, 0, 0]
+    blocked = [(1, 1, 0, 0)] * 3
+    assert choices(rule("most-free"), make_view(free, asked=(0, -1, -1), mask=blocked)) == [1, 0, 0]
+
+
+def test_cheapest_feasible_weighs_price_carbon_and_travel():
+    sites = [{"price": price, "carbon": carbon} for price, carbon in ((60.0, 0.0), (40.0, 0.0), (30.0, 200.0))]
+    jobs = ({"work": 3600.0, "move_gb": 1.0},)
+    # 0.1 kWh each: 6, 4 and 3 + 2 (200 g/kWh at 100 USD/t) thousandths of a USD.
+    view = make_view(sites, asked=(0, -1, -1), jobs=jobs, carbon_usd_per_t=100.0)
+    assert choices(rule("cheapest-feasible"), view) == [2, 0, 0]
+    view.link_IS["usd_per_gb"][0, 1] = 0.0015
+    assert choices(rule("cheapest-feasible"), view) == [3, 0, 0]
+    view.link_IS["usd_per_gb"][0, 1:] = 0.003
+    assert choices(rule("cheapest-feasible"), view) == [1, 0, 0]
+    view.site_S["free"][0] = 0
+    assert choices(rule("cheapest-feasible"), view) == [2, 0, 0]
+    view.site_S["free"] = 0
+    assert choices(rule("cheapest-feasible"), view) == [0, 0, 0]
+
+
+def test_random_is_uniform_over_the_mask():
+    scheduler, draws = rule("random", random_state=1), 6000
+    view = make_view([{}, {}, {}], asked=(0, -1, 1), jobs=({}, {}), mask=[(1, 0, 1, 1), (1, 1, 1, 1), (1, 1, 0, 0)])
+    counts = [
+        collections.Counter(column) for column in zip(*(choices(scheduler, view) for _ in range(draws)), strict=True)
+    ]
+    assert [sorted(count) for count in counts] == [[0, 2, 3], [0], [0, 1]]
+    # 99.9 % quantiles of chi-square with 2 and 1 degrees of freedom.
+    for count, quantile in ((counts[0], 13.8), (counts[2], 10.8)):
+        expected = draws / len(count)
+        assert sum((seen - expected) ** 2 for seen in count.values()) / expected < quantile
+
+
+class GoTo(Scheduler):
+    """Sends every job to one site and starts it there."""
+
+    protocols = ("each-slot",)
+
+    def __init__(self, site):
+        self.site = site
+
+    def decide(self, view, answers):
+        for asker, _ in view.asked():
+            answers.send(asker, self.site)
+
+
+@pytest.mark.parametrize("site", [0, 1])
+def test_value_less_travel_cost_is_the_utility_a_job_adds(site):
+    network = {"usd_per_gb": ((0.0, 0.02), (0.03, 0.0)), "kwh_per_gb": ((0.0, 0.05), (0.04, 0.0))}
+    job = {"gpus": 2, "work": 5400.0, "move_gb": 4.0, "result_gb": 3.0}
+    price, carbon, mu, free_w = (90.0, 30.0), (500.0, 100.0), 100.0, 7.0
+    world = plain([2, 3], [job], network=network, price=[[p] for p in price], carbon=[[c] for c in carbon], mu=mu)
+    world.sites = [replace(plain_site, free_w=free_w, pue=1.5) for plain_site in world.sites]
+    engine = ClusterEngine(world.environment(), GoTo(site))
+    engine.step()
+    value = run_value_usd(engine.view, 0, site) - travel_cost_usd(engine.view, 0, 0, site)
+    idle_kwh = [gpus * free_w * 1.5 * 24 / 1000 for gpus in (2, 3)]
+    idle = -sum(kwh * (p + mu * c / 1000) / 1000 for kwh, p, c in zip(idle_kwh, price, carbon, strict=True))
+    outcome = run(world.environment(), GoTo(site))
+    assert outcome.engine["utility_usd"] - idle == pytest.approx(value, rel=1e-9)

@@ -1,0 +1,82 @@
+"""Writes the results tables of README.md and docs/ from what ``noonward compare ... --json`` printed.
+
+    noonward compare fine-tuning --no-report --json > packaged.json
+    python tools/results_tables.py fine-tuning packaged.json README.md docs/fine-tuning.md
+
+A table stands between the lines ``<!-- results NAME -->`` and ``<!-- end of results -->``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+END = "<!-- end of results -->"
+HEAD = (
+    "| policy | utility, USD | change against local FCFS | share of the gap | GPU-hours | done | overdue "
+    "| USD per GPU-hour | gCO2 per GPU-hour | migrations |",
+    "|---|---|---|---|---|---|---|---|---|---|",
+)
+
+
+def percent(figure: dict[str, Any]) -> str:
+    """Returns a fraction in percent with its interval."""
+    value, low, high = (100 * figure[key] for key in ("value", "low", "high"))
+    return f"{value:+.1f} % [{low:+.1f}, {high:+.1f}]"
+
+
+def share(figure: dict[str, Any]) -> str:
+    """Returns a share in percent."""
+    return f"{100 * figure['value']:.0f} %"
+
+
+def table(figures: dict[str, dict[str, Any]]) -> list[str]:
+    """Returns the lines of the table, best policy first, the bound on top."""
+    base, bound, known = (figures[f"utility_usd/{name}"]["value"] for name in ("local-fcfs", "bound", "best-known"))
+    rows = [
+        f"| *upper bound* | *{bound:.0f}* | *{100 * (bound / base - 1):+.1f} %* | *100 %* | | | | | | |",
+        f"| *best schedule known* | *{known:.0f}* | *{100 * (known / base - 1):+.1f} %* "
+        f"| *{100 * (known - base) / (bound - base):.0f} %* | | | | | | |",
+    ]
+    policies = [name.partition("/")[2] for name in figures if name.startswith("gpu_hours/")]
+    for policy in sorted(policies, key=lambda name: -figures[f"utility_usd/{name}"]["value"]):
+        plain = {
+            name: figures[f"{name}/{policy}"]["value"]
+            for name in (
+                "gpu_hours", "completed_jobs", "overdue_jobs", "usd_per_gpu_hour", "g_per_gpu_hour", "migrations"
+            )
+        }  # fmt: skip
+        cells = (
+            f"`{policy}`",
+            f"{figures[f'utility_usd/{policy}']['value']:.0f}",
+            "–" if policy == "local-fcfs" else percent(figures[f"gain_over_local-fcfs/{policy}"]),
+            "–" if policy == "local-fcfs" else share(figures[f"gap_closed/{policy}"]),
+            f"{plain['gpu_hours']:,.0f}",
+            f"{plain['completed_jobs']:,.0f}",
+            f"{plain['overdue_jobs']:,.0f}",
+            f"{plain['usd_per_gpu_hour']:.4f}",
+            f"{plain['g_per_gpu_hour']:.1f}",
+            f"{plain['migrations']:,.0f}",
+        )
+        rows.append("| " + " | ".join(cells) + " |")
+    return [*HEAD, *rows]
+
+
+def main() -> None:
+    """Replaces the table in every file named."""
+    name, source, *pages = sys.argv[1:]
+    content = json.loads(Path(source).read_text(encoding="utf-8"))
+    lines = table({figure["name"]: figure for figure in content["figures"]})
+    begin = f"<!-- results {name} -->"
+    for page in map(Path, pages):
+        before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+        _, end, after = rest.partition(END)
+        if not end:
+            raise SystemExit(f"{page} has no lines '{begin}' and '{END}'")
+        page.write_text("".join((before, begin, "\n", "\n".join(lines), "\n", END, after)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -40,7 +40,9 @@ def cache_folder() -> Path:
     return Path(base).expanduser() / "noonward" / "kernels" / digest.hexdigest()[:16]
 
 
-def kernel(signature: Any = None, *, inline: bool = False, allocates: bool = True) -> Callable[[Callable[..., Any]], Any]:
+def kernel(
+    signature: Any = None, *, inline: bool = False, allocates: bool = True
+) -> Callable[[Callable[..., Any]], Any]:
     """Compiles a function to machine code, cached on disk.
 
     Args:
@@ -65,7 +67,11 @@ def kernel(signature: Any = None, *, inline: bool = False, allocates: bool = Tru
         saved = config.CACHE_DIR
         config.CACHE_DIR = str(cache_folder())
         # A function typed at a prompt has no file, hence no place in the cache.
-        options: dict[str, Any] = {"cache": Path(inspect.getfile(function)).exists(), "nogil": True, "error_model": "numpy"}
+        options: dict[str, Any] = {
+            "cache": Path(inspect.getfile(function)).exists(),
+            "nogil": True,
+            "error_model": "numpy",
+        }
         options["_nrt"] = allocates
         compiler = numba.njit(forceinline=inline, **options) if signature is None else numba.njit(signature, **options)
         try:

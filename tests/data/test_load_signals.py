@@ -234,9 +234,7 @@ def test_electricity_maps_names_of_older_exports(write):
     head = f"Datetime (UTC),Country,Zone Name,Zone Id,{carbon}\n"
     first = write(head + "2022-01-01 00:00:00,Poland,Poland,PL,700,800\n", "PL_2022_hourly.csv")
     second = write(MAPS_HEAD + "2022-01-01 01:00:00,Poland,Poland,PL,700,810,x,false\n", "PL_2023_hourly.csv")
-    np.testing.assert_array_equal(
-        load_signals([first, second], "electricity-maps").carbon_g_per_kwh_ZH, [[800, 810]]
-    )
+    np.testing.assert_array_equal(load_signals([first, second], "electricity-maps").carbon_g_per_kwh_ZH, [[800, 810]])
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_understood(write):

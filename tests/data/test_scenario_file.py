@@ -20,7 +20,9 @@ fleet:
   sites: [{name: a, zone: SG, gpu_type: T, gpus: 2}]
 jobs: {source: poisson, rate_per_s: 0.01, median_work: 60, sigma: 0}
 """
-FILES = "signals: {source: files, paths: [here.csv, sub/there.csv, /absolute.csv]}\njobs: {source: table, path: jobs.csv}\n"
+FILES = (
+    "signals: {source: files, paths: [here.csv, sub/there.csv, /absolute.csv]}\njobs: {source: table, path: jobs.csv}\n"
+)
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 import ast
 import re
+import runpy
 import shlex
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -200,3 +202,19 @@ def test_the_index_links_every_page() -> None:
 
 def test_pages_name_no_folder_of_a_machine() -> None:
     assert not re.findall(r"(?<!\w)/(?:work|tmp|home|root)/", TEXT)
+
+
+def test_the_results_tables_are_written_from_figures(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = noonward("compare", "tiny", "-n", 2, "--policies", "local-fcfs,random", "--no-report", "--json")
+    Path("figures.json").write_text(answer.out, encoding="utf-8")
+    Path("page.md").write_text("before\n<!-- results some -->\nold\n<!-- end of results -->\nafter\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["results_tables.py", "some", "figures.json", "page.md"])
+    runpy.run_path(str(ROOT / "tools" / "results_tables.py"), run_name="__main__")
+    lines = Path("page.md").read_text(encoding="utf-8").splitlines()
+    assert (lines[0], lines[-1]) == ("before", "after")
+    assert [line.split("|")[1].strip() for line in lines[4:-2]] == [
+        "*upper bound*",
+        "*best schedule known*",
+        "`local-fcfs`",
+        "`random`",
+    ]

@@ -17,7 +17,15 @@ from reference import small_worlds
 
 PROTOCOLS = ("each-slot", "on-arrival")
 NAMES = {
-    "each-slot": ("local-fcfs", "price-greedy", "random", "most-free", "cheapest-feasible", "booked-persistence"),
+    "each-slot": (
+        "local-fcfs",
+        "price-greedy",
+        "random",
+        "most-free",
+        "cheapest-feasible",
+        "booked-persistence",
+        "bid-price-persistence",
+    ),
     "on-arrival": ("ucb1", "jointnf", "uniform", "random-free", "most-free-3", "greedy-energy-2"),
 }
 

@@ -173,7 +173,9 @@ def test_a_job_without_data_moves_without_a_journey():
 def test_a_result_for_a_region_without_gpus_emits_at_the_site_alone():
     fleet = Fleet.model_validate(FLEET.model_dump() | {"ingress": [{"name": "region"}]})
     jobs = Jobs.build(arrival_s=np.zeros(1), work=np.full(1, HOUR_S), slack_s=0.0, result_gb=5.0)
-    world = environment(fleet=fleet, links=Network(usd_per_gb=0.01, kwh_per_gb=0.02).links(fleet), jobs=jobs, protocol="on-arrival")
+    world = environment(
+        fleet=fleet, links=Network(usd_per_gb=0.01, kwh_per_gb=0.02).links(fleet), jobs=jobs, protocol="on-arrival"
+    )
     got = settle(run(world, make_scheduler("most-free-1")))
     assert got.done == 1
     assert got.result_usd == pytest.approx(0.05)

@@ -173,10 +173,10 @@ def test_jobs_that_wait_at_the_turn_of_an_hour_by_hand():
 
 
 def test_a_job_that_still_travels_when_the_run_ends_waits_nowhere():
-    outcome = played({1: (1, 0.0)}, moves_at_s=HOUR_S + 3540.0, drained=False)  # on its way for 10 minutes
+    outcome = played({1: (1, 0.0)}, moves_at_s=3540.0, window_s=HOUR_S, drained=False)  # on its way for 10 minutes
     assert outcome.track_J["status"][1] == TRANSIT
-    assert column(hour_table(outcome), "waiting", "b") == [0, 0]
-    assert outcome.queue_length(2 * HOUR_S) == 0
+    assert column(hour_table(outcome), "waiting", "b") == [0]
+    assert outcome.queue_length(HOUR_S) == 1  # job 0, which was never told to start
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,17 @@ FLEET = Fleet.model_validate(
                 "classes": {"units": {"power": {}, "time": {"per_clock_s": 3}}, "seconds": {"power": {}}},
             }
         },
-        "sites": [{"name": name, "zone": name.upper(), "gpu_type": "T", "gpus": gpus} for name, gpus in (("a", 2), ("b", 4))],
+        "sites": [
+            {"name": name, "zone": name.upper(), "gpu_type": "T", "gpus": gpus} for name, gpus in (("a", 2), ("b", 4))
+        ],
     }
 )
 
 
 def jobs(**changes):
-    return Jobs.build(**({"arrival_s": np.array([0.0, 600.0]), "work": np.array([600.0, 600.0]), "slack_s": 600.0} | changes))
+    return Jobs.build(
+        **({"arrival_s": np.array([0.0, 600.0]), "work": np.array([600.0, 600.0]), "slack_s": 600.0} | changes)
+    )
 
 
 def environment(fleet=FLEET, **changes):
@@ -60,7 +64,10 @@ def signals(hours, zones=("A", "B"), unknown=None):
         ({"slot_s": 7.0}, "slots last 7.0 s; a slot must divide the hour"),
         ({"slot_s": 0.0}, "slots last 0.0 s"),
         ({"jobs": jobs(slack_s=np.inf)}, "infinite slack"),
-        ({"caps": GpuCaps(gpus_SH=np.ones((2, 1)))}, r"capacity curves have shape \(2, 1\); expected 2 sites and at least 2"),
+        (
+            {"caps": GpuCaps(gpus_SH=np.ones((2, 1)))},
+            r"capacity curves have shape \(2, 1\); expected 2 sites and at least 2",
+        ),
         ({"caps": GpuCaps(gpus_SH=np.ones((1, 9)))}, "expected 2 sites"),
     ],
 )
@@ -99,7 +106,9 @@ def test_signals_must_cover_the_hours_a_run_may_touch():
     assert environment(signals=signals(2)).hours == 2
     with pytest.raises(SignalRangeError, match="cover 2022-03-01 00:00 to 2022-03-01 01:00"):
         environment(signals=signals(1))
-    with pytest.raises(SignalRangeError, match="environment 3 of 's' needs the price of zone B at 2022-03-01 01:00 UTC"):
+    with pytest.raises(
+        SignalRangeError, match="environment 3 of 's' needs the price of zone B at 2022-03-01 01:00 UTC"
+    ):
         environment(signals=signals(3, unknown=(1, 1)))
     assert environment(signals=signals(3, unknown=(1, 2))).hours == 2  # unknown, but after the run
     assert environment(signals=signals(3, ("A", "C", "B"), unknown=(1, 0))).hours == 2  # unknown, but of no site

@@ -75,10 +75,19 @@ def test_an_unknown_key_is_refused_at_its_place_with_the_nearest_known_one(chang
         ({"signals__source": "fils"}, "signals: input tag 'fils' found using 'source' does not match"),
         ({"jobs__demand": float("nan")}, "jobs.demand: input should be a finite number (value: nan)"),
         ({"jobs__demand": 0}, "jobs.demand: input should be greater than 0 (value: 0)"),
-        ({"jobs__origin_shares": {"north": -1}}, "jobs.origin_shares.north: input should be greater than or equal to 0"),
+        (
+            {"jobs__origin_shares": {"north": -1}},
+            "jobs.origin_shares.north: input should be greater than or equal to 0",
+        ),
         ({"jobs__origin_shares": {"north": 0, "south": 0}}, "jobs: origin_shares sum to 0; give at least one"),
-        ({"jobs__origin_shares": {"nort": 1}}, "jobs.origin_shares names the unknown ingress 'nort'; did you mean 'north'"),
-        ({"jobs__kinds__text-generation__share": 0.5}, "jobs: the shares of the job kinds sum to 0.5; they must sum to 1"),
+        (
+            {"jobs__origin_shares": {"nort": 1}},
+            "jobs.origin_shares names the unknown ingress 'nort'; did you mean 'north'",
+        ),
+        (
+            {"jobs__kinds__text-generation__share": 0.5},
+            "jobs: the shares of the job kinds sum to 0.5; they must sum to 1",
+        ),
         ({"jobs__kinds__text-generation__share": 2}, "share: input should be less than or equal to 1 (value: 2)"),
         (
             {"jobs__kinds__text-generation__data__low_gb": 9},
@@ -86,9 +95,21 @@ def test_an_unknown_key_is_refused_at_its_place_with_the_nearest_known_one(chang
         ),
         ({"signals": None}, "economics need signals"),
         ({"network__usd_per_gb": [[1]]}, "network.usd_per_gb has shape (1, 1); give one number or 2 rows"),
-        ({"network__usd_per_gb": [[1, 2], [3]]}, "network.usd_per_gb has rows of unequal length; give one number or 2 rows"),
         (
-            {"jobs": {"source": "poisson", "rate_per_s": 1, "median_work": 1, "sigma": 0, "gpus_min": 3, "gpus_max": 2}},
+            {"network__usd_per_gb": [[1, 2], [3]]},
+            "network.usd_per_gb has rows of unequal length; give one number or 2 rows",
+        ),
+        (
+            {
+                "jobs": {
+                    "source": "poisson",
+                    "rate_per_s": 1,
+                    "median_work": 1,
+                    "sigma": 0,
+                    "gpus_min": 3,
+                    "gpus_max": 2,
+                }
+            },
             "jobs: gpus_max 2 is below gpus_min 3",
         ),
         (
@@ -137,7 +158,9 @@ def test_a_scenario_survives_its_own_text(name):
 def test_every_field_of_the_schema_says_what_it_is():
     schema = Scenario.model_json_schema()
     tables = {"Scenario": schema, **schema["$defs"]}
-    fields = [(table, name, field) for table, node in tables.items() for name, field in node.get("properties", {}).items()]
+    fields = [
+        (table, name, field) for table, node in tables.items() for name, field in node.get("properties", {}).items()
+    ]
     assert len(fields) > 80
     silent = [f"{table}.{name}" for table, name, field in fields if name != "source" and not field.get("description")]
     assert silent == []

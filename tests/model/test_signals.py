@@ -27,7 +27,10 @@ def signals(price=((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)), carbon=((10.0, 20.0, 30.0)
         ({"zones": ("SG", "SG")}, "a zone stands twice"),
         ({"zones": ("SG",)}, r"price_usd_per_mwh_ZH has shape \(2, 3\); expected \(zones, hours\) = \(1, 3\)"),
         ({"carbon": ((1.0, 2.0), (1.0, 2.0))}, r"carbon_g_per_kwh_ZH has shape \(2, 2\)"),
-        ({"price": ((1.0, 2.0, 3.0), (4.0, np.inf, 6.0))}, "price_usd_per_mwh_ZH of PL is infinite at 2022-03-01 23:00"),
+        (
+            {"price": ((1.0, 2.0, 3.0), (4.0, np.inf, 6.0))},
+            "price_usd_per_mwh_ZH of PL is infinite at 2022-03-01 23:00",
+        ),
         (
             {"carbon": ((1.0, 2.0, -3.0), (4.0, 5.0, 6.0))},
             r"carbon intensity of SG is -3\.0 g/kWh at 2022-03-02 00:00.*at least 0",

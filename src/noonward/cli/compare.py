@@ -40,7 +40,11 @@ def compare(
     json: Json = False,
 ) -> None:
     """Compare policies over the same environments, paired, against a bound; prints a table and the report's path."""
+    import shlex
+    import sys
+
     from noonward.evaluate.compare import compare as run_comparison
+    from noonward.evaluate.compare import frontier
     from noonward.evaluate.figure_list import to_json
 
     scenario = open_scenario(name, settings, signals, jobs)
@@ -52,7 +56,12 @@ def compare(
     if report:
         from noonward.evaluate.report import write_report
 
-        path = write_report(found, found.folder / "report.html")
+        path = write_report(
+            found,
+            found.folder / "report.html",
+            frontier=frontier(scenario, seed),
+            command=shlex.join(["noonward", *sys.argv[1:]]),
+        )
     if json:
         more = {"scenario": scenario.name, "environments": environments, "seed": seed, "notes": list(found.notes)}
         print(to_json(found.figures(), **more, report=None if path is None else str(path), records=str(found.folder)))

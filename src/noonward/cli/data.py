@@ -83,12 +83,12 @@ def generate(
     """Write an environment's signals and jobs as files that --signals and --jobs read back."""
     from noonward.data.environments import build_environment
     from noonward.data.load_jobs import write_job_table
-    from noonward.data.load_signals import write_signals
+    from noonward.data.load_signals import write_generated_signals
 
     drawn = build_environment(open_scenario(name, settings), environment, seed)
     out.mkdir(parents=True, exist_ok=True)
     write_job_table(drawn.jobs, drawn.fleet, out / "jobs.csv")
     print(f"{len(drawn.jobs)} jobs: {out / 'jobs.csv'}")
     if drawn.signals is not None:
-        write_signals(drawn.signals, out / "signals.csv")
+        write_generated_signals(drawn.signals, out / "signals.csv")
         print(f"{drawn.signals.hours} hours of {len(drawn.signals.zones)} zones: {out / 'signals.csv'}")

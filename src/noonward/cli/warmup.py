@@ -7,6 +7,7 @@ def warmup() -> None:
     """Compile all kernels and rules into the cache (about half a minute, once per version)."""
     import time
 
+    began = time.perf_counter()
     from noonward.compiled import cache_folder
     from noonward.data.environments import build_environment
     from noonward.data.scenario_file import load_scenario
@@ -16,7 +17,6 @@ def warmup() -> None:
     from noonward.ledger.record import hour_table
     from noonward.schedule.registry import make_scheduler
 
-    began = time.perf_counter()
     for name, settings in (("fine-tuning", ["window_h=6", "jobs.count=40"]), ("dvfs-training", ["window_h=1"])):
         scenario = load_scenario(name, settings)
         environment = build_environment(scenario)

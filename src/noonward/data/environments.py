@@ -175,10 +175,20 @@ def _known_window(
         until = first + _hours(scenario, jobs)
         if until <= signals.hours and unknown_before_H[until] == unknown_before_H[first - 24]:
             return start, jobs
+    missing = np.flatnonzero(unknown_H)
+    unknown = ""
+    if len(missing):
+        hour = int(missing[0])
+        lacking = np.isnan(signals.price_usd_per_mwh_ZH[:, hour]) | np.isnan(signals.carbon_g_per_kwh_ZH[:, hour])
+        zone = signals.zones[int(lacking.argmax())]
+        unknown = (
+            f" {len(missing)} hours have an unknown value, the first that of {zone} at "
+            f"{signals.time_of(hour):%Y-%m-%d %H:%M} UTC."
+        )
     raise SignalRangeError(
         f"the signals of {', '.join(signals.zones)} in {', '.join(str(path) for path in source.paths)} hold no window of "
         f"{scenario.window_h} hours (and the day before, and the hours the jobs may take) in which every price and "
-        f"carbon intensity is known; they cover {signals.start:%Y-%m-%d} to {signals.end:%Y-%m-%d}. Complete the signals, "
+        f"carbon intensity is known; they cover {signals.start:%Y-%m-%d} to {signals.end:%Y-%m-%d}.{unknown} Complete the signals, "
         "widen first_day, last_day or months, or shorten window_h or the jobs"
     )
 

@@ -164,9 +164,7 @@ def _estimate_notes(path: Path, table: pl.DataFrame, used: NDArray[np.bool_], wa
     """Returns a note for each zone whose contributed carbon intensities are estimates beyond the stated share."""
     if FLAGS["estimated"] not in table.columns:
         return []
-    share = (
-        table.filter(pl.Series(used)).group_by("zone").agg(pl.col(FLAGS["estimated"]).fill_null(value=False).mean())
-    )
+    share = table.filter(pl.Series(used)).group_by("zone").agg(pl.col(FLAGS["estimated"]).fill_null(value=False).mean())
     shares = dict(share.iter_rows())
     return [
         f"{zone} carbon intensity: {shares[zone]:.0%} of the hours are the publisher's estimates (file {path.name})"
@@ -175,8 +173,8 @@ def _estimate_notes(path: Path, table: pl.DataFrame, used: NDArray[np.bool_], wa
     ]
 
 
-def write_signals(signals: Signals, path: Path) -> None:
-    """Writes signals as a tidy CSV file that ``load_signals`` reads back.
+def write_generated_signals(signals: Signals, path: Path) -> None:
+    """Writes generated signals as a tidy CSV file that ``load_signals`` reads back, with a note that they are not real.
 
     Args:
         signals: Signals; unknown values become empty cells.
@@ -189,6 +187,7 @@ def write_signals(signals: Signals, path: Path) -> None:
             "zone": np.repeat(np.array(signals.zones, dtype=object), signals.hours).tolist(),
             "carbon_intensity_g_per_kwh": signals.carbon_g_per_kwh_ZH.ravel(),
             "price_usd_per_mwh": signals.price_usd_per_mwh_ZH.ravel(),
+            "is_real": np.zeros(len(signals.zones) * signals.hours, dtype=bool),
         }
     )
     frame.fill_nan(None).write_csv(path)

@@ -80,7 +80,9 @@ def _read(name_or_path: str | Path) -> tuple[str, str | Path]:
         raise ScenarioError(
             f"unknown scenario {str(name_or_path)!r}; {nearest(str(name_or_path), known)} (or give the path of a .yaml file)"
         )
-    return (resources.files("noonward.data") / "scenarios" / f"{name_or_path}.yaml").read_text("utf-8"), str(name_or_path)
+    return (resources.files("noonward.data") / "scenarios" / f"{name_or_path}.yaml").read_text("utf-8"), str(
+        name_or_path
+    )
 
 
 def _one_line(error: Exception) -> str:
@@ -148,7 +150,13 @@ def _place(problem: Mapping[str, Any], content: Any) -> str:
 def _explain(error: ValidationError, source: str, content: Any) -> str:
     """Returns one line per problem: where, what, value, what is allowed."""
     lines = []
-    for problem in error.errors():
+    problems = error.errors()
+    places = [problem["loc"] for problem in problems]
+    for problem in problems:
+        where = problem["loc"]
+        # A list whose items are refused is also reported as too short: that says nothing new.
+        if problem["type"] == "too_short" and any(place != where and place[: len(where)] == where for place in places):
+            continue
         where = _place(problem, content)
         if problem["type"] == "extra_forbidden":
             key = str(problem["loc"][-1])

@@ -69,9 +69,7 @@ class ClusterEngine:
         ScenarioError: Scheduler and environment do not fit.
     """
 
-    def __init__(
-        self, environment: Environment, scheduler: Scheduler, *, seed: int = 0, rewards: bool = False
-    ) -> None:
+    def __init__(self, environment: Environment, scheduler: Scheduler, *, seed: int = 0, rewards: bool = False) -> None:
         check_fit(environment, scheduler)
         self.environment = environment
         self.scheduler = scheduler
@@ -153,7 +151,9 @@ class ClusterEngine:
             FAILED_EARLIEST: f"an earliest start of {earliest_s} s, after the job's latest start "
             f"(deadline {record['deadline_s']} s less the return of its result)",
         }[failed]
-        asked = f"site {self.environment.sites[asker]}" if self.environment.protocol == "each-slot" else "the dispatcher"
+        asked = (
+            f"site {self.environment.sites[asker]}" if self.environment.protocol == "each-slot" else "the dispatcher"
+        )
         return InfeasibleActionError(
             f"scheduler {type(self.scheduler).__name__} answered for job {job} at {view.now_s:g} s ({asked}): {what}. "
             "Answer only what view.mask_NA marks"

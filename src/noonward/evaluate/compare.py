@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from noonward.bound.fluid import environment_fluid_bound
+from noonward.bound.fluid import FluidFrontier, environment_fluid_bound, fluid_frontier
 from noonward.bound.lagrangian import utility_bound
 from noonward.compiled import cache_folder
 from noonward.data.environments import build_environment
@@ -168,7 +168,7 @@ def compare(
     """
     names = list(scenario.policies if policies is None else policies)
     if not names:
-        raise ScenarioError(f"no policy to compare: scenario {scenario.name!r} names none; give --policies")
+        raise ScenarioError(f"no policy to compare: name at least one (scenario {scenario.name!r}: --policies A,B)")
     if len(set(names)) != len(names):
         raise ScenarioError(f"a policy stands twice in {', '.join(names)}; name each once")
     reference = scenario.reference_policy if scenario.reference_policy in names else names[0]
@@ -218,6 +218,27 @@ def _same(record: Record, environment: Environment, policy: str, seed: int, scen
         and manifest["policy"] == policy
         and manifest["policy_seed"] == seed
         and manifest["versions"]["code"] == cache_folder().name
+    )
+
+
+def frontier(scenario: Scenario, seed: int) -> FluidFrontier | None:
+    """Returns the fluid bound's energy-latency frontier for a scenario's first environment, where it is defined."""
+    if scenario.economics is not None or scenario.end != "window":
+        return None
+    environment = build_environment(scenario, 0, seed)
+    jobs = environment.jobs
+    arrived = jobs.arrival_s_J <= environment.window_s
+    classes = set(jobs.class_J.tolist())
+    if len(classes) != 1:
+        return None
+    return fluid_frontier(
+        environment.fleet,
+        work=float(jobs.work_J[arrived].sum()),
+        horizon_s=environment.window_s,
+        jobs=int(arrived.sum()),
+        job_class=environment.fleet.classes[classes.pop()],
+        gangs=(int(jobs.gpus_min_J.min()), int(jobs.gpus_max_J.max())),
+        points=60,
     )
 
 

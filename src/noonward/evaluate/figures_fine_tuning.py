@@ -228,8 +228,8 @@ def utilisation_map(comparison: Comparison, environment: int = 0) -> Picture:
     sites = len(shown.manifest["sites"])
     lay_out(figure, 110 + rows * (45 + 17 * sites))
     caption = (
-        f"After MASAC, Fig. 5: environment {environment}, from {shown.manifest['start'][:10]}. Darker hours have more of "
-        "a site's GPUs in use; good policies fill the cheap and clean sites first."
+        f"After MASAC, Fig. 5: environment {environment}, from {shown.manifest['start'][:10]}. Darker hours have more "
+        "of a site's GPUs in use; good policies fill the cheap and clean sites first."
     )
     return Picture(
         name="utilisation-map", title="Utilisation hour by hour in one environment", caption=caption, figure=figure

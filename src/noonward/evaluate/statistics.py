@@ -85,7 +85,7 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike) -> Estimate:
     if not base > 0:
         return Estimate(float("nan"))
     value = float(top.mean()) / base
-    if len(top) < 2:
+    if len(top) < 2 or math.isnan(value):
         return Estimate(value)
     spread = float((top - value * bottom).std(ddof=1)) / base
     half = t_quantile(len(top) - 1) * spread / math.sqrt(len(top))

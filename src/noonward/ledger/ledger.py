@@ -124,11 +124,7 @@ class Ledger:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns all fields and derived figures, NaN as None."""
-        derived = {
-            name: getattr(self, name)
-            for name, value in vars(type(self)).items()
-            if isinstance(value, property)
-        }
+        derived = {name: getattr(self, name) for name, value in vars(type(self)).items() if isinstance(value, property)}
         return {
             name: None if isinstance(value, float) and np.isnan(value) else value
             for name, value in {**asdict(self), **derived}.items()
@@ -248,7 +244,12 @@ def _settle_all_results(outcome: Outcome, market: Market) -> F8:
     links = environment.links
     part = np.zeros((int(sent.sum()), 3))
     _settle_results(
-        links.usd_per_gb_IS[origin, site], links.kwh_per_gb_IS[origin, site], jobs.result_gb_J[sent], leaves, arrives, part
+        links.usd_per_gb_IS[origin, site],
+        links.kwh_per_gb_IS[origin, site],
+        jobs.result_gb_J[sent],
+        leaves,
+        arrives,
+        part,
     )
     out_J3[sent] = part
     return out_J3
@@ -350,5 +351,3 @@ def _times(outcome: Outcome) -> dict[str, float]:
         "p99_time_in_system_s": float(np.percentile(in_system, 99)),
         "mean_time_so_far_s": so_far,
     }
-
-

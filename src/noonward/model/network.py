@@ -59,7 +59,9 @@ class Network(Spec):
         else:
             throughput = table("throughput_gb_per_min")
             if (throughput[~home] <= 0).any():
-                raise ValueError("network.throughput_gb_per_min has a value of 0 GB/min; it must be above 0 on every link")
+                raise ValueError(
+                    "network.throughput_gb_per_min has a value of 0 GB/min; it must be above 0 on every link"
+                )
             seconds_per_gb = np.divide(MINUTE_S, throughput, out=np.zeros(shape), where=~home)
         return Links(
             latency_s_IS=table("latency_ms") / 1000.0,

@@ -223,9 +223,7 @@ def replan(view: ClusterView, price_sum_SH: F8, booked_TS: I8, site_J: I8, plan_
 
 
 @kernel(allocates=False)
-def answer(
-    view: ClusterView, answers: Answers, price_sum_SH: F8, booked_TS: I8, site_J: I8, plan_J2: I8
-) -> None:
+def answer(view: ClusterView, answers: Answers, price_sum_SH: F8, booked_TS: I8, site_J: I8, plan_J2: I8) -> None:
     """Answers one decision step by the plan; jobs not seen before are booked first."""
     slot = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
     for s in range(view.site_S.shape[0]):

@@ -45,7 +45,7 @@ class Lp:
 def frame(problem):
     """Variables v, y, q, p, lambda and the constraints (3) to (5), (7) of both forms."""
     lp = Lp()
-    samples, hours, classes, span, clusters = problem.shape
+    samples, hours, _, span, clusters = problem.shape
     v = [[lp.var(problem.cost_TD[t, d], up=problem.capacity_TD[t, d]) for d in range(clusters)] for t in range(span)]
     for d in range(clusters):
         peak = lp.var(problem.peak_cost_D[d], low=-INF)
@@ -93,7 +93,7 @@ def printed_optimum(problem):
 def whole_compact_optimum(problem):
     """Minimum of the compact form with every row, in y = x + e and v itself."""
     lp, v, y, q, p, lam = frame(problem)
-    samples, hours, classes, span, clusters = problem.shape
+    samples, _, _, span, clusters = problem.shape
     x, e = {}, {}
     for key, column in y.items():
         x[key], e[key] = lp.var(), lp.var(up=INF if problem.support else 0.0)

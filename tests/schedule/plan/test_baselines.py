@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from schedule.plan.problems import paper_like
 
 from noonward.errors import ScenarioError
 from noonward.schedule.plan import LoadClass, PlanProblem, make_plan
 from noonward.schedule.plan.baselines import greedy, perfect_forecast, run_at_once, spread_evenly
+from schedule.plan.problems import paper_like
 
 
 def two_by_two(**changes):
@@ -31,7 +31,7 @@ def test_greedy_says_what_found_no_room():
 
 
 def test_greedy_runs_at_once_where_there_is_room():
-    problem = paper_like(samples=2)
+    problem = paper_like(samples=2, capacity_TD=np.full((16, 4), 3.0))
     day = greedy(problem, problem.load_NKC[0])
     assert day.late == 0
     assert day.load_TD[:12].sum(axis=1) == pytest.approx(problem.load_NKC[0].sum(axis=1))

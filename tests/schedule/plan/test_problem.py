@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from schedule.plan.problems import random_problem
 
 from noonward.errors import InfeasiblePlanError, ScenarioError
 from noonward.schedule.plan import LoadClass, PlanProblem, make_plan, mixed_cost
 from noonward.schedule.plan.problem import HEADROOM
+from schedule.plan.problems import random_problem
 
 
 def refused(match, **changes):

@@ -2,13 +2,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from schedule.plan.printed import printed_optimum, whole_compact_optimum
-from schedule.plan.problems import paper_like, random_problem
 
 from noonward.errors import InfeasiblePlanError
 from noonward.schedule.plan import LoadClass, Planner, PlanProblem, generate, make_plan, tail_mean
-from noonward.schedule.plan.constraints import define_fit, define_slope
-from noonward.schedule.plan.generate import _blank
+from noonward.schedule.plan.generate import whole
+from schedule.plan.printed import printed_optimum, whole_compact_optimum
+from schedule.plan.problems import paper_like, random_problem
 
 
 def two_by_two(**changes):
@@ -97,14 +96,8 @@ def test_the_forms_agree_for_every_option(eps, support):
 def test_generated_rows_give_the_optimum_of_all_rows(changes):
     problem = paper_like(samples=10, **changes)
     plan = make_plan(problem)
-    program = _blank(problem, "cost")
-    sample_R, place_R = np.nonzero(np.ones((program.samples, program.places)))
-    define_fit(program, sample_R, place_R)
-    if problem.robust:
-        define_slope(program, np.arange(program.e))
-        program.raise_entries(np.full(program.e, problem.support))
-    whole = program.run("crossover")
-    assert plan.objective == pytest.approx(whole.value * program.unit * program.money, rel=1e-8)
+    full = whole(problem)
+    assert plan.objective == pytest.approx(full.point.value * full.program.unit * full.program.money, rel=1e-8)
     assert plan.certificate.rows < plan.certificate.rows_whole
     assert plan.certificate.violation < 1e-7
     assert abs(plan.certificate.gap) < 1e-8
@@ -129,7 +122,8 @@ def test_a_plan_serves_all_within_range_flexibility_and_capacity():
 
 
 def test_classes_of_different_flexibility_share_one_plan():
-    quick, slow = LoadClass(name="q", clusters=(0, 1), flexibility_h=0), LoadClass(name="s", clusters=(0,), flexibility_h=3)
+    quick = LoadClass(name="q", clusters=(0, 1), flexibility_h=0)
+    slow = LoadClass(name="s", clusters=(0,), flexibility_h=3)
     problem = PlanProblem(
         classes=(quick, slow),
         load_NKC=np.ones((1, 2, 2)),
@@ -219,7 +213,7 @@ def test_same_problem_same_plan_to_the_bit():
 
 def test_an_infeasible_problem_says_what_is_short_and_what_would_do():
     problem = two_by_two(capacity_TD=np.array([[0.2, 0.2], [0.2, 0.2]]))
-    with pytest.raises(InfeasiblePlanError, match=r"class 'batch' submitted in hour 0 .* at least 1\.25.*no beta would do"):
+    with pytest.raises(InfeasiblePlanError, match=r"'batch' submitted in hour 0 .* at least 1\.25.*no beta would do"):
         make_plan(problem)
     make_plan(replace(problem, capacity_TD=problem.capacity_TD * 1.2501))
 

@@ -85,8 +85,8 @@ def fill_mask(w: World, job: int, s: int) -> None:
     view.mask_NA[s, HOLD] = 1
     for d in range(view.site_S.shape[0]):
         if d == s:
-            view.mask_NA[s, 1 + d] = (
-                room(w, s) >= view.job_J[job].gpus_min and view.run_1[0].now_s <= latest_start_s(view, job, s)
+            view.mask_NA[s, 1 + d] = room(w, s) >= view.job_J[job].gpus_min and view.run_1[0].now_s <= latest_start_s(
+                view, job, s
             )
         else:
             view.mask_NA[s, 1 + d] = can_move(w, job, s, d)
@@ -190,7 +190,11 @@ def take_events(w: World, until: float) -> None:
     """Takes all finishes, joins and arrivals up to a time, each at its own time."""
     view = w.shown
     while True:
-        arrival = view.job_J[w.engine_1[0].next_arrival].arrival_s if w.engine_1[0].next_arrival < view.job_J.shape[0] else np.inf
+        arrival = (
+            view.job_J[w.engine_1[0].next_arrival].arrival_s
+            if w.engine_1[0].next_arrival < view.job_J.shape[0]
+            else np.inf
+        )
         time, kind, job = np.inf, ARRIVAL + 1, 0
         if w.engine_1[0].heap_size > 0:
             time = w.heap_E[0].time

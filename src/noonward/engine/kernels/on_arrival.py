@@ -269,7 +269,11 @@ def advance_on_arrival(w: World) -> int:
         code = continue_dispatch(w)
         if code:
             return code
-        arrival = view.job_J[w.engine_1[0].next_arrival].arrival_s if w.engine_1[0].next_arrival < view.job_J.shape[0] else np.inf
+        arrival = (
+            view.job_J[w.engine_1[0].next_arrival].arrival_s
+            if w.engine_1[0].next_arrival < view.job_J.shape[0]
+            else np.inf
+        )
         time, kind, job = np.inf, DEADLINE, 0
         if w.engine_1[0].heap_size > 0:
             time = w.heap_E[0].time

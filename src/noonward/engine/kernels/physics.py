@@ -217,6 +217,7 @@ def finish(w: World, job: int) -> None:
         w.engine_1[0].result_usd += usd
         w.engine_1[0].result_kg += kg
 
+
 @kernel(inline=True, allocates=False)
 def transfer(w: World, ingress: int, s: int, size_gb: float) -> tuple[float, float, float]:
     """Settles a transfer between an ingress point and a site now; without signals only its energy and price."""

@@ -86,6 +86,7 @@ YARD: Final = np.dtype(
 )
 """What the engine keeps per site beside the view: its waiting list and its meters."""
 
+
 class World(NamedTuple):
     """All arrays of one run; a batch of runs stacks them."""
 

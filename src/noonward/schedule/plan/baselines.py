@@ -67,7 +67,7 @@ def greedy(problem: PlanProblem, load_KC: F8, jobs: int = 10) -> Placed:
             if rest > 0:
                 still.append((c, rest))
         waiting = still
-    return Placed(load_TD=load_TD, late=late, left=float(sum(rest for _, rest in waiting)))
+    return Placed(load_TD=load_TD, late=float(late), left=float(sum(rest for _, rest in waiting)))
 
 
 def perfect_forecast(problem: PlanProblem, load_KC: F8) -> Plan:
@@ -107,5 +107,5 @@ def _even(problem: PlanProblem, used_M: NDArray[np.bool_], entries: Entries) -> 
 def _day(problem: PlanProblem, load_KC: F8) -> F8:
     day: F8 = np.asarray(load_KC, dtype=np.float64)
     if day.shape != problem.load_NKC.shape[1:]:
-        raise ScenarioError(f"the day's load has shape {day.shape}; expected {problem.load_NKC.shape[1:]}, hours x classes")
+        raise ScenarioError(f"the day's load has shape {day.shape}; expected {problem.load_NKC.shape[1:]}")
     return day

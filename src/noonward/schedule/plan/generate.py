@@ -91,6 +91,18 @@ def generate(problem: PlanProblem, active: Active | None = None, goal: Goal = "c
     raise AssertionError(f"row generation has not ended after {MOST_ROUNDS} rounds")
 
 
+def whole(problem: PlanProblem) -> Solved | None:
+    """Solves the LP with every row and column from the start, by HiGHS alone: what row generation is held against."""
+    program = _blank(problem, "cost")
+    sample_R, place_R = np.nonzero(~program.has_NP)
+    define_fit(program, sample_R, place_R)
+    if problem.robust:
+        define_slope(program, np.arange(program.e))
+        program.raise_entries(np.full(program.e, problem.support))
+    point = program.run("choose")
+    return None if point is None else Solved(program, point, 1, point.iterations, 0.0)
+
+
 def _blank(problem: PlanProblem, goal: Goal) -> Program:
     program = Program(problem, goal)
     define_always(program)

@@ -81,8 +81,6 @@ def smallest_beta(problem: PlanProblem) -> float | None:
     return beta
 
 
-
-
 def why_infeasible(problem: PlanProblem) -> InfeasiblePlanError:
     """Returns the error that says what cannot be served, and the smallest capacity or beta that would do."""
     short = shortage(problem)

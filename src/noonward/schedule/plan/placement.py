@@ -150,7 +150,9 @@ class Tracker:
         classes = np.ascontiguousarray(class_J, dtype=np.int64)
         volumes = np.ascontiguousarray(volume_J, dtype=np.float64)
         if classes.shape != volumes.shape or classes.ndim != 1:
-            raise ScenarioError(f"there are {classes.shape} classes and {volumes.shape} volumes; give one of each a job")
+            raise ScenarioError(
+                f"{classes.shape} classes and {volumes.shape} volumes are given; give one of each a job"
+            )
         if not 0 <= hour < self.fractions.hours:
             raise self._unknown(hour, 0)
         if len(classes) and not (classes.min() >= 0 and classes.max() < self.fractions.classes):

@@ -18,8 +18,8 @@ B1 = NDArray[np.bool_]
 
 Goal = Literal["cost", "stretch", "tail"]
 """What is minimised: f(v), the capacity needed, or the guarantee's left side less its right side."""
-Method = Literal["interior", "crossover", "simplex"]
-"""Interior point without a vertex, interior point with one, or dual simplex from the last basis."""
+Method = Literal["interior", "crossover", "simplex", "choose"]
+"""Interior point without a vertex, interior point with one, dual simplex from the last basis, or HiGHS' own choice."""
 
 ROUGH: Final = 1e-4
 """Optimality tolerance of an interior-point run whose only use is to say which rows matter."""
@@ -33,6 +33,7 @@ _OPTIONS: Final[dict[Method, dict[str, str | float]]] = {
     "interior": {"solver": "ipx", "run_crossover": "off", "ipm_optimality_tolerance": ROUGH},
     "crossover": {"solver": "ipx", "run_crossover": "on", "ipm_optimality_tolerance": 1e-8},
     "simplex": {"solver": "simplex"},
+    "choose": {"solver": "choose"},
 }
 
 
@@ -111,7 +112,7 @@ class Program:
         self.has_NP: B1 = np.zeros((self.samples, self.places), dtype=bool)
         self.bounded_M: B1 = np.zeros(count, dtype=bool)
         self.raised_M: B1 = np.zeros(count, dtype=bool)
-        self.solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        self.solver = highspy.Highs()
         self.solver.setOptionValue("output_flag", False)
         self.solver.setOptionValue("threads", 1)
         self._add_columns(goal)

@@ -1,0 +1,323 @@
+"""Every knob of a scenario turns something: what is settled, or the jobs and signals themselves.
+
+The walk turns every value of the packaged scenarios, one at a time; WORLDS turns the fields that none of them sets. A
+field of the scenario's schema that is turned by neither fails the last test but one.
+"""
+
+import copy
+import typing
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from types import UnionType
+
+import numpy as np
+import polars as pl
+import pytest
+from pydantic import BaseModel
+
+from noonward.data.environments import build_environment
+from noonward.data.generate_signals import generate_signals
+from noonward.data.scenario_file import load_scenario, scenario_from
+from noonward.engine.run import run
+from noonward.errors import SignalRangeError
+from noonward.ledger.ledger import settle
+from noonward.ledger.record import environment_digest
+from noonward.model.scenario import Scenario
+from noonward.schedule.registry import make_scheduler
+
+POLICIES = {"each-slot": "random", "on-arrival": "ucb1"}
+"""Policies that use every link and every clock level."""
+
+PACKAGED = {
+    "tiny": {},
+    "fine-tuning": {"window_h": 6, "jobs.count": 200},
+    "dvfs-training": {"window_h": 2},
+}
+"""Values under which the packaged scenarios are quick and still use all their parts."""
+
+NOT_TURNED = {
+    "Scenario.name": "a name",
+    "Scenario.description": "a text",
+    "Scenario.reference_policy": "read by comparisons (tests/evaluate/test_compare.py)",
+    "Scenario.policies": "read by comparisons (tests/evaluate/test_compare.py)",
+    "Site.name": "a name",
+    "Ingress.name": "a name",
+}
+"""Fields that take no part in a run."""
+
+ONE_FIXED_POWER = {
+    "GpuType.clocks": "power and duration are the same at any clock",
+    "GpuType.sleep_w": "free GPUs stay awake",
+    "FineTuningJobs.columns": "there is no trace file",
+}
+IDLE = {
+    "tiny": ONE_FIXED_POWER,
+    "fine-tuning": ONE_FIXED_POWER,
+    "dvfs-training": {
+        "Scenario.slot_s": "jobs are asked about on arrival",
+        "Site.zone": "there are no signals",
+        "Site.timezone": "arrivals follow no local time",
+        "GpuType.idle_w": "free GPUs sleep",
+        "Network.throughput_gb_per_min": "jobs carry no data",
+        "Network.usd_per_gb": "jobs carry no data",
+        "Network.kwh_per_gb": "jobs carry no data",
+        "inference": "every job is of the first class, training",
+    },
+}
+"""Fields (or keys) of a packaged scenario that take no part in its runs, and why. They are turned all the same."""
+
+ELSEWHERE = {
+    "tiny": {
+        "Site.gpu_type": "it has one type", "JobKind.share": "it has one kind",
+        "FineTuningJobs.trace": "WORLDS has the file", "Fleet.ingress": "WORLDS", "Fleet.free_gpus": "WORLDS",
+    },
+    "fine-tuning": {
+        "Site.gpu_type": "it has one type",
+        "FineTuningJobs.trace": "WORLDS has the file", "Fleet.ingress": "WORLDS", "Fleet.free_gpus": "WORLDS",
+    },
+    "dvfs-training": {
+        "Scenario.protocol": "its ingress points belong to no site", "Scenario.end": "its jobs wait without limit",
+        "Scenario.signals": "WORLDS", "Scenario.economics": "WORLDS",
+    },
+}  # fmt: skip
+"""Fields that a packaged scenario cannot turn alone; another one, or one of WORLDS, does."""
+
+OTHER = {
+    "Scenario.protocol": lambda value: "on-arrival",
+    "Scenario.end": lambda value: "window",
+    "Scenario.slot_s": lambda value: 2 * value,
+    "Scenario.window_h": lambda value: value + 1,
+    "Fleet.free_gpus": lambda value: "idle",
+    "Ingress.home": lambda value: "us-west",
+    "Site.zone": lambda value: "SG" if value == "PL" else "PL",
+    "Site.timezone": lambda value: "Pacific/Honolulu",
+    "Site.gpu_type": lambda value: "A30" if value == "A10" else "A10",
+    "Site.gpus": lambda value: value + 3,
+    "GpuType.clocks": lambda value: value - 0.01,
+    "ClassProfile.time": lambda value: {"per_clock_s": 1.5},
+    "Network.latency_ms": lambda value: value + 30_000,
+    "Network.throughput_gb_per_min": lambda value: 0.5,
+    "GeneratedSignals.year": lambda value: value - 1,
+    "GeneratedSignals.months": lambda value: [*value[1:], value[0]],
+    "GeneratedSignals.calibration": lambda value: "train",
+    "FineTuningJobs.columns": lambda value: {"gpus": "cards"},
+    "FineTuningJobs.count": lambda value: 2 * value,
+    "FineTuningJobs.gpus_cap": lambda value: 2,
+    "PoissonJobs.gpus_min": lambda value: value + 1,
+    "PoissonJobs.gpus_max": lambda value: value + 1,
+    "PoissonJobs.work_min": lambda value: 40_000.0,
+}
+"""Field -> another value; without an entry a number becomes a fifth larger, or 1 where it is 0 or not given."""
+
+KINDS = ("image-generation", "text-generation", "text-to-image")
+TWO_KINDS = {f"jobs.kinds.{KINDS[k]}.share": share for k, share in enumerate((0.5, 0.2, 0.3))}
+
+
+@cache
+def content_of(name):
+    return load_scenario(name).model_dump(mode="json")
+
+
+def scenario(name, values):
+    """A packaged scenario with some values set, keys joined by dots."""
+    content = copy.deepcopy(content_of(name))
+    for path, value in values.items():
+        *above, last = path.split(".")
+        node = content
+        for key in above:
+            node = node[int(key) if isinstance(node, list) else key]
+        node[int(last) if isinstance(node, list) else last] = value
+    return scenario_from(content)
+
+
+def result(name, values):
+    """What the first run comes to: a digest of its jobs and signals, and its ledger."""
+    made = scenario(name, values)
+    environment = build_environment(made)
+    ledger = settle(run(environment, make_scheduler(POLICIES[made.protocol])))
+    return environment_digest(environment), tuple(ledger.as_dict().values())
+
+
+result_before = cache(lambda name: result(name, PACKAGED[name]))
+
+
+def leaves(part, path=(), field=""):
+    """Yields (field as Class.name, path, value) of every single value, defaults included."""
+    if isinstance(part, BaseModel):
+        for name in type(part).model_fields:
+            if name != "source":
+                yield from leaves(getattr(part, name), (*path, name), f"{type(part).__name__}.{name}")
+    elif isinstance(part, dict) and part:
+        for name, value in part.items():
+            yield from leaves(value, (*path, name), field)
+    elif isinstance(part, tuple) and part and field != "GeneratedSignals.months":
+        for index, value in enumerate(part):
+            yield from leaves(value, (*path, str(index)), field)
+    else:
+        yield field, path, part
+
+
+def turned(field, path, value):
+    """The setting that gives a value another value."""
+    if field == "JobKind.share":
+        return TWO_KINDS
+    if field in OTHER:
+        return {".".join(path): OTHER[field](value)}
+    return {".".join(path): 1.2 * value if value else 1.0}
+
+
+@pytest.mark.parametrize("name", PACKAGED)
+def test_every_value_of_a_packaged_scenario_turns_its_result(name):
+    dead, awake = [], []
+    for field, path, value in leaves(scenario(name, PACKAGED[name])):
+        if field in NOT_TURNED or field in ELSEWHERE[name]:
+            continue
+        idle = field in IDLE[name] or bool(set(path) & set(IDLE[name]))
+        same = result(name, PACKAGED[name] | turned(field, path, value)) == result_before(name)
+        if same != idle:
+            (awake if idle else dead).append(".".join(path))
+    assert dead == [], "these values change nothing"
+    assert awake == [], "these values are said to do nothing, but do"
+
+
+POISSON = {"jobs": {"source": "poisson", "rate_per_s": 0.002, "median_work": 900.0, "sigma": 0.3}, "end": "window"}
+STREAM = {"jobs": {"source": "paper-stream", "rate_per_s": 0.002, "median_work": 900.0}, "end": "window"}
+CURVE = {"fleet.gpu_types.T4-class.classes.fine-tuning": {"power": {"cubic_w": 60.0, "constant_w": 20.0}}}
+CLOCKS = {"fleet.gpu_types.T4-class.clocks": [0.5, 1.0]}
+ARRIVAL = {"protocol": "on-arrival"}
+SLEEP = {"fleet.gpu_types.T4-class.sleep_w": 2.0}
+HOMES = [{"name": "south", "home": "south"}, {"name": "north", "home": "north"}]
+TABLE = {"jobs": {"source": "table", "path": "{jobs}"}}
+RENAMED = {"arrival_s": "came", "gpus": "cards"}
+
+WORLDS = {
+    "Scenario.economics": ({}, {"economics": None}),
+    "Scenario.signals": ({"economics": None}, {"signals": None}),
+    "Fleet.ingress": ({}, {"fleet.ingress": HOMES}),
+    "Fleet.free_gpus": (SLEEP, {"fleet.free_gpus": "sleep"}),
+    "GpuType.clocks": (ARRIVAL | CURVE, CLOCKS),
+    "FineTuningJobs.trace": ({}, {"jobs.trace": "{trace}"}),
+    "FineTuningJobs.columns": ({"jobs.trace": "{trace}"}, {"jobs.columns": {"gpus": "cards"}}),
+    "PoissonJobs.work_min": (POISSON, {"jobs.work_min": 900.0}),
+    "PoissonJobs.sigma": (POISSON, {"jobs.sigma": 0.0}),
+    "PaperStreamJobs.seed": (STREAM, {"jobs.seed": 124}),
+    "PaperStreamJobs.rate_per_s": (STREAM, {"jobs.rate_per_s": 0.004}),
+    "PaperStreamJobs.median_work": (STREAM, {"jobs.median_work": 600.0}),
+    "PaperStreamJobs.sigma": (STREAM, {"jobs.sigma": 0.0}),
+    "PaperStreamJobs.routed": (STREAM, {"jobs.routed": False}),
+    "PaperStreamJobs.gpus_max": (STREAM, {"jobs.gpus_max": 4}),
+    "JobTable.path": (TABLE, {"jobs.path": "{other_jobs}"}),
+    "JobTable.columns": (TABLE, {"jobs.columns": RENAMED}),
+    "SignalFiles.paths": ({"signals": "{files}"}, {"signals.paths": ["{other_signals}"]}),
+    "SignalFiles.columns": ({"signals": "{files}"}, {"signals.columns": {"price": "other_price"}}),
+    "SignalFiles.months": ({"signals": "{files}"}, {"signals.months": [2]}),
+    "SignalFiles.first_day": ({"signals": "{files}"}, {"signals.first_day": "2022-03-05"}),
+    "SignalFiles.last_day": ({"signals": "{files}"}, {"signals.last_day": "2022-02-03"}),
+}
+"""Field -> (values of a world on top of the scenario tiny, another value of the field)."""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Names in braces -> files with signals from February to March, jobs and a trace, two of each kind."""
+    folder = tmp_path_factory.mktemp("files")
+    start = datetime(2022, 1, 31, tzinfo=UTC)
+    paths = {name: str(folder / f"{name}.csv") for name in ("signals", "other_signals", "jobs", "other_jobs", "trace")}
+    for seed, name in enumerate(("signals", "other_signals")):
+        signals = generate_signals(("CA-ON", "SG"), start, 24 * 40, np.random.default_rng(seed))
+        hours = [f"{signals.time_of(hour):%Y-%m-%dT%H:%MZ}" for hour in range(signals.hours)]
+        price = signals.price_usd_per_mwh_ZH.ravel()
+        table = {"timestamp": hours * 2, "zone": ["CA-ON"] * len(hours) + ["SG"] * len(hours)}
+        table |= {"price_usd_per_mwh": price, "other_price": price + 1}
+        table |= {"carbon_intensity_g_per_kwh": signals.carbon_g_per_kwh_ZH.ravel()}
+        pl.DataFrame(table).write_csv(paths[name])
+    for seed, name in enumerate(("jobs", "other_jobs")):
+        rng = np.random.default_rng(seed)
+        jobs = {"arrival_s": np.arange(20) * 60.0, "duration_s": rng.uniform(600, 6000, 20), "gpus": np.arange(20) % 3 + 1}
+        jobs |= {"came": np.arange(20) * 120.0, "cards": np.arange(20) % 2 + 1, "slack_s": np.full(20, 7200.0)}
+        pl.DataFrame(jobs).with_columns(origin=pl.lit("north")).write_csv(paths[name])
+    rng = np.random.default_rng(0)
+    trace = {"submit_time_s": np.arange(2000) * 60.0, "duration_s": rng.uniform(600, 6000, 2000)}
+    trace |= {"num_gpus": np.arange(2000) % 3 + 1, "cards": np.arange(2000) % 2 + 1}
+    pl.DataFrame(trace).write_csv(paths["trace"])
+    return paths
+
+
+def filled(value, files):
+    """Values with file names for names in braces."""
+    if value == "{files}":
+        return {"source": "files", "paths": [files["signals"]]} | dict.fromkeys(("first_day", "last_day"))
+    if isinstance(value, str):
+        return value.format(**files) if value.startswith("{") else value
+    if isinstance(value, dict):
+        return {key: filled(part, files) for key, part in value.items()}
+    return [filled(part, files) for part in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("field", WORLDS)
+def test_a_field_that_no_packaged_scenario_turns_turns_its_world(field, files):
+    before, other = (filled(values, files) for values in WORLDS[field])
+    assert result("tiny", before) == result("tiny", before)
+    assert result("tiny", before | other) != result("tiny", before)
+
+
+def test_the_format_of_signal_files_decides_how_they_are_read(tmp_path):
+    """An Electricity Maps export holds no prices, so no environment can be drawn from it alone."""
+    path = tmp_path / "CA-ON_2022_hourly.csv"
+    hours = [datetime(2022, 1, 1, tzinfo=UTC) + timedelta(hours=hour) for hour in range(24 * 20)]
+    frame = pl.DataFrame(
+        {
+            "Datetime (UTC)": [hour.strftime("%Y-%m-%d %H:%M:%S") for hour in hours] * 2,
+            "Zone id": ["CA-ON"] * len(hours) + ["SG"] * len(hours),
+            "Carbon intensity gCO2eq/kWh (Life cycle)": [100.0] * 2 * len(hours),
+        }
+    )
+    frame.write_csv(path)
+    values = {"signals": {"source": "files", "paths": [str(path)], "format": "electricity-maps"}}
+    with pytest.raises(SignalRangeError, match="hold no window"):
+        build_environment(scenario("tiny", values))
+
+
+def test_policies_stand_in_the_comparison_alone():
+    for values in ({"reference_policy": "random"}, {"policies": ["random"]}, {"description": "another"}):
+        assert result("tiny", values) == result_before("tiny")
+
+
+def fields_of(model, seen):
+    """Yields every leaf field of the schema as Class.name."""
+    if model in seen:
+        return
+    seen.add(model)
+    for name, field in model.model_fields.items():
+        parts = list(inner_types(field.annotation))
+        below = [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]
+        for part in below:
+            yield from fields_of(part, seen)
+        if name != "source" and len(below) < len(parts):
+            yield f"{model.__name__}.{name}"
+
+
+def inner_types(kind):
+    """Yields the types that a value of an annotated type may hold, containers opened."""
+    if typing.get_origin(kind) is typing.Annotated:
+        kind = typing.get_args(kind)[0]
+    origin = typing.get_origin(kind)
+    if origin in (typing.Union, UnionType, tuple):
+        for part in typing.get_args(kind):
+            if part is not Ellipsis:
+                yield from inner_types(part)
+    elif origin is dict:
+        yield from inner_types(typing.get_args(kind)[1])
+    else:
+        yield kind
+
+
+def test_every_field_of_the_schema_is_turned_somewhere():
+    turned_fields = set(WORLDS) | {"SignalFiles.format"}
+    for name in PACKAGED:
+        fields = {field for field, path, _ in leaves(load_scenario(name)) if not set(path) & set(IDLE[name])}
+        turned_fields |= fields - set(ELSEWHERE[name]) - set(IDLE[name])
+    schema = set(fields_of(Scenario, set()))
+    assert len(schema) > 60
+    assert schema - turned_fields - set(NOT_TURNED) == set(), "these fields have no test that turns them"
+    assert set(NOT_TURNED) | set(WORLDS) | set(OTHER) <= schema | {"GpuType.clocks"}, "these fields exist no longer"

@@ -27,10 +27,6 @@ ALLOWED = {
     "cli": BASE | {"model", "data", "ledger", "decision", "engine", "schedule", "bound", "learn", "evaluate"},
 }
 """Parts a part may import: what stands before it in the house, and itself."""
-LAZY = {
-    ("schedule/check.py", "engine"): "the conformance check runs what it checks, so it imports the loop when called"
-}
-"""Exceptions, inside functions only: (file, part) and why."""
 EXTRAS = frozenset({"torch", "gymnasium", "pettingzoo", "ray", "starlette", "uvicorn", "tensorboard"})
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -41,29 +37,23 @@ def part_of(path: Path) -> str:
     return first.removesuffix(".py")
 
 
-def imports(tree: ast.Module) -> Iterator[tuple[str, bool, int]]:
-    """Yields (module, whether inside a function, line) of every import; ``from a import b`` counts as a and a.b."""
-
-    def walk(node: ast.AST, lazy: bool) -> Iterator[tuple[str, bool, int]]:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.Import):
-                for alias in child.names:
-                    yield alias.name, lazy, child.lineno
-            elif isinstance(child, ast.ImportFrom):
-                assert child.level == 0, f"line {child.lineno}: a relative import hides where it goes"
-                yield child.module or "", lazy, child.lineno
-                for alias in child.names:
-                    yield f"{child.module}.{alias.name}", lazy, child.lineno
-            yield from walk(child, lazy or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
-
-    return walk(tree, lazy=False)
+def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yields (module, line) of every import, also of those inside functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            if node.module == "noonward":
+                yield from ((f"noonward.{alias.name}", node.lineno) for alias in node.names)
+            else:
+                yield node.module, node.lineno
 
 
 def breaches(name: str, source: str) -> list[str]:
     """Returns what a file (path within the package) imports against the rules."""
     part = name.split("/")[0].removesuffix(".py")
     found = []
-    for module, lazy, line in imports(ast.parse(source)):
+    for module, line in imports(ast.parse(source)):
         words = module.split(".")
         if words[0] in EXTRAS and part != "learn":
             found.append(f"{name}:{line} imports {module}, which only an extra brings")
@@ -72,7 +62,7 @@ def breaches(name: str, source: str) -> list[str]:
         target = words[1]
         if part == "__init__":
             continue
-        if target != part and target not in ALLOWED[part] and not (lazy and (name, target) in LAZY):
+        if target != part and target not in ALLOWED[part]:
             found.append(f"{name}:{line} imports {module}; {part} may import {', '.join(sorted(ALLOWED[part]))}")
     return found
 
@@ -93,17 +83,12 @@ def test_imports_run_one_way(path: Path) -> None:
         ("model/fleet.py", "from noonward.engine.run import run"),
         ("engine/cluster.py", "import noonward.schedule.registry"),
         ("schedule/registry.py", "def f():\n    from noonward.engine.run import run"),
-        ("schedule/check.py", "from noonward.engine.run import run"),
         ("ledger/settle.py", "from noonward import evaluate"),
         ("bound/fluid.py", "import torch"),
     ],
 )
 def test_a_breach_would_be_found(name: str, source: str) -> None:
     assert len(breaches(name, source)) >= 1
-
-
-def test_the_conformance_check_may_import_the_loop_when_it_is_called() -> None:
-    assert not breaches("schedule/check.py", "def f():\n    from noonward.engine.run import run")
 
 
 @pytest.mark.parametrize(

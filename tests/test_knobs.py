@@ -31,7 +31,7 @@ POLICIES = {"each-slot": "random", "on-arrival": "ucb1"}
 PACKAGED = {
     "tiny": {},
     "fine-tuning": {"window_h": 6, "jobs.count": 200},
-    "dvfs-training": {"window_h": 2},
+    "dvfs-training": {"window_h": 2, "jobs.median_work": 5000.0},
 }
 """Values under which the packaged scenarios are quick and still use all their parts."""
 
@@ -102,10 +102,11 @@ OTHER = {
     "GeneratedSignals.calibration": lambda value: "train",
     "FineTuningJobs.columns": lambda value: {"gpus": "cards"},
     "FineTuningJobs.count": lambda value: 2 * value,
+    "FineTuningJobs.origin_shares": lambda value: 3 * value,
     "FineTuningJobs.gpus_cap": lambda value: 2,
     "PoissonJobs.gpus_min": lambda value: value + 1,
     "PoissonJobs.gpus_max": lambda value: value + 1,
-    "PoissonJobs.work_min": lambda value: 40_000.0,
+    "PoissonJobs.work_min": lambda value: 4000.0,
 }
 """Field -> another value; without an entry a number becomes a fifth larger, or 1 where it is 0 or not given."""
 
@@ -126,7 +127,7 @@ def scenario(name, values):
         node = content
         for key in above:
             node = node[int(key) if isinstance(node, list) else key]
-        node[int(last) if isinstance(node, list) else last] = value
+        node[int(last) if isinstance(node, list) else last] = copy.deepcopy(value)
     return scenario_from(content)
 
 
@@ -233,7 +234,11 @@ def files(tmp_path_factory):
         pl.DataFrame(table).write_csv(paths[name])
     for seed, name in enumerate(("jobs", "other_jobs")):
         rng = np.random.default_rng(seed)
-        jobs = {"arrival_s": np.arange(20) * 60.0, "duration_s": rng.uniform(600, 6000, 20), "gpus": np.arange(20) % 3 + 1}
+        jobs = {
+            "arrival_s": np.arange(20) * 60.0,
+            "duration_s": rng.uniform(600, 6000, 20),
+            "gpus": np.arange(20) % 3 + 1,
+        }
         jobs |= {"came": np.arange(20) * 120.0, "cards": np.arange(20) % 2 + 1, "slack_s": np.full(20, 7200.0)}
         pl.DataFrame(jobs).with_columns(origin=pl.lit("north")).write_csv(paths[name])
     rng = np.random.default_rng(0)

@@ -28,7 +28,7 @@ _HOMES: Final = {
     "Signals": "noonward.model.signals",
     "build_environment": "noonward.data.environments",
     "build_environments": "noonward.data.environments",
-    "check_scheduler": "noonward.schedule.check",
+    "check_scheduler": "noonward.evaluate.check",
     "compare": "noonward.evaluate.compare",
     "load_scenario": "noonward.data.scenario_file",
     "make_scheduler": "noonward.schedule.registry",
@@ -40,7 +40,36 @@ _HOMES: Final = {
     "write_record": "noonward.ledger.record",
 }
 
-__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604
+__all__ = [
+    "Answers",
+    "ClusterEngine",
+    "ClusterView",
+    "CompiledScheduler",
+    "Environment",
+    "Forecast",
+    "GpuCaps",
+    "Jobs",
+    "Ledger",
+    "NoonwardError",
+    "Outcome",
+    "RuleMemory",
+    "Scenario",
+    "Scheduler",
+    "Signals",
+    "__version__",
+    "build_environment",
+    "build_environments",
+    "check_scheduler",
+    "compare",
+    "load_scenario",
+    "make_scheduler",
+    "read_record",
+    "register",
+    "rule",
+    "run",
+    "settle",
+    "write_record",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -62,6 +91,7 @@ if TYPE_CHECKING:
     from noonward.engine.cluster import ClusterEngine
     from noonward.engine.run import run
     from noonward.errors import NoonwardError
+    from noonward.evaluate.check import check_scheduler
     from noonward.evaluate.compare import compare
     from noonward.ledger.ledger import Ledger, settle
     from noonward.ledger.outcome import Outcome
@@ -71,5 +101,4 @@ if TYPE_CHECKING:
     from noonward.model.jobs import Jobs
     from noonward.model.scenario import Scenario
     from noonward.model.signals import Signals
-    from noonward.schedule.check import check_scheduler
     from noonward.schedule.registry import make_scheduler, register

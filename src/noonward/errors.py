@@ -6,6 +6,7 @@ NoonwardError                  base of all; the command line prints it and exits
 ├── DataError                  a file's content is wrong (file, row, column)
 │   └── SignalRangeError       a price or carbon intensity was asked outside the hours that are known
 ├── InfeasibleActionError      a scheduler answered something the engine cannot do (job, site, reason)
+├── ConformanceError         a scheduler breaks a rule of the interface (which, where, what to do)
 ├── InfeasiblePlanError        no plan satisfies the constraints (class, hour, cluster, what would do)
 └── MissingExtraError          an optional dependency is not installed (names the extra)
 ```
@@ -35,6 +36,10 @@ class SignalRangeError(DataError):
 
 class InfeasibleActionError(NoonwardError):
     """A scheduler answered with an action the engine cannot carry out."""
+
+
+class ConformanceError(NoonwardError):
+    """A scheduler breaks a rule of the interface."""
 
 
 class InfeasiblePlanError(NoonwardError):

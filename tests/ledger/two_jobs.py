@@ -1,7 +1,7 @@
 """Two sites, two jobs, and numbers that are easy to reckon with; what becomes of the jobs is written down beforehand.
 
-Job 0 runs at its own site from 0:30 to 1:30. Job 1 moves at once, waits from 0:10 on and runs from 1:30 to 2:30, half an
-hour past the window of two hours; its result goes home. A GPU draws 1 kW busy and 0.1 kW free, before PUE.
+Job 0 runs at its own site from 0:30 to 1:30. Job 1 moves at once, waits from 0:10 on and runs from 1:30 to 2:30, half
+an hour past the window of two hours; its result goes home. A GPU draws 1 kW busy and 0.1 kW free, before PUE.
 """
 
 from datetime import UTC, datetime

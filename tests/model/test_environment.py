@@ -40,7 +40,8 @@ def jobs(**changes):
 def environment(fleet=FLEET, **changes):
     parts = {
         "scenario": "s", "index": 3, "seed": 0, "start": START, "protocol": "each-slot", "slot_s": 60.0,
-        "window_s": 2 * HOUR_S, "drained": True, "fleet": fleet, "links": Network().links(fleet), "jobs": jobs(class_=1),
+        "window_s": 2 * HOUR_S, "drained": True, "fleet": fleet, "links": Network().links(fleet),
+        "jobs": jobs(class_=1),
     }  # fmt: skip
     return Environment(**(parts | changes))
 

@@ -121,9 +121,7 @@ def _hours(scenario: Scenario, jobs: Jobs) -> int:
     slot_s = scenario.slot_s if scenario.protocol == "each-slot" else 0.0
     end_s = latest_end_s(jobs, scenario.fleet, scenario.window_h * HOUR_S, slot_s)
     if not np.isfinite(end_s):
-        raise ScenarioError(
-            "jobs without a limit on their delay (infinite slack) cannot run until drained; give slack_s or 'end: window'"
-        )
+        raise ScenarioError("jobs with infinite slack cannot run until drained; give slack_s or 'end: window'")
     return int(np.ceil(end_s / HOUR_S))
 
 
@@ -186,10 +184,10 @@ def _known_window(
             f"{signals.time_of(hour):%Y-%m-%d %H:%M} UTC."
         )
     raise SignalRangeError(
-        f"the signals of {', '.join(signals.zones)} in {', '.join(str(path) for path in source.paths)} hold no window of "
+        f"the signals of {', '.join(signals.zones)} in {', '.join(map(str, source.paths))} hold no window of "
         f"{scenario.window_h} hours (and the day before, and the hours the jobs may take) in which every price and "
-        f"carbon intensity is known; they cover {signals.start:%Y-%m-%d} to {signals.end:%Y-%m-%d}.{unknown} Complete the signals, "
-        "widen first_day, last_day or months, or shorten window_h or the jobs"
+        f"carbon intensity is known; they cover {signals.start:%Y-%m-%d} to {signals.end:%Y-%m-%d}.{unknown} "
+        "Complete the signals, widen first_day, last_day or months, or shorten window_h or the jobs"
     )
 
 

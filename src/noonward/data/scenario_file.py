@@ -78,7 +78,8 @@ def _read(name_or_path: str | Path) -> tuple[str, str | Path]:
     known = packaged_scenarios()
     if str(name_or_path) not in known:
         raise ScenarioError(
-            f"unknown scenario {str(name_or_path)!r}; {nearest(str(name_or_path), known)} (or give the path of a .yaml file)"
+            f"unknown scenario {str(name_or_path)!r}; {nearest(str(name_or_path), known)} "
+            "(or give the path of a .yaml file)"
         )
     return (resources.files("noonward.data") / "scenarios" / f"{name_or_path}.yaml").read_text("utf-8"), str(
         name_or_path
@@ -137,9 +138,9 @@ def _place(problem: Mapping[str, Any], content: Any) -> str:
     keys: list[str] = []
     node = content
     for part in problem["loc"]:
-        if isinstance(node, Mapping) and part in node:
-            node = node[part]
-        elif isinstance(node, list | tuple) and isinstance(part, int) and part < len(node):
+        if (isinstance(node, Mapping) and part in node) or (
+            isinstance(node, list | tuple) and isinstance(part, int) and part < len(node)
+        ):
             node = node[part]
         elif problem["type"] != "missing" or part != problem["loc"][-1]:
             continue
@@ -153,9 +154,9 @@ def _explain(error: ValidationError, source: str, content: Any) -> str:
     problems = error.errors()
     places = [problem["loc"] for problem in problems]
     for problem in problems:
-        where = problem["loc"]
+        place = problem["loc"]
         # A list whose items are refused is also reported as too short: that says nothing new.
-        if problem["type"] == "too_short" and any(place != where and place[: len(where)] == where for place in places):
+        if problem["type"] == "too_short" and any(other != place and other[: len(place)] == place for other in places):
             continue
         where = _place(problem, content)
         if problem["type"] == "extra_forbidden":

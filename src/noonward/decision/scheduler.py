@@ -37,7 +37,7 @@ class Scheduler(ABC):
     forecast: Forecast | None = None
     """Forecast it is given in ``view.forecast_KSL``; None: none."""
 
-    def reset(self, environment: Environment, rng: np.random.Generator) -> None:
+    def reset(self, environment: Environment, rng: np.random.Generator) -> None:  # noqa: B027
         """Prepares for a run.
 
         Args:

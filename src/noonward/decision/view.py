@@ -81,7 +81,7 @@ JOB: Final = np.dtype(
 LINK: Final = np.dtype([("latency_s", "f8"), ("seconds_per_gb", "f8"), ("usd_per_gb", "f8"), ("kwh_per_gb", "f8")])
 """A link from an ingress point to a site; all zero at home."""
 ANSWER: Final = np.dtype([("choice", "i8"), ("gpus", "i8"), ("level", "i8"), ("earliest_s", "f8")])
-"""An answer: choice (HOLD or 1 + site), largest gang (0: all the job can use), clock level or ORACLE, earliest start."""
+"""An answer: choice (HOLD or 1 + site), largest gang (0: all the job can use), level or ORACLE, earliest start."""
 
 
 class ClusterView(NamedTuple):

@@ -98,7 +98,7 @@ def placement_figures(plan: Plan) -> list[Figure]:
     tracker.place(0, 0, 1.0)
     began_s = time.process_time()
     for _ in range(200_000):
-        tracker.place(12, 6, 1.0)
+        tracker.place(hours // 2, 0, 1.0)
     single_s = time.process_time() - began_s
     return [
         Figure.of("placement/decisions_per_cpu_s", hours * len(class_J) / batch_s, "placements/s"),

@@ -27,8 +27,8 @@ SELF_ROUTED: Final = (
 )
 """Controls that route by themselves: their stream draws no site, so its later jobs differ."""
 SELF_ROUTED_NOTE: Final = (
-    f"{', '.join(SELF_ROUTED)} ran on the published stream without its routing draws, as the published controls do: 96,627 "
-    "jobs instead of 96,748, the same rates and sizes; the bound and the frontier are that stream's"
+    f"{', '.join(SELF_ROUTED)} ran on the published stream without its routing draws, as the published "
+    "controls do: 96,627 jobs instead of 96,748, the same rates and sizes; the bound and the frontier are that stream's"
 )
 """What a reader must know about the controls."""
 POLICIES: Final = (*ROUTED, *SELF_ROUTED)

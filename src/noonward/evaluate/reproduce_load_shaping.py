@@ -103,6 +103,7 @@ class LoadShaping:
         out.append(Figure.of("guarantee_cvar_held_share", float(np.mean([t <= 1e-9 for t in self.tail])), "fraction"))
         for eps in self.excess:
             over = np.maximum(self.excess[eps], 0.0)
+            out.append(Figure.of(f"guarantee_held_share/eps-{eps:g}", self.held_share(eps), "fraction", 1 - BETA))
             out.append(Figure.of(f"largest_excess/eps-{eps:g}", mean(over), "cluster capacity"))
             peaks = mean([queue_T.max() for queue_T in self.queue[eps]])
             out.append(Figure.of(f"queue_peak/eps-{eps:g}", peaks, "cluster capacity"))

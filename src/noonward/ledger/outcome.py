@@ -76,7 +76,7 @@ class Outcome:
         return int((self.track_J["status"] == status).sum())
 
     def queue_length(self, time_s: float) -> int:
-        """Returns how many jobs wait at all sites at a time, all events up to it taken; jobs that end overdue left out."""
+        """Returns how many jobs wait at all sites after all events up to a time, without those that end overdue."""
         track_J = self.track_J
         joined = track_J["reach_s"] <= time_s
         left = (track_J["start_s"] <= time_s) | np.isin(track_J["status"], (OVERDUE, TRANSIT))

@@ -205,7 +205,7 @@ def job_table(outcome: Outcome) -> pl.DataFrame:
 def hour_table(outcome: Outcome) -> pl.DataFrame:
     """Returns one row a site and hour: GPU-hours, energy, queue, arrivals, prices, intensities.
 
-    ``waiting`` counts jobs that wait at the hour's start, but for those that end overdue. ``free_kwh`` is charged within
+    ``waiting`` counts jobs that wait at the hour's start, without those that end overdue. ``free_kwh`` is charged in
     the window only.
     """
     import polars as pl

@@ -1,4 +1,4 @@
-"""Settlement: watts and gigabytes to kWh, USD and kgCO2, O(1) a segment by cumulative integrals. The one place for it."""
+"""Settlement, in one place: watts and gigabytes to kWh, USD and kgCO2, O(1) a segment by cumulative integrals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cumulative(value_SH: F8) -> F8:
         value_SH: Values per hour, e.g. USD/MWh, shape (sites, hours).
 
     Returns:
-        Integral from second 0 to the start of each hour and to the end of the last, value x s, shape (sites, hours + 1).
+        Integral from second 0 to each hour's start and to the last's end, value x s, shape (sites, hours + 1).
 
     Example:
         >>> cumulative(np.array([[1.0, 3.0]])).tolist()

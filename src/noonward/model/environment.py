@@ -108,19 +108,24 @@ class Environment:
         if self.protocol == "each-slot":
             homes = {point.home for point in fleet.ingress_points}
             missing = [site.name for site in fleet.sites if site.name not in homes]
-            if missing or None in homes:
+            if missing or None in homes or len(fleet.ingress_points) != len(fleet.sites):
                 raise ScenarioError(
                     "protocol each-slot needs one ingress at home in every site and no other; "
                     f"use 'ingress: sites' (sites without: {missing})"
                 )
         if self.drained and not np.isfinite(self.latest_end_s):
-            raise ScenarioError(
-                "jobs without a limit on their delay (infinite slack) cannot run until drained; give slack_s or end: window"
-            )
+            raise ScenarioError("jobs with infinite slack cannot run until drained; give slack_s or 'end: window'")
         if self.signals is not None:
             zones = tuple(dict.fromkeys(site.zone for site in fleet.sites))
             covered = self.signals.select(zones).window(self.start, self.hours)
             covered.require_known(f"environment {self.index} of {self.scenario!r}")
+        if self.caps is not None and not (
+            self.caps.gpus_SH.ndim == 2 and np.isfinite(self.caps.gpus_SH).all() and (self.caps.gpus_SH >= 0).all()
+        ):
+            raise ScenarioError(
+                "capacity curves are no table (sites x hours), or hold a value that is missing, infinite or below 0 GPUs; "
+                "give finite GPUs of at least 0"
+            )
         if self.caps is not None and (
             self.caps.gpus_SH.shape[0] != len(fleet.sites) or self.caps.gpus_SH.shape[1] < self.hours
         ):

@@ -40,7 +40,7 @@ class GeneratedSignals(Spec):
 
     source: Literal["generated"] = "generated"
     year: Annotated[int, Field(ge=1990, le=2100)] = 2022
-    """Calendar year the windows are drawn from (its weekdays and months; the statistics are those of the calibration)."""
+    """Calendar year the windows are drawn from (weekdays and months; the statistics are the calibration's)."""
     months: tuple[Month, ...] = Field(default=tuple(range(1, 13)), min_length=1)
     """Months that windows may start in."""
     calibration: Literal["w2022", "train"] = "w2022"
@@ -55,7 +55,7 @@ class SignalFiles(Spec):
     """Files; a later file fills only what the earlier ones leave unknown."""
     format: Literal["tidy", "electricity-maps"] = "tidy"
     """``tidy``: one row an hour and zone; ``electricity-maps``: that publisher's yearly CSV export, carbon only."""
-    columns: dict[str, str] = {}
+    columns: dict[str, str] = Field(default_factory=dict)
     """Column names of a tidy file where they differ: keys timestamp, zone, carbon, price."""
     first_day: date | None = None
     """First UTC day windows may start on."""
@@ -88,7 +88,7 @@ class FineTuningJobs(Spec):
     source: Literal["fine-tuning"] = "fine-tuning"
     trace: Literal["calibrated"] | Path = "calibrated"
     """``calibrated``: drawn from the packaged statistics of the PAI trace; else a trace file (docs/data.md)."""
-    columns: dict[str, str] = {}
+    columns: dict[str, str] = Field(default_factory=dict)
     """Column names of the trace file where they differ: keys submit_s, duration_s, gpus."""
     count: Count = 1500
     """Mean number of jobs per environment (the number itself is Poisson)."""
@@ -161,7 +161,7 @@ class JobTable(Spec):
     source: Literal["table"]
     path: Path
     """CSV or Parquet file (docs/data.md states the columns)."""
-    columns: dict[str, str] = {}
+    columns: dict[str, str] = Field(default_factory=dict)
     """Column names of the file where they differ from the standard ones."""
 
 
@@ -177,7 +177,7 @@ class Scenario(Spec):
     description: str = ""
     """What the scenario is, in a sentence or two."""
     protocol: Protocol
-    """``each-slot``: every site decides about its pending jobs once a slot; ``on-arrival``: once per job at its arrival."""
+    """``each-slot``: every site decides on its pending jobs once a slot; ``on-arrival``: asked once per job."""
     slot_s: Positive = 60.0
     """Length of a slot, s (``each-slot``); must divide 3600."""
     window_h: Count

@@ -1,4 +1,4 @@
-"""UCB1 over clock levels: uniform routing, all useful GPUs, the clock learned per site and class (CHSAC-AF, Sec. V.B)."""
+"""UCB1 over clock levels: uniform routing, all useful GPUs, a clock learned per site and class (CHSAC-AF, Sec. V.B)."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class LocalBackfill(SlotRule):
 
 @kernel(inline=True, allocates=False)
 def _greedy_move(view: ClusterView, answers: Answers, s: int, price: bool) -> None:
-    """Starts a site's job here if it fits, else sends it to the site of lowest price or intensity, if that is another."""
+    """Starts a site's job here if it fits, else sends it to the site of lowest price or intensity."""
     if view.mask_NA[s, 1 + s]:
         answers.answer_N[s].choice = 1 + s
         return

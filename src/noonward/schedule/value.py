@@ -60,7 +60,7 @@ def travel_cost_usd(view: ClusterView, job: int, s: int, d: int) -> float:
 
 @kernel(inline=True, allocates=False)
 def run_value_usd(view: ClusterView, job: int, site: int) -> float:
-    """Returns what a job that runs at a site at this hour's price and intensity earns over leaving the GPUs free, USD."""
+    """Returns what a job earns at a site at this hour's price and intensity over leaving the GPUs free, USD."""
     seconds = run_seconds(view, job, site)
     price, carbon = view.site_S[site].price, view.site_S[site].carbon
     cost = extra_power_w(view, job, site) * energy_usd(view, price * seconds, carbon * seconds)

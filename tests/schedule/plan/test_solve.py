@@ -176,6 +176,21 @@ def test_load_that_is_placed_already_takes_its_part_of_the_curve():
     assert plan.excess(np.ones((1, 1, 1))) == pytest.approx(0.0)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_prices_add_up_to_the_objective_and_foretell_a_change(seed):
+    problem = random_problem(seed, placed_TD=None)
+    tight = replace(problem, capacity_TD=problem.capacity_TD * 0 + 2.2, load_max_KC=None, eps=0.02)
+    plan = make_plan(tight)
+    prices = plan.prices
+    paid = prices.service_KC.sum() - (prices.capacity_TD * tight.capacity_TD).sum()
+    assert paid == pytest.approx(plan.objective, rel=1e-8)
+    t, d = np.unravel_index(int(plan.curve_TD.argmax()), plan.curve_TD.shape)
+    more = np.zeros_like(tight.capacity_TD)
+    more[t, d] = 1e-4
+    dearer = make_plan(replace(tight, placed_TD=more)).objective - plan.objective
+    assert dearer == pytest.approx(1e-4 * prices.place_TD[t, d], rel=0.05, abs=1e-9)
+
+
 def test_a_replan_is_the_plan_made_afresh():
     problem = paper_like(samples=8)
     planner = Planner()

@@ -1,4 +1,4 @@
-"""Protocol each-slot: once a slot every site decides about each of its pending jobs, all sites at once (MASAC, Sec. II)."""
+"""Protocol each-slot: once a slot every site decides about its pending jobs, all at once (MASAC, Sec. II)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def slot_at(view_slot_s: float, time: float) -> float:
 
 @kernel(inline=True, allocates=False)
 def joins_at(w: World, job: int, s: int, d: int) -> float:
-    """Returns when a job that leaves site s now joins the queue of site d: a slot boundary, at least a slot from now."""
+    """Returns when a job that leaves site s now joins the queue of site d: a slot boundary, not before the next."""
     view = w.shown
     slot_s = view.run_1[0].slot_s
     arrives = view.run_1[0].now_s + delay_s(view, job, view.site_S[s].door, d)
@@ -157,6 +157,8 @@ def ask_slot(w: World) -> int:
         if job >= 0:
             some = True
             fill_mask(w, job, s)
+        else:
+            view.mask_NA[s, :] = 0
     if not some:
         return 0
     view.run_1[0].kind = ASK_SLOT

@@ -1,4 +1,4 @@
-"""Protocol on-arrival: the dispatcher is asked once per job; the job travels, queues first-come-first-served, starts."""
+"""Protocol on-arrival: the dispatcher is asked once per job; the job travels, queues in order, starts."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ MANY: Final = 1000
 """Violated rows from which another interior-point run beats dual simplex from the last basis."""
 MOST_INTERIOR: Final = 4
 """Interior-point runs at most; simplex never drops a row, so it ends."""
-MOST_FIRST: Final = 8
-"""Most sample rows that a place starts with."""
+MOST_FIRST: Final = 11_000
+"""Most sample rows of the first LP."""
 SMALL: Final = 200
 """Entries up to which simplex does all."""
 ROUGH_VIOLATION: Final = 1e-3
@@ -128,13 +128,15 @@ def missing(program: Program, point: Point) -> tuple[Active, float]:
 def first_rows(program: Program) -> tuple[I8, I8]:
     """Returns sample rows likely to bind: for each place the samples of most load, were every load spread evenly.
 
-    Half the tail's samples, 2 to 8: fewer leave more to find, more make the first LP larger.
+    Half the tail's samples, at least 2, within ``MOST_FIRST`` rows: fewer leave more to find, more make the first LP
+    larger.
     """
     entries = program.entries
     count_L = np.bincount(entries.load_M, minlength=program.load_NL.shape[1])
     even_LP = np.zeros((len(count_L), program.places))
     even_LP[entries.load_M, entries.place_M] = 1.0 / count_L[entries.load_M]
     load_NP = program.load_NL @ even_LP
-    keep = min(program.samples, int(np.clip(np.ceil(program.problem.beta * program.samples / 2), 2, MOST_FIRST)))
+    keep = min(int(np.ceil(program.problem.beta * program.samples / 2)), MOST_FIRST // program.places)
+    keep = min(max(keep, 2), program.samples)
     sample_XP = np.argpartition(-load_NP, keep - 1, axis=0)[:keep]
     return sample_XP.ravel(), np.tile(np.arange(program.places), keep)

@@ -9,7 +9,7 @@ from noonward.decision.rule import rule
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.decision.view import HOLD, RuleMemory
 from noonward.errors import InfeasibleActionError, ScenarioError
-from noonward.schedule.check import ConformanceError, check_scheduler
+from noonward.evaluate.check import ConformanceError, check_scheduler
 from noonward.schedule.registry import policies
 
 

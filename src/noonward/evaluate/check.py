@@ -13,7 +13,7 @@ from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.decision.view import ClusterView
 from noonward.engine.cluster import ClusterEngine
 from noonward.engine.run import run
-from noonward.errors import NoonwardError
+from noonward.errors import ConformanceError
 from noonward.ledger.outcome import Outcome
 from noonward.model.economics import Economics
 from noonward.model.environment import Environment, GpuCaps, Protocol
@@ -31,10 +31,6 @@ HISTORY_H: Final = 24
 START: Final = datetime(2022, 3, 1, tzinfo=UTC)
 QUESTIONS_MAX: Final = 100_000
 """Questions after which a run counts as endless; the runs below ask a few hundred to a few thousand."""
-
-
-class ConformanceError(NoonwardError):
-    """A scheduler breaks a rule of the interface."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,14 +16,14 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Job table, signals and scenario file that are in order; each test breaks one thing."""
     from noonward.data.environments import build_environment
     from noonward.data.load_jobs import write_job_table
-    from noonward.data.load_signals import write_signals
+    from noonward.data.load_signals import write_generated_signals
     from noonward.data.scenario_file import load_scenario
 
     folder = tmp_path_factory.mktemp("good")
     environment = build_environment(load_scenario("tiny"))
     write_job_table(environment.jobs, environment.fleet, folder / "jobs.csv")
     assert environment.signals is not None
-    write_signals(environment.signals, folder / "signals.csv")
+    write_generated_signals(environment.signals, folder / "signals.csv")
     return folder
 
 
@@ -116,8 +116,8 @@ def test_horizon_past_the_signals(noonward: CommandLine, good: Path) -> None:
 
 def test_nan_price_within_the_only_window(noonward: CommandLine, good: Path) -> None:
     def unknown(line: str) -> str:
-        time, zone, carbon, price = line.split(",")
-        return f"{time},{zone},{carbon},{'nan' if (time, zone) == ('2022-12-25T03:00:00Z', 'SG') else price}"
+        time, zone, carbon, price, real = line.split(",")
+        return f"{time},{zone},{carbon},{'nan' if (time, zone) == ('2022-12-25T03:00:00Z', 'SG') else price},{real}"
 
     signals = with_lines(good, unknown)
     answer = noonward("compare", "tiny", "--signals", signals)

@@ -70,11 +70,11 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 def files(tmp_path: Path) -> Path:
     """Files by the names that the pages use, with two months of signals of both zones of ``tiny``."""
     from noonward.data.generate_signals import generate_signals
-    from noonward.data.load_signals import write_signals
+    from noonward.data.load_signals import write_generated_signals
 
     start = datetime(2022, 5, 1, tzinfo=UTC)
     signals = generate_signals(("CA-ON", "SG", "PL"), start, 60 * 24, np.random.default_rng(0))
-    write_signals(signals, tmp_path / "prices.csv")
+    write_generated_signals(signals, tmp_path / "prices.csv")
     table = pl.read_csv(tmp_path / "prices.csv", try_parse_dates=True)
     price = pl.col("price_usd_per_mwh")
     carbon = table.drop("price_usd_per_mwh")

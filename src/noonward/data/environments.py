@@ -167,7 +167,8 @@ def _known_window(
     # The environment's own month first; where it holds no known window, the other months in random order.
     for start in sorted(picked, key=lambda day: day.month != month):
         first = int((start - signals.start) // timedelta(hours=1))
-        if unknown_before_H[first + scenario.window_h] > unknown_before_H[first - 24]:
+        until = first + scenario.window_h
+        if until > signals.hours or unknown_before_H[until] > unknown_before_H[first - 24]:
             continue
         jobs = _jobs(scenario, start, index, seed)
         until = first + _hours(scenario, jobs)

@@ -123,7 +123,7 @@ class Environment:
             self.caps.gpus_SH.ndim == 2 and np.isfinite(self.caps.gpus_SH).all() and (self.caps.gpus_SH >= 0).all()
         ):
             raise ScenarioError(
-                "capacity curves are no table (sites x hours), or hold a value that is missing, infinite or below 0 GPUs; "
+                "capacity curves are no table (sites x hours), or hold a missing, infinite or negative value (GPUs); "
                 "give finite GPUs of at least 0"
             )
         if self.caps is not None and (

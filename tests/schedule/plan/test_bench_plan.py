@@ -1,8 +1,8 @@
 import numpy as np
-from schedule.plan.problems import paper_like
 
 from noonward.evaluate import bench_plan
 from noonward.schedule.plan import make_plan
+from schedule.plan.problems import paper_like
 
 
 def test_the_large_problem_has_the_papers_form_at_another_size():

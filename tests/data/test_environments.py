@@ -272,12 +272,19 @@ def test_gangs_and_durations_may_come_from_a_trace(tmp_path):
     assert set(jobs.gpus_min_J) == {1, 2}
     assert max(by_gang[1]) < min(by_gang[2])  # scaled alike: pairs run twice as long
     sampled = environment.sample_jobs(stream(0, "policy"))
-    assert set(sampled.gpus_min_J) == {1, 2, 4} or set(sampled.gpus_min_J) == {1, 2, 3, 4}  # from the packaged statistics
+    assert set(sampled.gpus_min_J) == {1, 2, 4} or set(sampled.gpus_min_J) == {
+        1,
+        2,
+        3,
+        4,
+    }  # from the packaged statistics
 
 
 def test_a_table_is_every_environments_jobs(tmp_path):
     path = tmp_path / "jobs.csv"
-    path.write_text("arrival_s,origin,gpus,duration_s,slack_s\n60,south,2,600,3600\n0,north,1,300,3600\n", encoding="utf-8")
+    path.write_text(
+        "arrival_s,origin,gpus,duration_s,slack_s\n60,south,2,600,3600\n0,north,1,300,3600\n", encoding="utf-8"
+    )
     scenario = with_files(tiny(), jobs=path)
     environments = list(build_environments(scenario, 3))
     for environment in environments:

@@ -47,9 +47,16 @@ def whole(tmp_path_factory):
 
 def test_records_lie_by_policy_and_environment(whole):
     assert whole.folder.name == f"tiny-{TINY.digest[:8]}-seed1"
-    assert sorted(path.name for path in whole.folder.iterdir()) == ["bound", "cheapest-feasible", "local-fcfs", "random"]
+    assert sorted(path.name for path in whole.folder.iterdir()) == [
+        "bound",
+        "cheapest-feasible",
+        "local-fcfs",
+        "random",
+    ]
     for policy in POLICIES:
-        assert [record.folder for record in whole.records[policy]] == [whole.folder / policy / n for n in ("000", "001")]
+        assert [record.folder for record in whole.records[policy]] == [
+            whole.folder / policy / n for n in ("000", "001")
+        ]
         assert [record.manifest["environment"] for record in whole.records[policy]] == [0, 1]
 
 
@@ -128,7 +135,14 @@ def test_a_comparison_goes_on_where_it_stopped(runs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"environment_digest": "x"}, {"policy": "x"}, {"policy_seed": 9}, {"scenario_digest": "x"}, {"versions": {"code": "x"}}]
+    "change",
+    [
+        {"environment_digest": "x"},
+        {"policy": "x"},
+        {"policy_seed": 9},
+        {"scenario_digest": "x"},
+        {"versions": {"code": "x"}},
+    ],
 )
 def test_a_record_of_another_world_policy_or_version_is_not_taken(runs, tmp_path, change):
     first = compare(TINY, ["random"], environments=1, out=tmp_path)

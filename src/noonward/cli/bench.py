@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from noonward.cli.options import Json, print_table, progress_bar
 
+REFERENCE = "reference: completed jobs per second of the published simulator of CHSAC-AF"
 
-def bench(json: Json = False) -> None:
-    """Time the engine and the command line (about a minute); figures are per CPU-second of one core."""
+
+def bench(
+    part: Annotated[str, typer.Argument(help="engine (with the command line), or plan.")] = "engine",
+    json: Json = False,
+) -> None:
+    """Time the engine (about ten seconds) or the planner (about two minutes), in CPU-seconds of one core."""
     from rich.table import Table
 
+    from noonward.errors import ScenarioError, nearest
     from noonward.evaluate.bench_engine import bench_engine
+    from noonward.evaluate.bench_plan import bench_plan
     from noonward.evaluate.figure_list import to_json
 
-    with progress_bar(9, "benchmarks") as step:
-        figures = bench_engine(step)
+    parts = {"engine": (bench_engine, 9, REFERENCE), "plan": (bench_plan, 5, "")}
+    if part not in parts:
+        raise ScenarioError(f"unknown benchmark {part!r}; {nearest(part, parts)}")
+    measure, steps, remark = parts[part]
+    with progress_bar(steps, "benchmarks") as step:
+        figures = measure(step)
     if json:
         print(to_json(figures))
         return
@@ -23,4 +38,5 @@ def bench(json: Json = False) -> None:
         known = "" if figure.reference is None else f"{figure.reference:,.0f}"
         table.add_row(figure.name, f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", figure.unit, known)
     print_table(table)
-    print("reference: completed jobs per second of the published simulator of CHSAC-AF")
+    if remark:
+        print(remark)

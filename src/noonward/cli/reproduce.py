@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from noonward.cli.options import Json, Out, print_table, progress_bar
+from noonward.cli.options import Json, Out, Seed, print_table, progress_bar
 
 app = typer.Typer(help="Reproduce the papers' tables and figures.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -40,3 +41,51 @@ def dvfs_training(out: Out = Path("runs"), json: Json = False) -> None:
         print(line)
     print(f"records: {found.folder}")
     print(f"report:  {found.report}")
+
+
+@app.command(name="load-shaping")
+def load_shaping(
+    profiles: Annotated[
+        Path | None, typer.Option(help="File of daily load profiles; by default generated ones (docs/load-shaping.md).")
+    ] = None,
+    source: Annotated[list[str] | None, typer.Option(help="Source within the file; repeat it for several.")] = None,
+    draws: Annotated[int, typer.Option(min=1, help="Draws of training and validation days.")] = 3,
+    seed: Seed = 0,
+    out: Out = Path("runs"),
+    json: Json = False,
+) -> None:
+    """Table II and Figs. 3 to 9 of the day-ahead plans with probabilistic guarantees (about half a minute a draw)."""
+    import shlex
+    import sys
+
+    from rich.table import Table
+
+    from noonward.evaluate.figure_list import to_json
+    from noonward.evaluate.figures_load_shaping import load_shaping_pictures
+    from noonward.evaluate.report import write_pictures
+    from noonward.evaluate.reproduce_load_shaping import PLANS_PER_DRAW, reproduce_load_shaping
+
+    with progress_bar(draws * PLANS_PER_DRAW, "load-shaping") as step:
+        found = reproduce_load_shaping(profiles, sources=tuple(source or ()), draws=draws, seed=seed, progress=step)
+    figures = found.figures()
+    report = write_pictures(
+        "Day-ahead plans with probabilistic guarantees",
+        f"Load shapes: {found.source}. {draws} draws of 60 training and 15 validation days, seed {seed}. Costs are "
+        "those of the realised load, above the plan that knows the day.",
+        figures,
+        load_shaping_pictures(found),
+        out / "reproduce-load-shaping" / "report.html",
+        command=shlex.join(["noonward", *sys.argv[1:]]),
+    )
+    if json:
+        print(to_json(figures, source=found.source, draws=draws, seed=seed, report=str(report)))
+        return
+    table = Table("figure", "value", "95 % interval", "reference", "unit", title=f"load shaping, {found.source}")
+    for figure in figures:
+        value = "–" if figure.value is None else f"{figure.value:.4f}"
+        interval = "–" if figure.low is None else f"{figure.low:.4f} to {figure.high:.4f}"
+        known = "–" if figure.reference is None else f"{figure.reference:.4f}"
+        table.add_row(figure.name, value, interval, known, figure.unit)
+    print_table(table)
+    print("references: the paper's values; for guarantee_held_share the promise, 1 - beta")
+    print(f"report:  {report}")

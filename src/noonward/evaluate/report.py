@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from noonward.evaluate.compare import Comparison
+from noonward.evaluate.figure_list import Figure
 from noonward.evaluate.figure_style import Picture
 from noonward.evaluate.figures import comparison_figures
 from noonward.evaluate.paper_tables import DAYS, PaperTable, published_policies, table_ii, table_iii
 from noonward.evaluate.statistics import mean, ratio
-from noonward.evaluate.summary import Column, Summary, best_known_values, number, ranked, summary_rows
+from noonward.evaluate.summary import UNDEFINED, Column, Summary, best_known_values, number, ranked, summary_rows
 from noonward.ledger.record import Record
 from noonward.model.scenario import GeneratedSignals, SignalFiles
 from noonward.schedule.registry import policies as registered
@@ -91,10 +92,50 @@ def write_report(
             _again(comparison, command or default_command(comparison)),
         ]
     )
-    title = escape(f"{comparison.scenario.name}: {len(comparison.records)} policies compared")
+    return _write_page(f"{comparison.scenario.name}: {len(comparison.records)} policies compared", body, path)
+
+
+def write_pictures(
+    title: str, lead: str, figures: Sequence[Figure], pictures: Sequence[Picture], path: Path, *, command: str
+) -> Path:
+    """Writes figures and pictures as one HTML file that loads nothing from anywhere.
+
+    Args:
+        title: What was reproduced.
+        lead: What a reader must know first.
+        figures: Values, shown as a table with their intervals and references.
+        pictures: Pictures.
+        path: File; its folder is made.
+        command: The command that made it.
+
+    Returns:
+        The file.
+    """
+    rows = tuple(
+        (
+            figure.name,
+            UNDEFINED if figure.value is None else f"{figure.value:.4g}",
+            UNDEFINED if figure.low is None else f"{figure.low:.4g} to {figure.high:.4g}",
+            UNDEFINED if figure.reference is None else f"{figure.reference:.4g}",
+            figure.unit,
+        )
+        for figure in figures
+    )
+    table = PaperTable(
+        title="Results",
+        header=("figure", "value", "95 % interval", "reference", "unit"),
+        rows=rows,
+        caption="References are the paper's values, or what is promised.",
+    )
+    again = f"<h2>How to make it again</h2>\n<pre>{escape(command)}</pre>"
+    head = f"<h1>{escape(title)}</h1>\n<p>{_text(lead)}</p>"
+    return _write_page(title, "\n".join([head, _paper_table(table), *_figures(pictures, 0), again]), path)
+
+
+def _write_page(title: str, body: str, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
         f"<style>{_CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n",
         encoding="utf-8",

@@ -41,6 +41,8 @@ RADII: Final = (0.0, 1e-3, 8e-3, 1e-2, 2e-2, 5e-2)
 """Radii of Table II and of Figs. 8 and 9."""
 TABLE_RADII: Final = (8e-3, 5e-2)
 """Radii of Table II."""
+PLANS_PER_DRAW: Final = VALIDATION + len(RADII) + len(BETAS)
+"""Plans of a draw, each of which the progress counts."""
 JOBS_PER_HOUR: Final = 20
 """Jobs a class and hour of the discrete days (the paper does not say)."""
 VOLUME_SPREAD: Final = 0.1

@@ -142,19 +142,22 @@ def read_record(folder: Path) -> Record:
     """Returns a run from its folder.
 
     Raises:
-        DataError: The folder is no complete record, or of another format.
+        DataError: The folder is no complete record, is damaged, or is of another format.
     """
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise DataError(f"{folder} is no run record: {', '.join(missing)} missing; run the policy again")
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        content = json.loads((folder / "ledger.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{folder} is a damaged run record: {error}; run the policy again") from error
     if manifest.get("format") != FORMAT:
         raise DataError(
             f"{folder} is a run record of format {manifest.get('format')}; this version reads format {FORMAT}; "
             "run the policy again"
         )
-    ledger = Ledger.from_dict(json.loads((folder / "ledger.json").read_text(encoding="utf-8")))
-    return Record(folder=folder, manifest=manifest, ledger=ledger)
+    return Record(folder=folder, manifest=manifest, ledger=Ledger.from_dict(content))
 
 
 def job_table(outcome: Outcome) -> pl.DataFrame:

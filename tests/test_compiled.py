@@ -1,4 +1,4 @@
-"""Compiled functions: one cache per state of the sources, in a folder one may choose, and none where there is no file."""
+"""Compiled functions: one cache per state of the sources, in a folder one may choose; none without a file."""
 
 import importlib.util
 import shutil

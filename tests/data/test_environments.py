@@ -105,6 +105,16 @@ def test_days_are_spread_over_the_month():
     assert days == set(range(1, 30))
 
 
+def test_two_draws_of_one_day_see_other_weather():
+    scenario, by_day = tiny("signals.months=[2]", "window_h=1"), {}
+    for environment in build_environments(scenario, 30):
+        price_H = environment.signals.price_usd_per_mwh_ZH[0, :HISTORY_H]
+        by_day.setdefault(environment.start, []).append(price_H.tobytes())
+    shared = [prices for prices in by_day.values() if len(prices) > 1]
+    assert shared
+    assert all(len(set(prices)) == len(prices) for prices in shared)
+
+
 def test_generated_signals_hold_history_and_every_hour_a_run_may_touch():
     environment = build_environment(tiny())
     signals = environment.signals
@@ -180,6 +190,13 @@ def test_planners_may_sample_jobs_but_never_the_environments_own():
 # ---------------------------------------------------------------- signal files
 
 
+def test_windows_of_files_are_drawn_by_index_and_seed(from_file, year):
+    scenario = from_file(year)
+    starts = [[build_environment(scenario, index, seed).start for index in range(6)] for seed in (0, 1, 0)]
+    assert starts[0] == starts[2]
+    assert starts[0] != starts[1]
+
+
 def test_windows_lie_inside_the_files_with_a_day_of_history(from_file, year):
     scenario = from_file(year)
     environments = list(build_environments(scenario, 10))
@@ -195,7 +212,7 @@ def test_windows_lie_inside_the_files_with_a_day_of_history(from_file, year):
 
 @pytest.mark.parametrize(("start_h", "days"), [(0, {2, 3, 4, 5}), (1, {3, 4, 5}), (23, {3, 4, 5, 6})])
 def test_every_draw_of_a_short_file_finds_a_window(from_file, year, start_h, days):
-    """Six days from an hour of 1 January on: 24 h before a window and its 40 h lie inside, also for the last of them."""
+    """Six days from an hour of 1 January on: 24 h before a window and its 40 h lie inside, for the last too."""
     short = year.window(FIRST + timedelta(hours=start_h), 6 * 24)
     scenario = from_file(short, "window_h=40", "end=window")
     assert {build_environment(scenario, index).start.day for index in range(40)} == days

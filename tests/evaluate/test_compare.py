@@ -130,7 +130,8 @@ def test_a_comparison_goes_on_where_it_stopped(runs, tmp_path):
     assert runs[6:] == [("RandomMasked", 1)]
     compare(TINY, [*POLICIES, "most-free"], environments=3, out=tmp_path)
     assert runs[7:] == [
-        ("MostFree", 0), ("MostFree", 1), ("LocalFcfs", 2), ("CheapestFeasible", 2), ("RandomMasked", 2), ("MostFree", 2),
+        ("MostFree", 0), ("MostFree", 1),
+        ("LocalFcfs", 2), ("CheapestFeasible", 2), ("RandomMasked", 2), ("MostFree", 2),
     ]  # fmt: skip
 
 

@@ -112,7 +112,7 @@ def test_a_folder_that_does_not_exist_is_refused(tmp_path):
 def test_a_damaged_file_is_refused(tmp_path, file):
     write(played(), tmp_path / "000")
     (tmp_path / "000" / file).write_text('{"format": 1,')
-    with pytest.raises(DataError, match="000 is a damaged run record: .*; run the policy again"):
+    with pytest.raises(DataError, match=r"000 is a damaged run record: .*; run the policy again"):
         read_record(tmp_path / "000")
 
 

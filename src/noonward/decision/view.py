@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.compiled import kernel
+from noonward.model.jobs import Jobs
 from noonward.units import HOUR_S
 
 F8 = NDArray[np.float64]
@@ -216,6 +217,16 @@ class RuleMemory(NamedTuple):
             index_XY=np.ascontiguousarray(index, dtype=np.int64),
             random_1=np.array([random_state], dtype=np.uint64),
         )
+
+
+def job_records(jobs: Jobs) -> Records:
+    """Returns a table of jobs as JOB records."""
+    out = np.zeros(len(jobs), JOB)
+    for name in ("arrival_s", "work", "result_gb", "origin", "class_", "gpus_min", "gpus_max", "preset_site"):
+        out[name] = getattr(jobs, f"{name.rstrip('_')}_J")
+    out["deadline_s"] = jobs.arrival_s_J + jobs.slack_s_J
+    out["move_gb"] = jobs.data_gb_J + jobs.model_gb_J
+    return out
 
 
 @kernel(inline=True, allocates=False)

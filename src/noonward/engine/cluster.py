@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from noonward.decision.rule import blank_view
 from noonward.decision.scheduler import Scheduler
-from noonward.decision.view import ANSWER, Answers, ClusterView
+from noonward.decision.view import ANSWER, Answers, ClusterView, job_records
 from noonward.engine.kernels import loops
 from noonward.engine.kernels.world import (
     ADVISORY_CAPS,
@@ -229,11 +229,7 @@ def _view(environment: Environment, tables: FleetTables, askers: int, leads: int
     for i, home in enumerate(tables.home_I.tolist()):
         if home >= 0:
             site["door"][home] = i
-    job = parts["job_J"]
-    for name in ("arrival_s", "work", "result_gb", "origin", "class_", "gpus_min", "gpus_max", "preset_site"):
-        job[name] = getattr(jobs, f"{name.rstrip('_')}_J")
-    job["deadline_s"] = jobs.arrival_s_J + jobs.slack_s_J
-    job["move_gb"] = jobs.data_gb_J + jobs.model_gb_J
+    parts["job_J"] = job_records(jobs)
     link = parts["link_IS"]
     for name in ("latency_s", "seconds_per_gb", "usd_per_gb", "kwh_per_gb"):
         link[name] = getattr(links, f"{name}_IS")

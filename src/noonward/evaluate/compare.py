@@ -171,6 +171,10 @@ def compare(
         raise ScenarioError(f"no policy to compare: name at least one (scenario {scenario.name!r}: --policies A,B)")
     if len(set(names)) != len(names):
         raise ScenarioError(f"a policy stands twice in {', '.join(names)}; name each once")
+    if environments < 1:
+        raise ScenarioError(f"{environments} environments were asked for; ask for at least 1")
+    if scenario.reference_policy is not None:
+        make_scheduler(scenario.reference_policy)
     reference = scenario.reference_policy if scenario.reference_policy in names else names[0]
     for name in names:
         make_scheduler(name)
@@ -244,14 +248,14 @@ def frontier(scenario: Scenario, seed: int) -> FluidFrontier | None:
 
 def _bound(environment: Environment, path: Path) -> Bound:
     """Returns an environment's bound, read back where it was computed already."""
-    digest = environment_digest(environment)
+    of = {"environment_digest": environment_digest(environment), "code": cache_folder().name}
     if path.is_file():
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if content.pop("environment_digest") == digest:
+        if all(content.pop(key, None) == value for key, value in of.items()):
             return Bound(**content)
     bound = compute_bound(environment)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**vars(bound), "environment_digest": digest}, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps({**vars(bound), **of}, indent=1) + "\n", encoding="utf-8")
     return bound
 
 

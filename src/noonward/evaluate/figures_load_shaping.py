@@ -61,7 +61,7 @@ def load_days_picture(result: LoadShaping) -> Picture:
         for d in range(clusters):
             for n, load_T in enumerate(load_NTD[:, :, d]):
                 figure.add_scatter(
-                    y=load_T, line={"color": SITE_COLORS[column - 1], "width": 0.7}, opacity=0.5,
+                    y=load_T, line={"color": SITE_COLORS[column - 1], "width": 0.7, "shape": "hv"}, opacity=0.5,
                     name=("training", "validation")[column - 1] + " days", showlegend=d == 0 and n == 0,
                     row=d + 1, col=column,
                 )  # fmt: skip
@@ -70,7 +70,7 @@ def load_days_picture(result: LoadShaping) -> Picture:
         name="load-days",
         title="Load under the plan: days it was made from (left) and days it has not seen (right)",
         caption="Thin lines are days, the thick line is the virtual capacity curve. Few may cross it.",
-        figure=_finish(figure, HOUR, LOAD, 180 * clusters),
+        figure=_finish(figure, HOUR, LOAD, 220 * clusters),
     )
 
 

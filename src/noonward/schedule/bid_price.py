@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from noonward.compiled import kernel
 from noonward.decision.scheduler import Scheduler
-from noonward.decision.view import JOB, Answers, ClusterView, delay_s, latest_start_s
+from noonward.decision.view import Answers, ClusterView, delay_s, job_records, latest_start_s
 from noonward.errors import ScenarioError
 from noonward.model.environment import Environment, Protocol, latest_end_s
 from noonward.model.forecast import Forecast
@@ -376,16 +376,6 @@ def _in_time(jobs: Jobs, environment: Environment) -> Jobs:
     if environment.drained:
         return jobs
     return replace(jobs, slack_s_J=np.minimum(jobs.slack_s_J, np.maximum(environment.window_s - jobs.arrival_s_J, 0.0)))
-
-
-def job_records(jobs: Jobs) -> NDArray[np.void]:
-    """Returns a table of jobs as JOB records."""
-    out = np.zeros(len(jobs), JOB)
-    for name in ("arrival_s", "work", "result_gb", "origin", "class_", "gpus_min", "gpus_max", "preset_site"):
-        out[name] = getattr(jobs, f"{name.rstrip('_')}_J")
-    out["deadline_s"] = jobs.arrival_s_J + jobs.slack_s_J
-    out["move_gb"] = jobs.data_gb_J + jobs.model_gb_J
-    return out
 
 
 def extended(forecast_KSL: F8, leads: int) -> F8:

@@ -24,7 +24,7 @@ def load(path, name="loaded"):
 def copy(tmp_path):
     """A copy of the package's sources, and a function that names the cache folder of their present state."""
     folder = tmp_path / "noonward"
-    shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("__pycache__", "tables"))
+    shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("__pycache__"))
     return folder, lambda: load(folder / "compiled.py").cache_folder().name
 
 

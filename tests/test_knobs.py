@@ -20,8 +20,7 @@ from noonward.data.generate_signals import generate_signals
 from noonward.data.scenario_file import load_scenario, scenario_from
 from noonward.engine.run import run
 from noonward.errors import SignalRangeError
-from noonward.ledger.ledger import settle
-from noonward.ledger.record import environment_digest
+from noonward.ledger.ledger import Market, settle
 from noonward.model.scenario import Scenario
 from noonward.schedule.registry import make_scheduler
 
@@ -132,11 +131,13 @@ def scenario(name, values):
 
 
 def result(name, values):
-    """What the first run comes to: a digest of its jobs and signals, and its ledger."""
+    """What the first run comes to: its jobs and signals as bytes, and its ledger."""
     made = scenario(name, values)
     environment = build_environment(made)
     ledger = settle(run(environment, make_scheduler(POLICIES[made.protocol])))
-    return environment_digest(environment), tuple(ledger.as_dict().values())
+    market = Market.of(environment)
+    arrays = (*vars(environment.jobs).values(), market.price_SH, market.carbon_SH)
+    return b"".join(array.tobytes() for array in arrays), tuple(ledger.as_dict().values())
 
 
 result_before = cache(lambda name: result(name, PACKAGED[name]))

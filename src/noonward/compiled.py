@@ -11,6 +11,7 @@ import functools
 import hashlib
 import inspect
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,17 +28,29 @@ CACHE_VARIABLE = "NOONWARD_CACHE_DIR"
 def cache_folder() -> Path:
     """Returns the folder of the compiled functions of exactly these sources and this numba.
 
-    Its name is a digest of every source file that a run depends on.
+    Its name is a digest of every source file and packaged table that a run depends on.
     """
     digest = hashlib.sha256(f"numba {numba.__version__}".encode())
     package = Path(__file__).parent
-    for path in sorted(package.rglob("*.py")):
+    for path in sorted([*package.rglob("*.py"), *package.rglob("tables/*.json")]):
         if path.relative_to(package).parts[0] in ("cli", "evaluate"):
             continue  # they hold no compiled function and change no run
         digest.update(str(path.relative_to(package)).encode())
         digest.update(path.read_bytes())
     base = os.environ.get(CACHE_VARIABLE) or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "noonward" / "kernels" / digest.hexdigest()[:16]
+
+
+def prune_cache(keep: int = 3) -> None:
+    """Removes the folders of compiled functions of other states of the sources, but for the newest few.
+
+    Args:
+        keep: Folders that stay beside the one in use.
+    """
+    current = cache_folder()
+    others = [folder for folder in current.parent.glob("*") if folder.is_dir() and folder != current]
+    for folder in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[keep:]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def kernel(

@@ -1,16 +1,20 @@
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
-from noonward.bound.fluid import environment_fluid_bound, fluid_bound, fluid_frontier
+from noonward.bound.fluid import environment_energy_bound, environment_fluid_bound, fluid_bound, fluid_frontier
+from noonward.engine.run import run
 from noonward.errors import InfeasiblePlanError, ScenarioError
+from noonward.ledger.ledger import settle
 from noonward.model.environment import Environment
 from noonward.model.fleet import Fleet, Site
 from noonward.model.jobs import Jobs
 from noonward.model.network import Network
 from noonward.model.power import ClassProfile, GpuType, PowerCurve, TimeCurve
+from noonward.schedule.registry import make_scheduler
 from noonward.seeding import stream
 from reference import on_arrival
 
@@ -79,7 +83,7 @@ def test_a_mean_time_buys_speed_with_energy():
     # At f = 0.5: 2 s and 65 J a unit; at f = 1: 1 s and 120 J a unit.
     assert fluid_bound(fleet, **asked).energy_j == pytest.approx(6500)
     assert fluid_bound(fleet, **asked, mean_time_s=15.0, jobs=10).energy_j == pytest.approx(50 * 65 + 50 * 120)
-    with pytest.raises(InfeasiblePlanError, match="lower the work or raise"):
+    with pytest.raises(InfeasiblePlanError, match=r"lower the work .* or the mean time"):
         fluid_bound(fleet, **asked, mean_time_s=9.0, jobs=10)
     part = fluid_bound(fleet, **asked, mean_time_s=15.0, jobs=10).joule_per_unit_up_to
     assert part == pytest.approx(65)
@@ -157,30 +161,63 @@ def test_arguments_out_of_range_are_refused(paper_fleet):
     ):
         with pytest.raises(ScenarioError, match=words):
             fluid_bound(paper_fleet, **options)
-    with pytest.raises(InfeasiblePlanError, match="cannot process"):
+    with pytest.raises(InfeasiblePlanError, match=r"cannot process 1e.12 units .* lower the work"):
         fluid_bound(paper_fleet, work=1e12, horizon_s=1.0)
+    with pytest.raises(InfeasiblePlanError, match="environment_energy_bound"):
+        fluid_frontier(paper_fleet, work=1e12, horizon_s=1.0, jobs=1)
     with pytest.raises(ScenarioError, match="at least 2"):
         fluid_frontier(paper_fleet, work=1.0, horizon_s=1.0, jobs=1, points=1)
+
+
+def environment_of(fleet, jobs):
+    """An hour's environment of a fleet and jobs."""
+    return Environment(
+        scenario="test",
+        index=0,
+        seed=0,
+        start=datetime(2022, 1, 1, tzinfo=UTC),
+        drained=False,
+        protocol="on-arrival",
+        slot_s=60.0,
+        window_s=3600.0,
+        fleet=fleet,
+        links=Network().links(fleet),
+        jobs=jobs,
+    )
 
 
 def test_an_environment_is_bounded_at_the_work_that_arrives_in_its_window(paper_fleet):
     rng = stream(1, "workload")
     arrival_s = np.sort(rng.uniform(0, 7200, 60))
     jobs = Jobs.build(arrival_s=arrival_s, work=rng.uniform(1e4, 1e5, 60), gpus_min=1, gpus_max=8)
-    options = {
-        "scenario": "test",
-        "index": 0,
-        "seed": 0,
-        "protocol": "on-arrival",
-        "slot_s": 60.0,
-        "window_s": 3600.0,
-        "fleet": paper_fleet,
-        "links": Network().links(paper_fleet),
-        "jobs": jobs,
-    }
-    env = Environment(start=datetime(2022, 1, 1, tzinfo=UTC), drained=False, **options)
+    env = environment_of(paper_fleet, jobs)
     bound = environment_fluid_bound(env)
     inside = jobs.arrival_s_J <= 3600
     by_hand = fluid_bound(paper_fleet, work=float(jobs.work_J[inside].sum()), horizon_s=3600.0)
     assert bound.energy_j == by_hand.energy_j
     assert environment_fluid_bound(env, mean_time_s=400.0).energy_j > bound.energy_j
+    assert environment_energy_bound(env) == bound.joule_per_unit_up_to
+    limited = environment_fluid_bound(env, mean_time_s=400.0).joule_per_unit_up_to
+    assert environment_energy_bound(env, mean_time_s=400.0) == limited
+
+
+def test_an_overloaded_environment_has_an_energy_bound_per_unit():
+    cheap, dear = gpu((0, 0, 50), (1.0, 0, 0), sleep_w=10.0), gpu((0, 0, 80), (1.0, 0, 0), sleep_w=10.0)
+    fleet = fleet_of((dear, 1, 1.0), (cheap, 1, 1.0))
+    jobs = Jobs.build(arrival_s=np.arange(20.0), work=np.full(20, 1000.0))
+    env = environment_of(fleet, jobs)
+    with pytest.raises(InfeasiblePlanError, match=r"cannot process 20000 units .* at most 7200; lower the work"):
+        environment_fluid_bound(env)
+    # The cheap site full for the hour: 3,600 units at 50 W, the dear GPU asleep at 10 W.
+    assert environment_energy_bound(env) == pytest.approx(60)
+    far = replace(env, jobs=replace(jobs, work_J=np.full(20, 1e15)))
+    assert environment_energy_bound(far) == pytest.approx(60)
+    assert environment_energy_bound(env, mean_time_s=100.0) == pytest.approx(50 - 10 + 20 * 3600 / 2000)
+    with pytest.raises(InfeasiblePlanError, match=r"at most 2000 job-seconds in service: at most 2000; .* mean time"):
+        environment_fluid_bound(env, mean_time_s=100.0)
+    for policy in ("most-free-1", "uniform"):
+        assert environment_energy_bound(env) <= settle(run(env, make_scheduler(policy))).joules_per_unit
+    late = environment_of(fleet, Jobs.build(arrival_s=np.array([4000.0]), work=np.ones(1)))
+    assert math.isnan(environment_energy_bound(late))
+    with pytest.raises(ScenarioError, match="end: window"):
+        environment_energy_bound(replace(env, drained=True, jobs=replace(jobs, slack_s_J=np.zeros(20))))

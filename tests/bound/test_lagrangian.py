@@ -1,5 +1,6 @@
 import itertools
 import math
+import random
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -8,9 +9,12 @@ import numpy as np
 import pytest
 
 from noonward.bound.lagrangian import Relaxation, descend, utility_bound
+from noonward.decision.scheduler import Scheduler
+from noonward.engine.run import run
 from noonward.errors import ScenarioError
+from noonward.ledger.ledger import settle
 from noonward.model.economics import Economics
-from noonward.model.environment import Environment
+from noonward.model.environment import Environment, GpuCaps
 from noonward.model.fleet import Fleet, Ingress, Site
 from noonward.model.jobs import Jobs
 from noonward.model.network import Network
@@ -104,15 +108,24 @@ def plain_integral(values_h, start_s, end_s):
     return total
 
 
-def plain_value(env, j, site, start_s, depart_s):
-    """What one run adds to the idle fleet's utility, from Eqs. 2-6 as they stand; fixed gangs, one clock, 80 W."""
+def plain_run(env, j, level):
+    """Run time of a job's smallest gang at a clock level in s, and the IT power of one of its GPUs in W."""
+    kind, gpus = env.fleet.gpu_types["t4"], int(env.jobs.gpus_min_J[j])
+    profile, clock = kind.classes["tune"], kind.clocks[level]
+    run_s = env.jobs.work_J[j] * float(profile.seconds_per_unit(gpus, clock))
+    return run_s, float(profile.power.power_w(gpus, clock)) / gpus
+
+
+def plain_value(env, j, site, start_s, depart_s, level=0):
+    """What one run adds to the idle fleet's utility, from Eqs. 2-6 as they stand; fixed gangs."""
     jobs, home = env.jobs, int(env.jobs.origin_J[j])
-    gpus, end_s = int(jobs.gpus_min_J[j]), start_s + jobs.work_J[j]
+    run_s, watts = plain_run(env, j, level)
+    gpus, end_s = int(jobs.gpus_min_J[j]), start_s + run_s
     price = env.signals.price_usd_per_mwh_ZH[site]
     carbon = env.signals.carbon_g_per_kwh_ZH
     mu = env.economics.carbon_usd_per_t / 1e6
-    kw, free_kw = (w * env.fleet.sites[site].pue * gpus / 1000 for w in (80.0, 8.0))
-    usd = env.economics.revenue_usd_per_gpu_hour * gpus * jobs.work_J[j] / 3600
+    kw, free_kw = (w * env.fleet.sites[site].pue * gpus / 1000 for w in (watts, 8.0))
+    usd = env.economics.revenue_usd_per_gpu_hour * gpus * run_s / 3600
     for rate, values in ((1e-3, price), (mu, carbon[site])):
         usd -= rate * kw * plain_integral(values, start_s, end_s) / 3600
         usd += rate * free_kw * plain_integral(values, min(start_s, env.window_s), min(end_s, env.window_s)) / 3600
@@ -125,7 +138,7 @@ def plain_value(env, j, site, start_s, depart_s):
 
 
 def plain_choices(env, j):
-    """All (site, start, value at the best departure) of a job under the slot rules."""
+    """All (site, start, value at the best departure, clock level) of a job under the slot rules."""
     jobs, home, slot = env.jobs, int(env.jobs.origin_J[j]), env.slot_s
     ready = math.ceil(jobs.arrival_s_J[j] / slot)
     out = []
@@ -137,8 +150,9 @@ def plain_choices(env, j):
         start = ready + travel
         while start * slot <= jobs.arrival_s_J[j] + jobs.slack_s_J[j] - back_s:
             departures = [start] if site == home else range(ready, start - travel + 1)
-            value = max(plain_value(env, j, site, start * slot, d * slot) for d in departures)
-            out.append((site, start * slot, value))
+            for level in range(len(env.fleet.gpu_types["t4"].clocks)):
+                value = max(plain_value(env, j, site, start * slot, d * slot, level) for d in departures)
+                out.append((site, start * slot, value, level))
             start += 1
     return out
 
@@ -155,23 +169,68 @@ def plain_idle(env):
 
 
 def fits(env, runs):
-    """Whether runs (job, site, start) stay within every site's GPUs at every instant at which a run starts."""
-    for _, site, now in runs:
-        busy = sum(int(env.jobs.gpus_min_J[j]) for j, s, t in runs if s == site and t <= now < t + env.jobs.work_J[j])
-        if busy > env.fleet.sites[site].gpus:
+    """Whether runs (job, site, start, level) stay within every site's GPUs at every instant at which a run starts."""
+    for _, site, now, _ in runs:
+        on = [(int(env.jobs.gpus_min_J[j]), t, plain_run(env, j, level)[0]) for j, s, t, level in runs if s == site]
+        if sum(gpus for gpus, t, run_s in on if t <= now < t + run_s) > env.fleet.sites[site].gpus:
             return False
     return True
 
 
 def brute_force(env):
-    """Best utility over all combinations of (site, start) or nothing."""
+    """Best utility over all combinations of (site, start, level) or nothing."""
     menus = [[None, *(c for c in plain_choices(env, j) if c[2] > 0)] for j in range(len(env.jobs))]
     best = 0.0
     for combination in itertools.product(*menus):
         total = sum(choice[2] for choice in combination if choice)
-        if total > best and fits(env, [(j, c[0], c[1]) for j, c in enumerate(combination) if c]):
+        if total > best and fits(env, [(j, c[0], c[1], c[3]) for j, c in enumerate(combination) if c]):
             best = total
     return plain_idle(env) + best
+
+
+class Replay(Scheduler):
+    """Carries a booked schedule out."""
+
+    protocols = ("each-slot",)
+
+    def __init__(self, schedule):
+        self.schedule = schedule
+
+    def decide(self, view, answers):
+        plan = self.schedule
+        for here, job in view.asked():
+            site = int(plan.site_J[job])
+            due_s = plan.start_s_J[job] if site == here else plan.depart_s_J[job]
+            if site >= 0 and view.now_s == due_s:
+                answers.send(here, site, gpus=int(plan.gpus_J[job]), level=int(plan.level_J[job]))
+
+
+class Chooser(Scheduler):
+    """Starts and moves jobs at random; clock levels at random, or always the one given."""
+
+    protocols = ("each-slot",)
+
+    def __init__(self, seed, level=None):
+        self.rng, self.level = random.Random(seed), level
+
+    def decide(self, view, answers):
+        for here, _ in view.asked():
+            site = self.rng.choice(np.flatnonzero(view.mask_NA[here]).tolist()) - 1
+            level = self.rng.randrange(-1, view.site_S["levels"][here]) if self.level is None else self.level
+            if site >= 0:
+                answers.send(here, site, level=level)
+
+
+def earned(env, scheduler):
+    """Utility of a run of the engine."""
+    return settle(run(env, scheduler)).utility_usd
+
+
+# Fast is the oracle's clock: 80 J a second of work against 142 J at clock 0.45, whose runs last 1 / 0.45 as long.
+TWO_CLOCKS = {
+    "clocks": (0.45, 1.0),
+    "profile": ClassProfile(power=PowerCurve(cubic_w=18.0, constant_w=62.0), time=TimeCurve(per_clock_s=1.0)),
+}
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -186,6 +245,62 @@ def test_the_bound_is_at_least_the_brute_force_optimum_and_the_schedule_at_most(
     for scale in (0.0, 0.01, 0.1, 1.0):
         price_SH = scale * rng.exponential(size=relaxation.shape) * (rng.random(relaxation.shape) < 0.7)
         assert relaxation.value(price_SH)[0] >= optimum - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_with_two_clock_levels_no_answers_exceed_the_bound_and_the_schedule_runs(seed):
+    env = random_environment(seed, count=3, **TWO_CLOCKS)
+    tables = env.fleet.tables(2)
+    assert (tables.oracle_level_SCN[:, :, 1:] == 1).all()
+    optimum = brute_force(env)
+    bound = utility_bound(env, iterations=100, rounds=30)
+    assert bound.upper_usd >= optimum - 1e-9
+    assert bound.lower_usd <= optimum + 1e-9
+    assert bound.idle_usd == pytest.approx(plain_idle(env))
+    assert earned(env, Replay(bound.schedule)) == pytest.approx(bound.lower_usd, abs=1e-9)
+    for answers in range(10):
+        assert earned(env, Chooser(answers)) <= optimum + 1e-9
+        assert earned(env, Chooser(answers, level=0)) <= optimum + 1e-9
+
+
+def test_a_slow_clock_never_earns_more_than_the_bound():
+    jobs = Jobs.build(arrival_s=np.zeros(1), work=np.array([3600.0]), slack_s=600.0)
+    time = TimeCurve(constant_s=0.0, per_clock_s=1.0)
+    profile = ClassProfile(power=PowerCurve(cubic_w=20.0, constant_w=60.0), time=time)
+    env = build(jobs, gpus=(1,), pue=(1.0,), clocks=(0.3, 1.0), profile=profile)
+    assert env.fleet.tables(1).oracle_level_SCN[0, 0, 1] == 1
+    bound = utility_bound(env)
+    slow, oracle = earned(env, Chooser(0, level=0)), earned(env, Chooser(0, level=-1))
+    assert slow > oracle + 0.05
+    assert slow <= bound.upper_usd + 1e-12
+    # 1 h of work takes 10/3 h at clock 0.3 and 60.54 W, 52.54 W more than a free GPU: 0.14 USD/kWh.
+    assert bound.upper_usd - bound.idle_usd == pytest.approx(10 / 3 * (0.05 - 0.14 * 0.05254))
+    assert bound.schedule.level_J.tolist() == [0]
+    assert earned(env, Replay(bound.schedule)) == pytest.approx(bound.lower_usd)
+    assert bound.gap_usd == pytest.approx(0, abs=1e-12)
+
+
+def test_a_job_without_a_result_may_start_as_late_as_the_engine_lets_it():
+    # Half a second from home, and at the deadline exactly: nothing travels back.
+    network = Network(usd_per_gb=0.001, latency_ms=500.0)
+    jobs = Jobs.build(arrival_s=np.zeros(1), work=np.array([3600.0]), slack_s=600.0)
+    price = np.array([[3000.0] * 400, [0.0] * 400])
+    env = build(jobs, gpus=(1, 1), pue=(1.0, 1.0), price=price, network=network)
+    bound = utility_bound(env)
+    assert bound.schedule.site_J.tolist() == [1]
+    assert bound.schedule.start_s_J.tolist() == [600.0]
+    assert earned(env, Replay(bound.schedule)) == pytest.approx(bound.upper_usd)
+
+
+def test_no_schedule_is_made_under_hard_capacity_curves():
+    env = random_environment(5, count=4)
+    caps = GpuCaps(gpus_SH=np.zeros((2, env.hours)))
+    free, hard = utility_bound(env), utility_bound(env.with_caps(caps))
+    assert hard.schedule is None
+    assert math.isnan(hard.lower_usd)
+    assert hard.upper_usd == free.upper_usd
+    advisory = utility_bound(env.with_caps(replace(caps, hard=False)))
+    assert advisory.lower_usd == free.lower_usd > free.idle_usd
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -211,7 +326,7 @@ def test_candidates_suffice_at_any_capacity_prices(seed):
     expected = 0.0
     for j in range(3):
         priced = [0.0]
-        for site, start_s, value in plain_choices(env, j):
+        for site, start_s, value, _ in plain_choices(env, j):
             held = plain_integral(price_SH[site], start_s, start_s + jobs.work_J[j]) / 3600
             priced.append(value - jobs.gpus_min_J[j] * held)
         expected += max(priced)
@@ -292,7 +407,7 @@ def test_a_job_that_only_loses_money_does_not_run():
     assert bound.gap_share == 0.0
 
 
-def test_a_flexible_gang_takes_the_best_size_at_the_oracle_clock():
+def test_a_flexible_gang_takes_the_best_size_and_clock():
     time = TimeCurve(constant_s=0.2, per_clock_s=0.8, per_gpu_s=0.05)
     profile = ClassProfile(power=PowerCurve(cubic_w=50, constant_w=30), time=time)
     jobs = Jobs.build(arrival_s=np.zeros(1), work=np.array([7200.0]), gpus_min=1, gpus_max=3, slack_s=600.0)
@@ -302,15 +417,12 @@ def test_a_flexible_gang_takes_the_best_size_at_the_oracle_clock():
         hours = 2 * float(time.seconds_per_unit(n, f))
         return n * hours * 0.05 - 0.14 * hours * n * (0.050 * f**3 + 0.030 - 0.008)
 
-    def energy(n, f):
-        return n * (50 * f**3 + 30) * float(time.seconds_per_unit(n, f))
-
-    oracle = [min((0.5, 0.7, 1.0), key=lambda f, n=n: energy(n, f)) for n in (1, 2, 3)]
-    expected = max(value(n, f) for n, f in zip((1, 2, 3), oracle, strict=True))
-    bound = utility_bound(env)
-    assert bound.upper_usd - bound.idle_usd == pytest.approx(expected)
-    every = utility_bound(replace(env, protocol="on-arrival"))
     best = max(value(n, f) for n in (1, 2, 3) for f in (0.5, 0.7, 1.0))
+    bound = utility_bound(env)
+    assert bound.upper_usd - bound.idle_usd == pytest.approx(best)
+    assert bound.lower_usd == pytest.approx(bound.upper_usd)
+    assert earned(env, Replay(bound.schedule)) == pytest.approx(bound.lower_usd)
+    every = utility_bound(replace(env, protocol="on-arrival"))
     assert every.upper_usd - every.idle_usd == pytest.approx(best)
     assert every.schedule is None
 
@@ -396,11 +508,12 @@ def test_the_bound_belongs_to_its_prices_and_more_steps_never_raise_it(medium):
 def test_the_schedule_obeys_the_slot_rules_and_earns_what_it_says(medium):
     bound = utility_bound(medium, rounds=200)
     schedule, jobs, links = bound.schedule, medium.jobs, medium.links
-    runs = [(j, int(s), t) for j, (s, t) in enumerate(zip(schedule.site_J, schedule.start_s_J, strict=True)) if s >= 0]
+    starts = enumerate(zip(schedule.site_J, schedule.start_s_J, strict=True))
+    runs = [(j, int(s), t, 0) for j, (s, t) in starts if s >= 0]
     assert len(runs) > 5
     assert fits(medium, runs)
     total = plain_idle(medium)
-    for j, site, start_s in runs:
+    for j, site, start_s, _ in runs:
         home = int(jobs.origin_J[j])
         depart_s = schedule.depart_s_J[j]
         assert start_s % SLOT_S == 0
@@ -419,6 +532,7 @@ def test_the_schedule_obeys_the_slot_rules_and_earns_what_it_says(medium):
         total += plain_value(medium, j, site, start_s, depart_s)
         assert schedule.value_usd_J[j] == pytest.approx(plain_value(medium, j, site, start_s, depart_s))
     assert bound.lower_usd == pytest.approx(total)
+    assert earned(medium, Replay(schedule)) == pytest.approx(total)
     assert bound.gap_usd >= 0
     assert bound.gap_share < 0.15
 

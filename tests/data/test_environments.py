@@ -232,6 +232,30 @@ def test_days_and_months_asked_for_are_kept(from_file, year):
     assert {start.month for start in starts(**bounds)} == {7}
 
 
+@pytest.mark.parametrize("window_h", [1, 12, 24, 25, 48])
+def test_windows_reach_into_the_last_day_but_not_beyond(from_file, year, window_h):
+    day = datetime(2022, 7, 10).date()
+    scenario = from_file(year, f"window_h={window_h}", "end=window")
+
+    def start(days):
+        signals = scenario.signals.model_copy(update={"first_day": day, "last_day": day + timedelta(days=days)})
+        return build_environment(scenario.model_copy(update={"signals": signals})).start
+
+    assert start((window_h - 1) // 24).date() == day
+    if window_h > 24:
+        with pytest.raises(SignalRangeError, match=f"no window of {window_h} hours .* widen first_day, last_day"):
+            start((window_h - 1) // 24 - 1)
+
+
+def test_runs_until_drained_may_end_after_the_last_day(from_file, year):
+    day = datetime(2022, 7, 10).date()
+    scenario = from_file(year, "window_h=24", "end=drained")
+    signals = scenario.signals.model_copy(update={"first_day": day, "last_day": day})
+    environment = build_environment(scenario.model_copy(update={"signals": signals}))
+    assert environment.start.date() == day
+    assert environment.hours > 24
+
+
 @pytest.mark.parametrize(("zone", "name"), [(0, "price_usd_per_mwh_ZH"), (1, "carbon_g_per_kwh_ZH")])
 def test_only_windows_whose_hours_are_all_known_are_taken(from_file, year, zone, name):
     unknown_H = np.ones(year.hours, dtype=bool)

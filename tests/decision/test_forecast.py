@@ -61,14 +61,17 @@ def test_persistence_without_a_day_of_history_is_refused(history_h):
     assert values("persistence", np.ones((1, 50)), 23, 5).shape == (27, 1, 5)
 
 
+def errors_of(truth, history_h, lookahead_h, **options):
+    """Errors of a noisy forecast, (hours of issue, zones, leads)."""
+    seen, right = (values(kind, truth, history_h, lookahead_h, **options) for kind in ("noisy", "perfect"))
+    return seen - right
+
+
 @pytest.fixture(scope="module")
 def errors():
-    """Errors of a noisy forecast, (hours of issue, zones, leads), and the signal's own deviation per zone."""
-    truth = RNG(3).normal([[50.0], [400.0]], [[5.0], [100.0]], (2, 4000))
-    lookahead_h = 36
-    seen = values("noisy", truth, 0, lookahead_h, noise=0.5)
-    perfect = values("perfect", truth, 0, lookahead_h)
-    return (seen - perfect)[:-lookahead_h], truth.std(axis=1)
+    """Errors of a noisy forecast, (hours of issue, zones, leads), and the signals' deviation before the run."""
+    truth = RNG(3).normal([[50.0], [400.0]], [[5.0], [100.0]], (2, 4100))
+    return errors_of(truth, 100, 36, noise=0.5)[:-36], truth[:, :100].std(axis=1)
 
 
 def test_noisy_forecast_knows_the_current_hour(errors):
@@ -90,12 +93,66 @@ def test_noise_persists_from_lead_to_lead_but_not_between_issues_or_zones(errors
 
 
 def test_noise_is_a_knob_and_depends_on_the_generator_alone():
-    truth = RNG(4).normal(size=(1, 60))
-    assert np.array_equal(values("noisy", truth, 0, 9, seed=1), values("noisy", truth, 0, 9, seed=1), equal_nan=True)
+    truth = RNG(4).normal(size=(1, 84))
+    assert np.array_equal(values("noisy", truth, 24, 9, seed=1), values("noisy", truth, 24, 9, seed=1), equal_nan=True)
     assert not np.array_equal(
-        values("noisy", truth, 0, 9, seed=1), values("noisy", truth, 0, 9, seed=2), equal_nan=True
+        values("noisy", truth, 24, 9, seed=1), values("noisy", truth, 24, 9, seed=2), equal_nan=True
     )
-    np.testing.assert_array_equal(values("noisy", truth, 0, 9, noise=0.0), values("perfect", truth, 0, 9))
+    np.testing.assert_array_equal(values("noisy", truth, 24, 9, noise=0.0), values("perfect", truth, 24, 9))
+
+
+@pytest.mark.parametrize(("hours", "lookahead_h"), [(30, 12), (60, 5), (60, 12), (1, 1)])
+def test_other_hours_or_leads_leave_the_errors_as_they_were(hours, lookahead_h):
+    """Both follow from the table of jobs, most of which lie in the future."""
+    truth = RNG(5).normal(size=(2, 24 + 60))
+    first = errors_of(truth[:, :54], 24, 5)
+    other = errors_of(truth[:, : 24 + hours], 24, lookahead_h)
+    hours, lookahead_h = min(hours, 30), min(lookahead_h, 5)
+    first, other = (error[:hours, :, :lookahead_h] for error in (first, other))
+    known = np.isfinite(first) & np.isfinite(other)
+    assert known.sum() >= first.size - 2 * 10  # the last four hours of issue end in the unknown
+    np.testing.assert_allclose(other[known], first[known], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("hours", "lookahead_h"), [(30, 12), (60, 5)])
+def test_a_second_signals_errors_do_not_depend_on_the_sizes_of_the_first(hours, lookahead_h):
+    """Price and carbon are forecast from one generator, one after the other."""
+    price, carbon = RNG(6).normal(size=(2, 1, 24 + 60))
+
+    def second(hours, lookahead_h):
+        rng = RNG(0)
+        first = Forecast("noisy").integrals(price[:, : 24 + hours], 24, lookahead_h, rng)
+        return first, Forecast("noisy").integrals(carbon, 24, 5, rng)
+
+    np.testing.assert_array_equal(second(hours, lookahead_h)[1], second(30, 5)[1])
+    same = RNG(0)
+    one, two = (Forecast("noisy").integrals(price, 24, 5, same) for _ in range(2))
+    assert not np.array_equal(one, two, equal_nan=True)
+
+
+def test_the_size_of_errors_is_known_before_the_run():
+    truth = RNG(7).normal(size=(1, 80))
+    wilder = truth.copy()
+    wilder[:, 30:] *= 100.0
+    np.testing.assert_allclose(errors_of(wilder, 30, 6), errors_of(truth, 30, 6), rtol=0, atol=1e-9)
+    wilder = truth.copy()
+    wilder[:, :30] *= 100.0
+    np.testing.assert_allclose(errors_of(wilder, 30, 6), 100.0 * errors_of(truth, 30, 6), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("history_h", "unknown", "known"), [(0, 0, 0), (23, 0, 23), (40, 17, 23)])
+def test_noise_without_a_day_of_known_history_is_refused(history_h, unknown, known):
+    truth = RNG(8).normal(size=(2, 60))
+    truth[1, :unknown] = np.nan
+    with pytest.raises(
+        SignalRangeError, match=f"a noisy forecast needs 24 hours of signals before the window, but there are {known};"
+    ):
+        values("noisy", truth, history_h, 5)
+
+
+def test_nobody_gets_the_future_without_asking():
+    with pytest.raises(TypeError, match="kind"):
+        Forecast()
 
 
 @pytest.mark.parametrize(

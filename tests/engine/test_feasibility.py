@@ -83,7 +83,7 @@ def test_infeasible_slot_answer_is_refused_whole(slots, answer, message):
 def test_message_names_the_site_that_is_wrong(slots):
     slots.answers.send(0, 0)
     slots.answers.send(1, 2)
-    refused(slots, r"job 1 at 0 s \(site site1\): choice 3 \(site2\); feasible now: hold, site0, site1\.")
+    refused(slots, r"job 1 at 0 s \(site site1\): choice 3 \(site2\); feasible now: hold, site0, site1; answer only")
 
 
 def test_infeasible_answer_of_a_compiled_rule_is_refused_too():
@@ -119,7 +119,7 @@ def arrival():
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ((0, 0, -1, 0.0), r"job 0 at 0 s \(the dispatcher\): choice 0 \(hold\); feasible now: site0\."),
+        ((0, 0, -1, 0.0), r"job 0 at 0 s \(the dispatcher\): choice 0 \(hold\); feasible now: site0; answer only"),
         ((2, 0, -1, 0.0), r"choice 2 \(site1\)"),
         ((3, 0, -1, 0.0), r"choice 3 \(no such site\)"),
         ((1, 3, -1, 0.0), r"a gang of 3 GPUs; allowed: 0 \(as many as fit\) or 1 to 2"),

@@ -170,7 +170,7 @@ def test_bounds_are_read_back_unless_the_world_is_another(runs, tmp_path, monkey
     assert compare(TINY, ["random"], environments=1, out=tmp_path).bounds == first.bounds
     path = first.folder / "bound" / "000.json"
     content = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps(content | {"environment_digest": "x"}), encoding="utf-8")
+    path.write_text(json.dumps(content | {"of": "another world"}), encoding="utf-8")
     assert compare(TINY, ["random"], environments=1, out=tmp_path).bounds == [Bound(utility_usd=99.0)]
 
 
@@ -206,7 +206,7 @@ def test_wrong_policies_are_refused_before_anything_runs(runs, tmp_path, names, 
 
 
 def test_a_policy_of_another_protocol_is_refused(runs, tmp_path):
-    with pytest.raises(ScenarioError, match="Ucb1 answers the protocols on-arrival"):
+    with pytest.raises(ScenarioError, match="'ucb1' answers the protocols on-arrival"):
         compare(TINY, ["ucb1"], environments=1, out=tmp_path)
 
 

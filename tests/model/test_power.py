@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from noonward.data.scenario_file import load_scenario
 from noonward.model.power import ClassProfile, PowerCurve, TimeCurve, energy_optimal_level
@@ -30,6 +31,14 @@ def test_power_is_gpus_times_the_cubic_of_the_clock(gpus, clock, power_w):
 )
 def test_time_pays_for_communication_from_two_gpus_on(gpus, clock, seconds):
     assert TIME.seconds_per_unit(gpus, clock) == seconds
+
+
+@pytest.mark.parametrize("coefficients", [{}, {"per_gpu_s": 0.5}, {"constant_s": 0.0, "per_clock_s": 0.0}])
+def test_work_that_takes_no_time_is_refused(coefficients):
+    with pytest.raises(ValidationError, match=r"constant_s \+ per_clock_s is 0 s per unit.*at least one of them"):
+        TimeCurve(**coefficients)
+    assert TimeCurve(constant_s=1.0).seconds_per_unit(1, 0.5) == 1.0
+    assert TimeCurve(per_clock_s=1.0).seconds_per_unit(1, 0.5) == 2.0
 
 
 def test_curves_broadcast_gangs_against_clocks():

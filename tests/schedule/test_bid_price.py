@@ -286,5 +286,36 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_other_samples():
 
 def test_jobs_that_cannot_be_sampled_are_refused():
     environment = replace(build_environment(load_scenario("tiny")), sample_jobs=None)
-    with pytest.raises(ScenarioError, match="scenario 'tiny' cannot be sampled; use generated jobs or another policy"):
+    with pytest.raises(ScenarioError, match="scenario 'tiny' cannot be sampled"):
         run(environment, BidPrice(PERFECT))
+    with pytest.raises(ScenarioError, match="scenario 'tiny' cannot be sampled; use generated jobs or another policy"):
+        BidPrice(PERFECT).reset(environment, stream(0, "policy"))
+
+
+def test_jobs_whose_revenue_is_unknown_are_refused():
+    environment = replace(build_environment(load_scenario("tiny")), economics=None)
+    with pytest.raises(ScenarioError, match="scenario 'tiny' has no economics"):
+        run(environment, BidPrice(PERFECT))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"samples": 0}, "samples of bid prices is 0; it must be at least 1"),
+        ({"first_rounds": -1}, "first_rounds of bid prices is -1; it must be at least 0"),
+        ({"rounds": -3}, "rounds of bid prices is -3; it must be at least 0"),
+        ({"step": 0.0}, r"step of bid prices is 0\.0 USD per GPU-hour; it must be finite and above 0"),
+        ({"step": -0.01}, r"step of bid prices is -0\.01"),
+        ({"step": math.nan}, "step of bid prices is nan"),
+        ({"step": math.inf}, "step of bid prices is inf"),
+    ],
+)
+def test_settings_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        BidPrice(PERFECT, **options)
+
+
+def test_the_least_settings_are_allowed():
+    environment = environment_of([1], [{"work": 60.0}], jobs_at([2]))
+    outcome = run(environment, BidPrice(PERFECT, samples=1, first_rounds=0, rounds=0))
+    assert outcome.track_J["status"].tolist() == [DONE]

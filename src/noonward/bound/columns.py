@@ -13,6 +13,7 @@ from noonward.ledger.settle import cumulative
 from noonward.model.economics import Economics
 from noonward.model.environment import Environment
 from noonward.model.fleet import FleetTables
+from noonward.model.jobs import Jobs
 from noonward.model.network import Links
 from noonward.model.signals import Signals
 from noonward.units import HOUR_S, KG_PER_TONNE, WATT_SECONDS_PER_MWH
@@ -215,22 +216,25 @@ def slot_of(environment: Environment) -> float:
     return environment.slot_s if environment.protocol == "each-slot" else 0.0
 
 
-def _alternatives(
-    environment: Environment, tables: FleetTables, in_time_JS: NDArray[np.bool_]
-) -> tuple[I8, I8, I8, I8]:
-    """Returns job, site, gang and level of every way to run a job where it can start in time, sorted in this order."""
-    jobs = environment.jobs
+def return_delay_s(links: Links, origin_X: I8 | tuple[I8, I8], result_gb_X: F8) -> F8:
+    """Returns how long results travel home, s, at the spots ``origin_X`` of the links; 0 where there is no result."""
+    delay_X = links.latency_s_IS[origin_X] + result_gb_X * links.seconds_per_gb_IS[origin_X]
+    return np.where(result_gb_X == 0, 0.0, delay_X)
+
+
+def _alternatives(jobs: Jobs, tables: FleetTables, in_time_JS: NDArray[np.bool_]) -> tuple[I8, I8, I8, I8]:
+    """Returns job, site, gang and level of every way to run a job where it can start in time, sorted in this order.
+
+    Every level of the site counts: engines take any, and a slow clock earns revenue for more GPU-hours.
+    """
     parts = []
     for extra in range(int((jobs.gpus_max_J - jobs.gpus_min_J).max()) + 1):
         gpus_J = jobs.gpus_min_J + extra
         fits_JS = (gpus_J[:, None] <= tables.gpus_S[None]) & (gpus_J <= jobs.gpus_max_J)[:, None]
         j, s = np.nonzero(fits_JS & in_time_JS)
-        n, c = gpus_J[j], jobs.class_J[j]
+        n = gpus_J[j]
         for level in range(tables.clock_SF.shape[1]):
-            if environment.protocol == "each-slot":
-                keep = tables.oracle_level_SCN[s, c, n] == level
-            else:
-                keep = tables.levels_S[s] > level
+            keep = tables.levels_S[s] > level
             parts.append((j[keep], s[keep], n[keep], np.full(int(keep.sum()), level)))
     job_O, site_O, gpus_O, level_O = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((level_O, gpus_O, site_O, job_O))
@@ -240,15 +244,15 @@ def _alternatives(
 def build_options(environment: Environment, tables: FleetTables, costs: Market) -> Options:
     """Lists what every job may become: site x gang x level, with the starts the delays and the deadline leave it.
 
-    Gangs run from ``gpus_min`` to ``gpus_max``; levels are the oracle's under ``each-slot`` and all under
-    ``on-arrival``. Capacity curves (``caps``) bind starts, not running jobs, and are relaxed.
+    Gangs run from ``gpus_min`` to ``gpus_max``, levels over all of the site. Capacity curves (``caps``) bind starts,
+    not running jobs, and are relaxed.
     """
     jobs, links, slot_s = environment.jobs, environment.links, slot_of(environment)
     home_J = tables.home_I[jobs.origin_J]
     moves = travel(links, tables.home_I, costs.usd_per_g, costs.carbon_SH)
     moved_gb_J = (jobs.data_gb_J + jobs.model_gb_J)[:, None]
     delay_JS = moves.latency_s_IS[jobs.origin_J] + moved_gb_J * moves.seconds_per_gb_IS[jobs.origin_J]
-    back_JS = links.latency_s_IS[jobs.origin_J] + jobs.result_gb_J[:, None] * links.seconds_per_gb_IS[jobs.origin_J]
+    back_JS = return_delay_s(links, jobs.origin_J, jobs.result_gb_J[:, None])
     ready_J = ceil_to(jobs.arrival_s_J, slot_s)[:, None]
     earliest_JS = ceil_to(ready_J + delay_JS, slot_s)
     latest_JS = floor_to((jobs.arrival_s_J + jobs.slack_s_J)[:, None] - back_JS, slot_s)
@@ -257,7 +261,7 @@ def build_options(environment: Environment, tables: FleetTables, costs: Market) 
         links.kwh_per_gb_IS, moves.relay_usd_per_gb_IS, costs.usd_per_g, costs.carbon_SH,
     )  # fmt: skip
     in_time_JS = earliest_JS <= latest_JS + (TIME_TOLERANCE_S if slot_s == 0 else 0.0)
-    job_O, site_O, gpus_O, level_O = _alternatives(environment, tables, in_time_JS)
+    job_O, site_O, gpus_O, level_O = _alternatives(jobs, tables, in_time_JS)
     spot = (site_O, jobs.class_J[job_O], gpus_O, level_O)
     run_s_O = jobs.work_J[job_O] * tables.seconds_per_unit_SCNF[spot]
     origin_O = jobs.origin_J[job_O]

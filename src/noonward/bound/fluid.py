@@ -43,7 +43,10 @@ class FluidBound:
 
 @dataclass(frozen=True, kw_only=True)
 class FluidFrontier:
-    """Least energy per unit against mean time in system; no scheduler lies below it.
+    """Least energy per unit against mean time in system, for runs that do all of the work.
+
+    No scheduler that does all of the work within the horizon lies below it. One that leaves part of it undone can: hold
+    it against ``FluidBound.joule_per_unit_up_to`` or ``environment_energy_bound``.
 
     Attributes:
         mean_time_s_P: Mean time in system, ascending, s.
@@ -115,11 +118,25 @@ def _at_work(program: _Program, work: float, service_s: float) -> tuple[float, F
     try:
         best = minimise(program.extra_w_Y, rows, lower_R, upper_R, "fluid bound")
     except InfeasiblePlanError as error:
+        most = _most_work(program, service_s)
+        limited = "" if math.isinf(service_s) else f" with at most {service_s:g} job-seconds in service"
+        longer = "" if math.isinf(service_s) else " or the mean time"
         raise InfeasiblePlanError(
-            f"the fleet cannot process {work:g} units in its {scale:g} GPU-seconds with at most {service_s:g} "
-            "job-seconds in service; lower the work or raise the horizon or the mean time"
+            f"the fleet cannot process {work:g} units in its {scale:g} GPU-seconds{limited}: at most {most:g}; lower "
+            f"the work (in a scenario the rate of arrivals), raise the GPUs, the horizon{longer}, or ask for the least "
+            "J per unit over any part of the work (environment_energy_bound)"
         ) from error
     return program.base_j + best.value * scale, best.x * scale
+
+
+def _most_work(program: _Program, service_s: float) -> float:
+    """Returns the most units that the fleet processes with at most ``service_s`` job-seconds."""
+    scale = float(program.capacity_s_S.sum())
+    rate = float(program.unit_rate_Y.max())
+    rows = np.vstack([program.site_rows_SY, np.ones(len(program.unit_rate_Y))])
+    upper_R = np.append(program.capacity_s_S, service_s) / scale
+    best = minimise(-program.unit_rate_Y / rate, rows, np.full(len(rows), -np.inf), upper_R, "most work")
+    return -best.value * rate * scale
 
 
 def _up_to_work(program: _Program, work: float, jobs_time_s: float) -> float:
@@ -127,10 +144,10 @@ def _up_to_work(program: _Program, work: float, jobs_time_s: float) -> float:
 
     A linear-fractional program by Charnes and Cooper 1962: with z = 1 / U and y in job-seconds per unit,
     ``min sum y (eta P - n eta P_free) + base z`` s.t. ``sum y / T = 1``, ``sum n y <= R H z``, ``sum y <= service z``,
-    ``z >= 1 / W``.
+    ``z >= 1 / W``. Feasible whatever W: an overloaded fleet does less of it.
     """
     count = len(program.unit_rate_Y)
-    scale = work
+    scale = min(work, float(program.unit_rate_Y.max() * program.capacity_s_S.sum()))
     rows = np.zeros((len(program.capacity_s_S) + 2, count + 1))
     rows[:-2, :count] = program.site_rows_SY
     rows[:-2, count] = -program.capacity_s_S / scale
@@ -190,10 +207,12 @@ def fluid_bound(
         >>> fluid_bound(one, work=50.0, horizon_s=100.0, gangs=(1, 1)).energy_j
         6500.0
     """
+    return _bound(_program(fleet, job_class, gangs, horizon_s), work, _jobs_time(mean_time_s, jobs))
+
+
+def _bound(program: _Program, work: float, jobs_time_s: float) -> FluidBound:
     if not (work > 0 and math.isfinite(work)):
         raise ScenarioError(f"work is {work} units; it must be above 0 and finite")
-    jobs_time_s = _jobs_time(mean_time_s, jobs)
-    program = _program(fleet, job_class, gangs, horizon_s)
     energy_j, service_s_Y = _at_work(program, work, jobs_time_s)
     service_s_SNF = np.zeros(program.shape)
     service_s_SNF[program.spot] = service_s_Y
@@ -272,19 +291,11 @@ def _least_service(program: _Program, work: float) -> float:
     return minimise(np.ones(len(program.unit_rate_Y)), rows, lower_R, upper_R, "least service time").value * scale
 
 
-def environment_fluid_bound(environment: Environment, mean_time_s: float = math.inf) -> FluidBound:
-    """Bounds the energy of processing all offered work of an environment within its window.
-
-    Compare a run's J per unit with ``joule_per_unit_up_to``: it holds for every run that ends with the window, since
-    none processes more than the work that arrives in it.
-
-    Args:
-        environment: Environment with ``end: window`` whose jobs are of one class.
-        mean_time_s: Largest mean time in system over the jobs that arrive (see ``fluid_bound``), s.
+def _offered(environment: Environment) -> tuple[_Program, float, int]:
+    """Returns the program of an environment's fleet and window, and the work and number of the jobs that arrive in it.
 
     Raises:
         ScenarioError: Runs last beyond the window, or jobs are of several classes.
-        InfeasiblePlanError: The fleet cannot process all of the work; ask ``fluid_bound`` for a smaller amount.
     """
     jobs = environment.jobs
     classes = np.unique(jobs.class_J)
@@ -294,12 +305,45 @@ def environment_fluid_bound(environment: Environment, mean_time_s: float = math.
             f"{len(classes)} classes"
         )
     arrived = jobs.arrival_s_J <= environment.window_s
-    return fluid_bound(
-        environment.fleet,
-        work=float(jobs.work_J[arrived].sum()),
-        horizon_s=environment.window_s,
-        job_class=environment.fleet.classes[int(classes[0])],
-        gangs=(int(jobs.gpus_min_J.min()), int(jobs.gpus_max_J.max())),
-        mean_time_s=mean_time_s,
-        jobs=int(arrived.sum()),
-    )
+    gangs = (int(jobs.gpus_min_J.min()), int(jobs.gpus_max_J.max()))
+    program = _program(environment.fleet, environment.fleet.classes[int(classes[0])], gangs, environment.window_s)
+    return program, float(jobs.work_J[arrived].sum()), int(arrived.sum())
+
+
+def environment_fluid_bound(environment: Environment, mean_time_s: float = math.inf) -> FluidBound:
+    """Bounds the energy of processing all offered work of an environment within its window.
+
+    Runs that leave part of the work undone may need less: hold them against ``environment_energy_bound``.
+
+    Args:
+        environment: Environment with ``end: window`` whose jobs are of one class.
+        mean_time_s: Largest mean time in system over the jobs that arrive (see ``fluid_bound``), s.
+
+    Raises:
+        ScenarioError: Runs last beyond the window, jobs are of several classes, or none arrives in the window.
+        InfeasiblePlanError: The fleet cannot process all of the work; use ``environment_energy_bound``.
+    """
+    program, work, jobs = _offered(environment)
+    return _bound(program, work, _jobs_time(mean_time_s, jobs))
+
+
+def environment_energy_bound(environment: Environment, mean_time_s: float = math.inf) -> float:
+    """Bounds the energy per unit of any run of an environment that ends with the window, J per unit.
+
+    The least over all amounts of work up to the offered, since no run processes more than the work that arrives. It
+    exists at any load: a fleet that cannot do all of the work does part of it.
+
+    Args:
+        environment: Environment with ``end: window`` whose jobs are of one class.
+        mean_time_s: Largest mean time in system over the jobs that arrive (see ``fluid_bound``), s.
+
+    Returns:
+        J per unit; NaN where no work arrives in the window.
+
+    Raises:
+        ScenarioError: Runs last beyond the window, jobs are of several classes, or the mean time is out of range.
+    """
+    program, work, jobs = _offered(environment)
+    if work == 0:
+        return math.nan
+    return _up_to_work(program, work, _jobs_time(mean_time_s, jobs))

@@ -37,7 +37,8 @@ class UtilityBound:
         iterations: Evaluations of the dual function.
         dual_excess_usd: Most by which ``upper_usd`` may exceed the least bound of this kind, the optimum of the linear
             relaxation, USD; infinite where it was not computed (``tolerance`` infinite).
-        schedule: A schedule that respects capacity, deadlines and slots, or None.
+        schedule: A schedule that respects capacity, deadlines and slots, any clock level of the site used; None where
+            none was looked for (see ``utility_bound``).
     """
 
     upper_usd: float
@@ -74,7 +75,7 @@ class Relaxation:
 
     Args:
         environment: Environment with economics and signals whose runs last until drained. Under ``each-slot`` starts
-            lie on slots and gangs run at the oracle's clock; under ``on-arrival`` starts are free and so is the clock.
+            lie on slots, under ``on-arrival`` they are free. Gangs run at any clock level of their site.
 
     Raises:
         ScenarioError: As ``utility_bound`` states.
@@ -273,7 +274,8 @@ def utility_bound(
         iterations: Subgradient steps, at least 1.
         tolerance: Relative excess over the linear relaxation's optimum at which column generation stops; ``math.inf``
             leaves it out. The bound holds whatever the values of both.
-        schedule: Whether to look for a schedule (``each-slot`` only), so that the duality gap is known.
+        schedule: Whether to look for a schedule, so that the duality gap is known. None is made under ``on-arrival``,
+            nor under hard capacity curves, which bookings do not heed.
         rounds: Tries of ruin and recreate for the schedule, at least 0.
         seed: Seed of the schedule's search.
 
@@ -294,7 +296,8 @@ def utility_bound(
     elif not len(relaxation.columns.value_K):
         excess_usd = 0.0
     found = None
-    if schedule and environment.protocol == "each-slot":
+    hard_caps = environment.caps is not None and environment.caps.hard
+    if schedule and environment.protocol == "each-slot" and not hard_caps:
         priced_usd_J = relaxation.priced_usd_J(price_SH)
         found = book(
             environment, relaxation.tables, relaxation.costs, relaxation.options, price_SH, priced_usd_J,

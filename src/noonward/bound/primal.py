@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.bound.booking import Desk, book_in_order, departures, improve
-from noonward.bound.columns import Market, Options
+from noonward.bound.columns import Market, Options, return_delay_s
 from noonward.ledger.settle import cumulative
 from noonward.model.environment import Environment
 from noonward.model.fleet import FleetTables
@@ -24,7 +24,7 @@ TEMPERATURE_SHARE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class BookedSchedule:
-    """A schedule that an ``each-slot`` engine can carry out: who runs where and when, all GPUs accounted for.
+    """A schedule that an ``each-slot`` engine without hard capacity curves can carry out, all GPUs accounted for.
 
     Attributes:
         site_J: Site, or -1 for a job that does not run.
@@ -59,7 +59,7 @@ def open_desk(environment: Environment, tables: FleetTables, costs: Market, opti
     spot = (jobs.origin_J[job_O], options.site_O)
     moved_gb_O = jobs.data_gb_J[job_O] + jobs.model_gb_J[job_O]
     delay_O = links.latency_s_IS[spot] + moved_gb_O * links.seconds_per_gb_IS[spot]
-    back_O = links.latency_s_IS[spot] + jobs.result_gb_J[job_O] * links.seconds_per_gb_IS[spot]
+    back_O = return_delay_s(links, spot, jobs.result_gb_J[job_O])
     away_O = options.home_O != options.site_O
     ready_O = np.ceil(jobs.arrival_s_J[job_O] / slot_s).astype(np.int64)
     travel_O = np.where(away_O, np.maximum(1, np.ceil(delay_O / slot_s)), 0).astype(np.int64)
@@ -132,7 +132,7 @@ def book(
     """Books jobs against capacity prices: listed in several orders, the best list then ruined and recreated.
 
     Args:
-        environment: Environment of the protocol ``each-slot``.
+        environment: Environment of the protocol ``each-slot`` without hard capacity curves.
         tables: Its fleet.
         costs: Its prices and intensities.
         options: Its options.

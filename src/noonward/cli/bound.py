@@ -35,9 +35,12 @@ def bound(
 
     scenario = open_scenario(name, settings, signals, jobs)
     found = []
+    notes: dict[str, None] = {}
     with progress_bar(environments, "bounds") as step:
         for index in range(environments):
-            found.append(compute_bound(build_environment(scenario, index, seed)))
+            environment = build_environment(scenario, index, seed)
+            found.append(compute_bound(environment))
+            notes |= dict.fromkeys(environment.notes)
             step(f"environment {index}")
     figures = []
     for field, label, unit in (
@@ -54,7 +57,7 @@ def bound(
             "energy's 'end: window' and one class of jobs"
         )
     if json:
-        print(to_json(figures, scenario=scenario.name, seed=seed, environments=environments))
+        print(to_json(figures, scenario=scenario.name, seed=seed, environments=environments, notes=list(notes)))
         return
     for index, b in enumerate(found):
         if b.utility_usd is not None:
@@ -65,3 +68,9 @@ def bound(
             )
         else:
             print(f"environment {index}: at least {b.joules_per_unit:.3f} J/unit")
+    for figure in figures:
+        low, high = figure.low, figure.high
+        interval = "" if low is None else f" [{low:,.2f}, {high:,.2f}]"
+        print(f"mean {figure.name}: {figure.value:,.2f}{interval} {figure.unit}")
+    for note in notes:
+        print(f"note: {note}")

@@ -58,7 +58,7 @@ def compare(
 
         path = write_report(
             found,
-            found.folder / "report.html",
+            found.folder / f"report-{found.digest}.html",
             frontier=frontier(scenario, seed),
             command=shlex.join(["noonward", *sys.argv[1:]]),
         )
@@ -74,6 +74,8 @@ def compare(
 
 SPREAD_COLUMNS = 3
 """Leading columns that keep their spread in the terminal; the report shows it everywhere."""
+WIDTHS = ((142, 99), (112, 6), (0, 3))
+"""Characters a terminal needs for so many columns beside the policy; narrower ones show fewer."""
 
 
 def print_comparison(found: Comparison) -> None:
@@ -81,11 +83,14 @@ def print_comparison(found: Comparison) -> None:
     import textwrap
 
     from rich import box
+    from rich.console import Console
     from rich.table import Table
 
     from noonward.evaluate.summary import summary_rows
 
     summary = summary_rows(found)
+    console = Console()
+    shown = next(columns for width, columns in WIDTHS if not console.is_terminal or console.width >= width)
     table = Table(
         title=f"{found.scenario.name}, {len(found.bounds)} environments, seed {found.seed}",
         caption=summary.caption,
@@ -93,14 +98,16 @@ def print_comparison(found: Comparison) -> None:
         padding=(0, 1, 0, 0),
     )
     table.add_column("policy", no_wrap=True)
-    for column in summary.columns:
+    for column in summary.columns[:shown]:
         arrow = {"up": "↑", "down": "↓", "none": ""}[column.better]
         title = textwrap.fill(column.title, 11)
         unit = column.unit.replace("/(", "/\n(")
-        table.add_column(f"{title}\n{unit} {arrow}", justify="right", overflow="fold")
+        table.add_column(f"{title}\n{unit} {arrow}", justify="right", no_wrap=True)
     for row in summary.rows:
-        cells = [cell if n < SPREAD_COLUMNS else cell.split(" ± ")[0] for n, cell in enumerate(row.cells)]
+        cells = [cell if n < SPREAD_COLUMNS else cell.split(" ± ")[0] for n, cell in enumerate(row.cells[:shown])]
         table.add_row(row.name, *cells, style={"bound": "dim", "reference": "bold", "policy": None}[row.kind])
     print_table(table)
+    if shown < len(summary.columns):
+        print(f"{len(summary.columns) - shown} more columns in the report and on a wider terminal")
     for note in found.notes:
         print(f"note: {note}")

@@ -90,5 +90,8 @@ def generate(
     write_job_table(drawn.jobs, drawn.fleet, out / "jobs.csv")
     print(f"{len(drawn.jobs)} jobs: {out / 'jobs.csv'}")
     if drawn.signals is not None:
-        write_generated_signals(drawn.signals, out / "signals.csv")
-        print(f"{drawn.signals.hours} hours of {len(drawn.signals.zones)} zones: {out / 'signals.csv'}")
+        # A day of history for forecasts, no more: so the file holds this one window and no other.
+        first = drawn.signals.hour_of(drawn.start) - 24
+        kept = drawn.signals.window(drawn.signals.time_of(first), drawn.signals.hours - first)
+        write_generated_signals(kept, out / "signals.csv")
+        print(f"{kept.hours} hours of {len(drawn.signals.zones)} zones: {out / 'signals.csv'}")

@@ -61,6 +61,9 @@ def main() -> None:
     except NoonwardError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    except OSError as error:
+        print(f"error: {error}; check that the path exists and can be read or written", file=sys.stderr)
+        raise SystemExit(2) from None
     except SystemExit as end:
         if end.code == INTERRUPTED:
             print("interrupted; runs recorded so far are kept, the same command goes on from them", file=sys.stderr)

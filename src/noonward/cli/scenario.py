@@ -32,9 +32,12 @@ def show(name: ScenarioName, settings: Settings = None) -> None:
 def check(name: ScenarioName, settings: Settings = None) -> None:
     """Check a scenario and draw its first environment; says what it holds."""
     from noonward.data.environments import build_environment
+    from noonward.schedule.registry import make_scheduler
     from noonward.units import HOUR_S
 
     scenario = open_scenario(name, settings)
+    for policy in (*scenario.policies, *([scenario.reference_policy] if scenario.reference_policy else [])):
+        make_scheduler(policy)
     environment = build_environment(scenario)
     gpus = sum(site.gpus for site in scenario.fleet.sites)
     print(f"{scenario.name}: valid. {len(scenario.fleet.sites)} sites, {gpus} GPUs, protocol {scenario.protocol}")

@@ -34,7 +34,16 @@ def simulate(
         figures = [
             Figure.of(f"{key}/{policy}", float("nan") if v is None else v, _unit(key)) for key, v in content.items()
         ]
-        print(to_json(figures, scenario=scenario.name, seed=seed, environment=environment, record=str(record.folder)))
+        print(
+            to_json(
+                figures,
+                scenario=scenario.name,
+                seed=seed,
+                environment=environment,
+                record=str(record.folder),
+                notes=list(drawn.notes),
+            )
+        )
         return
     for key, value in content.items():
         if value is not None:

@@ -8,7 +8,7 @@ def warmup() -> None:
     import time
 
     began = time.perf_counter()
-    from noonward.compiled import cache_folder
+    from noonward.compiled import cache_folder, prune_cache
     from noonward.data.environments import build_environment
     from noonward.data.scenario_file import load_scenario
     from noonward.engine.run import run
@@ -25,4 +25,5 @@ def warmup() -> None:
             settle(outcome)
             hour_table(outcome)
         compute_bound(environment)
+    prune_cache()
     print(f"compiled functions are in {cache_folder()} ({time.perf_counter() - began:.0f} s)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -159,7 +159,7 @@ def _known_window(
 ) -> tuple[datetime, Jobs]:
     """Returns the start and the jobs of an environment whose hours are all known in the files."""
     month = _month_of(source.months, index, seed)
-    days = _days(source, signals)
+    days = _days(source, signals, scenario.window_h)
     unknown_H = np.isnan(signals.price_usd_per_mwh_ZH).any(0) | np.isnan(signals.carbon_g_per_kwh_ZH).any(0)
     unknown_before_H = np.concatenate([[0], np.cumsum(unknown_H)])
     order = stream(seed, "world", "day", index).permutation(len(days))
@@ -192,12 +192,21 @@ def _known_window(
     )
 
 
-def _days(source: SignalFiles, signals: Signals) -> list[datetime]:
-    """Returns the days a window may start on: a day of history before, within the days and months asked for."""
+def _days(source: SignalFiles, signals: Signals, window_h: int) -> list[datetime]:
+    """Returns the days a window may start on: a day of history before, within the days and months asked for.
+
+    The window's last hour falls on or before ``last_day``; a run until drained may take longer than its window, and
+    so may end after that day.
+    """
     first = (signals.start + timedelta(hours=24 + 23)).replace(hour=0)
+    to_last_hour = timedelta(hours=window_h - 1)
     days = []
     for offset in range((signals.end - first).days):
         day = first + timedelta(days=offset)
-        if day.month in source.months and (source.first_day or date.min) <= day.date():
+        if (
+            day.month in source.months
+            and (source.first_day is None or source.first_day <= day.date())
+            and (source.last_day is None or (day + to_last_hour).date() <= source.last_day)
+        ):
             days.append(day)
-    return [day for day in days if source.last_day is None or day.date() <= source.last_day]
+    return days

@@ -40,7 +40,7 @@ def load_scenario(name_or_path: str | Path, settings: Iterable[str] = ()) -> Sce
     """
     text, source = _read(name_or_path)
     try:
-        content = yaml.safe_load(text)
+        content = yaml.load(text, Loader=_UniqueKeys)
     except yaml.YAMLError as error:
         raise ScenarioError(f"{source} is not valid YAML: {_one_line(error)}") from error
     if not isinstance(content, dict):
@@ -69,12 +69,30 @@ def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Pa
     return scenario if base is None or base == Path() else _rebase(scenario, base)
 
 
+class _UniqueKeys(yaml.SafeLoader):
+    """Loads YAML and refuses a key that stands twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Returns a mapping whose keys are all different."""
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                mark = key_node.start_mark
+                raise yaml.YAMLError(f"the key {key!r} stands twice, again in line {mark.line + 1}; keep one of them")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
 def _read(name_or_path: str | Path) -> tuple[str, str | Path]:
     path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
             raise ScenarioError(f"scenario file {path} does not exist; check the path")
-        return path.read_text(encoding="utf-8"), path
+        try:
+            return path.read_text(encoding="utf-8"), path
+        except UnicodeDecodeError as error:
+            raise ScenarioError(f"scenario file {path} is not UTF-8 text ({error}); save it as UTF-8") from error
     known = packaged_scenarios()
     if str(name_or_path) not in known:
         raise ScenarioError(
@@ -218,8 +236,9 @@ def with_files(scenario: Scenario, signals: Sequence[Path] = (), jobs: Path | No
             raise ScenarioError(f"file {path} does not exist; check the path")
     content = scenario.model_dump(mode="json")
     if signals:
-        kept = {key: content["signals"][key] for key in ("months",) if content["signals"]}
-        content["signals"] = {"source": "files", "paths": [str(path) for path in signals], **kept}
+        said = content["signals"] or {}
+        kept = said if said.get("source") == "files" else {key: said[key] for key in ("months",) if key in said}
+        content["signals"] = {**kept, "source": "files", "paths": [str(path) for path in signals]}
     if jobs is not None:
         if "origin" in column_names(jobs):
             content["jobs"] = {"source": "table", "path": str(jobs)}

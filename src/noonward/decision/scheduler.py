@@ -30,6 +30,10 @@ class Scheduler(ABC):
     """Protocols it can answer."""
     needs_signals: ClassVar[bool] = False
     """Whether it reads prices or carbon intensities."""
+    needs_economics: ClassVar[bool] = False
+    """Whether it reads revenue or the carbon price, both 0 in the view of a scenario without economics."""
+    needs_samples: ClassVar[bool] = False
+    """Whether it plans with jobs drawn from ``environment.sample_jobs``."""
     wants_allocate: ClassVar[bool] = False
     """Whether it is asked again (ASK_ALLOCATE) when a job is about to start (protocol on-arrival)."""
     wants_finished: ClassVar[bool] = False
@@ -41,8 +45,9 @@ class Scheduler(ABC):
         """Prepares for a run.
 
         Args:
-            environment: The run's environment. Only fleet, links, economics and protocol may be used for decisions:
-                jobs and signals lie in the future.
+            environment: The run's environment. Decisions may rest on its fleet, links, economics, protocol, slots,
+                window and end, and on jobs drawn by ``sample_jobs``. Its jobs may be used for the sizes of arrays
+                only, and its signals not at all: both lie in the future.
             rng: Stream ``policy`` of the run.
         """
 
@@ -60,7 +65,7 @@ class CompiledScheduler(Scheduler):
     """A scheduler whose decisions are one compiled rule, so that engine and rule run as one compiled loop."""
 
     rule: Any
-    """Function compiled with ``@kernel(RULE)``: (view, answers, memory) -> None."""
+    """Function compiled with ``@rule``: (view, answers, memory) -> None."""
 
     @abstractmethod
     def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:

@@ -90,7 +90,7 @@ class ClusterView(NamedTuple):
 
     Axes: N askers (every site under each-slot, one dispatcher under on-arrival), S sites, A = 1 + S choices,
     I ingress points, L hours ahead, C classes, G gang sizes from 0, F clock levels, J jobs, K the two of a kind.
-    Structured arrays have the fields of RUN, SITE, JOB and LINK above: ``view.site["free"]`` in Python,
+    Structured arrays have the fields of RUN, SITE, JOB and LINK above: ``view.site_S["free"]`` in Python,
     ``view.site_S[s].free`` in a compiled rule.
 
     Only jobs that have been asked about may be read from ``job_J``: the others lie in the future.

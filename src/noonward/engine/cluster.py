@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,10 @@ from noonward.engine.kernels.world import (
     YARD,
     World,
 )
-from noonward.errors import InfeasibleActionError, ScenarioError
+from noonward.errors import InfeasibleActionError, ScenarioError, nearest
 from noonward.ledger.outcome import Outcome
 from noonward.ledger.settle import cumulative
-from noonward.model.environment import Environment
+from noonward.model.environment import Environment, Protocol
 from noonward.model.fleet import FleetTables
 from noonward.model.forecast import Forecast
 from noonward.seeding import stream
@@ -143,7 +143,7 @@ class ClusterEngine:
         record = view.job_J[job]
         what = {
             FAILED_MASK: f"choice {choice} ({names[choice] if 0 <= choice < len(names) else 'no such site'}); "
-            f"feasible now: {', '.join(allowed)}",
+            f"feasible now: {', '.join(allowed)}; answer only what view.mask_NA marks",
             FAILED_GPUS: f"a gang of {gpus} GPUs; allowed: 0 (as many as fit) or {record['gpus_min']} to "
             f"{record['gpus_max']}",
             FAILED_LEVEL: f"clock level {level}; allowed: -1 (oracle) or a level of the site "
@@ -155,14 +155,24 @@ class ClusterEngine:
             f"site {self.environment.sites[asker]}" if self.environment.protocol == "each-slot" else "the dispatcher"
         )
         return InfeasibleActionError(
-            f"scheduler {type(self.scheduler).__name__} answered for job {job} at {view.now_s:g} s ({asked}): {what}. "
-            "Answer only what view.mask_NA marks"
+            f"scheduler {type(self.scheduler).__name__} answered for job {job} at {view.now_s:g} s ({asked}): {what}"
         )
 
 
-def check_fit(environment: Environment, scheduler: Scheduler) -> None:
-    """Raises ScenarioError if a scheduler cannot answer an environment's questions."""
-    name = type(scheduler).__name__
+def check_fit(environment: Environment, scheduler: Scheduler, policy: str | None = None) -> None:
+    """Raises ScenarioError if a scheduler cannot answer an environment's questions.
+
+    Args:
+        environment: Environment.
+        scheduler: Scheduler.
+        policy: Its name, for messages.
+    """
+    name = type(scheduler).__name__ if policy is None else f"{policy!r}"
+    for protocol in scheduler.protocols:
+        if protocol not in get_args(Protocol):
+            raise ScenarioError(
+                f"scheduler {name} claims the unknown protocol {protocol!r}; {nearest(protocol, get_args(Protocol))}"
+            )
     if environment.protocol not in scheduler.protocols:
         raise ScenarioError(
             f"scheduler {name} answers the protocols {', '.join(scheduler.protocols)}, but scenario "
@@ -172,6 +182,16 @@ def check_fit(environment: Environment, scheduler: Scheduler) -> None:
         raise ScenarioError(
             f"scheduler {name} reads prices or carbon intensities, but scenario {environment.scenario!r} has no "
             "signals; give signals or choose another policy"
+        )
+    if environment.economics is None and scheduler.needs_economics:
+        raise ScenarioError(
+            f"scheduler {name} weighs revenue against cost, but scenario {environment.scenario!r} has no economics; "
+            "give economics or choose another policy"
+        )
+    if environment.sample_jobs is None and scheduler.needs_samples:
+        raise ScenarioError(
+            f"scheduler {name} plans for jobs to come, but the jobs of scenario {environment.scenario!r} cannot be "
+            "sampled (a complete job table has no statistics); use generated jobs or a trace, or choose another policy"
         )
 
 

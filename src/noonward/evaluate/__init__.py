@@ -1,1 +1,1 @@
-"""Comparisons, statistics, figures and reports, made from run records."""
+"""Comparisons, statistics, figures and reports, made from run records; benchmarks and the conformance check."""

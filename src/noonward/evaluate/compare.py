@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,17 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from noonward.bound.fluid import FluidFrontier, environment_fluid_bound, fluid_frontier
+from noonward.bound.fluid import FluidFrontier, environment_energy_bound, fluid_frontier
 from noonward.bound.lagrangian import utility_bound
 from noonward.compiled import cache_folder
 from noonward.data.environments import build_environment
+from noonward.engine.cluster import check_fit
 from noonward.engine.run import run
-from noonward.errors import DataError, ScenarioError
+from noonward.errors import DataError, InfeasiblePlanError, ScenarioError
 from noonward.evaluate.figure_list import Figure
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.ledger.record import Record, environment_digest, read_record, write_record
 from noonward.model.environment import Environment
-from noonward.model.scenario import Scenario
+from noonward.model.scenario import JobTable, Scenario
 from noonward.schedule.registry import make_scheduler
 
 Progress = Callable[[str], None]
@@ -90,9 +92,29 @@ class Comparison:
         return self.scenario.economics is not None
 
     @property
+    def digest(self) -> str:
+        """Digest of which policies were compared over how many environments: names the report."""
+        return hashlib.sha256(f"{sorted(self.records)} {len(self.bounds)}".encode()).hexdigest()[:8]
+
+    @property
+    def paired(self) -> bool:
+        """Whether every policy ran on the same environments."""
+        worlds = {tuple(r.manifest["environment_digest"] for r in records) for records in self.records.values()}
+        return len(worlds) == 1
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know about the data, each note once."""
         notes = [note for records in self.records.values() for r in records for note in r.manifest["notes"]]
+        drawn = [r.manifest["environment_digest"] for r in self.records[self.reference]]
+        distinct = len(set(drawn))
+        if distinct < len(drawn):
+            notes.append(
+                f"only {distinct} of the {len(drawn)} environments are distinct (the files hold no more): "
+                "spreads and intervals are too narrow"
+            )
+        if isinstance(self.scenario.jobs, JobTable):
+            notes.append("every environment has the same jobs, from a file: the spread is that of the signals alone")
         return tuple(dict.fromkeys(notes))
 
     def figures(self) -> list[Figure]:
@@ -183,6 +205,8 @@ def compare(
     bounds = []
     for index in range(environments):
         environment = build_environment(scenario, index, seed)
+        for name in names if index == 0 else ():
+            check_fit(environment, make_scheduler(name), name)
         for name in names:
             records[name].append(recorded_run(environment, name, scenario, seed, folder))
             if progress is not None:
@@ -207,11 +231,16 @@ def recorded_run(environment: Environment, policy: str, scenario: Scenario, seed
         found = read_record(place)
     except DataError:
         found = None
-    # A policy of one's own may have changed since it was recorded: it runs again.
-    if found is not None and ":" not in policy and _same(found, environment, policy, seed, scenario):
+    # The code of a policy of one's own may have changed since it was recorded: it runs again.
+    if found is not None and _is_packaged(policy) and _same(found, environment, policy, seed, scenario):
         return found
     outcome = run(environment, make_scheduler(policy), seed=seed)
     return write_record(outcome, place, policy=policy, seed=seed, scenario_digest=scenario.digest)
+
+
+def _is_packaged(policy: str) -> bool:
+    """Returns whether a policy's code belongs to this package, whose every change shows in the code's digest."""
+    return type(make_scheduler(policy)).__module__.startswith("noonward.")
 
 
 def _same(record: Record, environment: Environment, policy: str, seed: int, scenario: Scenario) -> bool:
@@ -235,27 +264,34 @@ def frontier(scenario: Scenario, seed: int) -> FluidFrontier | None:
     classes = set(jobs.class_J.tolist())
     if len(classes) != 1:
         return None
-    return fluid_frontier(
-        environment.fleet,
-        work=float(jobs.work_J[arrived].sum()),
-        horizon_s=environment.window_s,
-        jobs=int(arrived.sum()),
-        job_class=environment.fleet.classes[classes.pop()],
-        gangs=(int(jobs.gpus_min_J.min()), int(jobs.gpus_max_J.max())),
-        points=60,
-    )
+    try:
+        return fluid_frontier(
+            environment.fleet,
+            work=float(jobs.work_J[arrived].sum()),
+            horizon_s=environment.window_s,
+            jobs=int(arrived.sum()),
+            job_class=environment.fleet.classes[classes.pop()],
+            gangs=(int(jobs.gpus_min_J.min()), int(jobs.gpus_max_J.max())),
+            points=60,
+        )
+    except InfeasiblePlanError:
+        return None  # more work than the fleet can do: no run does it all
 
 
 def _bound(environment: Environment, path: Path) -> Bound:
     """Returns an environment's bound, read back where it was computed already."""
     of = {"environment_digest": environment_digest(environment), "code": cache_folder().name}
-    if path.is_file():
+    try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if all(content.pop(key, None) == value for key, value in of.items()):
-            return Bound(**content)
+        if content["of"] == of:
+            return Bound(**content["bound"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # none there, or one that was cut short: it is computed again
     bound = compute_bound(environment)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**vars(bound), **of}, indent=1) + "\n", encoding="utf-8")
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps({"of": of, "bound": vars(bound)}, indent=1) + "\n", encoding="utf-8")
+    part.replace(path)
     return bound
 
 
@@ -266,5 +302,6 @@ def compute_bound(environment: Environment) -> Bound:
         best = found.schedule is not None
         return Bound(utility_usd=found.upper_usd, best_known_usd=found.lower_usd if best else None)
     if not environment.drained and len(set(environment.jobs.class_J.tolist())) == 1:
-        return Bound(joules_per_unit=environment_fluid_bound(environment).joule_per_unit_up_to)
+        joules = environment_energy_bound(environment)
+        return Bound(joules_per_unit=None if np.isnan(joules) else joules)
     return Bound()

@@ -190,7 +190,10 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
         ("Horizon", f"jobs arrive over {scenario.window_h} hours; {end}"),
         ("Signals", escape(_signals(scenario.signals))),
         ("Environments", _environments(records, dated=scenario.signals is not None)),
-        ("Seed", f"{comparison.seed}; every policy faces the same jobs and signals"),
+        (
+            "Seed",
+            f"{comparison.seed}" + ("; every policy faces the same jobs and signals" if comparison.paired else ""),
+        ),
         ("Versions", escape(f"{versions}; {platform.system()} {platform.machine()}")),
     ]
 

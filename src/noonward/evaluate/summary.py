@@ -141,8 +141,14 @@ def _ledger(name: str, digits: int = 0) -> Cell:
     return lambda comparison, policy: number(comparison.mean(policy, name), digits)
 
 
+def utility_digits(comparison: Comparison) -> int:
+    """Returns the decimals utilities are shown with: three significant digits of the reference's."""
+    size = abs(comparison.mean(comparison.reference, "utility_usd").value)
+    return 0 if size >= 100 else 1 if size >= 10 else 2
+
+
 _WITH_UTILITY: Final[tuple[tuple[Column, Cell], ...]] = (
-    (Column("Utility", "USD", "up"), _ledger("utility_usd")),
+    (Column("Utility", "USD", "up"), lambda c, p: number(c.mean(p, "utility_usd"), utility_digits(c))),
     (Column("Change against reference", "%", "up"), lambda c, p: percent(c.gain(p), signed=True)),
     (Column("Share of the gap to the bound", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
     (Column("GPU-hours", "GPU h", "up"), _ledger("gpu_hours")),
@@ -187,7 +193,7 @@ def _utility_bounds(comparison: Comparison) -> list[Row]:
     rows = []
     for name, values in (("upper bound", upper), ("best known schedule", best_known_values(comparison))):
         gain, share = gain_of(comparison, values), gap_closed_of(comparison, values)
-        cells = (number(mean(values)), percent(gain, signed=True), percent(share), *rest)
+        cells = (number(mean(values), utility_digits(comparison)), percent(gain, signed=True), percent(share), *rest)
         rows.append(Row(name=name, cells=cells, kind="bound"))
     return rows
 

@@ -276,7 +276,7 @@ def processed_units(outcome: Outcome) -> F8:
 
 
 def settle(outcome: Outcome) -> Ledger:
-    """Settles a run: every figure from the jobs' segments and journeys, none from the engine's own meters."""
+    """Settles a run: every figure from the jobs' segments and journeys, none from the engine's meters."""
     environment, track_J = outcome.environment, outcome.track_J
     market = Market.of(environment)
     settled = settle_jobs(outcome, market)

@@ -98,13 +98,23 @@ def manifest_of(outcome: Outcome, policy: str, seed: int, scenario_digest: str) 
 
 
 def environment_digest(environment: Environment) -> str:
-    """Returns a digest of an environment's jobs and signals: equal for runs that are paired."""
-    digest = hashlib.sha256()
-    for name in sorted(vars(environment.jobs)):
-        digest.update(np.ascontiguousarray(getattr(environment.jobs, name)).tobytes())
-    market = Market.of(environment)
-    digest.update(market.price_SH.tobytes())
-    digest.update(market.carbon_SH.tobytes())
+    """Returns a digest of everything a run reads of its environment: equal for runs that are paired."""
+    said = [environment.start.isoformat(), environment.protocol, environment.slot_s, environment.window_s]
+    said += [environment.drained, environment.fleet.model_dump_json(), list(environment.notes)]
+    if environment.economics is not None:
+        said.append(environment.economics.model_dump_json())
+    digest = hashlib.sha256(json.dumps(said).encode())
+    arrays = [*vars(environment.jobs).values(), *vars(environment.links).values()]
+    if environment.signals is not None:
+        signals = environment.signals
+        until = signals.hour_of(environment.start) + environment.hours
+        digest.update(f"{signals.start.isoformat()} {signals.zones}".encode())
+        arrays += [signals.price_usd_per_mwh_ZH[:, :until], signals.carbon_g_per_kwh_ZH[:, :until]]
+    if environment.caps is not None:
+        digest.update(f"caps {environment.caps.hard}".encode())
+        arrays.append(environment.caps.gpus_SH)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:16]
 
 
@@ -157,7 +167,11 @@ def read_record(folder: Path) -> Record:
             f"{folder} is a run record of format {manifest.get('format')}; this version reads format {FORMAT}; "
             "run the policy again"
         )
-    return Record(folder=folder, manifest=manifest, ledger=Ledger.from_dict(content))
+    try:
+        ledger = Ledger.from_dict(content)
+    except KeyError as error:
+        raise DataError(f"{folder} is a run record without {error}; run the policy again") from error
+    return Record(folder=folder, manifest=manifest, ledger=ledger)
 
 
 def job_table(outcome: Outcome) -> pl.DataFrame:

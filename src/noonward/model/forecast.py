@@ -22,11 +22,13 @@ class Forecast:
     Attributes:
         kind: ``perfect``: the truth; ``persistence``: the value known for the same hour of the last 24 hours;
             ``noisy``: the truth plus an error that grows with the lead.
-        noise: Standard deviation of the error 24 hours ahead, as a share of the signal's own (``noisy``). It grows
-            with the root of the lead up to 24 hours and is as persistent from hour to hour as an AR(1) of 0.9.
+        noise: Standard deviation of the error 24 hours ahead, as a share of the signal's own over the history before
+            the run (``noisy``). It grows with the root of the lead up to 24 hours and is as persistent from lead to
+            lead as an AR(1) of 0.9. Every hour of issue draws from a generator of its own, lead by lead, so that an
+            error depends neither on how many hours are forecast nor on how many leads.
     """
 
-    kind: Literal["perfect", "persistence", "noisy"] = "perfect"
+    kind: Literal["perfect", "persistence", "noisy"]
     noise: float = 0.5
 
     def __post_init__(self) -> None:
@@ -42,14 +44,15 @@ class Forecast:
             value_ZH: True values per zone and hour, ``history_h`` hours of history first.
             history_h: Hours before the run's first.
             lookahead_h: Leads, hours.
-            rng: Stream ``forecast``.
+            rng: Stream ``forecast``. Every call for ``noisy`` spawns one child: the next signal's errors do not depend
+                on this one's sizes.
 
         Returns:
             Integral from the hour of issue to ``l`` hours on, value x s, shape (hours of issue, zones,
             lookahead + 1). Hours after the last known one are NaN.
 
         Raises:
-            SignalRangeError: Persistence lacks a day of history.
+            SignalRangeError: Persistence or noise lacks a day of history.
 
         Example:
             >>> truth = np.array([[1.0, 2.0, 3.0]])
@@ -58,11 +61,8 @@ class Forecast:
         """
         zones, total = value_ZH.shape
         hours = total - history_h
-        if self.kind == "persistence" and history_h < DAY_H - 1:
-            raise SignalRangeError(
-                f"a persistence forecast needs {DAY_H - 1} hours of signals before the window, but there are "
-                f"{history_h}; start the window later or use another forecast"
-            )
+        if self.kind == "persistence":
+            self._require(DAY_H - 1, history_h)
         lead = np.arange(lookahead_h)
         issue = history_h + np.arange(hours)[:, None]
         if self.kind == "persistence":
@@ -72,17 +72,27 @@ class Forecast:
             padded = np.concatenate([value_ZH, np.full((zones, lookahead_h), np.nan)], axis=1)
             value_IZL = padded[:, issue + lead].swapaxes(0, 1)
         if self.kind == "noisy":
-            value_IZL = value_IZL + self._errors(hours, lookahead_h, np.nanstd(value_ZH, axis=1), rng)
+            value_IZL = value_IZL + self._errors(value_ZH[:, :history_h], hours, lookahead_h, rng.spawn(1)[0])
         out = np.zeros((hours, zones, lookahead_h + 1))
         np.cumsum(value_IZL * HOUR_S, axis=2, out=out[:, :, 1:])
         return out
 
-    def _errors(self, hours: int, lookahead_h: int, scale_Z: F8, rng: np.random.Generator) -> F8:
+    def _errors(self, history_ZH: F8, hours: int, lookahead_h: int, rng: np.random.Generator) -> F8:
         """Returns errors per hour of issue, zone and lead; the current hour is known."""
-        white = rng.standard_normal((hours, len(scale_Z), lookahead_h))
-        path = np.empty_like(white)
-        path[..., 0] = white[..., 0]
+        self._require(DAY_H, int(np.isfinite(history_ZH).sum(axis=1).min()))
+        scale_Z = np.nanstd(history_ZH, axis=1)
+        path_ILZ = np.empty((hours, lookahead_h, len(scale_Z)))
+        for issue, of_hour in enumerate(rng.spawn(hours)):
+            of_hour.standard_normal(out=path_ILZ[issue])
         for lead in range(1, lookahead_h):
-            path[..., lead] = 0.9 * path[..., lead - 1] + np.sqrt(1 - 0.9**2) * white[..., lead]
-        growth = np.sqrt(np.minimum(np.arange(lookahead_h), DAY_H) / DAY_H)
-        return self.noise * scale_Z[:, None] * growth * path
+            path_ILZ[:, lead] = 0.9 * path_ILZ[:, lead - 1] + np.sqrt(1 - 0.9**2) * path_ILZ[:, lead]
+        growth_L = np.sqrt(np.minimum(np.arange(lookahead_h), DAY_H) / DAY_H)
+        return np.asarray(self.noise * scale_Z[:, None] * growth_L * path_ILZ.swapaxes(1, 2))
+
+    def _require(self, needed_h: int, known_h: int) -> None:
+        """Raises SignalRangeError if too few hours before the window are known."""
+        if known_h < needed_h:
+            raise SignalRangeError(
+                f"a {self.kind} forecast needs {needed_h} hours of signals before the window, but there are "
+                f"{known_h}; start the window later or use another forecast"
+            )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from noonward.model.spec import NonNegative, Positive, Spec
 
@@ -49,6 +49,15 @@ class TimeCurve(Spec):
     """s per unit at f = 1 that shrink as the clock rises."""
     per_gpu_s: NonNegative = 0.0
     """s per unit and GPU of a gang of two or more: the price of communication."""
+
+    @model_validator(mode="after")
+    def _takes_time(self) -> Self:
+        if not self.constant_s + self.per_clock_s > 0:
+            raise ValueError(
+                f"constant_s + per_clock_s is {self.constant_s + self.per_clock_s:g} s per unit, so that work on one "
+                "GPU would take no time; give at least one of them above 0"
+            )
+        return self
 
     def seconds_per_unit(self, gpus: F8 | float, clock: F8 | float) -> F8:
         """Returns T(n, f) in s per unit, broadcasting gang size and clock.

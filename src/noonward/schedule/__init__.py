@@ -1,1 +1,1 @@
-"""Schedulers: rules of both protocols, the bandit, the registry and the public conformance check."""
+"""Schedulers: rules of both protocols, the bandit, bid prices, the day-ahead planner and the registry."""

@@ -19,7 +19,7 @@ from noonward.decision.view import (
     RuleMemory,
 )
 from noonward.model.environment import Environment, Protocol
-from noonward.schedule.routing import _uniform_site
+from noonward.schedule.routing import uniform_site
 
 
 @rule
@@ -27,7 +27,7 @@ def _ucb1(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     run = view.run_1[0]
     job = view.asked_N[0]
     if run.kind == ASK_ROUTE:
-        answers.answer_N[0].choice = 1 + _uniform_site(view, memory, job)
+        answers.answer_N[0].choice = 1 + uniform_site(view, memory, job)
         return
     s, class_ = run.site, view.job_J[job].class_
     levels = view.site_S[s].levels

@@ -257,14 +257,19 @@ class BidPrice(Scheduler):
 
     Args:
         forecast: Forecast of prices and carbon.
-        samples: Draws of the jobs to come; their use counts with weight 1 / samples.
-        first_rounds: Improvements of the prices before the first answer.
-        rounds: Improvements every hour.
-        step: AdaGrad step, USD per GPU-hour.
+        samples: Draws of the jobs to come, at least 1; their use counts with weight 1 / samples.
+        first_rounds: Improvements of the prices before the first answer, at least 0.
+        rounds: Improvements every hour, at least 0.
+        step: AdaGrad step, USD per GPU-hour, above 0.
+
+    Raises:
+        ValueError: A number is out of its range.
     """
 
     protocols: ClassVar[tuple[Protocol, ...]] = ("each-slot",)
     needs_signals = True
+    needs_economics = True
+    needs_samples = True
 
     def __init__(
         self,
@@ -275,6 +280,11 @@ class BidPrice(Scheduler):
         rounds: int = 8,
         step: float = 0.01,
     ) -> None:
+        for name, value, least in (("samples", samples, 1), ("first_rounds", first_rounds, 0), ("rounds", rounds, 0)):
+            if value < least:
+                raise ValueError(f"{name} of bid prices is {value}; it must be at least {least}")
+        if not 0 < step < np.inf:
+            raise ValueError(f"step of bid prices is {step} USD per GPU-hour; it must be finite and above 0")
         self.forecast = forecast
         self.samples = samples
         self.first_rounds = first_rounds

@@ -115,6 +115,7 @@ class Booked(CompiledScheduler):
     protocols: ClassVar[tuple[Protocol, ...]] = ("each-slot",)
     rule = staticmethod(_booked)
     needs_signals = True
+    needs_economics = True
 
     def __init__(self, forecast: Forecast) -> None:
         self.forecast = forecast

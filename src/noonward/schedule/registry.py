@@ -82,9 +82,10 @@ def make_scheduler(name: str) -> Scheduler:
     module, _, attribute = name.partition(":")
     try:
         made = getattr(importlib.import_module(module), attribute)()
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except Exception as error:  # whatever a user's module does when it is imported
         raise ScenarioError(
-            f"policy {name!r} cannot be loaded: {error}; give an importable module:Class that is made without arguments"
+            f"policy {name!r} cannot be loaded: {type(error).__name__}: {error}; give an importable module:Class "
+            "that is made without arguments"
         ) from error
     if not isinstance(made, Scheduler):
         raise ScenarioError(f"policy {name!r} is no Scheduler; derive it from noonward.Scheduler")

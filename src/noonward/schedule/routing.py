@@ -18,7 +18,7 @@ GPUS, SLO_S = 0, 1
 
 
 @kernel(inline=True, allocates=False)
-def _uniform_site(view: ClusterView, memory: RuleMemory, job: int) -> int:
+def uniform_site(view: ClusterView, memory: RuleMemory, job: int) -> int:
     """Returns the site the workload names, else a uniformly random feasible one."""
     preset = view.job_J[job].preset_site
     if preset >= 0 and view.mask_NA[0, 1 + preset]:
@@ -96,7 +96,7 @@ def _extra_joules(view: ClusterView, memory: RuleMemory, job: int, s: int) -> fl
 @rule
 def _uniform(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     job = view.asked_N[0]
-    _send(answers, memory, _uniform_site(view, memory, job), _gang(view, memory, job))
+    _send(answers, memory, uniform_site(view, memory, job), _gang(view, memory, job))
 
 
 @rule
@@ -134,7 +134,7 @@ def _greedy_energy(view: ClusterView, answers: Answers, memory: RuleMemory) -> N
 def _joint_nf(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     job = view.asked_N[0]
     record = view.job_J[job]
-    s = _uniform_site(view, memory, job)
+    s = uniform_site(view, memory, job)
     slo_s = memory.number_P[SLO_S]
     best_gpus, best_level, least, fastest = 0, 0, np.inf, np.inf
     for gpus in range(record.gpus_min, min(record.gpus_max, view.site_S[s].gpus) + 1):

@@ -171,3 +171,4 @@ class CheapestFeasible(SlotRule):
 
     rule = staticmethod(_cheapest_feasible)
     needs_signals = True
+    needs_economics = True

@@ -88,7 +88,7 @@ YARD: Final = np.dtype(
 
 
 class World(NamedTuple):
-    """All arrays of one run; a batch of runs stacks them."""
+    """All arrays of one run."""
 
     shown: ClusterView
     """What the scheduler sees."""

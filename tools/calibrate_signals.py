@@ -18,6 +18,7 @@ The formulas stand in ``noonward.data.generate_signals``; this file only estimat
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from datetime import UTC, datetime
@@ -235,13 +236,19 @@ def rounded(value: Any, digits: int = 4) -> Any:
     return value
 
 
-def main(signals: str, standin: str, zones_file: str, out: str) -> None:
+def main() -> None:
     """Reads the series, fits every window and writes the table."""
-    zones: dict[str, float] = json.loads(Path(zones_file).read_text())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("signals", type=Path, help="tidy Parquet table of signals")
+    parser.add_argument("standin", type=Path, help="Parquet table that fills unknown prices")
+    parser.add_argument("zones", type=Path, help="JSON file: zone to UTC offset, h")
+    parser.add_argument("out", type=Path, help="JSON file to write")
+    given = parser.parse_args()
+    zones: dict[str, float] = json.loads(given.zones.read_text())
     names = {"timestamp", "zone", "carbon_intensity_g_per_kwh", "price_usd_per_mwh"}
-    frame = pl.read_parquet(signals, columns=sorted(names)).with_columns(pl.col("zone").cast(pl.String))
+    frame = pl.read_parquet(given.signals, columns=sorted(names)).with_columns(pl.col("zone").cast(pl.String))
     frame = frame.filter(pl.col("zone").is_in(list(zones)))
-    fill = pl.read_parquet(standin).select("timestamp", "zone", fill="price_usd_per_mwh")
+    fill = pl.read_parquet(given.standin).select("timestamp", "zone", fill="price_usd_per_mwh")
     frame = frame.join(fill, on=["timestamp", "zone"], how="left").with_columns(
         pl.coalesce("price_usd_per_mwh", "fill").alias("price_usd_per_mwh")
     )
@@ -278,8 +285,8 @@ def main(signals: str, standin: str, zones_file: str, out: str) -> None:
         span = {"first_hour": f"{start:%Y-%m-%dT%HZ}", "end": f"{end:%Y-%m-%dT%HZ}"}
         payload["windows"][window] = {**span, "series": series}
         settle(payload, window, np.array(values), np.array(scores), start)
-    Path(out).write_text(json.dumps(payload, separators=(",", ":"), ensure_ascii=False) + "\n", encoding="utf-8")
+    given.out.write_text(json.dumps(payload, separators=(",", ":"), ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5])
+    main()

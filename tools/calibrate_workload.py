@@ -14,9 +14,9 @@ TRACE is a trace as ``noonward.data.load_jobs.load_job_trace`` reads it. What ea
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +128,12 @@ def calibrate(trace: JobTrace, source: dict[str, str]) -> dict[str, Any]:
 
 def main() -> None:
     """Reads the trace, writes the table."""
-    table = calibrate(load_job_trace(Path(sys.argv[1])), SOURCE)
-    Path(sys.argv[2]).write_text(json.dumps(table, separators=(",", ":")) + "\n", encoding="utf-8")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trace", type=Path, help="trace of jobs, CSV or Parquet")
+    parser.add_argument("out", type=Path, help="JSON file to write")
+    given = parser.parse_args()
+    table = calibrate(load_job_trace(given.trace), SOURCE)
+    given.out.write_text(json.dumps(table, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ A table stands between the lines ``<!-- results NAME -->`` and ``<!-- end of res
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +66,15 @@ def table(figures: dict[str, dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     """Replaces the table in every file named."""
-    name, source, *pages = sys.argv[1:]
-    content = json.loads(Path(source).read_text(encoding="utf-8"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", help="name of the table, as in its first line")
+    parser.add_argument("figures", type=Path, help="what 'noonward compare ... --json' printed")
+    parser.add_argument("pages", type=Path, nargs="+", help="files to write the table into")
+    given = parser.parse_args()
+    content = json.loads(given.figures.read_text(encoding="utf-8"))
     lines = table({figure["name"]: figure for figure in content["figures"]})
-    begin = f"<!-- results {name} -->"
-    for page in map(Path, pages):
+    begin = f"<!-- results {given.name} -->"
+    for page in given.pages:
         before, _, rest = page.read_text(encoding="utf-8").partition(begin)
         _, end, after = rest.partition(END)
         if not end:

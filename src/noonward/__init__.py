@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 __version__: Final = "0.1.0"
 
 _HOMES: Final = {
+    "CARBON": "noonward.decision.view",
+    "PRICE": "noonward.decision.view",
     "Answers": "noonward.decision.view",
     "ClusterEngine": "noonward.engine.cluster",
     "ClusterView": "noonward.decision.view",
@@ -30,6 +32,8 @@ _HOMES: Final = {
     "build_environments": "noonward.data.environments",
     "check_scheduler": "noonward.evaluate.check",
     "compare": "noonward.evaluate.compare",
+    "latest_start_s": "noonward.decision.view",
+    "lead_integral": "noonward.decision.view",
     "load_scenario": "noonward.data.scenario_file",
     "make_scheduler": "noonward.schedule.registry",
     "read_record": "noonward.ledger.record",
@@ -41,6 +45,8 @@ _HOMES: Final = {
 }
 
 __all__ = [
+    "CARBON",
+    "PRICE",
     "Answers",
     "ClusterEngine",
     "ClusterView",
@@ -61,6 +67,8 @@ __all__ = [
     "build_environments",
     "check_scheduler",
     "compare",
+    "latest_start_s",
+    "lead_integral",
     "load_scenario",
     "make_scheduler",
     "read_record",
@@ -87,7 +95,15 @@ if TYPE_CHECKING:
     from noonward.data.scenario_file import load_scenario
     from noonward.decision.rule import rule
     from noonward.decision.scheduler import CompiledScheduler, Scheduler
-    from noonward.decision.view import Answers, ClusterView, RuleMemory
+    from noonward.decision.view import (
+        CARBON,
+        PRICE,
+        Answers,
+        ClusterView,
+        RuleMemory,
+        latest_start_s,
+        lead_integral,
+    )
     from noonward.engine.cluster import ClusterEngine
     from noonward.engine.run import run
     from noonward.errors import NoonwardError

@@ -1,7 +1,7 @@
 """Slow, plain-Python oracle of the `on-arrival` protocol, and the paper-exact workload and baselines of setting 2.
 
 It shares no code with `noonward`: the compiled engine is tested against it. Part 1 is the event simulator, part 2 the
-accounting, part 3 the fleet, the workload stream and the policies of `shared/models/dvfs-training.md`. `full_table()`
+accounting, part 3 the fleet, the workload stream and the policies of `docs/dvfs-training.md`. `full_table()`
 runs all rows of that sheet over the seven days (about ten seconds); the tests run one day.
 """
 

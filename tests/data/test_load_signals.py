@@ -99,6 +99,12 @@ def test_wrong_column_names_name_the_nearest(write, columns, message):
         load_signals([write(HEAD + "2022-01-01T00:00Z,PL,800,50\n")], columns=columns)
 
 
+def test_a_price_column_by_another_name_is_not_passed_over(write):
+    path = write("timestamp,zone,carbon_intensity_g_per_kwh,price_eur_per_mwh\n2022-01-01T00:00:00Z,PL,700,90\n")
+    with pytest.raises(DataError, match="there is no column 'price_usd_per_mwh', but one named 'price_eur_per_mwh'"):
+        load_signals([path])
+
+
 def test_a_later_file_fills_only_unknown_values(write):
     first = write(HEAD + "2022-01-01T00:00Z,PL,800,\n2022-01-01T01:00Z,PL,,20\n", "first.csv")
     later = write(HEAD + "2022-01-01T00:00Z,PL,1,10\n2022-01-01T01:00Z,PL,810,1\n2022-01-01T02:00Z,PL,3,30\n", "b.csv")

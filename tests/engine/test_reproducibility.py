@@ -3,8 +3,11 @@
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from noonward.data.environments import build_environment
+from noonward.data.scenario_file import load_scenario
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster import ClusterEngine
 from noonward.engine.run import run
@@ -93,3 +96,9 @@ def test_a_scheduler_without_a_rule_cannot_run_compiled():
 
     with pytest.raises(TypeError, match="Holds has no compiled rule"):
         run(environment_for(make_scheduler("random")), Holds(), compiled=True)
+
+
+def test_two_sites_in_one_zone_are_told_the_same_forecast():
+    environment = build_environment(load_scenario("tiny", ["fleet.sites.1.zone=CA-ON"]))
+    forecast_KISL = ClusterEngine(environment, make_scheduler("booked-noisy")).world.forecast_KISL
+    assert np.array_equal(forecast_KISL[:, :, 0], forecast_KISL[:, :, 1], equal_nan=True)

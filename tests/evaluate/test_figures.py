@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from noonward.data.scenario_file import load_scenario
-from noonward.evaluate.figure_style import INK, policy_styles, time_ticks, utc_hours, utilisation_SH
+from noonward.evaluate.figure_style import INK, policy_styles, time_ticks, utc_hours, utilisation_SH, window_hours
 from noonward.evaluate.figures import comparison_figures
 from noonward.evaluate.figures_dvfs import energy_latency_figure, latency_figure, power_figure, routing_shares
-from noonward.evaluate.figures_fine_tuning import gain_figure, money_figure, money_parts, utilisation_map
+from noonward.evaluate.figures_fine_tuning import arrivals_IH, gain_figure, money_figure, money_parts, utilisation_map
 
 CATEGORIES = {"policy", "site", "ingress"}
 
@@ -190,3 +190,16 @@ def test_traffic_shares_sum_to_all_of_an_ingress_points_jobs(energy):
     assert shares.shape == (8, 8)
     assert shares.sum(axis=1) == pytest.approx(100)
     assert shares.max() < 40
+
+
+def test_arrivals_are_those_of_every_ingress_point(money, energy):
+    for comparison in (money, energy):
+        record = first_record(comparison)
+        arrivals = arrivals_IH(record, window_hours(record))
+        assert arrivals.shape[0] == len(record.manifest["ingress"])
+        assert arrivals.sum() == record.jobs.height
+
+
+def first_record(comparison):
+    """Record of the reference policy in the first environment."""
+    return comparison.records[comparison.reference][0]

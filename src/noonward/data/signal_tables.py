@@ -77,6 +77,13 @@ def tidy_layout(path: Path, columns: Mapping[str, str]) -> Layout:
             f"{path.name}: neither {carbon!r} nor {price!r} is a column of it; columns: {', '.join(present)}; "
             "give at least one of the two, or map its name by columns"
         )
+    for key in ("carbon", "price"):
+        near = [name for name in present if key in name.lower() and name not in {*TIDY.values(), *FLAGS.values()}]
+        if key not in names and near:
+            raise DataError(
+                f"{path.name}: there is no column {({**TIDY, **columns})[key]!r}, but one named {near[0]!r}, which "
+                "would be ignored; rename it (with its unit converted), map it by columns, or remove it"
+            )
     return Layout(path=path, rows=rows, columns=names)
 
 

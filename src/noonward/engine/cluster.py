@@ -285,15 +285,16 @@ def _forecasts(environment: Environment, forecast: Forecast | None, seed: int) -
     signals = environment.signals
     history_h = signals.hour_of(environment.start)
     until = history_h + environment.hours
-    rows = [signals.zone_index(site.zone) for site in sites]
+    # Forecasts are of zones: two sites in one zone are told the same.
+    zones = list(dict.fromkeys(signals.zone_index(site.zone) for site in sites))
+    row_S = [zones.index(signals.zone_index(site.zone)) for site in sites]
     jobs = environment.jobs
     slowest = np.nanmax(environment.fleet.tables(int(jobs.gpus_max_J.max())).seconds_per_unit_SCNF[:, :, 1:], (0, 2, 3))
     span_s = jobs.work_J * slowest[jobs.class_J] + np.where(np.isinf(jobs.slack_s_J), 0.0, jobs.slack_s_J)
     lookahead_h = int(np.ceil(float(span_s.max()) / HOUR_S)) + 2
     rng = stream(seed, "forecast", environment.index)
-    return np.stack(
-        [
-            forecast.integrals(value_ZH[rows, :until], history_h, lookahead_h, rng)
-            for value_ZH in (signals.price_usd_per_mwh_ZH, signals.carbon_g_per_kwh_ZH)
-        ]
-    )
+    both = [
+        forecast.integrals(value_ZH[zones, :until], history_h, lookahead_h, rng)[:, row_S]
+        for value_ZH in (signals.price_usd_per_mwh_ZH, signals.carbon_g_per_kwh_ZH)
+    ]
+    return np.ascontiguousarray(np.stack(both))

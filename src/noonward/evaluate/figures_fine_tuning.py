@@ -33,7 +33,8 @@ from noonward.evaluate.figure_style import (
 from noonward.evaluate.statistics import Estimate, mean
 from noonward.evaluate.summary import best_known_values, gain_of, gap_closed_of, percent, ranked
 from noonward.ledger.ledger import Ledger
-from noonward.units import KG_PER_TONNE
+from noonward.ledger.record import Record
+from noonward.units import HOUR_S, KG_PER_TONNE
 
 _MONEY: Final = (
     ("revenue (U1)", "#009e73"),
@@ -270,6 +271,17 @@ def utilisation_bars(comparison: Comparison) -> Picture:
     return Picture(name="utilisation", title="Mean utilisation of the sites", caption=caption, figure=figure)
 
 
+def arrivals_IH(record: Record, hours: int) -> np.ndarray:
+    """Returns the jobs that arrive at each ingress point in each of the first hours."""
+    jobs = record.jobs
+    hour_J = (jobs["arrival_s"].to_numpy() / HOUR_S).astype(np.int64)
+    origin_J = jobs["origin"].to_numpy()
+    counted = hour_J < hours
+    return np.stack(
+        [np.bincount(hour_J[counted & (origin_J == point)], minlength=hours) for point in record.manifest["ingress"]]
+    )
+
+
 def signals_figure(comparison: Comparison, environments: Sequence[int] | None = None) -> Picture:
     """Draws arrivals, prices and carbon intensities per site over the windows of some environments (MASAC, Fig. 3).
 
@@ -293,18 +305,21 @@ def signals_figure(comparison: Comparison, environments: Sequence[int] | None = 
         hours = window_hours(record)
         times = utc_hours(record, hours)
         figure.update_xaxes(tickvals=time_ticks(record, hours), col=column)
-        for row, values_SH in enumerate(grid(record, *(name for name, _ in panels)), 1):
-            for s, site in enumerate(site_names(record)):
-                color = SITE_COLORS[s % len(SITE_COLORS)]
-                common = {"name": site, "legendgroup": site, "row": row, "col": column}
-                if row == 1:
-                    bar = {"marker": {"color": color}, "showlegend": column == 1}
-                    figure.add_bar(x=times, y=values_SH[s, :hours], offset=0, width=3.6e6, **bar, **common)
-                else:
-                    line = {"color": color, "width": 1.8, "shape": "hv"}
-                    figure.add_scatter(
-                        x=times, y=values_SH[s, :hours], mode="lines", line=line, showlegend=False, **common
-                    )
+        sites = site_names(record)
+        points = record.manifest["ingress"]
+        colors = {name: SITE_COLORS[n % len(SITE_COLORS)] for n, name in enumerate(dict.fromkeys([*sites, *points]))}
+        for point, arrivals_H in zip(points, arrivals_IH(record, hours), strict=True):
+            figure.add_bar(
+                x=times, y=arrivals_H, offset=0, width=3.6e6, name=point, legendgroup=point, row=1, col=column,
+                marker={"color": colors[point]}, showlegend=column == 1,
+            )  # fmt: skip
+        for row, values_SH in enumerate(grid(record, *(name for name, _ in panels[1:])), 2):
+            for s, site in enumerate(sites):
+                figure.add_scatter(
+                    x=times, y=values_SH[s, :hours], mode="lines", name=site, legendgroup=site, row=row, col=column,
+                    line={"color": colors[site], "width": 1.8, "shape": "hv"},
+                    showlegend=column == 1 and row == 2 and site not in points,
+                )  # fmt: skip
     figure.update_layout(barmode="stack", bargap=0)
     for row, (_, title) in enumerate(panels, 1):
         figure.update_yaxes(title=title, row=row, col=1)
@@ -313,7 +328,8 @@ def signals_figure(comparison: Comparison, environments: Sequence[int] | None = 
     figure.update_xaxes(tickformat="%H:%M\n%d %b")
     lay_out(figure, 700, legend="above")
     caption = (
-        "After MASAC, Fig. 3, times in UTC. What all policies face: jobs by the site they come from (stacked), and "
-        "each site's hourly price (each panel on its own scale) and carbon intensity; policies earn by the differences."
+        "After MASAC, Fig. 3, times in UTC. What all policies face: jobs by the ingress point they come from "
+        "(stacked), and each site's hourly price (each panel on its own scale) and carbon intensity; policies earn by "
+        "the differences."
     )
     return Picture(name="signals", title="Arrivals, prices and carbon intensities", caption=caption, figure=figure)

@@ -220,8 +220,14 @@ def _signals(signals: GeneratedSignals | SignalFiles | None) -> str:
 
 def _results(comparison: Comparison) -> str:
     summary = summary_rows(comparison)
+    meaning = (
+        " Utility is revenue less the cost of energy, of emissions at the carbon price, and of the journeys of jobs "
+        "and results (Zhang et al., MASAC, Eqs. 2 to 7); overdue jobs could not start in time and were dropped."
+        if comparison.has_utility
+        else ""
+    )
     return (
-        f"<h2>Results</h2>\n<p class='caption'>{_text(summary.caption)} Arrows say which way is better.</p>\n"
+        f"<h2>Results</h2>\n<p class='caption'>{_text(summary.caption)} Arrows say which way is better.{meaning}</p>\n"
         f"<div class='scroll'><table id='results'>{_header(summary.columns)}{_body(summary)}</table></div>"
     )
 

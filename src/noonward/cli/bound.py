@@ -29,7 +29,7 @@ def bound(
 
     from noonward.data.environments import build_environment
     from noonward.errors import ScenarioError
-    from noonward.evaluate.compare import compute_bound
+    from noonward.evaluate.compare import BOUND_FIGURES, compute_bound
     from noonward.evaluate.figure_list import Figure, to_json
     from noonward.evaluate.statistics import mean
 
@@ -43,11 +43,7 @@ def bound(
             notes |= dict.fromkeys(environment.notes)
             step(f"environment {index}")
     figures = []
-    for field, label, unit in (
-        ("utility_usd", "utility_usd/bound", "USD"),
-        ("best_known_usd", "utility_usd/best-known", "USD"),
-        ("joules_per_unit", "j_per_unit_exact/bound", "J/unit"),
-    ):
+    for field, label, unit in BOUND_FIGURES:
         values = [getattr(b, field) for b in found if getattr(b, field) is not None]
         if values:
             figures.append(Figure.of(label, mean(values), unit))

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from noonward.decision.rule import blank_view
 from noonward.decision.scheduler import Scheduler
-from noonward.decision.view import ANSWER, Answers, ClusterView, job_records
+from noonward.decision.view import ANSWER, CARBON, PRICE, Answers, ClusterView, job_records
 from noonward.engine.kernels import loops
 from noonward.engine.kernels.world import (
     ADVISORY_CAPS,
+    CARBON_SUM,
     ENGINE,
     EVENT,
     FAILED_EARLIEST,
@@ -21,13 +22,14 @@ from noonward.engine.kernels.world import (
     FAILED_MASK,
     HARD_CAPS,
     NO_CAPS,
+    PRICE_SUM,
     TRACK,
     YARD,
     World,
 )
 from noonward.errors import InfeasibleActionError, ScenarioError, nearest
+from noonward.ledger.ledger import Market
 from noonward.ledger.outcome import Outcome
-from noonward.ledger.settle import cumulative
 from noonward.model.environment import Environment, Protocol
 from noonward.model.fleet import FleetTables
 from noonward.model.forecast import Forecast
@@ -268,12 +270,10 @@ def _signals(environment: Environment) -> F8:
     sites = environment.fleet.sites
     if environment.signals is None:
         return np.full((4, len(sites), 2), np.nan)
-    window = environment.signals.window(environment.start, environment.hours)
-    rows = [window.zone_index(site.zone) for site in sites]
+    market = Market.of(environment)
     out = np.full((4, len(sites), environment.hours + 1), np.nan)
-    for k, value_ZH in enumerate((window.price_usd_per_mwh_ZH, window.carbon_g_per_kwh_ZH)):
-        out[k, :, :-1] = value_ZH[rows]
-        out[2 + k] = cumulative(value_ZH[rows])
+    out[PRICE, :, :-1], out[CARBON, :, :-1] = market.price_SH, market.carbon_SH
+    out[PRICE_SUM], out[CARBON_SUM] = market.price_cumulative_SH, market.carbon_cumulative_SH
     return out
 
 

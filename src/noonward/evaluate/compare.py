@@ -129,17 +129,19 @@ class Comparison:
                 ]
             for name, unit in _PLAIN:
                 out.append(Figure.of(f"{name}/{policy}", self.mean(policy, _FIELDS.get(name, name)), unit))
-        for name, label, unit in (
-            ("utility_usd", "utility_usd/bound", "USD"),
-            ("best_known_usd", "utility_usd/best-known", "USD"),
-            ("joules_per_unit", "j_per_unit_exact/bound", "J/unit"),
-        ):
+        for name, label, unit in BOUND_FIGURES:
             values = self.bound_values(name)
             if not np.isnan(values).all():
                 out.append(Figure.of(label, mean(values), unit))
         return out
 
 
+BOUND_FIGURES = (
+    ("utility_usd", "utility_usd/bound", "USD"),
+    ("best_known_usd", "utility_usd/best-known", "USD"),
+    ("joules_per_unit", "j_per_unit_exact/bound", "J/unit"),
+)
+"""Fields of a bound, and the name and unit of the figure each makes."""
 _PLAIN = (
     ("gpu_hours", "GPU h"),
     ("completed_jobs", "jobs"),

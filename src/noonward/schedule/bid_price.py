@@ -14,8 +14,7 @@ from noonward.decision.view import Answers, ClusterView, delay_s, job_records, l
 from noonward.errors import ScenarioError
 from noonward.model.environment import Environment, Protocol, latest_end_s
 from noonward.model.forecast import Forecast
-from noonward.model.jobs import Jobs
-from noonward.schedule.booking import first_slot
+from noonward.schedule.booking import first_slot, in_time
 from noonward.schedule.value import forecast_value_usd, run_seconds, travel_cost_usd
 from noonward.units import HOUR_S
 
@@ -302,10 +301,10 @@ class BidPrice(Scheduler):
                 f"bid prices plan for jobs to come, but those of scenario {environment.scenario!r} cannot be sampled; "
                 "use generated jobs or another policy"
             )
-        draws = [_in_time(environment.sample_jobs(draw), environment) for draw in rng.spawn(self.samples)]
+        draws = [in_time(environment.sample_jobs(draw), environment) for draw in rng.spawn(self.samples)]
         self._sampled = np.concatenate([job_records(jobs) for jobs in draws])
         sites = len(environment.sites)
-        tables_of = [*draws, _in_time(environment.jobs, environment)]
+        tables_of = [*draws, in_time(environment.jobs, environment)]
         fleet, window_s, slot_s = environment.fleet, environment.window_s, environment.slot_s
         at_once = [replace(jobs, arrival_s_J=np.zeros(len(jobs))) for jobs in tables_of]
         self._leads = int(np.ceil(max(latest_end_s(jobs, fleet, 0.0, 0.0) for jobs in at_once) / HOUR_S)) + 3
@@ -379,13 +378,6 @@ class BidPrice(Scheduler):
         slots = self._hours * self._slots_per_hour
         busy_HS = committed_TS[:slots].reshape(self._hours, self._slots_per_hour, -1).mean(axis=1)
         return np.ascontiguousarray((view.site_S["gpus"] - busy_HS).T)
-
-
-def _in_time(jobs: Jobs, environment: Environment) -> Jobs:
-    """Returns jobs with the slack they really have: nothing starts after the window of a run that is cut off there."""
-    if environment.drained:
-        return jobs
-    return replace(jobs, slack_s_J=np.minimum(jobs.slack_s_J, np.maximum(environment.window_s - jobs.arrival_s_J, 0.0)))
 
 
 def extended(forecast_KSL: F8, leads: int) -> F8:

@@ -13,6 +13,7 @@ from noonward.decision.scheduler import CompiledScheduler
 from noonward.decision.view import Answers, ClusterView, RuleMemory, delay_s, latest_start_s
 from noonward.model.environment import Environment, Protocol, latest_end_s
 from noonward.model.forecast import Forecast
+from noonward.model.jobs import Jobs
 from noonward.schedule.value import forecast_value_usd, run_seconds, travel_cost_usd
 from noonward.units import HOUR_S
 
@@ -122,11 +123,15 @@ class Booked(CompiledScheduler):
 
     def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
         """Returns per job its booked site and slot (table), per slot and site the GPUs booked (index)."""
-        jobs = environment.jobs
-        if not environment.drained:  # nothing starts after the window
-            within_s_J = np.maximum(environment.window_s - jobs.arrival_s_J, 0.0)
-            jobs = replace(jobs, slack_s_J=np.minimum(jobs.slack_s_J, within_s_J))
+        jobs = in_time(environment.jobs, environment)
         end_s = latest_end_s(jobs, environment.fleet, environment.window_s, environment.slot_s)
         slots = int(np.ceil(end_s / environment.slot_s)) + 2
         table = np.full((len(jobs), 2), float(UNSEEN))
         return RuleMemory.make(table=table, index=np.zeros((slots, len(environment.sites)), np.int64))
+
+
+def in_time(jobs: Jobs, environment: Environment) -> Jobs:
+    """Returns jobs with the slack they really have: nothing starts after the window of a run that is cut off there."""
+    if environment.drained:
+        return jobs
+    return replace(jobs, slack_s_J=np.minimum(jobs.slack_s_J, np.maximum(environment.window_s - jobs.arrival_s_J, 0.0)))

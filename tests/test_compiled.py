@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import noonward
-from noonward.compiled import CACHE_VARIABLE, cache_folder, kernel
+from noonward.compiled import CACHE_VARIABLE, code_digest, kernel
 
 PACKAGE = Path(noonward.__file__).parent
 
@@ -22,21 +22,21 @@ def load(path, name="loaded"):
 
 @pytest.fixture
 def copy(tmp_path):
-    """A copy of the package's sources, and a function that names the cache folder of their present state."""
+    """A copy of the package's sources, and a function that gives the digest of their present state."""
     folder = tmp_path / "noonward"
     shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    return folder, lambda: load(folder / "compiled.py").cache_folder().name
+    return folder, lambda: load(folder / "compiled.py").code_digest()
 
 
-def test_the_folder_is_that_of_exactly_these_sources(copy):
+def test_the_digest_is_that_of_exactly_these_sources(copy):
     _, name = copy
-    assert name() == cache_folder().name
+    assert name() == code_digest()
 
 
 @pytest.mark.parametrize(
     "file", ["engine/kernels/physics.py", "ledger/settle.py", "decision/view.py", "schedule/value.py", "units.py"]
 )
-def test_an_edit_of_a_source_starts_an_empty_cache(copy, file):
+def test_an_edit_of_a_source_changes_the_digest(copy, file):
     folder, name = copy
     before = name()
     text = (folder / file).read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ def test_an_edit_of_a_source_starts_an_empty_cache(copy, file):
     assert name() == before
 
 
-def test_a_new_or_moved_source_starts_an_empty_cache(copy):
+def test_a_new_or_moved_source_changes_the_digest(copy):
     folder, name = copy
     names = [name()]
     (folder / "engine" / "extra.py").touch()
@@ -56,14 +56,46 @@ def test_a_new_or_moved_source_starts_an_empty_cache(copy):
     assert len(set(names)) == 3
 
 
-@pytest.mark.parametrize("part", ["cli", "evaluate"])
-def test_commands_and_reports_share_the_cache(copy, part):
+@pytest.mark.parametrize("part", ["cli", "evaluate", "learn"])
+def test_commands_reports_and_training_hold_no_compiled_function(copy, part):
     folder, name = copy
     before = name()
+    (folder / part).mkdir(exist_ok=True)
     (folder / part / "extra.py").touch()
     assert name() == before
     kernels = [path for path in (PACKAGE / part).rglob("*.py") if "import kernel" in path.read_text(encoding="utf-8")]
     assert kernels == []
+
+
+@pytest.mark.parametrize(
+    ("edited", "again"),
+    [
+        ("engine/kernels/physics.py", True),
+        ("units.py", True),  # through physics
+        ("decision/view.py", True),
+        ("schedule/value.py", False),
+        ("evaluate/report.py", False),
+    ],
+)
+def test_an_edit_recompiles_what_rests_on_it_and_nothing_else(copy, edited, again):
+    folder, _ = copy
+    source = folder / "engine" / "kernels" / "each_slot.py"
+
+    def of():
+        return load(folder / "compiled.py").cache_folder(source)
+
+    before = of()
+    (folder / edited).write_text((folder / edited).read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    assert (of() != before) == again
+
+
+def test_every_import_within_the_package_is_seen(copy):
+    compiled = load(copy[0] / "compiled.py")
+    loops = copy[0] / "engine" / "kernels" / "loops.py"
+    (copy[0] / "own.py").write_text(
+        "from noonward.engine.kernels import (\n    loops,\n    world,\n)\n", encoding="utf-8"
+    )
+    assert set(compiled._imported(copy[0] / "own.py")) == {loops, loops.with_name("world.py")}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +114,7 @@ def test_the_folder_may_be_chosen(monkeypatch, variables, base):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert load(PACKAGE / "compiled.py").cache_folder() == Path(base) / "noonward" / "kernels" / cache_folder().name
+    assert load(PACKAGE / "compiled.py").cache_base() == Path(base) / "noonward" / "kernels"
 
 
 def test_a_function_of_a_file_is_cached_in_the_folder_chosen(monkeypatch, tmp_path):
@@ -91,8 +123,9 @@ def test_a_function_of_a_file_is_cached_in_the_folder_chosen(monkeypatch, tmp_pa
     (tmp_path / "own.py").write_text("def twice(x):\n    return 2 * x\n", encoding="utf-8")
     twice = compiled.kernel()(load(tmp_path / "own.py", "own").twice)
     assert twice(21) == 42
-    assert compiled.cache_folder().is_relative_to(tmp_path / "cache")
-    assert list(compiled.cache_folder().rglob("*.nbi"))
+    folder = compiled.cache_folder(tmp_path / "own.py")
+    assert folder.is_relative_to(tmp_path / "cache")
+    assert list(folder.rglob("*.nbi"))
 
 
 def test_a_function_without_a_file_is_compiled_all_the_same():

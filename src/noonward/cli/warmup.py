@@ -8,7 +8,7 @@ def warmup() -> None:
     import time
 
     began = time.perf_counter()
-    from noonward.compiled import cache_folder, prune_cache
+    from noonward.compiled import cache_base, prune_cache
     from noonward.data.environments import build_environment
     from noonward.data.scenario_file import load_scenario
     from noonward.engine.run import run
@@ -26,4 +26,4 @@ def warmup() -> None:
             hour_table(outcome)
         compute_bound(environment)
     prune_cache()
-    print(f"compiled functions are in {cache_folder()} ({time.perf_counter() - began:.0f} s)")
+    print(f"compiled functions are in {cache_base()} ({time.perf_counter() - began:.0f} s)")

@@ -195,8 +195,8 @@ def _known_window(
 def _days(source: SignalFiles, signals: Signals, window_h: int) -> list[datetime]:
     """Returns the days a window may start on: a day of history before, within the days and months asked for.
 
-    The window's last hour falls on or before ``last_day``; a run until drained may take longer than its window, and
-    so may end after that day.
+    The window's last hour falls on or before ``last_day`` and in one of the months; a run until drained may take
+    longer than its window, and so may end after that day.
     """
     first = (signals.start + timedelta(hours=24 + 23)).replace(hour=0)
     to_last_hour = timedelta(hours=window_h - 1)
@@ -205,6 +205,7 @@ def _days(source: SignalFiles, signals: Signals, window_h: int) -> list[datetime
         day = first + timedelta(days=offset)
         if (
             day.month in source.months
+            and (day + to_last_hour).month in source.months
             and (source.first_day is None or source.first_day <= day.date())
             and (source.last_day is None or (day + to_last_hour).date() <= source.last_day)
         ):

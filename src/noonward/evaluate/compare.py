@@ -13,7 +13,7 @@ import numpy as np
 
 from noonward.bound.fluid import FluidFrontier, environment_energy_bound, fluid_frontier
 from noonward.bound.lagrangian import utility_bound
-from noonward.compiled import cache_folder
+from noonward.compiled import code_digest
 from noonward.data.environments import build_environment
 from noonward.engine.cluster import check_fit
 from noonward.engine.run import run
@@ -252,7 +252,7 @@ def _same(record: Record, environment: Environment, policy: str, seed: int, scen
         and manifest["scenario_digest"] == scenario.digest
         and manifest["policy"] == policy
         and manifest["policy_seed"] == seed
-        and manifest["versions"]["code"] == cache_folder().name
+        and manifest["versions"]["code"] == code_digest()
     )
 
 
@@ -282,7 +282,7 @@ def frontier(scenario: Scenario, seed: int) -> FluidFrontier | None:
 
 def _bound(environment: Environment, path: Path) -> Bound:
     """Returns an environment's bound, read back where it was computed already."""
-    of = {"environment_digest": environment_digest(environment), "code": cache_folder().name}
+    of = {"environment_digest": environment_digest(environment), "code": code_digest()}
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if content["of"] == of:

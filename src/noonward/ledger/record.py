@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward import __version__
-from noonward.compiled import cache_folder, kernel
+from noonward.compiled import code_digest, kernel
 from noonward.errors import DataError
 from noonward.ledger.ledger import Ledger, Market, processed_units, settle, settle_jobs
 from noonward.ledger.outcome import OVERDUE, STATUS_NAMES, TRANSIT, Outcome
@@ -88,7 +88,7 @@ def manifest_of(outcome: Outcome, policy: str, seed: int, scenario_digest: str) 
         "notes": list(environment.notes),
         "versions": {
             "noonward": __version__,
-            "code": cache_folder().name,
+            "code": code_digest(),
             "python": platform.python_version(),
             "numpy": np.__version__,
             "numba": numba.__version__,

@@ -62,7 +62,7 @@ class SignalFiles(Spec):
     last_day: date | None = None
     """Last UTC day windows may reach into."""
     months: tuple[Month, ...] = Field(default=tuple(range(1, 13)), min_length=1)
-    """Months that windows may start in."""
+    """Months that windows may lie in."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

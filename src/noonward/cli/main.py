@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from noonward import __version__
-from noonward.cli import bench, bound, compare, data, policies, reproduce, scenario, simulate, warmup
+from noonward.cli import bench, bound, compare, data, policies, reproduce, scenario, simulate, train, warmup
 from noonward.errors import NoonwardError
 
 INTERRUPTED = 130
@@ -42,6 +42,7 @@ app.command(name="simulate")(simulate.simulate)
 app.command(name="bound")(bound.bound)
 app.command(name="policies")(policies.policies)
 app.command(name="bench")(bench.bench)
+app.command(name="train")(train.train)
 app.command(name="warmup")(warmup.warmup)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(scenario.app, name="scenario")

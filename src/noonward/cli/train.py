@@ -1,0 +1,126 @@
+"""``noonward train``: trains a learned policy, epoch by epoch, and goes on where it stopped."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from noonward.cli.options import JobFile, Json, Out, SignalFiles
+
+if TYPE_CHECKING:
+    from noonward.learn.run_config import RunConfig
+
+
+def train(
+    name: Annotated[
+        str | None, typer.Argument(metavar="SCENARIO", help="A packaged scenario or a .yaml file; none with --resume.")
+    ] = None,
+    algorithm: Annotated[str, typer.Option(help="masac or madqn.")] = "masac",
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs, 100 unless given; with --resume up to so many in all.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of nets, exploration and training environments.")] = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A setting of the algorithm or the run: span=own, steps=2000."
+        ),
+    ] = None,
+    scenario_settings: Annotated[
+        list[str] | None, typer.Option("--scenario-set", metavar="KEY=VALUE", help="Change a value of the scenario.")
+    ] = None,
+    signals: SignalFiles = None,
+    jobs: JobFile = None,
+    also: Annotated[
+        list[str] | None, typer.Option("--also", help="A further scenario whose environments are taken in turn.")
+    ] = None,
+    out: Out = Path("runs"),
+    resume: Annotated[Path | None, typer.Option(help="Folder of a run to go on with.")] = None,
+    export: Annotated[Path | None, typer.Option(help="Write the best policy to this .npz file.")] = None,
+    json: Json = False,
+) -> None:
+    """Train a learned policy; the same command, or --resume FOLDER, goes on where it stopped."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is loaded
+    from noonward.errors import ScenarioError
+
+    if resume is not None:
+        if name is not None:
+            raise ScenarioError("--resume takes scenario and settings from the folder; leave out SCENARIO")
+        config, folder = _kept_run(resume, epochs), resume
+    else:
+        if name is None:
+            raise ScenarioError("name a scenario to train in, or give --resume FOLDER")
+        config = _new_run(name, algorithm, epochs, seed, settings, scenario_settings, signals, jobs, also)
+        scenario = Path(name).stem
+        folder = out / f"{scenario}-{config.digest()}-seed{config.seed}" / config.algorithm
+    _train(config, folder, export, json)
+
+
+def _new_run(
+    name: str,
+    algorithm: str,
+    epochs: int | None,
+    seed: int,
+    settings: list[str] | None,
+    scenario_settings: list[str] | None,
+    signals: list[Path] | None,
+    jobs: Path | None,
+    also: list[str] | None,
+) -> RunConfig:
+    """Returns the run that the options describe."""
+    from noonward.learn.run_config import Source, with_settings
+
+    changed = tuple(scenario_settings or ())
+    files = tuple(str(path) for path in signals or ())
+    first = Source(scenario=name, settings=changed, signals=files, jobs=None if jobs is None else str(jobs))
+    sources = (first, *(Source(scenario=each, settings=changed) for each in also or ()))
+    resolved = tuple(source.resolved() for source in sources)
+    more = {} if epochs is None else {"epochs": epochs}
+    return with_settings(algorithm, resolved, settings or (), **{"seed": seed, **more})
+
+
+def _kept_run(folder: Path, epochs: int | None) -> RunConfig:
+    """Returns the run of a folder, with another number of epochs if one is given."""
+    import dataclasses
+
+    from noonward.learn.trainer import read_config
+
+    config = read_config(folder)
+    return config if epochs is None else dataclasses.replace(config, epochs=epochs)
+
+
+def _train(config: RunConfig, folder: Path, export: Path | None, json: bool) -> None:
+    """Trains, tells how it goes, and says where the results are."""
+    import sys
+    from json import dumps
+
+    from noonward.cli.training_table import TrainingTable
+    from noonward.learn.export import export_policy
+    from noonward.learn.sources import open_setting
+    from noonward.learn.trainer import Trainer
+
+    with TrainingTable(config.epochs) as table:
+        trainer = Trainer(config, open_setting(config), folder, table)
+        table.began(folder, trainer.epoch)
+        try:
+            trainer.run()
+        except KeyboardInterrupt:
+            done = f"{trainer.epoch} of {config.epochs} epochs are kept" if trainer.epoch else "no epoch was over yet"
+            print(f"{done} in {folder}; go on with: noonward train --resume {folder}", file=sys.stderr)
+            raise
+    if export is not None:
+        export_policy(folder, export)
+    curve = trainer.curves
+    if json:
+        print(
+            dumps({"folder": str(folder), "epochs": trainer.epoch, "best_epoch": trainer.best_epoch, "curves": curve})
+        )
+        return
+    print(f"best policy: epoch {trainer.best_epoch}, validation reward {trainer.best_reward:,.2f} USD")
+    print(f"results: {folder} (curves.csv, checkpoint.npz, events; tensorboard --logdir {folder})")
+    if export is not None:
+        print(f"policy:  {export}; noonward compare SCENARIO --policies local-fcfs,{export}")
+    print(f"train on: noonward train --resume {folder} --epochs {2 * config.epochs}")

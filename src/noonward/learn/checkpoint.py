@@ -1,0 +1,95 @@
+"""Checkpoints: everything a run consists of in one file, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from noonward.errors import DataError
+
+FORMAT: Final = 1
+PLAIN: Final = "plain.json"
+"""Entry that holds everything that is no array."""
+Tree = dict[str, Any]
+"""Nested dictionaries of arrays, tensors and plain values (what JSON knows); keys are words without ``|``."""
+
+
+def write_atomically(path: Path, write: Any) -> None:
+    """Writes a file beside its place and renames it, so that the place holds the old file or the new one, whole.
+
+    Args:
+        path: Where the file shall stand.
+        write: Called with the open binary file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def save_checkpoint(path: Path, tree: Tree) -> None:
+    """Writes a tree, atomically."""
+    arrays: dict[str, Any] = {}
+    plain: dict[str, Any] = {"format": FORMAT, "values": {}, "empty": []}
+    _flatten(tree, "", arrays, plain)
+    arrays[PLAIN] = np.frombuffer(json.dumps(plain).encode(), np.uint8)
+    write_atomically(path, lambda file: np.savez(file, **arrays))
+
+
+def load_checkpoint(path: Path) -> Tree:
+    """Reads a tree; tensors come back as arrays.
+
+    Raises:
+        DataError: The file is missing, damaged, or of another format.
+    """
+    if not path.is_file():
+        raise DataError(f"there is no checkpoint {path}; give the folder of a training run that has finished an epoch")
+    tree: Tree = {}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            plain = json.loads(bytes(file[PLAIN]))
+            for key in file.files:
+                if key != PLAIN:
+                    _put(tree, key, file[key])
+    except Exception as error:
+        raise DataError(f"checkpoint {path} cannot be read: {error}; take another one or train anew") from error
+    if plain["format"] != FORMAT:
+        raise DataError(f"checkpoint {path} has format {plain['format']}; this version reads {FORMAT}; train anew")
+    for key, value in plain["values"].items():
+        _put(tree, key, value)
+    for key in plain["empty"]:
+        _put(tree, key, {})
+    return tree
+
+
+def _flatten(tree: Mapping[str, Any], before: str, arrays: dict[str, Any], plain: dict[str, Any]) -> None:
+    """Sorts the leaves of a tree into arrays and plain values, named by their path."""
+    for name, value in tree.items():
+        key = f"{before}|{name}" if before else name
+        if isinstance(value, Mapping):
+            _flatten(value, key, arrays, plain)
+            if not value:
+                plain["empty"].append(key)
+        elif isinstance(value, torch.Tensor):
+            arrays[key] = value.detach().cpu().numpy()
+        elif isinstance(value, np.ndarray):
+            arrays[key] = value
+        else:
+            plain["values"][key] = value
+
+
+def _put(tree: Tree, key: str, value: Any) -> None:
+    """Puts a leaf in its place."""
+    *path, last = key.split("|")
+    for name in path:
+        tree = tree.setdefault(name, {})
+    tree[last] = value

@@ -1,0 +1,42 @@
+"""The algorithms by name; each is imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+from noonward.errors import MissingExtraError, ScenarioError, nearest
+
+ALGORITHMS: Final = {
+    "masac": ("noonward.learn.masac", "Masac", "MasacConfig"),
+    "madqn": ("noonward.learn.madqn", "Madqn", "MadqnConfig"),
+}
+"""Module, class and settings by name."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An algorithm: its class and the dataclass of its settings."""
+
+    make: Any
+    config: type[Any]
+
+
+def algorithm_named(name: str) -> Entry:
+    """Returns an algorithm.
+
+    Raises:
+        ScenarioError: There is no such algorithm.
+        MissingExtraError: torch is not installed.
+    """
+    if name not in ALGORITHMS:
+        raise ScenarioError(f"unknown algorithm {name!r}; {nearest(name, ALGORITHMS)}")
+    module, made, config = ALGORITHMS[name]
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtraError("torch", "train") from error
+    return Entry(getattr(found, made), getattr(found, config))

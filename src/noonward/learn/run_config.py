@@ -1,0 +1,165 @@
+"""What a training run is: environments, observation, algorithm, and how long."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from noonward.errors import ScenarioError, nearest
+from noonward.learn.config import at_least, build, one_of, parse_setting
+from noonward.learn.registry import algorithm_named
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where environments come from.
+
+    Attributes:
+        scenario: A packaged scenario or a YAML file.
+        settings: Changed values of the scenario, ``key=value``.
+        signals: Files of prices and carbon intensities instead of the scenario's own.
+        jobs: Job table or trace instead of the scenario's own.
+    """
+
+    scenario: str
+    settings: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
+    jobs: str | None = None
+
+    def resolved(self) -> Source:
+        """Returns the same source with absolute paths, so that a run can be resumed from any folder."""
+        path = Path(self.scenario)
+        return dataclasses.replace(
+            self,
+            scenario=str(path.resolve()) if path.is_file() else self.scenario,
+            signals=tuple(str(Path(each).resolve()) for each in self.signals),
+            jobs=None if self.jobs is None else str(Path(self.jobs).resolve()),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """A training run; the defaults are the paper's (MASAC, Table I and Sec. IV.A), or ours where it is silent [ours].
+
+    Attributes:
+        algorithm: Name of the algorithm.
+        settings: Settings of the algorithm that differ from its defaults, by name.
+        sources: Where environments come from, in turn; validation takes the first.
+        seed: Seed of nets, exploration and batches, and number of the draw of training environments.
+        epochs: Epochs of collecting, updating and validating.
+        environments: Environments side by side.
+        steps: Decision steps of each environment in an epoch; episodes go on over epochs.
+        episode_steps: Decision steps after which an episode is cut, K_max.
+        updates: Updates after each epoch's collection, G.
+        validation_environments: Validation environments, the same in every epoch.
+        observation: ``paper`` or ``extended``.
+        forecast_h: Hours of forecast in the observation (``extended``).
+        forecast: ``persistence``, ``noisy`` or ``perfect``; what is shown of the future, if anything.
+        reward: ``utility`` or ``at-start``: when a job's value is credited.
+        adviser: A policy whose choice the agents learn beside; None: none. With one, every epoch starts new episodes.
+        validate_every: Epochs from one validation to the next; the last epoch is validated in any case.
+        checkpoint_every: Epochs from one checkpoint to the next; the last epoch has one in any case.
+        device: Where the nets are: ``cpu`` or ``cuda``.
+    """
+
+    algorithm: str
+    sources: tuple[Source, ...]
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    seed: int = 0
+    epochs: int = 100
+    environments: int = 10
+    steps: int = 12_000
+    episode_steps: int = 12_000
+    updates: int = 1_000
+    validation_environments: int = 1
+    observation: str = "paper"
+    forecast_h: int = 0
+    forecast: str | None = None
+    reward: str = "utility"
+    adviser: str | None = None
+    validate_every: int = 1
+    checkpoint_every: int = 1
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        counts = ("epochs", "environments", "steps", "episode_steps", "updates", "validation_environments")
+        at_least(self, 1, *counts, "validate_every", "checkpoint_every")
+        at_least(self, 0, "seed", "forecast_h")
+        one_of(self, "observation", ("paper", "extended"))
+        one_of(self, "reward", ("utility", "at-start"))
+        if self.forecast is not None:
+            one_of(self, "forecast", ("perfect", "persistence", "noisy"))
+        if self.forecast_h and self.forecast is None:
+            raise ScenarioError(
+                f"forecast_h is {self.forecast_h}, but no forecast is chosen; "
+                "set forecast=persistence, noisy or perfect"
+            )
+        if not self.sources:
+            raise ScenarioError("no source of environments; name a scenario")
+        self.algorithm_config()
+
+    def algorithm_config(self) -> Any:
+        """Returns the algorithm's settings.
+
+        Raises:
+            ScenarioError: The algorithm or a setting is unknown or out of range.
+        """
+        return build(algorithm_named(self.algorithm).config, self.settings)
+
+    def digest(self) -> str:
+        """Returns a short digest of everything but the number of epochs, the names of folders rest on it."""
+        content = {**dataclasses.asdict(self), "epochs": None, "settings": dataclasses.asdict(self.algorithm_config())}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
+
+    def to_json(self) -> str:
+        """Returns the run as JSON, the algorithm's settings written out."""
+        content = {**dataclasses.asdict(self), "settings": dataclasses.asdict(self.algorithm_config())}
+        return json.dumps(content, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> RunConfig:
+        """Returns the run that ``to_json`` wrote.
+
+        Raises:
+            ScenarioError: A name or value is wrong.
+        """
+        content = json.loads(text)
+        sources = tuple(
+            Source(**{**each, "settings": tuple(each["settings"]), "signals": tuple(each["signals"])})
+            for each in content.pop("sources")
+        )
+        return cls(sources=sources, **content)
+
+
+def with_settings(algorithm: str, sources: tuple[Source, ...], settings: Iterable[str], **fields: Any) -> RunConfig:
+    """Returns a run from settings ``name=value`` of the run or of its algorithm.
+
+    Args:
+        algorithm: Name of the algorithm.
+        sources: Where environments come from.
+        settings: ``name=value`` each.
+        fields: Fields of the run.
+
+    Raises:
+        ScenarioError: A name is unknown, or a value has the wrong type or is out of range.
+    """
+    own = {f.name for f in dataclasses.fields(RunConfig)} - {"algorithm", "sources", "settings"}
+    known = {f.name for f in dataclasses.fields(algorithm_named(algorithm).config)}
+    chosen: dict[str, Any] = {}
+    for text in settings:
+        name, value = parse_setting(text)
+        if name in own:
+            fields[name] = value
+        elif name in known:
+            chosen[name] = value
+        else:
+            raise ScenarioError(f"unknown setting {name!r} of {algorithm} or of the run; {nearest(name, own | known)}")
+    for f in dataclasses.fields(RunConfig):
+        if f.type == "int" and f.name in fields and type(fields[f.name]) is not int:
+            raise ScenarioError(f"{f.name} is {fields[f.name]!r}; it must be a whole number")
+    return RunConfig(algorithm=algorithm, sources=sources, settings=chosen, **fields)

@@ -1,0 +1,148 @@
+"""A toy with the attributes of the batch engine: two sites, two choices of where to run, one right answer each.
+
+Every step draws a price per site; each site that is asked (probability 0.7) holds for nothing, or runs its job here
+(earns 1 - price here) or there (1 - price there - 0.2). Site 1 is shut in a third of the steps. The best policy takes
+the best feasible choice and holds where all are negative. A run ends after ``LENGTH`` steps.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noonward.learn.setting import Setting
+from noonward.seeding import stream
+
+LENGTH = 20
+AGENTS, CHOICES, TRAVEL = 2, 3, 0.2
+
+
+@dataclass(frozen=True)
+class ToyEnvironment:
+    """Number of the draw."""
+
+    number: int
+
+
+class TwoSites:
+    """The toy, B rows."""
+
+    agents, choices = AGENTS, CHOICES
+
+    def __init__(self, environments: Any, seeds: Any) -> None:
+        rows = len(environments)
+        self.environments, self.rows = list(environments), rows
+        self.global_BG = np.zeros((rows, 2), np.float32)
+        self.own_BNO = np.zeros((rows, AGENTS, 1), np.float32)
+        self.mask_BNA = np.zeros((rows, AGENTS, CHOICES), np.uint8)
+        self.asked_BN = np.zeros((rows, AGENTS), np.bool_)
+        self.reward_B, self.elapsed_s_B = np.zeros(rows), np.zeros(rows)
+        self.done_B = np.zeros(rows, np.bool_)
+        self.age_B = np.zeros(rows, np.int64)
+        self.rng_B = [stream(seed, "world", each.number) for each, seed in zip(environments, seeds, strict=True)]
+        for row in range(rows):
+            self._ask(row)
+
+    def values(self, row: int) -> np.ndarray:
+        """Returns what each choice earns, [N, A]."""
+        gain_S = 1.0 - self.global_BG[row].astype(float)
+        out = np.zeros((AGENTS, CHOICES))
+        for agent in range(AGENTS):
+            for site in range(2):
+                out[agent, 1 + site] = gain_S[site] - TRAVEL * (site != agent)
+        return out
+
+    def _ask(self, row: int) -> None:
+        rng = self.rng_B[row]
+        self.global_BG[row] = rng.uniform(0.0, 2.0, 2)
+        asked = rng.random(AGENTS) < 0.7
+        if not asked.any():
+            asked[:] = True
+        self.asked_BN[row] = asked
+        shut = rng.random() < 1 / 3
+        self.own_BNO[row, :, 0] = shut
+        self.mask_BNA[row] = asked[:, None]
+        if shut:
+            self.mask_BNA[row, :, 2] = 0
+
+    def step(self, choice_BN: Any) -> None:
+        """Pays what was chosen and asks anew."""
+        for row in range(self.rows):
+            self.reward_B[row] = self.elapsed_s_B[row] = 0.0
+            if self.done_B[row]:
+                continue
+            for agent in range(AGENTS):
+                if self.asked_BN[row, agent]:
+                    choice = choice_BN[row, agent]
+                    assert self.mask_BNA[row, agent, choice], "an infeasible choice"
+                    self.reward_B[row] += self.values(row)[agent, choice]
+            self.elapsed_s_B[row] = 60.0 * (self.age_B[row] % 3)
+            self.age_B[row] += 1
+            if self.age_B[row] == LENGTH:
+                self.done_B[row] = True
+                self.asked_BN[row] = False
+                self.mask_BNA[row] = 0
+                self.global_BG[row] = self.own_BNO[row] = 0
+            else:
+                self._ask(row)
+
+    def reset(self, row: int, environment: ToyEnvironment, seed: int) -> None:
+        """Starts a row anew."""
+        self.environments[row] = environment
+        self.rng_B[row] = stream(seed, "world", environment.number)
+        self.done_B[row], self.age_B[row] = False, 0
+        self.reward_B[row] = self.elapsed_s_B[row] = 0.0
+        self._ask(row)
+
+    SHOWN = ("global_BG", "own_BNO", "mask_BNA", "asked_BN", "reward_B", "elapsed_s_B", "done_B", "age_B")
+
+    def state(self) -> dict[str, Any]:
+        """Returns all that changes."""
+        out = {name: getattr(self, name).copy() for name in self.SHOWN}
+        return out | {f"rng/{row}": rng.bit_generator.state for row, rng in enumerate(self.rng_B)}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Goes on from a state."""
+        for name in self.SHOWN:
+            getattr(self, name)[:] = state[name]
+        for row, rng in enumerate(self.rng_B):
+            rng.bit_generator.state = state[f"rng/{row}"]
+
+
+class BestAdviser:
+    """Says the best choice; answers each question once."""
+
+    def __init__(self, engine: TwoSites) -> None:
+        self.engine = engine
+
+    def begin(self, row: int) -> None:
+        """Has nothing to prepare."""
+
+    def advise(self, rows: Any) -> Any:
+        """Returns the best choices."""
+        out = np.full((len(rows), AGENTS), -1)
+        for place, row in enumerate(rows):
+            best = np.where(self.engine.mask_BNA[row] != 0, self.engine.values(row), -np.inf).argmax(-1)
+            out[place] = np.where(self.engine.asked_BN[row], best, -1)
+        return out
+
+
+def best_reward(draws: Any) -> float:
+    """Returns the mean reward of the best policy over draws (environment, seed)."""
+    engine = TwoSites([each for each, _ in draws], [seed for _, seed in draws])
+    total = 0.0
+    while not engine.done_B.all():
+        engine.step(BestAdviser(engine).advise(np.arange(engine.rows)).clip(0))
+        total += engine.reward_B.sum()
+    return total / engine.rows
+
+
+def toy_setting(*, advised: bool = False) -> Setting:
+    """Returns the toy as a setting of training."""
+    return Setting(
+        training=lambda number: (ToyEnvironment(number), 1),
+        validation=lambda number: (ToyEnvironment(number), 2),
+        engine=TwoSites,
+        adviser=BestAdviser if advised else None,
+        about={"scenario": "two-sites", "protocol": "each-slot", "sites": ["a", "b"], "observation": {}},
+    )

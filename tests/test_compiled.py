@@ -34,7 +34,7 @@ def test_the_digest_is_that_of_exactly_these_sources(copy):
 
 
 @pytest.mark.parametrize(
-    "file", ["engine/kernels/physics.py", "ledger/settle.py", "decision/view.py", "schedule/value.py", "units.py"]
+    "file", ["engine/kernels/physics.py", "ledger/settle.py", "decision/view.py", "decision/value.py", "units.py"]
 )
 def test_an_edit_of_a_source_changes_the_digest(copy, file):
     folder, name = copy
@@ -73,7 +73,7 @@ def test_commands_reports_and_training_hold_no_compiled_function(copy, part):
         ("engine/kernels/physics.py", True),
         ("units.py", True),  # through physics
         ("decision/view.py", True),
-        ("schedule/value.py", False),
+        ("decision/value.py", False),
         ("evaluate/report.py", False),
     ],
 )

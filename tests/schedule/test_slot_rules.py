@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from noonward.decision.scheduler import Scheduler
+from noonward.decision.value import run_value_usd, travel_cost_usd
 from noonward.decision.view import RuleMemory
 from noonward.engine.cluster import ClusterEngine
 from noonward.engine.run import run
 from noonward.schedule.registry import make_scheduler
-from noonward.schedule.value import run_value_usd, travel_cost_usd
 from reference.small_worlds import plain
 from reference.views import choices, make_view
 

@@ -40,6 +40,8 @@ class Scheduler(ABC):
     """Whether it is told (ASK_FINISHED) when a job finishes (protocol on-arrival)."""
     forecast: Forecast | None = None
     """Forecast it is given in ``view.forecast_KSL``; None: none."""
+    lookahead_h: int = 0
+    """Hours its forecast reaches at least; it always reaches as far as any job may run."""
 
     def reset(self, environment: Environment, rng: np.random.Generator) -> None:  # noqa: B027
         """Prepares for a run.

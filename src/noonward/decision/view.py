@@ -205,10 +205,21 @@ class RuleMemory(NamedTuple):
     """Table of indices."""
     random_1: NDArray[np.uint64]
     """State of the rule's random numbers, one word (``random_below``)."""
+    weight_W: NDArray[np.float32]
+    """Weights of a net, one after the other."""
+    scratch_XY: NDArray[np.float32]
+    """Room for what a net is fed and makes of it."""
 
     @classmethod
     def make(
-        cls, *, numbers: Any = (0.0,), table: Any = ((0.0,),), index: Any = ((0,),), random_state: int = 0
+        cls,
+        *,
+        numbers: Any = (0.0,),
+        table: Any = ((0.0,),),
+        index: Any = ((0,),),
+        random_state: int = 0,
+        weights: Any = (0.0,),
+        scratch: Any = ((0.0,),),
     ) -> RuleMemory:
         """Returns a memory with the parts that are given."""
         return cls(
@@ -216,6 +227,8 @@ class RuleMemory(NamedTuple):
             table_XY=np.ascontiguousarray(table, dtype=np.float64),
             index_XY=np.ascontiguousarray(index, dtype=np.int64),
             random_1=np.array([random_state], dtype=np.uint64),
+            weight_W=np.ascontiguousarray(weights, dtype=np.float32),
+            scratch_XY=np.ascontiguousarray(scratch, dtype=np.float32),
         )
 
 

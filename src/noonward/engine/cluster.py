@@ -13,6 +13,7 @@ from noonward.decision.view import ANSWER, CARBON, PRICE, Answers, ClusterView, 
 from noonward.engine.kernels import loops
 from noonward.engine.kernels.world import (
     ADVISORY_CAPS,
+    AS_EARNED,
     CARBON_SUM,
     ENGINE,
     EVENT,
@@ -22,6 +23,7 @@ from noonward.engine.kernels.world import (
     FAILED_MASK,
     HARD_CAPS,
     NO_CAPS,
+    NO_REWARDS,
     PRICE_SUM,
     TRACK,
     YARD,
@@ -76,7 +78,15 @@ class ClusterEngine:
         self.environment = environment
         self.scheduler = scheduler
         self.seed = seed
-        self.world = build_world(environment, scheduler, seed=seed, rewards=rewards)
+        self.world = build_world(
+            environment,
+            seed=seed,
+            rewards=AS_EARNED if rewards else NO_REWARDS,
+            forecast=scheduler.forecast,
+            lookahead_h=scheduler.lookahead_h,
+            wants_allocate=scheduler.wants_allocate,
+            wants_finished=scheduler.wants_finished,
+        )
         each_slot = environment.protocol == "each-slot"
         self._step = loops.step_each_slot if each_slot else loops.step_on_arrival
         self._run = loops.run_each_slot if each_slot else loops.run_on_arrival
@@ -197,19 +207,38 @@ def check_fit(environment: Environment, scheduler: Scheduler, policy: str | None
         )
 
 
-def build_world(environment: Environment, scheduler: Scheduler, *, seed: int, rewards: bool) -> World:
-    """Returns the state at second 0."""
+def build_world(
+    environment: Environment,
+    *,
+    seed: int,
+    rewards: int,
+    forecast: Forecast | None,
+    lookahead_h: int,
+    wants_allocate: bool = False,
+    wants_finished: bool = False,
+) -> World:
+    """Returns the state at second 0.
+
+    Args:
+        environment: What is run.
+        seed: Seed of the stream ``forecast``.
+        rewards: NO_REWARDS, AS_EARNED or AT_START.
+        forecast: Forecast that is shown, or None.
+        lookahead_h: Hours it reaches at least.
+        wants_allocate: Ask when a job is about to start (protocol on-arrival).
+        wants_finished: Tell when a job has finished (protocol on-arrival).
+    """
     sites, count = len(environment.sites), len(environment.jobs)
     tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
-    forecast_KISL = _forecasts(environment, scheduler.forecast, seed)
+    forecast_KISL = _forecasts(environment, forecast, lookahead_h, seed)
     askers = sites if environment.protocol == "each-slot" else 1
     shown = _view(environment, tables, askers, forecast_KISL.shape[3])
     engine_1 = np.zeros(1, ENGINE)
     engine_1["dispatch"] = engine_1["hour_shown"] = -1
     engine_1["drained"] = environment.drained
     engine_1["has_signals"] = environment.signals is not None
-    engine_1["wants_allocate"] = scheduler.wants_allocate
-    engine_1["wants_finished"] = scheduler.wants_finished
+    engine_1["wants_allocate"] = wants_allocate
+    engine_1["wants_finished"] = wants_finished
     engine_1["rewards"] = rewards
     caps = environment.caps
     engine_1["caps"] = NO_CAPS if caps is None else HARD_CAPS if caps.hard else ADVISORY_CAPS
@@ -277,7 +306,7 @@ def _signals(environment: Environment) -> F8:
     return out
 
 
-def _forecasts(environment: Environment, forecast: Forecast | None, seed: int) -> F8:
+def _forecasts(environment: Environment, forecast: Forecast | None, lookahead_h: int, seed: int) -> F8:
     """Returns the integrals of all forecasts of a run, (price and carbon, hours of issue, sites, leads + 1)."""
     sites = environment.fleet.sites
     if forecast is None or environment.signals is None:
@@ -291,7 +320,7 @@ def _forecasts(environment: Environment, forecast: Forecast | None, seed: int) -
     jobs = environment.jobs
     slowest = np.nanmax(environment.fleet.tables(int(jobs.gpus_max_J.max())).seconds_per_unit_SCNF[:, :, 1:], (0, 2, 3))
     span_s = jobs.work_J * slowest[jobs.class_J] + np.where(np.isinf(jobs.slack_s_J), 0.0, jobs.slack_s_J)
-    lookahead_h = int(np.ceil(float(span_s.max()) / HOUR_S)) + 2
+    lookahead_h = max(lookahead_h, int(np.ceil(float(span_s.max()) / HOUR_S)) + 2)
     rng = stream(seed, "forecast", environment.index)
     both = [
         forecast.integrals(value_ZH[zones, :until], history_h, lookahead_h, rng)[:, row_S]

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from noonward.compiled import kernel
 from noonward.decision.scheduler import Scheduler
+from noonward.decision.value import forecast_value_usd, run_seconds, travel_cost_usd
 from noonward.decision.view import Answers, ClusterView, delay_s, job_records, latest_start_s
 from noonward.errors import ScenarioError
 from noonward.model.environment import Environment, Protocol, latest_end_s
 from noonward.model.forecast import Forecast
 from noonward.schedule.booking import first_slot, in_time
-from noonward.schedule.value import forecast_value_usd, run_seconds, travel_cost_usd
 from noonward.units import HOUR_S
 
 F8 = NDArray[np.float64]

@@ -10,11 +10,11 @@ import numpy as np
 from noonward.compiled import kernel
 from noonward.decision.rule import rule
 from noonward.decision.scheduler import CompiledScheduler
+from noonward.decision.value import forecast_value_usd, run_seconds, travel_cost_usd
 from noonward.decision.view import Answers, ClusterView, RuleMemory, delay_s, latest_start_s
 from noonward.model.environment import Environment, Protocol, latest_end_s
 from noonward.model.forecast import Forecast
 from noonward.model.jobs import Jobs
-from noonward.schedule.value import forecast_value_usd, run_seconds, travel_cost_usd
 from noonward.units import HOUR_S
 
 UNSEEN, REFUSED = -2, -1

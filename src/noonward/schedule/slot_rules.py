@@ -9,9 +9,9 @@ import numpy as np
 from noonward.compiled import kernel
 from noonward.decision.rule import rule
 from noonward.decision.scheduler import CompiledScheduler
+from noonward.decision.value import run_value_usd, travel_cost_usd
 from noonward.decision.view import Answers, ClusterView, RuleMemory, random_below
 from noonward.model.environment import Environment, Protocol
-from noonward.schedule.value import run_value_usd, travel_cost_usd
 
 
 class SlotRule(CompiledScheduler):

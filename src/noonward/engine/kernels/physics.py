@@ -7,6 +7,7 @@ import numpy as np
 from noonward.compiled import kernel
 from noonward.decision.view import CARBON, ORACLE, POWER_W, PRICE, SECONDS
 from noonward.engine.kernels.world import (
+    AT_START,
     CARBON_SUM,
     DONE,
     FINISH,
@@ -129,11 +130,37 @@ def utility_usd(w: World) -> float:
 
 
 @kernel(inline=True, allocates=False)
+def started_utility_usd(w: World) -> float:
+    """Returns the utility with every started job counted whole: its value, less free power and journeys so far, USD."""
+    engine = w.engine_1[0]
+    usd_per_kg = w.shown.run_1[0].carbon_usd_per_t / KG_PER_TONNE
+    utility = engine.started_usd - engine.move_usd - usd_per_kg * engine.move_kg
+    for s in range(w.yard_S.shape[0]):
+        utility -= w.yard_S[s].free_usd + usd_per_kg * w.yard_S[s].free_kg
+    return utility
+
+
+@kernel(inline=True, allocates=False)
+def count_started(w: World, job: int, s: int) -> None:
+    """Counts a job that starts now whole: revenue less energy and carbon within the run, less its result's journey."""
+    run, track = w.shown.run_1[0], w.track_J[job]
+    usd_per_kg = run.carbon_usd_per_t / KG_PER_TONNE
+    until = track.finish_s if w.engine_1[0].drained else min(track.finish_s, run.window_s)
+    _, usd, kg = settle_site(w, s, track.start_s, until, track.power_w)
+    value = run.revenue_usd_per_gpu_hour * track.gpus * (until - track.start_s) / HOUR_S - usd - usd_per_kg * kg
+    ingress, result_gb = w.shown.job_J[job].origin, w.shown.job_J[job].result_gb
+    if until == track.finish_s and result_gb > 0.0 and w.shown.home_I[ingress] != s:
+        _, usd, kg = transfer(w, ingress, s, result_gb, until)
+        value -= usd + usd_per_kg * kg
+    w.engine_1[0].started_usd += value
+
+
+@kernel(inline=True, allocates=False)
 def read_reward(w: World) -> None:
     """Brings all meters to now and books the utility's growth since the last reading as the step's reward."""
     for s in range(w.yard_S.shape[0]):
         read_meters(w, s, w.shown.run_1[0].now_s)
-    utility = utility_usd(w)
+    utility = started_utility_usd(w) if w.engine_1[0].rewards == AT_START else utility_usd(w)
     w.engine_1[0].reward_usd = utility - w.engine_1[0].utility_usd
     w.engine_1[0].utility_usd = utility
 
@@ -197,6 +224,8 @@ def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
     w.track_J[job].finish_s = now + seconds
     w.track_J[job].power_w = power_w
     push(w, now + seconds, FINISH, job)
+    if w.engine_1[0].rewards == AT_START:
+        count_started(w, job, s)
 
 
 @kernel(inline=True, allocates=False)
@@ -212,17 +241,17 @@ def finish(w: World, job: int) -> None:
     w.track_J[job].status = DONE
     ingress = view.job_J[job].origin
     if view.job_J[job].result_gb > 0.0 and view.home_I[ingress] != s:
-        kwh, usd, kg = transfer(w, ingress, s, view.job_J[job].result_gb)
+        kwh, usd, kg = transfer(w, ingress, s, view.job_J[job].result_gb, view.run_1[0].now_s)
         w.engine_1[0].result_kwh += kwh
         w.engine_1[0].result_usd += usd
         w.engine_1[0].result_kg += kg
 
 
 @kernel(inline=True, allocates=False)
-def transfer(w: World, ingress: int, s: int, size_gb: float) -> tuple[float, float, float]:
-    """Settles a transfer between an ingress point and a site now; without signals only its energy and price."""
+def transfer(w: World, ingress: int, s: int, size_gb: float, time: float) -> tuple[float, float, float]:
+    """Settles a transfer between an ingress point and a site at a time; without signals only its energy and price."""
     link = w.shown.link_IS[ingress, s]
-    hour = current_hour(w, w.shown.run_1[0].now_s)
+    hour = current_hour(w, time)
     home = w.shown.home_I[ingress]
     if w.engine_1[0].has_signals and home >= 0:
         here, there = w.signal_KSH[CARBON, home, hour], w.signal_KSH[CARBON, s, hour]
@@ -238,7 +267,7 @@ def move(w: World, job: int, ingress: int, s: int) -> None:
     """Settles a job's own journey and counts it as a move."""
     if w.shown.home_I[ingress] == s or w.shown.job_J[job].move_gb == 0.0:
         return
-    kwh, usd, kg = transfer(w, ingress, s, w.shown.job_J[job].move_gb)
+    kwh, usd, kg = transfer(w, ingress, s, w.shown.job_J[job].move_gb, w.shown.run_1[0].now_s)
     w.track_J[job].moves += 1
     w.track_J[job].move_kwh += kwh
     w.track_J[job].move_usd += usd

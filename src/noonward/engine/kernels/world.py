@@ -30,6 +30,8 @@ KIND_SHIFT: Final = 48
 
 NO_CAPS, ADVISORY_CAPS, HARD_CAPS = 0, 1, 2
 """Values of the engine's field ``caps``."""
+NO_REWARDS, AS_EARNED, AT_START = 0, 1, 2
+"""Values of the engine's field ``rewards``: none, the utility's growth, or each job's whole value when it starts."""
 PRICE_SUM, CARBON_SUM = 2, 3
 """Positions of the running integrals in ``World.signal_KSH`` (PRICE and CARBON are 0 and 1)."""
 
@@ -51,7 +53,7 @@ ENGINE: Final = np.dtype(
         ("has_signals", "i8"),
         ("wants_allocate", "i8"),
         ("wants_finished", "i8"),
-        ("rewards", "i8"),  # read the reward at every question
+        ("rewards", "i8"),  # what is read at every question: NO_REWARDS, AS_EARNED, AT_START
         ("caps", "i8"),  # NO_CAPS, ADVISORY_CAPS, HARD_CAPS
         ("move_kwh", "f8"),  # totals of the jobs' own journeys
         ("move_usd", "f8"),
@@ -59,6 +61,7 @@ ENGINE: Final = np.dtype(
         ("result_kwh", "f8"),  # totals of the results' journeys
         ("result_usd", "f8"),
         ("result_kg", "f8"),
+        ("started_usd", "f8"),  # value of all jobs started, each counted whole (AT_START)
         ("utility_usd", "f8"),  # utility up to the last reading
         ("reward_usd", "f8"),  # its growth at the last reading
     ]

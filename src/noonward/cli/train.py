@@ -98,7 +98,6 @@ def _train(config: RunConfig, folder: Path, export: Path | None, json: bool) -> 
     from json import dumps
 
     from noonward.cli.training_table import TrainingTable
-    from noonward.learn.export import export_policy
     from noonward.learn.sources import open_setting
     from noonward.learn.trainer import Trainer
 
@@ -112,6 +111,8 @@ def _train(config: RunConfig, folder: Path, export: Path | None, json: bool) -> 
             print(f"{done} in {folder}; go on with: noonward train --resume {folder}", file=sys.stderr)
             raise
     if export is not None:
+        from noonward.learn.export import export_policy
+
         export_policy(folder, export)
     curve = trainer.curves
     if json:

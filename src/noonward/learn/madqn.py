@@ -169,7 +169,7 @@ class Madqn(Algorithm):
         batch = self.replay.sample(self.batch_rng, self.config.batch)
         loss, error_NB, value_NB = self.losses(batch)
         self.net_adam.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.net_adam.step()
         follow(self.target.parameters(), self.net.parameters(), self.config.target_rate)
         self.replay.reprioritise(batch.slot_NB, error_NB.double().cpu().numpy())

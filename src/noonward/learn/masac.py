@@ -187,20 +187,20 @@ class Masac(Algorithm):
         losses = self.losses(batch)
         self.critic_adam.zero_grad()
         if self.config.critic_first:
-            losses.critic.backward()  # type: ignore[no-untyped-call]
+            losses.critic.backward()
             self.critic_adam.step()
             actor_loss = self._actor_loss_after(batch)
         else:
             actor_loss = losses.actor
         self.actor_adam.zero_grad()
         loss = actor_loss if self.config.critic_first else losses.critic + actor_loss
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         if not self.config.critic_first:
             self.critic_adam.step()
         self.actor_adam.step()
         if self.config.tune_temperature:
             self.temperature_adam.zero_grad()
-            losses.temperature.backward()  # type: ignore[no-untyped-call]
+            losses.temperature.backward()
             self.temperature_adam.step()
         follow(self.target.parameters(), self.critic.parameters(), self.config.target_rate)
         self.replay.reprioritise(batch.slot_NB, losses.error_NB.double().cpu().numpy())

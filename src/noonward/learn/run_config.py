@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from noonward.errors import ScenarioError, nearest
 from noonward.learn.config import at_least, build, one_of, parse_setting
@@ -77,10 +77,10 @@ class RunConfig:
     episode_steps: int = 12_000
     updates: int = 1_000
     validation_environments: int = 1
-    observation: str = "paper"
+    observation: Literal["paper", "extended"] = "paper"
     forecast_h: int = 0
-    forecast: str | None = None
-    reward: str = "utility"
+    forecast: Literal["perfect", "persistence", "noisy"] | None = None
+    reward: Literal["utility", "at-start"] = "utility"
     adviser: str | None = None
     validate_every: int = 1
     checkpoint_every: int = 1
@@ -94,11 +94,13 @@ class RunConfig:
         one_of(self, "reward", ("utility", "at-start"))
         if self.forecast is not None:
             one_of(self, "forecast", ("perfect", "persistence", "noisy"))
-        if self.forecast_h and self.forecast is None:
+        if bool(self.forecast_h) != (self.forecast is not None):
             raise ScenarioError(
-                f"forecast_h is {self.forecast_h}, but no forecast is chosen; "
-                "set forecast=persistence, noisy or perfect"
+                f"forecast_h is {self.forecast_h} and forecast is {self.forecast}: a forecast needs both its hours and "
+                "its kind; set forecast_h=12 and forecast=persistence, noisy or perfect, or neither"
             )
+        if self.forecast_h and self.observation == "paper":
+            raise ScenarioError("the observation 'paper' shows no forecasts; set observation=extended")
         if not self.sources:
             raise ScenarioError("no source of environments; name a scenario")
         self.algorithm_config()

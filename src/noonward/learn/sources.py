@@ -72,7 +72,7 @@ def open_setting(config: RunConfig) -> Setting:
                 "runs have no utility to learn from; give it both"
             )
     observation = observation_for(config, first)
-    forecast = None if config.forecast is None else Forecast(config.forecast)
+    forecast = shown = shown_forecast(config)
     adviser = None
     if config.adviser is not None:
         forecast = adviser_forecast(config.adviser, forecast)
@@ -93,7 +93,7 @@ def open_setting(config: RunConfig) -> Setting:
         engine=engine,
         adviser=adviser,
         slot_s=first.slot_s,
-        about=about(first, observation),
+        about=about(first, observation, shown),
     )
 
 
@@ -106,17 +106,23 @@ def observation_for(config: RunConfig, scenario: Scenario) -> Observation:
     )
 
 
-def about(scenario: Scenario, observation: Observation) -> dict[str, Any]:
+def shown_forecast(config: RunConfig) -> Forecast | None:
+    """Returns the forecast that the observation shows under a config."""
+    return Forecast(config.forecast) if config.forecast is not None else None
+
+
+def about(scenario: Scenario, observation: Observation, forecast: Forecast | None) -> dict[str, Any]:
     """Returns what a policy's file says of where it fits."""
     return {
         "scenario": scenario.name,
         "protocol": scenario.protocol,
         "sites": [site.name for site in scenario.fleet.sites],
         "observation": asdict(observation),
+        **({} if forecast is None else {"forecast": asdict(forecast)}),
     }
 
 
 def about_policy(config: RunConfig) -> dict[str, Any]:
     """Returns what the file of a run's policy says of where it fits."""
     scenario = open_source(config.sources[0], "train")
-    return about(scenario, observation_for(config, scenario))
+    return about(scenario, observation_for(config, scenario), shown_forecast(config))

@@ -1,0 +1,1 @@
+"""Learned policies: nets, replay, algorithms (one file each), trainer, checkpoints. Alone in importing torch."""

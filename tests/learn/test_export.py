@@ -12,7 +12,7 @@ from noonward.learn.export import export_policy
 from noonward.learn.run_config import Source, with_settings
 from noonward.learn.sources import open_setting
 from noonward.learn.trainer import Trainer, advice_of, moment_of
-from noonward.ledger.settle import settle
+from noonward.ledger.ledger import settle
 from noonward.schedule.trained_policy import TrainedPolicy, read_policy
 
 BRIEF = ("steps=60", "updates=20", "environments=2", "hidden=[8]", "batch=16", "epochs=1")

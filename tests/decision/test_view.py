@@ -67,7 +67,7 @@ def test_lead_integral_runs_through_the_hours(seconds, expected):
 
 
 def test_answers_are_sent_and_held():
-    answers = Answers(np.zeros(2, ANSWER))
+    answers = Answers(np.zeros(2, ANSWER), np.zeros((2, 0)))
     answers.send(1, 3, gpus=2, level=0, earliest_s=9.0)
     answers.hold(0)
     assert answers.answer_N.tolist() == [(0, 0, ORACLE, 0.0), (4, 2, 0, 9.0)]

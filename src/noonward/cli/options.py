@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 ScenarioName = Annotated[
     str,
-    typer.Argument(metavar="SCENARIO", help="A packaged scenario (fine-tuning, dvfs-training, tiny) or a .yaml file."),
+    typer.Argument(
+        metavar="SCENARIO", help="A packaged scenario (fine-tuning, dvfs-training, load-shaping, tiny) or a .yaml file."
+    ),
 ]
 Environments = Annotated[int, typer.Option("--environments", "-n", min=1, help="Number of environments.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of environments and policies.")]

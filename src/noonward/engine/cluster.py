@@ -54,9 +54,11 @@ class ClusterEngine:
     its smallest gang are free (and a hard capacity curve allows): with as many as are free, at most the gang asked
     for. A queued job whose latest start has passed is dropped as overdue.
 
-    Feasible: a start needs free GPUs for the smallest gang and ``now <= arrival + slack - return delay`` (Eq. 7b,
-    7c); a move needs that the job fits into the destination and can be there by its latest start there. The mask says
-    so; an infeasible answer raises.
+    Feasible: a start needs a site of the class' range with free GPUs for the smallest gang and ``now <= arrival +
+    slack - return delay`` (Eq. 7b, 7c); a move needs that the job fits into the destination, may run there and can be
+    there by its latest start there. The mask says so; an infeasible answer raises.
+
+    Curves: a scheduler may set capacity curves in its answers (``Scheduler.curves``), unless the environment has some.
 
     Reward: growth of the utility U1 - U2 - U3 - U4 - U5 since the last question; the rewards sum to the ledger's
     utility. End: when every job is done or overdue, or at the window's end.
@@ -201,8 +203,10 @@ def build_world(environment: Environment, scheduler: Scheduler, *, seed: int, re
     """Returns the state at second 0."""
     sites, count = len(environment.sites), len(environment.jobs)
     tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
-    forecast_KISL = _forecasts(environment, scheduler.forecast, seed)
+    forecast_KISL = _forecasts(environment, scheduler.forecast, scheduler.lookahead_h, seed)
     askers = sites if environment.protocol == "each-slot" else 1
+    caps_SH, kind = _caps(environment, scheduler)
+    own = scheduler.curves is not None
     shown = _view(environment, tables, askers, forecast_KISL.shape[3])
     engine_1 = np.zeros(1, ENGINE)
     engine_1["dispatch"] = engine_1["hour_shown"] = -1
@@ -211,8 +215,7 @@ def build_world(environment: Environment, scheduler: Scheduler, *, seed: int, re
     engine_1["wants_allocate"] = scheduler.wants_allocate
     engine_1["wants_finished"] = scheduler.wants_finished
     engine_1["rewards"] = rewards
-    caps = environment.caps
-    engine_1["caps"] = NO_CAPS if caps is None else HARD_CAPS if caps.hard else ADVISORY_CAPS
+    engine_1["caps"] = kind
     yard_S = np.zeros(sites, YARD)
     for name in ("head", "tail", "cursor", "before"):
         yard_S[name] = -1
@@ -222,22 +225,37 @@ def build_world(environment: Environment, scheduler: Scheduler, *, seed: int, re
         track_J[name] = np.nan
     return World(
         shown=shown,
-        answers=Answers(np.zeros(askers, ANSWER)),
+        answers=Answers(
+            answer_N=np.zeros(askers, ANSWER),
+            limit_SH=np.zeros((sites, 0)) if not own else caps_SH if environment.caps is None else caps_SH.copy(),
+        ),
         engine_1=engine_1,
         yard_S=yard_S,
         track_J=track_J,
         heap_E=np.zeros(2 * count + 2, EVENT),
         signal_KSH=_signals(environment),
         forecast_KISL=forecast_KISL,
-        caps_SH=np.zeros((sites, 1)) if caps is None else np.ascontiguousarray(caps.gpus_SH, dtype=np.float64),
+        caps_SH=caps_SH,
     )
+
+
+def _caps(environment: Environment, scheduler: Scheduler) -> tuple[F8, int]:
+    """Returns the curves in force and their kind: the environment's own, else the scheduler's, which it sets later."""
+    caps = environment.caps
+    if caps is not None:
+        return np.ascontiguousarray(caps.gpus_SH, dtype=np.float64), HARD_CAPS if caps.hard else ADVISORY_CAPS
+    if scheduler.curves is None:
+        return np.zeros((len(environment.sites), 1)), NO_CAPS
+    gpus_S = np.array([site.gpus for site in environment.fleet.sites], dtype=np.float64)
+    caps_SH = np.repeat(gpus_S[:, None], environment.hours, axis=1)
+    return caps_SH, HARD_CAPS if scheduler.curves == "hard" else ADVISORY_CAPS
 
 
 def _view(environment: Environment, tables: FleetTables, askers: int, leads: int) -> ClusterView:
     """Returns the view at second 0."""
     jobs, links, economics = environment.jobs, environment.links, environment.economics
     sites, ingress = len(environment.sites), len(tables.home_I)
-    parts = blank_view(sites, askers, len(jobs), ingress)
+    parts = blank_view(sites, askers, len(jobs), ingress, len(environment.fleet.classes))
     run = parts["run_1"]
     run["slot_s"], run["window_s"], run["site"] = environment.slot_s, environment.window_s, -1
     if economics is not None:
@@ -256,6 +274,7 @@ def _view(environment: Environment, tables: FleetTables, askers: int, leads: int
     for name in ("latency_s", "seconds_per_gb", "usd_per_gb", "kwh_per_gb"):
         link[name] = getattr(links, f"{name}_IS")
     parts["home_I"][:] = tables.home_I
+    parts["range_CS"][:] = tables.range_CS
     return ClusterView(
         **parts,
         forecast_KSL=np.full((2, sites, leads), np.nan),
@@ -277,7 +296,7 @@ def _signals(environment: Environment) -> F8:
     return out
 
 
-def _forecasts(environment: Environment, forecast: Forecast | None, seed: int) -> F8:
+def _forecasts(environment: Environment, forecast: Forecast | None, least_h: int, seed: int) -> F8:
     """Returns the integrals of all forecasts of a run, (price and carbon, hours of issue, sites, leads + 1)."""
     sites = environment.fleet.sites
     if forecast is None or environment.signals is None:
@@ -291,7 +310,7 @@ def _forecasts(environment: Environment, forecast: Forecast | None, seed: int) -
     jobs = environment.jobs
     slowest = np.nanmax(environment.fleet.tables(int(jobs.gpus_max_J.max())).seconds_per_unit_SCNF[:, :, 1:], (0, 2, 3))
     span_s = jobs.work_J * slowest[jobs.class_J] + np.where(np.isinf(jobs.slack_s_J), 0.0, jobs.slack_s_J)
-    lookahead_h = int(np.ceil(float(span_s.max()) / HOUR_S)) + 2
+    lookahead_h = max(int(np.ceil(float(span_s.max()) / HOUR_S)) + 2, least_h)
     rng = stream(seed, "forecast", environment.index)
     both = [
         forecast.integrals(value_ZH[zones, :until], history_h, lookahead_h, rng)[:, row_S]

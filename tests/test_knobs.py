@@ -77,14 +77,16 @@ ELSEWHERE = {
     "tiny": {
         "Site.gpu_type": "it has one type", "JobKind.share": "it has one kind",
         "FineTuningJobs.trace": "WORLDS has the file", "Fleet.ingress": "WORLDS", "Fleet.free_gpus": "WORLDS",
+        "Fleet.ranges": "WORLDS",
     },
     "fine-tuning": {
         "Site.gpu_type": "it has one type",
         "FineTuningJobs.trace": "WORLDS has the file", "Fleet.ingress": "WORLDS", "Fleet.free_gpus": "WORLDS",
+        "Fleet.ranges": "WORLDS",
     },
     "dvfs-training": {
         "Scenario.protocol": "its ingress points belong to no site", "Scenario.end": "its jobs wait without limit",
-        "Scenario.signals": "WORLDS", "Scenario.economics": "WORLDS",
+        "Scenario.signals": "WORLDS", "Scenario.economics": "WORLDS", "Fleet.ranges": "WORLDS",
     },
 }  # fmt: skip
 """Fields that a packaged scenario cannot turn alone; another one, or one of WORLDS, does."""
@@ -218,7 +220,25 @@ HOMES = [{"name": "south", "home": "south"}, {"name": "north", "home": "north"}]
 TABLE = {"jobs": {"source": "table", "path": "{jobs}"}}
 RENAMED = {"arrival_s": "came", "gpus": "cards"}
 
+SINE = {
+    "signals": {
+        "source": "sinusoidal", "price_usd_per_mwh": 50.0, "carbon_g_per_kwh": 300.0, "amplitude": 0.3,
+        "peak_hours": {"CA-ON": 3.0, "SG": 15.0},
+    }
+}  # fmt: skip
+SHAPED = {"jobs": {"source": "load-shapes", "cluster_gpus": 16.0, "mean_gpus": 3.0, "spread": 0.2, "slack_s": 3000.0}}
+
 WORLDS = {
+    "Fleet.ranges": ({}, {"fleet.ranges": {"fine-tuning": ["north"]}}),
+    "SinusoidalSignals.price_usd_per_mwh": (SINE, {"signals.price_usd_per_mwh": 60.0}),
+    "SinusoidalSignals.carbon_g_per_kwh": (SINE, {"signals.carbon_g_per_kwh": 200.0}),
+    "SinusoidalSignals.amplitude": (SINE, {"signals.amplitude": 0.5}),
+    "SinusoidalSignals.peak_hours": (SINE, {"signals.peak_hours.SG": 9.0}),
+    "ShapedJobs.cluster_gpus": (SHAPED, {"jobs.cluster_gpus": 30.0}),
+    "ShapedJobs.mean_gpus": (SHAPED, {"jobs.mean_gpus": 4.0}),
+    "ShapedJobs.spread": (SHAPED, {"jobs.spread": 0.0}),
+    "ShapedJobs.run_s": (SHAPED, {"jobs.run_s": 1800.0}),
+    "ShapedJobs.slack_s": (SHAPED, {"jobs.slack_s": 9000.0}),
     "Scenario.economics": ({}, {"economics": None}),
     "Scenario.signals": ({"economics": None}, {"signals": None}),
     "Fleet.ingress": ({}, {"fleet.ingress": HOMES}),

@@ -18,6 +18,8 @@ from noonward.data.generate_jobs import (
 )
 from noonward.data.job_kernels import draw_times, scale_to_demand
 from noonward.data.load_jobs import JobTrace, load_job_trace, write_job_table
+from noonward.data.load_shapes import load_shape_constants
+from noonward.data.scenario_file import load_scenario
 from noonward.data.workload_calibration import load_workload_calibration
 from noonward.errors import DataError, ScenarioError
 from noonward.model.fleet import Fleet, Ingress, Site
@@ -487,3 +489,24 @@ def test_the_clock_change_of_a_site_is_followed_by_the_rhythm():
         return np.abs(by_hour / by_hour.sum() - weights / weights.sum())[late].sum()
 
     assert distance(weight) < 0.7 * distance(wrong)
+
+
+def test_shaped_jobs_follow_their_load_and_come_at_full_hours():
+    scenario = load_scenario("load-shaping")
+    jobs = build_jobs(scenario.jobs, scenario.fleet, START, 48, 60.0, np.random.default_rng(3))
+    assert (jobs.arrival_s_J % 3600 == 0).all()
+    assert (jobs.slack_s_J == 36000).all()
+    assert (jobs.work_J == 3600).all()
+    constants = load_shape_constants()
+    per_class = np.bincount(jobs.class_J, jobs.gpus_min_J) / 48 / 1000
+    np.testing.assert_allclose(per_class, constants.class_level, rtol=0.2)
+    spread = jobs.gpus_min_J.std() / jobs.gpus_min_J.mean()
+    assert 0.09 < spread < 0.12  # rounding to whole GPUs adds a little
+    afternoon = jobs.gpus_min_J[jobs.arrival_s_J % 86400 // 3600 == 15].sum()
+    night = jobs.gpus_min_J[jobs.arrival_s_J % 86400 // 3600 == 3].sum()
+    assert afternoon > 1.2 * night
+    with pytest.raises(ScenarioError, match=r"raise jobs.cluster_gpus or lower jobs.mean_gpus"):
+        build_jobs(
+            scenario.jobs.model_copy(update={"cluster_gpus": 1.0}), scenario.fleet, START, 2, 60.0,
+            np.random.default_rng(0),
+        )  # fmt: skip

@@ -7,8 +7,14 @@ import polars as pl
 import pytest
 
 from noonward.data.calibration import load_calibration
-from noonward.data.generate_signals import generate_signals, innovation_correlation, positive_semidefinite
+from noonward.data.generate_signals import (
+    generate_signals,
+    innovation_correlation,
+    positive_semidefinite,
+    sinusoidal_signals,
+)
 from noonward.errors import DataError
+from noonward.model.scenario import SinusoidalSignals
 
 PAPER = ("AU-SA", "AU-WA", "CA-ON", "PL", "SG")
 START = datetime(2022, 1, 1, tzinfo=UTC)
@@ -190,3 +196,14 @@ def test_quantiles_and_daily_spread_are_those_of_the_real_year(years):
         assert np.ptp(made.reshape(-1, 24), axis=1).mean() == pytest.approx(
             np.ptp(real.reshape(-1, 24), axis=1).mean(), rel=0.2
         )
+
+
+def test_sinusoidal_signals_peak_at_their_hour_every_day():
+    spec = SinusoidalSignals(
+        source="sinusoidal", price_usd_per_mwh=50, carbon_g_per_kwh=300, amplitude=0.2, peak_hours={"A": 6, "B": 18}
+    )
+    signals = sinusoidal_signals(spec, ("B", "A"), datetime(2022, 1, 1, 3, tzinfo=UTC), 48)
+    assert signals.price_usd_per_mwh_ZH[1, 3] == pytest.approx(60.0)
+    assert signals.price_usd_per_mwh_ZH[0, 3] == pytest.approx(40.0)
+    assert signals.carbon_g_per_kwh_ZH[1, 3] == pytest.approx(360.0)
+    np.testing.assert_allclose(signals.price_usd_per_mwh_ZH[:, :24], signals.price_usd_per_mwh_ZH[:, 24:])

@@ -15,6 +15,7 @@ from noonward.decision.view import (
     return_delay_s,
 )
 from noonward.engine.cluster import ClusterEngine
+from noonward.errors import ScenarioError
 from noonward.schedule.registry import make_scheduler
 from reference.small_worlds import plain
 from reference.views import make_view
@@ -67,7 +68,7 @@ def test_lead_integral_runs_through_the_hours(seconds, expected):
 
 
 def test_answers_are_sent_and_held():
-    answers = Answers(np.zeros(2, ANSWER))
+    answers = Answers(np.zeros(2, ANSWER), np.zeros((2, 0)))
     answers.send(1, 3, gpus=2, level=0, earliest_s=9.0)
     answers.hold(0)
     assert answers.answer_N.tolist() == [(0, 0, ORACLE, 0.0), (4, 2, 0, 9.0)]
@@ -103,3 +104,25 @@ def test_view_shows_the_state_of_all_sites():
     assert seen[11] == (600.0, [(0, 1)], [4, 8], [3, 0])
     assert seen[12] == (3540.0, [(1, 2)], [4, 8], [0, 4])
     assert len(seen) == 13
+
+
+def test_curves_are_set_from_an_hour_on_and_cut_at_the_end():
+    answers = Answers(np.zeros(1, ANSWER), np.full((2, 4), 9.0))
+    answers.limit(2, np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+    assert answers.limit_SH.tolist() == [[9.0, 9.0, 1.0, 2.0], [9.0, 9.0, 4.0, 5.0]]
+    answers.limit(7, np.ones((2, 2)))
+    assert answers.limit_SH[0].tolist() == [9.0, 9.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("limit_SH", "gpus_SH", "message"),
+    [
+        (np.zeros((2, 4)), [[1.0], [np.nan]], "missing, infinite or negative"),
+        (np.zeros((2, 4)), [[1.0], [-1.0]], "missing, infinite or negative"),
+        (np.zeros((2, 4)), [[1.0]], "curves of 1 sites are set where 2 sites"),
+        (np.zeros((2, 0)), [[1.0], [1.0]], "the scheduler 'curves'"),
+    ],
+)
+def test_curves_that_cannot_be_are_refused(limit_SH, gpus_SH, message):
+    with pytest.raises(ScenarioError, match=message):
+        Answers(np.zeros(1, ANSWER), limit_SH).limit(0, np.array(gpus_SH))

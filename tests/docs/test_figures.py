@@ -64,6 +64,11 @@ def test_figures_of_bound(noonward: CommandLine) -> None:
     hold_against_page("bound", [noonward("bound", *what, "--json").out for what in (("tiny", "-n", 1), DVFS)])
 
 
+def test_figures_of_plan(noonward: CommandLine) -> None:
+    answer = noonward("plan", "load-shaping", "--set", "window_h=2", "--samples", 2, "--json")
+    hold_against_page("plan", [answer.out])
+
+
 def test_figures_of_simulate(noonward: CommandLine) -> None:
     hold_against_page("simulate", [noonward("simulate", "tiny", "--policy", "random", "--json").out])
 

@@ -30,6 +30,7 @@ NOT_RUN = {
     "noonward warmup": "half a minute",
     "noonward bench": "a minute",
     "noonward bench learn": "a minute",
+    "noonward compare load-shaping": "minutes",
     "noonward reproduce load-shaping --draws 4": "minutes",
     "noonward reproduce load-shaping --draws 4 --profiles FILE --source alibaba_pai_2020 "
     "--source azure_vm_2017": "needs the file",

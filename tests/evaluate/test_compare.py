@@ -89,7 +89,8 @@ def test_figures_name_every_quantity_of_every_policy(whole):
     figures = {figure.name: figure for figure in whole.figures()}
     assert len(figures) == len(whole.figures())
     quantities = {
-        "utility_usd", "gain_over_local-fcfs", "gap_closed", "gpu_hours", "completed_jobs", "overdue_jobs",
+        "utility_usd", "gain_over_local-fcfs", "gap_closed", "gpu_hours", "over_cap_gpu_hours",
+        "completed_jobs", "overdue_jobs",
         "unfinished_jobs", "energy_kwh", "usd_per_gpu_hour", "g_per_gpu_hour", "migrations", "mean_wait_s",
         "mean_time_in_system_s", "p99_time_in_system_s", "j_per_unit_exact", "usd_per_unit", "g_per_unit",
         "longest_queue",

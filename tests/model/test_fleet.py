@@ -39,6 +39,10 @@ def site(name, **changes):
             r"GPU type 'B' has profiles of the classes \['d'\], others of \['c'\]",
         ),
         ({"sites": []}, "at least 1 item"),
+        ({"ranges": {"d": ["a"]}}, "ranges name the unknown class 'd'; known: c"),
+        ({"ranges": {"c": []}}, "class 'c' has an empty range; name the sites it may run at"),
+        ({"ranges": {"c": ["aa"]}}, "the range of class 'c' names the unknown site 'aa'; did you mean 'a'"),
+        ({"ranges": {"c": ["a", "a"]}}, "the range of class 'c' names a site twice"),
     ],
 )
 def test_a_fleet_that_contradicts_itself_is_refused(changes, message):
@@ -82,3 +86,9 @@ def test_tables_leave_unknown_what_a_site_does_not_have():
     assert tables.power_w_SCNF[0, 0, 1:].tolist() == [[50.0, 100.0], [100.0, 200.0]]
     assert tables.power_w_SCNF[1, 0, 2, 0] == 200.0
     assert np.isnan(tables.seconds_per_unit_SCNF[1, 0, 1, 1])
+
+
+def test_a_class_may_run_anywhere_unless_its_range_is_named():
+    classes = {"c": {"power": {}}, "d": {"power": {}}}
+    made = fleet(types={"A": kind(classes=classes)}, ranges={"d": ["b"]})
+    assert made.tables(1).range_CS.tolist() == [[1, 1], [0, 1]]

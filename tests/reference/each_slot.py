@@ -94,11 +94,10 @@ class Run:
 
     def may_start(self, job, s):
         """Whether a job fits into a site at all and is still in time there."""
-        return job.gpus_min <= self.plant.sites[s].gpus and self.now_s <= self.latest_start_s(job, s)
+        return self.plant.sites[s].takes(job) and self.now_s <= self.latest_start_s(job, s)
 
     def may_move(self, job, s, d):
-        fits = job.gpus_min <= self.plant.sites[d].gpus
-        return s != d and fits and self.join_s(job, s, d) <= self.latest_start_s(job, d)
+        return s != d and self.plant.sites[d].takes(job) and self.join_s(job, s, d) <= self.latest_start_s(job, d)
 
     def mask(self, job, s):
         row = [True]

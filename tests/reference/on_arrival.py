@@ -30,6 +30,7 @@ class Site:
         time: (a, b, g) of T(1, f) = a + b/f and T(n, f) = (a + b/f + g n) / n for n >= 2, in seconds a unit.
         pue: Facility energy over IT energy, >= 1.
         more: (power, time) of further job classes; time None for a class whose work is its run time in seconds.
+        barred: Classes that may not run here.
     """
 
     gpus: int
@@ -39,6 +40,11 @@ class Site:
     time: tuple
     pue: float = 1.0
     more: tuple = ()
+    barred: frozenset = frozenset()
+
+    def takes(self, job):
+        """Whether a job may run here and fits at all."""
+        return job.class_ not in self.barred and job.gpus_min <= self.gpus
 
     def power_w(self, n, level, class_=0):
         a, b, g = self.more[class_ - 1][0] if class_ else self.power
@@ -191,9 +197,7 @@ class Simulator:
     def arrive(self, job):
         reaches_s = [self.state.now_s + self.travel_s(job, s, job.move_gb) for s in range(len(self.sites))]
         self.state.feasible = [
-            s
-            for s, site in enumerate(self.sites)
-            if job.gpus_min <= site.gpus and reaches_s[s] <= self.latest_start_s(job, s)
+            s for s, site in enumerate(self.sites) if site.takes(job) and reaches_s[s] <= self.latest_start_s(job, s)
         ]
         if not self.state.feasible:
             job.status = "overdue"

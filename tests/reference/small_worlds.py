@@ -2,7 +2,7 @@
 
 import math
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -120,6 +120,10 @@ class World:
                     {"name": f"door{i}", "home": None if home < 0 else f"site{home}"}
                     for i, home in enumerate(self.homes)
                 ),
+                "ranges": {
+                    f"class{c}": tuple(f"site{s}" for s, site in enumerate(self.sites) if c not in site.barred)
+                    for c in sorted({c for site in self.sites for c in site.barred})
+                },
             }
         )
 
@@ -222,6 +226,13 @@ def draw_site(rng, *, large):
     return Site(gpus, free_w, clocks, power, time, pue, ((further, None),))
 
 
+def barred(rng, sites):
+    """The sites, some of them (never the first, which takes every job) barred for some of the classes."""
+    return [
+        replace(site, barred=frozenset(c for c in range(2) if s and rng.random() < 0.4)) for s, site in enumerate(sites)
+    ]
+
+
 def draw_row(rng, points, *, ties, drained, span_s, grid_s):
     """A job; with `ties` its times are multiples of a grid, so that many things happen at one instant."""
     smallest = rng.choice((1, 1, 1, 2, 3, 8))
@@ -253,6 +264,8 @@ def draw(seed, protocol, *, drained=None, caps=None, signals=None, history_h=0):
     homes = rng.sample(range(count), count)
     if protocol == "on-arrival" and rng.random() < 0.5:
         homes = [rng.choice((-1, *range(count))) for _ in range(rng.randint(1, 3))]
+    if random.Random(f"{seed} {protocol} ranges").random() < 0.5:
+        sites = barred(random.Random(f"{seed} {protocol} barred"), sites)
     window_h, slot_s = rng.randint(1, 4), rng.choice((60.0, 300.0, 900.0, 3600.0))
     grid_s = rng.choice((300.0, 600.0))
 

@@ -49,7 +49,7 @@ def fill(records, rows):
 
 def ask(scheduler, view):
     """Asks a scheduler: its answers as tuples (choice, gpus, level, earliest_s), from "hold, largest gang, oracle"."""
-    answers = Answers(np.zeros(len(view.asked_N), ANSWER))
+    answers = Answers(np.zeros(len(view.asked_N), ANSWER), np.zeros((len(view.site_S), 0)))
     answers.answer_N["level"] = ORACLE
     scheduler.decide(view, answers)
     return answers.answer_N.tolist()

@@ -35,7 +35,7 @@ def test_policies_say_what_they_cannot_do_without():
     valuing |= {f"{way}-{kind}" for way in ("booked", "bid-price") for kind in ("perfect", "persistence", "noisy")}
     made = {policy.name: policy.make() for policy in policies()}
     assert {name for name, scheduler in made.items() if scheduler.needs_economics} == valuing
-    sampling = {name for name in made if name.startswith("bid-price-")}
+    sampling = {name for name in made if name.startswith(("bid-price-", "plan-"))} | {"at-once", "spread-evenly"}
     assert {name for name, scheduler in made.items() if scheduler.needs_samples} == sampling
 
 
@@ -61,7 +61,7 @@ def test_own_class_is_loaded_by_module_and_name():
     ("name", "message"),
     [
         ("price-greddy", r"unknown policy 'price-greddy'; did you mean 'price-greedy'\? \(or give module:Class\)"),
-        ("zzz", "unknown policy 'zzz'; known: b"),
+        ("zzz", "unknown policy 'zzz'; known: at-once, b"),
         ("nosuchmodule:Class", "policy 'nosuchmodule:Class' cannot be loaded: .*No module named 'nosuchmodule'"),
         ("noonward.schedule.slot_rules:Absent", "has no attribute 'Absent'"),
         ("noonward.schedule.booking:Booked", "missing 1 required positional argument.*made without arguments"),

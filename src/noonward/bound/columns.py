@@ -231,6 +231,7 @@ def _alternatives(jobs: Jobs, tables: FleetTables, in_time_JS: NDArray[np.bool_]
     for extra in range(int((jobs.gpus_max_J - jobs.gpus_min_J).max()) + 1):
         gpus_J = jobs.gpus_min_J + extra
         fits_JS = (gpus_J[:, None] <= tables.gpus_S[None]) & (gpus_J <= jobs.gpus_max_J)[:, None]
+        fits_JS &= tables.range_CS[jobs.class_J] == 1
         j, s = np.nonzero(fits_JS & in_time_JS)
         n = gpus_J[j]
         for level in range(tables.clock_SF.shape[1]):

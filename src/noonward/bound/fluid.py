@@ -87,6 +87,7 @@ def _program(fleet: Fleet, job_class: str | None, gangs: tuple[int, int], horizo
     exists_SNF = np.isfinite(seconds_SNF)
     exists_SNF[:, :low] = False
     exists_SNF &= (np.arange(high + 1)[None] <= tables.gpus_S[:, None])[:, :, None]
+    exists_SNF &= (tables.range_CS[c] == 1)[:, None, None]
     s, n, f = np.nonzero(exists_SNF)
     if len(s) == 0:
         raise ScenarioError(f"no site has {low} GPUs; the smallest gang must fit a site")

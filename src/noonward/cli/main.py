@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from noonward import __version__
-from noonward.cli import bench, bound, compare, data, policies, reproduce, scenario, simulate, train, warmup
+from noonward.cli import bench, bound, compare, data, plan, policies, reproduce, scenario, simulate, train, warmup
 from noonward.errors import NoonwardError
 
 INTERRUPTED = 130
@@ -40,6 +40,7 @@ def _root(
 app.command(name="compare")(compare.compare)
 app.command(name="simulate")(simulate.simulate)
 app.command(name="bound")(bound.bound)
+app.command(name="plan")(plan.plan)
 app.command(name="policies")(policies.policies)
 app.command(name="bench")(bench.bench)
 app.command(name="train")(train.train)

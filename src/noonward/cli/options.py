@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 ScenarioName = Annotated[
     str,
     typer.Argument(
-        metavar="SCENARIO", help="A packaged scenario (fine-tuning, dvfs-training, dvfs-mixed, tiny) or a .yaml file."
+        metavar="SCENARIO",
+        help="A packaged scenario (fine-tuning, dvfs-training, dvfs-mixed, load-shaping, tiny) or a .yaml file.",
     ),
 ]
 Environments = Annotated[int, typer.Option("--environments", "-n", min=1, help="Number of environments.")]

@@ -11,28 +11,37 @@ from typing import Final
 import numpy as np
 
 from noonward.data.generate_jobs import build_jobs
-from noonward.data.generate_signals import generate_signals
+from noonward.data.generate_signals import generate_signals, sinusoidal_signals
 from noonward.data.load_signals import load_signals
 from noonward.errors import ScenarioError, SignalRangeError
 from noonward.model.environment import Environment, latest_end_s
 from noonward.model.jobs import Jobs
-from noonward.model.scenario import FineTuningJobs, GeneratedSignals, MixedJobs, PoissonJobs, Scenario, SignalFiles
+from noonward.model.scenario import (
+    FineTuningJobs,
+    GeneratedSignals,
+    MixedJobs,
+    PoissonJobs,
+    Scenario,
+    ShapedJobs,
+    SignalFiles,
+    SinusoidalSignals,
+)
 from noonward.model.signals import Signals
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 
 HISTORY_H: Final = 48
 """Hours of signals before the window, for forecasts."""
-NO_SIGNALS_START: Final = datetime(2022, 1, 3, tzinfo=UTC)
-"""Start of environments without signals: a Monday."""
+FIXED_START: Final = datetime(2022, 1, 3, tzinfo=UTC)
+"""Start of environments without signals, or with the same signals every day: a Monday."""
 
 
 def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Environment:
     """Returns one draw of a scenario.
 
-    Windows start at 00:00 UTC on random days; consecutive environments take their months in turn from a shuffled
-    list, so that ten environments see ten different months. Of signal files, only windows whose hours (and a day of
-    history) are all known are taken.
+    Windows start at 00:00 UTC on random days (on a fixed one without signals, or if they are the same every day);
+    consecutive environments take their months in turn from a shuffled list, so that ten environments see ten different
+    months. Of signal files, only windows whose hours (and a day of history) are all known are taken.
 
     Args:
         scenario: Scenario.
@@ -49,7 +58,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
     source = scenario.signals
     signals: Signals | None
     if source is None:
-        start, signals = NO_SIGNALS_START, None
+        start, signals = FIXED_START, None
         jobs = _jobs(scenario, start, index, seed)
     elif isinstance(source, GeneratedSignals):
         start = _generated_start(source, index, seed)
@@ -60,6 +69,12 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
             HISTORY_H + _hours(scenario, jobs),
             stream(seed, "world", index),
             source.calibration,
+        )
+    elif isinstance(source, SinusoidalSignals):
+        start = FIXED_START
+        jobs = _jobs(scenario, start, index, seed)
+        signals = sinusoidal_signals(
+            source, _zones(scenario), start - timedelta(hours=HISTORY_H), HISTORY_H + _hours(scenario, jobs)
         )
     else:
         signals = _loaded(source, _zones(scenario))
@@ -110,7 +125,7 @@ def _sampler(scenario: Scenario, start: datetime) -> Callable[[np.random.Generat
     source = scenario.jobs
     if isinstance(source, FineTuningJobs):
         source = source.model_copy(update={"trace": "calibrated", "columns": {}})
-    elif not isinstance(source, PoissonJobs | MixedJobs):
+    elif not isinstance(source, PoissonJobs | MixedJobs | ShapedJobs):
         return None
     return functools.partial(build_jobs, source, scenario.fleet, start, scenario.window_h, scenario.slot_s)
 

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from noonward.data.calibration import SeriesCalibration, SignalCalibration, load_calibration
 from noonward.errors import DataError
+from noonward.model.scenario import SinusoidalSignals
 from noonward.model.signals import Signals
 
 F8 = NDArray[np.float64]
@@ -186,3 +187,23 @@ def _on_curves(score_H: F8, month_H: I8, part_H: I8, knot_K: F8, curve_MDK: F8) 
     share_H = np.clip((score_H - knot_K[cell_H]) / np.diff(knot_K)[cell_H], 0.0, 1.0)
     low_H, high_H = curve_MDK[month_H, part_H, cell_H], curve_MDK[month_H, part_H, cell_H + 1]
     return np.asarray(low_H + share_H * (high_H - low_H))
+
+
+def sinusoidal_signals(spec: SinusoidalSignals, zones: tuple[str, ...], start: datetime, hours: int) -> Signals:
+    """Returns price and carbon that are the same every day (Hall et al., Sec. V.B): a cosine with a peak per zone.
+
+    Args:
+        spec: Means, amplitude and peak hours.
+        zones: Zones, all of which have a peak hour.
+        start: First hour, UTC.
+        hours: Number of hours.
+    """
+    hour_H = start.hour + np.arange(hours)
+    peak_Z = np.array([spec.peak_hours[zone] for zone in zones])
+    shape_ZH = 1.0 + spec.amplitude * np.cos(2 * np.pi * (hour_H[None] - peak_Z[:, None]) / 24.0)
+    return Signals(
+        start=start,
+        zones=zones,
+        price_usd_per_mwh_ZH=spec.price_usd_per_mwh * shape_ZH,
+        carbon_g_per_kwh_ZH=spec.carbon_g_per_kwh * shape_ZH,
+    )

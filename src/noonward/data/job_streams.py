@@ -1,4 +1,4 @@
-"""Poisson streams of jobs with log-normal work, drawn afresh or exactly as in a published run."""
+"""Streams of jobs: Poisson with log-normal work, drawn afresh or exactly as published, and by daily load shapes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from noonward.data.load_shapes import DAY_HOURS, generate_load_shapes
 from noonward.errors import ScenarioError
 from noonward.model.fleet import Fleet
 from noonward.model.jobs import Jobs
-from noonward.model.scenario import ClassStream, MixedJobs, PaperStreamJobs, ParetoWork, PoissonJobs
+from noonward.model.scenario import ClassStream, MixedJobs, PaperStreamJobs, ParetoWork, PoissonJobs, ShapedJobs
 from noonward.units import HOUR_S
 
 PAPER_WORK_MIN: Final = 0.1
@@ -101,6 +102,43 @@ def _class_jobs(
     else:
         work = np.maximum(np.exp(work_rng.normal(math.log(law.median_work), law.sigma, size=count)), law.work_min)
     return time_s[kept], np.repeat(np.arange(points), count_I)[kept], work
+
+
+def generate_shaped_jobs(spec: ShapedJobs, fleet: Fleet, window_h: int, rng: np.random.Generator) -> Jobs:
+    """Draws jobs that come at full hours, as many as the load shape of their class asks for.
+
+    The load of class c in hour k (``load_shapes.generate_load_shapes``, days independent) makes
+    ``load x cluster_gpus / mean_gpus`` jobs, rounded, with gangs Normal(mean, spread x mean), rounded, at least 1 GPU.
+    The jobs of an hour come in random order at random ingress points.
+
+    Args:
+        spec: Sizes.
+        fleet: Its classes and ingress points.
+        window_h: Hours over which jobs arrive.
+        rng: Source of randomness.
+
+    Raises:
+        ScenarioError: The draw holds no job.
+    """
+    shape_rng, size_rng, order_rng = rng.spawn(3)
+    classes = len(fleet.classes)
+    days = -(-window_h // DAY_HOURS)
+    load_HC = generate_load_shapes(days, classes, shape_rng).reshape(-1, classes)[:window_h]
+    count_HC = np.rint(load_HC * spec.cluster_gpus / spec.mean_gpus).astype(np.int64)
+    total = int(count_HC.sum())
+    if not total:
+        raise ScenarioError("no job arrives in the window; raise jobs.cluster_gpus or lower jobs.mean_gpus")
+    hour, class_ = np.divmod(np.repeat(np.arange(count_HC.size), count_HC.ravel()), classes)
+    gpus = np.maximum(np.rint(size_rng.normal(spec.mean_gpus, spec.spread * spec.mean_gpus, total)), 1)
+    order = np.lexsort((order_rng.random(total), hour))
+    return Jobs.build(
+        arrival_s=hour[order] * HOUR_S,
+        origin=order_rng.integers(len(fleet.ingress_points), size=total),
+        class_=class_[order],
+        work=np.full(total, spec.run_s),
+        gpus=gpus[order].astype(np.int64),
+        slack_s=spec.slack_s,
+    )
 
 
 def paper_stream_jobs(spec: PaperStreamJobs, fleet: Fleet, window_s: float) -> Jobs:

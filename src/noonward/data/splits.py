@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from noonward.errors import ScenarioError
-from noonward.model.scenario import Scenario
+from noonward.model.scenario import Scenario, SinusoidalSignals
 
 Split = Literal["train", "validation", "test"]
 
@@ -35,7 +35,7 @@ def split_scenario(scenario: Scenario, part: Split) -> Scenario:
         >>> split_scenario(load_scenario("fine-tuning"), "test").signals.months
         (3, 6, 9, 12)
     """
-    if scenario.signals is None:
+    if scenario.signals is None or isinstance(scenario.signals, SinusoidalSignals):
         return scenario
     months = tuple(month for month in scenario.signals.months if month in MONTHS[part])
     if not months:

@@ -15,8 +15,8 @@ from noonward.compiled import kernel
 from noonward.decision.view import ANSWER, JOB, LINK, RUN, SITE, Answers, ClusterView, RuleMemory
 
 
-def blank_view(sites: int = 1, askers: int = 1, jobs: int = 1, ingress: int = 1) -> dict[str, Any]:
-    """Returns the structured parts of a view, all zero."""
+def blank_view(sites: int = 1, askers: int = 1, jobs: int = 1, ingress: int = 1, classes: int = 1) -> dict[str, Any]:
+    """Returns the structured parts of a view, all zero; jobs may run anywhere."""
     return {
         "run_1": np.zeros(1, RUN),
         "site_S": np.zeros(sites, SITE),
@@ -25,6 +25,7 @@ def blank_view(sites: int = 1, askers: int = 1, jobs: int = 1, ingress: int = 1)
         "mask_NA": np.zeros((askers, 1 + sites), np.uint8),
         "link_IS": np.zeros((ingress, sites), LINK),
         "home_I": np.full(ingress, -1, np.int64),
+        "range_CS": np.ones((classes, sites), np.uint8),
     }
 
 
@@ -36,7 +37,7 @@ EXAMPLE_VIEW = ClusterView(
     clock_SF=np.zeros((1, 1)),
 )
 """A view with the element types and axes of every view."""
-EXAMPLE_ANSWERS = Answers(np.zeros(1, ANSWER))
+EXAMPLE_ANSWERS = Answers(np.zeros(1, ANSWER), np.zeros((1, 1)))
 """Answers with the element type of all answers."""
 VIEW = typeof(EXAMPLE_VIEW)
 """numba type of a view."""

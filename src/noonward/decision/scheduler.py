@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from noonward.decision.view import Answers, ClusterView, RuleMemory
 from noonward.model.environment import Environment, Protocol
 from noonward.model.forecast import Forecast
+
+Curves = Literal["advisory", "hard"]
+"""Kinds of capacity curves, see ``GpuCaps``."""
 
 
 class Scheduler(ABC):
@@ -38,6 +41,11 @@ class Scheduler(ABC):
     """Whether it is asked again (ASK_ALLOCATE) when a job is about to start (protocol on-arrival)."""
     wants_finished: ClassVar[bool] = False
     """Whether it is told (ASK_FINISHED) when a job finishes (protocol on-arrival)."""
+    clairvoyant: ClassVar[bool] = False
+    """Whether it reads the environment's jobs beforehand: a yardstick, no policy that one could run."""
+    curves: Curves | None = None
+    """Whether it sets capacity curves (``answers.limit``), and of which kind; see ``GpuCaps``. They start at the sites'
+    GPUs. An environment with curves of its own keeps those instead."""
     forecast: Forecast | None = None
     """Forecast it is given in ``view.forecast_KSL``; None: none."""
     lookahead_h: int = 0
@@ -49,7 +57,7 @@ class Scheduler(ABC):
         Args:
             environment: The run's environment. Decisions may rest on its fleet, links, economics, protocol, slots,
                 window and end, and on jobs drawn by ``sample_jobs``. Its jobs may be used for the sizes of arrays
-                only, and its signals not at all: both lie in the future.
+                only (unless it is ``clairvoyant``), and its signals not at all: both lie in the future.
             rng: Stream ``policy`` of the run.
         """
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.compiled import kernel
+from noonward.errors import ScenarioError
 from noonward.model.jobs import Jobs
 from noonward.units import HOUR_S
 
@@ -113,6 +114,8 @@ class ClusterView(NamedTuple):
     """Links, LINK records."""
     home_I: I8
     """Site an ingress point belongs to, or -1."""
+    range_CS: NDArray[np.uint8]
+    """1 where jobs of a class may run."""
     forecast_KSL: F8
     """Forecasts issued this hour (PRICE, CARBON): integral from the hour's start to l hours on, value x s."""
     speed_KSCGF: F8
@@ -171,11 +174,14 @@ class ClusterView(NamedTuple):
 class Answers(NamedTuple):
     """What a scheduler answers, one ANSWER an asker.
 
-    Before it asks, the engine sets every answer to "hold, largest gang, oracle clock, at once".
+    Before it asks, the engine sets every answer to "hold, largest gang, oracle clock, at once". Capacity curves stay as
+    they are until they are set again.
     """
 
     answer_N: Records
     """ANSWER records."""
+    limit_SH: F8
+    """Capacity curves, GPUs per site and hour since the start; no hours unless the scheduler says ``curves``."""
 
     def send(self, asker: int, site: int, *, gpus: int = 0, level: int = ORACLE, earliest_s: float = 0.0) -> None:
         """Answers that an asker's job starts at, or goes to, a site.
@@ -192,6 +198,27 @@ class Answers(NamedTuple):
     def hold(self, asker: int) -> None:
         """Answers that an asker's job waits another slot."""
         self.answer_N[asker] = (HOLD, 0, ORACLE, 0.0)
+
+    def limit(self, first_hour: int, gpus_SH: F8) -> None:
+        """Sets capacity curves from an hour on; hours after the run's last are left out.
+
+        Args:
+            first_hour: First hour, counted from the start of the run.
+            gpus_SH: GPUs that may be busy per site and hour, finite and at least 0.
+
+        Raises:
+            ScenarioError: A value is not allowed, there is not one row a site, or the scheduler sets no curves.
+        """
+        if not (np.isfinite(gpus_SH).all() and (gpus_SH >= 0).all()):
+            raise ScenarioError("a capacity curve holds a missing, infinite or negative value; give GPUs of at least 0")
+        sites, hours = self.limit_SH.shape
+        if len(gpus_SH) != sites or hours == 0:
+            raise ScenarioError(
+                f"capacity curves of {len(gpus_SH)} sites are set where {sites} sites and {hours} hours take one; give "
+                "one row a site, and the scheduler 'curves'"
+            )
+        until = min(first_hour + gpus_SH.shape[1], hours)
+        self.limit_SH[:, first_hour:until] = gpus_SH[:, : max(0, until - first_hour)]
 
 
 class RuleMemory(NamedTuple):
@@ -240,6 +267,12 @@ def job_records(jobs: Jobs) -> Records:
     out["deadline_s"] = jobs.arrival_s_J + jobs.slack_s_J
     out["move_gb"] = jobs.data_gb_J + jobs.model_gb_J
     return out
+
+
+@kernel(inline=True, allocates=False)
+def fits(view: ClusterView, job: int, site: int) -> bool:
+    """Returns whether a site is in a job's range and large enough for its smallest gang."""
+    return view.job_J[job].gpus_min <= view.site_S[site].gpus and view.range_CS[view.job_J[job].class_, site] == 1
 
 
 @kernel(inline=True, allocates=False)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.decision.rule import blank_view
-from noonward.decision.scheduler import Scheduler
+from noonward.decision.scheduler import Curves, Scheduler
 from noonward.decision.view import ANSWER, CARBON, PRICE, Answers, ClusterView, job_records
 from noonward.engine.kernels import loops
 from noonward.engine.kernels.world import (
@@ -56,9 +56,11 @@ class ClusterEngine:
     its smallest gang are free (and a hard capacity curve allows): with as many as are free, at most the gang asked
     for. A queued job whose latest start has passed is dropped as overdue.
 
-    Feasible: a start needs free GPUs for the smallest gang and ``now <= arrival + slack - return delay`` (Eq. 7b,
-    7c); a move needs that the job fits into the destination and can be there by its latest start there. The mask says
-    so; an infeasible answer raises.
+    Feasible: a start needs a site of the class' range with free GPUs for the smallest gang and ``now <= arrival +
+    slack - return delay`` (Eq. 7b, 7c); a move needs that the job fits into the destination, may run there and can be
+    there by its latest start there. The mask says so; an infeasible answer raises.
+
+    Curves: a scheduler may set capacity curves in its answers (``Scheduler.curves``), unless the environment has some.
 
     Reward: growth of the utility U1 - U2 - U3 - U4 - U5 since the last question; the rewards sum to the ledger's
     utility. End: when every job is done or overdue, or at the window's end.
@@ -86,6 +88,7 @@ class ClusterEngine:
             lookahead_h=scheduler.lookahead_h,
             wants_allocate=scheduler.wants_allocate,
             wants_finished=scheduler.wants_finished,
+            curves=scheduler.curves,
         )
         each_slot = environment.protocol == "each-slot"
         self._step = loops.step_each_slot if each_slot else loops.step_on_arrival
@@ -216,6 +219,7 @@ def build_world(
     lookahead_h: int,
     wants_allocate: bool = False,
     wants_finished: bool = False,
+    curves: Curves | None = None,
 ) -> World:
     """Returns the state at second 0.
 
@@ -227,11 +231,14 @@ def build_world(
         lookahead_h: Hours it reaches at least.
         wants_allocate: Ask when a job is about to start (protocol on-arrival).
         wants_finished: Tell when a job has finished (protocol on-arrival).
+        curves: Kind of capacity curves the scheduler sets, or None.
     """
     sites, count = len(environment.sites), len(environment.jobs)
     tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
     forecast_KISL = _forecasts(environment, forecast, lookahead_h, seed)
     askers = sites if environment.protocol == "each-slot" else 1
+    caps_SH, kind = _caps(environment, curves)
+    own = curves is not None
     shown = _view(environment, tables, askers, forecast_KISL.shape[3])
     engine_1 = np.zeros(1, ENGINE)
     engine_1["dispatch"] = engine_1["hour_shown"] = -1
@@ -240,8 +247,7 @@ def build_world(
     engine_1["wants_allocate"] = wants_allocate
     engine_1["wants_finished"] = wants_finished
     engine_1["rewards"] = rewards
-    caps = environment.caps
-    engine_1["caps"] = NO_CAPS if caps is None else HARD_CAPS if caps.hard else ADVISORY_CAPS
+    engine_1["caps"] = kind
     yard_S = np.zeros(sites, YARD)
     for name in ("head", "tail", "cursor", "before"):
         yard_S[name] = -1
@@ -251,22 +257,37 @@ def build_world(
         track_J[name] = np.nan
     return World(
         shown=shown,
-        answers=Answers(np.zeros(askers, ANSWER)),
+        answers=Answers(
+            answer_N=np.zeros(askers, ANSWER),
+            limit_SH=np.zeros((sites, 0)) if not own else caps_SH if environment.caps is None else caps_SH.copy(),
+        ),
         engine_1=engine_1,
         yard_S=yard_S,
         track_J=track_J,
         heap_E=np.zeros(2 * count + 2, EVENT),
         signal_KSH=_signals(environment),
         forecast_KISL=forecast_KISL,
-        caps_SH=np.zeros((sites, 1)) if caps is None else np.ascontiguousarray(caps.gpus_SH, dtype=np.float64),
+        caps_SH=caps_SH,
     )
+
+
+def _caps(environment: Environment, curves: Curves | None) -> tuple[F8, int]:
+    """Returns the curves in force and their kind: the environment's own, else the scheduler's, which it sets later."""
+    caps = environment.caps
+    if caps is not None:
+        return np.ascontiguousarray(caps.gpus_SH, dtype=np.float64), HARD_CAPS if caps.hard else ADVISORY_CAPS
+    if curves is None:
+        return np.zeros((len(environment.sites), 1)), NO_CAPS
+    gpus_S = np.array([site.gpus for site in environment.fleet.sites], dtype=np.float64)
+    caps_SH = np.repeat(gpus_S[:, None], environment.hours, axis=1)
+    return caps_SH, HARD_CAPS if curves == "hard" else ADVISORY_CAPS
 
 
 def _view(environment: Environment, tables: FleetTables, askers: int, leads: int) -> ClusterView:
     """Returns the view at second 0."""
     jobs, links, economics = environment.jobs, environment.links, environment.economics
     sites, ingress = len(environment.sites), len(tables.home_I)
-    parts = blank_view(sites, askers, len(jobs), ingress)
+    parts = blank_view(sites, askers, len(jobs), ingress, len(environment.fleet.classes))
     run = parts["run_1"]
     run["slot_s"], run["window_s"], run["site"] = environment.slot_s, environment.window_s, -1
     if economics is not None:
@@ -285,6 +306,7 @@ def _view(environment: Environment, tables: FleetTables, askers: int, leads: int
     for name in ("latency_s", "seconds_per_gb", "usd_per_gb", "kwh_per_gb"):
         link[name] = getattr(links, f"{name}_IS")
     parts["home_I"][:] = tables.home_I
+    parts["range_CS"][:] = tables.range_CS
     return ClusterView(
         **parts,
         forecast_KSL=np.full((2, sites, leads), np.nan),

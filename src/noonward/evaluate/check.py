@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
-from noonward.decision.view import ClusterView
+from noonward.decision.view import Answers, ClusterView
 from noonward.engine.cluster import ClusterEngine
 from noonward.engine.run import run
 from noonward.errors import ConformanceError
@@ -52,7 +52,7 @@ def check_scheduler(
     - every answer is feasible;
     - it does not write the view;
     - the same seed gives the same answers;
-    - answers do not depend on jobs that have not arrived yet;
+    - answers do not depend on jobs that have not arrived yet, unless it says that it is ``clairvoyant``;
     - the compiled loop does what the Python loop does, if it has a compiled rule;
     - the run ends.
 
@@ -97,6 +97,8 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
                 "does something else in the compiled loop than in the Python loop",
                 "let decide call the rule alone, and keep all that changes in the rule's memory",
             )
+    if scheduler.clairvoyant:
+        return
     changed, time_s = _other_future(environment)
     other = _watch(scheduler, changed, seed)
     before = [[question for question in trace.questions if question[0] < time_s] for trace in (first, other)]
@@ -135,13 +137,17 @@ def _watch(scheduler: Scheduler, environment: Environment, seed: int) -> _Trace:
                 raise _broken(
                     scheduler, environment, f"writes view.{name} at {view.now_s:g} s", "write to answers only"
                 )
-        asked = view.asked_N >= 0
-        questions.append((view.now_s, view.kind, view.asked_N.tobytes() + answers.answer_N[asked].tobytes()))
+        questions.append((view.now_s, view.kind, _answered(view, answers)))
         if len(questions) > QUESTIONS_MAX:
             raise _broken(
                 scheduler, environment, f"still runs after {QUESTIONS_MAX} questions", "move jobs less to and fro"
             )
     return _Trace(questions=questions, outcome=engine.outcome())
+
+
+def _answered(view: ClusterView, answers: Answers) -> bytes:
+    """Returns what was asked and answered, curves included."""
+    return view.asked_N.tobytes() + answers.answer_N[view.asked_N >= 0].tobytes() + answers.limit_SH.tobytes()
 
 
 def _bytes(view: ClusterView) -> dict[str, bytes]:

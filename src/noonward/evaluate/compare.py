@@ -149,6 +149,7 @@ BOUND_FIGURES = (
 """Fields of a bound, and the name and unit of the figure each makes."""
 _PLAIN = (
     ("gpu_hours", "GPU h"),
+    ("over_cap_gpu_hours", "GPU h"),
     ("completed_jobs", "jobs"),
     ("overdue_jobs", "jobs"),
     ("unfinished_jobs", "jobs"),

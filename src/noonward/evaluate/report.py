@@ -21,7 +21,7 @@ from noonward.evaluate.service_tables import class_table, constraint_table
 from noonward.evaluate.statistics import mean, ratio
 from noonward.evaluate.summary import UNDEFINED, Column, Summary, best_known_values, number, ranked, summary_rows
 from noonward.ledger.record import Record
-from noonward.model.scenario import GeneratedSignals, SignalFiles
+from noonward.model.scenario import GeneratedSignals, SignalSource, SinusoidalSignals
 from noonward.schedule.registry import policies as registered
 from noonward.units import DAY_S, HOUR_S
 
@@ -220,12 +220,14 @@ def _environments(records: Sequence[Record], *, dated: bool) -> str:
     return f"{_count(len(records), 'draw')} of the scenario{start}. {listed}"
 
 
-def _signals(signals: GeneratedSignals | SignalFiles | None) -> str:
+def _signals(signals: SignalSource | None) -> str:
     if signals is None:
         return "none: energy is reported, money and carbon are not"
     if isinstance(signals, GeneratedSignals):
         span = {"w2022": "the year 2022", "train": "January 2021 to June 2023"}[signals.calibration]
         return f"hourly prices and carbon intensities generated from the statistics of {span}, not recorded ones"
+    if isinstance(signals, SinusoidalSignals):
+        return "hourly prices and carbon intensities that follow a cosine, the same every day, not recorded ones"
     return "hourly prices and carbon intensities from " + ", ".join(path.name for path in signals.paths)
 
 

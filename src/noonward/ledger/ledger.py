@@ -31,6 +31,7 @@ class Ledger:
         unfinished: Jobs that ran, waited, travelled or were still to come when the run ended.
         moves: Journeys of jobs with their data.
         gpu_hours: GPU-hours of jobs.
+        over_cap_gpu_hours: GPU-hours by which use exceeded the capacity curves; 0 without curves.
         units: Units of work processed; running jobs pro rata.
         job_kwh: Facility energy of jobs, kWh.
         free_kwh: Facility energy of free GPUs over the window, kWh.
@@ -63,6 +64,7 @@ class Ledger:
     unfinished: int
     moves: int
     gpu_hours: float
+    over_cap_gpu_hours: float
     units: float
     job_kwh: float
     free_kwh: float
@@ -286,7 +288,10 @@ def processed_units(outcome: Outcome) -> F8:
 
 
 def settle(outcome: Outcome) -> Ledger:
-    """Settles a run: every figure from the jobs' segments and journeys, none from the engine's meters."""
+    """Settles a run: every figure from the jobs' segments and journeys, none from the engine's meters.
+
+    Only the use above capacity curves is the engine's own: a segment does not know which jobs it ran beside.
+    """
     environment, track_J = outcome.environment, outcome.track_J
     market = Market.of(environment)
     settled = settle_jobs(outcome, market)
@@ -315,6 +320,7 @@ def settle(outcome: Outcome) -> Ledger:
         unfinished=len(track_J) - outcome.count(DONE) - outcome.count(OVERDUE),
         moves=int(track_J["moves"].sum()),
         gpu_hours=gpu_hours,
+        over_cap_gpu_hours=float(outcome.yard_S["over_cap_gpu_s"].sum() / HOUR_S),
         units=float(processed_units(outcome).sum()),
         job_kwh=float(job[0]),
         free_kwh=float(free[0]),

@@ -87,14 +87,6 @@ class Environment:
 
     def __post_init__(self) -> None:
         jobs, fleet = self.jobs, self.fleet
-        largest = max(site.gpus for site in fleet.sites)
-        too_large = jobs.gpus_min_J > largest
-        if too_large.any():
-            row = int(too_large.argmax())
-            raise ScenarioError(
-                f"job in row {row} needs {jobs.gpus_min_J[row]} GPUs at once, but the largest site has {largest}; "
-                "remove the job, cap its gang or enlarge a site"
-            )
         for name, limit in (
             ("origin_J", len(fleet.ingress_points)),
             ("class_J", len(fleet.classes)),
@@ -104,6 +96,7 @@ class Environment:
             if (column >= limit).any():
                 row = int((column >= limit).argmax())
                 raise ScenarioError(f"column {name}, row {row}: index {column[row]} is not below {limit}")
+        self._check_sizes()
         if self.window_s <= 0 or self.window_s % HOUR_S:
             raise ScenarioError(f"the window is {self.window_s} s; it must be a positive number of whole hours")
         if self.protocol == "each-slot" and (self.slot_s <= 0 or HOUR_S % self.slot_s):
@@ -135,6 +128,21 @@ class Environment:
             raise ScenarioError(
                 f"capacity curves have shape {self.caps.gpus_SH.shape}; expected {len(fleet.sites)} sites and at "
                 f"least {self.hours} hours"
+            )
+
+    def _check_sizes(self) -> None:
+        """Raises ScenarioError if a job fits into no site that its class may run at."""
+        tables = self.fleet.tables(1)
+        largest_C = (tables.range_CS * tables.gpus_S).max(axis=1)
+        largest_J = largest_C[self.jobs.class_J]
+        too_large = self.jobs.gpus_min_J > largest_J
+        if too_large.any():
+            row = int(too_large.argmax())
+            name = self.fleet.classes[self.jobs.class_J[row]]
+            within = f" of the range of class {name!r}" if name in self.fleet.ranges else ""
+            raise ScenarioError(
+                f"job in row {row} needs {self.jobs.gpus_min_J[row]} GPUs at once, but the largest site{within} has "
+                f"{largest_J[row]}; remove the job, cap its gang or enlarge a site"
             )
 
     @property

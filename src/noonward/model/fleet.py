@@ -57,6 +57,8 @@ class Fleet(Spec):
     """What free GPUs do: stay awake at idle power or sleep at once."""
     clock_weight_w: NonNegative = 0.0
     """J that the clock oracle gives for a second less of a job's run, W; 0: least energy (CHSAC-AF, Eq. 2)."""
+    ranges: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Sites that jobs of a class may run at, by class; a class that is not named may run anywhere."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -86,7 +88,23 @@ class Fleet(Spec):
                     f"GPU type {name!r} has profiles of the classes {sorted(kind.classes)}, others of "
                     f"{sorted(self.classes)}; give every GPU type a profile of every class"
                 )
+        self._check_ranges()
         return self
+
+    def _check_ranges(self) -> None:
+        """Raises ValueError if a range is empty, names a site twice, or names an unknown class or site."""
+        for name, sites in self.ranges.items():
+            if name not in self.classes:
+                raise ValueError(f"ranges name the unknown class {name!r}; {nearest(name, self.classes)}")
+            if not sites:
+                raise ValueError(f"class {name!r} has an empty range; name the sites it may run at, or leave it out")
+            if len(set(sites)) < len(sites):
+                raise ValueError(f"the range of class {name!r} names a site twice: {list(sites)}; name each once")
+            for site in sites:
+                if site not in self.site_names:
+                    raise ValueError(
+                        f"the range of class {name!r} names the unknown site {site!r}; {nearest(site, self.site_names)}"
+                    )
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -136,6 +154,9 @@ class Fleet(Spec):
                 power_w_SCNF[s, c, 1:, :width] = power
                 seconds_per_unit_SCNF[s, c, 1:, :width] = seconds
                 oracle_level_SCN[s, c, 1:] = energy_optimal_level(power, seconds, self.clock_weight_w)
+        range_CS = np.ones((len(self.classes), len(self.sites)), dtype=np.uint8)
+        for name, sites in self.ranges.items():
+            range_CS[self.classes.index(name)] = [site in sites for site in self.site_names]
         free_w = [kind.sleep_w if self.free_gpus == "sleep" else kind.idle_w for kind in kinds]
         homes = [-1 if point.home is None else self.site_index(point.home) for point in self.ingress_points]
         return FleetTables(
@@ -144,6 +165,7 @@ class Fleet(Spec):
             free_w_S=np.array(free_w, dtype=np.float64),
             home_I=np.array(homes, dtype=np.int64),
             levels_S=levels_S,
+            range_CS=range_CS,
             clock_SF=clock_SF,
             power_w_SCNF=power_w_SCNF,
             seconds_per_unit_SCNF=seconds_per_unit_SCNF,
@@ -161,6 +183,7 @@ class FleetTables:
         free_w_S: IT power of a free GPU, W.
         home_I: Site an ingress belongs to, or -1.
         levels_S: Number of clock levels.
+        range_CS: 1 where jobs of a class may run.
         clock_SF: Clock levels; NaN beyond a site's own number.
         power_w_SCNF: Active IT power P(n, f), W; NaN at n = 0.
         seconds_per_unit_SCNF: T(n, f), s per unit; NaN at n = 0.
@@ -172,6 +195,7 @@ class FleetTables:
     free_w_S: F8
     home_I: I8
     levels_S: I8
+    range_CS: NDArray[np.uint8]
     clock_SF: F8
     power_w_SCNF: F8
     seconds_per_unit_SCNF: F8

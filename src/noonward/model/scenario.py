@@ -72,6 +72,20 @@ class SignalFiles(Spec):
         return self
 
 
+class SinusoidalSignals(Spec):
+    """Price and carbon that are the same every day: mean x (1 + amplitude cos(2 pi (hour - peak hour) / 24))."""
+
+    source: Literal["sinusoidal"]
+    price_usd_per_mwh: NonNegative
+    """Mean price."""
+    carbon_g_per_kwh: NonNegative
+    """Mean carbon intensity."""
+    amplitude: Share
+    """Amplitude of both, as a share of the mean."""
+    peak_hours: dict[str, float]
+    """UTC hour of the peak by zone."""
+
+
 class JobKind(Spec):
     """A kind of fine-tuning job: its share of the jobs and its sizes."""
 
@@ -193,6 +207,22 @@ class MixedJobs(Spec):
     """Stream per job class of the fleet."""
 
 
+class ShapedJobs(Spec):
+    """Jobs that come at full hours, in amounts that follow daily load shapes (Hall et al., Sec. V)."""
+
+    source: Literal["load-shapes"]
+    cluster_gpus: Positive
+    """GPUs of a load of 1: load shapes are in shares of a cluster."""
+    mean_gpus: Positive = 16.0
+    """Mean gang."""
+    spread: NonNegative = 0.1
+    """Standard deviation of the gang over its mean."""
+    run_s: Positive = 3600.0
+    """Run time, s, or units of work of a class whose speed depends on the clock."""
+    slack_s: NonNegative = 36000.0
+    """Largest delay of the start, s."""
+
+
 class PaperStreamJobs(Spec):
     """The very jobs of CHSAC-AF's published runs, drawn from ``random.Random(seed)`` in the authors' order."""
 
@@ -221,9 +251,9 @@ class JobTable(Spec):
     """Column names of the file where they differ from the standard ones."""
 
 
-SignalSource = Annotated[GeneratedSignals | SignalFiles, Field(discriminator="source")]
+SignalSource = Annotated[GeneratedSignals | SinusoidalSignals | SignalFiles, Field(discriminator="source")]
 JobSource = Annotated[
-    FineTuningJobs | PoissonJobs | MixedJobs | PaperStreamJobs | JobTable, Field(discriminator="source")
+    FineTuningJobs | PoissonJobs | MixedJobs | ShapedJobs | PaperStreamJobs | JobTable, Field(discriminator="source")
 ]
 
 
@@ -278,6 +308,12 @@ class Scenario(Spec):
                     )
         if self.constraints is not None:
             self.constraints.check(self.fleet)
+        if isinstance(self.signals, SinusoidalSignals):
+            for site in self.fleet.sites:
+                if site.zone not in self.signals.peak_hours:
+                    raise ValueError(
+                        f"signals.peak_hours has no zone {site.zone!r}, which site {site.name!r} lies in; give its hour"
+                    )
         self.network.links(self.fleet)
         return self
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from noonward.compiled import kernel
 from noonward.decision.scheduler import Scheduler
 from noonward.decision.value import forecast_value_usd, run_seconds, travel_cost_usd
-from noonward.decision.view import Answers, ClusterView, delay_s, job_records, latest_start_s
+from noonward.decision.view import Answers, ClusterView, delay_s, fits, job_records, latest_start_s
 from noonward.errors import ScenarioError
 from noonward.model.environment import Environment, Protocol, latest_end_s
 from noonward.model.forecast import Forecast
@@ -59,7 +59,7 @@ def _best_kink(view: ClusterView, price_sum_SH: F8, job: int, s: int, from_s: fl
     """
     best, best_site, best_start = 0.0, -1, 0.0
     for d in range(view.site_S.shape[0]):
-        if view.job_J[job].gpus_min > view.site_S[d].gpus:
+        if not fits(view, job, d):
             continue
         earliest = from_s if s == d else from_s + delay_s(view, job, view.site_S[s].door, d)
         latest = latest_start_s(view, job, d)
@@ -161,7 +161,7 @@ def _best_room(view: ClusterView, price_sum_SH: F8, booked_TS: I8, job: int, s: 
     slot_s = view.run_1[0].slot_s
     best, best_site, best_slot = 0.0, REFUSED, 0
     for d in range(view.site_S.shape[0]):
-        if view.job_J[job].gpus_min > view.site_S[d].gpus:
+        if not fits(view, job, d):
             continue
         seconds, gpus = run_seconds(view, job, d), _gang(view, job, d)
         length = int(np.ceil(seconds / slot_s))

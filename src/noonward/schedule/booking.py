@@ -11,7 +11,7 @@ from noonward.compiled import kernel
 from noonward.decision.rule import rule
 from noonward.decision.scheduler import CompiledScheduler
 from noonward.decision.value import forecast_value_usd, run_seconds, travel_cost_usd
-from noonward.decision.view import Answers, ClusterView, RuleMemory, delay_s, latest_start_s
+from noonward.decision.view import Answers, ClusterView, RuleMemory, delay_s, fits, latest_start_s
 from noonward.model.environment import Environment, Protocol, latest_end_s
 from noonward.model.forecast import Forecast
 from noonward.model.jobs import Jobs
@@ -47,7 +47,7 @@ def _best_start(view: ClusterView, memory: RuleMemory, job: int, d: int, first: 
     last = int(min(latest_start_s(view, job, d), known_s - run_s) // slot_s)
     last = min(last, memory.index_XY.shape[0] - 1 - length)
     best, most = -1, -np.inf
-    if view.job_J[job].gpus_min > view.site_S[d].gpus:
+    if not fits(view, job, d):
         return most, best
     full = first - 1
     seen = first

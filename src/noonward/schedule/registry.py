@@ -14,7 +14,8 @@ from noonward.model.forecast import Forecast
 from noonward.schedule.bandit import Ucb1
 from noonward.schedule.bid_price import BidPrice
 from noonward.schedule.booking import Booked
-from noonward.schedule.routing import Router
+from noonward.schedule.follow_plan import FollowPlan, Fractional, PerfectPlan
+from noonward.schedule.routing import CheapestNow, Router
 from noonward.schedule.slot_rules import (
     CarbonGreedy,
     CheapestFeasible,
@@ -167,3 +168,11 @@ register(
     partial(MarketRouter, usd=1.0, kg=0.1, second=4e-6),
     "Least energy cost and emissions at 100 USD/t this hour plus 4e-6 USD per second in system.",
 )
+
+register("cheapest-now", CheapestNow)
+register("at-once", Fractional, "Every job at once, evenly over the sites of its range.")
+register("spread-evenly", partial(Fractional, spread=True), "Evenly over the sites and hours each job may run in.")
+register("plan-advisory", FollowPlan, "Day-ahead plan from sampled days, followed; its curves are advisory.")
+register("plan-hard", partial(FollowPlan, "hard"), "Day-ahead plan from sampled days, followed; its curves are limits.")
+register("plan-receding", partial(FollowPlan, hourly=True), "The same planned again every hour; advisory curves.")
+register("plan-perfect", PerfectPlan)

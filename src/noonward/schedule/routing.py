@@ -9,7 +9,16 @@ import numpy as np
 from noonward.compiled import kernel
 from noonward.decision.rule import rule
 from noonward.decision.scheduler import CompiledScheduler
-from noonward.decision.view import ORACLE, POWER_W, SECONDS, Answers, ClusterView, RuleMemory, random_below
+from noonward.decision.value import run_value_usd
+from noonward.decision.view import (
+    ORACLE,
+    POWER_W,
+    SECONDS,
+    Answers,
+    ClusterView,
+    RuleMemory,
+    random_below,
+)
 from noonward.errors import ScenarioError
 from noonward.model.environment import Environment, Protocol
 
@@ -156,6 +165,37 @@ RULES: Final[dict[str, Any]] = {
     "greedy-energy": _greedy_energy,
     "jointnf": _joint_nf,
 }
+
+
+@rule
+def _cheapest_now(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    job = view.asked_N[0]
+    best, least, some_room = -1, np.inf, False
+    for s in range(view.site_S.shape[0]):
+        if not view.mask_NA[0, 1 + s]:
+            continue
+        site = view.site_S[s]
+        room = site.free - site.waiting_gpus >= view.job_J[job].gpus_min
+        cost = -run_value_usd(view, job, s) if room else site.waiting_gpus / site.gpus
+        if best < 0 or (room and not some_room) or (room == some_room and cost < least):
+            best, least, some_room = s, cost, room
+    answers.answer_N[0].choice = 1 + best
+
+
+class CheapestNow(CompiledScheduler):
+    """Greedy: each job at once to the cheapest site of its range with GPUs left (Hall et al., Sec. V.D).
+
+    Without room anywhere it queues where the least waits for the site's size. Cheapest is what earns most over leaving
+    the GPUs free, at this hour's price and carbon.
+    """
+
+    protocols: ClassVar[tuple[Protocol, ...]] = ("on-arrival",)
+    rule = staticmethod(_cheapest_now)
+    needs_signals = True
+
+    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+        """Returns an empty memory."""
+        return RuleMemory.make()
 
 
 class Router(CompiledScheduler):

@@ -10,6 +10,7 @@ from noonward.decision.view import (
     HOLD,
     ORACLE,
     delay_s,
+    fits,
     latest_start_s,
 )
 from noonward.engine.kernels.physics import (
@@ -59,18 +60,14 @@ def joins_at(w: World, job: int, s: int, d: int) -> float:
 @kernel(inline=True, allocates=False)
 def can_move(w: World, job: int, s: int, d: int) -> bool:
     """Returns whether a job at site s fits into site d and can be there in time (MASAC, Eq. 7b)."""
-    return (
-        d != s
-        and w.shown.job_J[job].gpus_min <= w.shown.site_S[d].gpus
-        and joins_at(w, job, s, d) <= latest_start_s(w.shown, job, d)
-    )
+    return d != s and fits(w.shown, job, d) and joins_at(w, job, s, d) <= latest_start_s(w.shown, job, d)
 
 
 @kernel(inline=True, allocates=False)
 def is_overdue(w: World, job: int, s: int) -> bool:
     """Returns whether a job at site s can no longer start in time anywhere."""
     view = w.shown
-    if view.job_J[job].gpus_min <= view.site_S[s].gpus and view.run_1[0].now_s <= latest_start_s(view, job, s):
+    if fits(view, job, s) and view.run_1[0].now_s <= latest_start_s(view, job, s):
         return False
     for d in range(view.site_S.shape[0]):
         if can_move(w, job, s, d):
@@ -85,8 +82,10 @@ def fill_mask(w: World, job: int, s: int) -> None:
     view.mask_NA[s, HOLD] = 1
     for d in range(view.site_S.shape[0]):
         if d == s:
-            view.mask_NA[s, 1 + d] = room(w, s) >= view.job_J[job].gpus_min and view.run_1[0].now_s <= latest_start_s(
-                view, job, s
+            view.mask_NA[s, 1 + d] = (
+                fits(view, job, s)
+                and room(w, s) >= view.job_J[job].gpus_min
+                and view.run_1[0].now_s <= latest_start_s(view, job, s)
             )
         else:
             view.mask_NA[s, 1 + d] = can_move(w, job, s, d)

@@ -11,6 +11,7 @@ from noonward.decision.view import (
     ASK_ROUTE,
     ORACLE,
     delay_s,
+    fits,
     latest_start_s,
 )
 from noonward.engine.kernels.physics import (
@@ -56,7 +57,7 @@ def fill_route_mask(w: World, job: int) -> bool:
     some = False
     view.mask_NA[0, 0] = 0
     for s in range(view.site_S.shape[0]):
-        good = view.job_J[job].gpus_min <= view.site_S[s].gpus and (
+        good = fits(view, job, s) and (
             unlimited or now + delay_s(view, job, ingress, s) <= latest_start_s(view, job, s)
         )
         view.mask_NA[0, 1 + s] = good

@@ -1,0 +1,82 @@
+"""``noonward plan``: a day-ahead plan with a guarantee, as tables and a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noonward.cli.options import (
+    JobFile,
+    Json,
+    ScenarioName,
+    Seed,
+    Settings,
+    SignalFiles,
+    open_scenario,
+    print_table,
+)
+
+
+def plan(
+    name: ScenarioName,
+    beta: Annotated[float, typer.Option(help="Tail of the guarantee: the worst share of days fits on average.")] = 0.2,
+    eps: Annotated[float, typer.Option(help="Radius of the guarantee, as a share of the mean site's GPUs.")] = 8e-3,
+    samples: Annotated[int, typer.Option(min=1, help="Sampled days to plan on.")] = 60,
+    peak: Annotated[float, typer.Option(min=0, help="Cost of a GPU of a site's highest hour, USD.")] = 0.0,
+    environment: Annotated[int, typer.Option(min=0, help="Number of the environment.")] = 0,
+    seed: Seed = 0,
+    signals: SignalFiles = None,
+    jobs: JobFile = None,
+    settings: Settings = None,
+    out: Annotated[Path, typer.Option(help="Folder for the plan's tables and picture.")] = Path("runs"),
+    json: Json = False,
+) -> None:
+    """Plan a scenario's first day ahead: what load may use of every site and hour, and which share goes where."""
+    import shlex
+    import sys
+
+    from rich.table import Table
+
+    from noonward.data.environments import build_environment
+    from noonward.evaluate.compare import comparison_folder
+    from noonward.evaluate.figure_list import to_json
+    from noonward.evaluate.figures_load_shaping import plan_picture
+    from noonward.evaluate.plan_day import plan_day
+    from noonward.evaluate.report import write_pictures
+    from noonward.schedule.follow_plan import FollowPlan
+
+    scenario = open_scenario(name, settings, signals, jobs)
+    drawn = build_environment(scenario, environment, seed)
+    scheduler = FollowPlan(beta=beta, eps=eps, peak_usd=peak, samples=samples)
+    found = plan_day(drawn, scheduler, seed=seed)
+    folder = comparison_folder(scenario, seed, out) / "plan" / f"{environment:03d}"
+    paths = found.write(folder)
+    figures = found.figures()
+    picture = plan_picture(
+        found.plan, found.environment.sites, first_hour=found.first_hour, ran_SH=found.ran_SH, unit="GPUs"
+    )
+    report = write_pictures(
+        f"Day-ahead plan of {scenario.name}",
+        f"Made from {samples} sampled days, beta {beta:g}, eps {eps:g}; tried on fresh sampled days, and followed by "
+        f"the jobs of environment {environment}, seed {seed}.",
+        figures,
+        [picture],
+        folder / "plan.html",
+        command=shlex.join(["noonward", *sys.argv[1:]]),
+    )
+    files = {key: str(path) for key, path in paths.items()}
+    if json:
+        more = {"scenario": scenario.name, "environment": environment, "seed": seed, "notes": list(drawn.notes)}
+        print(to_json(figures, **more, tables=files, report=str(report)))
+        return
+    table = Table("figure", "value", "unit", title=f"day-ahead plan of {scenario.name}, environment {environment}")
+    for figure in figures:
+        table.add_row(figure.name, "–" if figure.value is None else f"{figure.value:,.4g}", figure.unit)
+    print_table(table)
+    for note in drawn.notes:
+        print(f"note: {note}")
+    for key, file in files.items():
+        print(f"{key + ':':10s} {file}")
+    print(f"picture:   {report}")

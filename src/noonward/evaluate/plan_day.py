@@ -1,0 +1,175 @@
+"""A scenario's day-ahead plan: made as ``plan-advisory`` makes it, with its tables, figures and picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.engine.cluster import ClusterEngine, check_fit
+from noonward.engine.run import run
+from noonward.errors import ScenarioError
+from noonward.evaluate.figure_list import Figure
+from noonward.evaluate.statistics import mean
+from noonward.ledger.outcome import OVERDUE
+from noonward.ledger.record import hour_table
+from noonward.model.environment import Environment
+from noonward.schedule.follow_plan import FollowPlan
+from noonward.schedule.plan.result import Plan
+from noonward.schedule.plan.solve import make_plan
+from noonward.schedule.workload import Workload
+from noonward.seeding import stream
+from noonward.units import HOUR_S
+
+if TYPE_CHECKING:
+    import polars as pl
+
+F8 = NDArray[np.float64]
+
+FRESH_DAYS = 200
+"""Sampled days the plan has not seen, on which its promise is tried."""
+LONGEST_H = 1.0 + 1e-9
+"""Longest run time of a job that a plan takes, h."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedDay:
+    """A plan of an environment's first day, and what became of it.
+
+    Attributes:
+        environment: Environment.
+        plan: Plan; loads and curves in GPUs, costs in USD.
+        first_hour: Hour of the run that the plan begins in.
+        excess_N: Per fresh sampled day, the largest load above the curve, GPUs.
+        ran_SH: GPU-hours that ran per site and hour of the plan when the environment's own jobs followed it.
+        over_cap_gpu_hours: GPU-hours of that run above the curves.
+        overdue: Jobs of that run that could not start in time.
+    """
+
+    environment: Environment
+    plan: Plan
+    first_hour: int
+    excess_N: F8
+    ran_SH: F8
+    over_cap_gpu_hours: float
+    overdue: int
+
+    def figures(self) -> list[Figure]:
+        """Returns the machine-readable figures."""
+        plan = self.plan
+        proof, problem = plan.certificate, plan.problem
+        moved = plan.fractions.run_hour_X > plan.fractions.row_X // plan.fractions.classes
+        load_L = problem.load_NKC.mean(axis=0).ravel()
+        share_X = plan.fractions.value_X * load_L[plan.fractions.row_X]
+        return [
+            Figure.of("planned_cost_usd", plan.objective, "USD"),
+            Figure.of("certificate_gap", proof.gap, "fraction"),
+            Figure.of("certificate_violation", proof.violation, "GPU"),
+            Figure.of("rows_generated", proof.rows, "rows"),
+            Figure.of("rows_whole", proof.rows_whole, "rows"),
+            Figure.of("expected_load", float(load_L.sum()), "GPU h"),
+            Figure.of("delayed_share", float(share_X[moved].sum() / load_L.sum()), "fraction"),
+            Figure.of("reserved", float(plan.curve_TD.sum()), "GPU h"),
+            Figure.of(
+                "guarantee_held_share", mean((self.excess_N <= 1e-6).astype(float)), "fraction", 1 - problem.beta
+            ),
+            Figure.of("largest_excess", mean(np.maximum(self.excess_N, 0.0)), "GPU"),
+            Figure.of("over_cap_gpu_hours", self.over_cap_gpu_hours, "GPU h"),
+            Figure.of("overdue_jobs", self.overdue, "jobs"),
+        ]
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """Returns the plan as tables: ``curves``, ``fractions`` and ``prices`` (docs/load-shaping.md)."""
+        import polars as pl
+
+        plan, sites = self.plan, np.array(self.environment.sites, dtype=object)
+        span, count = plan.curve_TD.shape
+        hour = np.repeat(np.arange(span) + self.first_hour, count)
+        at = np.tile(sites, span).tolist()
+        curves = {
+            "hour": hour, "site": at, "curve_gpus": plan.curve_TD.ravel(),
+            "capacity_gpus": plan.problem.capacity_TD.ravel(), "cost_usd_per_gpu_hour": plan.problem.cost_TD.ravel(),
+            "capacity_price_usd": plan.prices.capacity_TD.ravel(), "place_price_usd": plan.prices.place_TD.ravel(),
+        }  # fmt: skip
+        fractions, names = plan.fractions, np.array([one.name for one in plan.problem.classes], dtype=object)
+        k, c = np.divmod(fractions.row_X, fractions.classes)
+        shares = {
+            "submission_hour": k + self.first_hour, "class": names[c].tolist(),
+            "run_hour": fractions.run_hour_X + self.first_hour, "site": sites[fractions.cluster_X].tolist(),
+            "fraction": fractions.value_X,
+        }  # fmt: skip
+        hours = fractions.hours
+        prices = {
+            "submission_hour": np.repeat(np.arange(hours) + self.first_hour, fractions.classes),
+            "class": np.tile(names, hours).tolist(),
+            "service_price_usd": plan.prices.service_KC.ravel(),
+            "expected_gpu_hours": plan.problem.load_NKC.mean(axis=0).ravel(),
+        }
+        return {"curves": pl.DataFrame(curves), "fractions": pl.DataFrame(shares), "prices": pl.DataFrame(prices)}
+
+    def write(self, folder: Path) -> dict[str, Path]:
+        """Writes the tables as Parquet files; returns their paths."""
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = {name: folder / f"{name}.parquet" for name in ("curves", "fractions", "prices")}
+        for name, table in self.tables().items():
+            table.write_parquet(paths[name])
+        return paths
+
+
+def plan_day(environment: Environment, scheduler: FollowPlan, *, seed: int = 0) -> PlannedDay:
+    """Plans an environment's first day, tries the plan on fresh days, and lets the environment's jobs follow it.
+
+    Jobs are asked about on arrival, whatever the scenario's own protocol.
+
+    Args:
+        environment: Environment with signals, whose jobs can be sampled and run for an hour at most.
+        scheduler: How to plan.
+        seed: Seed of the sampled days.
+
+    Raises:
+        ScenarioError: Jobs run for more than an hour or cannot be sampled, or there are no signals.
+        InfeasiblePlanError: The expected load does not fit the machines.
+    """
+    environment = replace(environment, protocol="on-arrival")
+    check_fit(environment, scheduler, "noonward plan")
+    engine = ClusterEngine(environment, scheduler, seed=seed)
+    scheduler.reset(environment, stream(seed, "policy", environment.index))
+    _require_short(environment, scheduler.workload)
+    engine.step()
+    scheduler.decide(engine.view, engine.answers)
+    plan, first = scheduler.plan, scheduler.first
+    if not scheduler.whole:
+        make_plan(plan.problem)  # raises, and says what does not fit
+    sample, rng = environment.sample_jobs, stream(seed, "policy", environment.index, "fresh")
+    assert sample is not None  # check_fit
+    fresh = Workload.of(environment, [sample(each) for each in rng.spawn(FRESH_DAYS)])
+    excess_N = plan.excess(fresh.days(first, plan.fractions.hours))
+    outcome = run(environment, scheduler, seed=seed)
+    sites = len(environment.sites)
+    busy_SH = hour_table(outcome)["busy_gpu_hours"].to_numpy().reshape(sites, -1)[:, first:]
+    ran_SH = np.zeros((sites, len(plan.curve_TD)))
+    until = min(ran_SH.shape[1], busy_SH.shape[1])
+    ran_SH[:, :until] = busy_SH[:, :until]
+    return PlannedDay(
+        environment=environment,
+        plan=plan,
+        first_hour=first,
+        excess_N=excess_N,
+        ran_SH=ran_SH,
+        over_cap_gpu_hours=float(outcome.yard_S["over_cap_gpu_s"].sum() / HOUR_S),
+        overdue=int((outcome.track_J["status"] == OVERDUE).sum()),
+    )
+
+
+def _require_short(environment: Environment, workload: Workload) -> None:
+    """Raises ScenarioError if jobs run for longer than the hour that a plan books them for."""
+    for one, longest_h in zip(workload.classes, workload.longest_h_C.tolist(), strict=True):
+        if longest_h > LONGEST_H:
+            raise ScenarioError(
+                f"jobs of class {one.name!r} of scenario {environment.scenario!r} run for up to {longest_h:.1f} h; a "
+                "day-ahead plan takes jobs of at most an hour, since it books each in the hour it starts in; try "
+                "scenario 'load-shaping', or give shorter jobs"
+            )

@@ -1,0 +1,80 @@
+"""``noonward plan``: a day planned, tried and written; scenarios that cannot be planned are told why."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from command_line import CommandLine
+from noonward.data.environments import build_environment
+from noonward.data.scenario_file import load_scenario
+from noonward.errors import InfeasiblePlanError, ScenarioError
+from noonward.evaluate.figures_load_shaping import plan_picture
+from noonward.evaluate.plan_day import plan_day
+from noonward.schedule.follow_plan import FollowPlan
+
+
+@pytest.fixture
+def noonward(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
+    """The command line, in an empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    return CommandLine(monkeypatch, capsys)
+
+
+def planned(settings: tuple[str, ...] = (), **more: float) -> object:
+    environment = build_environment(load_scenario("load-shaping", ["window_h=4", *settings]))
+    return plan_day(environment, FollowPlan(samples=8, **more))
+
+
+def test_the_tables_hold_the_plan(tmp_path: Path) -> None:
+    found = planned()
+    tables = {name: pl.read_parquet(path) for name, path in found.write(tmp_path).items()}
+    assert len(tables["curves"]) == 14 * 4
+    assert tables["curves"]["curve_gpus"].sum() == pytest.approx(found.plan.curve_TD.sum())
+    sums = tables["fractions"].group_by("submission_hour", "class").agg(pl.col("fraction").sum())
+    assert len(sums) == 4 * 7
+    assert sums["fraction"].to_list() == pytest.approx([1.0] * 28)
+    bound = tables["fractions"].filter(pl.col("class") == "cluster-a2")
+    assert bound["site"].unique().to_list() == ["a2"]
+    late = tables["fractions"].filter(pl.col("run_hour") - pl.col("submission_hour") > 10)
+    assert late.is_empty()
+    assert found.ran_SH.sum() == pytest.approx(found.environment.jobs.gpus_min_J.sum())
+    shown = plan_picture(found.plan, found.environment.sites, ran_SH=found.ran_SH, unit="GPUs").figure
+    assert {"virtual capacity", "load that ran", "a1"} <= {trace.name for trace in shown.data}
+
+
+def test_a_larger_radius_costs_more_and_is_kept_more_often() -> None:
+    tight, wide = ({f.name: f.value for f in planned(eps=eps).figures()} for eps in (0.0, 0.05))
+    assert wide["planned_cost_usd"] > tight["planned_cost_usd"]
+    assert wide["guarantee_held_share"] > tight["guarantee_held_share"]
+    assert abs(wide["certificate_gap"]) < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tiny", "jobs of class 'fine-tuning' .* run for up to .* h; a day-ahead plan takes jobs of at most an hour"),
+        ("dvfs-training", "reads prices or carbon intensities, but scenario 'dvfs-training' has no signals"),
+    ],
+)
+def test_what_cannot_be_planned_is_told(name: str, message: str) -> None:
+    environment = build_environment(load_scenario(name, ["window_h=6"]))
+    with pytest.raises(ScenarioError, match=message):
+        plan_day(environment, FollowPlan(samples=3))
+
+
+def test_load_that_does_not_fit_is_told() -> None:
+    with pytest.raises(InfeasiblePlanError):
+        planned(("fleet.sites.0.gpus=40", "jobs.slack_s=3600"))
+
+
+def test_the_command_writes_tables_and_picture(noonward: CommandLine) -> None:
+    command = ("plan", "load-shaping", "--set", "window_h=3", "--samples", 4)
+    content = json.loads(noonward(*command, "--json").out)
+    assert set(content["tables"]) == {"curves", "fractions", "prices"}
+    assert "virtual capacity" in Path(content["report"]).read_text(encoding="utf-8")
+    answer = noonward(*command)
+    assert answer.code == 0
+    for word in ("planned_cost_usd", "curves.parquet", "plan.html"):
+        assert word in answer.out

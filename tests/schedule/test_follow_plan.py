@@ -1,0 +1,230 @@
+"""Plans followed by discrete jobs: exact small days, hard and advisory curves, ranges, receding horizon."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from noonward.bound.lagrangian import utility_bound
+from noonward.data.environments import build_environment
+from noonward.data.scenario_file import load_scenario
+from noonward.engine.run import run
+from noonward.errors import ScenarioError
+from noonward.ledger.ledger import settle
+from noonward.ledger.outcome import DONE, OVERDUE
+from noonward.model.forecast import Forecast
+from noonward.schedule.follow_plan import FollowPlan, Fractional, PerfectPlan
+from noonward.schedule.registry import make_scheduler, policies
+from noonward.schedule.workload import Workload
+from reference import small_worlds
+from reference.small_worlds import plain
+
+PERFECT = Forecast("perfect")
+CHEAP_SECOND_HOUR = [[100.0, 10.0, 100.0], [50.0, 50.0, 50.0]]
+
+
+def jobs_of(counts, slack_s=3600.0, **more):
+    """Jobs of an hour and a GPU that come at full hours, so many an hour."""
+    return [
+        {"arrival_s": 3600.0 * hour, "work": 3600.0, "slack_s": slack_s} | more
+        for hour, count in enumerate(counts)
+        for _ in range(count)
+    ]
+
+
+def day(gpus, counts, *, expected=None, window_h=2, price=CHEAP_SECOND_HOUR, **more):
+    """A world on arrival whose sampled days all have the same jobs: its own, or those expected."""
+    options = {"protocol": "on-arrival", "price": price, "window_h": window_h}
+    world = plain(gpus, jobs_of(counts, **more), **options)
+    rows = plain(gpus, jobs_of(counts if expected is None else expected, **more), **options).rows
+    world.another = lambda rng: rows
+    return world
+
+
+def planner(curves="advisory", **more):
+    return FollowPlan(curves, **({"beta": 1.0, "eps": 0.0, "samples": 2, "forecast": PERFECT} | more))
+
+
+def starts(outcome):
+    """Jobs started per (site, hour)."""
+    track = outcome.track_J[outcome.track_J["status"] == DONE]
+    keys, counts = np.unique(np.stack([track["site"], track["start_s"] // 3600]), axis=1, return_counts=True)
+    return dict(zip(map(tuple, keys.T.astype(int).tolist()), counts.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("curves", ["advisory", "hard"])
+@pytest.mark.parametrize("hourly", [False, True])
+def test_jobs_go_where_and_when_the_plan_says(curves, hourly):
+    """Site 0 is cheapest in hour 1 but takes 6 of the 8 jobs; the others run at site 1, all at the same price."""
+    environment = day((6, 10), (4, 4)).environment()
+    scheduler = planner(curves, hourly=hourly)
+    outcome = run(environment, scheduler)
+    placed = starts(outcome)
+    assert placed.pop((0, 1)) == 6
+    assert sum(placed.values()) == 2
+    assert {site for site, _ in placed} == {1}
+    assert settle(outcome).over_cap_gpu_hours == 0.0
+
+
+def test_the_plan_costs_what_the_power_costs():
+    scheduler = planner()
+    run(day((6, 10), (4, 4)).environment(), scheduler)
+    # 6 jobs at 10 USD/MWh and 2 at 50, each 0.1 kWh.
+    assert scheduler.plan.objective == pytest.approx(6 * 0.1 * 0.010 + 2 * 0.1 * 0.050)
+    assert scheduler.plan.curve_TD[1, 0] == pytest.approx(6.0)
+
+
+def busy_beyond(environment, outcome, curve_SH):
+    """Largest use above a curve, by going through all starts."""
+    track, worst = outcome.track_J, -np.inf
+    for start_s in np.unique(track["start_s"][~np.isnan(track["start_s"])]):
+        runs = (track["start_s"] <= start_s) & (track["finish_s"] > start_s)
+        busy_S = np.bincount(track["site"][runs], track["gpus"][runs], minlength=len(environment.sites))
+        worst = max(worst, float((busy_S - curve_SH[:, int(start_s // 3600)]).max()))
+    return worst
+
+
+def test_a_hard_curve_is_never_exceeded_an_advisory_one_may_be():
+    world = day((20, 20), (10, 6), expected=(4, 4))
+    for curves in ("hard", "advisory"):
+        scheduler = planner(curves)
+        environment = world.environment()
+        outcome = run(environment, scheduler)
+        curve_SH = scheduler.plan.curve_TD.T
+        if curves == "hard":
+            assert busy_beyond(environment, outcome, curve_SH) < 1e-6
+            assert settle(outcome).over_cap_gpu_hours == 0.0
+            assert (outcome.track_J["status"] == OVERDUE).sum() == 8
+        else:
+            assert settle(outcome).over_cap_gpu_hours == pytest.approx(8.0)
+            assert (outcome.track_J["status"] == DONE).all()
+
+
+def test_an_environments_own_curves_stand():
+    environment = day((20, 20), (4, 4)).environment()
+    caps_SH = np.full((2, environment.hours), 3.0)
+    capped = replace(environment, caps=make_caps(caps_SH))
+    outcome = run(capped, planner("hard"))
+    assert busy_beyond(capped, outcome, caps_SH) <= 0.0
+    assert outcome.count(DONE) == 6
+
+
+def make_caps(caps_SH):
+    from noonward.model.environment import GpuCaps
+
+    return GpuCaps(gpus_SH=caps_SH, hard=True)
+
+
+def test_receding_equals_day_ahead_when_nothing_new_is_learned():
+    rng = np.random.default_rng(4)
+    price = rng.uniform(10.0, 90.0, (2, 10)).tolist()
+    world = day((9, 7), (3, 4, 2, 5, 3, 4), window_h=6, price=price, slack_s=3 * 3600.0)
+    one, other = (run(world.environment(), planner(hourly=hourly)) for hourly in (False, True))
+    assert starts(one) == starts(other)
+    assert settle(one).utility_usd == pytest.approx(settle(other).utility_usd)
+
+
+def test_receding_makes_way_for_what_came_unexpectedly():
+    """Twice the expected load comes in hour 0 and takes all of the cheap hour: later jobs are sent elsewhere."""
+    world = day((8, 8), (8, 4), expected=(4, 4))
+    expected, receding = (run(world.environment(), planner(hourly=hourly)) for hourly in (False, True))
+    assert starts(expected)[0, 1] == 8  # the machines; the others wait too long
+    assert expected.count(OVERDUE) + starts(expected).get((0, 2), 0) == 4
+    assert receding.count(DONE) == 12
+    assert starts(receding)[0, 1] == 8
+    assert sum(count for (site, _), count in starts(receding).items() if site == 1) == 4
+
+
+def test_each_day_is_planned_at_its_start():
+    price = [[100.0] * 12 + [10.0] * 24 + [100.0] * 12, [50.0] * 48]
+    world = day((4, 4), [1] * 48, window_h=48, price=price, slack_s=0.0)
+    scheduler = planner()
+    placed = starts(run(world.environment(), scheduler))
+    assert placed == {(int(not 12 <= hour < 36), hour): 1 for hour in range(48)}
+    assert scheduler.first == 24
+
+
+def test_the_clairvoyant_plan_knows_its_jobs():
+    world = day((6, 10), (4, 4), expected=(1, 1))
+    outcome = run(world.environment(), PerfectPlan())
+    assert starts(outcome)[0, 1] == 6
+    assert outcome.count(DONE) == 8
+
+
+def test_baselines_run_at_once_or_spread():
+    world = day((10, 10), (6, 6))
+    assert starts(run(world.environment(), Fractional())) == {(s, t): 3 for s in range(2) for t in range(2)}
+    placed = starts(run(world.environment(), Fractional(spread=True)))  # of 6 jobs 1 or 2 at each of 4 places
+    assert sum(placed.values()) == 12
+    assert all(2 <= placed[s, 1] <= 4 and 1 <= placed[s, 0] <= 2 and 1 <= placed[s, 2] <= 2 for s in range(2))
+
+
+def test_cheapest_now_fills_the_cheapest_site_first():
+    world = day((4, 10), (6, 0), price=[[10.0], [50.0]])
+    assert starts(run(world.environment(), make_scheduler("cheapest-now"))) == {(0, 0): 4, (1, 0): 2}
+    full = day((2, 1), (5, 0), price=[[10.0], [50.0]])
+    placed = starts(run(full.environment(), make_scheduler("cheapest-now")))
+    assert placed[0, 0] == 2
+    assert placed[1, 0] == 1
+
+
+def test_without_samples_or_with_too_much_load():
+    with pytest.raises(ScenarioError, match="give at least 1"):
+        FollowPlan(samples=0)
+    crowd = day((2, 2), (9, 9), slack_s=3600.0)
+    scheduler = planner("hard")
+    outcome = run(crowd.environment(), scheduler)
+    assert not scheduler.whole
+    assert outcome.count(DONE) == 12  # all GPUs in hours 0 to 2: less load was expected, not less capacity used
+
+
+def test_workload_counts_gpu_hours_where_they_may_run():
+    world = plain((2, 8), jobs_of((2, 1), slack_s=7000.0, gpus=2), protocol="on-arrival", price=[[1.0], [1.0]])
+    found = Workload.of(world.environment(), [world.table()])
+    assert found.load_NHC[0, :2, 0].tolist() == [4.0, 2.0]
+    assert found.classes[0].flexibility_h == 1
+    assert found.watts_S.tolist() == [100.0, 100.0]
+    assert found.days(1, 30).shape == (1, 30, 1)
+    assert found.days(1, 30).sum() == 2.0
+
+
+CLOCKED = ("dp", "dp-max-clock")
+"""Policies that need a clock which the random sites do not offer; their sites are those of `uniform`."""
+
+
+@pytest.mark.parametrize("policy", [policy.name for policy in policies() if policy.name not in CLOCKED])
+def test_no_policy_leaves_a_class_range(policy):
+    scheduler = make_scheduler(policy)
+    ran = 0
+    for seed in range(12):
+        world = small_worlds.draw(seed, scheduler.protocols[0], signals=True, history_h=24)
+        if not any(site.barred for site in world.sites):
+            continue
+        track = run(world.environment(), make_scheduler(policy)).track_J
+        for record, row in zip(track, world.rows, strict=True):
+            if record["gpus"] and not np.isnan(record["start_s"]):
+                assert row["class_"] not in world.sites[record["site"]].barred
+                ran += 1
+    assert ran > (20 if not policy.startswith("local") else 5)
+
+
+def test_the_bound_keeps_to_ranges():
+    """One job, barred from the cheap site: the bound is what it earns at the dear one, not at the cheap one."""
+    world = day((4, 4), (1,), price=[[10.0], [80.0]], slack_s=0.0)
+    free = utility_bound(world.environment()).upper_usd
+    world.sites[0] = replace(world.sites[0], barred=frozenset({0}))
+    environment = world.environment()
+    earned = settle(run(environment, make_scheduler("cheapest-now"))).utility_usd
+    assert utility_bound(environment).upper_usd == pytest.approx(earned, abs=1e-6)
+    assert free - earned == pytest.approx(0.1 * 0.070, abs=1e-6)
+
+
+def test_policies_of_the_packaged_scenario_are_ordered():
+    """On one day: clairvoyant plan, plan, greedy, spread; nobody beats the bound."""
+    scenario = load_scenario("load-shaping")
+    environment = build_environment(scenario)
+    names = ("plan-perfect", "plan-advisory", "cheapest-now", "spread-evenly")
+    ledgers = [settle(run(environment, make_scheduler(name))) for name in names]
+    earned = [ledger.utility_usd for ledger in ledgers]
+    assert earned == sorted(earned, reverse=True)
+    assert all(ledger.done == len(environment.jobs) for ledger in ledgers)

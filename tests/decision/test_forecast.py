@@ -10,9 +10,10 @@ HOUR_S = 3600.0
 RNG = np.random.default_rng
 
 
-def values(kind, value_ZH, history_h, lookahead_h, *, noise=0.5, seed=0):
+def values(kind, value_ZH, history_h, lookahead_h, *, noise=0.5, seed=0, signal="price"):
     """Forecast values per hour of issue, zone and lead."""
-    integrals = Forecast(kind, noise).integrals(np.asarray(value_ZH, float), history_h, lookahead_h, RNG(seed))
+    forecast = Forecast(kind, noise)
+    integrals = forecast.integrals(np.asarray(value_ZH, float), history_h, lookahead_h, RNG(seed), signal=signal)
     assert (integrals[..., 0] == 0.0).all()
     return np.diff(integrals, axis=2) / HOUR_S
 
@@ -43,22 +44,51 @@ def test_persistence_repeats_the_last_24_hours():
     assert seen == pytest.approx(expected)
 
 
-def test_persistence_never_reads_after_the_hour_of_issue():
+@pytest.mark.parametrize("kind", ["persistence", "regression"])
+def test_a_forecast_never_reads_after_the_hour_of_issue(kind):
     truth = RNG(2).normal(size=(1, 80))
     changed = truth.copy()
     changed[0, 31:] += 100.0
     for issue in range(2):
-        seen, other = (values("persistence", rows, 30, 40)[issue] for rows in (truth, changed))
+        seen, other = (values(kind, rows, 30, 40)[issue] for rows in (truth, changed))
         assert np.array_equal(seen, other) == (issue == 0)
 
 
+@pytest.mark.parametrize("kind", ["persistence", "regression"])
 @pytest.mark.parametrize("history_h", [0, 22])
-def test_persistence_without_a_day_of_history_is_refused(history_h):
+def test_a_forecast_without_a_day_of_history_is_refused(kind, history_h):
     with pytest.raises(
-        SignalRangeError, match=f"needs 23 hours of signals before the window, but there are {history_h}"
+        SignalRangeError, match=f"a {kind} forecast needs 23 hours of signals .* window, but there are {history_h}"
     ):
-        values("persistence", np.ones((1, 50)), history_h, 5)
-    assert values("persistence", np.ones((1, 50)), 23, 5).shape == (27, 1, 5)
+        values(kind, np.ones((1, 50)), history_h, 5)
+    assert values(kind, np.ones((1, 50)), 23, 5).shape == (27, 1, 5)
+
+
+def test_a_regression_reads_nothing_before_the_last_week():
+    truth = RNG(10).normal(size=(1, 250))
+    changed = truth.copy()
+    changed[0, : 200 - 7 * 24 + 1] += 100.0
+    np.testing.assert_array_equal(values("regression", truth, 200, 60)[0], values("regression", changed, 200, 60)[0])
+    changed[0, 200 - 7 * 24 + 1] += 100.0
+    assert not np.array_equal(values("regression", truth, 200, 60)[0], values("regression", changed, 200, 60)[0])
+
+
+def test_a_regression_needs_the_last_day_known_and_no_more():
+    truth = RNG(11).normal(size=(2, 100))
+    truth[1, :27] = np.nan
+    assert np.isfinite(values("regression", truth, 50, 60)).all()
+    truth[1, 27] = np.nan
+    with pytest.raises(SignalRangeError, match="needs 23 hours of signals before the window, but there are 22"):
+        values("regression", truth, 50, 60)
+
+
+def test_a_regression_is_told_which_signal_it_forecasts():
+    truth = RNG(12).normal(size=(1, 60))
+    price, carbon = (values("regression", truth, 24, 30, signal=signal) for signal in ("price", "carbon"))
+    assert not np.allclose(price[..., 1:], carbon[..., 1:])
+    np.testing.assert_allclose(price[..., 0], carbon[..., 0], rtol=1e-12)
+    with pytest.raises(ValueError, match="must be told its signal; give signal='price' or 'carbon'"):
+        values("regression", truth, 24, 30, signal=None)
 
 
 def errors_of(truth, history_h, lookahead_h, **options):
@@ -158,7 +188,7 @@ def test_nobody_gets_the_future_without_asking():
 @pytest.mark.parametrize(
     ("kind", "noise", "message"),
     [
-        ("oracle", 0.5, "unknown forecast 'oracle'; known: perfect, persistence, noisy"),
+        ("oracle", 0.5, "unknown forecast 'oracle'; known: perfect, persistence, regression, noisy"),
         ("noisy", -0.1, r"forecast noise is -0\.1; it must be at least 0"),
         ("noisy", float("nan"), "forecast noise is nan"),
     ],

@@ -224,7 +224,7 @@ class Audited(BidPrice):
 CURVE = "{power: {cubic_w: 40, constant_w: 20}, time: {constant_s: 0.5, per_clock_s: 1.0, per_gpu_s: 0.1}}"
 
 
-@pytest.mark.parametrize("kind", ["perfect", "persistence", "noisy"])
+@pytest.mark.parametrize("kind", ["perfect", "persistence", "regression", "noisy"])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -266,7 +266,7 @@ def test_a_hard_cap_keeps_booked_jobs_waiting_and_is_never_an_infeasible_answer(
         assert 0 < outcome.count(DONE) < len(environment.jobs)
 
 
-@pytest.mark.parametrize("name", ["bid-price-persistence", "bid-price-perfect"])
+@pytest.mark.parametrize("name", ["bid-price-persistence", "bid-price-regression", "bid-price-perfect"])
 def test_bid_prices_earn_more_than_local_fcfs(name):
     def mean_usd(policy):
         environments = build_environments(load_scenario("tiny"), 5)
@@ -282,6 +282,13 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_other_samples():
     assert runs[0] != runs[2]
     scheduler = BidPrice(Forecast("noisy"))
     assert [run(environment, scheduler, seed=1).track_J.tobytes() for _ in range(2)] == runs[:1] * 2
+
+
+@pytest.mark.parametrize("option", [{"samples": 3}, {"first_rounds": 20}, {"rounds": 2}, {"step": 0.05}])
+def test_every_setting_is_a_knob(option):
+    environment = build_environment(load_scenario("tiny"), 3)
+    plain, turned = (run(environment, BidPrice(PERFECT, **options)).track_J.tobytes() for options in ({}, option))
+    assert plain != turned
 
 
 def test_jobs_that_cannot_be_sampled_are_refused():

@@ -1,9 +1,12 @@
 """The registry: names, order, own classes, and errors that help."""
 
+from typing import get_args
+
 import pytest
 
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError
+from noonward.model.forecast import ForecastKind
 from noonward.schedule import registry
 from noonward.schedule.registry import make_scheduler, policies, register
 from noonward.schedule.slot_rules import MostFree
@@ -32,7 +35,8 @@ def test_policies_of_a_protocol_answer_it():
 
 def test_policies_say_what_they_cannot_do_without():
     valuing = {"cheapest-feasible"}
-    valuing |= {f"{way}-{kind}" for way in ("booked", "bid-price") for kind in ("perfect", "persistence", "noisy")}
+    kinds = get_args(ForecastKind)
+    valuing |= {f"{way}-{kind}" for way in ("booked", "bid-price") for kind in kinds}
     made = {policy.name: policy.make() for policy in policies()}
     assert {name for name, scheduler in made.items() if scheduler.needs_economics} == valuing
     sampling = {name for name in made if name.startswith(("bid-price-", "plan-"))} | {"at-once", "spread-evenly"}

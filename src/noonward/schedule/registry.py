@@ -104,6 +104,7 @@ register("cheapest-feasible", CheapestFeasible)
 _FORECASTS = {
     "a perfect forecast": Forecast("perfect"),
     "the last day's values as forecast": Forecast("persistence"),
+    "a regression on the last days": Forecast("regression"),
     "a noisy forecast": Forecast("noisy"),
 }
 for _what, _forecast in _FORECASTS.items():

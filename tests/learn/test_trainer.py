@@ -201,6 +201,7 @@ def test_rows_start_the_next_draw_where_a_run_ended_or_was_cut() -> None:
 
 def test_an_adviser_answers_each_question_once_and_is_learned_beside() -> None:
     asked: list[int] = []
+    heeded: list[Any] = []
 
     class Counting:
         def __init__(self, engine: TwoSites) -> None:
@@ -212,6 +213,9 @@ def test_an_adviser_answers_each_question_once_and_is_learned_beside() -> None:
         def advise(self, rows: Any) -> Any:
             asked.extend(rows.tolist())
             return np.where(self.engine.asked_BN[rows], 1, -1)
+
+        def heed(self, choice_BN: Any) -> None:
+            heeded.append(choice_BN.copy())
 
     import dataclasses
 

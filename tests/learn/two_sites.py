@@ -126,6 +126,9 @@ class BestAdviser:
             out[place] = np.where(self.engine.asked_BN[row], best, -1)
         return out
 
+    def heed(self, choice_BN: Any) -> None:
+        """Keeps no books."""
+
 
 def best_reward(draws: Any) -> float:
     """Returns the mean reward of the best policy over draws (environment, seed)."""

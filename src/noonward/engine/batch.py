@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.decision.observation import Observation
-from noonward.decision.view import Answers, ClusterView
+from noonward.decision.view import HOLD, ORACLE, Answers, ClusterView
 from noonward.engine.cluster import build_world
 from noonward.engine.kernels import batch
 from noonward.engine.kernels.batch import COUNTED, PLACE, SHAPES, Board
@@ -183,6 +183,22 @@ class BatchEngine:
             feasible = np.flatnonzero(self.mask_BNA[row, 0, site * largest : (site + 1) * largest])
             gpus = int(feasible[-1]) + 1 if len(feasible) else largest
         return np.array([site * largest + gpus - 1])
+
+    def answer(self, row: int, choice_N: NDArray[np.int64]) -> None:
+        """Writes the answers that say what choices say into ``row_answers``, as ``step`` does; nothing is carried out.
+
+        Args:
+            row: Row.
+            choice_N: Choices; those of agents that are not asked are not read.
+        """
+        answer_N = self.row_answers(row).answer_N
+        answer_N[:] = (HOLD, 0, ORACLE, 0.0)
+        asked_N = self.asked_BN[row]
+        if self.observation.protocol == "each-slot":
+            answer_N["choice"][asked_N] = choice_N[asked_N]
+        else:
+            site_N, gang_N = np.divmod(choice_N[asked_N], self.observation.gpus_max)
+            answer_N["choice"][asked_N], answer_N["gpus"][asked_N] = 1 + site_N, 1 + gang_N
 
     def outcome(self, row: int) -> Outcome:
         """Returns what became of every job of a row so far (live arrays)."""

@@ -49,12 +49,20 @@ class SchedulerAdviser:
                 continue
             answers = engine.row_answers(row)
             answers.answer_N[:] = (HOLD, 0, ORACLE, 0.0)
-            self.schedulers[row].decide(engine.row_view(row), answers)
+            self.schedulers[row].propose(engine.row_view(row), answers)
             choice_N = engine.choices_of(row)
             inside_N = engine.asked_BN[row] & (choice_N >= 0) & (choice_N < engine.choices)
             feasible_N = inside_N & (engine.mask_BNA[row, np.arange(engine.agents), choice_N.clip(0)] != 0)
             out_BN[place] = np.where(feasible_N, choice_N, -1)
         return out_BN
+
+    def heed(self, choice_BN: I8) -> None:
+        """Tells each row's scheduler what is about to be carried out."""
+        engine = self.engine
+        for row in np.flatnonzero(~engine.done_B).tolist():
+            view, answers = engine.row_view(row), engine.row_answers(row)
+            engine.answer(row, choice_BN[row])
+            self.schedulers[row].heed(view, answers)
 
 
 def adviser_forecast(policy: str, shown: Forecast | None) -> Forecast | None:

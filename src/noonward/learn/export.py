@@ -11,7 +11,6 @@ import torch
 
 from noonward import __version__
 from noonward.data.splits import MONTHS, split_seed
-from noonward.errors import ScenarioError
 from noonward.learn.checkpoint import load_checkpoint
 from noonward.learn.sources import about_policy
 from noonward.learn.trainer import CHECKPOINT, best_of, read_config
@@ -26,17 +25,11 @@ def export_policy(folder: Path, path: Path) -> dict[str, Any]:
         path: File to write, ``.npz``.
 
     Raises:
-        ScenarioError: The policy needs an adviser, which the file's reader does not have.
         DataError: The folder holds no run, or none of its epochs has been validated.
     """
     config = read_config(folder)
     kept = load_checkpoint(folder / CHECKPOINT)
     best = best_of(kept)
-    if best.meta.get("advice_features") or best.meta.get("advice_logit"):
-        raise ScenarioError(
-            "a policy that is told an adviser's choice when it acts cannot be exported: the file holds the nets alone; "
-            "train without advice_features and advice_logit"
-        )
     record = {
         "config": json.loads(config.to_json()),
         "months": {part: months for part, months in MONTHS.items() if part != "test"},
@@ -46,6 +39,7 @@ def export_policy(folder: Path, path: Path) -> dict[str, Any]:
         "validation_reward_usd": kept["best_reward"],
         "curve": kept["curves"],
     }
-    meta = {"format": 1, **best.meta, **about_policy(config), "record": record}
+    beside = {} if config.adviser is None else {"adviser": config.adviser}
+    meta = {"format": 1, **best.meta, **beside, **about_policy(config), "record": record}
     write_policy(path, best.weights, best.biases, meta)
     return meta

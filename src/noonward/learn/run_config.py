@@ -59,7 +59,7 @@ class RunConfig:
         validation_environments: Validation environments, the same in every epoch.
         observation: ``paper`` or ``extended``.
         forecast_h: Hours of forecast in the observation (``extended``).
-        forecast: ``persistence``, ``noisy`` or ``perfect``; what is shown of the future, if anything.
+        forecast: ``persistence``, ``regression``, ``noisy`` or ``perfect``; what is shown of the future, if anything.
         reward: ``utility`` or ``at-start``: when a job's value is credited.
         adviser: A policy whose choice the agents learn beside; None: none. With one, every epoch starts new episodes.
         validate_every: Epochs from one validation to the next; the last epoch is validated in any case.
@@ -79,7 +79,7 @@ class RunConfig:
     validation_environments: int = 1
     observation: Literal["paper", "extended"] = "paper"
     forecast_h: int = 0
-    forecast: Literal["perfect", "persistence", "noisy"] | None = None
+    forecast: Literal["perfect", "persistence", "noisy", "regression"] | None = None
     reward: Literal["utility", "at-start"] = "utility"
     adviser: str | None = None
     validate_every: int = 1
@@ -93,11 +93,11 @@ class RunConfig:
         one_of(self, "observation", ("paper", "extended"))
         one_of(self, "reward", ("utility", "at-start"))
         if self.forecast is not None:
-            one_of(self, "forecast", ("perfect", "persistence", "noisy"))
+            one_of(self, "forecast", ("perfect", "persistence", "noisy", "regression"))
         if bool(self.forecast_h) != (self.forecast is not None):
             raise ScenarioError(
                 f"forecast_h is {self.forecast_h} and forecast is {self.forecast}: a forecast needs both its hours and "
-                "its kind; set forecast_h=12 and forecast=persistence, noisy or perfect, or neither"
+                "its kind; set forecast_h=12 and forecast=regression, persistence, noisy or perfect, or neither"
             )
         if self.forecast_h and self.observation == "paper":
             raise ScenarioError("the observation 'paper' shows no forecasts; set observation=extended")

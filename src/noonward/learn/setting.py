@@ -44,6 +44,9 @@ class Adviser(Protocol):
     def advise(self, rows: I8) -> I8:
         """Returns the choices of some rows, [rows, N]; -1 where an agent is not asked. Once per question."""
 
+    def heed(self, choice_BN: I8) -> None:
+        """Hears what all rows are about to carry out. Once per question, after ``advise``."""
+
 
 class Meter(Protocol):
     """Reads rewards and constraint costs of an engine's rows."""

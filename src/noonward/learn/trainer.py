@@ -106,6 +106,8 @@ class Rows:
             cut: Break off all episodes after this step.
         """
         engine, before = self.engine, self.moment
+        if self.adviser is not None:
+            self.adviser.heed(choice_BN)
         engine.step(choice_BN)
         reward_B, cost_BK = measured(engine, self.meter)
         self.age_B += 1
@@ -311,7 +313,10 @@ class Trainer:
         while not engine.done_B.all():
             live_B = ~engine.done_B
             moment = moment_of(engine, advice_of(engine, adviser))
-            engine.step(np.where(moment.asked_BN, self.algorithm.act(moment, explore=False), 0))
+            choice_BN = np.where(moment.asked_BN, self.algorithm.act(moment, explore=False), 0)
+            if adviser is not None:
+                adviser.heed(choice_BN)
+            engine.step(choice_BN)
             reward_B += np.where(live_B, measured(engine, meter)[0], 0.0)
         self.reporter.phase("validate", 1, 1)
         return float(reward_B.mean())

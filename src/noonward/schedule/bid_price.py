@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from noonward.compiled import kernel
 from noonward.decision.scheduler import Scheduler
 from noonward.decision.value import forecast_value_usd, run_seconds, travel_cost_usd
-from noonward.decision.view import Answers, ClusterView, delay_s, fits, job_records, latest_start_s
+from noonward.decision.view import HOLD, Answers, ClusterView, delay_s, fits, job_records, latest_start_s
 from noonward.errors import ScenarioError
 from noonward.model.environment import Environment, Protocol, latest_end_s
 from noonward.model.forecast import Forecast
@@ -235,16 +235,29 @@ def answer(view: ClusterView, answers: Answers, price_sum_SH: F8, booked_TS: I8,
         site = plan_J2[job, 0]
         if site < 0 or not view.mask_NA[s, 1 + site]:
             continue  # refused, or kept waiting by a hard capacity curve, which the plan does not know
-        if site == s and slot >= plan_J2[job, 1]:
-            if slot > plan_J2[job, 1]:
-                _book(view, booked_TS, job, s, plan_J2[job, 1], -1)
+        if site != s or slot >= plan_J2[job, 1]:
+            answers.answer_N[s].choice = 1 + site
+
+
+@kernel(allocates=False)
+def note(view: ClusterView, answers: Answers, booked_TS: I8, site_J: I8, plan_J2: I8) -> None:
+    """Enters what is carried out into the books: starts, by the plan or not, and departures."""
+    slot = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+    for s in range(view.site_S.shape[0]):
+        job = view.asked_N[s]
+        if job < 0 or answers.answer_N[s].choice == HOLD:
+            continue
+        site, planned = answers.answer_N[s].choice - 1, plan_J2[job, 0]
+        if planned >= 0 and (planned != site or (site == s and plan_J2[job, 1] != slot)):
+            _book(view, booked_TS, job, planned, plan_J2[job, 1], -1)
+            plan_J2[job, 0] = UNSEEN
+        if site == s:
+            if plan_J2[job, 0] < 0:
                 _book(view, booked_TS, job, s, slot, 1)
-            answers.answer_N[s].choice = 1 + s
             site_J[job] = STARTED
             plan_J2[job, 0] = STARTED
-        elif site != s:
-            answers.answer_N[s].choice = 1 + site
-            site_J[job] = UNSEEN  # on its way: its booking stands until it is asked about there
+        else:
+            site_J[job] = UNSEEN  # on its way: a booking there stands until it is asked about there
 
 
 class BidPrice(Scheduler):
@@ -329,6 +342,15 @@ class BidPrice(Scheduler):
 
     def decide(self, view: ClusterView, answers: Answers) -> None:
         """Answers by the plan; at the turn of an hour, prices and plan are renewed first."""
+        self.propose(view, answers)
+        self.heed(view, answers)
+
+    def heed(self, view: ClusterView, answers: Answers) -> None:
+        """Enters what is carried out into the books."""
+        note(self._known, answers, self._booked_TS, self._site_J, self._plan_J2)
+
+    def propose(self, view: ClusterView, answers: Answers) -> None:
+        """Answers by the plan and leaves open what is carried out."""
         hour = int(view.now_s // HOUR_S)
         if hour != self._hour:
             job_J = view.job_J.copy()

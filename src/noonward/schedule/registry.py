@@ -6,11 +6,13 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError, nearest
 from noonward.model.environment import Protocol
 from noonward.model.forecast import Forecast
+from noonward.schedule.advised_policy import AdvisedPolicy
 from noonward.schedule.bandit import Ucb1
 from noonward.schedule.bid_price import BidPrice
 from noonward.schedule.booking import Booked
@@ -25,6 +27,7 @@ from noonward.schedule.slot_rules import (
     PriceGreedy,
     RandomMasked,
 )
+from noonward.schedule.trained_policy import TrainedPolicy, read_policy
 from noonward.schedule.weighed import MarketRouter, WeighedRouter
 
 
@@ -68,10 +71,11 @@ def policies(protocol: Protocol | None = None) -> list[Policy]:
 
 
 def make_scheduler(name: str) -> Scheduler:
-    """Returns a fresh scheduler by its name, or by ``module:Class`` for one of your own.
+    """Returns a fresh scheduler by its name, by ``module:Class`` for one of your own, or by a trained policy's file.
 
     Raises:
         ScenarioError: There is no such policy, module or class, or the class cannot be made without arguments.
+        DataError: A file ``.npz`` holds no trained policy.
 
     Example:
         >>> type(make_scheduler("local-fcfs")).__name__
@@ -79,6 +83,8 @@ def make_scheduler(name: str) -> Scheduler:
     """
     if name in _POLICIES:
         return _POLICIES[name].make()
+    if name.endswith(".npz"):
+        return load_policy(Path(name))
     if ":" not in name:
         raise ScenarioError(f"unknown policy {name!r}; {nearest(name, _POLICIES)} (or give module:Class)")
     module, _, attribute = name.partition(":")
@@ -92,6 +98,17 @@ def make_scheduler(name: str) -> Scheduler:
     if not isinstance(made, Scheduler):
         raise ScenarioError(f"policy {name!r} is no Scheduler; derive it from noonward.Scheduler")
     return made
+
+
+def load_policy(path: Path) -> Scheduler:
+    """Returns the scheduler of a trained policy's file, with its adviser if it has one.
+
+    Raises:
+        DataError: The file holds no trained policy.
+        ScenarioError: Its adviser is unknown.
+    """
+    adviser = read_policy(path).meta.get("adviser")
+    return TrainedPolicy(path) if adviser is None else AdvisedPolicy(path, make_scheduler(adviser))
 
 
 register("local-fcfs", LocalFcfs)

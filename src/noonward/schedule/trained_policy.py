@@ -31,7 +31,7 @@ NEEDED: Final = (
     *("algorithm", "scenario", "protocol", "sites", "observation", "hidden", "head", "agent_one_hot", "record"),
 )
 """Keys of ``meta`` beside ``format``."""
-LAYERS, GLOBAL_SIZE, OWN_SIZE, ONE_HOT, SITE_GANG = range(5)
+LAYERS, GLOBAL_SIZE, OWN_SIZE, ONE_HOT, SITE_GANG, ADVICE = range(6)
 """Positions in row 0 of ``memory.index_XY``."""
 INS, OUTS, WEIGHT_AT, BIAS_AT, NETS = range(5)
 """Positions in the row of a layer, 1 + l."""
@@ -69,7 +69,9 @@ def write_policy(path: Path, weights: Sequence[F4], biases: Sequence[F4], meta: 
         biases: Biases of the layers, float32 [N or 1, out].
         meta: ``algorithm``, ``scenario`` (names), ``protocol``, ``sites`` (names in order), ``observation`` (fields of
             Observation), ``hidden`` ("relu"), ``head`` ("logits", "values" or "site-gang"), ``agent_one_hot``,
-            ``record`` (how it was trained), and ``forecast`` (fields of Forecast) where the observation shows one.
+            ``record`` (how it was trained), and ``forecast`` (fields of Forecast) where the observation shows one. A
+            net trained beside an adviser has ``adviser`` (name of the policy), ``advice_features`` (its choice is an
+            input, one-hot after the own part) and ``advice_logit`` (added to the output of its choice).
 
     Raises:
         DataError: Something is missing or does not fit.
@@ -187,17 +189,30 @@ def _apply_layer(memory: RuleMemory, layer: int, n: int, x_I: F4, y_O: F4) -> No
 
 
 @kernel(inline=True, allocates=False)
-def _forward(memory: RuleMemory, agents: int, n: int) -> int:
-    """Feeds agent n's net with what was observed; returns the row of ``scratch_XY`` with its outputs."""
+def _forward(memory: RuleMemory, agents: int, n: int, choices: int, advised: int) -> int:
+    """Feeds agent n's net with what was observed; returns the row of ``scratch_XY`` with its outputs.
+
+    Args:
+        memory: The rule's memory.
+        agents: Number of agents.
+        n: Agent.
+        choices: Number of choices.
+        advised: The adviser's choice, or -1; an input where the net is told it.
+    """
     seen, own = memory.index_XY[0, GLOBAL_SIZE], memory.index_XY[0, OWN_SIZE]
     scratch_XY, here, there = memory.scratch_XY, agents + 1, agents + 2
     for i in range(seen):
         scratch_XY[here, i] = scratch_XY[agents, i]
     for i in range(own):
         scratch_XY[here, seen + i] = scratch_XY[n, i]
+    width = seen + own
+    if memory.index_XY[0, ADVICE]:
+        for i in range(choices):
+            scratch_XY[here, width + i] = 1.0 if i == advised else 0.0
+        width += choices
     if memory.index_XY[0, ONE_HOT]:
         for i in range(agents):
-            scratch_XY[here, seen + own + i] = 1.0 if i == n else 0.0
+            scratch_XY[here, width + i] = 1.0 if i == n else 0.0
     for layer in range(memory.index_XY[0, LAYERS]):
         _apply_layer(memory, layer, n, scratch_XY[here], scratch_XY[there])
         here, there = there, here
@@ -213,9 +228,15 @@ def _each_slot(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     for n in range(agents):
         if view.asked_N[n] < 0:
             continue
-        out_A = scratch_XY[_forward(memory, agents, n)]
+        choices = view.mask_NA.shape[1]
+        advised = answers.answer_N[n].choice  # hold where nobody advised: then neither input nor bonus is in use
+        if not view.mask_NA[n, advised]:
+            advised = -1
+        out_A = scratch_XY[_forward(memory, agents, n, choices, advised)]
+        if advised >= 0:
+            out_A[advised] += np.float32(memory.number_P[memory.number_P.shape[0] - 1])
         best = -1
-        for choice in range(view.mask_NA.shape[1]):
+        for choice in range(choices):
             if view.mask_NA[n, choice] and (best < 0 or out_A[choice] > out_A[best]):
                 best = choice
         answers.answer_N[n].choice = best
@@ -225,7 +246,7 @@ def _each_slot(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
 def _on_arrival(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     seen, scratch_XY = memory.index_XY[0, GLOBAL_SIZE], memory.scratch_XY
     observe_on_arrival(view, memory.number_P, scratch_XY[1, :seen], scratch_XY[:1, :0])
-    out_A = scratch_XY[_forward(memory, 1, 0)]
+    out_A = scratch_XY[_forward(memory, 1, 0, 0, -1)]
     job, sites, largest = view.asked_N[0], view.site_S.shape[0], int(memory.number_P[GPUS_MAX])
     two_steps = memory.index_XY[0, SITE_GANG]
     gangs_at = sites if two_steps else 0
@@ -254,16 +275,20 @@ def _on_arrival(view: ClusterView, answers: Answers, memory: RuleMemory) -> None
 class TrainedPolicy(CompiledScheduler):
     """A trained net that answers greedily: the feasible choice of highest output.
 
+    A net that was trained beside an adviser (``AdvisedPolicy``) finds the adviser's choices in the answers, and answers
+    in their place.
+
     Args:
         path: File that ``write_policy`` wrote.
+        net: The file's content, if it has been read.
 
     Raises:
         DataError: The file is missing, damaged, of another format, or its parts do not fit.
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, net: Net | None = None) -> None:
         self.path = Path(path)
-        self.net = read_policy(self.path)
+        self.net = read_policy(self.path) if net is None else net
         observation = self.net.observation
         each_slot = observation.protocol == "each-slot"
         self.rule = _each_slot if each_slot else _on_arrival
@@ -288,13 +313,14 @@ class TrainedPolicy(CompiledScheduler):
         agents = len(sites) if environment.protocol == "each-slot" else 1
         seen = net.observation.global_size(len(sites), len(environment.fleet.ingress_points))
         own, one_hot = net.observation.own_size(len(sites)), bool(net.meta["agent_one_hot"])
-        inputs = seen + own + one_hot * agents
+        advice = bool(net.meta.get("advice_features")) * net.observation.choices(len(sites))
+        inputs = seen + own + advice + one_hot * agents
         if net.weights[0].shape[1] != inputs:
             raise ScenarioError(
                 f"policy {self.path.name} is fed {net.weights[0].shape[1]} numbers, but its observation of scenario "
                 f"{environment.scenario!r} has {inputs}; train one for this scenario"
             )
-        index = [[len(net.weights), seen, own, one_hot, net.meta["head"] == "site-gang"]]
+        index = [[len(net.weights), seen, own, one_hot, net.meta["head"] == "site-gang", advice > 0]]
         at, flat = 0, []
         for weight, bias in zip(net.weights, net.biases, strict=True):
             index.append([*weight.shape[1:], at, at + weight.size, weight.shape[0]])
@@ -302,7 +328,7 @@ class TrainedPolicy(CompiledScheduler):
             flat += [weight.ravel(), bias.ravel()]
         width = max(inputs, *(weight.shape[2] for weight in net.weights))
         return RuleMemory.make(
-            numbers=net.observation.numbers(environment),
+            numbers=[*net.observation.numbers(environment), net.meta.get("advice_logit", 0.0)],
             index=index,
             weights=np.concatenate(flat),
             scratch=np.zeros((agents + 3, width)),

@@ -80,7 +80,14 @@ def fine_tuning(
     count = len(chosen_policies(load_scenario(SCENARIO), names)[0])
     with progress_bar((1 if jobs is None else 2) * environments * (count + 1), "fine-tuning") as step:
         found = reproduce_fine_tuning(
-            signals or (), jobs, names=names, environments=environments, seed=seed, out=out, progress=step
+            signals or (),
+            jobs,
+            names=names,
+            environments=environments,
+            seed=seed,
+            out=out,
+            scenario=SCENARIO,
+            progress=step,
         )
     records = {half.name: str(half.runs.folder) for half in found.halves}
     place = out / f"reproduce-fine-tuning-seed{seed}" / "report.html"

@@ -65,5 +65,6 @@ def training_record(seed: int, epochs: int = 20, **source: Any) -> dict[str, Any
     return {
         "summary": f"A test's policy of seed {seed}.",
         "config": {"sources": [said], "validation_environments": 2},
+        "months": {"train": [1, 2, 5], "validation": [4]},
         "curve": curve,
     }

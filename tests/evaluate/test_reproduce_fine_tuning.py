@@ -15,9 +15,17 @@ from noonward.data.scenario_file import load_scenario
 from noonward.data.splits import split_scenario, split_seed
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
-from noonward.evaluate.fine_tuning_report import claims_tables, findings, pictures, seeds_table, write_fine_tuning
+from noonward.evaluate.fine_tuning_report import (
+    chosen,
+    claims_tables,
+    findings,
+    foresees,
+    pictures,
+    seeds_table,
+    write_fine_tuning,
+)
 from noonward.evaluate.learned import learned_policies
-from noonward.evaluate.reproduce_fine_tuning import chosen_policies, reproduce_fine_tuning
+from noonward.evaluate.reproduce_fine_tuning import _notes, chosen_policies, reproduce_fine_tuning
 from noonward.ledger.ledger import settle
 from noonward.schedule import registry
 from trained_files import training_record, write_random_policy
@@ -161,6 +169,38 @@ def test_what_is_left_out_is_said(registered, found, tmp_path):
     assert seeds_table(alone) is None
     path = write_fine_tuning(alone, tmp_path / "r.html", command="noonward reproduce fine-tuning")
     assert "LEFT OUT" in path.read_text(encoding="utf-8")
+
+
+def test_a_policy_that_met_the_tests_months_is_named(found):
+    masac = found.learned["masac"]
+
+    def notes(*months):
+        records = tuple({} if each is None else {"months": {"train": each}} for each in months)
+        return " ".join(_notes({"masac": dataclasses.replace(masac, records=records)}, True))
+
+    assert "NO TEST" not in notes([1, 2], [4])
+    assert "masac was trained or validated on months 6, 9 of the test" in notes([1, 9, 6], [4])
+    assert "a file does not say" in notes([1], None)
+    assert not any("NO TEST" in note or "does not say" in note for note in found.notes)
+
+
+def test_the_best_policy_is_sought_among_those_that_do_not_know_the_future(found):
+    assert foresees("booked-perfect")
+    assert not foresees("booked-persistence")
+    assert not foresees("local-fcfs")
+    half = found.halves[0]
+    knows = dataclasses.replace(half.policies, records={**half.policies.records, "booked-perfect": knowing(half)})
+    assert "booked-perfect" not in chosen(knows).records
+    told = findings(dataclasses.replace(found, halves=(dataclasses.replace(half, policies=knows),)))
+    assert not any("future: booked-perfect" in sentence for sentence in told)
+
+
+def knowing(half):
+    """Records of a policy that earns more than any other."""
+    return [
+        dataclasses.replace(record, ledger=dataclasses.replace(record.ledger, utility_usd=1e6))
+        for record in half.policies.records["local-fcfs"]
+    ]
 
 
 def test_signals_without_jobs_are_refused(registered, files, tmp_path):

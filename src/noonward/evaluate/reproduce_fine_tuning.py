@@ -206,12 +206,19 @@ def rules_in_validation(
 def _notes(learned: dict[str, Learned], real: bool) -> tuple[str, ...]:
     """Returns what was left out."""
     months = ", ".join(map(str, MONTHS["test"]))
-    notes = [f"test environments start in months {months}, which no policy was trained or validated on"]
+    notes = [f"test environments have windows of months {months}; training and validation use the others"]
     if not real:
         notes.append("real test environments were LEFT OUT: no real signals and jobs were given (--signals, --jobs)")
     if not learned:
         notes.append("no learned policy was compared: none was named, or none is packaged for these sites")
     for each in learned.values():
+        said = [record.get("months") for record in each.records]
+        seen = {month for part in said if part is not None for months_of in part.values() for month in months_of}
+        if None in said:
+            notes.append(f"{each.name}: a file does not say on which months it was trained")
+        if seen & set(MONTHS["test"]):
+            met = ", ".join(map(str, sorted(seen & set(MONTHS["test"]))))
+            notes.append(f"{each.name} was trained or validated on months {met} of the test: its results are NO TEST")
         if len(each.members) < 3:
             seeds = "1 training seed" if len(each.members) == 1 else f"{len(each.members)} training seeds"
             notes.append(f"{each.name} has {seeds}: how far seeds lie apart is hardly known")

@@ -1,8 +1,12 @@
-"""Writes the results tables of README.md and docs/ from what ``noonward compare ... --json`` printed.
+"""Writes the results tables of README.md and docs/ from what ``compare`` or ``reproduce fine-tuning`` printed.
 
     noonward compare fine-tuning --no-report --json > packaged.json
     python tools/results_tables.py fine-tuning packaged.json README.md docs/fine-tuning.md
 
+    noonward reproduce fine-tuning --json > reproduced.json
+    python tools/results_tables.py reproduce-generated reproduced.json docs/fine-tuning.md
+
+The table ``reproduce-generated`` (``reproduce-real``) is made from the figures that end in ``@generated`` (``@real``).
 A table stands between the lines ``<!-- results NAME -->`` and ``<!-- end of results -->``.
 """
 
@@ -72,7 +76,9 @@ def main() -> None:
     parser.add_argument("pages", type=Path, nargs="+", help="files to write the table into")
     given = parser.parse_args()
     content = json.loads(given.figures.read_text(encoding="utf-8"))
-    lines = table({figure["name"]: figure for figure in content["figures"]})
+    kind = given.name.removeprefix("reproduce-") if given.name.startswith("reproduce-") else ""
+    named = ((*figure["name"].partition("@"), figure) for figure in content["figures"])
+    lines = table({name: figure for name, _, of, figure in named if of == kind})
     begin = f"<!-- results {given.name} -->"
     for page in given.pages:
         before, _, rest = page.read_text(encoding="utf-8").partition(begin)

@@ -14,6 +14,7 @@ _HOMES: Final = {
     "CARBON": "noonward.decision.view",
     "PRICE": "noonward.decision.view",
     "Answers": "noonward.decision.view",
+    "BatchEngine": "noonward.engine.batch",
     "ClusterEngine": "noonward.engine.cluster",
     "ClusterView": "noonward.decision.view",
     "CompiledScheduler": "noonward.decision.scheduler",
@@ -23,11 +24,13 @@ _HOMES: Final = {
     "Jobs": "noonward.model.jobs",
     "Ledger": "noonward.ledger.ledger",
     "NoonwardError": "noonward.errors",
+    "Observation": "noonward.decision.observation",
     "Outcome": "noonward.ledger.outcome",
     "RuleMemory": "noonward.decision.view",
     "Scenario": "noonward.model.scenario",
     "Scheduler": "noonward.decision.scheduler",
     "Signals": "noonward.model.signals",
+    "TrainedPolicy": "noonward.schedule.trained_policy",
     "build_environment": "noonward.data.environments",
     "build_environments": "noonward.data.environments",
     "check_scheduler": "noonward.evaluate.check",
@@ -48,6 +51,7 @@ __all__ = [
     "CARBON",
     "PRICE",
     "Answers",
+    "BatchEngine",
     "ClusterEngine",
     "ClusterView",
     "CompiledScheduler",
@@ -57,11 +61,13 @@ __all__ = [
     "Jobs",
     "Ledger",
     "NoonwardError",
+    "Observation",
     "Outcome",
     "RuleMemory",
     "Scenario",
     "Scheduler",
     "Signals",
+    "TrainedPolicy",
     "__version__",
     "build_environment",
     "build_environments",
@@ -93,6 +99,7 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from noonward.data.environments import build_environment, build_environments
     from noonward.data.scenario_file import load_scenario
+    from noonward.decision.observation import Observation
     from noonward.decision.rule import rule
     from noonward.decision.scheduler import CompiledScheduler, Scheduler
     from noonward.decision.view import (
@@ -104,6 +111,7 @@ if TYPE_CHECKING:
         latest_start_s,
         lead_integral,
     )
+    from noonward.engine.batch import BatchEngine
     from noonward.engine.cluster import ClusterEngine
     from noonward.engine.run import run
     from noonward.errors import NoonwardError
@@ -118,3 +126,4 @@ if TYPE_CHECKING:
     from noonward.model.scenario import Scenario
     from noonward.model.signals import Signals
     from noonward.schedule.registry import make_scheduler, register
+    from noonward.schedule.trained_policy import TrainedPolicy

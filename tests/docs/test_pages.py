@@ -1,6 +1,7 @@
 """README and docs do not rot: Python blocks run, commands run as they are written, names and links are right."""
 
 import ast
+import json
 import re
 import runpy
 import shlex
@@ -35,6 +36,8 @@ NOT_RUN = {
     "noonward reproduce load-shaping --draws 4 --profiles FILE --source alibaba_pai_2020 "
     "--source azure_vm_2017": "needs the file",
     "noonward reproduce load-shaping --draws 2 --profiles FILE": "needs the file",
+    "noonward reproduce fine-tuning": "tests/evaluate holds it on a tiny fleet",
+    "noonward reproduce fine-tuning --signals FILE --signals FILE --jobs FILE": "needs the files",
     "noonward reproduce dvfs-training": "tests/engine holds the paper's tables",
 }
 """Commands of the pages that the tests only check to exist, and why."""
@@ -187,6 +190,7 @@ def test_every_packaged_scenario_is_documented(name: str) -> None:
 @pytest.mark.parametrize("name", [policy.name for policy in registry.policies()])
 def test_every_policy_is_documented(name: str) -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    name = re.sub(r"-seed\d+$", "", name)
     family = re.sub(r"\d$", "", name)
     assert f"`{name}`" in index or (family != name and f"`{family}1` ... `{family}8`" in index)
 
@@ -242,3 +246,23 @@ def test_the_results_tables_are_written_from_figures(noonward: CommandLine, monk
         "`local-fcfs`",
         "`random`",
     ]
+
+
+def test_the_tables_of_the_reproduction_are_written_from_the_figures_of_one_kind_of_environments(
+    noonward: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = noonward("compare", "tiny", "-n", 2, "--policies", "local-fcfs,random", "--no-report", "--json")
+    plain = json.loads(answer.out)["figures"]
+    both = [{**figure, "name": f"{figure['name']}@generated"} for figure in plain]
+    changed = [{**f, "value": 0.5} if f["name"].startswith("usd_per_gpu_hour") else f for f in plain]
+    both += [{**figure, "name": f"{figure['name']}@real"} for figure in changed]
+    Path("figures.json").write_text(json.dumps({"figures": both}), encoding="utf-8")
+    texts = []
+    for name in ("reproduce-generated", "reproduce-real"):
+        Path("page.md").write_text(f"<!-- results {name} -->\n<!-- end of results -->\n", encoding="utf-8")
+        monkeypatch.setattr(sys, "argv", ["results_tables.py", name, "figures.json", "page.md"])
+        runpy.run_path(str(ROOT / "tools" / "results_tables.py"), run_name="__main__")
+        texts.append(Path("page.md").read_text(encoding="utf-8"))
+    assert "`random`" in texts[0]
+    assert texts[0].count("0.5000") == 0
+    assert texts[1].count("0.5000") == 2

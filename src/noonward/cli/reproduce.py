@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from noonward.cli.options import Json, Out, Seed, print_table, print_text_table, progress_bar
+from noonward.cli.options import (
+    Environments,
+    JobFile,
+    Json,
+    Out,
+    Policies,
+    Seed,
+    SignalFiles,
+    print_table,
+    print_text_table,
+    progress_bar,
+    split_names,
+)
 
 app = typer.Typer(help="Reproduce the papers' tables and figures.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -62,6 +74,68 @@ def _dvfs_learned(weeks: int, out: Path, json: bool) -> None:
     print_text_table(found.table)
     print(f"records: {found.comparison.folder}")
     print(f"report:  {found.report}")
+
+
+@app.command(name="fine-tuning")
+def fine_tuning(
+    signals: SignalFiles = None,
+    jobs: JobFile = None,
+    environments: Environments = 10,
+    seed: Seed = 0,
+    policies: Policies = None,
+    out: Out = Path("runs"),
+    json: Json = False,
+) -> None:
+    """Sec. IV and Figs. 3 to 6 of MASAC on months no policy was trained on; real data with --signals and --jobs."""
+    import shlex
+    import sys
+
+    from rich.table import Table
+
+    from noonward.cli.compare import print_comparison
+    from noonward.data.scenario_file import load_scenario
+    from noonward.evaluate.figure_list import to_json
+    from noonward.evaluate.fine_tuning_report import claims_tables, findings, seeds_table, write_fine_tuning
+    from noonward.evaluate.reproduce_fine_tuning import SCENARIO, chosen_policies, reproduce_fine_tuning
+
+    names = split_names(policies)
+    count = len(chosen_policies(load_scenario(SCENARIO), names)[0])
+    with progress_bar((1 if jobs is None else 2) * environments * (count + 1), "fine-tuning") as step:
+        found = reproduce_fine_tuning(
+            signals or (),
+            jobs,
+            names=names,
+            environments=environments,
+            seed=seed,
+            out=out,
+            scenario=SCENARIO,
+            progress=step,
+        )
+    records = {half.name: str(half.runs.folder) for half in found.halves}
+    place = out / f"reproduce-fine-tuning-seed{seed}" / "report.html"
+    report = write_fine_tuning(found, place, command=shlex.join(["noonward", *sys.argv[1:]]))
+    if json:
+        more = {"environments": environments, "seed": seed, "notes": list(found.notes)}
+        print(to_json(found.figures(), **more, records=records, report=str(report)))
+        return
+    for half in found.halves:
+        print(f"{half.name} test environments")
+        print_comparison(half.policies)
+    seeds = seeds_table(found)
+    for shown in [*claims_tables(found), *([] if seeds is None else [seeds])]:
+        table = Table(title=shown.title, caption=shown.caption)
+        for n, title in enumerate(shown.header):
+            table.add_column(title, justify="right" if n else "left", overflow="fold")
+        for row in shown.rows:
+            table.add_row(*row)
+        print_table(table)
+    for line in findings(found):
+        print(line)
+    for note in found.notes:
+        print(f"note: {note}")
+    for name, folder in records.items():
+        print(f"records: {folder} ({name})")
+    print(f"report:  {report}")
 
 
 @app.command(name="load-shaping")

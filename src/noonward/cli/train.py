@@ -40,6 +40,7 @@ def train(
     out: Out = Path("runs"),
     resume: Annotated[Path | None, typer.Option(help="Folder of a run to go on with.")] = None,
     export: Annotated[Path | None, typer.Option(help="Write the best policy to this .npz file.")] = None,
+    half: Annotated[bool, typer.Option("--half", help="Round the exported weights to float16: half the size.")] = False,
     json: Json = False,
 ) -> None:
     """Train a learned policy; the same command, or --resume FOLDER, goes on where it stopped."""
@@ -56,7 +57,7 @@ def train(
         config = _new_run(name, algorithm, epochs, seed, settings, scenario_settings, signals, jobs, also)
         scenario = Path(name).stem
         folder = out / f"{scenario}-{config.digest()}-seed{config.seed}" / config.algorithm
-    _train(config, folder, export, json)
+    _train(config, folder, export, half, json)
 
 
 def _new_run(
@@ -92,7 +93,7 @@ def _kept_run(folder: Path, epochs: int | None) -> RunConfig:
     return config if epochs is None else dataclasses.replace(config, epochs=epochs)
 
 
-def _train(config: RunConfig, folder: Path, export: Path | None, json: bool) -> None:
+def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, json: bool) -> None:
     """Trains, tells how it goes, and says where the results are."""
     import sys
     from json import dumps
@@ -113,7 +114,7 @@ def _train(config: RunConfig, folder: Path, export: Path | None, json: bool) -> 
     if export is not None:
         from noonward.learn.export import export_policy
 
-        export_policy(folder, export)
+        export_policy(folder, export, half=half)
     curve = trainer.curves
     if json:
         print(

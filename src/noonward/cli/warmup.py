@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from noonward.model.environment import Environment
+
 
 def warmup() -> None:
-    """Compile all kernels and rules into the cache (about half a minute, once per version)."""
+    """Compile all kernels, rules and learned policies into the cache (about a minute, once per version)."""
     import time
 
     began = time.perf_counter()
@@ -25,5 +30,42 @@ def warmup() -> None:
             settle(outcome)
             hour_table(outcome)
         compute_bound(environment)
+        _compile_learned(environment)
     prune_cache()
     print(f"compiled functions are in {cache_base()} ({time.perf_counter() - began:.0f} s)")
+
+
+def _compile_learned(environment: Environment) -> None:
+    """Compiles the batch engine and the runner of trained policies for an environment's protocol."""
+    from dataclasses import asdict
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    import numpy as np
+
+    from noonward.decision.observation import Observation
+    from noonward.engine.batch import BatchEngine
+    from noonward.engine.run import run
+    from noonward.schedule.trained_policy import TrainedPolicy, write_policy
+
+    observation = Observation(kind="paper", protocol=environment.protocol)
+    engine = BatchEngine([environment], observation, seeds=[0])
+    engine.step(engine.mask_BNA.argmax(2).astype(np.int64))
+    sites, points = len(environment.sites), len(environment.fleet.ingress_points)
+    inputs = observation.global_size(sites, points) + observation.own_size(sites)
+    shape = (1, inputs, observation.choices(sites))
+    meta = {
+        "algorithm": "none",
+        "scenario": environment.scenario,
+        "protocol": environment.protocol,
+        "sites": list(environment.sites),
+        "observation": asdict(observation),
+        "hidden": "relu",
+        "head": "logits",
+        "agent_one_hot": False,
+        "record": {},
+    }
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "zero.npz"
+        write_policy(path, [np.zeros(shape, np.float32)], [np.zeros((1, shape[2]), np.float32)], meta)
+        run(environment, TrainedPolicy(path))

@@ -19,6 +19,7 @@ from noonward.errors import InfeasibleActionError, ScenarioError, nearest
 from noonward.ledger.outcome import Outcome
 from noonward.model.environment import Environment
 from noonward.model.forecast import Forecast
+from noonward.units import KG_PER_TONNE
 
 F8 = NDArray[np.float64]
 Reward = Literal["utility", "at-start"]
@@ -210,6 +211,14 @@ class BatchEngine:
             engine=world.engine_1[0],
             ended_s=world.shown.now_s,
         )
+
+    def migration_usd(self) -> F8:
+        """Returns what each row's jobs have paid for their journeys so far, emissions included (U4), USD, [B]."""
+        out_B = np.empty(self.rows)
+        for b, world in enumerate(self._worlds):
+            engine, usd_per_t = world.engine_1[0], world.shown.run_1[0]["carbon_usd_per_t"]
+            out_B[b] = engine["move_usd"] + usd_per_t / KG_PER_TONNE * engine["move_kg"]
+        return out_B
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Returns a copy of all that changes; the environments are not in it.

@@ -23,7 +23,7 @@ PALE: Final = "#c9ced6"
 """Lines in the background."""
 POLICY_COLORS: Final = (
     "#332288", "#cc6677", "#117733", "#88ccee", "#882255", "#999933", "#44aa99", "#aa4499", "#ddaa33", "#0077bb",
-    "#d55e00", "#7a4b1f", "#9fb0c8",
+    "#d55e00", "#7a4b1f", "#9fb0c8", "#5c8a00", "#ff7fa7", "#00516b",
 )  # fmt: skip
 """Colours that stay apart in the common kinds of colour blindness (Tol's muted scheme, and more)."""
 SITE_COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#7a6a00", "#000000")

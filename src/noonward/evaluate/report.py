@@ -138,9 +138,50 @@ def write_pictures(
         rows=rows,
         caption="References are the paper's values, or what is promised.",
     )
-    again = f"<h2>How to make it again</h2>\n<pre>{escape(command)}</pre>"
-    head = f"<h1>{escape(title)}</h1>\n<p>{_text(lead)}</p>"
-    return _write_page(title, "\n".join([head, _paper_table(table), *_figures(pictures, 0), again]), path)
+    return write_tables(title, lead, [table], pictures, path, command=command)
+
+
+def write_tables(
+    title: str,
+    lead: str,
+    tables: Sequence[PaperTable],
+    pictures: Sequence[Picture],
+    path: Path,
+    *,
+    command: str,
+    notes: Sequence[str] = (),
+    findings: Sequence[str] = (),
+) -> Path:
+    """Writes tables and pictures as one HTML file that loads nothing from anywhere.
+
+    Args:
+        title: What was reproduced.
+        lead: What a reader must know first.
+        tables: Tables.
+        pictures: Pictures.
+        path: File; its folder is made.
+        command: The command that made it.
+        notes: What must be known about the data.
+        findings: What came out, a sentence or two each.
+
+    Returns:
+        The file.
+    """
+    found = "".join(f"<li>{_text(each)}</li>" for each in findings)
+    body = [
+        f"<h1>{escape(title)}</h1>\n<p>{_text(lead)}</p>",
+        _notes(notes),
+        f"<h2>What came out</h2>\n<ul>{found}</ul>" if found else "",
+        *(_paper_table(table) for table in tables),
+        *_figures(pictures, 0),
+        f"<h2>How to make it again</h2>\n<pre>{escape(command)}</pre>",
+    ]
+    return _write_page(title, "\n".join(part for part in body if part), path)
+
+
+def _notes(notes: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f'<div class="notes"><strong>About the data</strong><ul>{items}</ul></div>' if items else ""
 
 
 def _write_page(title: str, body: str, path: Path) -> Path:
@@ -178,12 +219,10 @@ def _count(count: int, noun: str) -> str:
 
 def _head(comparison: Comparison) -> str:
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{html}</dd>" for name, html in _facts(comparison))
-    notes = "".join(f"<li>{escape(note)}</li>" for note in comparison.notes)
-    about = f'<div class="notes"><strong>About the data</strong><ul>{notes}</ul></div>' if notes else ""
     what = f"{_count(len(comparison.records), 'policy')} in {_count(len(comparison.bounds), 'environment')}"
     return (
         f"<h1>{escape(comparison.scenario.name)}: {what}</h1>\n"
-        f"<p class='lead'>{escape(comparison.scenario.description)}</p>\n{about}\n<dl>{facts}</dl>"
+        f"<p class='lead'>{escape(comparison.scenario.description)}</p>\n{_notes(comparison.notes)}\n<dl>{facts}</dl>"
     )
 
 

@@ -70,6 +70,8 @@ class Setting:
         adviser: Makes the adviser of an engine, or None.
         meter: Makes what reads rewards and constraint costs of an engine, or None: the engine's rewards, no costs.
         costs: Constraint costs K that the meter reads.
+        migration_usd: Reads what each row of an engine has paid for migrations since its start, USD, for the curves;
+            None: the curves do without.
         slot_s: Length of a slot, s.
         about: What an exported policy says of where it fits: scenario, protocol, sites, observation.
     """
@@ -80,6 +82,7 @@ class Setting:
     adviser: Callable[[Any], Adviser] | None = None
     meter: Callable[[Any], Meter] | None = None
     costs: int = 0
+    migration_usd: Callable[[Any], F8] | None = None
     slot_s: float = 60.0
     about: dict[str, Any]
 

@@ -92,6 +92,7 @@ def open_setting(config: RunConfig) -> Setting:
         validation=validation,
         engine=engine,
         adviser=adviser,
+        migration_usd=BatchEngine.migration_usd,
         slot_s=first.slot_s,
         about=about(first, observation, shown),
     )

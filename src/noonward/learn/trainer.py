@@ -92,6 +92,7 @@ class Rows:
         self.number_B = np.arange(rows) if numbers is None else np.array(numbers)
         self.age_B = np.zeros(rows, np.int64)
         self.next_number = rows
+        self.ended_migration_usd = 0.0
         drawn = [setting.training(int(number)) for number in self.number_B]
         self.engine = setting.engine([each for each, _ in drawn], [seed for _, seed in drawn])
         self.meter = None if setting.meter is None else setting.meter(self.engine)
@@ -128,11 +129,18 @@ class Rows:
 
     def _begin(self, row: int) -> None:
         """Starts a row's next draw."""
+        if self.setting.migration_usd is not None:
+            self.ended_migration_usd += float(self.setting.migration_usd(self.engine)[row])
         self.number_B[row], self.age_B[row] = self.next_number, 0
         self.next_number += 1
         self.engine.reset(row, *self.setting.training(int(self.number_B[row])))
         if self.adviser is not None:
             self.adviser.begin(row)
+
+    def migration_usd(self) -> float:
+        """Returns what the runs under way have paid for migrations since their start, USD; 0 where it is not read."""
+        read = self.setting.migration_usd
+        return 0.0 if read is None else float(read(self.engine).sum())
 
     def state(self) -> dict[str, Any]:
         """Returns where the rows are."""
@@ -255,6 +263,9 @@ class Trainer:
         if improved and reward is not None:
             self.best_reward, self.best_epoch, self.best = reward, self.epoch, self.algorithm.policy_arrays()
         row["validation_reward"], row["best_epoch"] = reward, self.best_epoch
+        if self.setting.migration_usd is not None:
+            moved_B = self.setting.migration_usd(self._validation)
+            row["validation_migration_usd"] = None if reward is None else float(moved_B.mean())
         self.curves.append(row)
         if self.epoch % self.config.checkpoint_every == 0 or self.epoch == self.config.epochs:
             self.save()
@@ -264,6 +275,7 @@ class Trainer:
         """Makes the epoch's decision steps; returns their figures."""
         rows, algorithm, steps = self.rows, self.algorithm, self.config.steps
         reward, questions, episodes = 0.0, 0, 0
+        migration_usd, rows.ended_migration_usd = -rows.migration_usd(), 0.0
         for step in range(steps):
             choice_BN = np.where(rows.moment.asked_BN, algorithm.act(rows.moment, explore=True), 0)
             # An adviser's memory is not in a checkpoint: with one, episodes end with the epoch.
@@ -276,12 +288,15 @@ class Trainer:
             if (step + 1) % 100 == 0 or step + 1 == steps:
                 self.reporter.phase("collect", step + 1, steps)
         made = steps * len(rows.number_B)
+        migration_usd += rows.ended_migration_usd + rows.migration_usd()
         before = self.curves[-1]["environment_steps"] if self.curves else 0
+        paid = {} if self.setting.migration_usd is None else {"migration_usd_per_step": migration_usd / made}
         return {
             "environment_steps": int(before or 0) + made,
             "episodes": episodes,
             "questions_per_step": questions / made,
             "reward_per_step": reward / made,
+            **paid,
         }
 
     def _update(self) -> Row:

@@ -17,6 +17,7 @@ from noonward.schedule.bandit import Ucb1
 from noonward.schedule.bid_price import BidPrice
 from noonward.schedule.booking import Booked
 from noonward.schedule.follow_plan import FollowPlan, Fractional, PerfectPlan
+from noonward.schedule.packaged_policies import FOLDER, PolicyFile, trained_policies
 from noonward.schedule.routing import CheapestNow, Router
 from noonward.schedule.slot_rules import (
     CarbonGreedy,
@@ -39,35 +40,58 @@ class Policy:
         name: Name on the command line and in reports.
         make: Makes a fresh scheduler.
         summary: What it does, in a line.
+        trained: Packaged file it runs, or None for one that is not trained.
     """
 
     name: str
     make: Callable[[], Scheduler]
     summary: str
+    trained: PolicyFile | None = None
 
 
 _POLICIES: dict[str, Policy] = {}
 
 
-def register(name: str, make: Callable[[], Scheduler], summary: str = "") -> None:
+def register(name: str, make: Callable[[], Scheduler], summary: str = "", *, trained: PolicyFile | None = None) -> None:
     """Adds a scheduler to the registry.
 
     Args:
         name: Its name; must be new.
         make: A class or function that returns a fresh scheduler.
         summary: What it does, in a line; by default the first line of the docstring of ``make``.
+        trained: Packaged file it runs, if it does.
 
     Raises:
         ValueError: The name is taken.
     """
     if name in _POLICIES:
         raise ValueError(f"a policy named {name!r} is registered already; choose another name")
-    _POLICIES[name] = Policy(name, make, summary or (make.__doc__ or "").strip().split("\n")[0])
+    _POLICIES[name] = Policy(name, make, summary or (make.__doc__ or "").strip().split("\n")[0], trained)
 
 
-def policies(protocol: Protocol | None = None) -> list[Policy]:
-    """Returns the registered schedulers (of one protocol), in the order they were registered."""
-    return [p for p in _POLICIES.values() if protocol is None or protocol in p.make().protocols]
+def register_trained(folder: Path = FOLDER) -> None:
+    """Adds the trained policies of a folder, each by its file's name.
+
+    Args:
+        folder: Folder; by default the package's.
+
+    Raises:
+        DataError: A file is damaged or of another format.
+        ValueError: A name is taken.
+    """
+    for file in trained_policies(folder):
+        register(file.name, partial(load_policy, file.path), file.summary, trained=file)
+
+
+def policies(protocol: Protocol | None = None, *, trained: bool | None = None) -> list[Policy]:
+    """Returns the registered schedulers, in the order they were registered.
+
+    Args:
+        protocol: Only those that answer it.
+        trained: Only trained ones (True: they run at the sites they were trained for) or only others (False).
+    """
+    found = [p for p in _POLICIES.values() if trained is None or trained == (p.trained is not None)]
+    return [p for p in found if protocol is None or protocol in p.make().protocols]
 
 
 def make_scheduler(name: str) -> Scheduler:
@@ -194,3 +218,5 @@ register("plan-advisory", FollowPlan, "Day-ahead plan from sampled days, followe
 register("plan-hard", partial(FollowPlan, "hard"), "Day-ahead plan from sampled days, followed; its curves are limits.")
 register("plan-receding", partial(FollowPlan, hourly=True), "The same planned again every hour; advisory curves.")
 register("plan-perfect", PerfectPlan)
+
+register_trained()

@@ -56,7 +56,9 @@ class Net:
     forecast: Forecast | None
 
 
-def write_policy(path: Path, weights: Sequence[F4], biases: Sequence[F4], meta: dict[str, Any]) -> None:
+def write_policy(
+    path: Path, weights: Sequence[F4], biases: Sequence[F4], meta: dict[str, Any], *, half: bool = False
+) -> None:
     """Writes a trained policy, whole or not at all.
 
     The net of agent n is fed [global part, own part of n, one-hot of n if ``agent_one_hot``] and answers with the
@@ -72,22 +74,41 @@ def write_policy(path: Path, weights: Sequence[F4], biases: Sequence[F4], meta: 
             ``record`` (how it was trained), and ``forecast`` (fields of Forecast) where the observation shows one. A
             net trained beside an adviser has ``adviser`` (name of the policy), ``advice_features`` (its choice is an
             input, one-hot after the own part) and ``advice_logit`` (added to the output of its choice).
+        half: Store float16, half the size: the policy that runs is the rounded one, reckoned in float32.
 
     Raises:
-        DataError: Something is missing or does not fit.
+        DataError: Something is missing or does not fit, or a value is too large for float16 (above 65,504).
     """
     content = {"format": FORMAT, **meta}
     _net(list(weights), list(biases), content, path)
     arrays = {f"weight_{layer}": array for layer, array in enumerate(weights)}
     arrays |= {f"bias_{layer}": array for layer, array in enumerate(biases)}
+    stored = {name: _halved(array, path) for name, array in arrays.items()} if half else arrays
     part = path.with_name(path.name + ".part")
     try:
         with part.open("wb") as file:
-            np.savez(file, meta=np.array(json.dumps(content)), **arrays)  # type: ignore[arg-type]
+            np.savez(file, meta=np.array(json.dumps(content)), **stored)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
     os.replace(part, path)  # noqa: PTH105
+
+
+def _halved(array: F4, path: Path) -> NDArray[np.float16]:
+    """Returns an array rounded to float16."""
+    largest = float(np.abs(array).max(initial=0.0))
+    if largest > float(np.finfo(np.float16).max):
+        raise DataError(f"{path}: a weight of {largest:g} does not fit float16 (at most 65,504); write it without half")
+    return array.astype(np.float16)
+
+
+def read_meta(path: Path) -> dict[str, Any]:
+    """Returns what a trained policy's file says about itself (``write_policy``); its weights stay unread.
+
+    Raises:
+        DataError: The file is missing, damaged, or of another format.
+    """
+    return _checked_meta(_meta_of(_arrays(path, ("meta",)), path), path)
 
 
 def read_policy(path: Path) -> Net:
@@ -96,34 +117,41 @@ def read_policy(path: Path) -> Net:
     Raises:
         DataError: The file is missing, damaged, of another format, or its parts do not fit.
     """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            content = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} is no trained policy: {error}; give a file that write_policy wrote") from error
-    try:
-        meta = json.loads(str(content["meta"]))
-    except (KeyError, ValueError) as error:
-        raise DataError(f"{path} is no trained policy: its 'meta' is missing or no JSON; export it again") from error
+    content = _arrays(path)
+    meta = _meta_of(content, path)
     layers = sum(name.startswith("weight_") for name in content)
     missing = [f"{kind}_{i}" for kind in ("weight", "bias") for i in range(layers) if f"{kind}_{i}" not in content]
     if missing:
         raise DataError(f"{path} lacks the arrays {', '.join(missing)}; export the policy again")
-    weights, biases = ([content[f"{kind}_{i}"] for i in range(layers)] for kind in ("weight", "bias"))
+    weights, biases = ([_single(content[f"{kind}_{i}"]) for i in range(layers)] for kind in ("weight", "bias"))
     return _net(weights, biases, meta, path)
+
+
+def _arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+    """Returns the arrays of a file, all or those of some names that it holds."""
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files if names is None or name in names}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} is no trained policy: {error}; give a file that write_policy wrote") from error
+
+
+def _meta_of(content: dict[str, NDArray[Any]], path: Path) -> Any:
+    """Returns the JSON of a file's ``meta``."""
+    try:
+        return json.loads(str(content["meta"]))
+    except (KeyError, ValueError) as error:
+        raise DataError(f"{path} is no trained policy: its 'meta' is missing or no JSON; export it again") from error
+
+
+def _single(array: NDArray[Any]) -> NDArray[Any]:
+    """Returns what was stored as float16 as float32, and everything else as it is."""
+    return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def _net(weights: list[F4], biases: list[F4], meta: Any, path: Path) -> Net:
     """Returns the net of a file's parts, checked."""
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        found = meta.get("format") if isinstance(meta, dict) else None
-        raise DataError(f"{path} is a policy of format {found}; this version reads format {FORMAT}; export it again")
-    missing = [name for name in NEEDED if name not in meta]
-    if missing:
-        raise DataError(f"{path}: meta lacks {', '.join(missing)}; export the policy again")
-    for name, allowed in (("head", HEADS), ("hidden", HIDDEN)):
-        if meta[name] not in allowed:
-            raise DataError(f"{path}: meta has the unknown {name} {meta[name]!r}; {nearest(str(meta[name]), allowed)}")
+    meta = _checked_meta(meta, path)
     try:
         observation = Observation(**meta["observation"])
         forecast = Forecast(**meta["forecast"]) if meta.get("forecast") else None
@@ -139,6 +167,20 @@ def _net(weights: list[F4], biases: list[F4], meta: Any, path: Path) -> Net:
         raise DataError(f"{path}: the head 'site-gang' is for protocol on-arrival only; use 'logits' or 'values'")
     _check_layers(weights, biases, meta, observation, path)
     return Net(weights=tuple(weights), biases=tuple(biases), meta=meta, observation=observation, forecast=forecast)
+
+
+def _checked_meta(meta: Any, path: Path) -> dict[str, Any]:
+    """Returns what a file says about itself, if it is of this format and says all that is needed."""
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        found = meta.get("format") if isinstance(meta, dict) else None
+        raise DataError(f"{path} is a policy of format {found}; this version reads format {FORMAT}; export it again")
+    missing = [name for name in NEEDED if name not in meta]
+    if missing:
+        raise DataError(f"{path}: meta lacks {', '.join(missing)}; export the policy again")
+    for name, allowed in (("head", HEADS), ("hidden", HIDDEN)):
+        if meta[name] not in allowed:
+            raise DataError(f"{path}: meta has the unknown {name} {meta[name]!r}; {nearest(str(meta[name]), allowed)}")
+    return meta
 
 
 def _check_layers(

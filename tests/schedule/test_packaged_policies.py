@@ -1,0 +1,91 @@
+"""Packaged trained policies: found by name and seed, registered with what they say of themselves, small if asked."""
+
+import numpy as np
+import pytest
+
+from noonward.data.environments import build_environment
+from noonward.data.scenario_file import load_scenario
+from noonward.engine.run import run
+from noonward.errors import DataError
+from noonward.schedule import registry
+from noonward.schedule.packaged_policies import FOLDER, trained_policies
+from noonward.schedule.trained_policy import TrainedPolicy, read_meta, read_policy, write_policy
+from trained_files import write_random_policy
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, seed in (("plus-seed2", 2), ("plus", 0), ("masac-plus", 0), ("plus-seed10", 10)):
+        write_random_policy(tmp_path / f"{name}.npz", seed, record={"summary": f"Says {name}."})
+    (tmp_path / "notes.txt").write_text("no policy")
+    return tmp_path
+
+
+def test_files_are_found_by_family_and_seed(folder):
+    found = trained_policies(folder)
+    assert [(file.name, file.family, file.seed) for file in found] == [
+        ("masac-plus", "masac-plus", 0),
+        ("plus", "plus", 0),
+        ("plus-seed2", "plus", 2),
+        ("plus-seed10", "plus", 10),
+    ]
+    assert trained_policies(folder / "absent") == []
+
+
+def test_they_are_registered_by_their_names_and_kept_apart(folder, monkeypatch):
+    rules = [policy.name for policy in registry.policies(trained=False)]
+    monkeypatch.setattr(registry, "_POLICIES", {name: registry._POLICIES[name] for name in rules})
+    registry.register_trained(folder)
+    trained = registry.policies(trained=True)
+    assert [policy.name for policy in trained] == ["masac-plus", "plus", "plus-seed2", "plus-seed10"]
+    assert trained[1].summary == "Says plus."
+    assert [policy.name for policy in registry.policies(trained=False)] == rules
+    assert [policy.name for policy in registry.policies("each-slot")][-4:] == [policy.name for policy in trained]
+    assert not set(load_scenario("fine-tuning").policies) & {policy.name for policy in trained}
+    outcome = run(build_environment(load_scenario("tiny")), registry.make_scheduler("plus-seed2"))
+    assert outcome.engine["steps"] > 10
+    with pytest.raises(ValueError, match="'masac-plus' is registered already"):
+        registry.register_trained(folder)
+
+
+def test_a_file_without_a_summary_says_what_it_is(tmp_path):
+    write_random_policy(tmp_path / "bare-seed1.npz")
+    assert trained_policies(tmp_path)[0].summary == "none, trained on tiny with seed 1."
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    (tmp_path / "masac.npz").write_text("text")
+    with pytest.raises(DataError, match=r"masac\.npz is no trained policy"):
+        trained_policies(tmp_path)
+
+
+def test_every_further_seed_has_a_first_one():
+    found = trained_policies(FOLDER)
+    assert {file.family for file in found} == {file.name for file in found if file.seed == 0}
+
+
+def test_half_precision_is_rounded_smaller_and_runs_as_what_it_holds(tmp_path):
+    write_random_policy(tmp_path / "whole.npz")
+    write_random_policy(tmp_path / "half.npz", half=True)
+    whole, half = (read_policy(tmp_path / f"{name}.npz") for name in ("whole", "half"))
+    for mine, theirs in zip(half.weights + half.biases, whole.weights + whole.biases, strict=True):
+        assert mine.dtype == np.float32
+        assert not np.array_equal(mine, theirs)
+        np.testing.assert_array_equal(mine, theirs.astype(np.float16).astype(np.float32))
+    with np.load(tmp_path / "half.npz") as file:
+        assert file["weight_0"].dtype == np.float16
+    write_policy(tmp_path / "rounded.npz", half.weights, half.biases, half.meta)
+    environment = build_environment(load_scenario("tiny"))
+    runs = [run(environment, TrainedPolicy(tmp_path / f"{name}.npz")) for name in ("half", "rounded")]
+    assert runs[0].track_J.tobytes() == runs[1].track_J.tobytes()
+    assert read_meta(tmp_path / "half.npz") == read_meta(tmp_path / "whole.npz")
+
+
+def test_weights_beyond_half_precision_are_refused(tmp_path):
+    write_random_policy(tmp_path / "net.npz")
+    net = read_policy(tmp_path / "net.npz")
+    with pytest.raises(DataError, match="weight of 70000 does not fit float16"):
+        write_policy(
+            tmp_path / "half.npz", net.weights, [bias * 0 + 70_000 for bias in net.biases], net.meta, half=True
+        )
+    assert not (tmp_path / "half.npz").exists()

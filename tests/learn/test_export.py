@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from noonward.engine.run import run
-from noonward.errors import DataError, ScenarioError
+from noonward.errors import DataError
 from noonward.learn.export import export_policy
 from noonward.learn.run_config import Source, with_settings
 from noonward.learn.sources import open_setting
@@ -57,6 +57,11 @@ def test_the_runner_makes_the_same_choices_as_the_nets(algorithm: str, more: Any
 def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no training run"):
         export_policy(tmp_path, tmp_path / "policy.npz")
-    trained(tmp_path, "masac", "adviser=cheapest-feasible", "advice_logit=1.0")
-    with pytest.raises(ScenarioError, match="adviser"):
-        export_policy(tmp_path, tmp_path / "policy.npz")
+
+
+def test_a_policy_beside_an_adviser_earns_with_its_own_runner_what_it_earned_in_validation(tmp_path: Path) -> None:
+    settings = ("adviser=bid-price-persistence", "advice_logit=1.0", "advice_features=true", "share_parameters=true")
+    trainer = trained(tmp_path, "masac", *settings)
+    meta = export_policy(tmp_path, tmp_path / "policy.npz")
+    assert meta["adviser"] == "bid-price-persistence"
+    assert meta["record"]["validation_utility_usd"] == pytest.approx(trainer.best_reward, rel=1e-6)

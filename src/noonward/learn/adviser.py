@@ -20,15 +20,14 @@ class SchedulerAdviser:
 
     Args:
         policy: Name of the policy, or module:Class.
-        seed: Seed of the schedulers' streams ``policy``.
-        engine: Engine whose rows are asked about.
+        engine: Engine whose rows are asked about; their seeds are those of the schedulers' streams ``policy``.
 
     Raises:
         ScenarioError: The policy cannot answer the rows' questions.
     """
 
-    def __init__(self, policy: str, seed: int, engine: BatchEngine) -> None:
-        self.policy, self.seed, self.engine = policy, seed, engine
+    def __init__(self, policy: str, engine: BatchEngine) -> None:
+        self.policy, self.engine = policy, engine
         self.schedulers: list[Scheduler] = [make_scheduler(policy) for _ in range(engine.rows)]
         for row in range(engine.rows):
             self.begin(row)
@@ -38,7 +37,7 @@ class SchedulerAdviser:
         environment = self.engine.environments[row]
         check_fit(environment, self.schedulers[row], self.policy)
         self.schedulers[row] = make_scheduler(self.policy)
-        self.schedulers[row].reset(environment, stream(self.seed, "policy", environment.index))
+        self.schedulers[row].reset(environment, stream(self.engine.seeds[row], "policy", environment.index))
 
     def advise(self, rows: I8) -> I8:
         """Returns the choices of some rows, [rows, N]; -1 where an agent is not asked or the answer is infeasible."""

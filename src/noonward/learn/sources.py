@@ -76,7 +76,7 @@ def open_setting(config: RunConfig) -> Setting:
     adviser = None
     if config.adviser is not None:
         forecast = adviser_forecast(config.adviser, forecast)
-        adviser = functools.partial(SchedulerAdviser, config.adviser, config.seed)
+        adviser = functools.partial(SchedulerAdviser, config.adviser)
 
     def engine(environments: Sequence[Environment], seeds: Sequence[int]) -> BatchEngine:
         return BatchEngine(

@@ -365,7 +365,7 @@ class TrainedPolicy(CompiledScheduler):
         index = [[len(net.weights), seen, own, one_hot, net.meta["head"] == "site-gang", advice > 0]]
         at, flat = 0, []
         for weight, bias in zip(net.weights, net.biases, strict=True):
-            index.append([*weight.shape[1:], at, at + weight.size, weight.shape[0]])
+            index.append([*weight.shape[1:], at, at + weight.size, weight.shape[0], 0])
             at += weight.size + bias.size
             flat += [weight.ravel(), bias.ravel()]
         width = max(inputs, *(weight.shape[2] for weight in net.weights))

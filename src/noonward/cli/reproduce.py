@@ -149,7 +149,7 @@ def load_shaping(
     out: Out = Path("runs"),
     json: Json = False,
 ) -> None:
-    """Table II and Figs. 3 to 9 of the day-ahead plans with probabilistic guarantees (about half a minute a draw)."""
+    """Table II and Figs. 3 to 9 of the day-ahead plans with probabilistic guarantees (about a minute a draw)."""
     import shlex
     import sys
 
@@ -183,4 +183,6 @@ def load_shaping(
         table.add_row(figure.name, value, interval, known, figure.unit)
     print_table(table)
     print("references: the paper's values; for guarantee_held_share the promise, 1 - beta")
+    for draw, choice in enumerate(found.chosen):
+        print(f"cross-validation, draw {draw}: {choice}")
     print(f"report:  {report}")

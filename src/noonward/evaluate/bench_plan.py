@@ -11,9 +11,10 @@ import numpy as np
 from noonward.data.load_shapes import generate_load_shapes
 from noonward.evaluate.figure_list import Figure
 from noonward.evaluate.reproduce_load_shaping import paper_problem
+from noonward.schedule.plan.classes import LoadClass
 from noonward.schedule.plan.generate import whole
 from noonward.schedule.plan.placement import Tracker
-from noonward.schedule.plan.problem import LoadClass, PlanProblem
+from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.result import Plan
 from noonward.schedule.plan.solve import Planner, make_plan
 from noonward.seeding import stream

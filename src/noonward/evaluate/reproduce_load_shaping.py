@@ -21,9 +21,11 @@ from noonward.data.load_shapes import (
 from noonward.evaluate.figure_list import Figure
 from noonward.evaluate.statistics import Estimate, mean
 from noonward.schedule.plan.baselines import greedy, perfect_forecast
+from noonward.schedule.plan.classes import LoadClass
 from noonward.schedule.plan.placement import Tracker
-from noonward.schedule.plan.problem import LoadClass, PlanProblem
+from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.result import Plan, tail_mean
+from noonward.schedule.plan.robustness import Robustness, choose_robustness
 from noonward.schedule.plan.solve import make_plan
 from noonward.seeding import stream
 
@@ -41,7 +43,9 @@ RADII: Final = (0.0, 1e-3, 8e-3, 1e-2, 2e-2, 5e-2)
 """Radii of Table II and of Figs. 8 and 9."""
 TABLE_RADII: Final = (8e-3, 5e-2)
 """Radii of Table II."""
-PLANS_PER_DRAW: Final = VALIDATION + len(RADII) + len(BETAS)
+FOLDS: Final = 5
+"""Blocks of training days that the radius is cross-validated on."""
+PLANS_PER_DRAW: Final = VALIDATION + len(RADII) + len(BETAS) + FOLDS * len(RADII)
 """Plans of a draw, each of which the progress counts."""
 JOBS_PER_HOUR: Final = 20
 """Jobs a class and hour of the discrete days (the paper does not say)."""
@@ -68,6 +72,7 @@ class LoadShaping:
         tail: Per draw, CVaR of the validation days' excess.
         planned: Per draw, objective of the paper's plan over the mean perfect-forecast cost, less 1.
         late: Per validation day, share of the load that greedy had to delay.
+        chosen: Per draw, the radius chosen by cross-validation on its training days.
         plans: Plans of the first draw, by label.
         training_NKC: Training days of the first draw.
         validation_NKC: Validation days of the first draw.
@@ -82,6 +87,7 @@ class LoadShaping:
     tail: list[float] = field(default_factory=list)
     planned: list[float] = field(default_factory=list)
     late: list[float] = field(default_factory=list)
+    chosen: list[Robustness] = field(default_factory=list)
     plans: dict[str, Plan] = field(default_factory=dict)
     training_NKC: F8 = field(default_factory=lambda: np.empty(0))
     validation_NKC: F8 = field(default_factory=lambda: np.empty(0))
@@ -90,6 +96,15 @@ class LoadShaping:
     def held_share(self, eps: float = EPS) -> Estimate:
         """Returns the share of held-out days whose load stayed within the curve everywhere; 1 - beta is promised."""
         return mean([float(excess <= 1e-9) for excess in self.excess[eps]])
+
+    def chosen_excess(self) -> list[float]:
+        """Returns the held-out days' excess under the plan of each draw's chosen radius."""
+        days = len(self.excess[EPS]) // len(self.chosen)
+        return [
+            excess
+            for draw, found in enumerate(self.chosen)
+            for excess in self.excess[found.chosen.eps][draw * days : (draw + 1) * days]
+        ]
 
     def figures(self) -> list[Figure]:
         """Returns the machine-readable figures."""
@@ -109,6 +124,15 @@ class LoadShaping:
             out.append(Figure.of(f"largest_excess/eps-{eps:g}", mean(over), "cluster capacity"))
             peaks = mean([queue_T.max() for queue_T in self.queue[eps]])
             out.append(Figure.of(f"queue_peak/eps-{eps:g}", peaks, "cluster capacity"))
+        excess = self.chosen_excess()
+        held = mean([float(value <= 1e-9) for value in excess])
+        out.append(Figure.of("cross_validated/eps", mean([found.chosen.eps for found in self.chosen]), "load"))
+        out.append(Figure.of("cross_validated/guarantee_held_share", held, "fraction", 1 - BETA))
+        within = mean([found.chosen.held_share for found in self.chosen])
+        out.append(Figure.of("cross_validated/held_share_in_training", within, "fraction", 1 - BETA))
+        kept = float(np.mean([found.kept for found in self.chosen]))
+        out.append(Figure.of("cross_validated/promise_kept_share", kept, "fraction"))
+        out.append(Figure.of("cross_validated/largest_excess", mean(np.maximum(excess, 0.0)), "cluster capacity"))
         out.append(Figure.of("greedy_late_share", mean(self.late), "fraction"))
         out.append(Figure.of("planned_cost_above_perfect_forecast", mean(self.planned), "fraction"))
         return out
@@ -204,9 +228,15 @@ def _one_draw(
         progress(f"draw {draw}, perfect forecast of day {day}")
     if draw == 0:
         result.training_NKC, result.validation_NKC = train_NKC, held_NKC
+    found = choose_robustness(
+        problem, RADII, folds=min(FOLDS, len(train_NKC)), progress=lambda what: progress(f"draw {draw}, {what}")
+    )
+    result.chosen.append(found)
     for eps in RADII:
         plan = make_plan(replace(problem, eps=eps))
-        _score_radius(result, plan, held_NKC, best)
+        above = _score_radius(result, plan, held_NKC, best)
+        if eps == found.chosen.eps:
+            result.cost.setdefault("dro-cross-validated", []).extend(above)
         if draw == 0:
             result.plans[f"eps {eps:g}"] = plan
         progress(f"draw {draw}, plan with eps {eps:g}")
@@ -219,8 +249,8 @@ def _one_draw(
         progress(f"draw {draw}, plan with beta {beta:g}")
 
 
-def _score_radius(result: LoadShaping, plan: Plan, held_NKC: F8, best: list[float]) -> None:
-    """Books what a plan with the paper's tail costs and does on held-out days."""
+def _score_radius(result: LoadShaping, plan: Plan, held_NKC: F8, best: list[float]) -> list[float]:
+    """Books what a plan with the paper's tail does on held-out days; returns its cost above the perfect forecast."""
     eps, problem = plan.problem.eps, plan.problem
     load_NTD = plan.fractions.load(held_NKC)
     excess = plan.excess(held_NKC)
@@ -232,12 +262,13 @@ def _score_radius(result: LoadShaping, plan: Plan, held_NKC: F8, best: list[floa
         behind = np.maximum(behind + load_NTD[:, t, QUEUE_CLUSTER] - room_TD[t], 0.0)
         queue_NT[:, t] = behind
     result.queue.setdefault(eps, []).extend(list(queue_NT))
+    above = [problem.cost_of(load) / cost - 1 for load, cost in zip(load_NTD, best, strict=True)]
     if eps in TABLE_RADII:
-        above = [problem.cost_of(load) / cost - 1 for load, cost in zip(load_NTD, best, strict=True)]
         result.cost.setdefault(f"dro-{eps:g}", []).extend(above)
     if eps == EPS:
         result.tail.append(tail_mean(excess, problem.beta))
         result.planned.append(plan.objective / float(np.mean(best)) - 1)
+    return above
 
 
 def job_load(plan: Plan, load_KC: F8, rng: np.random.Generator) -> F8:

@@ -43,68 +43,93 @@ class Lp:
 
 
 def frame(problem):
-    """Variables v, y, q, p, lambda and the constraints (3) to (5), (7) of both forms."""
+    """Variables v, y, q, p, lambda and the constraints (3) to (5), (7) of both forms; load weights of every place.
+
+    ``weights[t, d, r]`` has, per load to come (k, c), the pairs (column of y, amount) that it puts there; ``known`` the
+    same with queued loads, times their load.
+    """
     lp = Lp()
     samples, hours, _, span, clusters = problem.shape
-    v = [[lp.var(problem.cost_TD[t, d], up=problem.capacity_TD[t, d]) for d in range(clusters)] for t in range(span)]
+    grid = (span, clusters, problem.resource_count)
+    cost, capacity = problem.cost_TD.reshape(grid), problem.capacity_TD.reshape(grid)
+    v = {}
+    for place in np.ndindex(grid):
+        v[place] = lp.var(cost[place], up=capacity[place])
     for d in range(clusters):
-        peak = lp.var(problem.peak_cost_D[d], low=-INF)
-        for t in range(span):
-            lp.add([(v[t][d], 1.0), (peak, -1.0)], upper=0.0)
-    y = {}
-    for k in range(hours):
-        for c, one in enumerate(problem.classes):
-            allowed = [(t, d) for t in range(k, k + one.flexibility_h + 1) for d in one.clusters]
-            for t, d in allowed:
-                y[k, c, t, d] = lp.var()
-            lp.add([(y[k, c, t, d], 1.0) for t, d in allowed], lower=1.0)
+        for r in range(problem.resource_count):
+            before = 0.0 if problem.peak_before_D is None else problem.peak_before_D.reshape(grid[1:])[d, r]
+            peak = lp.var(problem.peak_cost_D.reshape(grid[1:])[d, r], low=before)
+            for t in range(span):
+                lp.add([(v[t, d, r], 1.0), (peak, -1.0)], upper=0.0)
+    weights, known = {place: {} for place in v}, {place: [] for place in v}
+    loads = [(k, c, one.flexibility_h, None) for k in range(hours) for c, one in enumerate(problem.classes)]
+    loads += [(0, wait.load_class, wait.flexibility_h, wait.load) for wait in problem.queued]
+    for k, c, delay_h, load in loads:
+        one = problem.classes[c]
+        served = []
+        for start in range(k, k + delay_h + 1):
+            for d in one.clusters:
+                y = lp.var()
+                served.append((y, 1.0))
+                for t in range(start, start + one.run_hours):
+                    for r, amount in enumerate(one.usage or (1.0,)):
+                        if load is None:
+                            weights[t, d, r].setdefault((k, c), []).append((y, amount))
+                        else:
+                            known[t, d, r].append((y, amount * load))
+        lp.add(served, lower=1.0)
     q, lam = lp.var(low=-INF), lp.var()
     p = [lp.var() for _ in range(samples)]
     mean = [(p[i], 1.0 / samples) for i in range(samples)]
     lp.add([*mean, (lam, problem.eps), (q, -problem.beta)], upper=0.0)
-    return lp, v, y, q, p, lam
+    return lp, v, weights, known, q, p, lam
+
+
+def placed_at(problem, place):
+    """Load placed before at a place."""
+    if problem.placed_TD is None:
+        return 0.0
+    return problem.placed_TD.reshape(problem.shape[3], problem.shape[4], -1)[place]
 
 
 def printed_optimum(problem):
     """Minimum of Eq. (14) with G = [I; -I], h = [s_max; 0], or without rows where there is no support."""
-    lp, v, y, q, p, lam = frame(problem)
-    samples, hours, classes, span, clusters = problem.shape
+    lp, v, weights, known, q, p, lam = frame(problem)
+    samples, hours, classes, _, _ = problem.shape
     largest = problem.largest_KC
     for i in range(samples):
-        for t in range(span):
-            for d in range(clusters):
-                row = [(v[t][d], -1.0), (q, 1.0), (p[i], -1.0)]
-                for k in range(hours):
-                    for c in range(classes):
-                        own = [(y[k, c, t, d], 1.0)] if (k, c, t, d) in y else []
-                        slope = list(own)
-                        s = problem.load_NKC[i, k, c]
-                        if problem.support:
-                            above, below = lp.var(), lp.var()
-                            slope += [(above, -1.0), (below, 1.0)]
-                            row += [(above, largest[k, c])]
-                        row += [(column, value * s) for column, value in slope]
-                        lp.add([*slope, (lam, -1.0)], upper=0.0)
-                        lp.add([*slope, (lam, 1.0)], lower=0.0)
-                lp.add(row, upper=0.0)
+        for place, column in v.items():
+            row = [(column, -1.0), (q, 1.0), (p[i], -1.0), *known[place]]
+            for k in range(hours):
+                for c in range(classes):
+                    slope = list(weights[place].get((k, c), []))
+                    s = problem.load_NKC[i, k, c]
+                    if problem.support:
+                        above, below = lp.var(), lp.var()
+                        slope += [(above, -1.0), (below, 1.0)]
+                        row += [(above, largest[k, c])]
+                    row += [(one, value * s) for one, value in slope]
+                    lp.add([*slope, (lam, -1.0)], upper=0.0)
+                    lp.add([*slope, (lam, 1.0)], lower=0.0)
+            lp.add(row, upper=-placed_at(problem, place))
     return lp.solve()
 
 
 def whole_compact_optimum(problem):
-    """Minimum of the compact form with every row, in y = x + e and v itself."""
-    lp, v, y, q, p, lam = frame(problem)
-    samples, _, _, span, clusters = problem.shape
+    """Minimum of the compact form with every row, in a = x + e per load and place, and v itself."""
+    lp, v, weights, known, q, p, lam = frame(problem)
     x, e = {}, {}
-    for key, column in y.items():
-        x[key], e[key] = lp.var(), lp.var(up=INF if problem.support else 0.0)
-        lp.add([(column, 1.0), (x[key], -1.0), (e[key], -1.0)], lower=0.0, upper=0.0)
-        lp.add([(x[key], 1.0), (lam, -1.0)], upper=0.0)
-    for i in range(samples):
-        for t in range(span):
-            for d in range(clusters):
-                row = [(v[t][d], -1.0), (q, 1.0), (p[i], -1.0)]
-                for (k, c, run_hour, cluster), column in x.items():
-                    if (run_hour, cluster) == (t, d):
-                        row += [(column, problem.load_NKC[i, k, c]), (e[k, c, t, d], problem.largest_KC[k, c])]
-                lp.add(row, upper=0.0)
+    for place, loads in weights.items():
+        for load, terms in loads.items():
+            key = (*place, *load)
+            x[key], e[key] = lp.var(), lp.var(up=INF if problem.support else 0.0)
+            lp.add([*terms, (x[key], -1.0), (e[key], -1.0)], lower=0.0, upper=0.0)
+            lp.add([(x[key], 1.0), (lam, -1.0)], upper=0.0)
+    for i in range(problem.shape[0]):
+        for place, column in v.items():
+            row = [(column, -1.0), (q, 1.0), (p[i], -1.0), *known[place]]
+            for k, c in weights[place]:
+                key = (*place, k, c)
+                row += [(x[key], problem.load_NKC[i, k, c]), (e[key], problem.largest_KC[k, c])]
+            lp.add(row, upper=-placed_at(problem, place))
     return lp.solve()

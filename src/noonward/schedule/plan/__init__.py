@@ -1,7 +1,10 @@
 """Day-ahead plans with probabilistic guarantees (Hall, Micheli, Belgioioso, Radovanovic, Doerfler), and their use."""
 
-from noonward.schedule.plan.problem import LoadClass, PlanProblem, mixed_cost
+from noonward.schedule.plan.classes import LoadClass, Queued
+from noonward.schedule.plan.horizon import load_of_starts, remaining
+from noonward.schedule.plan.problem import PlanProblem, mixed_cost
 from noonward.schedule.plan.result import Certificate, Fractions, Plan, Prices, tail_mean
+from noonward.schedule.plan.robustness import Robustness, Trial, choose_robustness
 from noonward.schedule.plan.solve import Planner, make_plan
 
 __all__ = [
@@ -12,7 +15,13 @@ __all__ = [
     "PlanProblem",
     "Planner",
     "Prices",
+    "Queued",
+    "Robustness",
+    "Trial",
+    "choose_robustness",
+    "load_of_starts",
     "make_plan",
     "mixed_cost",
+    "remaining",
     "tail_mean",
 ]

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.errors import ScenarioError
-from noonward.schedule.plan.problem import Entries, PlanProblem
+from noonward.schedule.plan.classes import LoadClass
+from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.result import Fractions, Plan
 from noonward.schedule.plan.solve import make_plan
 
@@ -46,28 +47,42 @@ def greedy(problem: PlanProblem, load_KC: F8, jobs: int = 10) -> Placed:
     """
     load_KC = _day(problem, load_KC)
     _, hours, classes, span, clusters = problem.shape
-    room_TD = problem.capacity_TD - (0.0 if problem.placed_TD is None else problem.placed_TD)
-    load_TD = np.zeros((span, clusters))
-    waiting: list[tuple[int, float]] = []
+    grid = (span, clusters, problem.resource_count)
+    room_TDR = problem.capacity_TD.reshape(grid).copy()
+    if problem.placed_TD is not None:
+        room_TDR -= problem.placed_TD.reshape(grid)
+    cost_TDR = problem.cost_TD.reshape(grid)
+    load_TDR = np.zeros(grid)
+    footprint = problem.footprint
+    waiting = [(wait.load_class, wait.load) for wait in problem.queued]
     late = 0.0
     for t in range(span):
-        order = np.argsort(problem.cost_TD[t], kind="stable").tolist()
-        ranges = [[d for d in order if d in one.clusters] for one in problem.classes]
+        ranges = [
+            _cheapest(one, cost_TDR[t : t + one.run_hours] @ use)
+            for one, use in zip(problem.classes, footprint.usage_CR, strict=True)
+        ]
         still: list[tuple[int, float]] = []
         new = [(c, load_KC[t, c] / jobs) for _ in range(jobs) for c in range(classes)] if t < hours else []
         for index, (c, volume) in enumerate([*waiting, *new]):
-            rest = volume
-            for d in ranges[c]:
-                part = min(rest, room_TD[t, d])
+            rest, use_R, end = volume, footprint.usage_CR[c], t + problem.classes[c].run_hours
+            for d in ranges[c] if end <= span else ():
+                part = min(rest, float((room_TDR[t:end, d, use_R > 0] / use_R[use_R > 0]).min()))
                 if part > 0:
-                    load_TD[t, d] += part
-                    room_TD[t, d] -= part
+                    load_TDR[t:end, d] += part * use_R
+                    room_TDR[t:end, d] -= part * use_R
                     rest -= part
             late += volume - rest if index < len(waiting) else 0.0
             if rest > 0:
                 still.append((c, rest))
         waiting = still
+    load_TD = load_TDR.reshape(problem.capacity_TD.shape)
     return Placed(load_TD=load_TD, late=float(late), left=float(sum(rest for _, rest in waiting)))
+
+
+def _cheapest(one: LoadClass, cost_TD: F8) -> list[int]:
+    """Returns a class's clusters, cheapest for its whole run first."""
+    order = np.argsort(cost_TD.sum(axis=0), kind="stable").tolist()
+    return [d for d in order if d in one.clusters]
 
 
 def perfect_forecast(problem: PlanProblem, load_KC: F8) -> Plan:
@@ -87,21 +102,18 @@ def perfect_forecast(problem: PlanProblem, load_KC: F8) -> Plan:
 
 def run_at_once(problem: PlanProblem) -> Fractions:
     """Returns the fractions that run every load in its submission hour, evenly over its range."""
-    entries = problem.entries
-    return _even(problem, entries.run_hour_M == entries.hour_M, entries)
+    return _even(problem, problem.entries.run_hour_M == problem.entries.hour_M)
 
 
 def spread_evenly(problem: PlanProblem) -> Fractions:
     """Returns the fractions that spread every load evenly over its range and its flexibility."""
-    entries = problem.entries
-    return _even(problem, np.ones(len(entries), dtype=bool), entries)
+    return _even(problem, np.ones(len(problem.entries), dtype=bool))
 
 
-def _even(problem: PlanProblem, used_M: NDArray[np.bool_], entries: Entries) -> Fractions:
-    _, hours, classes, span, clusters = problem.shape
-    count_L = np.bincount(entries.load_M[used_M], minlength=hours * classes)
-    y_M = np.where(used_M, 1.0 / count_L[entries.load_M], 0.0)
-    return Fractions.of(entries, y_M, (hours, classes, span, clusters))
+def _even(problem: PlanProblem, used_M: NDArray[np.bool_]) -> Fractions:
+    load_M = problem.entries.load_M
+    count_L = np.bincount(load_M[used_M])
+    return Fractions.of(problem, np.where(used_M, 1.0 / count_L[load_M], 0.0))
 
 
 def _day(problem: PlanProblem, load_KC: F8) -> F8:

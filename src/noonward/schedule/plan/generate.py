@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noonward.schedule.plan.constraints import define_active, define_always, define_fit, define_slope
+from noonward.schedule.plan.constraints import define_active, define_always, define_fit, define_slope, raise_pairs
 from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.program import Active, Goal, Method, Point, Program
 
@@ -24,6 +24,8 @@ MOST_INTERIOR: Final = 4
 """Interior-point runs at most; simplex never drops a row, so it ends."""
 MOST_FIRST: Final = 17_000
 """Most sample rows of the first LP."""
+FIRST_SPREAD: Final = 3.3
+"""Lambda of the first LP over that of every load spread evenly."""
 SMALL: Final = 200
 """Entries up to which simplex does all."""
 ROUGH_VIOLATION: Final = 1e-3
@@ -54,25 +56,27 @@ class Solved:
 def generate(problem: PlanProblem, active: Active | None = None, goal: Goal = "cost") -> Solved | None:
     """Solves the LP, adding violated rows until none is left; None where it has no solution.
 
-    Interior point comes first: cold, without a vertex, on a few rows for every place and all slopes; then, with a
+    Interior point comes first: cold, without a vertex, on a few rows for every place at a guessed lambda; then, with a
     vertex, on the rows that nearly bind and those that were violated; from then on dual simplex goes on from the last
     basis. Rows left out can only lower the optimum, and e left out can only raise it; at the end none of
     either would change it.
     """
+    method: Method = "crossover"
+    solved = iterations = 0
+    if active is None and len(problem.entries) < SMALL:
+        active, method = _first_active(Program(problem, goal)), "simplex"
+    elif active is None:
+        active, iterations = _rough(problem, goal)
+        solved = 1
+    elif len(problem.entries) < SMALL:
+        method = "simplex"
     program = _blank(problem, goal)
-    if active is None:
-        define_fit(program, *first_rows(program))
-        if problem.robust:
-            define_slope(program, np.arange(program.e))
-    else:
-        define_active(program, active)
-    method: Method = "simplex" if program.e < SMALL else "interior" if active is None else "crossover"
-    iterations = 0
-    for rounds in range(1, MOST_ROUNDS + 1):
+    define_active(program, active)
+    for rounds in range(solved + 1, MOST_ROUNDS + 1):
         point = program.run(method)
-        if point is None and problem.robust and problem.support and not program.raised_M.all():
+        if point is None and problem.robust and problem.support and (program.raised_G < 0).any():
             # Without e the worst case may be out of reach though it is not with e.
-            program.raise_entries(~program.raised_M)
+            raise_pairs(program, np.flatnonzero(program.raised_G < 0))
             continue
         if point is None and method != "simplex":
             method = "simplex"  # which proves it
@@ -80,13 +84,12 @@ def generate(problem: PlanProblem, active: Active | None = None, goal: Goal = "c
         if point is None:
             return None
         iterations += point.iterations
-        found, violation = missing(program, point)
-        if found.size == 0 and point.vertex:
+        found, violation = missing(program, point, TOLERANCE)
+        if found.size == 0:
             return Solved(program, point, rounds, iterations, violation)
-        if method == "simplex" or rounds >= MOST_INTERIOR or (point.vertex and found.size < MANY):
+        if method == "simplex" or rounds >= MOST_INTERIOR or found.size < MANY:
             method = "simplex"
         else:
-            method = "crossover"
             kept = program.active(point)
             program = _blank(problem, goal)
             define_active(program, kept)
@@ -94,14 +97,44 @@ def generate(problem: PlanProblem, active: Active | None = None, goal: Goal = "c
     raise AssertionError(f"row generation has not ended after {MOST_ROUNDS} rounds")
 
 
+def _first_active(program: Program) -> Active:
+    """Returns the rows to begin with where nothing is known: the first fit rows, and all slope rows."""
+    return Active(
+        fit_RX=np.stack(first_rows(program)),
+        slope_R=np.arange(program.pairs if program.problem.robust else 0),
+        raised_R=np.empty(0, dtype=np.int64),
+    )
+
+
+def _rough(problem: PlanProblem, goal: Goal) -> tuple[Active, int]:
+    """Returns rows that are likely to bind, from one LP without a vertex at a guessed lambda, and its iterations.
+
+    With lambda fixed the slope rows become bounds and the LP has half the rows, without their dense column. The guess
+    is ``FIRST_SPREAD`` x the least lambda possible, that of every load spread evenly; only the time depends on it.
+    """
+    program = _blank(problem, goal)
+    define_fit(program, *first_rows(program))
+    if problem.robust:
+        define_slope(program, program.fix_slope(FIRST_SPREAD))
+    point = program.run("interior")
+    if point is None:  # the guess is too low for the capacity
+        return _first_active(program), 0
+    kept, (found, _) = program.active(point, guessed=True), missing(program, point, ROUGH_VIOLATION)
+    return Active(
+        fit_RX=np.concatenate([kept.fit_RX, found.fit_RX], axis=1),
+        slope_R=np.union1d(kept.slope_R, found.slope_R),
+        raised_R=np.empty(0, dtype=np.int64),
+    ), point.iterations
+
+
 def whole(problem: PlanProblem) -> Solved | None:
     """Solves the LP with every row and column from the start, by HiGHS alone: what row generation is held against."""
     program = _blank(problem, "cost")
-    sample_R, place_R = np.nonzero(~program.has_NP)
+    sample_R, place_R = np.nonzero(program.fit_NP < 0)
     define_fit(program, sample_R, place_R)
     if problem.robust:
-        define_slope(program, np.arange(program.e))
-        program.raise_entries(np.full(program.e, problem.support))
+        define_slope(program, np.arange(program.pairs))
+        raise_pairs(program, np.arange(program.pairs if problem.support else 0))
     point = program.run("choose")
     return None if point is None else Solved(program, point, 1, point.iterations, 0.0)
 
@@ -112,18 +145,17 @@ def _blank(problem: PlanProblem, goal: Goal) -> Program:
     return program
 
 
-def missing(program: Program, point: Point) -> tuple[Active, float]:
+def missing(program: Program, point: Point, tolerance: float) -> tuple[Active, float]:
     """Returns the rows a solution violates and the e that would improve it, and the largest violation of any row."""
-    tolerance = TOLERANCE if point.vertex else ROUGH_VIOLATION
-    excess_NP, over_M = program.excess_NP(point.x), program.over_M(point.x)
-    worst = max(0.0, float(excess_NP.max()), float(over_M.max()))
-    raised_M = np.zeros(program.e, dtype=bool)
+    excess_NP, over_G = program.excess_NP(point.x), program.over_G(point.x)
+    worst = max(0.0, float(excess_NP.max()), float(over_G.max()))
+    raised_G = np.zeros(program.pairs, dtype=bool)
     if program.problem.robust and program.problem.support:
-        raised_M = (point.reduced[program.e : program.v] < -PRICE_TOLERANCE) & ~program.raised_M
+        raised_G = (program.reduced_G(point) < -PRICE_TOLERANCE) & (program.raised_G < 0)
     found = Active(
-        fit_RX=np.stack(np.nonzero((excess_NP > tolerance) & ~program.has_NP)),
-        slope_R=np.flatnonzero((over_M > tolerance) & ~program.bounded_M),
-        raised_M=raised_M,
+        fit_RX=np.stack(np.nonzero((excess_NP > tolerance) & (program.fit_NP < 0))),
+        slope_R=np.flatnonzero((over_G > tolerance) & (program.slope_G < 0)),
+        raised_R=np.flatnonzero(raised_G),
     )
     return found, worst
 
@@ -134,10 +166,11 @@ def first_rows(program: Program) -> tuple[I8, I8]:
     Half the tail's samples, at least 2, within ``MOST_FIRST`` rows: fewer leave more to find, more make the first LP
     larger.
     """
-    entries = program.entries
-    count_L = np.bincount(entries.load_M, minlength=program.load_NL.shape[1])
-    even_LP = np.zeros((len(count_L), program.places))
-    even_LP[entries.load_M, entries.place_M] = 1.0 / count_L[entries.load_M]
+    entries, pairs, uses = program.entries, program.pairs, program.uses
+    count_L = np.bincount(entries.load_M, minlength=program.loads)
+    even_Z = entries.amount_Z[:uses] / count_L[entries.load_M[entries.entry_Z[:uses]]]
+    even_LP = np.zeros((program.uncertain, program.places))
+    even_LP[entries.load_G[:pairs], entries.place_G[:pairs]] = np.bincount(entries.pair_Z[:uses], even_Z, pairs)
     load_NP = program.load_NL @ even_LP
     keep = min(int(np.ceil(program.problem.beta * program.samples / 2)), MOST_FIRST // program.places)
     keep = min(max(keep, 2), program.samples)

@@ -22,17 +22,17 @@ class Shortage:
 
     Attributes:
         scale: Smallest factor on all capacities with which there is a plan.
-        hour: Submission hour of the load that presses most on what is short.
-        load_class: Its class.
+        load: Load that presses most on what is short, as in ``Entries``.
         run_hour: Execution hour in which capacity is shortest for it.
         cluster: The cluster there.
+        resource: The resource there.
     """
 
     scale: float
-    hour: int
-    load_class: int
+    load: int
     run_hour: int
     cluster: int
+    resource: int
 
 
 def shortage(problem: PlanProblem) -> Shortage | None:
@@ -44,19 +44,14 @@ def shortage(problem: PlanProblem) -> Shortage | None:
     solved = generate(problem, goal="stretch")
     if solved is None:
         return None
-    program, dual = solved.program, solved.point.dual
-    loads = program.hours * program.classes
-    load = int(dual[:loads].argmax())
-    part_P = np.abs(dual[loads : loads + program.places]) * program.capacity_P
-    mine = np.flatnonzero(program.entries.load_M == load)
-    entry = int(mine[part_P[program.entries.place_M[mine]].argmax()])
-    return Shortage(
-        scale=1.0 + solved.point.value,
-        hour=int(program.entries.hour_M[entry]),
-        load_class=int(program.entries.class_M[entry]),
-        run_hour=int(program.entries.run_hour_M[entry]),
-        cluster=int(program.entries.cluster_M[entry]),
-    )
+    program, dual, entries = solved.program, solved.point.dual, solved.program.entries
+    load = int(dual[: program.loads].argmax())
+    part_P = np.abs(dual[program.loads : program.loads + program.places]) * program.capacity_P
+    mine = np.flatnonzero(entries.load_G == load)
+    place = int(entries.place_G[mine[part_P[entries.place_G[mine]].argmax()]])
+    station, resource = divmod(place, problem.resource_count)
+    run_hour, cluster = divmod(station, problem.shape[4])
+    return Shortage(scale=1.0 + solved.point.value, load=load, run_hour=run_hour, cluster=cluster, resource=resource)
 
 
 def smallest_beta(problem: PlanProblem) -> float | None:
@@ -86,18 +81,21 @@ def why_infeasible(problem: PlanProblem) -> InfeasiblePlanError:
     short = shortage(problem)
     if short is None:
         return InfeasiblePlanError("no plan satisfies the constraints, whatever the capacity; check placed_TD")
-    one = problem.classes[short.load_class]
+    starts = problem.entries.run_hour_M[problem.entries.load_M == short.load]
+    one = problem.classes[problem.entries.class_M[np.searchsorted(problem.entries.load_M, short.load)]]
     beta = smallest_beta(problem)
     remedy = f"multiply all capacities by at least {_up(short.scale):.6g}"
     if beta is not None:
         remedy += f", or raise beta from {problem.beta:g} to at least {_up(beta):.6g}"
     else:
         remedy += " (no beta would do)"
+    capacity = problem.capacity_TD.reshape(-1, problem.resource_count)
+    room = capacity[short.run_hour * problem.shape[4] + short.cluster, short.resource]
+    what = f"capacity of {problem.resources[short.resource]!r}" if problem.resources else "capacity"
     return InfeasiblePlanError(
-        f"class {one.name!r} submitted in hour {short.hour} cannot be served within hours {short.hour} to "
-        f"{short.hour + one.flexibility_h} at clusters {list(one.clusters)}; capacity is shortest at cluster "
-        f"{short.cluster} in hour {short.run_hour} ({problem.capacity_TD[short.run_hour, short.cluster]:g}). To get a "
-        f"plan, {remedy}"
+        f"class {one.name!r} {problem.origin(short.load)} cannot be served within hours {starts[0]} to "
+        f"{starts[-1] + one.run_hours - 1} at clusters {list(one.clusters)}; {what} is shortest at cluster "
+        f"{short.cluster} in hour {short.run_hour} ({room:g}). To get a plan, {remedy}"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -11,102 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.errors import InfeasiblePlanError, ScenarioError
+from noonward.schedule.plan.classes import Entries, Footprint, LoadClass, Queued, allowed_entries
 
 F8 = NDArray[np.float64]
-I8 = NDArray[np.int64]
 
 HEADROOM: Final = 1.25
 """Default of the largest possible load over the largest sample."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadClass:
-    """Load that tolerates the same delay and may run at the same clusters.
-
-    Attributes:
-        name: Name.
-        clusters: Spatial range D_c: indices of the clusters it may run at, each once.
-        flexibility_h: Temporal flexibility h_c: longest delay of the execution hour, h, at least 0.
-
-    Raises:
-        ScenarioError: The range is empty or names a cluster twice, or the flexibility is below 0.
-    """
-
-    name: str
-    clusters: tuple[int, ...]
-    flexibility_h: int
-
-    def __post_init__(self) -> None:
-        if not self.clusters:
-            raise ScenarioError(f"class {self.name!r} has an empty spatial range; name at least one cluster")
-        if len(set(self.clusters)) != len(self.clusters) or min(self.clusters) < 0:
-            raise ScenarioError(
-                f"class {self.name!r} has the spatial range {self.clusters}; give cluster indices from 0, each once"
-            )
-        if self.flexibility_h < 0 or self.flexibility_h != int(self.flexibility_h):
-            raise ScenarioError(
-                f"class {self.name!r} has a flexibility of {self.flexibility_h} h; it must be whole hours, at least 0"
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entries:
-    """The fractions Y that may be above 0, Eq. (4): d in D_c and t in [k, k + h_c]. Axis M, ordered by (k, c, t, d).
-
-    Attributes:
-        hour_M: Submission hour k.
-        class_M: Class c.
-        run_hour_M: Execution hour t.
-        cluster_M: Cluster d.
-        load_M: Index k C + c of the load.
-        place_M: Index t D + d of the place.
-    """
-
-    hour_M: I8
-    class_M: I8
-    run_hour_M: I8
-    cluster_M: I8
-    load_M: I8
-    place_M: I8
-
-    def __len__(self) -> int:
-        return len(self.load_M)
-
-    @cached_property
-    def by_place(self) -> tuple[I8, I8]:
-        """Entries ordered by place, and the first of each place in that order."""
-        order = np.argsort(self.place_M, kind="stable")
-        count = int(self.place_M.max()) + 2
-        return order, np.searchsorted(self.place_M[order], np.arange(count))
-
-
-def allowed_entries(classes: Sequence[LoadClass], hours: int, clusters: int) -> Entries:
-    """Returns the fractions that range and flexibility allow.
-
-    Args:
-        classes: Classes C.
-        hours: Submission hours K.
-        clusters: Clusters D.
-    """
-    rows = [
-        (k, c, t, d)
-        for k in range(hours)
-        for c, one in enumerate(classes)
-        for t in range(k, k + one.flexibility_h + 1)
-        for d in sorted(one.clusters)
-    ]
-    k, c, t, d = np.array(rows, dtype=np.int64).T
-    return Entries(
-        hour_M=k, class_M=c, run_hour_M=t, cluster_M=d, load_M=k * len(classes) + c, place_M=t * clusters + d
-    )
+_ARRAYS: Final = (
+    "load_NKC", "capacity_TD", "cost_TD", "peak_cost_D", "load_max_KC", "placed_TD", "peak_before_D",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanProblem:
     """A day-ahead planning problem (Hall et al., Eq. 12 to 14).
 
-    Axes: N samples, K submission hours, C classes, T = K + max h_c execution hours, D clusters. Loads, capacities and
-    curves share one unit (GPUs, cores, a share of a cluster); costs are per unit and hour.
+    Axes: N samples, K submission hours, C classes, T = K + max (h_c + run hours - 1) execution hours, D clusters; with
+    ``resources`` named, arrays that end in D end in D, R. Without, loads, capacities and curves share one unit (GPUs,
+    cores, a share of a cluster). Costs are per unit and hour.
 
     Attributes:
         classes: Classes C.
@@ -119,6 +40,10 @@ class PlanProblem:
         load_max_KC: Largest load possible, the support, Eq. (13); by default ``HEADROOM`` x the largest sample.
         support: Whether the ball holds only distributions on 0 <= s <= load_max; without it, on all real loads.
         placed_TD: Load placed already, which takes part of the curve; 0 by default.
+        resources: Names of the resources R, each once; every class then has a ``usage`` of each. Excess is the largest
+            over all of them, so choose units in which one unit too much is as bad everywhere.
+        queued: Load that waits since before hour 0 and is placed by the plan, too.
+        peak_before_D: Highest curve of hours before hour 0, whose peak is paid for anyway; 0 by default.
 
     Raises:
         ScenarioError: A value is out of range, shapes disagree, or a sample lies outside the support.
@@ -135,28 +60,36 @@ class PlanProblem:
     load_max_KC: F8 | None = None
     support: bool = True
     placed_TD: F8 | None = None
+    resources: tuple[str, ...] = ()
+    queued: tuple[Queued, ...] = ()
+    peak_before_D: F8 | None = None
 
     def __post_init__(self) -> None:
-        for name in ("load_NKC", "capacity_TD", "cost_TD", "peak_cost_D", "load_max_KC", "placed_TD"):
+        for name in _ARRAYS:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
         self._check_guarantee()
+        self._check_resources()
         self._check_shapes()
-        _check_values("load_NKC", self.load_NKC, 0.0)
-        _check_values("capacity_TD", self.capacity_TD, 0.0)
-        _check_values("cost_TD", self.cost_TD, -np.inf)
-        _check_values("peak_cost_D", self.peak_cost_D, 0.0)
-        if self.placed_TD is not None:
-            _check_values("placed_TD", self.placed_TD, 0.0)
+        self._check_classes()
+        for name in _ARRAYS:
+            if getattr(self, name) is not None and name != "load_max_KC":
+                _check_values(name, getattr(self, name), -np.inf if name == "cost_TD" else 0.0)
         self._check_support()
+        self._check_queue()
         self._check_capacity()
 
     @property
     def shape(self) -> tuple[int, int, int, int, int]:
         """N, K, C, T, D."""
         samples, hours, classes = self.load_NKC.shape
-        span, clusters = self.capacity_TD.shape
+        span, clusters = self.capacity_TD.shape[:2]
         return samples, hours, classes, span, clusters
+
+    @property
+    def resource_count(self) -> int:
+        """Resources R; 1 where none is named."""
+        return max(1, len(self.resources))
 
     @property
     def largest_KC(self) -> F8:
@@ -171,11 +104,20 @@ class PlanProblem:
     @cached_property
     def entries(self) -> Entries:
         """Fractions that may be above 0."""
-        return allowed_entries(self.classes, self.load_NKC.shape[1], self.capacity_TD.shape[1])
+        _, hours, _, _, clusters = self.shape
+        return allowed_entries(self.classes, hours, clusters, self.resource_count, self.queued)
+
+    @property
+    def footprint(self) -> Footprint:
+        """How long and how much of each resource a unit of every class uses."""
+        return Footprint.of(self.classes, self.resource_count)
 
     def cost_of(self, curve_TD: F8) -> float:
-        """Returns f(v), Eq. (7): ``sum_td cost v + sum_d peak_cost max_t v``."""
-        return float((self.cost_TD * curve_TD).sum() + (self.peak_cost_D * curve_TD.max(axis=0)).sum())
+        """Returns f(v), Eq. (7): ``sum_td cost v + sum_d peak_cost max_t v``; the peak before hour 0 counts."""
+        peak_D = curve_TD.max(axis=0)
+        if self.peak_before_D is not None:
+            peak_D = np.maximum(peak_D, self.peak_before_D)
+        return float((self.cost_TD * curve_TD).sum() + (self.peak_cost_D * peak_D).sum())
 
     def _check_guarantee(self) -> None:
         if not 0 < self.beta <= 1:
@@ -185,29 +127,47 @@ class PlanProblem:
         if not self.classes:
             raise ScenarioError("there is no class; give at least one LoadClass")
 
+    def _check_resources(self) -> None:
+        if len(set(self.resources)) != len(self.resources):
+            raise ScenarioError(f"resources are {list(self.resources)}; name each once")
+        for one in self.classes:
+            if len(one.usage) != len(self.resources):
+                raise ScenarioError(
+                    f"class {one.name!r} has a usage of {len(one.usage)} resources; the problem names "
+                    f"{len(self.resources)} ({', '.join(self.resources) or 'leave usage out'}); give one value each"
+                )
+
     def _check_shapes(self) -> None:
         if self.load_NKC.ndim != 3 or self.load_NKC.size == 0:
             raise ScenarioError(
                 f"load samples have shape {self.load_NKC.shape}; give at least one sample as (N, K, C), "
                 "samples x submission hours x classes"
             )
-        if self.capacity_TD.ndim != 2 or self.capacity_TD.shape[1] == 0:
-            raise ScenarioError(f"capacity_TD has shape {self.capacity_TD.shape}; expected (T, D), hours x clusters")
+        axes = "(T, D, R), hours x clusters x resources" if self.resources else "(T, D), hours x clusters"
+        if self.capacity_TD.ndim != 2 + bool(self.resources) or self.capacity_TD.size == 0:
+            raise ScenarioError(f"capacity_TD has shape {self.capacity_TD.shape}; expected {axes}")
         _, hours, count = self.load_NKC.shape
         clusters = self.capacity_TD.shape[1]
-        expected: dict[str, tuple[int, ...]] = {}
-        horizon = hours + max(one.flexibility_h for one in self.classes)
+        tail = (clusters, len(self.resources)) if self.resources else (clusters,)
+        longest = max(self.classes, key=lambda one: one.reach_h)
+        horizon = hours + longest.reach_h
+        expected: dict[str, tuple[int, ...]] = dict.fromkeys(("capacity_TD", "cost_TD", "placed_TD"), (horizon, *tail))
         expected["load_NKC"] = (self.load_NKC.shape[0], hours, len(self.classes))
-        expected["capacity_TD"] = expected["cost_TD"] = expected["placed_TD"] = (horizon, clusters)
-        expected["peak_cost_D"] = (clusters,)
+        expected["peak_cost_D"] = expected["peak_before_D"] = tail
         expected["load_max_KC"] = (hours, count)
         for name, shape in expected.items():
             array = getattr(self, name)
             if array is not None and array.shape != shape:
+                named = f", {len(self.resources)} resources" if self.resources else ""
                 raise ScenarioError(
                     f"{name} has shape {array.shape}; expected {shape}: {len(self.classes)} classes, {hours} "
-                    f"submission hours, {horizon} execution hours (these + longest flexibility), {clusters} clusters"
+                    f"submission hours, {horizon} execution hours (these + longest flexibility + its run less 1 h: "
+                    f"class {longest.name!r} starts up to {longest.flexibility_h} h late and runs "
+                    f"{longest.run_hours} h), {clusters} clusters{named}"
                 )
+
+    def _check_classes(self) -> None:
+        clusters = self.capacity_TD.shape[1]
         for one in self.classes:
             if max(one.clusters) >= clusters:
                 raise ScenarioError(
@@ -227,19 +187,48 @@ class PlanProblem:
                 f"above the largest possible load of {self.load_max_KC[k, c]:g}; raise load_max_KC or leave it out"
             )
 
+    def _check_queue(self) -> None:
+        span = self.capacity_TD.shape[0]
+        for i, wait in enumerate(self.queued):
+            if not 0 <= wait.load_class < len(self.classes):
+                raise ScenarioError(
+                    f"queued[{i}] is of class {wait.load_class}; classes are 0 to {len(self.classes) - 1}"
+                )
+            if not 0 <= wait.load < np.inf:
+                raise ScenarioError(f"queued[{i}] has a load of {wait.load}; it must be finite and at least 0")
+            one = self.classes[wait.load_class]
+            last = span - one.run_hours
+            if not 0 <= wait.flexibility_h <= last or wait.flexibility_h != int(wait.flexibility_h):
+                raise ScenarioError(
+                    f"queued[{i}] may start {wait.flexibility_h} h from now; class {one.name!r} runs {one.run_hours} h "
+                    f"and the horizon has {span} h, so give whole hours from 0 to {last}"
+                )
+
     def _check_capacity(self) -> None:
         entries = self.entries
-        room_KC = np.zeros(self.load_NKC.shape[1:])
-        np.maximum.at(room_KC, (entries.hour_M, entries.class_M), self.capacity_TD.ravel()[entries.place_M])
-        stuck = (self.load_NKC.max(axis=0) > 0) & (room_KC == 0)
-        if stuck.any():
-            k, c = np.argwhere(stuck)[0]
-            one = self.classes[c]
+        room_M = np.full(len(entries), np.inf)
+        np.minimum.at(room_M, entries.entry_Z, self.capacity_TD.ravel()[entries.place_Z])
+        load_L = np.concatenate([self.load_NKC.max(axis=0).ravel(), [wait.load for wait in self.queued]])
+        room_L = np.zeros(len(load_L))
+        np.maximum.at(room_L, entries.load_M, room_M)
+        stuck = np.flatnonzero((load_L > 0) & (room_L == 0))
+        if len(stuck):
+            mine = np.flatnonzero(entries.load_M == stuck[0])
+            one = self.classes[entries.class_M[mine[0]]]
+            run = " in some hour of every run" if one.run_hours > 1 else ""
             raise InfeasiblePlanError(
-                f"class {one.name!r} submitted in hour {k} has a capacity of zero at all of its clusters "
-                f"{list(one.clusters)} in hours {k} to {k + one.flexibility_h}; give one of them capacity, or widen "
-                "the range or the flexibility"
+                f"class {one.name!r} {self.origin(int(stuck[0]))} has a capacity of zero at all of its clusters "
+                f"{list(one.clusters)} in hours {entries.run_hour_M[mine[0]]} to "
+                f"{entries.run_hour_M[mine[-1]] + one.run_hours - 1}{run}; "
+                "give one of them capacity, or widen the range or the flexibility"
             )
+
+    def origin(self, load: int) -> str:
+        """Returns where a load comes from, for messages: ``submitted in hour 3`` or ``queued (queued[0])``."""
+        to_come = self.load_NKC.shape[1] * len(self.classes)
+        return (
+            f"submitted in hour {load // len(self.classes)}" if load < to_come else f"queued (queued[{load - to_come}])"
+        )
 
 
 def _check_values(name: str, array: F8, low: float) -> None:

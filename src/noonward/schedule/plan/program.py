@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Literal
 
 import highspy
@@ -14,7 +15,6 @@ from noonward.schedule.plan.problem import PlanProblem
 
 F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
-B1 = NDArray[np.bool_]
 
 Goal = Literal["cost", "stretch", "tail"]
 """What is minimised: f(v), the capacity needed, or the guarantee's left side less its right side."""
@@ -28,6 +28,8 @@ NEAR_FIT: Final = 0.01
 """Room, in units of the largest load, up to which a sample row is kept for the next interior-point run."""
 NEAR_SLOPE: Final = 0.02
 """Room up to which a slope row is kept for the next interior-point run."""
+NEAR_FIRST: Final = 0.5
+"""The same after the first LP, as a share of its lambda, which is only a guess."""
 
 _OPTIONS: Final[dict[Method, dict[str, str | float]]] = {
     "interior": {"solver": "ipx", "run_crossover": "off", "ipm_optimality_tolerance": ROUGH},
@@ -46,7 +48,6 @@ class Point:
         x: Columns.
         dual: Rows' duals.
         reduced: Columns' reduced costs.
-        vertex: Whether there is a basis.
         iterations: Simplex and interior-point iterations.
     """
 
@@ -54,7 +55,6 @@ class Point:
     x: F8
     dual: F8
     reduced: F8
-    vertex: bool
     iterations: int
 
 
@@ -63,25 +63,26 @@ class Active:
     """Rows that (nearly) bind and columns in use: what a program of the same shape starts from.
 
     Attributes:
-        fit_RX: Samples and places of the rows ``q - w + sum x s <= p``, (2, rows).
-        slope_R: Entries of the rows ``x <= lambda``.
-        raised_M: Entries whose e may be above 0.
+        fit_RX: Samples and places of the fit rows, (2, rows).
+        slope_R: Pairs of the slope rows.
+        raised_R: Pairs whose e has a column.
     """
 
     fit_RX: I8
     slope_R: I8
-    raised_M: B1
+    raised_R: I8
 
     @property
     def size(self) -> int:
         """Rows and columns in all."""
-        return int(self.fit_RX.shape[1]) + len(self.slope_R) + int(self.raised_M.sum())
+        return int(self.fit_RX.shape[1]) + len(self.slope_R) + len(self.raised_R)
 
 
 class Program:
     """The LP of one problem, with loads in units of ``unit`` and costs in units of ``money``.
 
-    Columns: x_M, e_M (y = x + e), v_TD, w_TD, peak_D, p_N, q, lambda, stretch. Axis P: places (t, d), row-major.
+    Columns: y_M, v_P, w_P, peak (cluster, resource), p_N, q, lambda, stretch, then e of the pairs raised so far. Axis
+    P: places (t, d, r), row-major; axis G: pairs of an uncertain load and a place it may use.
 
     Args:
         problem: What to plan.
@@ -91,27 +92,35 @@ class Program:
 
     def __init__(self, problem: PlanProblem, goal: Goal = "cost") -> None:
         self.problem = problem
-        self.samples, self.hours, self.classes, self.span, self.clusters = problem.shape
-        self.places = self.span * self.clusters
-        entries = problem.entries
-        self.entries = entries
-        self.unit = float(max(problem.load_NKC.max(), problem.largest_KC.max() if problem.support else 0.0)) or 1.0
+        self.samples, self.hours, self.classes, self.span, _ = problem.shape
+        self.entries = problem.entries
+        self.uncertain = self.hours * self.classes
+        self.loads = self.uncertain + len(problem.queued)
+        self.places = problem.capacity_TD.size
+        self.stations = self.places // self.span
+        self.pairs = int(np.searchsorted(self.entries.load_G, self.uncertain))
+        self.uses = int(self.entries.first_G[self.pairs])
+        queued = max((wait.load for wait in problem.queued), default=0.0)
+        largest = problem.largest_KC.max() if problem.support else 0.0
+        self.unit = float(max(problem.load_NKC.max(), largest, queued)) or 1.0
         self.money = float(np.abs(problem.cost_TD).max() + problem.peak_cost_D.max()) or 1.0
         self.load_NL = problem.load_NKC.reshape(self.samples, -1) / self.unit
         self.largest_L = problem.largest_KC.ravel() / self.unit
+        self.queued_Q = np.array([wait.load for wait in problem.queued]) / self.unit
         self.capacity_P = problem.capacity_TD.ravel() / self.unit
         placed = np.zeros(self.places) if problem.placed_TD is None else problem.placed_TD.ravel()
         self.placed_P = placed / self.unit
-        count = len(entries)
-        self.x, self.e, self.v = 0, count, 2 * count
+        before = np.zeros(self.stations) if problem.peak_before_D is None else problem.peak_before_D.ravel()
+        self.before = before / self.unit
+        self.v = len(self.entries)
         self.w = self.v + self.places
         self.peak = self.w + self.places
-        self.p = self.peak + self.clusters
+        self.p = self.peak + self.stations
         self.q = self.p + self.samples
         self.lam, self.stretch = self.q + 1, self.q + 2
-        self.has_NP: B1 = np.zeros((self.samples, self.places), dtype=bool)
-        self.bounded_M: B1 = np.zeros(count, dtype=bool)
-        self.raised_M: B1 = np.zeros(count, dtype=bool)
+        self.fit_NP: I8 = np.full((self.samples, self.places), -1, dtype=np.int64)
+        self.slope_G: I8 = np.full(self.pairs, -1, dtype=np.int64)
+        self.raised_G: I8 = np.full(self.pairs, -1, dtype=np.int64)
         self.solver = highspy.Highs()
         self.solver.setOptionValue("output_flag", False)
         self.solver.setOptionValue("threads", 1)
@@ -120,16 +129,15 @@ class Program:
     def _add_columns(self, goal: Goal) -> None:
         count = self.stretch + 1
         cost, lower, upper = np.zeros(count), np.zeros(count), np.full(count, np.inf)
-        upper[self.e : self.v] = 0.0
         upper[self.v : self.w] = self.capacity_P
         lower[self.w : self.peak] = -np.inf
         lower[self.q] = -np.inf
-        lower[self.peak : self.p] = -np.inf if (self.problem.cost_TD < 0).any() else 0.0
+        lower[self.peak : self.p] = self.before
         upper[self.lam] = np.inf if self.problem.robust else 0.0
         upper[self.stretch] = np.inf if goal == "stretch" else 0.0
         if goal == "cost":
             cost[self.v : self.w] = self.problem.cost_TD.ravel() / self.money
-            cost[self.peak : self.p] = self.problem.peak_cost_D / self.money
+            cost[self.peak : self.p] = self.problem.peak_cost_D.ravel() / self.money
         elif goal == "stretch":
             cost[self.stretch] = 1.0
         else:
@@ -140,6 +148,18 @@ class Program:
         none = np.empty(0, dtype=np.int32)
         self.solver.addCols(count, cost, lower, upper, 0, none, none, np.empty(0))
 
+    @property
+    def rows(self) -> int:
+        """Rows so far."""
+        return int(self.solver.getNumRow())
+
+    @cached_property
+    def uses_by_place(self) -> tuple[I8, I8]:
+        """Uses of uncertain loads ordered by place, and the first of each place in that order."""
+        place_Z = self.entries.place_Z[: self.uses]
+        order = np.argsort(place_Z, kind="stable")
+        return order, np.searchsorted(place_Z[order], np.arange(self.places + 1))
+
     def add_rows(self, row: I8, column: I8, value: F8, lower: F8, upper: F8) -> None:
         """Adds rows from triplets (row from 0 within this call, column, value)."""
         count = len(lower)
@@ -149,12 +169,36 @@ class Program:
             count, lower, upper, len(row), first, column[order].astype(np.int32), np.ascontiguousarray(value[order])
         )
 
-    def raise_entries(self, which_M: B1) -> None:
-        """Frees e of some entries, which was fixed at 0."""
-        self.raised_M |= which_M
-        entries = (self.e + np.flatnonzero(self.raised_M)).astype(np.int32)
-        if len(entries):
-            self.solver.changeColsBounds(len(entries), entries, np.zeros(len(entries)), np.full(len(entries), np.inf))
+    def add_columns(self, column: I8, row: I8, value: F8, count: int) -> None:
+        """Adds columns of no cost, at least 0, from triplets (column from 0 within this call, row, value)."""
+        order = np.argsort(column, kind="stable")
+        first = np.searchsorted(column[order], np.arange(count)).astype(np.int32)
+        self.solver.addCols(
+            count,
+            np.zeros(count),
+            np.zeros(count),
+            np.full(count, np.inf),
+            len(column),
+            first,
+            row[order].astype(np.int32),
+            np.ascontiguousarray(value[order]),
+        )
+
+    def fix_slope(self, spread: float) -> I8:
+        """Fixes lambda and bounds entries by it; returns the pairs of several uses, whose slope still needs a row.
+
+        Args:
+            spread: Lambda over that of every load spread evenly over its entries.
+        """
+        entries = self.entries
+        most_M = np.zeros(self.v)
+        np.maximum.at(most_M, entries.entry_Z[: self.uses], entries.amount_Z[: self.uses])
+        slope = spread * float((most_M / np.bincount(entries.load_M)[entries.load_M]).max())
+        upper_M = np.divide(slope, most_M, out=np.full(self.v, np.inf), where=most_M > 0)
+        self.solver.changeColsBounds(self.v, np.arange(self.v, dtype=np.int32), np.zeros(self.v), upper_M)
+        self.solver.changeColBounds(self.lam, slope, slope)
+        several: I8 = np.flatnonzero(np.diff(entries.first_G[: self.pairs + 1]) > 1)
+        return several
 
     def run(self, method: Method) -> Point | None:
         """Solves the program as it stands; None where it has no solution.
@@ -182,29 +226,60 @@ class Program:
             x=np.array(solution.col_value),
             dual=np.array(solution.row_dual),
             reduced=np.array(solution.col_dual),
-            vertex=method != "interior",
             iterations=max(0, info.simplex_iteration_count) + max(0, info.ipm_iteration_count),
         )
 
+    def slope_of(self, x: F8) -> F8:
+        """Returns the slope left to every pair, ``sum_m A y - e``: what its load weighs at its place."""
+        entries, uses = self.entries, self.uses
+        weight_Z = entries.amount_Z[:uses] * x[entries.entry_Z[:uses]]
+        slope: F8 = np.bincount(entries.pair_Z[:uses], weight_Z, minlength=self.pairs).astype(np.float64)
+        raised = np.flatnonzero(self.raised_G >= 0)
+        slope[raised] -= x[self.raised_G[raised]]
+        return slope
+
     def excess_NP(self, x: F8) -> F8:
-        """Returns left side less right side of every row ``q - w + sum x s <= p``, generated or not."""
-        share_LP = np.zeros((self.load_NL.shape[1], self.places))
-        share_LP[self.entries.load_M, self.entries.place_M] = x[: self.e]
+        """Returns left side less right side of every fit row, generated or not."""
+        share_LP = np.zeros((self.uncertain, self.places))
+        share_LP[self.entries.load_G[: self.pairs], self.entries.place_G[: self.pairs]] = self.slope_of(x)
         rest_N = x[self.p : self.q] - x[self.q]
         excess: F8 = self.load_NL @ share_LP - x[self.w : self.peak] - rest_N[:, None]
         return excess
 
-    def over_M(self, x: F8) -> F8:
-        """Returns ``x - lambda`` of every entry; minus infinity without a radius, where there is no such row."""
+    def over_G(self, x: F8) -> F8:
+        """Returns slope less lambda of every pair; minus infinity without a radius, where there is no such row."""
         if not self.problem.robust:
-            return np.full(self.e, -np.inf)
-        over: F8 = x[: self.e] - x[self.lam]
+            return np.full(self.pairs, -np.inf)
+        over: F8 = self.slope_of(x) - x[self.lam]
         return over
 
-    def active(self, point: Point) -> Active:
-        """Returns the rows generated so far that a solution satisfies with little room."""
-        near_NP = self.has_NP & (self.excess_NP(point.x) > -NEAR_FIT)
-        near_M = self.bounded_M & (self.over_M(point.x) > -NEAR_SLOPE)
+    def reduced_G(self, point: Point) -> F8:
+        """Returns the reduced cost that every pair's e has or, without a column, would have.
+
+        Its column has -s_max in the place's curve row, -s^i in its fit rows, and -1 in its slope row.
+        """
+        dual_NP = np.zeros(self.fit_NP.shape)
+        built = self.fit_NP >= 0
+        dual_NP[built] = point.dual[self.fit_NP[built]]
+        load, place = self.entries.load_G[: self.pairs], self.entries.place_G[: self.pairs]
+        curve_P = point.dual[self.loads : self.loads + self.places]
+        reduced: F8 = self.largest_L[load] * curve_P[place] + (self.load_NL.T @ dual_NP)[load, place]
+        sloped = self.slope_G >= 0
+        reduced[sloped] += point.dual[self.slope_G[sloped]]
+        return reduced
+
+    def active(self, point: Point, *, guessed: bool = False) -> Active:
+        """Returns the rows generated so far that a solution satisfies with little room.
+
+        Args:
+            point: The solution.
+            guessed: Whether lambda was fixed: then slope rows count, generated or not, and with more room.
+        """
+        room = NEAR_FIRST * point.x[self.lam] if guessed else NEAR_SLOPE
+        near_NP = (self.fit_NP >= 0) & (self.excess_NP(point.x) > -NEAR_FIT)
+        near_G = ((self.slope_G >= 0) | guessed) & (self.over_G(point.x) > -room)
         return Active(
-            fit_RX=np.stack(np.nonzero(near_NP)), slope_R=np.flatnonzero(near_M), raised_M=self.raised_M.copy()
+            fit_RX=np.stack(np.nonzero(near_NP)),
+            slope_R=np.flatnonzero(near_G),
+            raised_R=np.flatnonzero(self.raised_G >= 0),
         )

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from noonward.errors import ScenarioError
 from noonward.model.environment import GpuCaps
-from noonward.schedule.plan.problem import Entries, PlanProblem
+from noonward.schedule.plan.classes import Footprint
+from noonward.schedule.plan.problem import PlanProblem
 
 F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
@@ -22,17 +23,20 @@ SMALLEST = 1e-9
 class Fractions:
     """Fractions Y of the load of each submission hour and class by place, as compressed rows over their support.
 
-    Row L = k C + c holds positions ``first_L[L]`` to ``first_L[L + 1]``.
+    Row L = k C + c holds positions ``first_L[L]`` to ``first_L[L + 1]``; rows K C + i are those of queued load i.
 
     Attributes:
         hours: Submission hours K.
         classes: Classes C.
         span: Execution hours T.
         clusters: Clusters D.
-        first_L: First position of each row, and the end: K C + 1 values.
-        run_hour_X: Execution hour t of each position.
+        first_L: First position of each row, and the end: K C + Q + 1 values.
+        run_hour_X: Hour t in which each position's load starts.
         cluster_X: Cluster d.
         value_X: Fraction, above 0; each row sums to 1.
+        footprint: How long and how much of each resource a unit uses; None for one hour and one unit of capacity.
+        vector: Whether loads at places have an axis of resources.
+        queued_class_Q: Classes of the queued loads.
     """
 
     hours: int
@@ -43,29 +47,36 @@ class Fractions:
     run_hour_X: I8
     cluster_X: I8
     value_X: F8
+    footprint: Footprint | None = None
+    vector: bool = False
+    queued_class_Q: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, entries: Entries, y_M: F8, shape: tuple[int, int, int, int]) -> Fractions:
+    def of(cls, problem: PlanProblem, y_M: F8) -> Fractions:
         """Returns the fractions of a solution, every row scaled to sum to 1.
 
         Args:
-            entries: Entries that are allowed.
-            y_M: Their values; the sum over a row is at least 1 up to the solver's tolerance.
-            shape: K, C, T, D.
+            problem: What was planned.
+            y_M: Values of the problem's entries; the sum over a row is at least 1 up to the solver's tolerance.
         """
-        hours, classes, span, clusters = shape
+        _, hours, classes, span, clusters = problem.shape
+        entries = problem.entries
+        loads = hours * classes + len(problem.queued)
         kept = y_M > SMALLEST
         row_X, value_X = entries.load_M[kept], y_M[kept]
-        total_L = np.bincount(row_X, value_X, minlength=hours * classes)
+        total_L = np.bincount(row_X, value_X, minlength=loads)
         return cls(
             hours=hours,
             classes=classes,
             span=span,
             clusters=clusters,
-            first_L=np.searchsorted(row_X, np.arange(hours * classes + 1)),
+            first_L=np.searchsorted(row_X, np.arange(loads + 1)),
             run_hour_X=entries.run_hour_M[kept],
             cluster_X=entries.cluster_M[kept],
             value_X=value_X / total_L[row_X],
+            footprint=problem.footprint,
+            vector=bool(problem.resources),
+            queued_class_Q=tuple(wait.load_class for wait in problem.queued),
         )
 
     @property
@@ -74,13 +85,27 @@ class Fractions:
         return np.repeat(np.arange(len(self.first_L) - 1), np.diff(self.first_L))
 
     def dense(self) -> F8:
-        """Returns Y as an array (K, C, T, D)."""
-        y = np.zeros((self.hours * self.classes, self.span, self.clusters))
+        """Returns Y of the load to come as an array (K, C, T, D), t the hour of the start."""
+        y = np.zeros((len(self.first_L) - 1, self.span, self.clusters))
         y[self.row_X, self.run_hour_X, self.cluster_X] = self.value_X
-        return y.reshape(self.hours, self.classes, self.span, self.clusters)
+        return y[: self.hours * self.classes].reshape(self.hours, self.classes, self.span, self.clusters)
+
+    def _at_places(self) -> F8:
+        """Returns what a unit of every row's load takes of every place, (L, places)."""
+        class_L = np.concatenate([np.tile(np.arange(self.classes), self.hours), self.queued_class_Q]).astype(np.int64)
+        footprint = self.footprint or Footprint(
+            run_hours_C=np.ones(self.classes, dtype=np.int64), usage_CR=np.ones((self.classes, 1))
+        )
+        row_X = self.row_X
+        index, place, amount = footprint.places(class_L[row_X], self.run_hour_X, self.cluster_X, self.clusters)
+        out = np.zeros((len(class_L), self.span * self.clusters * footprint.usage_CR.shape[1]))
+        np.add.at(out, (row_X[index], place), self.value_X[index] * amount)
+        return out
 
     def load(self, load_NKC: F8) -> F8:
         """Returns the load at every place if the fractions are followed exactly, (N, T, D) (or (T, D) for one day).
+
+        With resources an axis R follows. Queued load is not in it (``queued_load``).
 
         Raises:
             ScenarioError: The load has another shape.
@@ -88,9 +113,16 @@ class Fractions:
         load = np.asarray(load_NKC, dtype=np.float64)
         if load.shape[-2:] != (self.hours, self.classes):
             raise ScenarioError(f"load has shape {load.shape}; expected (..., {self.hours}, {self.classes})")
-        y_LP = self.dense().reshape(self.hours * self.classes, -1)
-        out: F8 = load.reshape(*load.shape[:-2], -1) @ y_LP
-        return out.reshape(*load.shape[:-2], self.span, self.clusters)
+        out = load.reshape(*load.shape[:-2], -1) @ self._at_places()[: self.hours * self.classes]
+        return self._grid(out)
+
+    def queued_load(self, load_Q: F8) -> F8:
+        """Returns the load of queued loads at every place, (T, D), with resources (T, D, R)."""
+        return self._grid(np.asarray(load_Q, dtype=np.float64) @ self._at_places()[self.hours * self.classes :])
+
+    def _grid(self, load_P: F8) -> F8:
+        tail = (self.span, self.clusters, -1) if self.vector else (self.span, self.clusters)
+        return load_P.reshape(*load_P.shape[:-1], *tail)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +158,13 @@ class Prices:
         capacity_TD: What one unit more of machine capacity would save, at least 0.
         place_TD: What one unit more of load at a place would cost: running cost, share of the peak and of scarcity.
         service_KC: What one more share of the load of a class and hour would cost: its load at the best place.
+        queued_Q: The same for queued loads.
     """
 
     capacity_TD: F8
     place_TD: F8
     service_KC: F8
+    queued_Q: F8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,22 +189,33 @@ class Plan:
     prices: Prices
     certificate: Certificate
 
+    def known_load(self) -> F8:
+        """Returns the load that is certain: placed before, and queued load where the plan starts it."""
+        known = self.fractions.queued_load(np.array([wait.load for wait in self.problem.queued]))
+        return known if self.problem.placed_TD is None else known + self.problem.placed_TD
+
     def excess(self, load_NKC: F8) -> F8:
         """Returns per day the largest load above the curve at any place, Eq. (9); negative where all fits."""
-        load_NTD = self.fractions.load(load_NKC)
-        if self.problem.placed_TD is not None:
-            load_NTD = load_NTD + self.problem.placed_TD
-        out: F8 = (load_NTD - self.curve_TD).max(axis=(-2, -1))
+        over = self.fractions.load(load_NKC) + self.known_load() - self.curve_TD
+        out: F8 = over.max(axis=tuple(range(-self.curve_TD.ndim, 0)))
         return out
 
-    def caps(self, *, hard: bool = True, unit: float = 1.0) -> GpuCaps:
+    def caps(self, *, hard: bool = True, unit: float = 1.0, resource: str | None = None) -> GpuCaps:
         """Returns the curves as the cluster engine's capacity curves.
 
         Args:
             hard: Whether the engine refuses starts beyond a curve, or only counts the excess.
             unit: GPUs per unit of load.
+            resource: The resource that is GPUs, where the problem names resources.
+
+        Raises:
+            ScenarioError: The problem has no such resource.
         """
-        return GpuCaps(gpus_SH=np.ascontiguousarray(self.curve_TD.T) * unit, hard=hard)
+        names = self.problem.resources
+        if (resource is None and names) or (resource is not None and resource not in names):
+            raise ScenarioError(f"the resource of the GPUs is {resource!r}; the plan has {list(names) or 'none named'}")
+        curve_TD = self.curve_TD if resource is None else self.curve_TD[:, :, names.index(resource)]
+        return GpuCaps(gpus_SH=np.ascontiguousarray(curve_TD.T) * unit, hard=hard)
 
 
 def tail_mean(excess_N: F8, beta: float) -> float:

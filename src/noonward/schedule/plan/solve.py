@@ -54,7 +54,8 @@ class Planner:
             InfeasiblePlanError: As in ``make_plan``.
         """
         began_s = time.process_time()
-        shape = (problem.shape, problem.classes, problem.robust, problem.support)
+        waiting = tuple((wait.load_class, wait.flexibility_h) for wait in problem.queued)
+        shape = (problem.shape, problem.classes, problem.resources, waiting, problem.robust, problem.support)
         solved = generate(problem, self.active if shape == self._shape else None)
         if solved is None:
             raise why_infeasible(problem)
@@ -62,7 +63,7 @@ class Planner:
         return _plan_of(solved, time.process_time() - began_s)
 
     def replan(self, plan: Plan, **changes: Any) -> Plan:
-        """Returns the plan of the same problem with an hour's new data, say.
+        """Returns the plan of the same problem with an hour's new data, say; ``horizon.remaining`` moves on an hour.
 
         Args:
             plan: Plan to depart from.
@@ -74,35 +75,37 @@ class Planner:
 def _plan_of(solved: Solved, cpu_s: float) -> Plan:
     """Returns the plan of a solved program, in the problem's units."""
     program, point, problem = solved.program, solved.point, solved.program.problem
-    x, places = point.x, program.places
-    shape = (program.hours, program.classes, program.span, program.clusters)
-    grid = (program.span, program.clusters)
-    loads = program.hours * program.classes
+    x, places, loads = point.x, program.places, program.loads
+    grid = problem.capacity_TD.shape
     scale = program.unit * program.money
     curve_TD = np.clip(x[program.v : program.w], 0.0, program.capacity_P).reshape(grid) * program.unit
     short_P = np.minimum(point.reduced[program.v : program.w], 0.0)
+    # A station's peak before hour 0 is a lower bound whose dual counts.
+    peak = float(np.maximum(point.reduced[program.peak : program.p], 0.0) @ program.before)
     bound = (
-        float(point.dual[:loads].sum())
+        peak
+        + float(point.dual[:loads].sum())
         + float(point.dual[loads : loads + places] @ program.placed_P)
         + float(short_P @ program.capacity_P)
     )
     return Plan(
         problem=problem,
         curve_TD=curve_TD,
-        fractions=Fractions.of(program.entries, x[: program.e] + x[program.e : program.v], shape),
+        fractions=Fractions.of(problem, x[: program.v]),
         objective=point.value * scale,
         slope=float(x[program.lam]),
         prices=Prices(
             capacity_TD=-short_P.reshape(grid) * program.money,
             place_TD=point.dual[loads : loads + places].reshape(grid) * program.money,
-            service_KC=point.dual[:loads].reshape(shape[:2]) * scale,
+            service_KC=point.dual[: program.uncertain].reshape(program.hours, program.classes) * scale,
+            queued_Q=point.dual[program.uncertain : loads] * scale,
         ),
         certificate=Certificate(
             violation=solved.violation * program.unit,
             gap=(point.value - bound) / max(abs(point.value), 1e-12),
-            rows=int(program.has_NP.sum()),
+            rows=int((program.fit_NP >= 0).sum()),
             rows_whole=program.samples * places,
-            slopes=int(program.bounded_M.sum()),
+            slopes=int((program.slope_G >= 0).sum()),
             rounds=solved.rounds,
             iterations=solved.iterations,
             cpu_s=cpu_s,

@@ -39,6 +39,12 @@ NOT_TURNED = {
     "Scenario.description": "a text",
     "Scenario.reference_policy": "read by comparisons (tests/evaluate/test_compare.py)",
     "Scenario.policies": "read by comparisons (tests/evaluate/test_compare.py)",
+    "Scenario.constraints": "held against results (tests/evaluate/test_service_tables.py)",
+    "Constraints.mean_latency_s": "held against results (tests/evaluate/test_service_tables.py)",
+    "Constraints.p99_latency_s": "held against results (tests/evaluate/test_service_tables.py)",
+    "Constraints.queue_max": "held against results (tests/evaluate/test_service_tables.py)",
+    "Constraints.power_cap_w": "held against results (tests/evaluate/test_service_tables.py)",
+    "Constraints.latency_target_s": "heeded by some rules (tests/schedule/test_weighed.py)",
     "Site.name": "a name",
     "Ingress.name": "a name",
 }
@@ -47,6 +53,7 @@ NOT_TURNED = {
 ONE_FIXED_POWER = {
     "GpuType.clocks": "power and duration are the same at any clock",
     "GpuType.sleep_w": "free GPUs stay awake",
+    "Fleet.clock_weight_w": "power and duration are the same at any clock",
     "FineTuningJobs.columns": "there is no trace file",
 }
 IDLE = {
@@ -54,6 +61,7 @@ IDLE = {
     "fine-tuning": ONE_FIXED_POWER,
     "dvfs-training": {
         "Scenario.slot_s": "jobs are asked about on arrival",
+        "Fleet.clock_weight_w": "the policy takes its own clocks",
         "Site.zone": "there are no signals",
         "Site.timezone": "arrivals follow no local time",
         "GpuType.idle_w": "free GPUs sleep",
@@ -183,6 +191,24 @@ def test_every_value_of_a_packaged_scenario_turns_its_result(name):
 
 
 POISSON = {"jobs": {"source": "poisson", "rate_per_s": 0.002, "median_work": 900.0, "sigma": 0.3}, "end": "window"}
+MIX = {
+    "end": "window",
+    "jobs": {
+        "source": "mixed",
+        "classes": {
+            "fine-tuning": {"rate_per_s": 0.002, "work": {"law": "log-normal", "median_work": 900, "sigma": 0.3}}
+        },
+    },
+}
+OF_CLASS, WORK = "jobs.classes.fine-tuning.", "jobs.classes.fine-tuning.work"
+HEAVY = MIX | {WORK: {"law": "pareto", "work_min": 500.0, "tail": 1.8}}
+WAVE = MIX | {OF_CLASS + "amplitude": 0.9}
+TIMED = {
+    "fleet.gpu_types.T4-class.classes.fine-tuning": {
+        "power": {"cubic_w": 60.0, "constant_w": 20.0},
+        "time": {"per_clock_s": 1.0},
+    }
+}
 STREAM = {"jobs": {"source": "paper-stream", "rate_per_s": 0.002, "median_work": 900.0}, "end": "window"}
 CURVE = {"fleet.gpu_types.T4-class.classes.fine-tuning": {"power": {"cubic_w": 60.0, "constant_w": 20.0}}}
 CLOCKS = {"fleet.gpu_types.T4-class.clocks": [0.5, 1.0]}
@@ -198,6 +224,19 @@ WORLDS = {
     "Fleet.ingress": ({}, {"fleet.ingress": HOMES}),
     "Fleet.free_gpus": (SLEEP, {"fleet.free_gpus": "sleep"}),
     "GpuType.clocks": (ARRIVAL | CURVE, CLOCKS),
+    "Fleet.clock_weight_w": (TIMED | CLOCKS, {"fleet.clock_weight_w": 1000.0}),
+    "ClassStream.rate_per_s": (MIX, {OF_CLASS + "rate_per_s": 0.003}),
+    "ClassStream.amplitude": (MIX, {OF_CLASS + "amplitude": 0.5}),
+    "ClassStream.period_h": (WAVE, {OF_CLASS + "period_h": 3.0}),
+    "ClassStream.gpus_min": (MIX, {OF_CLASS + "gpus_min": 2}),
+    "ClassStream.gpus_max": (MIX, {OF_CLASS + "gpus_max": 2}),
+    "LogNormalWork.law": (MIX, {WORK: {"law": "pareto", "work_min": 500.0, "tail": 1.8}}),
+    "LogNormalWork.median_work": (MIX, {WORK + ".median_work": 700}),
+    "LogNormalWork.sigma": (MIX, {WORK + ".sigma": 0.0}),
+    "LogNormalWork.work_min": (MIX, {WORK + ".work_min": 900.0}),
+    "ParetoWork.law": (HEAVY, {WORK: {"law": "log-normal", "median_work": 900, "sigma": 0.3}}),
+    "ParetoWork.work_min": (HEAVY, {WORK + ".work_min": 400.0}),
+    "ParetoWork.tail": (HEAVY, {WORK + ".tail": 2.5}),
     "FineTuningJobs.trace": ({}, {"jobs.trace": "{trace}"}),
     "FineTuningJobs.columns": ({"jobs.trace": "{trace}"}, {"jobs.columns": {"gpus": "cards"}}),
     "PoissonJobs.work_min": (POISSON, {"jobs.work_min": 900.0}),

@@ -205,3 +205,38 @@ def test_without_files_the_scenario_stays(own):
 def test_an_own_scenario_builds_its_jobs(own):
     environment = build_environment(load_scenario(own()))
     assert set(environment.jobs.work_J.round(9).tolist()) == {60.0}
+
+
+# ---------------------------------------------------------------- extends
+
+
+def test_a_scenario_extends_a_packaged_one_and_changes_what_it_names(own):
+    path = own("extends: dvfs-training\nname: mine\nwindow_h: 2\nfleet: {clock_weight_w: 5}\n")
+    mine, base = load_scenario(path), load_scenario("dvfs-training")
+    assert (mine.name, mine.window_h, mine.fleet.clock_weight_w) == ("mine", 2, 5)
+    assert mine.fleet.sites == base.fleet.sites
+    assert mine.jobs == base.jobs
+
+
+def test_another_source_of_jobs_replaces_the_one_below_whole(own):
+    path = own(
+        "extends: tiny\nname: mine\nend: window\njobs: {source: poisson, rate_per_s: 1, median_work: 9, sigma: 0}\n"
+    )
+    assert load_scenario(path).jobs.source == "poisson"
+
+
+def test_settings_apply_on_top_of_what_a_scenario_extends(own):
+    path = own("extends: dvfs-training\nname: mine\n")
+    assert load_scenario(path, ["jobs.sigma=0.1"]).jobs.sigma == 0.1
+
+
+def test_an_unknown_scenario_to_extend_is_refused(own):
+    with pytest.raises(ScenarioError, match=r"extends the unknown scenario 'dvfs-trainig'.*dvfs-training"):
+        load_scenario(own("extends: dvfs-trainig\nname: mine\n"))
+
+
+def test_dvfs_mixed_shares_the_fleet_of_dvfs_training():
+    mixed, base = load_scenario("dvfs-mixed"), load_scenario("dvfs-training")
+    assert mixed.fleet.gpu_types == base.fleet.gpu_types
+    assert mixed.network == base.network
+    assert [(site.name, site.gpus) for site in mixed.fleet.sites] == [(s.name, s.gpus) for s in base.fleet.sites]

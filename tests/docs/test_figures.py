@@ -23,6 +23,7 @@ def documented(command: str) -> dict[str, str]:
 def as_pattern(name: str) -> re.Pattern[str]:
     """Returns the pattern that a documented name stands for."""
     text = re.escape(name).replace("POLICY", r"[\w:.-]+").replace("REFERENCE", r"[\w:.-]+")
+    text = text.replace("CLASS", r"[\w-]+").replace("SITE", r"[\w-]+")
     return re.compile(text.replace("day_D", r"day_\d"))
 
 
@@ -46,10 +47,15 @@ def hold_against_page(command: str, answers: list[str]) -> None:
 DVFS = ("dvfs-training", "--set", "window_h=1", "-n", 1)
 
 
+LIMITS = "{mean_latency_s: 60, p99_latency_s: 60, queue_max: 1, power_cap_w: {us-west: 9000}}"
+MIXED = ("dvfs-mixed", "--set", "window_h=1", "--set", f"constraints={LIMITS}", "-n", 1)
+
+
 def test_figures_of_compare(noonward: CommandLine) -> None:
     runs = [
         noonward("compare", "tiny", "-n", 1, "--no-report", "--json"),
         noonward("compare", *DVFS, "--policies", "dp", "--no-report", "--json"),
+        noonward("compare", *MIXED, "--policies", "uniform", "--no-report", "--json"),
     ]
     hold_against_page("compare", [run.out for run in runs])
 
@@ -72,7 +78,17 @@ def test_figures_of_reproduce(noonward: CommandLine, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(reproduction, "stream_scenario", short)
     monkeypatch.setattr(reproduction, "write_report", lambda comparison, path, **more: path)
-    hold_against_page("reproduce dvfs-training", [noonward("reproduce", "dvfs-training", "--json").out])
+    hold_against_page("reproduce dvfs-training`", [noonward("reproduce", "dvfs-training", "--json").out])
+
+
+def test_figures_of_reproduce_with_learned_policies(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.data.scenario_file import load_scenario
+    from noonward.evaluate import dvfs_controls
+
+    monkeypatch.setattr(dvfs_controls, "week", lambda: load_scenario("dvfs-training", ["window_h=1"]))
+    monkeypatch.setattr(dvfs_controls, "write_report", lambda comparison, path, **more: path)
+    answer = noonward("reproduce", "dvfs-training", "--learned", "--seeds", "2", "--json")
+    hold_against_page("reproduce dvfs-training --learned", [answer.out])
 
 
 def test_figures_of_bench(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from noonward.cli.options import (
     SignalFiles,
     open_scenario,
     print_table,
+    print_text_table,
     progress_bar,
     split_names,
 )
@@ -46,6 +47,7 @@ def compare(
     from noonward.evaluate.compare import compare as run_comparison
     from noonward.evaluate.compare import frontier
     from noonward.evaluate.figure_list import to_json
+    from noonward.evaluate.service_tables import class_table, constraint_table, service_figures
 
     scenario = open_scenario(name, settings, signals, jobs)
     names = split_names(policies)
@@ -64,9 +66,13 @@ def compare(
         )
     if json:
         more = {"scenario": scenario.name, "environments": environments, "seed": seed, "notes": list(found.notes)}
-        print(to_json(found.figures(), **more, report=None if path is None else str(path), records=str(found.folder)))
+        figures = [*found.figures(), *service_figures(found)]
+        print(to_json(figures, **more, report=None if path is None else str(path), records=str(found.folder)))
         return
     print_comparison(found)
+    for shown in (class_table(found), constraint_table(found)):
+        if shown is not None:
+            print_text_table(shown)
     print(f"records: {found.folder}")
     if path is not None:
         print(f"report:  {path}")

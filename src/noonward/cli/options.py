@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from noonward.evaluate.compare import Progress
+    from noonward.evaluate.paper_tables import PaperTable
     from noonward.model.scenario import Scenario
 
 ScenarioName = Annotated[
     str,
-    typer.Argument(metavar="SCENARIO", help="A packaged scenario (fine-tuning, dvfs-training, tiny) or a .yaml file."),
+    typer.Argument(
+        metavar="SCENARIO", help="A packaged scenario (fine-tuning, dvfs-training, dvfs-mixed, tiny) or a .yaml file."
+    ),
 ]
 Environments = Annotated[int, typer.Option("--environments", "-n", min=1, help="Number of environments.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of environments and policies.")]
@@ -88,3 +91,15 @@ def print_table(table: Table) -> None:
         endless = Console(width=10_000)
         console = Console(width=max(console.width, endless.measure(table).maximum))
     console.print(table)
+
+
+def print_text_table(shown: PaperTable) -> None:
+    """Prints a table of text with its title and caption."""
+    from rich.table import Table
+
+    table = Table(title=shown.title, caption=shown.caption)
+    for n, title in enumerate(shown.header):
+        table.add_column(title, justify="right" if n else "left", overflow="fold", no_wrap=not n)
+    for row in shown.rows:
+        table.add_row(*row)
+    print_table(table)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noonward.cli.options import Json, Out, Seed, print_table, progress_bar
+from noonward.cli.options import Json, Out, Seed, print_table, print_text_table, progress_bar
 
 app = typer.Typer(help="Reproduce the papers' tables and figures.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -18,12 +18,21 @@ def _root() -> None:
 
 
 @app.command(name="dvfs-training")
-def dvfs_training(out: Out = Path("runs"), json: Json = False) -> None:
+def dvfs_training(
+    learned: Annotated[
+        bool, typer.Option("--learned", help="Learned policies and all controls over unseen weeks instead.")
+    ] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of unseen weeks (--learned).")] = 10,
+    out: Out = Path("runs"),
+    json: Json = False,
+) -> None:
     """Tables II and III of CHSAC-AF for DP, UCB1 and JointNF, with controls and the energy bound beside them."""
-    from rich.table import Table
-
     from noonward.evaluate.figure_list import to_json
     from noonward.evaluate.reproduce_dvfs_training import POLICIES, reproduce
+
+    if learned:
+        _dvfs_learned(seeds, out, json)
+        return
 
     with progress_bar(len(POLICIES) + 1, "dvfs-training") as step:
         found = reproduce(out, step)
@@ -31,15 +40,27 @@ def dvfs_training(out: Out = Path("runs"), json: Json = False) -> None:
         print(to_json(found.figures, records=str(found.folder), report=str(found.report)))
         return
     for shown in found.tables:
-        table = Table(title=shown.title, caption=shown.caption)
-        for n, title in enumerate(shown.header):
-            table.add_column(title, justify="right" if n else "left", overflow="fold", no_wrap=not n)
-        for row in shown.rows:
-            table.add_row(*row)
-        print_table(table)
+        print_text_table(shown)
     for line in found.remarks:
         print(line)
     print(f"records: {found.folder}")
+    print(f"report:  {found.report}")
+
+
+def _dvfs_learned(weeks: int, out: Path, json: bool) -> None:
+    """Prints learned policies and controls over unseen weeks."""
+    from noonward.cli.compare import print_comparison
+    from noonward.evaluate.dvfs_controls import study_controls, study_policies
+    from noonward.evaluate.figure_list import to_json
+
+    with progress_bar(weeks * (len(study_policies()) + 1), "dvfs-training --learned") as step:
+        found = study_controls(out, weeks, step)
+    if json:
+        print(to_json(found.figures, records=str(found.comparison.folder), report=str(found.report)))
+        return
+    print_comparison(found.comparison)
+    print_text_table(found.table)
+    print(f"records: {found.comparison.folder}")
     print(f"report:  {found.report}")
 
 

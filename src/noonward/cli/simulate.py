@@ -59,6 +59,8 @@ def _unit(key: str) -> str:
         ("usd_per_gpu_hour", "USD/(GPU h)"),
         ("g_per_gpu_hour", "gCO2/(GPU h)"),
         ("joules_per_unit", "J/unit"),
+        ("usd_per_unit", "USD/unit"),
+        ("g_per_unit", "gCO2/unit"),
         ("gpu_hours", "GPU h"),
         ("_kwh", "kWh"),
         ("_usd", "USD"),

@@ -16,7 +16,7 @@ from noonward.data.load_signals import load_signals
 from noonward.errors import ScenarioError, SignalRangeError
 from noonward.model.environment import Environment, latest_end_s
 from noonward.model.jobs import Jobs
-from noonward.model.scenario import FineTuningJobs, GeneratedSignals, PoissonJobs, Scenario, SignalFiles
+from noonward.model.scenario import FineTuningJobs, GeneratedSignals, MixedJobs, PoissonJobs, Scenario, SignalFiles
 from noonward.model.signals import Signals
 from noonward.seeding import stream
 from noonward.units import HOUR_S
@@ -78,6 +78,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         jobs=jobs,
         signals=signals,
         economics=scenario.economics,
+        constraints=scenario.constraints,
         sample_jobs=_sampler(scenario, start),
         notes=() if signals is None else signals.notes,
     )
@@ -109,7 +110,7 @@ def _sampler(scenario: Scenario, start: datetime) -> Callable[[np.random.Generat
     source = scenario.jobs
     if isinstance(source, FineTuningJobs):
         source = source.model_copy(update={"trace": "calibrated", "columns": {}})
-    elif not isinstance(source, PoissonJobs):
+    elif not isinstance(source, PoissonJobs | MixedJobs):
         return None
     return functools.partial(build_jobs, source, scenario.fleet, start, scenario.window_h, scenario.slot_s)
 

@@ -16,19 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.data.job_kernels import CELL_S, burst_factors, draw_times, scale_to_demand
-from noonward.data.job_streams import generate_poisson_jobs, paper_stream_jobs
+from noonward.data.job_streams import generate_mixed_jobs, generate_poisson_jobs, paper_stream_jobs
 from noonward.data.load_jobs import JobTrace, load_job_table, load_job_trace
 from noonward.data.local_time import ingress_timezone, local_week_s
 from noonward.data.workload_calibration import WorkloadCalibration, load_workload_calibration
 from noonward.errors import DataError, ScenarioError, nearest
 from noonward.model.fleet import Fleet
 from noonward.model.jobs import Jobs
-from noonward.model.scenario import FineTuningJobs, JobTable, PaperStreamJobs, PoissonJobs
+from noonward.model.scenario import FineTuningJobs, JobTable, MixedJobs, PaperStreamJobs, PoissonJobs
 from noonward.units import DAY_S, HOUR_S
 
 __all__ = [
     "build_jobs",
     "generate_fine_tuning_jobs",
+    "generate_mixed_jobs",
     "generate_poisson_jobs",
     "paper_stream_jobs",
     "sample_trace_jobs",
@@ -48,8 +49,8 @@ def build_jobs(
     """Returns the jobs of one environment from whichever source its scenario names.
 
     Args:
-        spec: One of the job sources of a scenario (``FineTuningJobs``, ``PoissonJobs``, ``PaperStreamJobs``,
-            ``JobTable``); its type decides.
+        spec: One of the job sources of a scenario (``FineTuningJobs``, ``PoissonJobs``, ``MixedJobs``,
+            ``PaperStreamJobs``, ``JobTable``); its type decides.
         fleet: Sites and ingress points.
         start: UTC time of second 0.
         window_h: Hours over which jobs arrive.
@@ -73,6 +74,11 @@ def _(
 @build_jobs.register
 def _(spec: PoissonJobs, fleet: Fleet, start: datetime, window_h: int, slot_s: float, rng: np.random.Generator) -> Jobs:
     return generate_poisson_jobs(spec, fleet, window_h * HOUR_S, rng)
+
+
+@build_jobs.register
+def _(spec: MixedJobs, fleet: Fleet, start: datetime, window_h: int, slot_s: float, rng: np.random.Generator) -> Jobs:
+    return generate_mixed_jobs(spec, fleet, window_h * HOUR_S, rng)
 
 
 @build_jobs.register

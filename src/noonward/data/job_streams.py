@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from noonward.errors import ScenarioError
 from noonward.model.fleet import Fleet
 from noonward.model.jobs import Jobs
-from noonward.model.scenario import PaperStreamJobs, PoissonJobs
+from noonward.model.scenario import ClassStream, MixedJobs, PaperStreamJobs, ParetoWork, PoissonJobs
+from noonward.units import HOUR_S
 
 PAPER_WORK_MIN: Final = 0.1
 """Smallest work of the published stream, units."""
@@ -48,6 +49,58 @@ def generate_poisson_jobs(spec: PoissonJobs, fleet: Fleet, window_s: float, rng:
         gpus_min=spec.gpus_min,
         gpus_max=spec.gpus_max,
     )
+
+
+def generate_mixed_jobs(spec: MixedJobs, fleet: Fleet, window_s: float, rng: np.random.Generator) -> Jobs:
+    """Draws the jobs of several classes, each from random streams of its own: a class does not change another's.
+
+    Per class and ingress a Poisson process of rate ``rate (1 + amplitude sin(2 pi t / period))``, by thinning one of
+    the highest rate; work by the class' law. The streams are spawned in the fleet's order of classes. No limit on the
+    delay, no data.
+
+    Args:
+        spec: Streams by class.
+        fleet: Its classes and ingress points.
+        window_s: Length of the window, s.
+        rng: Source of randomness.
+
+    Raises:
+        ScenarioError: The draw holds no job.
+    """
+    parts = []
+    for c, (name, class_rng) in enumerate(zip(fleet.classes, rng.spawn(len(fleet.classes)), strict=True)):
+        if name in spec.classes:
+            stream = spec.classes[name]
+            arrival_s, origin, work = _class_jobs(stream, len(fleet.ingress_points), window_s, class_rng)
+            gangs = np.array([[c, stream.gpus_min, stream.gpus_max]] * len(work), dtype=np.int64).reshape(-1, 3)
+            parts.append((arrival_s, origin, work, *gangs.T))
+    arrival_s, origin, work, class_, gpus_min, gpus_max = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
+    )
+    if not len(work):
+        rate = sum(stream.rate_per_s for stream in spec.classes.values())
+        raise _no_job(rate * window_s * len(fleet.ingress_points))
+    return Jobs.build(
+        arrival_s=arrival_s, origin=origin, work=work, class_=class_, gpus_min=gpus_min, gpus_max=gpus_max
+    )
+
+
+def _class_jobs(
+    stream: ClassStream, points: int, window_s: float, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+    """Returns arrivals in s, ingress indices and work of one class."""
+    arrival_rng, work_rng = rng.spawn(2)
+    count_I = arrival_rng.poisson(stream.rate_per_s * (1 + stream.amplitude) * window_s, size=points)
+    time_s = arrival_rng.random(int(count_I.sum())) * window_s
+    rate = 1 + stream.amplitude * np.sin(2 * np.pi * time_s / (stream.period_h * HOUR_S))
+    kept = arrival_rng.random(len(time_s)) * (1 + stream.amplitude) < rate
+    count = int(kept.sum())
+    law = stream.work
+    if isinstance(law, ParetoWork):
+        work = law.work_min * (1.0 + work_rng.pareto(law.tail, size=count))
+    else:
+        work = np.maximum(np.exp(work_rng.normal(math.log(law.median_work), law.sigma, size=count)), law.work_min)
+    return time_s[kept], np.repeat(np.arange(points), count_I)[kept], work
 
 
 def paper_stream_jobs(spec: PaperStreamJobs, fleet: Fleet, window_s: float) -> Jobs:

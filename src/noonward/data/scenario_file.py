@@ -39,12 +39,10 @@ def load_scenario(name_or_path: str | Path, settings: Iterable[str] = ()) -> Sce
         50.0
     """
     text, source = _read(name_or_path)
-    try:
-        content = yaml.load(text, Loader=_UniqueKeys)
-    except yaml.YAMLError as error:
-        raise ScenarioError(f"{source} is not valid YAML: {_one_line(error)}") from error
+    content = _parsed(text, source)
     if not isinstance(content, dict):
         raise ScenarioError(f"{source} holds no mapping; start from 'noonward scenario show fine-tuning'")
+    content = _extended(content, str(source))
     for setting in settings:
         _set(content, setting)
     base = Path(name_or_path).parent if isinstance(source, Path) else Path()
@@ -67,6 +65,37 @@ def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Pa
     except ValidationError as error:
         raise ScenarioError(_explain(error, source, content)) from error
     return scenario if base is None or base == Path() else _rebase(scenario, base)
+
+
+def _parsed(text: str, source: str | Path) -> Any:
+    try:
+        return yaml.load(text, Loader=_UniqueKeys)
+    except yaml.YAMLError as error:
+        raise ScenarioError(f"{source} is not valid YAML: {_one_line(error)}") from error
+
+
+def _extended(content: dict[str, Any], source: str) -> dict[str, Any]:
+    """Returns a file's content put over that of the packaged scenario it ``extends``, if it names one."""
+    if "extends" not in content:
+        return content
+    base, known = content["extends"], packaged_scenarios()
+    if base not in known:
+        raise ScenarioError(f"{source}: extends the unknown scenario {base!r}; {nearest(str(base), known)}")
+    text, name = _read(base)
+    below = _extended(_parsed(text, name), str(name))
+    return dict(_merged(below, {key: value for key, value in content.items() if key != "extends"}))
+
+
+def _merged(below: Any, above: Any) -> Any:
+    """Returns two contents as one: mappings key by key, anything else as it stands above.
+
+    A mapping with another ``source`` (of jobs, of signals) or ``law`` replaces the one below whole.
+    """
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    if any(below.get(tag) != above.get(tag, below.get(tag)) for tag in ("source", "law")):
+        return above
+    return below | {key: _merged(below.get(key), value) for key, value in above.items()}
 
 
 class _UniqueKeys(yaml.SafeLoader):

@@ -68,6 +68,10 @@ class Comparison:
         """Returns a ledger figure of a policy per environment."""
         return np.array([float(getattr(record.ledger, name)) for record in self.records[policy]])
 
+    def longest_queue(self, policy: str) -> np.ndarray:
+        """Returns the most jobs that ever waited at once under a policy per environment."""
+        return np.array([float(record.service.longest_queue) for record in self.records[policy]])
+
     def mean(self, policy: str, name: str) -> Estimate:
         """Returns the mean of a ledger figure over environments."""
         return mean(self.values(policy, name))
@@ -129,6 +133,7 @@ class Comparison:
                 ]
             for name, unit in _PLAIN:
                 out.append(Figure.of(f"{name}/{policy}", self.mean(policy, _FIELDS.get(name, name)), unit))
+            out.append(Figure.of(f"longest_queue/{policy}", mean(self.longest_queue(policy)), "jobs"))
         for name, label, unit in BOUND_FIGURES:
             values = self.bound_values(name)
             if not np.isnan(values).all():
@@ -155,6 +160,8 @@ _PLAIN = (
     ("mean_time_in_system_s", "s"),
     ("p99_time_in_system_s", "s"),
     ("j_per_unit_exact", "J/unit"),
+    ("usd_per_unit", "USD/unit"),
+    ("g_per_unit", "gCO2/unit"),
 )
 _FIELDS = {
     "completed_jobs": "done",
@@ -254,6 +261,21 @@ def _same(record: Record, environment: Environment, policy: str, seed: int, scen
         and manifest["policy_seed"] == seed
         and manifest["versions"]["code"] == code_digest()
     )
+
+
+def environment_bounds(comparison: Comparison, policy: str) -> np.ndarray:
+    """Returns the least energy per unit at a policy's own mean time in system (all arrivals) per environment, J.
+
+    NaN where the bound is not defined: runs until drained, or jobs of several classes.
+    """
+    if comparison.scenario.end != "window":
+        return np.full(len(comparison.bounds), np.nan)
+    out = []
+    for index, time_s in enumerate(comparison.values(policy, "mean_time_so_far_s")):
+        environment = build_environment(comparison.scenario, index, comparison.seed)
+        one_class = len(set(environment.jobs.class_J.tolist())) == 1
+        out.append(environment_energy_bound(environment, float(time_s)) if one_class else np.nan)
+    return np.array(out)
 
 
 def frontier(scenario: Scenario, seed: int) -> FluidFrontier | None:

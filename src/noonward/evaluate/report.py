@@ -17,6 +17,7 @@ from noonward.evaluate.figure_list import Figure
 from noonward.evaluate.figure_style import Picture
 from noonward.evaluate.figures import comparison_figures
 from noonward.evaluate.paper_tables import DAYS, PaperTable, published_policies, table_ii, table_iii
+from noonward.evaluate.service_tables import class_table, constraint_table
 from noonward.evaluate.statistics import mean, ratio
 from noonward.evaluate.summary import UNDEFINED, Column, Summary, best_known_values, number, ranked, summary_rows
 from noonward.ledger.record import Record
@@ -65,7 +66,13 @@ _ARROWS: Final = {"up": "&nbsp;↑", "down": "&nbsp;↓", "none": ""}
 
 
 def write_report(
-    comparison: Comparison, path: Path, *, frontier: FluidFrontier | None = None, command: str | None = None
+    comparison: Comparison,
+    path: Path,
+    *,
+    frontier: FluidFrontier | None = None,
+    command: str | None = None,
+    pictures: Sequence[Picture] | None = None,
+    tables: Sequence[PaperTable] = (),
 ) -> Path:
     """Writes a comparison as one HTML file that loads nothing from anywhere.
 
@@ -75,17 +82,21 @@ def write_report(
         frontier: Points of ``noonward.bound.fluid.fluid_frontier`` for the plane of energy and latency, or None; taken
             where the scenario has no economics.
         command: The command that made the comparison; by default one that gives the same for a packaged scenario.
+        pictures: Pictures, the one that tells most first; by default those that suit the comparison.
+        tables: Further tables, shown after the first picture.
 
     Returns:
         The file.
     """
-    pictures = comparison_figures(comparison, frontier)
+    pictures = comparison_figures(comparison, frontier) if pictures is None else pictures
+    served = [table for table in (class_table(comparison), constraint_table(comparison)) if table is not None]
     body = "\n".join(
         [
             _head(comparison),
             _results(comparison),
             _beyond(comparison),
             *_figures(pictures[:1], 0),
+            *(_paper_table(table) for table in (*tables, *served)),
             *_papers(comparison),
             *_figures(pictures[1:], 1),
             _policies(comparison),

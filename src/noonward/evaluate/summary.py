@@ -141,6 +141,17 @@ def _ledger(name: str, digits: int = 0) -> Cell:
     return lambda comparison, policy: number(comparison.mean(policy, name), digits)
 
 
+def _scaled(comparison: Comparison, policy: str, name: str, scale: float) -> Estimate:
+    return mean(scale * comparison.values(policy, name))
+
+
+def columns_of(comparison: Comparison) -> tuple[tuple[Column, Cell], ...]:
+    """Returns the columns that suit a comparison's scenario, each with what fills its cells."""
+    if comparison.has_utility:
+        return _WITH_UTILITY
+    return _WITHOUT_UTILITY if comparison.scenario.signals is None else (*_WITHOUT_UTILITY, *_WITH_SIGNALS)
+
+
 def utility_digits(comparison: Comparison) -> int:
     """Returns the decimals utilities are shown with: three significant digits of the reference's."""
     size = abs(comparison.mean(comparison.reference, "utility_usd").value)
@@ -167,7 +178,13 @@ _WITHOUT_UTILITY: Final[tuple[tuple[Column, Cell], ...]] = (
     (Column("Mean time in system", "s", "down"), _ledger("mean_time_in_system_s")),
     (Column("99th percentile", "s", "down"), _ledger("p99_time_in_system_s")),
     (Column("Mean time, all arrivals so far", "s", "down"), _ledger("mean_time_so_far_s")),
+    (Column("Longest queue", "jobs", "down"), lambda c, p: number(mean(c.longest_queue(p)))),
 )
+_WITH_SIGNALS: Final[tuple[tuple[Column, Cell], ...]] = (
+    (Column("Energy cost", "USD/million units", "down"), lambda c, p: number(_scaled(c, p, "usd_per_unit", 1e6), 3)),
+    (Column("Emissions", "gCO2/1000 units", "down"), lambda c, p: number(_scaled(c, p, "g_per_unit", 1e3), 3)),
+)
+"""More columns of a scenario without economics that has signals."""
 
 
 def summary_rows(comparison: Comparison) -> Summary:
@@ -175,9 +192,9 @@ def summary_rows(comparison: Comparison) -> Summary:
 
     With economics: utility, paired change, share of the gap to the bound, GPU-hours, jobs done and overdue, cost and
     emissions per GPU-hour, migrations. Without: jobs completed and unfinished, exact energy per unit, its distance from
-    the bound, times in system.
+    the bound, times in system, longest queue, and with signals cost and emissions per unit.
     """
-    table = _WITH_UTILITY if comparison.has_utility else _WITHOUT_UTILITY
+    table = columns_of(comparison)
     rows = _utility_bounds(comparison) if comparison.has_utility else _energy_bound(comparison)
     for policy in ranked(comparison):
         cells = tuple(cell(comparison, policy) for _, cell in table)
@@ -203,7 +220,7 @@ def _energy_bound(comparison: Comparison) -> list[Row]:
     if np.isnan(lower).all():
         return []
     base = comparison.values(comparison.reference, "joules_per_unit")
-    cells = [UNDEFINED] * len(_WITHOUT_UTILITY)
+    cells = [UNDEFINED] * len(columns_of(comparison))
     cells[2:5] = [number(mean(lower), 2), percent(ratio(lower - base, base), signed=True), "0.0"]
     return [Row(name="lower bound", cells=tuple(cells), kind="bound")]
 

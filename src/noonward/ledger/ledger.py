@@ -122,6 +122,16 @@ class Ledger:
         """Fleet energy per unit of work processed, J per unit: the exact figure."""
         return self.energy_kwh * WATT_SECONDS_PER_KWH / self.units if self.units else float("nan")
 
+    @property
+    def usd_per_unit(self) -> float:
+        """Energy cost of the fleet per unit of work processed, USD per unit; NaN without signals."""
+        return self.energy_usd / self.units if self.units else float("nan")
+
+    @property
+    def g_per_unit(self) -> float:
+        """Emissions of fleet and journeys per unit of work processed, gCO2 per unit; NaN without signals."""
+        return 1000.0 * self.carbon_kg / self.units if self.units else float("nan")
+
     def as_dict(self) -> dict[str, Any]:
         """Returns all fields and derived figures, NaN as None."""
         derived = {name: getattr(self, name) for name, value in vars(type(self)).items() if isinstance(value, property)}

@@ -18,6 +18,7 @@ from noonward.compiled import code_digest, kernel
 from noonward.errors import DataError
 from noonward.ledger.ledger import Ledger, Market, processed_units, settle, settle_jobs
 from noonward.ledger.outcome import OVERDUE, STATUS_NAMES, TRANSIT, Outcome
+from noonward.ledger.service import Service, measure_service
 from noonward.model.environment import Environment
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 F8 = NDArray[np.float64]
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Version of the record's format."""
-FILES: Final = ("manifest.json", "jobs.parquet", "hours.parquet", "ledger.json")
+FILES: Final = ("manifest.json", "jobs.parquet", "hours.parquet", "ledger.json", "service.json")
 """Files of a record."""
 
 
@@ -40,11 +41,13 @@ class Record:
         folder: Where it lies.
         manifest: What was run.
         ledger: Its ledger.
+        service: Its latency per class, queues and power per site.
     """
 
     folder: Path
     manifest: dict[str, Any]
     ledger: Ledger
+    service: Service
 
     @property
     def jobs(self) -> pl.DataFrame:
@@ -103,6 +106,8 @@ def environment_digest(environment: Environment) -> str:
     said += [environment.drained, environment.fleet.model_dump_json(), list(environment.notes)]
     if environment.economics is not None:
         said.append(environment.economics.model_dump_json())
+    if environment.constraints is not None:
+        said.append(environment.constraints.model_dump_json())
     digest = hashlib.sha256(json.dumps(said).encode())
     arrays = [*vars(environment.jobs).values(), *vars(environment.links).values()]
     if environment.signals is not None:
@@ -128,7 +133,7 @@ def write_record(outcome: Outcome, folder: Path, *, policy: str, seed: int, scen
         seed: Seed of the policy's streams.
         scenario_digest: ``Scenario`` digest.
     """
-    ledger = settle(outcome)
+    ledger, service = settle(outcome), measure_service(outcome)
     manifest = manifest_of(outcome, policy, seed, scenario_digest)
     part = folder.with_name(folder.name + ".part")
     if part.exists():
@@ -138,6 +143,7 @@ def write_record(outcome: Outcome, folder: Path, *, policy: str, seed: int, scen
         job_table(outcome).write_parquet(part / "jobs.parquet")
         hour_table(outcome).write_parquet(part / "hours.parquet")
         (part / "ledger.json").write_text(json.dumps(ledger.as_dict(), indent=1) + "\n", encoding="utf-8")
+        (part / "service.json").write_text(json.dumps(service.as_dict(), indent=1) + "\n", encoding="utf-8")
         (part / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     except BaseException:
         shutil.rmtree(part)
@@ -145,7 +151,7 @@ def write_record(outcome: Outcome, folder: Path, *, policy: str, seed: int, scen
     if folder.exists():
         shutil.rmtree(folder)
     part.rename(folder)
-    return Record(folder=folder, manifest=manifest, ledger=ledger)
+    return Record(folder=folder, manifest=manifest, ledger=ledger, service=service)
 
 
 def read_record(folder: Path) -> Record:
@@ -160,6 +166,7 @@ def read_record(folder: Path) -> Record:
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         content = json.loads((folder / "ledger.json").read_text(encoding="utf-8"))
+        measured = json.loads((folder / "service.json").read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"{folder} is a damaged run record: {error}; run the policy again") from error
     if manifest.get("format") != FORMAT:
@@ -168,10 +175,10 @@ def read_record(folder: Path) -> Record:
             "run the policy again"
         )
     try:
-        ledger = Ledger.from_dict(content)
+        ledger, service = Ledger.from_dict(content), Service.from_dict(measured)
     except KeyError as error:
         raise DataError(f"{folder} is a run record without {error}; run the policy again") from error
-    return Record(folder=folder, manifest=manifest, ledger=ledger)
+    return Record(folder=folder, manifest=manifest, ledger=ledger, service=service)
 
 
 def job_table(outcome: Outcome) -> pl.DataFrame:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.errors import ScenarioError
+from noonward.model.constraints import Constraints
 from noonward.model.economics import Economics
 from noonward.model.fleet import Fleet
 from noonward.model.jobs import Jobs
@@ -56,6 +57,7 @@ class Environment:
             forecasts) included; None where the scenario has no signals.
         economics: Revenue and carbon price; None where the scenario has none (utility is then not reported).
         caps: Hourly capacity curves, or None.
+        constraints: Limits that policies are held against and targets that some heed, or None.
         sample_jobs: Draws another table of jobs from the statistics that a planner may know (never from the jobs of
             this environment or the trace they were taken from), or None.
         notes: What a reader of any result must know.
@@ -79,6 +81,7 @@ class Environment:
     signals: Signals | None = None
     economics: Economics | None = None
     caps: GpuCaps | None = None
+    constraints: Constraints | None = None
     sample_jobs: Callable[[np.random.Generator], Jobs] | None = None
     notes: tuple[str, ...] = ()
 

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from noonward.errors import nearest
 from noonward.model.power import GpuType, energy_optimal_level
-from noonward.model.spec import Count, Spec
+from noonward.model.spec import Count, NonNegative, Spec
 
 F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
@@ -55,6 +55,8 @@ class Fleet(Spec):
     """Ingress points in the order of their axis; ``sites``: one at home in every site."""
     free_gpus: Literal["idle", "sleep"] = "idle"
     """What free GPUs do: stay awake at idle power or sleep at once."""
+    clock_weight_w: NonNegative = 0.0
+    """J that the clock oracle gives for a second less of a job's run, W; 0: least energy (CHSAC-AF, Eq. 2)."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -133,7 +135,7 @@ class Fleet(Spec):
                 seconds = profile.seconds_per_unit(gangs, clocks)
                 power_w_SCNF[s, c, 1:, :width] = power
                 seconds_per_unit_SCNF[s, c, 1:, :width] = seconds
-                oracle_level_SCN[s, c, 1:] = energy_optimal_level(power, seconds)
+                oracle_level_SCN[s, c, 1:] = energy_optimal_level(power, seconds, self.clock_weight_w)
         free_w = [kind.sleep_w if self.free_gpus == "sleep" else kind.idle_w for kind in kinds]
         homes = [-1 if point.home is None else self.site_index(point.home) for point in self.ingress_points]
         return FleetTables(
@@ -162,7 +164,7 @@ class FleetTables:
         clock_SF: Clock levels; NaN beyond a site's own number.
         power_w_SCNF: Active IT power P(n, f), W; NaN at n = 0.
         seconds_per_unit_SCNF: T(n, f), s per unit; NaN at n = 0.
-        oracle_level_SCN: Level of least energy per unit, f*(n).
+        oracle_level_SCN: Level the clock oracle takes, f*(n): least energy per unit (``clock_weight_w`` 0).
     """
 
     gpus_S: I8

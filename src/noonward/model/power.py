@@ -99,15 +99,25 @@ class GpuType(Spec):
     """Profile per job class."""
 
 
-def energy_optimal_level(power_w_NF: F8, seconds_per_unit_NF: F8) -> I8:
-    """Returns per gang size the clock level of least energy per unit (CHSAC-AF, Eq. 2); the lower clock on ties.
+def energy_optimal_level(power_w_NF: F8, seconds_per_unit_NF: F8, time_weight_w: float = 0.0) -> I8:
+    """Returns per gang size the clock level of least energy per unit and, weighed, time; the lower clock on ties.
+
+    argmin over f of E_unit + weight T_unit = (P(n, f) + weight) T(n, f). With weight 0 this is CHSAC-AF, Eq. 2; with a
+    weight above 0 it is the oracle that the paper leaves to future work (Sec. VII): a second of a job's time is worth
+    ``time_weight_w`` joules.
 
     Args:
         power_w_NF: P(n, f), W, shape (gang sizes, levels).
         seconds_per_unit_NF: T(n, f), s per unit, the same shape.
+        time_weight_w: J that a second of the job's run is worth, W; at least 0.
 
     Returns:
         Level index per gang size.
+
+    Example:
+        >>> power, seconds = np.array([[50.0, 100.0]]), np.array([[3.0, 2.0]])  # 150 J in 3 s, or 200 J in 2 s
+        >>> energy_optimal_level(power, seconds).tolist(), energy_optimal_level(power, seconds, 51.0).tolist()
+        ([0], [1])
     """
-    level_N: I8 = np.argmin(power_w_NF * seconds_per_unit_NF, axis=-1).astype(np.int64)
+    level_N: I8 = np.argmin((power_w_NF + time_weight_w) * seconds_per_unit_NF, axis=-1).astype(np.int64)
     return level_N

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from noonward.errors import nearest
+from noonward.model.constraints import Constraints
 from noonward.model.economics import Economics
 from noonward.model.environment import Protocol
 from noonward.model.fleet import Fleet
@@ -137,6 +138,61 @@ class PoissonJobs(Spec):
         return self
 
 
+class LogNormalWork(Spec):
+    """Log-normal work: ``max(work_min, LogNormal(ln median, sigma))``."""
+
+    law: Literal["log-normal"]
+    """``log-normal``."""
+    median_work: Positive
+    """Median of the work, units."""
+    sigma: NonNegative
+    """Standard deviation of the work's logarithm."""
+    work_min: Positive = 0.1
+    """Smaller draws become this, units."""
+
+
+class ParetoWork(Spec):
+    """Pareto work: ``P(work > x) = (work_min / x)^tail``; its mean is ``work_min tail / (tail - 1)``."""
+
+    law: Literal["pareto"]
+    """``pareto``."""
+    work_min: Positive
+    """Least work, units."""
+    tail: Annotated[float, Field(gt=1)]
+    """Exponent of the tail, above 1 (so that the mean is finite)."""
+
+
+class ClassStream(Spec):
+    """The jobs of one class: Poisson arrivals whose rate may follow a wave, and a law of work."""
+
+    rate_per_s: Positive
+    """Mean arrivals per second and ingress point."""
+    amplitude: Share = 0.0
+    """Swing of the rate around its mean: rate x (1 + amplitude sin(2 pi t / period)); 0: constant."""
+    period_h: Positive = 24.0
+    """Period of the wave, h; it starts with the window, the same at every ingress point."""
+    work: Annotated[LogNormalWork | ParetoWork, Field(discriminator="law")]
+    """Law of the work."""
+    gpus_min: Count = 1
+    """Smallest gang."""
+    gpus_max: Count = 8
+    """Largest gang."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.gpus_max < self.gpus_min:
+            raise ValueError(f"gpus_max {self.gpus_max} is below gpus_min {self.gpus_min}")
+        return self
+
+
+class MixedJobs(Spec):
+    """Jobs of several classes, each with its own arrivals and work (CHSAC-AF, Sec. VII: training with inference)."""
+
+    source: Literal["mixed"]
+    classes: dict[str, ClassStream] = Field(min_length=1)
+    """Stream per job class of the fleet."""
+
+
 class PaperStreamJobs(Spec):
     """The very jobs of CHSAC-AF's published runs, drawn from ``random.Random(seed)`` in the authors' order."""
 
@@ -166,7 +222,9 @@ class JobTable(Spec):
 
 
 SignalSource = Annotated[GeneratedSignals | SignalFiles, Field(discriminator="source")]
-JobSource = Annotated[FineTuningJobs | PoissonJobs | PaperStreamJobs | JobTable, Field(discriminator="source")]
+JobSource = Annotated[
+    FineTuningJobs | PoissonJobs | MixedJobs | PaperStreamJobs | JobTable, Field(discriminator="source")
+]
 
 
 class Scenario(Spec):
@@ -194,6 +252,8 @@ class Scenario(Spec):
     """Jobs."""
     economics: Economics | None = None
     """Revenue and carbon price; none: utility is not reported."""
+    constraints: Constraints | None = None
+    """Limits that policies are held against, and targets that some of them heed; none: nothing is held."""
     reference_policy: str | None = None
     """Policy that comparisons are made against."""
     policies: tuple[str, ...] = ()
@@ -210,6 +270,14 @@ class Scenario(Spec):
             for name in self.jobs.origin_shares:
                 if name not in names:
                     raise ValueError(f"jobs.origin_shares names the unknown ingress {name!r}; {nearest(name, names)}")
+        if isinstance(self.jobs, MixedJobs):
+            for name in self.jobs.classes:
+                if name not in self.fleet.classes:
+                    raise ValueError(
+                        f"jobs.classes names the unknown class {name!r}; {nearest(name, self.fleet.classes)}"
+                    )
+        if self.constraints is not None:
+            self.constraints.check(self.fleet)
         self.network.links(self.fleet)
         return self
 

@@ -24,6 +24,7 @@ from noonward.schedule.slot_rules import (
     PriceGreedy,
     RandomMasked,
 )
+from noonward.schedule.weighed import MarketRouter, WeighedRouter
 
 
 @dataclass(frozen=True)
@@ -134,3 +135,35 @@ for _gpus in range(1, 9):
         partial(Router, "greedy-energy", gpus=_gpus),
         f"Least extra energy among sites with a free GPU, up to {_gpus} GPUs, oracle clock.",
     )
+for _watts in (10, 30, 100, 200, 300, 500, 1000):
+    register(
+        f"greedy-tradeoff-{_watts}",
+        partial(WeighedRouter, second=float(_watts)),
+        f"Site, gang and clock of least extra energy plus {_watts} J per second in system, among those free.",
+    )
+register(
+    "sla-energy",
+    partial(WeighedRouter, target_s=1800.0, heed_stated=True),
+    "Least extra energy within the latency target of the job's class (1800 s where none is stated), else the fastest.",
+)
+for _target in (900, 1200, 1800, 2700, 3600, 7200):
+    register(
+        f"sla-energy-{_target}",
+        partial(WeighedRouter, target_s=float(_target)),
+        f"Least extra energy that keeps the time in system within {_target} s, else the fastest, among those free.",
+    )
+register(
+    "greedy-price",
+    partial(MarketRouter, usd=1.0, second=3e-6),
+    "Site, gang and clock of least energy cost this hour plus 3e-6 USD per second in system.",
+)
+register(
+    "greedy-carbon",
+    partial(MarketRouter, kg=1.0, second=1e-5),
+    "Site, gang and clock of least emissions this hour plus 1e-5 kg per second in system.",
+)
+register(
+    "greedy-mixed",
+    partial(MarketRouter, usd=1.0, kg=0.1, second=4e-6),
+    "Least energy cost and emissions at 100 USD/t this hour plus 4e-6 USD per second in system.",
+)

@@ -1,0 +1,207 @@
+"""``reproduce dvfs-training --learned``: learned policies and controls over unseen weeks, paired, against the bound."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from noonward.data.scenario_file import load_scenario
+from noonward.data.splits import split_seed
+from noonward.evaluate.compare import Comparison, compare, environment_bounds, frontier
+from noonward.evaluate.figure_list import Figure
+from noonward.evaluate.figures_dvfs import (
+    energy_latency_figure,
+    frontier_figure,
+    latency_figure,
+    power_figure,
+    routing_figure,
+)
+from noonward.evaluate.paper_tables import PaperTable
+from noonward.evaluate.report import write_report
+from noonward.evaluate.statistics import mean, ratio
+from noonward.evaluate.summary import percent, ranked
+from noonward.schedule.registry import policies as registered
+
+if TYPE_CHECKING:
+    from noonward.model.scenario import Scenario
+
+LEARNED: Final = "chsac-af"
+"""Names of learned policies of this setting start so."""
+CONTROL: Final = re.compile(r"greedy-energy-\d|greedy-tradeoff-\d+|sla-energy-\d+|random-free|most-free-[148]|uniform")
+"""Registered policies that learned ones are held against."""
+REFERENCE: Final = "greedy-energy-4"
+"""Control that paired changes are measured against."""
+DRAWN: Final = (
+    *("uniform", "random-free", "most-free-1", "greedy-energy-1", "greedy-energy-4", "greedy-energy-8"),
+    *("greedy-tradeoff-30", "greedy-tradeoff-300", "sla-energy-1800"),
+)
+"""Controls that stand in the figures after CHSAC-AF, Figs. 2 to 4, beside the learned policies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlStudy:
+    """Learned policies and controls over unseen weeks.
+
+    Attributes:
+        comparison: The runs.
+        table: Distances to the bound and to the controls.
+        figures: Machine-readable figures.
+        report: HTML report.
+    """
+
+    comparison: Comparison
+    table: PaperTable
+    figures: list[Figure]
+    report: Path
+
+
+def week() -> Scenario:
+    """Returns the scenario of the study."""
+    return load_scenario("dvfs-training")
+
+
+def study_policies() -> list[str]:
+    """Returns the learned policies that are registered, then the controls."""
+    names = [policy.name for policy in registered("on-arrival")]
+    learned = [name for name in names if name.startswith(LEARNED)]
+    return learned + [name for name in names if CONTROL.fullmatch(name)]
+
+
+def study_controls(out: Path, weeks: int = 10, progress: Callable[[str], None] | None = None) -> ControlStudy:
+    """Runs learned policies and controls over weeks that no training sees, and writes figures and report.
+
+    Args:
+        out: Folder of all records.
+        weeks: Number of weeks; each is a draw of its own of the test part (``noonward.data.splits``).
+        progress: Called once per run and bound.
+    """
+    scenario = week().model_copy(update={"reference_policy": REFERENCE})
+    seed = split_seed("test", 0)
+    comparison = compare(scenario, study_policies(), environments=weeks, seed=seed, out=out, progress=progress)
+    least = {policy: environment_bounds(comparison, policy) for policy in comparison.records}
+    curve = frontier(scenario, seed)
+    some = drawn_part(comparison)
+    table = distance_table(comparison, least)
+    report = write_report(
+        comparison,
+        out / "reproduce-dvfs-training" / "learned.html",
+        command=f"noonward reproduce dvfs-training --learned --seeds {weeks}",
+        tables=[table],
+        pictures=[
+            frontier_figure(comparison, curve),
+            energy_latency_figure(some, curve),
+            power_figure(some),
+            latency_figure(some),
+            routing_figure(some),
+        ],
+    )
+    return ControlStudy(comparison=comparison, table=table, figures=study_figures(comparison, least), report=report)
+
+
+def drawn_part(comparison: Comparison) -> Comparison:
+    """Returns the comparison of the learned policies and a few controls alone."""
+    kept = {name: found for name, found in comparison.records.items() if name in DRAWN or name.startswith(LEARNED)}
+    return replace(comparison, records=kept)
+
+
+def above_controls(comparison: Comparison, policy: str) -> np.ndarray:
+    """Returns how far a policy's energy lies above the frontier of the (other) controls per environment, J/unit.
+
+    The frontier is the lower convex hull of the controls' (mean time, energy per unit) in the same environment, what a
+    router reaches that draws a control per job; negative values lie below it. NaN for policies faster than every
+    control, and for the controls at its fast end.
+    """
+    controls = [name for name in comparison.records if not name.startswith(LEARNED) and name != policy]
+    time, energy = "mean_time_so_far_s", "joules_per_unit"
+    time_CE = np.array([comparison.values(name, time) for name in controls])
+    energy_CE = np.array([comparison.values(name, energy) for name in controls])
+    own_time_E, own_energy_E = comparison.values(policy, time), comparison.values(policy, energy)
+    least_E = [hull_value(time_CE[:, e], energy_CE[:, e], own_time_E[e]) for e in range(len(own_time_E))]
+    return np.asarray(own_energy_E - np.array(least_E))
+
+
+def hull_value(x_C: np.ndarray, y_C: np.ndarray, at: float) -> float:
+    """Returns the lower convex hull of points at a value of x, flat beyond its lowest point; NaN left of all points.
+
+    Example:
+        >>> points = np.array([1.0, 2.0, 3.0, 4.0]), np.array([4.0, 3.5, 2.0, 5.0])
+        >>> hull_value(*points, 2.0), hull_value(*points, 9.0), hull_value(*points, 0.5)
+        (3.0, 2.0, nan)
+    """
+    hull: list[tuple[float, float]] = []
+    for x, y in sorted(zip(x_C.tolist(), y_C.tolist(), strict=True)):
+        if hull and y >= hull[-1][1]:
+            continue
+        while len(hull) > 1 and _above(hull[-2], hull[-1], (x, y)):
+            hull.pop()
+        hull.append((x, y))
+    if not hull or at < hull[0][0]:
+        return float("nan")
+    return float(np.interp(at, [x for x, _ in hull], [y for _, y in hull]))
+
+
+def _above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+    """Returns whether b lies on or above the line from a to c."""
+    return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])
+
+
+def distance_table(comparison: Comparison, least: dict[str, np.ndarray]) -> PaperTable:
+    """Returns how far every policy lies above the bound and above the other controls, at its own mean time."""
+    rows = []
+    for policy in ranked(comparison):
+        energy_E = comparison.values(policy, "joules_per_unit")
+        above_E = above_controls(comparison, policy)
+        rows.append(
+            (
+                policy,
+                f"{energy_E.mean():.3f}",
+                f"{comparison.mean(policy, 'mean_time_so_far_s').value:,.0f}",
+                percent(ratio(energy_E - least[policy], least[policy])),
+                percent(ratio(above_E, energy_E - above_E), signed=True),
+            )
+        )
+    return PaperTable(
+        title="Distance to the bound and to the controls at the same mean time",
+        header=(
+            "policy",
+            "energy per unit, exact (J/unit)",
+            "mean time, all arrivals (s)",
+            "above the fluid bound at that time (%)",
+            "above the other controls' frontier at that time (%)",
+        ),
+        rows=tuple(rows),
+        caption="The bound is the least energy per unit of any scheduler with that mean time in system. The controls' "
+        "frontier is the lower convex hull of their energies over mean times, week by week; a policy earns its keep by "
+        "lying below it. 95 % intervals in brackets; undefined for policies faster than all others.",
+    )
+
+
+def study_figures(comparison: Comparison, least: dict[str, np.ndarray]) -> list[Figure]:
+    """Returns the study's figures: means over weeks with 95 % intervals, changes paired."""
+    figures = []
+    for policy in comparison.records:
+        energy_E = comparison.values(policy, "joules_per_unit")
+        base_E = comparison.values(REFERENCE, "joules_per_unit")
+        above_E = above_controls(comparison, policy)
+        slower_E = comparison.values(policy, "mean_time_in_system_s") - comparison.values(
+            REFERENCE, "mean_time_in_system_s"
+        )
+        for name, estimate, unit in (
+            ("completed_jobs", comparison.mean(policy, "done"), "jobs"),
+            ("j_per_unit_exact", comparison.mean(policy, "joules_per_unit"), "J/unit"),
+            ("mean_time_in_system_s", comparison.mean(policy, "mean_time_in_system_s"), "s"),
+            ("p99_time_in_system_s", comparison.mean(policy, "p99_time_in_system_s"), "s"),
+            ("longest_queue", mean(comparison.longest_queue(policy)), "jobs"),
+            ("j_per_unit_change", ratio(energy_E - base_E, base_E), "fraction"),
+            ("mean_time_change_s", mean(slower_E), "s"),
+            ("above_bound", ratio(energy_E - least[policy], least[policy]), "fraction"),
+            ("above_controls", ratio(above_E, energy_E - above_E), "fraction"),
+        ):
+            figures.append(Figure.of(f"{name}/{policy}", estimate, unit))
+    figures.append(Figure.of("j_per_unit_exact/bound", mean(comparison.bound_values("joules_per_unit")), "J/unit"))
+    return figures

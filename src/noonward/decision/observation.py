@@ -95,7 +95,7 @@ class Observation:
     | hour_sin, hour_cos | | of the hour of day, UTC |
     | size | | time(shortest run time of the job at its smallest gang over the sites) |
     | from | ingress | 1 for the job's ingress point, else 0 |
-    | energy_1 ... energy_G | site | E_unit at the oracle's clock / the least of all, less 1 (``extended``) |
+    | energy_1 ... energy_G | site | 1 - least E_unit of all / E_unit at the oracle's clock; 0 for 0 (``extended``) |
     | time_1 ... time_G | site | time(the job's run time with that gang at the oracle's clock) (``extended``) |
     | delay | site | signed(delay from the ingress point / 0.2 s) (``extended``) |
     | price, carbon | site | of the hour (``extended`` with ``signals``) |
@@ -379,7 +379,8 @@ def _write_gangs(view: ClusterView, numbers_P: F8, job: int, out_G: F4, at: int)
     for s in range(view.site_S.shape[0]):
         out_G[at : at + 2 * largest] = 0.0
         for gpus in range(record.gpus_min, min(record.gpus_max, view.site_S[s].gpus, largest) + 1):
-            out_G[at + gpus - 1] = _joules(view, job, s, gpus) / least - 1.0
+            joules = _joules(view, job, s, gpus)
+            out_G[at + gpus - 1] = 1.0 - least / joules if joules > 0.0 else 0.0
             out_G[at + largest + gpus - 1] = _time(record.work * _oracle(view, job, s, gpus, SECONDS))
         at += 2 * largest
         out_G[at] = _signed(delay_s(view, job, record.origin, s) / DELAY_S)

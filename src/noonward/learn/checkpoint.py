@@ -55,7 +55,7 @@ def load_checkpoint(path: Path) -> Tree:
         raise DataError(f"there is no checkpoint {path}; give the folder of a training run that has finished an epoch")
     tree: Tree = {}
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             plain = json.loads(bytes(file[PLAIN]))
             for key in file.files:
                 if key != PLAIN:

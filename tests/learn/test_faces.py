@@ -1,0 +1,175 @@
+"""The faces for outside libraries pass those libraries' own tests and are the batch engine underneath."""
+
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from pettingzoo.test import parallel_api_test
+
+from noonward.data.scenario_file import load_scenario
+from noonward.data.splits import MONTHS
+from noonward.decision.observation import Observation
+from noonward.errors import InfeasibleActionError, ScenarioError
+from noonward.learn.dispatcher_env import DispatcherEnv
+from noonward.learn.parallel_env import SitesEnv
+from noonward.ledger.ledger import settle
+from noonward.model.forecast import Forecast
+
+SHORT = ("protocol=on-arrival", "window_h=6", "jobs.count=20")
+
+
+def dispatcher(**options):
+    return DispatcherEnv("dvfs-training", settings=("window_h=1",), **options)
+
+
+def play(env, seed):
+    """Plays an episode of random feasible actions; returns what was seen and the rewards, the first reading first."""
+    observations, infos = env.reset(seed=seed)
+    rng = np.random.default_rng(0)
+    seen, rewards = [observations], [infos[env.possible_agents[0]]["before_usd"]]
+    while env.agents:
+        actions = {agent: int(rng.choice(np.flatnonzero(observations[agent]["action_mask"]))) for agent in env.agents}
+        observations, reward, terminated, truncated, _ = env.step(actions)
+        seen.append(observations)
+        rewards.append(reward[env.possible_agents[0]])
+        assert len(set(reward.values())) == 1
+        assert set(truncated.values()) == {False}
+    assert set(terminated.values()) == {True}
+    return seen, rewards
+
+
+def test_pettingzoo_accepts_the_sites():
+    env = SitesEnv("tiny")
+    parallel_api_test(env, num_cycles=500)
+    observations, _ = env.reset(seed=1)
+    for agent in env.agents:
+        assert env.observation_space(agent).contains(observations[agent])
+    extended = Observation(kind="extended", forecast_h=2)
+    parallel_api_test(SitesEnv("tiny", extended, forecast=Forecast("persistence")), num_cycles=50)
+
+
+@pytest.mark.parametrize("reward", ["utility", "at-start"])
+def test_rewards_of_the_sites_sum_to_the_utility(reward):
+    env = SitesEnv("tiny", reward=reward)
+    _, rewards = play(env, 3)
+    ledger = settle(env._episodes.engine.outcome(0))
+    assert sum(rewards) == pytest.approx(ledger.utility_usd, rel=1e-9)
+
+
+def test_a_seed_names_an_episode_and_the_next_one_differs():
+    env = SitesEnv("tiny")
+    first, again = play(env, 3), play(SitesEnv("tiny"), 3)
+    np.testing.assert_equal(first, again)
+    start = env._episodes.engine.environments[0]
+    env.reset()
+    following = env._episodes.engine.environments[0]
+    assert (start.seed, start.index, following.seed, following.index) == (10_003, 0, 10_003, 1)
+    assert len(play(SitesEnv("tiny"), 4)[1]) != len(first[1])
+
+
+@pytest.mark.parametrize("part", ["train", "validation"])
+def test_episodes_stay_in_their_part_of_the_data(part):
+    env = SitesEnv("tiny", part=part)
+    for seed in range(5):
+        env.reset(seed=seed)
+        assert env._episodes.engine.environments[0].start.month in MONTHS[part]
+
+
+def test_sites_that_are_not_asked_may_hold_only():
+    env = SitesEnv("tiny")
+    observations, infos = env.reset(seed=0)
+    idle = [agent for agent in env.agents if not infos[agent]["asked"]]
+    assert idle
+    assert all(observations[agent]["action_mask"].tolist() == [1, 0, 0] for agent in idle)
+
+
+def test_infeasible_actions_raise():
+    env = SitesEnv("tiny")
+    _, infos = env.reset(seed=0)
+    asked = next(agent for agent in env.agents if infos[agent]["asked"])
+    with pytest.raises(InfeasibleActionError, match="no such choice"):
+        env.step({agent: 7 if agent == asked else 0 for agent in env.agents})
+    single = dispatcher()
+    _, info = single.reset(seed=0)
+    assert info["action_mask"].sum() == single.action_masks().sum() == 64
+    with pytest.raises(InfeasibleActionError, match="no such choice"):
+        single.step(64)
+
+
+def test_no_step_without_an_episode():
+    env = SitesEnv("tiny")
+    with pytest.raises(RuntimeError, match="call reset first"):
+        env.step({})
+    play(env, 0)
+    with pytest.raises(RuntimeError, match="the episode has ended"):
+        env.step({})
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("noonward/DvfsTraining-v0", ()),
+        # The checker draws an action before it resets: let every job fit everywhere, so that it stays feasible.
+        ("noonward/FineTuning-v0", ("protocol=on-arrival", "jobs.gpus_cap=1", "jobs.slack_ratio=50")),
+    ],
+)
+def test_gymnasium_accepts_the_registered_dispatchers(name, settings):
+    check_env(gymnasium.make(name, settings=settings).unwrapped)
+
+
+def test_the_dispatchers_reward_is_the_papers():
+    env = dispatcher()
+    env.reset(seed=0)
+    _, reward, *_ = env.step(4 * 8)  # one L4 at its oracle's clock: 6.403 J per unit (model sheet of CHSAC-AF)
+    assert reward == pytest.approx(-0.6403 + 0.05, abs=1e-4)
+    total, ended = 0, False
+    while not ended:
+        observation, reward, terminated, ended, _ = env.step(env.action_space.sample())
+        assert env.observation_space.contains(observation)
+        assert -4.0 < reward < 0.05
+        assert not terminated
+        total += 1
+    assert total > 100
+    assert not observation.any()
+
+
+def test_rewards_of_the_dispatcher_sum_to_the_utility():
+    observation = Observation(kind="extended", protocol="on-arrival", gpus_max=16, signals=True)
+    env = DispatcherEnv("fine-tuning", observation, settings=SHORT, reward="utility")
+    _, info = env.reset(seed=2)
+    total, ended = info["before_usd"], False
+    while not ended:
+        _, reward, ended, truncated, _ = env.step(env.action_space.sample())
+        assert not truncated
+        total += reward
+    assert total == pytest.approx(settle(env._episodes.engine.outcome(0)).utility_usd, rel=1e-9)
+
+
+def test_settings_that_do_not_fit_are_refused():
+    with pytest.raises(ScenarioError, match="has the protocol each-slot, but this environment is for on-arrival"):
+        DispatcherEnv("tiny")
+    with pytest.raises(ScenarioError, match="which scenario 'dvfs-training' has not"):
+        dispatcher(reward="utility")
+    with pytest.raises(ValueError, match="did you mean 'energy'"):
+        dispatcher(reward="energie")
+    with pytest.raises(ScenarioError, match="set protocol=each-slot"):
+        SitesEnv(load_scenario("dvfs-training"))
+
+
+@pytest.mark.parametrize(("module", "missing"), [("parallel_env", "pettingzoo"), ("dispatcher_env", "gymnasium")])
+def test_a_missing_library_names_the_extra(module, missing):
+    code = (
+        "import sys\n"
+        f"sys.modules[{missing!r}] = None\n"
+        "from noonward.errors import MissingExtraError\n"
+        "try:\n"
+        f"    import noonward.learn.{module}\n"
+        "except MissingExtraError as error:\n"
+        "    assert 'noonward[train]' in str(error), error\n"
+        "else:\n"
+        "    raise AssertionError('imported')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,212 @@
+"""MASAC: its losses equal a plain loop's, gradients reach every parameter, infeasible choices get no probability."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from learn.batches import DIMENSIONS, feed, random_batch, random_moment
+from noonward.errors import ScenarioError
+from noonward.learn.masac import Masac, MasacConfig
+from noonward.learn.masking import with_hold
+
+FIELDS: list[dict[str, Any]] = [
+    {},
+    {"share_parameters": True},
+    {"reward_scale": 3.0},
+    {"tune_temperature": True, "temperature": 0.2},
+    {"temperature": 0.0},
+    {"advice_features": True},
+    {"advice_logit": 2.0},
+    {"advice_features": True, "advice_logit": -1.0, "share_parameters": True},
+    {"hidden": (8,)},
+]
+SMALL: dict[str, Any] = {"hidden": (8, 8), "batch": 16, "precision": "float64", "capacity": 1000}
+
+
+def small(**more: Any) -> Masac:
+    return Masac(DIMENSIONS, MasacConfig(**{**SMALL, **more}), seed=3)
+
+
+def one_net(net: Any, which: int, x: Any) -> Any:
+    """Returns the output of one net for one input, layer by layer."""
+    layers = len(net.weights)
+    for number in range(layers):
+        x = x @ net.weights[number][which] + net.biases[number][which][0]
+        x = torch.clamp(x, min=0.0) if number < layers - 1 else x
+    return x
+
+
+def inputs_of(config: MasacConfig, seen: Any, agent: int, advice: int) -> Any:
+    parts = [torch.tensor(seen, dtype=torch.float64)]
+    if config.advice_features:
+        parts.append(torch.tensor([float(a == advice) for a in range(4)], dtype=torch.float64))
+    if config.share_parameters:
+        parts.append(torch.tensor([float(n == agent) for n in range(3)], dtype=torch.float64))
+    return torch.cat(parts)
+
+
+def plain_policy(masac: Masac, seen: Any, agent: int, advice: int, mask: Any) -> dict[int, Any]:
+    """Returns the probability of every feasible choice, by the definition of softmax."""
+    config = masac.config
+    net = 0 if config.share_parameters else agent
+    logits = one_net(masac.actor, net, inputs_of(config, seen, agent, advice))
+    logits = [x + config.advice_logit * (a == advice) for a, x in enumerate(logits)]
+    weights = {a: torch.exp(x) for a, x in enumerate(logits) if mask[a]}
+    total = sum(weights.values())
+    return {a: weight / total for a, weight in weights.items()}
+
+
+def plain_values(masac: Masac, nets: Any, seen: Any, agent: int, advice: int) -> list[Any]:
+    """Returns the values of both twins."""
+    config = masac.config
+    sets, net = (1, 0) if config.share_parameters else (3, agent)
+    return [one_net(nets, twin * sets + net, inputs_of(config, seen, agent, advice)) for twin in range(2)]
+
+
+def plain_losses(masac: Masac, batch: Any) -> tuple[Any, Any, Any]:
+    """Returns the losses by loops over agents, samples and choices."""
+    config = masac.config
+    critic = actor = temperature = torch.zeros((), dtype=torch.float64)
+    for n in range(3):
+        alpha = config.temperature
+        asked = max(1, int(batch.asked_NB[n].sum()))
+        for b in range(batch.choice_NB.shape[1]):
+            after = batch.next_seen_NBI[n, b], n, batch.next_advice_NB[n, b]
+            policy = plain_policy(masac, *after, batch.next_mask_NBA[n, b])
+            first, second = plain_values(masac, masac.target, *after)
+            soft = sum(p * (torch.minimum(first[a], second[a]) - alpha * torch.log(p)) for a, p in policy.items())
+            y = config.reward_scale * batch.reward_NB[n, b] + batch.discount_NB[n, b] * soft
+            here = batch.seen_NBI[n, b], n, batch.advice_NB[n, b]
+            twins = plain_values(masac, masac.critic, *here)
+            weight = batch.weight_NB[n, b]
+            for twin in twins:
+                critic = critic + weight * 0.5 * (twin[batch.choice_NB[n, b]] - y.detach()) ** 2 / 16
+            if not batch.asked_NB[n, b]:
+                continue
+            policy = plain_policy(masac, *here, batch.mask_NBA[n, b])
+            least = torch.minimum(*twins).detach()
+            actor = actor + weight / asked * sum(p * (alpha * torch.log(p) - least[a]) for a, p in policy.items())
+            entropy = -sum(p * torch.log(p) for p in policy.values()).detach()
+            aim = config.target_entropy * np.log(batch.mask_NBA[n, b].sum())
+            temperature = temperature + masac.log_temperature_N[n] * (entropy - aim) / asked
+    return critic, actor, temperature
+
+
+@pytest.mark.parametrize("fields", FIELDS, ids=str)
+def test_losses_and_gradients_equal_a_plain_loop(fields: dict[str, Any]) -> None:
+    masac, batch = small(**fields), random_batch(1)
+    with torch.no_grad():  # targets that differ from the critics
+        for parameter in masac.target.parameters():
+            parameter.mul_(1.3)
+    parts = [*masac.actor.parameters(), *masac.critic.parameters(), masac.log_temperature_N]
+    losses = masac.losses(batch)
+    found = (losses.critic, losses.actor, losses.temperature)
+    wanted = plain_losses(masac, batch)
+    for mine, plain in zip(found, wanted, strict=True):
+        assert mine.item() == pytest.approx(plain.item(), abs=1e-9)
+    grads = torch.autograd.grad(sum(found), parts)
+    plain_grads = torch.autograd.grad(sum(wanted), parts)
+    for mine, plain in zip(grads, plain_grads, strict=True):
+        torch.testing.assert_close(mine, plain, rtol=0, atol=1e-9)
+
+
+def test_critics_first_lets_the_actors_learn_from_critics_after_their_step() -> None:
+    one, other = small(critic_rate=0.1), small(critic_rate=0.1, critic_first=True)
+    for masac in (one, other):
+        feed(masac)
+        masac.update()
+    for mine, its in zip(one.critic.parameters(), other.critic.parameters(), strict=True):
+        torch.testing.assert_close(mine, its)
+    fresh = small(critic_rate=0.1)
+    feed(fresh)
+    batch = fresh.replay.sample(np.random.default_rng(0), 16)
+    loss_before = fresh.losses(batch).actor
+    fresh.critic.load_state_dict(other.critic.state_dict())
+    assert other.actor.weights[0].equal(one.actor.weights[0]) is False
+    assert fresh.losses(batch).actor.item() != pytest.approx(loss_before.item())
+
+
+def test_an_update_moves_every_parameter_of_every_agent() -> None:
+    masac = small(critic_rate=1e-3, actor_rate=1e-3, target_rate=0.5)
+    feed(masac)
+    nets = (masac.actor, masac.critic, masac.target)
+    before = [[p.detach().clone() for p in net.parameters()] for net in nets]
+    for _ in range(30):
+        masac.update()
+    for net, olds in zip(nets, before, strict=True):
+        for new, old in zip(net.parameters(), olds, strict=True):
+            moved = (new != old).flatten(1).float().mean(1)
+            assert (moved > 0.8).all()  # but for a unit that ReLU never opens
+
+
+def test_no_gradient_reaches_targets_and_none_the_critics_through_the_actors_loss() -> None:
+    masac, batch = small(), random_batch(2)
+    losses = masac.losses(batch)
+    through = torch.autograd.grad(losses.actor, list(masac.critic.parameters()), allow_unused=True)
+    assert all(each is None for each in through)
+    assert not any(p.requires_grad for p in masac.target.parameters())
+
+
+def test_the_actor_learns_nothing_where_its_agent_is_not_asked() -> None:
+    masac, batch = small(), random_batch(3)
+    hold = np.arange(4) == 0
+    idle = batch._replace(asked_NB=np.zeros_like(batch.asked_NB), mask_NBA=np.broadcast_to(hold, batch.mask_NBA.shape))
+    grads = torch.autograd.grad(masac.losses(idle).actor, list(masac.actor.parameters()))
+    assert all((grad == 0).all() for grad in grads)
+
+
+def test_only_feasible_choices_are_made() -> None:
+    masac, rng = small(temperature=1.0), np.random.default_rng(5)
+    seen: set[int] = set()
+    for _ in range(100):
+        moment = random_moment(rng)
+        allowed = with_hold(moment.mask_BNA, moment.asked_BN)
+        for explore in (True, False):
+            choice_BN = masac.act(moment, explore=explore)
+            assert np.take_along_axis(allowed, choice_BN[..., None], -1).all()
+            assert (choice_BN[~moment.asked_BN] == 0).all()
+            seen |= set(choice_BN.ravel().tolist())
+    assert seen == {0, 1, 2, 3}
+
+
+def test_exploration_follows_the_policy() -> None:
+    masac, rng = small(), np.random.default_rng(6)
+    moment = random_moment(rng, rows=1)
+    many = moment._make(np.repeat(each, 20_000, 0) for each in moment)
+    choice_BN = masac.act(many, explore=True)
+    for n in range(3):
+        if moment.asked_BN[0, n]:
+            seen = np.concatenate([moment.global_BG[0], moment.own_BNO[0, n]])
+            policy = plain_policy(masac, seen, n, int(moment.advice_BN[0, n]), moment.mask_BNA[0, n])
+            for a, p in policy.items():
+                assert (choice_BN[:, n] == a).mean() == pytest.approx(p.item(), abs=0.02)
+
+
+def test_bf16_learns_nearly_what_float32_does() -> None:
+    results = []
+    for precision in ("float32", "bf16"):
+        masac = small(precision=precision, hidden=(64, 64))
+        feed(masac)
+        results.append([masac.update()["critic_loss"] for _ in range(20)])
+        assert all(p.dtype == torch.float32 for p in masac.critic.parameters())
+    assert results[0] != results[1]
+    np.testing.assert_allclose(results[1], results[0], rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"gamma": 1.5}, "gamma is 1.5"),
+        ({"batch": 0}, "batch is 0"),
+        ({"actor_rate": float("nan")}, "actor_rate is nan"),
+        ({"hidden": ()}, "hidden is"),
+        ({"span": "all"}, "span is 'all'"),
+        ({"precision": "fp8"}, "precision is 'fp8'"),
+        ({"temperature": 0.0, "tune_temperature": True}, "temperature is 0"),
+    ],
+)
+def test_a_setting_out_of_range_is_named(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        MasacConfig(**fields)

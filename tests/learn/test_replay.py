@@ -1,0 +1,179 @@
+"""Replay: every transition equals the one a plain walk over the recorded steps finds; the ring forgets the oldest."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learn.batches import random_moment
+from noonward.errors import ScenarioError
+from noonward.learn.algorithm import Dimensions, Transition
+from noonward.learn.masking import with_hold
+from noonward.learn.priorities import Priorities
+from noonward.learn.replay import Replay
+
+SIZES = Dimensions(agents=2, choices=3, global_size=2, own_size=1, costs=1)
+ROWS = 3
+
+
+def record(steps: int, seed: int = 0) -> list[Transition]:
+    """Returns random decision steps of runs side by side that end and are cut now and then."""
+    rng = np.random.default_rng(seed)
+    out, before = [], random_moment(rng, ROWS, SIZES)
+    for _ in range(steps):
+        ended = rng.random(ROWS) < 0.1
+        cut = (rng.random(ROWS) < 0.1) & ~ended
+        after = random_moment(rng, ROWS, SIZES)
+        choice = np.where(before.asked_BN, rng.integers(0, 3, (ROWS, 2)), 0)
+        elapsed = rng.integers(0, 3, ROWS) * 60.0
+        out.append(Transition(before, choice, rng.normal(size=ROWS), elapsed, rng.random((ROWS, 1)), ended, cut, after))
+        fresh = random_moment(rng, ROWS, SIZES)
+        over = ended | cut
+        before = fresh._make(
+            np.where(over.reshape(-1, *[1] * (new.ndim - 1)), new, old) for new, old in zip(fresh, after, strict=True)
+        )
+    return out
+
+
+def plain_transitions(steps: list[Transition], n: int, *, span: str, count: int, per_slot: bool) -> dict[Any, Any]:
+    """Returns what each transition of agent n must be, by what it saw at its start."""
+    found = {}
+    for row in range(ROWS):
+        for start, first in enumerate(steps):
+            if span == "own" and not first.before.asked_BN[row, n]:
+                continue
+            reward, cost, discount, ticks, after, at = 0.0, 0.0, 1.0, 0, None, start
+            while at < len(steps):
+                step = steps[at]
+                reward += discount * step.reward_B[row]
+                cost += discount * step.cost_BK[row, 0]
+                discount *= 0.9 ** (step.elapsed_s_B[row] / 60.0) if per_slot else 0.9
+                asked = span == "joint" or bool(step.after.asked_BN[row, n])
+                ticks += asked
+                if step.ended_B[row]:
+                    discount = 0.0
+                    break
+                if (ticks == count and asked) or (step.cut_B[row] and asked):
+                    after = step.after
+                    break
+                if step.cut_B[row]:
+                    at = len(steps)
+                at += 1
+            if at < len(steps):
+                seen = (*first.before.global_BG[row], *first.before.own_BNO[row, n])
+                following = None if after is None else (*after.global_BG[row], *after.own_BNO[row, n])
+                found[seen] = (first.choice_BN[row, n], reward, cost, discount, following)
+    return found
+
+
+@pytest.mark.parametrize("span", ["joint", "own"])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("per_slot", [False, True])
+def test_transitions_equal_those_of_a_plain_walk(span: Any, count: int, per_slot: bool) -> None:
+    replay = Replay(SIZES, capacity=500, gamma=0.9, span=span, steps=count, per_slot=per_slot)
+    steps = record(60)
+    for step in steps:
+        replay.observe(step)
+    for n in range(2):
+        wanted = plain_transitions(steps, n, span=span, count=count, per_slot=per_slot)
+        slots = np.flatnonzero(replay.valid_CN[:, n])
+        assert len(slots) == len(wanted) == replay.valid_N[n]
+        batch = replay._gather(np.stack([slots, slots]), np.ones((2, len(slots))))
+        for k in range(len(slots)):
+            choice, reward, cost, discount, following = wanted[tuple(batch.seen_NBI[n, k])]
+            assert batch.choice_NB[n, k] == choice
+            assert batch.reward_NB[n, k] == pytest.approx(reward, abs=1e-12)
+            assert batch.cost_NBK[n, k, 0] == pytest.approx(cost, abs=1e-12)
+            assert batch.discount_NB[n, k] == pytest.approx(discount, abs=1e-12)
+            assert following is None or tuple(batch.next_seen_NBI[n, k]) == following
+            assert (following is None) == (discount == 0.0)
+
+
+def test_masks_of_agents_that_are_not_asked_hold() -> None:
+    replay = Replay(SIZES, capacity=500, gamma=0.9)
+    steps = record(20)
+    for step in steps:
+        replay.observe(step)
+    first = steps[0].before
+    assert (replay.mask_CNA[:ROWS] == with_hold(first.mask_BNA, first.asked_BN)).all()
+    idle = ~replay.asked_CN[: len(replay)]
+    assert idle.any()
+    assert (replay.mask_CNA[: len(replay)][idle] == (np.arange(3) == 0)).all()
+
+
+@pytest.mark.parametrize("priority", [0.0, 0.6])
+def test_a_full_ring_forgets_the_oldest_and_samples_only_what_it_holds(priority: float) -> None:
+    replay = Replay(SIZES, capacity=32, gamma=0.9, span="own", priority=priority)
+    steps, rng = record(80), np.random.default_rng(1)
+    for step in steps:
+        replay.observe(step)
+        if replay.valid_N.all():
+            batch = replay.sample(rng, 8)
+            taken = replay.valid_CN[batch.slot_NB, np.arange(2)[:, None]]
+            assert taken.all()
+            assert batch.asked_NB.all()
+            replay.reprioritise(batch.slot_NB, rng.normal(size=batch.slot_NB.shape))
+    assert len(replay) == 32
+    assert (replay.valid_CN.sum(0) == replay.valid_N).all()
+    recent = {tuple(row) for step in steps[-16:] for part in (step.before, step.after) for row in part.global_BG}
+    assert {tuple(row) for row in replay.global_CG} <= recent
+
+
+def test_samples_are_even_without_priorities_and_follow_them_with() -> None:
+    even, ranked = (Replay(SIZES, capacity=64, gamma=0.9, priority=p, priority_correction=1.0) for p in (0.0, 1.0))
+    for step in record(10):
+        even.observe(step)
+        ranked.observe(step)
+    slots = np.flatnonzero(ranked.valid_CN[:, 0])
+    both = np.stack([slots, np.flatnonzero(ranked.valid_CN[:, 1])[: len(slots)]])
+    ranked.reprioritise(both, np.broadcast_to(np.arange(len(slots)) == 3, both.shape) * 9.0)
+    rng = np.random.default_rng(0)
+    for replay, share in ((even, 1 / len(slots)), (ranked, 9.001 / (9.001 + 0.001 * (len(slots) - 1)))):
+        batch = replay.sample(rng, 20_000)
+        assert (batch.slot_NB[0] == slots[3]).mean() == pytest.approx(share, abs=0.02)
+        probability = np.where(batch.slot_NB[0] == slots[3], share, (1 - share) / (len(slots) - 1))
+        if replay is ranked:
+            np.testing.assert_allclose(batch.weight_NB[0], probability.min() / probability, rtol=1e-9)
+
+
+def test_an_agent_without_transitions_gets_weight_zero_and_none_at_all_is_an_error() -> None:
+    replay = Replay(SIZES, capacity=64, gamma=0.9, span="own")
+    with pytest.raises(ScenarioError, match="no transition yet"):
+        replay.sample(np.random.default_rng(0), 4)
+    for step in record(10):
+        asked = step.before.asked_BN & [True, False], step.after.asked_BN & [True, False]
+        replay.observe(
+            step._replace(before=step.before._replace(asked_BN=asked[0]), after=step.after._replace(asked_BN=asked[1]))
+        )
+    batch = replay.sample(np.random.default_rng(0), 4)
+    assert (batch.weight_NB == [[1.0], [0.0]]).all()
+
+
+def test_a_state_goes_on_to_the_same_bits() -> None:
+    one, other = (Replay(SIZES, capacity=32, gamma=0.9, steps=2, span="own", priority=0.5) for _ in range(2))
+    steps = record(40)
+    for step in steps[:25]:
+        one.observe(step)
+    other.load_state(one.state())
+    for step in steps[25:]:
+        one.observe(step)
+        other.observe(step)
+    batches = [replay.sample(np.random.default_rng(2), 16) for replay in (one, other)]
+    for mine, its in zip(*batches, strict=True):
+        assert (mine == its).all()
+
+
+def test_a_tree_holds_sums_and_never_draws_what_has_no_priority() -> None:
+    rng = np.random.default_rng(0)
+    tree = Priorities(1, 13)
+    leaf = np.zeros(16)
+    for _ in range(50):
+        slot = rng.choice(13, 4, replace=False)
+        value = rng.random(4) * (rng.random(4) < 0.5)
+        tree.put(np.zeros(4, int), slot, value)
+        leaf[slot] = value
+        assert tree.tree_NX[0, 1] == pytest.approx(leaf.sum())
+        if leaf.sum() > 0:
+            drawn, probability = tree.draw(0, 64, rng)
+            assert (leaf[drawn] > 0).all()
+            np.testing.assert_allclose(probability, leaf[drawn] / leaf.sum())

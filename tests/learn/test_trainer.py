@@ -1,0 +1,265 @@
+"""Training: the toy is learned, same seed same curves, and a run that is killed goes on as if it had never stopped."""
+
+import csv
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learn.two_sites import LENGTH, TwoSites, best_reward, toy_setting
+from noonward.errors import DataError, ScenarioError
+from noonward.learn.checkpoint import load_checkpoint
+from noonward.learn.run_config import RunConfig, Source, with_settings
+from noonward.learn.trainer import EpochReport, Rows, Trainer, advice_of, best_of
+
+NETS: dict[str, Any] = {"hidden": (32, 32), "batch": 64, "target_rate": 0.02, "gamma": 0.9}
+MASAC = {**NETS, "actor_rate": 3e-3, "critic_rate": 3e-3, "temperature": 0.02}
+MADQN = {**NETS, "rate": 3e-3, "epsilon_updates": 400}
+BRIEF: dict[str, Any] = {
+    "environments": 3,
+    "steps": 30,
+    "episode_steps": 13,
+    "updates": 5,
+    "epochs": 4,
+    "validation_environments": 2,
+}
+
+
+def toy_run(algorithm: str = "masac", settings: dict[str, Any] | None = None, **fields: Any) -> RunConfig:
+    small = {"hidden": (8,), "batch": 8, "capacity": 100}
+    sources = (Source(scenario="two-sites"),)
+    return RunConfig(
+        algorithm=algorithm, sources=sources, settings={**small, **(settings or {})}, **{**BRIEF, **fields}
+    )
+
+
+def assert_same(one: Any, other: Any, where: str = "") -> None:
+    """Asserts that two trees hold the same bits."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for name in one:
+            assert_same(one[name], other[name], f"{where}/{name}")
+    elif isinstance(one, np.ndarray):
+        assert one.dtype == other.dtype, where
+        assert one.tobytes() == other.tobytes(), where
+    else:
+        assert one == other, where
+
+
+class StopIn:
+    """A reporter that ends the run within an epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        self.last = epoch - 1
+        self.over = 0
+
+    def phase(self, name: str, done: int, total: int) -> None:
+        if self.over == self.last and name == "update":
+            raise KeyboardInterrupt
+
+    def epoch(self, report: EpochReport) -> None:
+        self.over = report.epoch
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [("masac", MASAC), ("masac", {**MASAC, "span": "own", "share_parameters": True}), ("madqn", MADQN)],
+    ids=("masac", "masac-own-shared", "madqn"),
+)
+def test_the_best_policy_of_the_toy_is_learned(algorithm: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    fields = {"environments": 4, "steps": 200, "episode_steps": 1000, "updates": 150, "validation_environments": 20}
+    config = RunConfig(algorithm=algorithm, sources=(Source(scenario="x"),), epochs=6, settings=settings, **fields)
+    setting = toy_setting()
+    trainer = Trainer(config, setting, tmp_path)
+    untrained = trainer.validate()
+    trainer.run()
+    best = best_reward([setting.validation(n) for n in range(20)])
+    assert untrained < 0.8 * best
+    assert 0.93 * best < trainer.best_reward <= best + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "advised"),
+    [
+        ("masac", {}, False),
+        ("masac", {"tune_temperature": True, "priority": 0.6, "span": "own", "steps": 2}, False),
+        ("masac", {"advice_features": True, "advice_logit": 1.0, "critic_first": True, "per_slot": True}, True),
+        ("madqn", {"share_parameters": True, "double": True}, False),
+    ],
+    ids=str,
+)
+def test_a_run_that_is_stopped_goes_on_to_the_same_bits(
+    algorithm: str, settings: dict[str, Any], advised: bool, tmp_path: Path
+) -> None:
+    config = toy_run(algorithm, settings, adviser="best" if advised else None)
+    Trainer(config, toy_setting(advised=advised), tmp_path / "whole").run()
+    with pytest.raises(KeyboardInterrupt):
+        Trainer(config, toy_setting(advised=advised), tmp_path / "cut", StopIn(3)).run()
+    resumed = Trainer(config, toy_setting(advised=advised), tmp_path / "cut")
+    assert resumed.epoch == 2
+    resumed.run()
+    trees = [load_checkpoint(tmp_path / name / "checkpoint.npz") for name in ("whole", "cut")]
+    assert_same(*trees)
+    assert (tmp_path / "whole/curves.csv").read_bytes() == (tmp_path / "cut/curves.csv").read_bytes()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from noonward.learn.run_config import RunConfig
+from noonward.learn.sources import open_setting
+from noonward.learn.trainer import Trainer
+
+class Kill:
+    over = 0
+    def phase(self, name, done, total):
+        if self.over == 2 and name == "update":
+            os.kill(os.getpid(), signal.SIGKILL)
+    def epoch(self, report):
+        self.over = report.epoch
+
+config = RunConfig.from_json(sys.argv[1])
+Trainer(config, open_setting(config), Path(sys.argv[2]), Kill()).run()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+def test_a_killed_run_in_a_scenario_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    from noonward.learn.sources import open_setting
+
+    given = ["steps=120", "updates=5", "environments=3", "hidden=[8]", "batch=8", "capacity=500", "episode_steps=90"]
+    config = with_settings("masac", (Source(scenario="tiny"),), given, epochs=4)
+    done = subprocess.run([sys.executable, "-c", KILLED, config.to_json(), str(tmp_path / "cut")], check=False)
+    assert done.returncode == -signal.SIGKILL
+    resumed = Trainer(config, open_setting(config), tmp_path / "cut")
+    assert resumed.epoch == 2
+    resumed.run()
+    Trainer(config, open_setting(config), tmp_path / "whole").run()
+    assert_same(*[load_checkpoint(tmp_path / name / "checkpoint.npz") for name in ("whole", "cut")])
+    assert (tmp_path / "whole/curves.csv").read_bytes() == (tmp_path / "cut/curves.csv").read_bytes()
+
+
+def test_same_seed_same_curves_and_another_seed_others(tmp_path: Path) -> None:
+    texts = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        Trainer(toy_run(seed=seed), toy_setting(), tmp_path / name).run()
+        texts.append((tmp_path / name / "curves.csv").read_text(encoding="utf-8"))
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_curves_hold_an_epoch_a_row_and_the_events_too(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    trainer = Trainer(toy_run(validate_every=3), toy_setting(), tmp_path)
+    trainer.run()
+    with (tmp_path / "curves.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["epoch"] for row in rows] == ["1", "2", "3", "4"]
+    assert [row["environment_steps"] for row in rows] == ["90", "180", "270", "360"]
+    assert [bool(row["validation_reward"]) for row in rows] == [False, False, True, True]
+    assert all(float(row["critic_loss"]) > 0 for row in rows)
+    events = EventAccumulator(str(tmp_path / "events"))
+    events.Reload()
+    shown = [each.value for each in events.Scalars("train/critic_loss")]
+    np.testing.assert_allclose(shown, [float(row["critic_loss"]) for row in rows], rtol=1e-6)
+    assert {"seconds/collect", "seconds/update", "seconds/validate"} <= set(events.Tags()["scalars"])
+
+
+def test_the_best_validated_policy_is_kept(tmp_path: Path) -> None:
+    trainer = Trainer(toy_run(epochs=6), toy_setting(), tmp_path)
+    rewards = []
+    trainer.validate = lambda: rewards.append([1.0, 3.0, 2.0, 3.0, 0.0, -1.0][len(rewards)]) or rewards[-1]  # type: ignore
+    policies = []
+    act = trainer.algorithm.policy_arrays
+    trainer.algorithm.policy_arrays = lambda: policies.append(act()) or policies[-1]  # type: ignore
+    trainer.run()
+    assert (trainer.best_epoch, trainer.best_reward, len(policies)) == (2, 3.0, 2)
+    kept = best_of(load_checkpoint(tmp_path / "checkpoint.npz"))
+    assert all((a == b).all() for a, b in zip(kept.weights, policies[1].weights, strict=True))
+    assert kept.meta == policies[1].meta
+
+
+def test_rows_start_the_next_draw_where_a_run_ended_or_was_cut() -> None:
+    rows = Rows(toy_setting(), 2, episode_steps=LENGTH - 5)
+    for step in range(1, 2 * LENGTH + 1):
+        before = rows.moment
+        transition = rows.step(advice_of(rows.engine, None).clip(0))
+        assert transition.before is before
+        assert not transition.ended_B.any()
+        assert transition.cut_B.all() == (step % (LENGTH - 5) == 0)
+        if transition.cut_B.all():
+            assert (transition.after.global_BG != rows.moment.global_BG).all()
+    assert rows.number_B.tolist() == [4, 5]
+    ending = Rows(toy_setting(), 1, episode_steps=1000)
+    ended = [bool(ending.step(np.zeros((1, 2), int)).ended_B[0]) for _ in range(3 * LENGTH)]
+    assert np.flatnonzero(ended).tolist() == [LENGTH - 1, 2 * LENGTH - 1, 3 * LENGTH - 1]
+
+
+def test_an_adviser_answers_each_question_once_and_is_learned_beside() -> None:
+    asked: list[int] = []
+
+    class Counting:
+        def __init__(self, engine: TwoSites) -> None:
+            self.engine, self.began = engine, 0
+
+        def begin(self, row: int) -> None:
+            self.began += 1
+
+        def advise(self, rows: Any) -> Any:
+            asked.extend(rows.tolist())
+            return np.where(self.engine.asked_BN[rows], 1, -1)
+
+    import dataclasses
+
+    setting = dataclasses.replace(toy_setting(), adviser=Counting)
+    rows = Rows(setting, 2, episode_steps=5)
+    for _ in range(7):
+        transition = rows.step(np.zeros((2, 2), int))
+        assert (transition.before.advice_BN == np.where(transition.before.asked_BN, 1, -1)).all()
+    assert rows.adviser is not None
+    assert len(asked) == 2 + 2 * 7 + 2  # at first, after every step, and of the new episodes
+    assert rows.adviser.began == 2  # type: ignore[attr-defined]
+
+
+def test_another_run_in_the_same_folder_is_refused_and_a_damaged_checkpoint_named(tmp_path: Path) -> None:
+    Trainer(toy_run(epochs=1), toy_setting(), tmp_path).run()
+    with pytest.raises(ScenarioError, match="holds another training run"):
+        Trainer(toy_run(seed=5), toy_setting(), tmp_path)
+    more = Trainer(toy_run(epochs=2), toy_setting(), tmp_path)
+    more.run()
+    assert len(more.curves) == 2
+    whole = (tmp_path / "checkpoint.npz").read_bytes()
+    (tmp_path / "checkpoint.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"checkpoint\.npz cannot be read"):
+        Trainer(toy_run(epochs=2), toy_setting(), tmp_path)
+
+
+def test_a_checkpoint_is_the_old_one_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Trainer(toy_run(epochs=1), toy_setting(), tmp_path).run()
+    old = (tmp_path / "checkpoint.npz").read_bytes()
+
+    def broken(file: Any, **arrays: Any) -> None:
+        file.write(b"half")
+        raise OSError("disk full")
+
+    trainer = Trainer(toy_run(epochs=2), toy_setting(), tmp_path)
+    monkeypatch.setattr(np, "savez", broken)
+    with pytest.raises(OSError, match="disk full"):
+        trainer.run()
+    assert (tmp_path / "checkpoint.npz").read_bytes() == old
+
+
+def test_rewards_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    class Nothing(TwoSites):
+        def step(self, choice_BN: Any) -> None:
+            super().step(choice_BN)
+            self.reward_B[:] = np.nan
+
+    import dataclasses
+
+    with pytest.raises(ScenarioError, match="no utility"):
+        Trainer(toy_run(), dataclasses.replace(toy_setting(), engine=Nothing), tmp_path).run()

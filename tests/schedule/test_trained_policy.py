@@ -1,0 +1,217 @@
+"""A trained net in a file: it answers as a plain forward pass does, wherever it runs, and says what does not fit."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from noonward.decision.observation import Observation
+from noonward.engine.batch import BatchEngine
+from noonward.engine.run import run
+from noonward.errors import DataError, ScenarioError
+from noonward.evaluate.check import check_scheduler
+from noonward.model.forecast import Forecast
+from noonward.schedule.trained_policy import TrainedPolicy, read_policy, write_policy
+from reference import small_worlds
+
+SITES = ("site0", "site1", "site2")
+KINDS = {
+    "paper": Observation(kind="paper"),
+    "extended": Observation(kind="extended", forecast_h=2),
+    "arrival": Observation(kind="paper", protocol="on-arrival", gpus_max=5),
+    "arrival-extended": Observation(kind="extended", protocol="on-arrival", gpus_max=5, signals=True, forecast_h=2),
+}
+
+
+def environment(protocol, seed=0):
+    while True:
+        world = small_worlds.draw(seed, protocol, signals=True, history_h=24, caps="none")
+        if world.homes == [0, 1, 2] and max(row["gpus_min"] for row in world.rows) <= 5:
+            return world.environment()
+        seed += 100
+
+
+def make(path, observation, *, head="logits", one_hot=False, shared=False, seed=0, sites=SITES, **changes):
+    """Writes a random net of two layers and returns its arrays."""
+    rng = np.random.default_rng(seed)
+    count = len(sites)
+    agents = count if observation.protocol == "each-slot" else 1
+    inputs = observation.global_size(count) + observation.own_size(count) + one_hot * agents
+    outputs = observation.choices(count) + (count if head == "site-gang" else 0)
+    nets = 1 if shared else agents
+    sizes = [(inputs, 16), (16, outputs)]
+    weights = [rng.normal(size=(nets, *size)).astype(np.float32) for size in sizes]
+    biases = [rng.normal(size=(nets, size[1])).astype(np.float32) for size in sizes]
+    meta = {
+        "algorithm": "none",
+        "scenario": "small",
+        "protocol": observation.protocol,
+        "sites": list(sites),
+        "observation": asdict(observation),
+        "hidden": "relu",
+        "head": head,
+        "agent_one_hot": one_hot,
+        "record": {},
+        "forecast": asdict(Forecast("persistence")) if observation.forecast_h else None,
+    }
+    write_policy(path, weights, biases, meta | changes)
+    return weights, biases
+
+
+def forward(weights, biases, x, n):
+    """The plain forward pass of agent n, in double precision."""
+    for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        net = n if len(weight) > 1 else 0
+        x = x.astype(np.float64) @ weight[net] + bias[net]
+        x = np.maximum(x, 0.0) if layer < len(weights) - 1 else x
+    return x
+
+
+def plain_choices(engine, arrays, head, one_hot):
+    out_N = np.zeros(engine.agents, np.int64)
+    for n in range(engine.agents):
+        if not engine.asked_BN[0, n]:
+            continue
+        x = [engine.global_BG[0], engine.own_BNO[0, n], *([np.eye(engine.agents)[n]] if one_hot else [])]
+        out = forward(*arrays, np.concatenate(x), n)
+        good = engine.mask_BNA[0, n].astype(bool)
+        if head == "site-gang":
+            gangs = good.reshape(len(SITES), -1)
+            site = int(np.where(gangs.any(1), out[: len(SITES)], -np.inf).argmax())
+            of_site = np.where(gangs[site], out[len(SITES) :].reshape(gangs.shape)[site], -np.inf)
+            out_N[n] = site * gangs.shape[1] + of_site.argmax()
+        else:
+            out_N[n] = np.where(good, out, -np.inf).argmax()
+    return out_N
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "one_hot", "shared"),
+    [
+        ("paper", "logits", False, False),
+        ("paper", "values", True, True),
+        ("extended", "logits", True, False),
+        ("arrival", "logits", False, True),
+        ("arrival", "site-gang", False, False),
+        ("arrival-extended", "site-gang", True, False),
+    ],
+)
+def test_it_answers_as_a_plain_forward_pass_does(tmp_path, kind, head, one_hot, shared):
+    observation = KINDS[kind]
+    arrays = make(tmp_path / "net.npz", observation, head=head, one_hot=one_hot, shared=shared)
+    policy = TrainedPolicy(tmp_path / "net.npz")
+    world, chosen = environment(observation.protocol), set()
+    engine = BatchEngine([world], observation, seeds=[0], forecast=Forecast("persistence"))
+    policy.reset(world, np.random.default_rng(0))
+    while not engine.done_B[0]:
+        policy.decide(engine.row_view(0), engine.row_answers(0))
+        choice_N = engine.choices_of(0)
+        expected_N = plain_choices(engine, arrays, head, one_hot)
+        asked = engine.asked_BN[0]
+        assert choice_N[asked].tolist() == expected_N[asked].tolist()
+        chosen |= set(choice_N[asked].tolist())
+        engine.step(np.where(asked, choice_N, 0)[None])
+    assert len(chosen) >= 2
+    compiled = run(world, policy)
+    assert compiled.track_J.tobytes() == engine.outcome(0).track_J.tobytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_keeps_the_rules_of_the_interface(tmp_path, kind):
+    make(tmp_path / "net.npz", KINDS[kind])
+    check_scheduler(TrainedPolicy(tmp_path / "net.npz"), seeds=[0])
+
+
+def test_of_equal_outputs_the_first_feasible_choice_is_taken(tmp_path):
+    observation = KINDS["paper"]
+    weights, biases = make(tmp_path / "net.npz", observation)
+    zeros = [np.zeros_like(array) for array in weights], [np.zeros_like(array) for array in biases]
+    write_policy(tmp_path / "zero.npz", *zeros, read_policy(tmp_path / "net.npz").meta)
+    outcome = run(environment("each-slot"), TrainedPolicy(tmp_path / "zero.npz"))
+    assert not outcome.started_J.any()  # every job is held until it is overdue
+
+
+def test_it_runs_without_the_training_library(tmp_path):
+    make(tmp_path / "net.npz", KINDS["paper"], sites=("north", "south"))
+    code = (
+        "import sys\n"
+        "for name in ('torch', 'gymnasium', 'pettingzoo', 'tensorboard'): sys.modules[name] = None\n"
+        "from noonward import build_environment, load_scenario, run\n"
+        "from noonward.schedule.trained_policy import TrainedPolicy\n"
+        f"outcome = run(build_environment(load_scenario('tiny')), TrainedPolicy({str(tmp_path / 'net.npz')!r}))\n"
+        "assert outcome.engine['steps'] > 10\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_other_sites_other_protocols_and_other_sizes_are_refused(tmp_path):
+    path = tmp_path / "net.npz"
+    make(path, KINDS["paper"], sites=("north", "south"))
+    with pytest.raises(ScenarioError, match=r"trained for the sites north, south, but scenario 'small' has site0"):
+        run(environment("each-slot"), TrainedPolicy(path))
+    with pytest.raises(ScenarioError, match="answers the protocols each-slot, but scenario 'small' asks on-arrival"):
+        run(environment("on-arrival"), TrainedPolicy(path))
+    make(path, KINDS["paper"], one_hot=True, agent_one_hot=False)
+    with pytest.raises(ScenarioError, match=r"is fed 24 numbers, but its observation of scenario 'small' has 21"):
+        run(environment("each-slot"), TrainedPolicy(path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": 2}, r"of format 2; this version reads format 1"),
+        ({"head": "logit"}, r"unknown head 'logit'; did you mean 'logits'\?"),
+        ({"head": "site-gang"}, "'site-gang' is for protocol on-arrival only"),
+        ({"hidden": "tanh"}, "unknown hidden 'tanh'; known: relu"),
+        ({"observation": {"kind": "papper"}}, "unknown observation or forecast: .*did you mean 'paper'"),
+        ({"observation": {"kind": "paper", "colour": 1}}, "unknown observation or forecast: .*colour"),
+        ({"observation": {"kind": "extended", "forecast_h": 3}}, "meta has no 'forecast'"),
+        ({"protocol": "on-arrival"}, "names the protocol 'on-arrival', its observation 'each-slot'"),
+        ({"sites": ["a", "b"]}, r"layer 0 .* with N = 1 or 2"),
+        ({"record": ...}, "meta lacks record"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_explained(tmp_path, changes, message):
+    path = tmp_path / "net.npz"
+    weights, biases = make(path, KINDS["paper"])
+    meta = read_policy(path).meta | changes
+    meta = {name: value for name, value in meta.items() if value is not ...}
+    with pytest.raises(DataError, match=message):
+        write_policy(tmp_path / "other.npz", weights, biases, meta)
+    arrays = {f"weight_{i}": array for i, array in enumerate(weights)}
+    arrays |= {f"bias_{i}": array for i, array in enumerate(biases)}
+    np.savez(path, meta=np.array(json.dumps(meta)), **arrays)
+    with pytest.raises(DataError, match=message):
+        TrainedPolicy(path)
+    assert not (tmp_path / "other.npz").exists()
+
+
+def test_weights_that_do_not_fit_are_explained(tmp_path):
+    path = tmp_path / "net.npz"
+    weights, biases = make(path, KINDS["paper"])
+    meta = read_policy(path).meta
+    with pytest.raises(DataError, match=r"layer 1 has weights of shape \(3, 16, 3\)"):
+        write_policy(path, [weights[0], weights[1][:, :, :3]], biases, meta)
+    with pytest.raises(DataError, match="layer 0 is of type float64 and float32"):
+        write_policy(path, [weights[0].astype(np.float64), weights[1]], biases, meta)
+    with pytest.raises(DataError, match="layer 1 holds a value that is not finite"):
+        write_policy(path, [weights[0], weights[1] * np.float32(np.nan)], biases, meta)
+    with pytest.raises(DataError, match="2 weights and 1 biases"):
+        write_policy(path, weights, biases[:1], meta)
+
+
+def test_a_file_that_is_no_policy_is_explained(tmp_path):
+    with pytest.raises(DataError, match="No such file"):
+        TrainedPolicy(tmp_path / "absent.npz")
+    (tmp_path / "text.npz").write_text("text", encoding="utf-8")
+    with pytest.raises(DataError, match="is no trained policy"):
+        TrainedPolicy(tmp_path / "text.npz")
+    np.savez(tmp_path / "bare.npz", weight_0=np.zeros(1))
+    with pytest.raises(DataError, match="'meta' is missing"):
+        TrainedPolicy(tmp_path / "bare.npz")
+    np.savez(tmp_path / "half.npz", weight_0=np.zeros(1), meta=np.array("{}"))
+    with pytest.raises(DataError, match="lacks the arrays bias_0"):
+        TrainedPolicy(tmp_path / "half.npz")

@@ -161,7 +161,12 @@ def test_typo_in_a_scenario_file(noonward: CommandLine, right: str, wrong: str, 
 
 
 def test_unknown_scenario(noonward: CommandLine) -> None:
-    refused(noonward("compare", "tyni"), "unknown scenario 'tyni'", "known: dvfs-training, fine-tuning, tiny", ".yaml")
+    refused(
+        noonward("compare", "tyni"),
+        "unknown scenario 'tyni'",
+        "known: dvfs-mixed, dvfs-training, fine-tuning, tiny",
+        ".yaml",
+    )
 
 
 def test_unknown_policy(noonward: CommandLine) -> None:

@@ -23,7 +23,7 @@ def made(record, folder, horizon_s, **columns):
     """A record of hand-made jobs that used 1 kWh."""
     pl.DataFrame(columns).write_parquet(folder / "jobs.parquet")
     ledger = dataclasses.replace(record.ledger, job_kwh=0.75, free_kwh=0.25)
-    return Record(folder=folder, manifest={"ended_s": horizon_s}, ledger=ledger)
+    return Record(folder=folder, manifest={"ended_s": horizon_s}, ledger=ledger, service=record.service)
 
 
 @pytest.fixture

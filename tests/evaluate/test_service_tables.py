@@ -9,7 +9,9 @@ from noonward.evaluate.report import write_report
 from noonward.evaluate.service_tables import class_table, constraint_table, held_constraints, service_figures
 from noonward.evaluate.summary import summary_rows
 
-LIMITS = "{mean_latency_s: 50, p99_latency_s: 5000, queue_max: {us-west: 1, us-east: 0.5}, power_cap_w: {us-west: 2000}, "
+LIMITS = (
+    "{mean_latency_s: 50, p99_latency_s: 5000, queue_max: {us-west: 1, us-east: 0.5}, power_cap_w: {us-west: 2000}, "
+)
 LIMITS += "latency_target_s: {inference: 60}}"
 
 

@@ -69,8 +69,16 @@ class ServiceMeter:
             np.zeros((rows, PLACES), np.int64),
             np.zeros((rows, PLACES, 3)),
         )
-        per_site = (np.zeros((rows, len(self.sites))), np.zeros((rows, len(self.sites))))
-        self._readings = Readings(*(np.zeros(rows) for _ in range(5)), *per_site)
+        zero_B, zero_BS = np.zeros(rows), np.zeros((rows, len(self.sites)))
+        self._readings = Readings(
+            joules_B=zero_B,
+            latency_B=zero_B.copy(),
+            late_B=zero_B.copy(),
+            work_B=zero_B.copy(),
+            decided_B=zero_B.copy(),
+            waiting_BS=zero_BS,
+            power_BS=zero_BS.copy(),
+        )
         for row in range(rows):
             self.begin(row)
 

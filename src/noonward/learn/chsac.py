@@ -58,7 +58,7 @@ class ChsacConfig:
         temperature_rate: Adam's step of its logarithm.
         target_entropy: Entropy aimed at, as a share of that of an even choice among the feasible ones [ours].
         dual_rate: Step eta of the multipliers, J per unit per relative excess (Eq. 7).
-        average_rate: Share by which the policy that is validated and exported follows the actor after each update [ours].
+        average_rate: Share by which the policy that is validated and exported follows the actor's [ours].
         centre: Subtract the running mean of the effective reward per unit of work.
         actor_gradient: ``expectation`` over the choices, or ``one-hot``: through sampled ones.
         bootstrap: Targets include the value of what follows.
@@ -190,8 +190,8 @@ class Chsac(Algorithm):
         d = dimensions
         if d.agents != 1 or d.choices % d.gangs or d.costs[-2:] != (WORK, DECISIONS):
             raise ScenarioError(
-                f"{self.name} learns from energy where jobs are routed at arrival; give a scenario of protocol on-arrival "
-                "and set reward=energy"
+                f"{self.name} learns from energy where jobs are routed at arrival; give a scenario of protocol "
+                "on-arrival and set reward=energy"
             )
         self.config, self.dimensions = config, d
         self.gangs, self.sites, self.limits = d.gangs, d.choices // d.gangs, len(d.costs) - 2
@@ -210,7 +210,7 @@ class Chsac(Algorithm):
         """Running means of the same per decision."""
 
     def _make_nets(self, generator: torch.Generator) -> None:
-        """Makes encoder (Eq. 8), actor (Eq. 9), critics (Eq. 10), their targets and optimizers (Algorithm 1, line 1)."""
+        """Makes encoder (Eq. 8), actor (Eq. 9), critics (Eq. 10), targets and optimizers (Algorithm 1, line 1)."""
         config, d = self.config, self.dimensions
         width = config.hidden[-1]
         heads = self.sites + self.gangs * (self.sites if config.gang_head == "site" else 1)

@@ -72,8 +72,8 @@ def open_setting(config: RunConfig) -> Setting:
     by_energy = config.reward == "energy"
     if by_energy and (first.protocol != "on-arrival" or config.adviser is not None):
         raise ScenarioError(
-            f"scenario {first.name!r} asks {first.protocol}; the reward 'energy' is for protocol on-arrival, without an "
-            "adviser; set reward=utility"
+            f"scenario {first.name!r} asks {first.protocol}; the reward 'energy' is for protocol on-arrival, without "
+            "an adviser; set reward=utility"
         )
     for scenario in training.scenarios:
         if by_energy and scenario.constraints != first.constraints:

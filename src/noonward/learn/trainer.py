@@ -306,7 +306,8 @@ class Trainer:
 
     def validate(self) -> float:
         """Returns the mean worth of whole validation runs under the policy as it will run: reward, USD for a utility,
-        or the setting's score."""
+        or the setting's score.
+        """
         engine = self._validation
         for row, (environment, seed) in enumerate(self._validation_draws):
             engine.reset(row, environment, seed)

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from learn import two_dispatch_sites as toy
+from noonward import build_environment, load_scenario, make_scheduler, run
 from noonward.errors import ScenarioError
 from noonward.learn.algorithm import Dimensions
 from noonward.learn.checkpoint import load_checkpoint
@@ -295,3 +296,14 @@ def assert_same(one: Any, two: Any) -> None:
         assert one.tobytes() == two.tobytes()
     else:
         assert one == two
+
+
+@pytest.mark.parametrize("name", ["chsac-af", "chsac-af-published"])
+def test_a_shipped_policy_answers_the_same_in_both_loops_and_says_how_it_was_made(name: str) -> None:
+    environment = build_environment(load_scenario("dvfs-training", ["window_h=1"]), 0, 0)
+    tracks = [run(environment, make_scheduler(name), compiled=way).track_J for way in (True, False)]
+    assert tracks[0].tobytes() == tracks[1].tobytes()
+    record = make_scheduler(name).net.meta["record"]  # type: ignore[attr-defined]
+    assert record["config"]["algorithm"] == name
+    assert record["seeds"]["train"] == 10_000
+    assert record["curve"][-1]["best_epoch"] == record["best_epoch"]

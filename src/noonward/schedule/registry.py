@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError, nearest
@@ -24,6 +25,7 @@ from noonward.schedule.slot_rules import (
     PriceGreedy,
     RandomMasked,
 )
+from noonward.schedule.trained_policy import TrainedPolicy
 from noonward.schedule.weighed import MarketRouter, WeighedRouter
 
 
@@ -166,4 +168,17 @@ register(
     "greedy-mixed",
     partial(MarketRouter, usd=1.0, kg=0.1, second=4e-6),
     "Least energy cost and emissions at 100 USD/t this hour plus 4e-6 USD per second in system.",
+)
+
+TRAINED = Path(__file__).parent / "trained"
+"""Trained policies that are shipped; docs/dvfs-training.md and docs/fine-tuning.md say how each was made."""
+register(
+    "chsac-af",
+    partial(TrainedPolicy, TRAINED / "chsac-af.npz"),
+    "CHSAC-AF with its corrections, trained for a mean latency of 3600 s.",
+)
+register(
+    "chsac-af-published",
+    partial(TrainedPolicy, TRAINED / "chsac-af-published.npz"),
+    "CHSAC-AF as its public code trains it: a control, next to random-free.",
 )

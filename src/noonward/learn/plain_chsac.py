@@ -1,8 +1,8 @@
-"""CHSAC-AF's update as one would write it first: one-hot inputs, a loop over choices, default Adam. For benchmarks."""
+"""CHSAC-AF's update as one would write it first: a loop over choices and sites, default Adam. For benchmarks."""
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, pairwise
 
 import torch
 from torch import nn
@@ -23,7 +23,7 @@ class PlainChsac:
         self.like, config, d = like, like.config, like.dimensions
         width, heads = config.hidden[-1], like.sites + d.choices
         sizes = (d.global_size, *config.hidden)
-        layers = [(nn.Linear(a, b), nn.ReLU()) for a, b in zip(sizes[:-1], sizes[1:], strict=True)]
+        layers = [(nn.Linear(a, b), nn.ReLU()) for a, b in pairwise(sizes)]
         self.encoder = nn.Sequential(*chain.from_iterable(layers))
         self.actor = nn.Linear(width, heads)
         self.critics, self.targets = (
@@ -32,9 +32,9 @@ class PlainChsac:
         everything = [self.encoder, self.actor, *self.critics]
         self.adam = torch.optim.Adam(chain.from_iterable(net.parameters() for net in everything), lr=config.rate)
 
-    def _quantiles(self, critic: nn.Linear, h_BH: torch.Tensor, choice: int) -> torch.Tensor:
-        """Returns the quantiles of one choice, [B, Q]."""
-        return critic(h_BH).reshape(len(h_BH), -1, self.like.config.quantiles)[:, choice]
+    def _quantiles(self, critic: nn.Linear, h_BH: torch.Tensor) -> torch.Tensor:
+        """Returns the quantiles of every choice, [B, A, Q]."""
+        return critic(h_BH).reshape(len(h_BH), -1, self.like.config.quantiles)
 
     def _log_policy(self, h_BH: torch.Tensor, mask_BA: torch.Tensor) -> torch.Tensor:
         """Returns the log-probability of every choice, [B, A]."""
@@ -67,24 +67,23 @@ class PlainChsac:
         with torch.no_grad():
             h_BH = self.encoder(torch.from_numpy(batch.next_seen_NBI[0]))
             log_p_BA = self._log_policy(h_BH, following)
-            means = []
+            means: list[torch.Tensor] = []
             for target in self.targets:
-                mixed = torch.zeros((len(h_BH), like.config.quantiles))
+                value_BAQ, mixed = self._quantiles(target, h_BH), torch.zeros((len(h_BH), like.config.quantiles))
                 for a in choices:
-                    mixed += log_p_BA[:, a : a + 1].exp() * self._quantiles(target, h_BH, a)
+                    mixed += log_p_BA[:, a : a + 1].exp() * value_BAQ[:, a]
                 means.append(mixed)
             smaller = torch.where((means[0].mean(1) <= means[1].mean(1))[:, None], *means)
             discount = torch.from_numpy(batch.discount_NB[0]).float()[:, None]
-            y_BQ = like._effective(batch)[:, None] + discount * (smaller + like.temperature * entropy(log_p_BA)[:, None])
+            y_BQ = like._effective(batch)[:, None] + discount * (
+                smaller + like.temperature * entropy(log_p_BA)[:, None]
+            )
         h_BH = self.encoder(torch.from_numpy(batch.seen_NBI[0]))
         choice_B, row_B = torch.from_numpy(batch.choice_NB[0]), torch.arange(len(h_BH))
-        shape = (len(h_BH), -1, like.config.quantiles)
-        taken = torch.stack([critic(h_BH).reshape(shape)[row_B, choice_B] for critic in self.critics])
+        critics = [self._quantiles(critic, h_BH) for critic in self.critics]
+        taken = torch.stack([value[row_B, choice_B] for value in critics])
         log_p_BA = self._log_policy(h_BH, mask)
-        with torch.no_grad():
-            values = [
-                torch.stack([self._quantiles(critic, h_BH, a).mean(1) for a in choices], 1) for critic in self.critics
-            ]
+        values = [torch.stack([value[:, a].mean(1) for a in choices], 1).detach() for value in critics]
         value_B = (log_p_BA.exp() * torch.minimum(*values)).sum(1)
         actor = (-value_B - like.temperature * entropy(log_p_BA)).mean()
         return quantile_huber(taken, y_BQ, like.config.kappa), actor

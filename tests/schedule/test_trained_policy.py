@@ -215,3 +215,45 @@ def test_a_file_that_is_no_policy_is_explained(tmp_path):
     np.savez(tmp_path / "half.npz", weight_0=np.zeros(1), meta=np.array("{}"))
     with pytest.raises(DataError, match="lacks the arrays bias_0"):
         TrainedPolicy(tmp_path / "half.npz")
+
+
+@pytest.mark.parametrize("gang_mask", ["site", "fleet"])
+def test_a_drawn_answer_follows_the_softmax_over_what_fits(tmp_path, gang_mask):
+    observation = Observation(kind="paper", protocol="on-arrival", gpus_max=5)
+    world = environment("on-arrival")
+    weights, biases = make(tmp_path / "p.npz", observation, head="site-gang")
+    arrays = [0.2 * weight for weight in weights], biases
+    meta = read_policy(tmp_path / "p.npz").meta | {"execute": "sample", "gang_mask": gang_mask}
+    write_policy(tmp_path / "p.npz", *[[each.astype(np.float32) for each in part] for part in arrays], meta)
+    engine = BatchEngine([world], observation, seeds=[0])
+    for _ in range(8):  # to a question where some sites are partly busy
+        engine.step(engine.mask_BNA.argmax(2))
+    out = forward(*arrays, engine.global_BG[0], 0)
+    mask_SG = engine.mask_BNA[0, 0].reshape(3, 5).astype(bool)
+    expected = np.zeros((3, 5))
+    sites = np.flatnonzero(mask_SG.any(1))
+    site_p = np.exp(out[sites]) / np.exp(out[sites]).sum()
+    for s, p in zip(sites, site_p, strict=True):
+        good = np.flatnonzero(mask_SG[s] if gang_mask == "site" else mask_SG.any(0))
+        logits = out[3:].reshape(3, 5)[s if gang_mask == "site" else 0, good]
+        for gang, q in zip(good, np.exp(logits) / np.exp(logits).sum(), strict=True):
+            expected[s, min(gang, np.flatnonzero(mask_SG[s])[-1])] += p * q
+    policy, counts = TrainedPolicy(tmp_path / "p.npz"), np.zeros((3, 5))
+    policy.reset(world, np.random.default_rng(0))
+    draws = 4000
+    for _ in range(draws):
+        policy.decide(engine.row_view(0), engine.row_answers(0))
+        answer = engine.row_answers(0).answer_N[0]
+        counts[answer["choice"] - 1, answer["gpus"] - 1] += 1
+    assert (counts[expected == 0] == 0).all()
+    spread = np.sqrt(expected * (1 - expected) / draws)
+    assert (np.abs(counts / draws - expected) <= 5 * spread).all()
+    assert expected.max() < 0.9
+
+
+@pytest.mark.parametrize(("name", "value"), [("execute", "dream"), ("gang_mask", "none")])
+def test_unknown_ways_to_act_are_named(tmp_path, name, value):
+    with pytest.raises(DataError, match=name):
+        make(tmp_path / "p.npz", KINDS["arrival"], head="site-gang", **{name: value})
+    with pytest.raises(DataError, match="site-gang"):
+        make(tmp_path / "p.npz", KINDS["arrival"], execute="sample")

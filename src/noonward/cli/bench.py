@@ -24,7 +24,7 @@ def bench(
     from noonward.evaluate.bench_plan import bench_plan
     from noonward.evaluate.figure_list import to_json
 
-    parts = {"engine": (bench_engine, 9, REFERENCE), "plan": (bench_plan, 5, ""), "learn": (bench_learn, 7, "")}
+    parts = {"engine": (bench_engine, 9, REFERENCE), "plan": (bench_plan, 5, ""), "learn": (bench_learn, 10, "")}
     if part not in parts:
         raise ScenarioError(f"unknown benchmark {part!r}; {nearest(part, parts)}")
     measure, steps, remark = parts[part]

@@ -11,6 +11,7 @@ import typer
 from noonward.cli.options import JobFile, Json, Out, SignalFiles
 
 if TYPE_CHECKING:
+    from noonward.learn.algorithm import PolicyArrays
     from noonward.learn.run_config import RunConfig
 
 
@@ -18,7 +19,7 @@ def train(
     name: Annotated[
         str | None, typer.Argument(metavar="SCENARIO", help="A packaged scenario or a .yaml file; none with --resume.")
     ] = None,
-    algorithm: Annotated[str, typer.Option(help="masac or madqn.")] = "masac",
+    algorithm: Annotated[str, typer.Option(help="masac, madqn, chsac-af or chsac-af-published.")] = "masac",
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs, 100 unless given; with --resume up to so many in all.")
     ] = None,
@@ -121,8 +122,22 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
             dumps({"folder": str(folder), "epochs": trainer.epoch, "best_epoch": trainer.best_epoch, "curves": curve})
         )
         return
-    print(f"best policy: epoch {trainer.best_epoch}, validation reward {trainer.best_reward:,.2f} USD")
+    print(f"best policy: epoch {trainer.best_epoch}, {_worth(config, trainer.best_reward)}")
+    for name, value in _constraints(trainer.best):
+        print(f"  {name}: {value:.4g}")
     print(f"results: {folder} (curves.csv, checkpoint.npz, events; tensorboard --logdir {folder})")
     if export is not None:
         print(f"policy:  {export}; noonward compare SCENARIO --policies local-fcfs,{export}")
     print(f"train on: noonward train --resume {folder} --epochs {2 * config.epochs}")
+
+
+def _worth(config: RunConfig, reward: float) -> str:
+    """Returns the best policy's worth in words."""
+    if config.reward == "energy":
+        return f"{-reward:,.4f} J per unit beyond free GPUs in validation, excesses over limits priced in"
+    return f"validation reward {reward:,.2f} USD"
+
+
+def _constraints(best: PolicyArrays | None) -> list[tuple[str, float]]:
+    """Returns multipliers and relative excesses at the time of the best policy, by name."""
+    return [] if best is None else list(best.meta.get("constraints", {}).items())

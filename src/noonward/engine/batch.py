@@ -124,6 +124,11 @@ class BatchEngine:
         """Number of rows B."""
         return len(self.environments)
 
+    @property
+    def places(self) -> NDArray[np.void]:
+        """Where the rows' arrays lie (live): PLACE records, for compiled readers such as ``ServiceMeter``."""
+        return self._place_B
+
     def step(self, choice_BN: NDArray[np.int64]) -> None:
         """Carries out all rows' choices and runs every live row to its next question.
 

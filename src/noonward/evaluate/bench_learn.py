@@ -80,7 +80,7 @@ def bench_learn(progress: Callable[[str], None] | None = None) -> list[Figure]:
         MissingExtraError: torch is not installed.
     """
     figures: list[Figure] = []
-    for part in (bench_environment, _updates, _shares):
+    for part in (bench_environment, _updates, _shares, _chsac):
         for figure in part():
             figures.append(figure)
             if progress is not None:
@@ -129,6 +129,41 @@ def _shares() -> list[Figure]:
     return [
         Figure.of(f"training/share_of_{name}", seconds / sum(spent.values()), "fraction")
         for name, seconds in spent.items()
+    ]
+
+
+def _chsac() -> list[Figure]:
+    """CHSAC-AF in ``dvfs-training``: decisions and updates per CPU-second, and how many times a plain loop's.
+
+    Nets and batch as the shipped policy was trained with, 64 environments; a decision includes the policy that acts,
+    the meter and the replay.
+    """
+    from noonward.learn.plain_chsac import PlainChsac
+    from noonward.learn.run_config import Source, with_settings
+    from noonward.learn.sources import open_setting
+    from noonward.learn.trainer import Trainer
+
+    source = Source(scenario="dvfs-training", settings=("window_h=2", "constraints.mean_latency_s=3600"))
+    given = ["reward=energy", "environments=64", "hidden=[128,128,128]", "quantiles=16"]
+    config = with_settings("chsac-af", (source,), given, epochs=1)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(config, open_setting(config), Path(folder))
+    rows, algorithm = trainer.rows, trainer.algorithm
+
+    def decide() -> None:
+        algorithm.observe(rows.step(algorithm.act(rows.moment, explore=True)))
+
+    for _ in range(50):
+        decide()
+    plain: Any = PlainChsac(algorithm)  # type: ignore[arg-type]
+    seconds = np.full(3, np.inf)
+    for _ in range(ROUNDS):
+        for place, work in enumerate((algorithm.update, plain.update, decide)):
+            seconds[place] = min(seconds[place], cpu_seconds(work, least_s=0.0, least_repeats=UPDATES))
+    return [
+        Figure.of("chsac-af/decisions_per_cpu_s", len(rows.number_B) / seconds[2], "decisions/CPU s"),
+        Figure.of("chsac-af/updates_per_cpu_s", 1 / seconds[0], "updates/CPU s"),
+        Figure.of("chsac-af/ratio_to_plain_loop", seconds[1] / seconds[0], "ratio"),
     ]
 
 

@@ -27,7 +27,8 @@ class Dimensions:
         choices: Choices of an agent, A.
         global_size: Width of what all agents see.
         own_size: Width of what each agent sees for itself.
-        costs: Constraint costs of a step, K.
+        costs: Names of the constraint costs of a step, K of them.
+        gangs: Gangs G of a choice ``site x G + gang - 1`` (on-arrival); 1 elsewhere.
         slot_s: Length of a slot, s; the unit of a discount by elapsed time.
     """
 
@@ -35,7 +36,8 @@ class Dimensions:
     choices: int
     global_size: int
     own_size: int
-    costs: int = 0
+    costs: tuple[str, ...] = ()
+    gangs: int = 1
     slot_s: float = 60.0
 
 

@@ -11,6 +11,8 @@ from noonward.errors import MissingExtraError, ScenarioError, nearest
 ALGORITHMS: Final = {
     "masac": ("noonward.learn.masac", "Masac", "MasacConfig"),
     "madqn": ("noonward.learn.madqn", "Madqn", "MadqnConfig"),
+    "chsac-af": ("noonward.learn.chsac", "Chsac", "ChsacConfig"),
+    "chsac-af-published": ("noonward.learn.chsac", "PublishedChsac", "PublishedConfig"),
 }
 """Module, class and settings by name."""
 

@@ -88,7 +88,7 @@ class Replay:
         self.asked_CN = np.zeros((capacity, d.agents), np.bool_)
         self.advice_CN = np.zeros((capacity, d.agents), np.int16)
         self.choice_CN = np.zeros((capacity, d.agents), np.int16)
-        self.gain_CNK = np.zeros((capacity, d.agents, 1 + d.costs))
+        self.gain_CNK = np.zeros((capacity, d.agents, 1 + len(d.costs)))
         self.discount_CN = np.zeros((capacity, d.agents))
         self.next_CN = np.zeros((capacity, d.agents), np.int64)
         self.valid_CN = np.zeros((capacity, d.agents), np.bool_)
@@ -103,7 +103,7 @@ class Replay:
         d, steps = self.dimensions, self.steps
         self.row_B = np.full(rows, -1, np.int64)
         self.open_BNT = np.full((rows, d.agents, steps), -1, np.int64)
-        self.open_gain_BNTK = np.zeros((rows, d.agents, steps, 1 + d.costs))
+        self.open_gain_BNTK = np.zeros((rows, d.agents, steps, 1 + len(d.costs)))
         self.open_discount_BNT = np.zeros((rows, d.agents, steps))
         self.ticks_BNT = np.zeros((rows, d.agents, steps), np.int64)
 

@@ -60,7 +60,8 @@ class RunConfig:
         observation: ``paper`` or ``extended``.
         forecast_h: Hours of forecast in the observation (``extended``).
         forecast: ``persistence``, ``regression``, ``noisy`` or ``perfect``; what is shown of the future, if anything.
-        reward: ``utility`` or ``at-start``: when a job's value is credited.
+        reward: ``utility`` or ``at-start``: when a job's value is credited, USD; ``energy`` (on-arrival): energy per
+            unit of work, with the costs of the scenario's constraints beside it (``ServiceMeter``).
         adviser: A policy whose choice the agents learn beside; None: none. With one, every epoch starts new episodes.
         validate_every: Epochs from one validation to the next; the last epoch is validated in any case.
         checkpoint_every: Epochs from one checkpoint to the next; the last epoch has one in any case.
@@ -80,7 +81,7 @@ class RunConfig:
     observation: Literal["paper", "extended"] = "paper"
     forecast_h: int = 0
     forecast: Literal["perfect", "persistence", "noisy", "regression"] | None = None
-    reward: Literal["utility", "at-start"] = "utility"
+    reward: Literal["utility", "at-start", "energy"] = "utility"
     adviser: str | None = None
     validate_every: int = 1
     checkpoint_every: int = 1
@@ -91,7 +92,7 @@ class RunConfig:
         at_least(self, 1, *counts, "validate_every", "checkpoint_every")
         at_least(self, 0, "seed", "forecast_h")
         one_of(self, "observation", ("paper", "extended"))
-        one_of(self, "reward", ("utility", "at-start"))
+        one_of(self, "reward", ("utility", "at-start", "energy"))
         if self.forecast is not None:
             one_of(self, "forecast", ("perfect", "persistence", "noisy", "regression"))
         if bool(self.forecast_h) != (self.forecast is not None):

@@ -51,8 +51,17 @@ class Adviser(Protocol):
 class Meter(Protocol):
     """Reads rewards and constraint costs of an engine's rows."""
 
+    def begin(self, row: int) -> None:
+        """Forgets a row, which has been started anew."""
+
     def read(self) -> tuple[F8, F8]:
         """Returns those of the last step: rewards [B] and costs [B, K]."""
+
+    def state(self) -> dict[str, Any]:
+        """Returns all that changes."""
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Goes on from a state."""
 
 
 Draw = Callable[[int], tuple[Any, int]]
@@ -69,7 +78,9 @@ class Setting:
         engine: Makes an engine of rows.
         adviser: Makes the adviser of an engine, or None.
         meter: Makes what reads rewards and constraint costs of an engine, or None: the engine's rewards, no costs.
-        costs: Constraint costs K that the meter reads.
+        costs: Names of the constraint costs that the meter reads.
+        score: What a whole validation run is worth, from its sums of rewards and costs; None: the sum of rewards.
+        gangs: Gangs G of a choice (``on-arrival``); 1 elsewhere.
         migration_usd: Reads what each row of an engine has paid for migrations since its start, USD, for the curves;
             None: the curves do without.
         slot_s: Length of a slot, s.
@@ -81,7 +92,9 @@ class Setting:
     engine: Callable[[Sequence[Any], Sequence[int]], Engine]
     adviser: Callable[[Any], Adviser] | None = None
     meter: Callable[[Any], Meter] | None = None
-    costs: int = 0
+    costs: tuple[str, ...] = ()
+    score: Callable[[F8, F8], F8] | None = None
+    gangs: int = 1
     migration_usd: Callable[[Any], F8] | None = None
     slot_s: float = 60.0
     about: dict[str, Any]
@@ -95,5 +108,6 @@ def dimensions_of(engine: Engine, setting: Setting) -> Dimensions:
         global_size=engine.global_BG.shape[1],
         own_size=engine.own_BNO.shape[2],
         costs=setting.costs,
+        gangs=setting.gangs,
         slot_s=setting.slot_s,
     )

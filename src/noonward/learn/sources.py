@@ -6,15 +6,19 @@ import functools
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from noonward.data.environments import build_environment
 from noonward.data.scenario_file import load_scenario, with_files
 from noonward.data.splits import Split, split_scenario, split_seed
 from noonward.decision.observation import Observation
 from noonward.engine.batch import BatchEngine
+from noonward.engine.service_meter import DECISIONS, WORK, ServiceMeter, cost_names
 from noonward.errors import ScenarioError
 from noonward.learn.adviser import SchedulerAdviser, adviser_forecast
+from noonward.learn.algorithm import F8
 from noonward.learn.run_config import RunConfig, Source
 from noonward.learn.setting import Setting
 from noonward.model.environment import Environment
@@ -65,7 +69,15 @@ def open_setting(config: RunConfig) -> Setting:
     training = Draws(config.sources, "train", config.seed)
     validation = Draws(config.sources[:1], "validation", 0)
     first = training.scenarios[0]
+    by_energy = config.reward == "energy"
+    if by_energy and (first.protocol != "on-arrival" or config.adviser is not None):
+        raise ScenarioError(
+            f"scenario {first.name!r} asks {first.protocol}; the reward 'energy' is for protocol on-arrival, without "
+            "an adviser; set reward=utility"
+        )
     for scenario in training.scenarios:
+        if by_energy and scenario.constraints != first.constraints:
+            raise ScenarioError(f"scenarios {first.name!r} and {scenario.name!r} differ in their constraints")
         if config.reward in ("utility", "at-start") and (scenario.signals is None or scenario.economics is None):
             raise ScenarioError(
                 f"scenario {scenario.name!r} has no {'signals' if scenario.signals is None else 'economics'}, so its "
@@ -83,10 +95,11 @@ def open_setting(config: RunConfig) -> Setting:
             environments,
             observation,
             seeds=seeds,
-            reward=config.reward,
+            reward="at-start" if config.reward == "at-start" else "utility",
             forecast=forecast,
         )
 
+    more: dict[str, Any] = _by_energy(first, training) if by_energy else {}
     return Setting(
         training=training,
         validation=validation,
@@ -94,8 +107,33 @@ def open_setting(config: RunConfig) -> Setting:
         adviser=adviser,
         migration_usd=BatchEngine.migration_usd,
         slot_s=first.slot_s,
+        gangs=observation.gpus_max if first.protocol == "on-arrival" else 1,
         about=about(first, observation, shown),
+        **more,
     )
+
+
+EXCESS_J_PER_UNIT: Final = 10.0
+"""What a validation run pays per relative excess over a limit, J per unit: more than any multiplier, so that the policy
+that is kept keeps the limits."""
+
+
+def _by_energy(scenario: Scenario, training: Draws) -> dict[str, Any]:
+    """Returns meter, costs and score of the reward ``energy``."""
+    unit_work = float(training(0)[0].jobs.work_J.mean())
+    names = cost_names(scenario.constraints, [site.name for site in scenario.fleet.sites])
+
+    def score(reward_B: F8, cost_BK: F8) -> F8:
+        """Returns minus the extra energy per unit of work, less what excesses over the limits cost."""
+        work_B, decisions_B = cost_BK[:, -2], cost_BK[:, -1]
+        excess_B = np.maximum(cost_BK[:, :-2] / decisions_B[:, None], 0.0).sum(1)
+        return reward_B / work_B - EXCESS_J_PER_UNIT * excess_B
+
+    return {
+        "meter": functools.partial(ServiceMeter, constraints=scenario.constraints, unit_work=unit_work),
+        "costs": (*names, WORK, DECISIONS),
+        "score": score,
+    }
 
 
 def observation_for(config: RunConfig, scenario: Scenario) -> Observation:

@@ -134,6 +134,8 @@ class Rows:
         self.number_B[row], self.age_B[row] = self.next_number, 0
         self.next_number += 1
         self.engine.reset(row, *self.setting.training(int(self.number_B[row])))
+        if self.meter is not None:
+            self.meter.begin(row)
         if self.adviser is not None:
             self.adviser.begin(row)
 
@@ -149,6 +151,7 @@ class Rows:
             "age_B": self.age_B.copy(),
             "next_number": self.next_number,
             "engine": self.engine.state(),
+            "meter": {} if self.meter is None else self.meter.state(),
             "moment": self.moment._asdict(),
         }
 
@@ -158,6 +161,8 @@ class Rows:
         rows = cls(setting, len(state["number_B"]), episode_steps, state["number_B"])
         rows.age_B[:], rows.next_number = state["age_B"], state["next_number"]
         rows.engine.load_state(state["engine"])
+        if rows.meter is not None:
+            rows.meter.load_state(state["meter"])
         rows.moment = Moment(**state["moment"])
         return rows
 
@@ -317,7 +322,9 @@ class Trainer:
         return self.setting.engine([each for each, _ in drawn], [seed for _, seed in drawn])
 
     def validate(self) -> float:
-        """Returns the mean reward of whole validation runs under the greedy policy, USD for a utility."""
+        """Returns the mean worth of whole validation runs under the policy as it will run: reward, USD for a utility,
+        or the setting's score.
+        """
         engine = self._validation
         for row, (environment, seed) in enumerate(self._validation_draws):
             engine.reset(row, environment, seed)
@@ -325,6 +332,7 @@ class Trainer:
         adviser = None if self.setting.adviser is None else self.setting.adviser(engine)
         # What was earned before the first question is the same for every policy, and part of the run's utility.
         reward_B = np.zeros(len(engine.done_B)) if meter is not None else engine.reward_B.copy()
+        cost_BK = np.zeros((len(engine.done_B), len(self.setting.costs)))
         while not engine.done_B.all():
             live_B = ~engine.done_B
             moment = moment_of(engine, advice_of(engine, adviser))
@@ -332,9 +340,12 @@ class Trainer:
             if adviser is not None:
                 adviser.heed(choice_BN)
             engine.step(choice_BN)
-            reward_B += np.where(live_B, measured(engine, meter)[0], 0.0)
+            step_B, step_BK = measured(engine, meter)
+            reward_B += np.where(live_B, step_B, 0.0)
+            cost_BK += np.where(live_B[:, None], step_BK, 0.0)
         self.reporter.phase("validate", 1, 1)
-        return float(reward_B.mean())
+        worth_B = reward_B if self.setting.score is None else self.setting.score(reward_B, cost_BK)
+        return float(worth_B.mean())
 
     def save(self) -> None:
         """Writes curves and checkpoint."""

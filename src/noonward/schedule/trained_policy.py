@@ -18,7 +18,7 @@ from noonward.decision.gang_choice import largest_gang, some_room
 from noonward.decision.observation import GPUS_MAX, Observation, observe_each_slot, observe_on_arrival
 from noonward.decision.rule import rule
 from noonward.decision.scheduler import CompiledScheduler
-from noonward.decision.view import Answers, ClusterView, RuleMemory
+from noonward.decision.view import Answers, ClusterView, RuleMemory, random_below
 from noonward.errors import DataError, ScenarioError, nearest
 from noonward.model.environment import Environment
 from noonward.model.forecast import Forecast
@@ -31,7 +31,9 @@ NEEDED: Final = (
     *("algorithm", "scenario", "protocol", "sites", "observation", "hidden", "head", "agent_one_hot", "record"),
 )
 """Keys of ``meta`` beside ``format``."""
-LAYERS, GLOBAL_SIZE, OWN_SIZE, ONE_HOT, SITE_GANG, ADVICE = range(6)
+EXECUTE: Final = ("greedy", "sample")
+GANG_MASK: Final = ("site", "fleet")
+LAYERS, GLOBAL_SIZE, OWN_SIZE, ONE_HOT, SITE_GANG, SAMPLED, OF_FLEET, ADVICE = range(8)
 """Positions in row 0 of ``memory.index_XY``."""
 INS, OUTS, WEIGHT_AT, BIAS_AT, NETS = range(5)
 """Positions in the row of a layer, 1 + l."""
@@ -63,7 +65,10 @@ def write_policy(
 
     The net of agent n is fed [global part, own part of n, one-hot of n if ``agent_one_hot``] and answers with the
     feasible choice of highest output. With the head ``site-gang`` (protocol on-arrival) the outputs are S log-weights
-    of the sites and S x G of the gangs there; the site of highest weight is taken, then the best gang there.
+    of the sites and S x G of the gangs there; the site of highest weight is taken, then the best gang there. Two keys
+    of ``meta`` change that head: ``execute`` ("greedy" unless given): "sample" draws site and gang from the softmax
+    over the feasible ones instead; ``gang_mask`` ("site" unless given): under "fleet" the gang is chosen, by the
+    weights that stand for the first site, among those that fit anywhere, and cut to what fits at the site.
 
     Args:
         path: File, ``.npz``.
@@ -177,9 +182,12 @@ def _checked_meta(meta: Any, path: Path) -> dict[str, Any]:
     missing = [name for name in NEEDED if name not in meta]
     if missing:
         raise DataError(f"{path}: meta lacks {', '.join(missing)}; export the policy again")
-    for name, allowed in (("head", HEADS), ("hidden", HIDDEN)):
-        if meta[name] not in allowed:
-            raise DataError(f"{path}: meta has the unknown {name} {meta[name]!r}; {nearest(str(meta[name]), allowed)}")
+    for name, allowed in (("head", HEADS), ("hidden", HIDDEN), ("execute", EXECUTE), ("gang_mask", GANG_MASK)):
+        given = meta.get(name, allowed[0])
+        if given not in allowed:
+            raise DataError(f"{path}: meta has the unknown {name} {given!r}; {nearest(str(given), allowed)}")
+    if meta["head"] != "site-gang" and not {"execute", "gang_mask"}.isdisjoint(meta):
+        raise DataError(f"{path}: 'execute' and 'gang_mask' are for the head 'site-gang'; leave them out")
     return meta
 
 
@@ -284,38 +292,75 @@ def _each_slot(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
         answers.answer_N[n].choice = best
 
 
+@kernel(inline=True, allocates=False)
+def _weight(memory: RuleMemory, output: float) -> float:
+    """Returns an output; with Gumbel noise where choices are drawn, so that the largest is a draw of the softmax."""
+    if not memory.index_XY[0, SAMPLED]:
+        return output
+    uniform = (random_below(memory.random_1, 1 << 53) + 0.5) / (1 << 53)
+    return output - np.log(-np.log(uniform))
+
+
+@kernel(inline=True, allocates=False)
+def _best_gang(memory: RuleMemory, out_A: F4, at: int, least: int, most: int) -> int:
+    """Returns the gang of highest weight from ``least`` to ``most``; the weight of gang 1 stands at ``at``."""
+    best, highest = least, -np.inf
+    for gpus in range(least, most + 1):
+        weight = _weight(memory, out_A[at + gpus - 1])
+        if weight > highest:
+            best, highest = gpus, weight
+    return best
+
+
+@kernel(inline=True, allocates=False)
+def _site_then_gang(view: ClusterView, memory: RuleMemory, out_A: F4, answers: Answers) -> None:
+    """Answers with a site by the first outputs and a gang there by the others."""
+    job, sites, largest = view.asked_N[0], view.site_S.shape[0], int(memory.number_P[GPUS_MAX])
+    room, least = some_room(view, job), view.job_J[job].gpus_min
+    site, gang, highest, widest = -1, 0, -np.inf, 0
+    for s in range(sites):
+        most = largest_gang(view, job, s, largest, room)
+        if most == 0:
+            continue
+        widest = max(widest, most)
+        weight = _weight(memory, out_A[s])
+        if site < 0 or weight > highest:
+            site, gang, highest = s, most, weight
+    if memory.index_XY[0, OF_FLEET]:
+        gang = min(gang, _best_gang(memory, out_A, sites, least, widest))
+    else:
+        gang = _best_gang(memory, out_A, sites + site * largest, least, gang)
+    answers.answer_N[0].choice = 1 + site
+    answers.answer_N[0].gpus = gang
+
+
+@kernel(inline=True, allocates=False)
+def _joint(view: ClusterView, memory: RuleMemory, out_A: F4, answers: Answers) -> None:
+    """Answers with the feasible site and gang of highest output."""
+    job, largest = view.asked_N[0], int(memory.number_P[GPUS_MAX])
+    room = some_room(view, job)
+    site, gang = -1, 0
+    for s in range(view.site_S.shape[0]):
+        for gpus in range(view.job_J[job].gpus_min, largest_gang(view, job, s, largest, room) + 1):
+            if site < 0 or out_A[s * largest + gpus - 1] > out_A[site * largest + gang - 1]:
+                site, gang = s, gpus
+    answers.answer_N[0].choice = 1 + site
+    answers.answer_N[0].gpus = gang
+
+
 @rule
 def _on_arrival(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     seen, scratch_XY = memory.index_XY[0, GLOBAL_SIZE], memory.scratch_XY
     observe_on_arrival(view, memory.number_P, scratch_XY[1, :seen], scratch_XY[:1, :0])
     out_A = scratch_XY[_forward(memory, 1, 0, 0, -1)]
-    job, sites, largest = view.asked_N[0], view.site_S.shape[0], int(memory.number_P[GPUS_MAX])
-    two_steps = memory.index_XY[0, SITE_GANG]
-    gangs_at = sites if two_steps else 0
-    room = some_room(view, job)
-    site, gang = -1, 0
-    for s in range(sites):
-        most = largest_gang(view, job, s, largest, room)
-        if most == 0:
-            continue
-        best = view.job_J[job].gpus_min
-        for gpus in range(best + 1, most + 1):
-            if out_A[gangs_at + s * largest + gpus - 1] > out_A[gangs_at + s * largest + best - 1]:
-                best = gpus
-        if site < 0:
-            better = True
-        elif two_steps:
-            better = out_A[s] > out_A[site]
-        else:
-            better = out_A[s * largest + best - 1] > out_A[site * largest + gang - 1]
-        if better:
-            site, gang = s, best
-    answers.answer_N[0].choice = 1 + site
-    answers.answer_N[0].gpus = gang
+    if memory.index_XY[0, SITE_GANG]:
+        _site_then_gang(view, memory, out_A, answers)
+    else:
+        _joint(view, memory, out_A, answers)
 
 
 class TrainedPolicy(CompiledScheduler):
-    """A trained net that answers greedily: the feasible choice of highest output.
+    """A trained net: answers with the feasible choice of highest output, or draws one where its file says so.
 
     A net that was trained beside an adviser (``AdvisedPolicy``) finds the adviser's choices in the answers, and answers
     in their place.
@@ -362,16 +407,19 @@ class TrainedPolicy(CompiledScheduler):
                 f"policy {self.path.name} is fed {net.weights[0].shape[1]} numbers, but its observation of scenario "
                 f"{environment.scenario!r} has {inputs}; train one for this scenario"
             )
-        index = [[len(net.weights), seen, own, one_hot, net.meta["head"] == "site-gang", advice > 0]]
+        meta = net.meta
+        sampled, of_fleet = meta.get("execute") == "sample", meta.get("gang_mask") == "fleet"
+        index = [[len(net.weights), seen, own, one_hot, meta["head"] == "site-gang", sampled, of_fleet, advice > 0]]
         at, flat = 0, []
         for weight, bias in zip(net.weights, net.biases, strict=True):
-            index.append([*weight.shape[1:], at, at + weight.size, weight.shape[0], 0])
+            index.append([*weight.shape[1:], at, at + weight.size, weight.shape[0], 0, 0, 0])
             at += weight.size + bias.size
             flat += [weight.ravel(), bias.ravel()]
         width = max(inputs, *(weight.shape[2] for weight in net.weights))
         return RuleMemory.make(
             numbers=[*net.observation.numbers(environment), net.meta.get("advice_logit", 0.0)],
             index=index,
+            random_state=int(rng.integers(2**63)),
             weights=np.concatenate(flat),
             scratch=np.zeros((agents + 3, width)),
         )

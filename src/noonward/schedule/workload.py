@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from noonward.model.environment import Environment
 from noonward.model.fleet import FleetTables
 from noonward.model.jobs import Jobs
-from noonward.schedule.plan.problem import LoadClass
+from noonward.schedule.plan.classes import LoadClass
 from noonward.units import HOUR_S
 
 F8 = NDArray[np.float64]

@@ -1,0 +1,124 @@
+"""Energy and constraint costs per decision of protocol on-arrival: what a constrained learner is rewarded by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.engine.batch import BatchEngine
+from noonward.engine.kernels.service_meter import Open, Readings, read_service
+from noonward.model.constraints import Constraints
+
+F8 = NDArray[np.float64]
+MAY_EXCEED: Final = 0.01
+"""Share of jobs that may be later than the limit of the 99th percentile, and of decisions that may find a power cap
+exceeded."""
+PLACES: Final = 64
+WORK, DECISIONS = "work", "decisions"
+"""Names of the last two columns."""
+
+
+def cost_names(constraints: Constraints | None, sites: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of the costs that a ``ServiceMeter`` reads: one a limit, in the order of its columns."""
+    if constraints is None:
+        return ()
+    out = [name for name in ("mean_latency_s", "p99_latency_s") if getattr(constraints, name) is not None]
+    out += [f"queue/{site}" for site in sites if constraints.queue_limit(site) is not None]
+    return (*out, *(f"power_w/{site}" for site in sites if site in constraints.power_cap_w))
+
+
+class ServiceMeter:
+    """Reads rewards and constraint costs of the rows of a batch engine, protocol on-arrival.
+
+    **Reward** of a decision: minus the energy of the job's whole run beyond what its GPUs would draw free, over the
+    mean size of a job: J per unit of work, weighted by the job's size, so that rewards sum to the energy of Eq. 3 of
+    CHSAC-AF but for what no decision changes.
+
+    **Costs** are relative excesses over the limits, so that a constraint holds where their mean is at most 0:
+
+    | limit | cost of a decision |
+    |---|---|
+    | mean latency | end-to-end latency of the job / limit - 1 |
+    | 99th percentile | (1 if the job's latency exceeds the limit) / 0.01 - 1 |
+    | queue of a site | (jobs that wait - limit) / max(limit, 1) at the next decision |
+    | power cap of a site | (1 if the power exceeds the cap) / 0.01 - 1 at the next decision |
+
+    Arrivals are Poisson, so what they find is the mean over time. Two columns follow: the work of the job
+    decided on over the mean size, and 1. A job is credited whole when it is decided on; see ``read_service``.
+
+    Args:
+        engine: Rows; each at its first question.
+        constraints: Limits; the same for all rows.
+        unit_work: Mean size of a job, units.
+    """
+
+    def __init__(self, engine: BatchEngine, constraints: Constraints | None, unit_work: float) -> None:
+        rows, self.sites = engine.rows, engine.environments[0].sites
+        limits = constraints or Constraints()
+        self.engine, self.unit_work = engine, unit_work
+        self.mean_s, self.p99_s = limits.mean_latency_s, limits.p99_latency_s
+        queue = [limits.queue_limit(site) for site in self.sites]
+        self.queue_S = np.array([np.nan if limit is None else limit for limit in queue])
+        self.cap_S = np.array([limits.power_cap_w.get(site, np.nan) for site in self.sites])
+        self._open = Open(
+            np.full(rows, -1, np.int64),
+            np.zeros(rows, np.int64),
+            np.zeros((rows, PLACES), np.int64),
+            np.zeros((rows, PLACES, 3)),
+        )
+        zero_B, zero_BS = np.zeros(rows), np.zeros((rows, len(self.sites)))
+        self._readings = Readings(
+            joules_B=zero_B,
+            latency_B=zero_B.copy(),
+            late_B=zero_B.copy(),
+            work_B=zero_B.copy(),
+            decided_B=zero_B.copy(),
+            waiting_BS=zero_BS,
+            power_BS=zero_BS.copy(),
+        )
+        for row in range(rows):
+            self.begin(row)
+
+    def begin(self, row: int) -> None:
+        """Forgets a row, which has been started anew."""
+        self._open.count_B[row] = 0
+        self._open.last_B[row] = self.engine.row_view(row).asked_N[0] if self.engine.asked_BN[row, 0] else -1
+
+    def read(self) -> tuple[F8, F8]:
+        """Returns rewards [B] and costs [B, K + 2] of the last step."""
+        if int(self._open.count_B.max()) + 1 > self._open.job_BP.shape[1]:
+            self._widen(2 * self._open.job_BP.shape[1])
+        limit_s = np.inf if self.p99_s is None else self.p99_s
+        read_service(self.engine.places, self.engine.asked_BN, self._open, self._readings, float(limit_s), np.zeros(3))
+        found = self._readings
+        columns: list[F8] = []
+        if self.mean_s is not None:
+            columns.append(found.latency_B / self.mean_s - found.decided_B)
+        if self.p99_s is not None:
+            columns.append(found.late_B / MAY_EXCEED - found.decided_B)
+        for s in np.flatnonzero(~np.isnan(self.queue_S)):
+            limit = self.queue_S[s]
+            columns.append(found.decided_B * (found.waiting_BS[:, s] - limit) / max(limit, 1.0))
+        for s in np.flatnonzero(~np.isnan(self.cap_S)):
+            over_B = found.power_BS[:, s] > self.cap_S[s]
+            columns.append(found.decided_B * (over_B / MAY_EXCEED - 1.0))
+        columns += [found.work_B / self.unit_work, found.decided_B]
+        return -found.joules_B / self.unit_work, np.column_stack(columns)
+
+    def _widen(self, places: int) -> None:
+        """Makes room for more jobs that have not started."""
+        rows, used = self._open.job_BP.shape
+        job_BP, credit_BPX = np.zeros((rows, places), np.int64), np.zeros((rows, places, 3))
+        job_BP[:, :used], credit_BPX[:, :used] = self._open.job_BP, self._open.credit_BPX
+        self._open = self._open._replace(job_BP=job_BP, credit_BPX=credit_BPX)
+
+    def state(self) -> dict[str, Any]:
+        """Returns a copy of what is credited of jobs that have not started."""
+        return {name: array.copy() for name, array in self._open._asdict().items()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Goes on from a state."""
+        self._open = Open(**{name: np.array(state[name]) for name in Open._fields})

@@ -1,0 +1,104 @@
+"""Energy and latency per decision sum to what the jobs took; nothing degenerates where every GPU is busy."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from noonward import build_environment, load_scenario
+from noonward.decision.observation import Observation
+from noonward.engine.batch import BatchEngine
+from noonward.engine.service_meter import MAY_EXCEED, PLACES, ServiceMeter, cost_names
+from noonward.model.constraints import Constraints
+
+LIMITS = Constraints(
+    mean_latency_s=1000.0, p99_latency_s=2000.0, queue_max={"us-east": 0.5}, power_cap_w={"eu-west": 9000.0}
+)
+
+
+def engine_of(*settings: str, rows: int = 2) -> BatchEngine:
+    scenario = load_scenario("dvfs-training", ["window_h=2", *settings])
+    environments = [build_environment(scenario, row, 0) for row in range(rows)]
+    return BatchEngine(environments, Observation(kind="paper", protocol="on-arrival"), seeds=[0] * rows)
+
+
+def play(engine: BatchEngine, meter: ServiceMeter, seed: int = 0) -> tuple[Any, Any]:
+    """Plays random feasible choices to the end; returns the sums of rewards and costs."""
+    rng = np.random.default_rng(seed)
+    reward_B, cost_BK = 0.0, 0.0
+    while not engine.done_B.all():
+        engine.step((engine.mask_BNA * rng.random(engine.mask_BNA.shape)).argmax(2))
+        step_B, step_BK = meter.read()
+        assert np.isfinite(step_B).all()
+        assert np.isfinite(step_BK).all()
+        reward_B, cost_BK = reward_B + step_B, cost_BK + step_BK
+    return reward_B, cost_BK
+
+
+@pytest.mark.parametrize("settings", [(), ("jobs.rate_per_s=0.3",)], ids=("room", "overloaded"))
+def test_credits_sum_to_what_the_jobs_took(settings: tuple[str, ...]) -> None:
+    engine = engine_of(*settings)
+    meter = ServiceMeter(engine, LIMITS, 100.0)
+    reward_B, cost_BK = play(engine, meter)
+    free_w = np.array([28.0, 28.0, 25.0, 35.0, 8.0, 35.0, 12.0, 10.0])
+    for row in range(2):
+        outcome = engine.outcome(row)
+        track, jobs = outcome.track_J, outcome.environment.jobs
+        decided = np.flatnonzero(track["site"] >= 0)
+        started = decided[~np.isnan(track["start_s"][decided])]
+        run_s = track["finish_s"] - track["start_s"]
+        joules = ((track["power_w"] - track["gpus"] * free_w[track["site"]]) * run_s)[started].sum()
+        latency_s = (track["finish_s"] - jobs.arrival_s_J)[started]
+        waiting = len(decided) - len(started)
+        assert bool(waiting > PLACES) == bool(settings)
+        if not settings:
+            assert -reward_B[row] * 100.0 == pytest.approx(joules, rel=1e-9)
+            assert (cost_BK[row, 0] + len(decided)) * 1000.0 == pytest.approx(latency_s.sum(), rel=1e-9)
+            late = (latency_s > 2000.0).sum()
+            assert (cost_BK[row, 1] + len(decided)) * MAY_EXCEED == pytest.approx(late, abs=1e-6)
+        else:
+            assert (cost_BK[row, 0] + len(decided)) * 1000.0 > latency_s.sum()
+        assert cost_BK[row, -2] * 100.0 == pytest.approx(jobs.work_J[decided].sum(), rel=1e-9)
+        assert cost_BK[row, -1] == len(decided)
+
+
+def test_queues_and_powers_are_those_of_the_next_question() -> None:
+    engine = engine_of("jobs.rate_per_s=0.2", rows=1)
+    meter = ServiceMeter(engine, LIMITS, 100.0)
+    rng, seen = np.random.default_rng(1), set()
+    while not engine.done_B.all():
+        engine.step((engine.mask_BNA * rng.random(engine.mask_BNA.shape)).argmax(2))
+        _, cost_BK = meter.read()
+        view = engine.row_view(0)
+        assert cost_BK[0, 2] == (view.waiting_S[1] - 0.5) / 1.0
+        over = cost_BK[0, 3] == 1.0 / MAY_EXCEED - 1.0
+        assert over or cost_BK[0, 3] == -1.0
+        seen.add((bool(view.waiting_S[1]), over))
+    assert len(seen) > 1
+
+
+def test_names_follow_the_columns() -> None:
+    engine = engine_of(rows=1)
+    names = cost_names(LIMITS, engine.environments[0].sites)
+    assert names == ("mean_latency_s", "p99_latency_s", "queue/us-east", "power_w/eu-west")
+    assert ServiceMeter(engine, LIMITS, 1.0).read()[1].shape == (1, len(names) + 2)
+    assert cost_names(None, engine.environments[0].sites) == ()
+
+
+def test_a_meter_goes_on_from_a_state_and_forgets_a_row() -> None:
+    engine = engine_of("jobs.rate_per_s=0.3")
+    meter = ServiceMeter(engine, LIMITS, 100.0)
+    rng = np.random.default_rng(0)
+    for _ in range(1500):
+        engine.step((engine.mask_BNA * rng.random(engine.mask_BNA.shape)).argmax(2))
+        meter.read()
+    other = ServiceMeter(engine, LIMITS, 100.0)
+    other.load_state(meter.state())
+    engine.step((engine.mask_BNA * rng.random(engine.mask_BNA.shape)).argmax(2))
+    for one, two in zip(meter.read(), other.read(), strict=True):
+        assert one.tobytes() == two.tobytes()
+    engine.reset(0, engine.environments[0], 0)
+    meter.begin(0)
+    engine.step(engine.mask_BNA.argmax(2))
+    assert meter.read()[1][0, -1] == 1.0
+    assert meter.state()["count_B"][0] <= 1

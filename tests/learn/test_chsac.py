@@ -1,0 +1,309 @@
+"""CHSAC-AF: losses by plain loops, masks, multipliers, the toy that is learned corrected and is not as published."""
+
+import itertools
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from learn import two_dispatch_sites as toy
+from noonward import build_environment, load_scenario, make_scheduler, run
+from noonward.errors import ScenarioError
+from noonward.learn.algorithm import Dimensions
+from noonward.learn.checkpoint import load_checkpoint
+from noonward.learn.chsac import Chsac, ChsacConfig, PublishedChsac, PublishedConfig, quantile_huber
+from noonward.learn.replay import Batch
+from noonward.learn.run_config import Source, with_settings
+
+SIZES = Dimensions(
+    agents=1, choices=6, global_size=4, own_size=0, costs=("mean_latency_s", "work", "decisions"), gangs=3
+)
+SMALL: dict[str, Any] = {"hidden": (8, 8), "quantiles": 4, "batch": 16, "precision": "float64", "capacity": 1000}
+FAST: dict[str, Any] = {
+    "hidden": (32, 32),
+    "quantiles": 8,
+    "batch": 128,
+    "rate": 3e-3,
+    "target_rate": 0.02,
+    "gamma": 0.5,
+    "temperature": 0.02,
+    "temperature_rate": 0.0,
+    "fewer_gpus": 0.0,
+    "average_rate": 0.02,
+    "capacity": 20_000,
+}
+CONFIGS = [
+    ChsacConfig(**SMALL),
+    ChsacConfig(**{**SMALL, "kappa": 0.3, "steps": 3, "centre": False, "fewer_gpus": 0.2}),
+    ChsacConfig(**{**SMALL, "gang_head": "fleet", "weigh_by_size": False}),
+]
+
+
+def batch(seed: int, size: int = 16) -> Batch:
+    rng = np.random.default_rng(seed)
+
+    def mask() -> Any:
+        out = rng.random((1, size, 6)) < 0.5
+        out[..., 2] |= ~out.any(-1)
+        return out
+
+    first = mask()
+    return Batch(
+        seen_NBI=rng.normal(size=(1, size, 4)).astype(np.float32),
+        mask_NBA=first,
+        asked_NB=np.ones((1, size), bool),
+        advice_NB=np.full((1, size), -1),
+        choice_NB=np.where(first, rng.random(first.shape), -1).argmax(-1),
+        reward_NB=rng.normal(size=(1, size)),
+        cost_NBK=rng.uniform(0.5, 1.5, size=(1, size, 3)),
+        discount_NB=np.where(rng.random((1, size)) < 0.2, 0.0, 0.9),
+        next_seen_NBI=rng.normal(size=(1, size, 4)).astype(np.float32),
+        next_mask_NBA=mask(),
+        next_advice_NB=np.full((1, size), -1),
+        weight_NB=np.ones((1, size)),
+        slot_NB=np.zeros((1, size), np.int64),
+    )
+
+
+def made(config: ChsacConfig) -> Chsac:
+    out = Chsac(SIZES, config, seed=3)
+    out.multiplier_K[:] = 0.7
+    out.mean_X[:] = [-3.0, 0.1, 1.2, 1.0]
+    return out
+
+
+def latent(net: Any, seen: Any) -> Any:
+    h = torch.tensor(seen, dtype=torch.float64)
+    for weight, bias in zip(net.weights, net.biases, strict=True):
+        h = torch.clamp(h @ weight[0] + bias[0, 0], min=0.0)
+    return h
+
+
+def policy(chsac: Chsac, h: Any, mask: Any) -> dict[tuple[int, int], Any]:
+    """Returns pi(d) pi(n | d) (pi(d) pi(n) with one head) of every pair that is not masked, by its definition."""
+    out = h @ chsac.actor.weights[0][0] + chsac.actor.biases[0][0, 0]
+    sites = [d for d in range(2) if mask[3 * d : 3 * d + 3].any()]
+    top = sum(torch.exp(out[d]) for d in sites)
+    p = {}
+    for d in sites:
+        per_site = chsac.config.gang_head == "site"
+        gangs = [n for n in range(3) if (mask[3 * d + n] if per_site else mask[n] or mask[3 + n])]
+        at = 2 + 3 * d if per_site else 2
+        total = sum(torch.exp(out[at + n]) for n in gangs)
+        for n in gangs:
+            p[d, n] = torch.exp(out[d]) / top * torch.exp(out[at + n]) / total
+    return p
+
+
+def quantiles(critics: Any, twin: int, h: Any, a: int) -> Any:
+    return torch.stack([h @ critics.weight_KAQH[twin, a, q] + critics.bias_KAQ[twin, a, q] for q in range(4)])
+
+
+def plain_losses(chsac: Chsac, b: Batch) -> tuple[float, float]:
+    """Returns the critics' and the actor's loss, sample by sample and quantile by quantile."""
+    c, alpha, critic, actor = chsac.config, chsac.temperature, 0.0, 0.0
+    size = b.reward_NB.shape[1]
+    column = 1 if c.weigh_by_size else 2
+    centre = (-3.0 - 0.7 * 0.1) / chsac.mean_X[1 + column] if c.centre else 0.0
+    for i in range(size):
+        h, following = latent(chsac.encoder, b.seen_NBI[0, i]), latent(chsac.encoder, b.next_seen_NBI[0, i])
+        apart = latent(chsac.target_encoder, b.next_seen_NBI[0, i])
+        p = policy(chsac, following, b.next_mask_NBA[0, i])
+        spread = -sum(x * torch.log(x) for x in p.values())
+        twins = [
+            sum(x * quantiles(chsac.target_critics, k, apart, 3 * d + n) for (d, n), x in p.items()) for k in range(2)
+        ]
+        value = min(twins, key=lambda z: float(z.mean()))
+        cost = b.cost_NBK[0, i]
+        y = b.reward_NB[0, i] - 0.7 * cost[0] - cost[column] * centre + b.discount_NB[0, i] * (value + alpha * spread)
+        for k, q in itertools.product(range(2), range(4)):
+            z = quantiles(chsac.critics, k, h, int(b.choice_NB[0, i]))[q]
+            for other in range(4):
+                error = float(y[other] - z)
+                huber = 0.5 * error**2 if abs(error) <= c.kappa else c.kappa * (abs(error) - 0.5 * c.kappa)
+                critic += abs((q + 0.5) / 4 - (error < 0)) * huber / c.kappa / 4 / size
+        now = policy(chsac, h, b.mask_NBA[0, i])
+        for (d, n), x in now.items():
+            least = min(float(quantiles(chsac.critics, k, h, 3 * d + n).mean()) for k in range(2))
+            actor += float(x * (alpha * torch.log(x) - least)) / size
+    return critic, actor
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=("default", "other", "fleet"))
+def test_losses_are_those_of_a_plain_loop(config: ChsacConfig) -> None:
+    chsac, b = made(config), batch(1)
+    losses = chsac.losses(b)
+    with torch.no_grad():
+        critic, actor = plain_losses(chsac, b)
+    assert losses.critic.item() == pytest.approx(critic, rel=1e-9)
+    assert losses.actor.item() == pytest.approx(actor, rel=1e-9)
+
+
+def test_infeasible_choices_have_no_probability_in_acting_and_in_targets() -> None:
+    chsac, b = made(CONFIGS[0]), batch(2)
+    with torch.no_grad():
+        h = chsac._latent(chsac.encoder, b.next_seen_NBI[0])
+        p_BA = chsac._log_policy(chsac.actor, h, b.next_mask_NBA[0]).exp().numpy()
+    assert (p_BA[~b.next_mask_NBA[0]] == 0.0).all()
+    assert p_BA.sum(1) == pytest.approx(1.0)
+    one_site = b._replace(next_mask_NBA=np.broadcast_to(np.arange(6) < 3, (1, 16, 6)).copy())
+    before = chsac._targets(one_site)
+    with torch.no_grad():
+        chsac.target_critics.weight_KAQH[:, 3:] += 1e6
+    assert torch.equal(before, chsac._targets(one_site))
+    assert not torch.equal(before, chsac._targets(b))
+
+
+def gradient_of_the_heads(algorithm: Chsac, lift: float) -> Any:
+    """Returns the actor's gradient on a batch when every second choice is worth so much more."""
+    with torch.no_grad():
+        algorithm.critics.bias_KAQ[:, ::2] += lift
+    algorithm.actor.zero_grad()
+    algorithm.losses(batch(4)).actor.backward()
+    return algorithm.actor.weights[0].grad.clone()
+
+
+def test_no_gradient_of_the_values_reaches_the_published_policy() -> None:
+    for kind, config, moves in ((Chsac, ChsacConfig, True), (PublishedChsac, PublishedConfig, False)):
+        found = [gradient_of_the_heads(kind(SIZES, config(**SMALL), seed=1), lift) for lift in (0.0, 5.0)]
+        assert torch.equal(*found) != moves
+
+
+def test_the_published_targets_are_the_rewards_alone() -> None:
+    chsac = PublishedChsac(SIZES, PublishedConfig(**SMALL), seed=1)
+    assert chsac._targets(batch(5))[:, 0].numpy() == pytest.approx(batch(5).reward_NB[0])
+
+
+def test_the_toy_is_learned_corrected_and_not_as_published() -> None:
+    least, _, _ = toy.best_of(None)
+    learner = Chsac(toy.dimensions(), ChsacConfig(**FAST), seed=0)
+    toy.play(learner, 400)
+    assert toy.play(learner, 200, learn=False)[0] == pytest.approx(least, rel=0.02)
+    published = PublishedChsac(toy.dimensions(), PublishedConfig(**FAST), seed=0)
+    toy.play(published, 400)
+    always_the_same = toy.ENERGY.min()  # mean price 1
+    assert toy.play(published, 200, learn=False)[0] > always_the_same > 1.1 * least
+
+
+def test_a_limit_that_binds_is_met_and_its_multiplier_settles() -> None:
+    limit_s = 200.0
+    least, _, known = toy.best_of(limit_s)
+    assert known > 0.1
+    learner = Chsac(toy.dimensions("mean_latency_s"), ChsacConfig(**{**FAST, "dual_rate": 0.02}), seed=0)
+    told = toy.play(learner, 1500, limit_s=limit_s)[2]
+    found_J, latency_s, _ = toy.play(learner, 400, learn=False)
+    late = np.array([each["multiplier/mean_latency_s"] for each in told[-500:]])
+    assert latency_s == pytest.approx(limit_s, rel=0.02)
+    assert found_J == pytest.approx(least, rel=0.03)
+    assert late.mean() == pytest.approx(known, rel=0.15)
+    assert late.std() < 0.1 * known
+
+
+def test_a_limit_that_does_not_bind_has_multiplier_0() -> None:
+    learner = Chsac(toy.dimensions("mean_latency_s"), ChsacConfig(**{**FAST, "dual_rate": 0.05}), seed=0)
+    learner.multiplier_K[:] = 0.5
+    told = toy.play(learner, 400, limit_s=450.0)[2]
+    assert max(each["multiplier/mean_latency_s"] for each in told[-50:]) == 0.0
+    published = PublishedChsac(toy.dimensions("mean_latency_s"), PublishedConfig(**FAST), seed=0)
+    published.multiplier_K[:] = 0.5
+    assert toy.play(published, 50, limit_s=450.0)[2][-1]["multiplier/mean_latency_s"] == 0.5
+
+
+def test_the_quantiles_of_a_known_distribution_are_found() -> None:
+    rng = torch.Generator().manual_seed(0)
+    q = torch.zeros((1, 1, 5), dtype=torch.float64, requires_grad=True)
+    adam = torch.optim.Adam([q], lr=0.02)
+    for _ in range(1500):
+        target = torch.rand((256, 1), generator=rng, dtype=torch.float64)
+        adam.zero_grad()
+        quantile_huber(q.expand(1, 256, 5), target, 1e-3).backward()
+        adam.step()
+    assert q.detach().numpy().ravel() == pytest.approx([0.1, 0.3, 0.5, 0.7, 0.9], abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("quantiles", 0), ("actor_gradient", "hard"), ("gamma", 1.5), ("hidden", ()), ("excess", "both"), ("kappa", 0.0)],
+)
+def test_a_setting_out_of_range_is_named(name: str, value: Any) -> None:
+    with pytest.raises(ScenarioError, match=name):
+        ChsacConfig(**{name: value})
+
+
+GIVEN = [
+    *("reward=energy", "steps=60", "updates=4", "environments=3", "hidden=[8]", "quantiles=3", "batch=8"),
+    *("capacity=400", "episode_steps=90", "validate_every=2"),
+]
+SCENARIO = ("window_h=1", "constraints.mean_latency_s=1500", "constraints.queue_max=2")
+
+
+def test_an_each_slot_scenario_is_refused(tmp_path: Path) -> None:
+    from noonward.learn.sources import open_setting
+
+    with pytest.raises(ScenarioError, match="on-arrival"):
+        open_setting(with_settings("chsac-af", (Source(scenario="tiny"),), ["reward=energy"]))
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from noonward.learn.run_config import RunConfig
+from noonward.learn.sources import open_setting
+from noonward.learn.trainer import Trainer
+
+class Kill:
+    over = 0
+    def phase(self, name, done, total):
+        if self.over == 2 and name == "update":
+            os.kill(os.getpid(), signal.SIGKILL)
+    def epoch(self, report):
+        self.over = report.epoch
+
+config = RunConfig.from_json(sys.argv[1])
+Trainer(config, open_setting(config), Path(sys.argv[2]), Kill()).run()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    from noonward.learn.sources import open_setting
+    from noonward.learn.trainer import Trainer
+
+    config = with_settings("chsac-af", (Source(scenario="dvfs-training", settings=SCENARIO),), GIVEN, epochs=4)
+    done = subprocess.run([sys.executable, "-c", KILLED, config.to_json(), str(tmp_path / "cut")], check=False)
+    assert done.returncode == -signal.SIGKILL
+    resumed = Trainer(config, open_setting(config), tmp_path / "cut")
+    assert resumed.epoch == 2
+    resumed.run()
+    Trainer(config, open_setting(config), tmp_path / "whole").run()
+    one, two = (load_checkpoint(tmp_path / name / "checkpoint.npz") for name in ("whole", "cut"))
+    assert_same(one, two)
+    assert (tmp_path / "whole/curves.csv").read_bytes() == (tmp_path / "cut/curves.csv").read_bytes()
+
+
+def assert_same(one: Any, two: Any) -> None:
+    assert type(one) is type(two)
+    if isinstance(one, dict):
+        assert one.keys() == two.keys()
+        for name in one:
+            assert_same(one[name], two[name])
+    elif isinstance(one, np.ndarray):
+        assert one.tobytes() == two.tobytes()
+    else:
+        assert one == two
+
+
+@pytest.mark.parametrize("name", ["chsac-af", "chsac-af-published"])
+def test_a_shipped_policy_answers_the_same_in_both_loops_and_says_how_it_was_made(name: str) -> None:
+    environment = build_environment(load_scenario("dvfs-training", ["window_h=1"]), 0, 0)
+    tracks = [run(environment, make_scheduler(name), compiled=way).track_J for way in (True, False)]
+    assert tracks[0].tobytes() == tracks[1].tobytes()
+    record = make_scheduler(name).net.meta["record"]  # type: ignore[attr-defined]
+    assert record["config"]["algorithm"] == name
+    assert record["seeds"]["train"] == 10_000
+    assert record["curve"][-1]["best_epoch"] == record["best_epoch"]

@@ -124,7 +124,7 @@ class Search:
         slot_s, out = self.plant.slot_s, {}
         door = self.plant.homes.index(s)
         for d, site in enumerate(self.world.sites):
-            if job.gpus_max > site.gpus:
+            if job.gpus_max > site.gpus or job.class_ in site.barred:
                 continue
             level, run_s, slots = self.run(job, d)
             travel_usd = self.travel_usd(door, d, job.move_gb, now_s) if d != s else 0.0

@@ -114,7 +114,7 @@ def converged_epoch(values_E: F8) -> float:
 
     Example:
         >>> converged_epoch(np.array([0.0, 0.5, 0.8] + [1.0] * 17))
-        4.0
+        3.0
     """
     values_E = values_E[~np.isnan(values_E)]
     if len(values_E) < STEADY + 1:

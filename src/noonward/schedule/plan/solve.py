@@ -23,7 +23,7 @@ def make_plan(problem: PlanProblem) -> Plan:
             be served, and the smallest capacity or beta that would do.
 
     Example:
-        >>> from noonward.schedule.plan.problem import LoadClass
+        >>> from noonward.schedule.plan.classes import LoadClass
         >>> day = PlanProblem(
         ...     classes=(LoadClass(name="batch", clusters=(0, 1), flexibility_h=0),),
         ...     load_NKC=np.ones((1, 1, 1)), capacity_TD=np.array([[0.75, 1.0]]), cost_TD=np.array([[1.0, 2.0]]),

@@ -28,6 +28,7 @@ NOT_RUN = {
     "make demo": "a target of the Makefile",
     "make test": "a target of the Makefile",
     "python -m pip install .": "needs the network",
+    "python -m pip install '.[train]'": "needs the network",
     "noonward warmup": "half a minute",
     "noonward bench": "a minute",
     "noonward bench learn": "a minute",

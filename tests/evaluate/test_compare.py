@@ -10,6 +10,7 @@ from noonward.data.scenario_file import load_scenario
 from noonward.errors import ScenarioError
 from noonward.evaluate import compare as subject
 from noonward.evaluate.compare import Bound, compare, comparison_folder
+from trained_files import write_random_policy
 
 POLICIES = ("local-fcfs", "cheapest-feasible", "random")
 TINY = load_scenario("tiny")
@@ -224,6 +225,18 @@ def test_a_policy_of_ones_own_runs_and_is_never_taken_from_a_record(runs, tmp_pa
     lazy = first.records["own_policy:Lazy"][0]
     assert lazy.folder == first.folder / "own_policy.Lazy" / "000"
     assert lazy.jobs["start_s"].drop_nans().min() >= 3600
+
+
+def test_a_trained_policys_file_runs_by_its_path_and_is_never_taken_from_a_record(runs, tmp_path):
+    file = tmp_path / "own.npz"
+    utilities = []
+    for seed in (0, 1):
+        write_random_policy(file, seed)
+        found = compare(TINY, ["local-fcfs", str(file)], environments=1, out=tmp_path / "runs")
+        utilities.append(found.records[str(file)][0].ledger.utility_usd)
+    assert runs == [("LocalFcfs", 0), ("TrainedPolicy", 0), ("TrainedPolicy", 0)]
+    assert utilities[0] != utilities[1]
+    assert found.records[str(file)][0].folder.parent.parent == found.folder
 
 
 def test_progress_is_told_of_every_run_and_bound(runs, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -236,12 +237,12 @@ def comparison_folder(scenario: Scenario, seed: int, out: Path) -> Path:
 
 def recorded_run(environment: Environment, policy: str, scenario: Scenario, seed: int, folder: Path) -> Record:
     """Returns the record of a run: the one that lies there, if it is of the same world, policy and version."""
-    place = folder / policy.replace(":", ".") / f"{environment.index:03d}"
+    place = folder / re.sub(r"[:/\\]+", ".", policy).lstrip(".") / f"{environment.index:03d}"
     try:
         found = read_record(place)
     except DataError:
         found = None
-    # The code of a policy of one's own may have changed since it was recorded: it runs again.
+    # A policy of one's own, code or trained file, may have changed since it was recorded: it runs again.
     if found is not None and _is_packaged(policy) and _same(found, environment, policy, seed, scenario):
         return found
     outcome = run(environment, make_scheduler(policy), seed=seed)
@@ -249,8 +250,8 @@ def recorded_run(environment: Environment, policy: str, scenario: Scenario, seed
 
 
 def _is_packaged(policy: str) -> bool:
-    """Returns whether a policy's code belongs to this package, whose every change shows in the code's digest."""
-    return type(make_scheduler(policy)).__module__.startswith("noonward.")
+    """Returns whether a policy belongs to this package, whose every change shows in the code's digest."""
+    return not policy.endswith(".npz") and type(make_scheduler(policy)).__module__.startswith("noonward.")
 
 
 def _same(record: Record, environment: Environment, policy: str, seed: int, scenario: Scenario) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,8 @@ def export_policy(folder: Path, path: Path, *, half: bool = False) -> dict[str, 
     Raises:
         DataError: The folder holds no run, or none of its epochs has been validated.
     """
-    config = read_config(folder)
     kept = load_checkpoint(folder / CHECKPOINT)
+    config = dataclasses.replace(read_config(folder), epochs=kept["epoch"])
     best = best_of(kept)
     beside = {} if config.adviser is None else {"adviser": config.adviser}
     said = {**best.meta, **beside, **about_policy(config)}

@@ -12,7 +12,7 @@ from noonward.learn.masking import with_hold
 from noonward.learn.priorities import Priorities
 from noonward.learn.replay import Replay
 
-SIZES = Dimensions(agents=2, choices=3, global_size=2, own_size=1, costs=1)
+SIZES = Dimensions(agents=2, choices=3, global_size=2, own_size=1, costs=("price",))
 ROWS = 3
 
 

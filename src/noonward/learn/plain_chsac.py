@@ -84,6 +84,6 @@ class PlainChsac:
         taken = torch.stack([value[row_B, choice_B] for value in critics])
         log_p_BA = self._log_policy(h_BH, mask)
         values = [torch.stack([value[:, a].mean(1) for a in choices], 1).detach() for value in critics]
-        value_B = (log_p_BA.exp() * torch.minimum(*values)).sum(1)
+        value_B = (log_p_BA.exp() * torch.minimum(values[0], values[1])).sum(1)
         actor = (-value_B - like.temperature * entropy(log_p_BA)).mean()
         return quantile_huber(taken, y_BQ, like.config.kappa), actor

@@ -65,6 +65,7 @@ class Setting:
         validation: Draws of validation environments; no window is also a training one.
         engine: Makes an engine of rows.
         adviser: Makes the adviser of an engine, or None.
+        demonstrator: Makes the adviser that a warm start follows in an engine, or None.
         meter: Makes what reads rewards and constraint costs of an engine, or None: the engine's rewards, no costs.
         costs: Constraint costs K that the meter reads.
         slot_s: Length of a slot, s.
@@ -75,6 +76,7 @@ class Setting:
     validation: Draw
     engine: Callable[[Sequence[Any], Sequence[int]], Engine]
     adviser: Callable[[Any], Adviser] | None = None
+    demonstrator: Callable[[Any], Adviser] | None = None
     meter: Callable[[Any], Meter] | None = None
     costs: int = 0
     slot_s: float = 60.0

@@ -73,10 +73,13 @@ def open_setting(config: RunConfig) -> Setting:
             )
     observation = observation_for(config, first)
     forecast = shown = shown_forecast(config)
-    adviser = None
+    adviser = demonstrator = None
     if config.adviser is not None:
         forecast = adviser_forecast(config.adviser, forecast)
         adviser = functools.partial(SchedulerAdviser, config.adviser, config.seed)
+    if config.warm_start is not None:
+        forecast = adviser_forecast(config.warm_start, forecast)
+        demonstrator = functools.partial(SchedulerAdviser, config.warm_start, config.seed)
 
     def engine(environments: Sequence[Environment], seeds: Sequence[int]) -> BatchEngine:
         return BatchEngine(
@@ -92,6 +95,7 @@ def open_setting(config: RunConfig) -> Setting:
         validation=validation,
         engine=engine,
         adviser=adviser,
+        demonstrator=demonstrator,
         slot_s=first.slot_s,
         about=about(first, observation, shown),
     )

@@ -11,6 +11,7 @@ from noonward.errors import MissingExtraError, ScenarioError, nearest
 ALGORITHMS: Final = {
     "masac": ("noonward.learn.masac", "Masac", "MasacConfig"),
     "madqn": ("noonward.learn.madqn", "Madqn", "MadqnConfig"),
+    "mappo": ("noonward.learn.mappo", "Mappo", "MappoConfig"),
 }
 """Module, class and settings by name."""
 

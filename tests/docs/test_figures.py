@@ -88,3 +88,19 @@ def test_figures_of_bench(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch
     hour = build_environment(load_scenario("dvfs-training", ["window_h=1"]))
     monkeypatch.setattr(bench_engine, "_long_environment", lambda jobs: hour)
     hold_against_page("bench", [noonward("bench", "--json").out])
+
+
+def test_figures_of_bench_learn(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.evaluate import bench_learn
+
+    calls: list[float] = []
+
+    def once(work: Callable[[], Any], **_: Any) -> float:
+        work()
+        calls.append(1.0)
+        return float(len(calls))
+
+    monkeypatch.setattr(bench_learn, "cpu_seconds", once)
+    monkeypatch.setattr(bench_learn, "ROUNDS", 1)
+    monkeypatch.setattr(bench_learn, "TWENTIETH", (5, 1))
+    hold_against_page("bench learn", [noonward("bench", "learn", "--json").out])

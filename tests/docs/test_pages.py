@@ -29,6 +29,7 @@ NOT_RUN = {
     "python -m pip install .": "needs the network",
     "noonward warmup": "half a minute",
     "noonward bench": "a minute",
+    "noonward bench learn": "a minute",
     "noonward reproduce load-shaping --draws 4": "minutes",
     "noonward reproduce load-shaping --draws 4 --profiles FILE --source alibaba_pai_2020 "
     "--source azure_vm_2017": "needs the file",

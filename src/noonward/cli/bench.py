@@ -12,18 +12,19 @@ REFERENCE = "reference: completed jobs per second of the published simulator of 
 
 
 def bench(
-    part: Annotated[str, typer.Argument(help="engine (with the command line), or plan.")] = "engine",
+    part: Annotated[str, typer.Argument(help="engine (with the command line), plan, or learn.")] = "engine",
     json: Json = False,
 ) -> None:
-    """Time the engine (about ten seconds) or the planner (about two minutes), in CPU-seconds of one core."""
+    """Time the engine (ten seconds), the planner (two minutes) or learning (a minute), in CPU-seconds of one core."""
     from rich.table import Table
 
     from noonward.errors import ScenarioError, nearest
     from noonward.evaluate.bench_engine import bench_engine
+    from noonward.evaluate.bench_learn import bench_learn
     from noonward.evaluate.bench_plan import bench_plan
     from noonward.evaluate.figure_list import to_json
 
-    parts = {"engine": (bench_engine, 9, REFERENCE), "plan": (bench_plan, 5, "")}
+    parts = {"engine": (bench_engine, 9, REFERENCE), "plan": (bench_plan, 5, ""), "learn": (bench_learn, 7, "")}
     if part not in parts:
         raise ScenarioError(f"unknown benchmark {part!r}; {nearest(part, parts)}")
     measure, steps, remark = parts[part]

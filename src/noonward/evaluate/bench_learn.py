@@ -1,8 +1,11 @@
-"""Benchmarks of learning: joint steps of the environment per CPU-second."""
+"""Benchmarks of learning: joint steps of the environment and joint updates per CPU-second, shares of training."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +17,11 @@ from noonward.engine.batch import BatchEngine
 from noonward.evaluate.bench_engine import cpu_seconds
 from noonward.evaluate.figure_list import Figure
 
+ROUNDS: Final = 5
+UPDATES: Final = 8
+"""Updates per turn; the least time of all turns counts."""
+TWENTIETH: Final = (600, 50)
+"""Steps and updates in a twentieth of the paper's epoch."""
 ROWS = 10
 STEPS = 3000
 
@@ -55,3 +63,84 @@ def _random_choices(engine: BatchEngine) -> list[NDArray[np.int64]]:
             return out
         out.append(choice_BN)
     return out
+
+
+def bench_learn(progress: Callable[[str], None] | None = None) -> list[Figure]:
+    """Times the environment and MASAC's joint update in the paper's configuration, on one thread.
+
+    A joint update moves the nets of all five agents once: batches of 256, two hidden layers of 256, the paper's
+    observation. The plain loop is the same algorithm, agent by agent, with torch's default Adam; all are timed in
+    turns, so that other load on the machine strikes them alike. The shares are those of the paper's epoch: a twentieth
+    of its collection and updates, and a whole validation, are timed.
+
+    Args:
+        progress: Called once per figure.
+
+    Raises:
+        MissingExtraError: torch is not installed.
+    """
+    figures: list[Figure] = []
+    for part in (bench_environment, _updates, _shares):
+        for figure in part():
+            figures.append(figure)
+            if progress is not None:
+                progress(figure.name)
+    return figures
+
+
+def _updates() -> list[Figure]:
+    """Joint updates per CPU-second, and how many times a plain loop's."""
+    from noonward.learn.plain_masac import PlainMasac
+
+    with tempfile.TemporaryDirectory() as folder:
+        trainers = [_trainer(Path(folder) / name, f"precision={name}") for name in ("float32", "bf16")]
+    for trainer in trainers:
+        for _ in range(TWENTIETH[0]):
+            moment = trainer.rows.moment
+            trainer.algorithm.observe(trainer.rows.step(trainer.algorithm.act(moment, explore=True)))
+    algorithms: list[Any] = [trainer.algorithm for trainer in trainers]
+    plain = PlainMasac(algorithms[0])
+    seconds = np.full(3, np.inf)
+    for _ in range(ROUNDS):
+        for place, each in enumerate((*algorithms, plain)):
+            seconds[place] = min(seconds[place], cpu_seconds(each.update, least_s=0.0, least_repeats=UPDATES))
+    return [
+        Figure.of("masac/joint_updates_per_cpu_s", 1 / seconds[0], "joint updates/CPU s"),
+        Figure.of("masac/ratio_to_plain_loop", seconds[2] / seconds[0], "ratio"),
+        Figure.of("masac/bf16_ratio_to_plain_loop", seconds[2] / seconds[1], "ratio"),
+    ]
+
+
+def _shares() -> list[Figure]:
+    """Shares of the wall time of training, at the paper's ratio of steps to updates."""
+    reports: list[Any] = []
+
+    class Listener:
+        def phase(self, name: str, done: int, total: int) -> None:
+            """Hears nothing."""
+
+        def epoch(self, report: Any) -> None:
+            """Keeps what an epoch took."""
+            reports.append(report.seconds)
+
+    with tempfile.TemporaryDirectory() as folder:
+        _trainer(Path(folder), reporter=Listener()).run()
+    spent = {name: seconds * (1 if name == "validate" else 20) for name, seconds in reports[-1].items()}
+    return [
+        Figure.of(f"training/share_of_{name}", seconds / sum(spent.values()), "fraction")
+        for name, seconds in spent.items()
+    ]
+
+
+def _trainer(folder: Path, *settings: str, reporter: Any = None) -> Any:
+    """Returns a trainer of MASAC in ``fine-tuning`` for a short epoch."""
+    from noonward.learn.run_config import Source, with_settings
+    from noonward.learn.sources import open_setting
+    from noonward.learn.trainer import Trainer
+
+    config = with_settings(
+        "masac",
+        (Source(scenario="fine-tuning"),),
+        [f"steps={TWENTIETH[0]}", f"updates={TWENTIETH[1]}", "epochs=1", *settings],
+    )
+    return Trainer(config, open_setting(config), folder, reporter)

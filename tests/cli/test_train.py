@@ -1,0 +1,76 @@
+"""``noonward train``: trains, exports, resumes; what is wrong is named."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from command_line import CommandLine
+from noonward.schedule.trained_policy import read_policy
+
+BRIEF = [f"--set={each}" for each in ("steps=40", "updates=2", "environments=2", "hidden=[8]", "batch=8")]
+
+
+def test_train_says_where_results_are_exports_and_resumes(noonward: CommandLine, tmp_path: Path) -> None:
+    done = noonward("train", "tiny", *BRIEF, "--epochs", 1, "--out", tmp_path, "--export", tmp_path / "p.npz", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert read_policy(tmp_path / "p.npz").meta["algorithm"] == "masac"
+    assert len(found["curves"]) == found["epochs"] == 1
+    again = noonward("train", "tiny", *BRIEF, "--epochs", 1, "--out", tmp_path)
+    assert "goes on after epoch 1" in again.err
+    assert found["folder"] in again.out
+    more = noonward("train", "--resume", found["folder"], "--epochs", 2, "--json")
+    assert "goes on after epoch 1" in more.err
+    assert json.loads(more.out)["curves"][:1] == found["curves"]
+    assert json.loads(more.out)["epochs"] == 2
+
+
+def test_several_sources_are_taken_in_turn(noonward: CommandLine, tmp_path: Path) -> None:
+    done = noonward(
+        "train", "tiny", *BRIEF, "--also", "tiny", "--epochs", 1, "--out", tmp_path, "--algorithm", "madqn", "--json"
+    )
+    assert done.code == 0, done.err
+    config = json.loads((Path(json.loads(done.out)["folder"]) / "config.json").read_text(encoding="utf-8"))
+    assert [source["scenario"] for source in config["sources"]] == ["tiny", "tiny"]
+
+
+def test_an_interrupt_says_how_to_go_on(noonward: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.learn import masac
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(masac.Masac, "update", interrupted)
+    stopped = noonward("train", "tiny", *BRIEF, "--out", tmp_path)
+    assert stopped.code == 130
+    assert "go on with: noonward train --resume" in stopped.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tiny", "--algorithm", "masc"], "did you mean 'masac'"),
+        (["tiny", "--set", "batsh=3"], "did you mean 'batch'"),
+        (["tiny", "--set", "batch=many"], "batch is 'many'; it must be of type int"),
+        (["tiny", "--set", "epochs=1.5"], "it must be a whole number"),
+        (["tiny", "--set", "hidden=8"], "must be a list of whole numbers"),
+        (["tiny", "--set", "gamma"], "not of the form name=value"),
+        (["tiny", "--set", "forecast_h=3"], "needs both its hours and its kind"),
+        (["tiny", "--set", "forecast_h=3", "--set", "forecast=noisy"], "set observation=extended"),
+        (["tiny", "--set", "adviser=nobody"], "unknown policy 'nobody'"),
+        (["dvfs-training"], "no utility to learn from"),
+        ([], "name a scenario"),
+        (["tiny", "--resume", "nowhere"], "leave out SCENARIO"),
+        (["--resume", "nowhere"], "holds no training run"),
+    ],
+    ids=" ".join,
+)
+def test_bad_input_gets_one_clear_error(
+    noonward: CommandLine, tmp_path: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = noonward("train", *words)
+    assert answer.code == 2
+    assert message in answer.err
+    assert "Traceback" not in answer.err

@@ -1,0 +1,62 @@
+"""Export: the file's runner makes the same choices as the nets that were trained."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from noonward.engine.run import run
+from noonward.errors import DataError, ScenarioError
+from noonward.learn.export import export_policy
+from noonward.learn.run_config import Source, with_settings
+from noonward.learn.sources import open_setting
+from noonward.learn.trainer import Trainer, advice_of, moment_of
+from noonward.ledger.ledger import settle
+from noonward.schedule.trained_policy import TrainedPolicy, read_policy
+
+BRIEF = ("steps=60", "updates=20", "environments=2", "hidden=[8]", "batch=16", "epochs=1")
+
+
+def trained(folder: Path, algorithm: str, *more: str) -> Trainer:
+    config = with_settings(algorithm, (Source(scenario="tiny"),), [*BRIEF, *more])
+    trainer = Trainer(config, open_setting(config), folder)
+    trainer.run()
+    return trainer
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more"),
+    [
+        ("masac", ()),
+        ("masac", ("share_parameters=true", "observation=extended", "forecast_h=2", "forecast=persistence")),
+        ("madqn", ("observation=extended",)),
+    ],
+    ids=str,
+)
+def test_the_runner_makes_the_same_choices_as_the_nets(algorithm: str, more: Any, tmp_path: Path) -> None:
+    trainer = trained(tmp_path, algorithm, *more)
+    meta = export_policy(tmp_path, tmp_path / "policy.npz")
+    policy = TrainedPolicy(tmp_path / "policy.npz")
+    environment, seed = trainer.setting.validation(0)
+    outcome = run(environment, policy, seed=seed)
+    engine: Any = trainer.setting.engine([environment], [seed])
+    while not engine.done_B.all():
+        moment = moment_of(engine, advice_of(engine, None))
+        engine.step(np.where(moment.asked_BN, trainer.algorithm.act(moment, explore=False), 0))
+    mine = engine.outcome(0)
+    assert (mine.track_J["site"] == outcome.track_J["site"]).all()
+    np.testing.assert_array_equal(mine.track_J["start_s"], outcome.track_J["start_s"])
+    assert settle(outcome).utility_usd == pytest.approx(trainer.best_reward, rel=1e-6)
+    record = read_policy(tmp_path / "policy.npz").meta["record"]
+    assert record["config"]["settings"]["hidden"] == [8]
+    assert record["curve"] == trainer.curves
+    assert meta["algorithm"] == algorithm
+
+
+def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no training run"):
+        export_policy(tmp_path, tmp_path / "policy.npz")
+    trained(tmp_path, "masac", "adviser=cheapest-feasible", "advice_logit=1.0")
+    with pytest.raises(ScenarioError, match="adviser"):
+        export_policy(tmp_path, tmp_path / "policy.npz")

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from learn.batches import DIMENSIONS, random_moment
+from learn.batches import DIMENSIONS, feed, random_moment
 from learn.test_trainer import MADQN, MASAC, assert_same, toy_run
 from learn.two_sites import AGENTS, LENGTH, BestAdviser, best_reward, toy_setting
 from noonward.errors import ScenarioError
 from noonward.learn.checkpoint import load_checkpoint
-from noonward.learn.imitation import Demonstrations, accuracy, demonstrate, fit, imitation_loss, loss_of
+from noonward.learn.imitation import Demonstrations, accuracy, demonstrate, fit, imitation_loss, loss_of, weights_of
 from noonward.learn.madqn import Madqn, MadqnConfig
 from noonward.learn.mappo import Mappo, MappoConfig
 from noonward.learn.masac import Masac, MasacConfig
@@ -111,9 +111,33 @@ def test_what_is_not_told_teaches_nothing() -> None:
     pupil, shown = made("masac"), random_shown()
     rows = np.arange(40)
     other = shown._replace(choice_BN=np.where(shown.told_BN, shown.choice_BN, 0))
-    assert loss_of(pupil, other, rows, 0.8).item() == loss_of(pupil, shown, rows, 0.8).item()
+    losses = [loss_of(pupil, each, weights_of(each, 0.0), rows, 0.8).item() for each in (shown, other)]
+    assert losses[0] == losses[1] > 0.0
     silent = shown._replace(told_BN=np.zeros_like(shown.told_BN))
-    assert loss_of(pupil, silent, rows, 0.8).item() == 0.0
+    assert loss_of(pupil, silent, weights_of(silent, 0.0), rows, 0.8).item() == 0.0
+
+
+def test_the_critics_of_masac_learn_alone_at_first() -> None:
+    masac = Masac(DIMENSIONS, MasacConfig(hidden=(8,), batch=16, capacity=500, critic_alone=2), seed=1)
+    feed(masac)
+    old_actor, old_critic = (net.arrays()[0][0].copy() for net in (masac.actor, masac.critic))
+    for update in range(3):
+        masac.update()
+        assert (masac.actor.arrays()[0][0] == old_actor).all() == (update < 2)
+    assert (masac.critic.arrays()[0][0] != old_critic).any()
+
+
+def test_rare_choices_weigh_more_when_balanced() -> None:
+    shown = random_shown()
+    assert (weights_of(shown, 0.0) == shown.told_BN).all()
+    weight_BN = weights_of(shown, 1.0)
+    for n in range(3):
+        choice, weight = (each[shown.told_BN[:, n], n] for each in (shown.choice_BN, weight_BN))
+        sums = [weight[choice == a].sum() for a in set(choice.tolist())]
+        assert len(sums) >= 3
+        np.testing.assert_allclose(sums, 1.0)
+    assert (weight_BN[~shown.told_BN] == 0).all()
+    np.testing.assert_allclose(weights_of(shown, 0.5) ** 2, weight_BN)
 
 
 def test_demonstrations_are_whole_runs_of_the_policy() -> None:
@@ -253,7 +277,7 @@ def test_demonstrations_stay_in_the_replay_when_they_are_kept(tmp_path: Path) ->
         trainer = Trainer(config, taught_setting(), tmp_path / name)
         trainer.run()
         counts.append(trainer.algorithm.state()["replay"]["valid_N"].copy())
-    assert (counts[0] - counts[1] == 3 * 13).all()  # three runs, cut after 13 steps
+    assert (counts[0] - counts[1] == 3 * LENGTH).all()
 
 
 def test_same_seed_same_curves_and_every_field_of_a_warm_start_counts(tmp_path: Path) -> None:
@@ -265,6 +289,8 @@ def test_same_seed_same_curves_and_every_field_of_a_warm_start_counts(tmp_path: 
         {"warm_start_batch": 10},
         {"warm_start_rate": 2e-3},
         {"warm_start_margin": 0.3},
+        {"warm_start_steps": 10},
+        {"warm_start_balance": 0.5},
         {"warm_start_keep": True},
         {"seed": 1},
     ]
@@ -285,6 +311,7 @@ def test_same_seed_same_curves_and_every_field_of_a_warm_start_counts(tmp_path: 
         ("masac", ["warm_start_passes=0"], "warm_start_passes is 0"),
         ("masac", ["warm_start_rate=fast"], "warm_start_rate is 'fast'"),
         ("masac", ["warm_start_keep=3"], "warm_start_keep is 3"),
+        ("masac", ["warm_start_balance=2"], "warm_start_balance is 2"),
         ("masac", ["warm_start=7"], "warm_start is 7; give a policy's name"),
         ("masac", ["warm_starts=random"], "unknown setting 'warm_starts'"),
         ("mappo", ["updates=2.5"], "updates is 2.5"),

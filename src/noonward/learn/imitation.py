@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from noonward.errors import ScenarioError
-from noonward.learn.algorithm import I8, Algorithm, Bools, Moment, Transition
+from noonward.learn.algorithm import F8, I8, Algorithm, Bools, Moment, Transition
 from noonward.learn.curves import Row
 from noonward.learn.inputs import Inputs, one_hot
 from noonward.learn.masking import best, log_policy, masked, with_hold
@@ -23,6 +23,7 @@ from noonward.learn.setting import Setting
 from noonward.seeding import stream
 
 ONE_ROW: Final = np.zeros(1, np.int64)
+SMALLEST_WEIGHT: Final = 1e-30
 NEVER: Final = 2**62
 """Decision steps after which a run is cut that shall not be."""
 CHUNK: Final = 4096
@@ -127,12 +128,12 @@ def imitation_loss(
     preference_NBA: torch.Tensor,
     mask_NBA: torch.Tensor,
     choice_NB: torch.Tensor,
-    told_NB: torch.Tensor,
+    weight_NB: torch.Tensor,
     *,
     lesson: Literal["cross-entropy", "margin"],
     margin: float,
 ) -> torch.Tensor:
-    """Returns the loss of demonstrated choices ``c``, its mean over all that are told.
+    """Returns the loss of demonstrated choices ``c``, its weighted mean; 0 if all weights are.
 
     ``cross-entropy``: ``-log p(c)``, p the policy over the feasible choices. ``margin`` (DQfD, Hester et al. 2018,
     Eq. 2): ``max_a [Q(a) + margin (a != c)] - Q(c)`` over the feasible choices.
@@ -141,7 +142,7 @@ def imitation_loss(
         preference_NBA: Logits or values.
         mask_NBA: Feasible choices; at least one each.
         choice_NB: Demonstrated choices.
-        told_NB: 1 where they count.
+        weight_NB: Their weights.
         lesson: Which loss.
         margin: The margin, of the second.
     """
@@ -151,10 +152,23 @@ def imitation_loss(
         loss_NB = raised_NBA.amax(-1) - preference_NBA.gather(-1, choice_NB[..., None])[..., 0]
     else:
         loss_NB = -log_policy(preference_NBA, mask_NBA).gather(-1, choice_NB[..., None])[..., 0]
-    return (told_NB * loss_NB).sum() / told_NB.sum().clamp(min=1.0)
+    return (weight_NB * loss_NB).sum() / weight_NB.sum().clamp(min=SMALLEST_WEIGHT)
 
 
-def loss_of(pupil: Pupil, shown: Demonstrations, rows: I8, margin: float) -> torch.Tensor:
+def weights_of(shown: Demonstrations, balance: float) -> F8:
+    """Returns the weights of choices in the loss, [B, N]: 0 where nothing is told, else ``count^-balance``.
+
+    The count is that of the choice among all that its agent was told, so that with ``balance`` 0 all questions weigh
+    the same, with 1 all choices of an agent. Where a scheduler mostly holds, an unbalanced pupil hardly learns more.
+    """
+    out_BN = np.zeros(shown.choice_BN.shape)
+    for n, told_B in enumerate(shown.told_BN.T):
+        choice = shown.choice_BN[told_B, n]
+        out_BN[told_B, n] = np.bincount(choice)[choice] ** -balance
+    return out_BN
+
+
+def loss_of(pupil: Pupil, shown: Demonstrations, weight_BN: F8, rows: I8, margin: float) -> torch.Tensor:
     """Returns the loss of some steps of demonstrations."""
     moment, inputs = pick(shown.seen, rows), pupil.inputs
     mask_BNA = with_hold(moment.mask_BNA, moment.asked_BN)
@@ -162,7 +176,7 @@ def loss_of(pupil: Pupil, shown: Demonstrations, rows: I8, margin: float) -> tor
         pupil.preferences(moment),
         inputs.tensor(mask_BNA.swapaxes(0, 1)),
         inputs.tensor(shown.choice_BN[rows].T),
-        inputs.tensor(shown.told_BN[rows].T, inputs.dtype),
+        inputs.tensor(weight_BN[rows].T, inputs.dtype),
         lesson=pupil.lesson,
         margin=margin,
     )
@@ -177,6 +191,7 @@ def fit(
     batch: int,
     rate: float,
     margin: float,
+    balance: float = 0.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> float:
     """Fits a pupil to demonstrations; returns the mean loss of the last pass.
@@ -189,16 +204,18 @@ def fit(
         batch: Steps in a batch.
         rate: Adam's step.
         margin: The margin, where the lesson is one.
+        balance: How much more rare choices weigh, see ``weights_of``.
         progress: Hears how many of all passes are over.
     """
     optimizer = adam(pupil.pupil().parameters(), rate)
     useful = np.flatnonzero(shown.told_BN.any(-1))
+    weight_BN = weights_of(shown, balance)
     mean = 0.0
     for number in range(passes):
         losses = []
         order = rng.permutation(useful)
         for first in range(0, len(order), batch):
-            loss = loss_of(pupil, shown, order[first : first + batch], margin)
+            loss = loss_of(pupil, shown, weight_BN, order[first : first + batch], margin)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -252,7 +269,7 @@ def imitate(
     shown = demonstrate(
         setting,
         config.warm_start_environments,
-        config.episode_steps,
+        config.warm_start_steps or NEVER,
         observe=observe,
         progress=lambda done, total: progress("watch", done, total),
     )
@@ -267,6 +284,7 @@ def imitate(
         batch=config.warm_start_batch,
         rate=config.warm_start_rate,
         margin=config.warm_start_margin,
+        balance=config.warm_start_balance,
         progress=lambda done, total: progress("imitate", done, total),
     )
     right, recall = accuracy(algorithm, judged)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from noonward.errors import ScenarioError, nearest
-from noonward.learn.config import at_least, build, one_of, parse_setting, typed
+from noonward.learn.config import at_least, between, build, one_of, parse_setting, typed
 from noonward.learn.registry import algorithm_named
 
 
@@ -64,10 +64,13 @@ class RunConfig:
         adviser: A policy whose choice the agents learn beside; None: none. With one, every epoch starts new episodes.
         warm_start: A policy that the agents imitate before the first epoch; None: none. MASAC and MAPPO fit their
             actors by cross-entropy, MADQN its values by a margin.
-        warm_start_environments: Whole runs (at most ``episode_steps`` each) in which it is watched.
+        warm_start_environments: Runs in which it is watched.
+        warm_start_steps: Decision steps after which such a run is cut; 0: never.
         warm_start_passes: Passes over what was seen.
         warm_start_batch: Decision steps in a batch.
         warm_start_rate: Adam's step.
+        warm_start_balance: How much more the rare choices of an agent weigh: ``count^-balance``; 0: each question the
+            same, 1: each choice the same.
         warm_start_margin: What the value of its choice shall have over any other (0.8 in DQfD, Hester et al. 2018),
             in the nets' units: scaled USD.
         warm_start_keep: Put what was seen into the replay, until newer steps push it out.
@@ -93,9 +96,11 @@ class RunConfig:
     adviser: str | None = None
     warm_start: str | None = None
     warm_start_environments: int = 10
+    warm_start_steps: int = 0
     warm_start_passes: int = 10
     warm_start_batch: int = 256
     warm_start_rate: float = 1e-3
+    warm_start_balance: float = 0.0
     warm_start_margin: float = 0.8
     warm_start_keep: bool = False
     validate_every: int = 1
@@ -125,6 +130,8 @@ class RunConfig:
     def _check_warm_start(self) -> None:
         at_least(self, 1, "warm_start_environments", "warm_start_passes", "warm_start_batch")
         at_least(self, 1e-12, "warm_start_rate", "warm_start_margin")
+        at_least(self, 0, "warm_start_steps")
+        between(self, 0.0, 1.0, "warm_start_balance")
         made = algorithm_named(self.algorithm).make
         if self.warm_start is None:
             return

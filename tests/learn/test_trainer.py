@@ -13,8 +13,9 @@ import pytest
 from learn.two_sites import LENGTH, TwoSites, best_reward, toy_setting
 from noonward.errors import DataError, ScenarioError
 from noonward.learn.checkpoint import load_checkpoint
+from noonward.learn.rows import Rows, advice_of
 from noonward.learn.run_config import RunConfig, Source, with_settings
-from noonward.learn.trainer import EpochReport, Rows, Trainer, advice_of, best_of
+from noonward.learn.trainer import EpochReport, Trainer, best_of
 
 NETS: dict[str, Any] = {"hidden": (32, 32), "batch": 64, "target_rate": 0.02, "gamma": 0.9}
 MASAC = {**NETS, "actor_rate": 3e-3, "critic_rate": 3e-3, "temperature": 0.02}

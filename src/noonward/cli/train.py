@@ -19,7 +19,7 @@ def train(
     name: Annotated[
         str | None, typer.Argument(metavar="SCENARIO", help="A packaged scenario or a .yaml file; none with --resume.")
     ] = None,
-    algorithm: Annotated[str, typer.Option(help="masac, madqn, chsac-af or chsac-af-published.")] = "masac",
+    algorithm: Annotated[str, typer.Option(help="masac, madqn, mappo, chsac-af or chsac-af-published.")] = "masac",
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs, 100 unless given; with --resume up to so many in all.")
     ] = None,

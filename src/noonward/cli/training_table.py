@@ -78,13 +78,23 @@ class TrainingTable:
             ),
             f"{spent:.1f}",
             *(f"{seconds[name] / max(spent, 1e-9):.0%}" for name in ("collect", "update", "validate")),
-            f"{int(report.eta_s) // 3600}:{int(report.eta_s) // 60 % 60:02}:{int(report.eta_s) % 60:02}",
+            _duration(report.eta_s),
         ]
         self._print(" ".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells, COLUMNS, strict=True)))
+        if "imitation_accuracy" in figures:
+            share, even = figures["imitation_accuracy"] or 0.0, figures["imitation_recall"] or 0.0
+            self._print(f"warm start: {share:.1%} of the choices in validation are its policy's ({even:.1%} by choice)")
         self._bar.update(self._task, completed=report.epoch)
 
     def _print(self, line: str) -> None:
         self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _duration(seconds: float | None) -> str:
+    """Returns a time as h:mm:ss, or a dash."""
+    if seconds is None:
+        return "–"
+    return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02}:{int(seconds) % 60:02}"
 
 
 def _number(value: float | None) -> str:

@@ -69,7 +69,7 @@ def adviser_forecast(policy: str, shown: Forecast | None) -> Forecast | None:
 
     Args:
         policy: The adviser.
-        shown: What the observation shows, or None.
+        shown: What the observation shows or another adviser plans by, or None.
 
     Raises:
         ScenarioError: Adviser and observation want different forecasts.
@@ -77,7 +77,7 @@ def adviser_forecast(policy: str, shown: Forecast | None) -> Forecast | None:
     wanted = make_scheduler(policy).forecast
     if wanted is not None and shown is not None and wanted != shown:
         raise ScenarioError(
-            f"the observation shows the forecast {shown.kind!r}, the adviser {policy!r} plans by {wanted.kind!r}; "
-            f"set forecast={wanted.kind}"
+            f"the observation or another adviser has the forecast {shown.kind!r}, {policy!r} plans by {wanted.kind!r}; "
+            f"runs have one forecast: set forecast={wanted.kind}, or take policies that plan by {shown.kind!r}"
         )
     return shown if wanted is None else wanted

@@ -95,8 +95,15 @@ class Algorithm(ABC):
     name: ClassVar[str]
     """Name on the command line."""
     consumes: ClassVar[Literal["replay", "rollout"]]
-    """``replay``: the trainer calls ``update`` a fixed number of times an epoch. ``rollout``: once an epoch, over all
-    that was observed since the last call, which it then forgets."""
+    """``replay``: the trainer calls ``update`` a fixed number of times an epoch. ``rollout``: every ``rollout_steps``
+    decision steps and at the end of an epoch, over all that was observed since the last call, which it then forgets."""
+    lesson: ClassVar[Literal["cross-entropy", "margin"] | None] = None
+    """How it is fitted to demonstrations (``imitation.Pupil``); None: it cannot be."""
+
+    @property
+    def rollout_steps(self) -> int | None:
+        """Decision steps of each run between two updates of an algorithm that consumes rollouts; None: an epoch's."""
+        return None
 
     @abstractmethod
     def act(self, moment: Moment, *, explore: bool) -> I8:

@@ -42,6 +42,11 @@ def check_steps(config: Any) -> None:
     between(config, 0.0, 1.0, "gamma", "target_rate", "priority", "priority_correction")
     at_least(config, 1e-12, "reward_scale")
     one_of(config, "span", get_args(Steps))
+    check_nets(config)
+
+
+def check_nets(config: Any) -> None:
+    """Checks the fields that every algorithm has."""
     one_of(config, "precision", ("float32", "bf16", "float64"))
     if not config.hidden or min(config.hidden) < 1:
         raise ScenarioError(f"hidden is {config.hidden}; give at least one layer of at least one unit, as [256, 256]")
@@ -63,11 +68,11 @@ def build(kind: type[C], values: Mapping[str, Any]) -> C:
     for name, value in values.items():
         if name not in known:
             raise ScenarioError(f"unknown setting {name!r}; {nearest(name, known)}")
-        out[name] = _typed(name, value, hints[name])
+        out[name] = typed(name, value, hints[name])
     return kind(**out)
 
 
-def _typed(name: str, value: Any, hint: Any) -> Any:
+def typed(name: str, value: Any, hint: Any) -> Any:
     """Returns a value as its field wants it."""
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)

@@ -37,8 +37,9 @@ def export_policy(folder: Path, path: Path, *, half: bool = False) -> dict[str, 
     Raises:
         DataError: The folder holds no run, or none of its epochs has been validated.
     """
+    config = read_config(folder)
     kept = load_checkpoint(folder / CHECKPOINT)
-    config = dataclasses.replace(read_config(folder), epochs=kept["epoch"])
+    config = dataclasses.replace(config, epochs=kept["epoch"])
     best = best_of(kept)
     beside = {} if config.adviser is None else {"adviser": config.adviser}
     said = {**best.meta, **beside, **about_policy(config)}

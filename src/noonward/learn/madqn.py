@@ -106,6 +106,7 @@ class Madqn(Algorithm):
 
     name: ClassVar[str] = "madqn"
     consumes = "replay"
+    lesson = "margin"
 
     def __init__(self, dimensions: Dimensions, config: MadqnConfig, seed: int, device: str = "cpu") -> None:
         self.config, self.dimensions = config, dimensions
@@ -147,14 +148,9 @@ class Madqn(Algorithm):
     def act(self, moment: Moment, *, explore: bool) -> I8:
         """Returns the best choices, or with probability epsilon random feasible ones, [B, N]."""
         with torch.no_grad():
-            value_NBA = self._values(self.net, self.inputs.of_moment(moment))
-        if self.config.advice_logit:
-            advice_NB = self.inputs.tensor(np.ascontiguousarray(moment.advice_BN.T))
-            value_NBA = value_NBA + self.config.advice_logit * one_hot(
-                advice_NB, self.dimensions.choices, self.inputs.dtype
-            )
+            value_BNA = self.preferences(moment).transpose(0, 1).cpu().numpy()
         mask_BNA = with_hold(moment.mask_BNA, moment.asked_BN)
-        choice_BN = best(value_NBA.transpose(0, 1).cpu().numpy(), mask_BNA)
+        choice_BN = best(value_BNA, mask_BNA)
         if not explore:
             return choice_BN
         random_BN = best(self.explore_rng.random(mask_BNA.shape), mask_BNA)
@@ -205,6 +201,23 @@ class Madqn(Algorithm):
         """Returns the values of choices, [N, B, A]."""
         with arithmetic(self.config.precision, self.inputs.device):
             return self.inputs.by_agent(net(seen))
+
+    def preferences(self, moment: Moment) -> torch.Tensor:
+        """Returns the values of choices for what B runs see, [N, B, A], the advised choice lifted."""
+        value_NBA = self._values(self.net, self.inputs.of_moment(moment))
+        if self.config.advice_logit:
+            advice_NB = self.inputs.tensor(np.ascontiguousarray(moment.advice_BN.T))
+            advised_NBA = one_hot(advice_NB, self.dimensions.choices, self.inputs.dtype)
+            value_NBA = value_NBA + self.config.advice_logit * advised_NBA
+        return value_NBA
+
+    def pupil(self) -> StackedMLP:
+        """Returns the nets that are fitted to demonstrations."""
+        return self.net
+
+    def imitated(self) -> None:
+        """Sets the targets to the nets that were fitted."""
+        load_module_state(self.target, module_state(self.net))
 
     STREAMS: Final = ("explore_rng", "batch_rng")
 

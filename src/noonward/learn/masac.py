@@ -54,6 +54,8 @@ class MasacConfig:
         priority_correction: Exponent of the correction of its bias.
         share_parameters: One actor and one pair of critics for all agents, told which agent it is.
         reward_scale: Factor on rewards.
+        critic_alone: First updates in which the critics alone learn, so that actors that were fitted to demonstrations
+            are not led by critics that know nothing [ours].
         critic_first: The actors learn from critics that have made their step; costs two more passes of every critic.
         advice_features: The adviser's choice is an input.
         advice_logit: Added to the logit of the adviser's choice.
@@ -78,6 +80,7 @@ class MasacConfig:
     priority_correction: float = 0.5
     share_parameters: bool = False
     reward_scale: float = 1.0
+    critic_alone: int = 0
     critic_first: bool = False
     advice_features: bool = False
     advice_logit: float = 0.0
@@ -85,7 +88,7 @@ class MasacConfig:
 
     def __post_init__(self) -> None:
         check_steps(self)
-        at_least(self, 0.0, "actor_rate", "critic_rate", "temperature", "temperature_rate")
+        at_least(self, 0, "critic_alone", "actor_rate", "critic_rate", "temperature", "temperature_rate")
         between(self, 0.0, 1.0, "target_entropy")
         if self.tune_temperature:
             at_least(self, 1e-12, "temperature")
@@ -133,6 +136,7 @@ class Masac(Algorithm):
 
     name: ClassVar[str] = "masac"
     consumes = "replay"
+    lesson = "cross-entropy"
 
     def __init__(self, dimensions: Dimensions, config: MasacConfig, seed: int, device: str = "cpu") -> None:
         self.config, self.dimensions = config, dimensions
@@ -165,15 +169,14 @@ class Masac(Algorithm):
             priority=config.priority,
             priority_correction=config.priority_correction,
         )
+        self.updates = 0
         self.explore_rng = stream(seed, "learner", "explore")
         self.batch_rng = stream(seed, "learner", "batch")
 
     def act(self, moment: Moment, *, explore: bool) -> I8:
         """Returns choices drawn from the policies, or the most probable ones, [B, N]."""
         with torch.no_grad():
-            advice_NB = self.inputs.tensor(np.ascontiguousarray(moment.advice_BN.T))
-            logits_NBA = self._logits(self.inputs.of_moment(moment), advice_NB)
-        logits_BNA = logits_NBA.transpose(0, 1).cpu().numpy()
+            logits_BNA = self.preferences(moment).transpose(0, 1).cpu().numpy()
         mask_BNA = with_hold(moment.mask_BNA, moment.asked_BN)
         return sample(logits_BNA, mask_BNA, self.explore_rng) if explore else best(logits_BNA, mask_BNA)
 
@@ -197,11 +200,13 @@ class Masac(Algorithm):
         loss.backward()
         if not self.config.critic_first:
             self.critic_adam.step()
-        self.actor_adam.step()
-        if self.config.tune_temperature:
-            self.temperature_adam.zero_grad()
-            losses.temperature.backward()
-            self.temperature_adam.step()
+        if self.updates >= self.config.critic_alone:
+            self.actor_adam.step()
+            if self.config.tune_temperature:
+                self.temperature_adam.zero_grad()
+                losses.temperature.backward()
+                self.temperature_adam.step()
+        self.updates += 1
         follow(self.target.parameters(), self.critic.parameters(), self.config.target_rate)
         self.replay.reprioritise(batch.slot_NB, losses.error_NB.double().cpu().numpy())
         return self._figures(batch, losses, actor_loss)
@@ -275,6 +280,18 @@ class Masac(Algorithm):
             return self.log_temperature_N.detach().exp()
         return torch.full_like(self.log_temperature_N.detach(), self.config.temperature)
 
+    def preferences(self, moment: Moment) -> torch.Tensor:
+        """Returns the actors' logits for what B runs see, [N, B, A]."""
+        advice_NB = self.inputs.tensor(np.ascontiguousarray(moment.advice_BN.T))
+        return self._logits(self.inputs.of_moment(moment), advice_NB)
+
+    def pupil(self) -> StackedMLP:
+        """Returns the nets that are fitted to demonstrations: the actors."""
+        return self.actor
+
+    def imitated(self) -> None:
+        """Has nothing to follow the actors."""
+
     def _logits(self, seen: torch.Tensor, advice_NB: torch.Tensor) -> torch.Tensor:
         """Returns the actors' logits, [N, B, A], the advised choice lifted."""
         with arithmetic(self.config.precision, self.inputs.device):
@@ -316,6 +333,7 @@ class Masac(Algorithm):
             **{name: optimizer_state(getattr(self, name)) for name in self.ADAMS},
             **{name: getattr(self, name).bit_generator.state for name in self.STREAMS},
             "log_temperature_N": self.log_temperature_N.detach(),
+            "updates": self.updates,
             "replay": self.replay.state(),
         }
 
@@ -327,6 +345,7 @@ class Masac(Algorithm):
             load_optimizer_state(getattr(self, name), state[name])
         for name in self.STREAMS:
             getattr(self, name).bit_generator.state = state[name]
+        self.updates = state["updates"]
         with torch.no_grad():
             self.log_temperature_N.copy_(torch.as_tensor(state["log_temperature_N"]))
         self.replay.load_state(state["replay"])

@@ -96,9 +96,30 @@ def follow(targets: Iterable[nn.Parameter], sources: Iterable[nn.Parameter], rat
         torch._foreach_lerp_([t.data for t in targets], [s.data for s in sources], rate)
 
 
-def adam(parameters: Iterator[nn.Parameter] | Sequence[nn.Parameter], rate: float) -> torch.optim.Adam:
+def adam(
+    parameters: Iterator[nn.Parameter] | Sequence[nn.Parameter], rate: float, epsilon: float = 1e-8
+) -> torch.optim.Adam:
     """Returns Adam with one fused kernel for all parameters (on CPU and CUDA)."""
-    return torch.optim.Adam(parameters, lr=rate, fused=True)
+    return torch.optim.Adam(parameters, lr=rate, eps=epsilon, fused=True)
+
+
+def make_orthogonal(net: StackedMLP, generator: torch.Generator, *, last_gain: float) -> None:
+    """Draws orthogonal weights anew, of gain sqrt 2 (the last layer: ``last_gain``), and sets biases to 0."""
+    with torch.no_grad():
+        for layer, (weight, bias) in enumerate(zip(net.weights, net.biases, strict=True)):
+            gain = last_gain if layer == len(net.weights) - 1 else 2.0**0.5
+            for one in weight:
+                nn.init.orthogonal_(one, gain, generator=generator)
+            bias.zero_()
+
+
+def shorten_gradients(net: StackedMLP, longest: float) -> None:
+    """Scales the gradient of every net of a stack to a Euclidean norm of at most ``longest``."""
+    gradients = [parameter.grad for parameter in net.parameters() if parameter.grad is not None]
+    norm_M = torch.stack([each.square().sum((1, 2)) for each in gradients]).sum(0).sqrt()
+    factor_M11 = (longest / norm_M.clamp(min=longest))[:, None, None]
+    for each in gradients:
+        each.mul_(factor_M11)
 
 
 def module_state(module: nn.Module) -> dict[str, torch.Tensor]:

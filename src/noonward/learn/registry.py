@@ -13,6 +13,7 @@ ALGORITHMS: Final = {
     "madqn": ("noonward.learn.madqn", "Madqn", "MadqnConfig"),
     "chsac-af": ("noonward.learn.chsac", "Chsac", "ChsacConfig"),
     "chsac-af-published": ("noonward.learn.chsac", "PublishedChsac", "PublishedConfig"),
+    "mappo": ("noonward.learn.mappo", "Mappo", "MappoConfig"),
 }
 """Module, class and settings by name."""
 

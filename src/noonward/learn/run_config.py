@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from noonward.errors import ScenarioError, nearest
-from noonward.learn.config import at_least, build, one_of, parse_setting
+from noonward.learn.config import at_least, between, build, one_of, parse_setting, typed
 from noonward.learn.registry import algorithm_named
 
 
@@ -63,6 +63,18 @@ class RunConfig:
         reward: ``utility`` or ``at-start``: when a job's value is credited, USD; ``energy`` (on-arrival): energy per
             unit of work, with the costs of the scenario's constraints beside it (``ServiceMeter``).
         adviser: A policy whose choice the agents learn beside; None: none. With one, every epoch starts new episodes.
+        warm_start: A policy that the agents imitate before the first epoch; None: none. MASAC and MAPPO fit their
+            actors by cross-entropy, MADQN its values by a margin.
+        warm_start_environments: Runs in which it is watched.
+        warm_start_steps: Decision steps after which such a run is cut; 0: never.
+        warm_start_passes: Passes over what was seen.
+        warm_start_batch: Decision steps in a batch.
+        warm_start_rate: Adam's step.
+        warm_start_balance: How much more the rare choices of an agent weigh: ``count^-balance``; 0: each question the
+            same, 1: each choice the same.
+        warm_start_margin: What the value of its choice shall have over any other (0.8 in DQfD, Hester et al. 2018),
+            in the nets' units: scaled USD.
+        warm_start_keep: Put what was seen into the replay, until newer steps push it out.
         validate_every: Epochs from one validation to the next; the last epoch is validated in any case.
         checkpoint_every: Epochs from one checkpoint to the next; the last epoch has one in any case.
         device: Where the nets are: ``cpu`` or ``cuda``.
@@ -83,6 +95,15 @@ class RunConfig:
     forecast: Literal["perfect", "persistence", "noisy", "regression"] | None = None
     reward: Literal["utility", "at-start", "energy"] = "utility"
     adviser: str | None = None
+    warm_start: str | None = None
+    warm_start_environments: int = 10
+    warm_start_steps: int = 0
+    warm_start_passes: int = 10
+    warm_start_batch: int = 256
+    warm_start_rate: float = 1e-3
+    warm_start_balance: float = 0.0
+    warm_start_margin: float = 0.8
+    warm_start_keep: bool = False
     validate_every: int = 1
     checkpoint_every: int = 1
     device: str = "cpu"
@@ -102,9 +123,28 @@ class RunConfig:
             )
         if self.forecast_h and self.observation == "paper":
             raise ScenarioError("the observation 'paper' shows no forecasts; set observation=extended")
+        self._check_warm_start()
         if not self.sources:
             raise ScenarioError("no source of environments; name a scenario")
         self.algorithm_config()
+
+    def _check_warm_start(self) -> None:
+        at_least(self, 1, "warm_start_environments", "warm_start_passes", "warm_start_batch")
+        at_least(self, 1e-12, "warm_start_rate", "warm_start_margin")
+        at_least(self, 0, "warm_start_steps")
+        between(self, 0.0, 1.0, "warm_start_balance")
+        made = algorithm_named(self.algorithm).make
+        if self.warm_start is None:
+            return
+        if not isinstance(self.warm_start, str):
+            raise ScenarioError(f"warm_start is {self.warm_start!r}; give a policy's name, as bid-price-persistence")
+        if made.lesson is None:
+            raise ScenarioError(f"{self.algorithm} cannot imitate a policy; leave out warm_start")
+        if self.warm_start_keep and made.consumes == "rollout":
+            raise ScenarioError(
+                f"{self.algorithm} has no replay to keep demonstrations in: it learns from its own choices alone; "
+                "leave out warm_start_keep"
+            )
 
     def algorithm_config(self) -> Any:
         """Returns the algorithm's settings.
@@ -165,4 +205,6 @@ def with_settings(algorithm: str, sources: tuple[Source, ...], settings: Iterabl
     for f in dataclasses.fields(RunConfig):
         if f.type == "int" and f.name in fields and type(fields[f.name]) is not int:
             raise ScenarioError(f"{f.name} is {fields[f.name]!r}; it must be a whole number")
+        if f.type in ("float", "bool") and f.name in fields:
+            fields[f.name] = typed(f.name, fields[f.name], {"float": float, "bool": bool}[str(f.type)])
     return RunConfig(algorithm=algorithm, sources=sources, settings=chosen, **fields)

@@ -77,6 +77,7 @@ class Setting:
         validation: Draws of validation environments; no window is also a training one.
         engine: Makes an engine of rows.
         adviser: Makes the adviser of an engine, or None.
+        demonstrator: Makes the adviser that a warm start follows in an engine, or None.
         meter: Makes what reads rewards and constraint costs of an engine, or None: the engine's rewards, no costs.
         costs: Names of the constraint costs that the meter reads.
         score: What a whole validation run is worth, from its sums of rewards and costs; None: the sum of rewards.
@@ -91,6 +92,7 @@ class Setting:
     validation: Draw
     engine: Callable[[Sequence[Any], Sequence[int]], Engine]
     adviser: Callable[[Any], Adviser] | None = None
+    demonstrator: Callable[[Any], Adviser] | None = None
     meter: Callable[[Any], Meter] | None = None
     costs: tuple[str, ...] = ()
     score: Callable[[F8, F8], F8] | None = None

@@ -85,10 +85,13 @@ def open_setting(config: RunConfig) -> Setting:
             )
     observation = observation_for(config, first)
     forecast = shown = shown_forecast(config)
-    adviser = None
+    adviser = demonstrator = None
     if config.adviser is not None:
         forecast = adviser_forecast(config.adviser, forecast)
         adviser = functools.partial(SchedulerAdviser, config.adviser)
+    if config.warm_start is not None:
+        forecast = adviser_forecast(config.warm_start, forecast)
+        demonstrator = functools.partial(SchedulerAdviser, config.warm_start)
 
     def engine(environments: Sequence[Environment], seeds: Sequence[int]) -> BatchEngine:
         return BatchEngine(
@@ -106,6 +109,7 @@ def open_setting(config: RunConfig) -> Setting:
         engine=engine,
         adviser=adviser,
         migration_usd=BatchEngine.migration_usd,
+        demonstrator=demonstrator,
         slot_s=first.slot_s,
         gangs=observation.gpus_max if first.protocol == "on-arrival" else 1,
         about=about(first, observation, shown),

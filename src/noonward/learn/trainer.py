@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -11,12 +12,14 @@ import numpy as np
 import torch
 
 from noonward.errors import DataError, ScenarioError
-from noonward.learn.algorithm import F8, I8, Algorithm, Moment, PolicyArrays, Transition
+from noonward.learn.algorithm import Algorithm, PolicyArrays
 from noonward.learn.checkpoint import load_checkpoint, save_checkpoint, write_atomically
 from noonward.learn.curves import Events, Row, write_curves
+from noonward.learn.imitation import imitate
 from noonward.learn.registry import algorithm_named
+from noonward.learn.rows import Rows, advice_of, measured, moment_of
 from noonward.learn.run_config import RunConfig
-from noonward.learn.setting import Adviser, Engine, Setting, dimensions_of
+from noonward.learn.setting import Engine, Setting, dimensions_of
 
 CONFIG: Final = "config.json"
 CHECKPOINT: Final = "checkpoint.npz"
@@ -35,7 +38,7 @@ class EpochReport:
         figures: What the curves hold of it.
         seconds: Wall time of collect, update and validate.
         improved: Whether its policy is the best so far in validation.
-        eta_s: Wall time the remaining epochs will take, at the mean of those of this session.
+        eta_s: Wall time the remaining epochs will take, at the mean of those of this session; None before the first.
     """
 
     epoch: int
@@ -43,7 +46,7 @@ class EpochReport:
     figures: Row
     seconds: dict[str, float]
     improved: bool
-    eta_s: float
+    eta_s: float | None
 
 
 class Reporter(Protocol):
@@ -66,132 +69,16 @@ class Silence:
         """Hears nothing."""
 
 
-def moment_of(engine: Engine, advice_BN: I8) -> Moment:
-    """Returns a copy of what the agents of an engine's rows see now."""
-    return Moment(
-        global_BG=engine.global_BG.copy(),
-        own_BNO=engine.own_BNO.copy(),
-        mask_BNA=engine.mask_BNA.copy(),
-        asked_BN=engine.asked_BN.copy(),
-        advice_BN=advice_BN,
-    )
-
-
-class Rows:
-    """Runs side by side that never end: a row whose run has ended, or whose episode is cut, starts the next draw.
-
-    Args:
-        setting: Where draws, engine and adviser come from.
-        rows: Number of rows.
-        episode_steps: Decision steps after which an episode is cut.
-        numbers: Draws the rows start with; by default the first ones.
-    """
-
-    def __init__(self, setting: Setting, rows: int, episode_steps: int, numbers: I8 | None = None) -> None:
-        self.setting, self.episode_steps = setting, episode_steps
-        self.number_B = np.arange(rows) if numbers is None else np.array(numbers)
-        self.age_B = np.zeros(rows, np.int64)
-        self.next_number = rows
-        self.ended_migration_usd = 0.0
-        drawn = [setting.training(int(number)) for number in self.number_B]
-        self.engine = setting.engine([each for each, _ in drawn], [seed for _, seed in drawn])
-        self.meter = None if setting.meter is None else setting.meter(self.engine)
-        self.adviser = None if setting.adviser is None else setting.adviser(self.engine)
-        self.moment = moment_of(self.engine, advice_of(self.engine, self.adviser))
-
-    def step(self, choice_BN: I8, *, cut: bool = False) -> Transition:
-        """Carries out choices; returns the decision step.
-
-        Args:
-            choice_BN: Choices.
-            cut: Break off all episodes after this step.
-        """
-        engine, before = self.engine, self.moment
-        if self.adviser is not None:
-            self.adviser.heed(choice_BN)
-        engine.step(choice_BN)
-        reward_B, cost_BK = measured(engine, self.meter)
-        self.age_B += 1
-        ended_B = engine.done_B.copy()
-        cut_B = ~ended_B & ((self.age_B >= self.episode_steps) | cut)
-        advice_BN = advice_of(engine, self.adviser)
-        elapsed_B = engine.elapsed_s_B.copy()
-        after = moment_of(engine, advice_BN)
-        over = np.flatnonzero(ended_B | cut_B)
-        self.moment = after
-        if len(over):
-            for row in over.tolist():
-                self._begin(row)
-            again_BN = advice_BN.copy()
-            again_BN[over] = advice_of(engine, self.adviser, over)
-            self.moment = moment_of(engine, again_BN)
-        return Transition(before, choice_BN, reward_B, elapsed_B, cost_BK, ended_B, cut_B, after)
-
-    def _begin(self, row: int) -> None:
-        """Starts a row's next draw."""
-        if self.setting.migration_usd is not None:
-            self.ended_migration_usd += float(self.setting.migration_usd(self.engine)[row])
-        self.number_B[row], self.age_B[row] = self.next_number, 0
-        self.next_number += 1
-        self.engine.reset(row, *self.setting.training(int(self.number_B[row])))
-        if self.meter is not None:
-            self.meter.begin(row)
-        if self.adviser is not None:
-            self.adviser.begin(row)
-
-    def migration_usd(self) -> float:
-        """Returns what the runs under way have paid for migrations since their start, USD; 0 where it is not read."""
-        read = self.setting.migration_usd
-        return 0.0 if read is None else float(read(self.engine).sum())
-
-    def state(self) -> dict[str, Any]:
-        """Returns where the rows are."""
-        return {
-            "number_B": self.number_B.copy(),
-            "age_B": self.age_B.copy(),
-            "next_number": self.next_number,
-            "engine": self.engine.state(),
-            "meter": {} if self.meter is None else self.meter.state(),
-            "moment": self.moment._asdict(),
-        }
-
-    @classmethod
-    def resumed(cls, setting: Setting, episode_steps: int, state: dict[str, Any]) -> Rows:
-        """Returns rows that go on from a state."""
-        rows = cls(setting, len(state["number_B"]), episode_steps, state["number_B"])
-        rows.age_B[:], rows.next_number = state["age_B"], state["next_number"]
-        rows.engine.load_state(state["engine"])
-        if rows.meter is not None:
-            rows.meter.load_state(state["meter"])
-        rows.moment = Moment(**state["moment"])
-        return rows
-
-
-def advice_of(engine: Engine, adviser: Adviser | None, rows: I8 | None = None) -> I8:
-    """Returns the adviser's choices in some rows (all), [rows, N]; -1 without one."""
-    asked = np.arange(len(engine.done_B)) if rows is None else rows
-    return np.full((len(asked), engine.agents), -1) if adviser is None else adviser.advise(asked)
-
-
-def measured(engine: Engine, meter: Any) -> tuple[F8, F8]:
-    """Returns rewards and constraint costs of the last step: the engine's rewards and no costs, or a meter's."""
-    if meter is not None:
-        reward_B, cost_BK = meter.read()
-        return reward_B.copy(), cost_BK.copy()
-    if not np.isfinite(engine.reward_B).all():
-        raise ScenarioError("a step's reward is not finite: the runs have no utility; give signals and economics")
-    return engine.reward_B.copy(), np.zeros((len(engine.reward_B), 0))
-
-
 class Trainer:
     """Trains an algorithm, epoch by epoch, in a folder of its own.
 
-    An epoch: ``steps`` decision steps of all rows; then the algorithm's updates; then the greedy policy over the
+    An epoch: ``steps`` decision steps of all rows, then the algorithm's updates (or both by turns, rollout by rollout,
+    for an algorithm that consumes them); then the greedy policy over the
     validation environments, whole runs without a limit of steps. The policy of highest mean validation reward is kept.
 
     The folder holds ``config.json`` (the run), ``checkpoint.npz`` (everything, after every epoch; a run that is killed
     goes on from it, bit for bit as if it had never stopped), ``curves.csv`` (an epoch a row) and ``events``
-    (TensorBoard).
+    (TensorBoard). A warm start is epoch 0: a run that is killed within it begins it anew.
 
     Args:
         config: The run.
@@ -235,35 +122,56 @@ class Trainer:
             return
         events = Events(self.folder / EVENTS, self.epoch)
         try:
+            if self.config.warm_start is not None and not self.curves:
+                self._warm_start(events)
+                began = time.monotonic()
             while self.epoch < self.config.epochs:
                 row, seconds, improved = self._run_epoch()
                 spent = time.monotonic() - began
                 left = spent / (self.epoch - first) * (self.config.epochs - self.epoch)
-                events.write(self.epoch, {"train": row, "seconds": seconds})
-                self.reporter.epoch(
-                    EpochReport(
-                        epoch=self.epoch,
-                        epochs=self.config.epochs,
-                        figures=row,
-                        seconds=seconds,
-                        improved=improved,
-                        eta_s=left,
-                    )
-                )
+                self._tell(events, row, seconds, improved, left)
         finally:
             events.close()
 
+    def _tell(self, events: Events, row: Row, seconds: dict[str, float], improved: bool, eta_s: float | None) -> None:
+        """Tells of an epoch."""
+        events.write(self.epoch, {"train": row, "seconds": seconds})
+        self.reporter.epoch(
+            EpochReport(
+                epoch=self.epoch,
+                epochs=self.config.epochs,
+                figures=row,
+                seconds=seconds,
+                improved=improved,
+                eta_s=eta_s,
+            )
+        )
+
+    def _warm_start(self, events: Events) -> None:
+        """Fits the algorithm to the policy it starts from, validates and keeps that: epoch 0 of the curves."""
+        row, seconds = imitate(self.config, self.setting, self.algorithm, self.reporter.phase)
+        began = time.monotonic()
+        reward = self.validate()
+        seconds["validate"] = time.monotonic() - began
+        improved = self._keep(row, reward)
+        self.save()
+        self._tell(events, row, seconds, improved, None)
+
     def _run_epoch(self) -> tuple[Row, dict[str, float], bool]:
         """Makes one epoch; returns its figures, the wall time of its phases and whether its policy is the best."""
-        marks = [time.monotonic()]
-        row: Row = {"epoch": self.epoch + 1, **self._collect()}
-        marks.append(time.monotonic())
-        row |= self._update()
-        marks.append(time.monotonic())
+        row, seconds = self._learn()
         due = (self.epoch + 1) % self.config.validate_every == 0 or self.epoch + 1 == self.config.epochs
+        began = time.monotonic()
         reward = self.validate() if due else None
-        marks.append(time.monotonic())
+        seconds["validate"] = time.monotonic() - began
         self.epoch += 1
+        improved = self._keep(row, reward)
+        if self.epoch % self.config.checkpoint_every == 0 or self.epoch == self.config.epochs:
+            self.save()
+        return row, seconds, improved
+
+    def _keep(self, row: Row, reward: float | None) -> bool:
+        """Adds an epoch to the curves and keeps its policy if it is the best; returns whether it is."""
         improved = reward is not None and reward > self.best_reward
         if improved and reward is not None:
             self.best_reward, self.best_epoch, self.best = reward, self.epoch, self.algorithm.policy_arrays()
@@ -272,16 +180,41 @@ class Trainer:
             moved_B = self.setting.migration_usd(self._validation)
             row["validation_migration_usd"] = None if reward is None else float(moved_B.mean())
         self.curves.append(row)
-        if self.epoch % self.config.checkpoint_every == 0 or self.epoch == self.config.epochs:
-            self.save()
-        return row, dict(zip(PHASES, np.diff(marks).tolist(), strict=True)), improved
+        return improved
 
-    def _collect(self) -> Row:
-        """Makes the epoch's decision steps; returns their figures."""
+    def _learn(self) -> tuple[Row, dict[str, float]]:
+        """Collects and updates, in one go (replay) or rollout by rollout; returns figures and wall times."""
+        steps = self.config.steps
+        part = steps if self.algorithm.rollout_steps is None else self.algorithm.rollout_steps
+        seconds = dict.fromkeys(PHASES, 0.0)
+        totals: dict[str, float] = {}
+        learned: list[Row] = []
+        for first in range(0, steps, part):
+            began = time.monotonic()
+            self._collect(first, min(first + part, steps), totals)
+            collected = time.monotonic()
+            learned.append(self._update())
+            seconds["collect"] += collected - began
+            seconds["update"] += time.monotonic() - collected
+        made = steps * len(self.rows.number_B)
+        before = self.curves[-1]["environment_steps"] if self.curves else 0
+        row: Row = {
+            "epoch": self.epoch + 1,
+            "environment_steps": int(before or 0) + made,
+            "episodes": int(totals["episodes"]),
+            "questions_per_step": totals["questions"] / made,
+            "reward_per_step": totals["reward"] / made,
+        }
+        if self.setting.migration_usd is not None:
+            row["migration_usd_per_step"] = totals["migration_usd"] / made
+        return {**row, **mean_of(learned)}, seconds
+
+    def _collect(self, first: int, until: int, totals: dict[str, float]) -> None:
+        """Makes some of the epoch's decision steps; adds reward, questions and episodes to the totals."""
         rows, algorithm, steps = self.rows, self.algorithm, self.config.steps
         reward, questions, episodes = 0.0, 0, 0
         migration_usd, rows.ended_migration_usd = -rows.migration_usd(), 0.0
-        for step in range(steps):
+        for step in range(first, until):
             choice_BN = np.where(rows.moment.asked_BN, algorithm.act(rows.moment, explore=True), 0)
             # An adviser's memory is not in a checkpoint: with one, episodes end with the epoch.
             last = rows.adviser is not None and step == steps - 1
@@ -290,30 +223,22 @@ class Trainer:
             reward += float(transition.reward_B.sum())
             questions += int(transition.before.asked_BN.sum())
             episodes += int(transition.ended_B.sum() + transition.cut_B.sum())
-            if (step + 1) % 100 == 0 or step + 1 == steps:
+            if (step + 1) % 100 == 0 or step + 1 == until:
                 self.reporter.phase("collect", step + 1, steps)
-        made = steps * len(rows.number_B)
         migration_usd += rows.ended_migration_usd + rows.migration_usd()
-        before = self.curves[-1]["environment_steps"] if self.curves else 0
-        paid = {} if self.setting.migration_usd is None else {"migration_usd_per_step": migration_usd / made}
-        return {
-            "environment_steps": int(before or 0) + made,
-            "episodes": episodes,
-            "questions_per_step": questions / made,
-            "reward_per_step": reward / made,
-            **paid,
-        }
+        found = (("reward", reward), ("questions", questions), ("episodes", episodes), ("migration_usd", migration_usd))
+        for name, value in found:
+            totals[name] = totals.get(name, 0.0) + value
 
     def _update(self) -> Row:
-        """Makes the epoch's updates; returns the means of what they tell."""
+        """Updates once, or as often as a replay is for; returns the means of what the updates tell."""
         updates = self.config.updates if self.algorithm.consumes == "replay" else 1
-        sums: dict[str, float] = {}
+        learned: list[Row] = []
         for number in range(updates):
-            for name, value in self.algorithm.update().items():
-                sums[name] = sums.get(name, 0.0) + value
+            learned.append(dict(self.algorithm.update()))
             if (number + 1) % 10 == 0 or number + 1 == updates:
                 self.reporter.phase("update", number + 1, updates)
-        return {name: value / updates for name, value in sums.items()}
+        return mean_of(learned)
 
     def _validation_engine(self) -> Engine:
         """Returns the engine of the validation environments."""
@@ -392,6 +317,15 @@ class Trainer:
             self.best = best_of(kept)
         self.algorithm.load_state(kept["algorithm"])
         write_curves(self.folder / CURVES, self.curves)
+
+
+def mean_of(rows: Sequence[Row]) -> Row:
+    """Returns the means of the rows' figures."""
+    sums: dict[str, float] = {}
+    for row in rows:
+        for name, value in row.items():
+            sums[name] = sums.get(name, 0.0) + float(value or 0.0)
+    return {name: value / len(rows) for name, value in sums.items()}
 
 
 def read_config(folder: Path) -> RunConfig:

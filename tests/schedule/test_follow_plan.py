@@ -188,6 +188,17 @@ def test_workload_counts_gpu_hours_where_they_may_run():
     assert found.days(1, 30).sum() == 2.0
 
 
+def test_long_jobs_are_planned_for_all_their_hours():
+    """Two GPUs and four jobs of two hours: hours 0 and 1 hold two of them, so the others must wait for hour 2."""
+    world = day((2, 1), (4, 0), price=[[10.0], [90.0]], work=7200.0, slack_s=7200.0, window_h=2)
+    scheduler = planner("hard")
+    outcome = run(world.environment(), scheduler)
+    assert starts(outcome) == {(0, 0): 2, (0, 2): 2}
+    assert [one.run_hours for one in scheduler.workload.classes] == [2]
+    assert scheduler.workload.load_NHC[0, :2, 0].tolist() == [4.0, 0.0]
+    np.testing.assert_allclose(scheduler.plan.curve_TD[:4, 0], 2.0, atol=1e-6)
+
+
 CLOCKED = ("dp", "dp-max-clock")
 """Policies that need a clock which the random sites do not offer; their sites are those of `uniform`."""
 

@@ -31,7 +31,6 @@ F8 = NDArray[np.float64]
 
 FRESH_DAYS = 200
 """Sampled days the plan has not seen, on which its promise is tried."""
-LONGEST_H = 1.0 + 1e-9
 """Longest run time of a job that a plan takes, h."""
 
 
@@ -137,7 +136,7 @@ def plan_day(environment: Environment, scheduler: FollowPlan, *, seed: int = 0) 
     check_fit(environment, scheduler, "noonward plan")
     engine = ClusterEngine(environment, scheduler, seed=seed)
     scheduler.reset(environment, stream(seed, "policy", environment.index))
-    _require_short(environment, scheduler.workload)
+    _require_alike(environment, scheduler.workload)
     engine.step()
     scheduler.decide(engine.view, engine.answers)
     plan, first = scheduler.plan, scheduler.first
@@ -164,12 +163,12 @@ def plan_day(environment: Environment, scheduler: FollowPlan, *, seed: int = 0) 
     )
 
 
-def _require_short(environment: Environment, workload: Workload) -> None:
-    """Raises ScenarioError if jobs run for longer than the hour that a plan books them for."""
-    for one, longest_h in zip(workload.classes, workload.longest_h_C.tolist(), strict=True):
-        if longest_h > LONGEST_H:
+def _require_alike(environment: Environment, workload: Workload) -> None:
+    """Raises ScenarioError if the jobs of a class do not run equally many whole hours."""
+    for one, shortest_h in zip(workload.classes, workload.shortest_h_C.tolist(), strict=True):
+        if one.run_hours > 1 and shortest_h <= one.run_hours - 1:
             raise ScenarioError(
-                f"jobs of class {one.name!r} of scenario {environment.scenario!r} run for up to {longest_h:.1f} h; a "
-                "day-ahead plan takes jobs of at most an hour, since it books each in the hour it starts in; try "
-                "scenario 'load-shaping', or give shorter jobs"
+                f"jobs of class {one.name!r} of scenario {environment.scenario!r} run for {shortest_h:.1f} to "
+                f"{one.run_hours} h; a day-ahead plan takes classes whose jobs run equally many whole hours; try "
+                "scenario 'load-shaping', or split the class by run time"
             )

@@ -62,7 +62,7 @@ class Fractional(Scheduler):
         self.hours = min(DAY_H, int(environment.window_s / HOUR_S))
         self.gpus_S = np.array([site.gpus for site in environment.fleet.sites], dtype=np.float64)
         self.hour = self.first = self.end = -1
-        last_h = environment.hours + 2 * DAY_H + int(np.ceil(self.workload.longest_h_C.max()))
+        last_h = environment.hours + 2 * DAY_H + self.workload.reach_h
         self.booked_HS = np.zeros((last_h, len(self.gpus_S)))
 
     def draw(self, environment: Environment, rng: np.random.Generator) -> list[Jobs]:
@@ -73,7 +73,7 @@ class Fractional(Scheduler):
 
     def problem(self) -> PlanProblem:
         """Returns the planning problem of the hours ``first`` to ``end``, without costs and what is placed."""
-        span = self.end - self.first + self.workload.flexibility_h
+        span = self.end - self.first + self.workload.reach_h
         sites = len(self.gpus_S)
         return PlanProblem(
             classes=self.workload.classes,
@@ -126,11 +126,12 @@ class FollowPlan(Fractional):
     """Plans each day at its first arrival from sampled days and the forecast in force, and follows the plan.
 
     The plan has the day's submission hours (24, or the window's), and as many execution hours more as the longest
-    flexibility. Its load is GPU-hours, planned as if they ran in the hour a job starts in: exact for jobs of an hour
-    that come at full hours. Its cost is that of the power a GPU at work adds, at forecast price and carbon (at the
-    economics' carbon price); hours beyond the forecast take its last value. GPUs that run, wait or are promised to jobs
-    of the day before take their part of the curves. Where no plan fits the machines, less load is expected, in steps
-    of a fifth, until one does, and the curves are left at the machines' capacity.
+    flexibility and run take. Its load is GPUs for the whole hours that a class runs, from the hour a job starts in:
+    exact for jobs of so many hours that come at full hours. Its cost is that of the power a GPU at work adds, at
+    forecast price and carbon (at the economics' carbon price); hours beyond the forecast take its last value. GPUs
+    that run, wait or are promised to jobs of the day before take their part of the curves. Where no plan fits the
+    machines, less load is expected, in steps of a fifth, until one does, and the curves are left at the machines'
+    capacity.
 
     Args:
         curves: Whether the plan's curves are advisory or hard limits of the run.

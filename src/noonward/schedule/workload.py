@@ -20,22 +20,26 @@ F8 = NDArray[np.float64]
 DAY_H: Final = 24
 """Submission hours of a plan, unless the window is shorter; also the longest flexibility a plan uses, h."""
 
+ROUNDING_H: Final = 1e-9
+"""A run longer than whole hours by less than this takes those hours."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
     """Sampled load of an environment's job classes. Axes: N samples, H hours of arrival, C classes, S sites.
 
     Attributes:
-        classes: The fleet's job classes: range, and the whole hours that every sampled job may be delayed.
-        load_NHC: GPU-hours that arrive in each hour.
+        classes: The fleet's job classes: range, the whole hours that every sampled job may be delayed, and the hours
+            that the longest of them runs, rounded up.
+        load_NHC: GPUs that arrive in each hour, each for the hours its class runs: GPU-hours over those hours.
         watts_S: Facility power that a GPU at work adds to a free one, W, the mean over the load.
-        longest_h_C: Longest run time of a sampled job, h.
+        shortest_h_C: Shortest run time of a sampled job, h.
     """
 
     classes: tuple[LoadClass, ...]
     load_NHC: F8
     watts_S: F8
-    longest_h_C: F8
+    shortest_h_C: F8
 
     @classmethod
     def of(cls, environment: Environment, drawn: Sequence[Jobs]) -> Workload:
@@ -54,26 +58,35 @@ class Workload:
         count = len(fleet.classes)
         hours = int(np.ceil(last_s / HOUR_S))
         load_NHC = np.zeros((len(drawn), hours, count))
-        slack_s_C, longest_h_C = np.full(count, np.inf), np.zeros(count)
+        slack_s_C, shortest_h_C, longest_h_C = np.full(count, np.inf), np.full(count, np.inf), np.zeros(count)
         watts_S, total = np.zeros(len(fleet.sites)), 0.0
         for n, jobs in enumerate(drawn):
             gpu_hours_J, run_h_J, watts_JS = footprint(jobs, tables)
             np.add.at(load_NHC[n], ((jobs.arrival_s_J / HOUR_S).astype(np.int64), jobs.class_J), gpu_hours_J)
             np.minimum.at(slack_s_C, jobs.class_J, jobs.slack_s_J)
             np.maximum.at(longest_h_C, jobs.class_J, run_h_J)
+            np.minimum.at(shortest_h_C, jobs.class_J, run_h_J)
             watts_S += gpu_hours_J @ watts_JS
             total += float(gpu_hours_J.sum())
         flexibility_C = np.minimum(slack_s_C // HOUR_S, DAY_H).astype(np.int64)
+        run_h_C = np.maximum(np.ceil(longest_h_C - ROUNDING_H), 1.0).astype(np.int64)
         classes = tuple(
-            LoadClass(name=name, clusters=tuple(np.flatnonzero(row).tolist()), flexibility_h=int(flexibility))
-            for name, row, flexibility in zip(fleet.classes, tables.range_CS, flexibility_C, strict=True)
+            LoadClass(
+                name=name,
+                clusters=tuple(np.flatnonzero(row).tolist()),
+                flexibility_h=int(flexibility),
+                run_hours=int(run_hours),
+            )
+            for name, row, flexibility, run_hours in zip(
+                fleet.classes, tables.range_CS, flexibility_C, run_h_C, strict=True
+            )
         )
-        return cls(classes=classes, load_NHC=load_NHC, watts_S=watts_S / total, longest_h_C=longest_h_C)
+        return cls(classes=classes, load_NHC=load_NHC / run_h_C, watts_S=watts_S / total, shortest_h_C=shortest_h_C)
 
     @property
-    def flexibility_h(self) -> int:
-        """Longest flexibility of a class, h."""
-        return max(one.flexibility_h for one in self.classes)
+    def reach_h(self) -> int:
+        """Hours after its hour of arrival in which load may still run."""
+        return max(one.reach_h for one in self.classes)
 
     def days(self, first_hour: int, hours: int) -> F8:
         """Returns the samples of some hours, (N, hours, C); nothing arrives after the last hour sampled."""

@@ -46,8 +46,9 @@ class ServiceMeter:
     | queue of a site | (jobs that wait - limit) / max(limit, 1) at the next decision |
     | power cap of a site | (1 if the power exceeds the cap) / 0.01 - 1 at the next decision |
 
-    Arrivals are Poisson, so what they find is the mean over time. Two columns follow: the work of the job
-    decided on over the mean size, and 1. A job is credited whole when it is decided on; see ``read_service``.
+    Where arrivals are Poisson at a constant rate (``dvfs-training``), what they find is the mean over time; where the
+    rate varies (``dvfs-mixed``), busy hours count more. Two columns follow: the work of the job decided on over the
+    mean size, and 1. A job is credited whole when it is decided on; see ``read_service``.
 
     Args:
         engine: Rows; each at its first question.

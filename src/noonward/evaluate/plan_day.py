@@ -31,7 +31,6 @@ F8 = NDArray[np.float64]
 
 FRESH_DAYS = 200
 """Sampled days the plan has not seen, on which its promise is tried."""
-"""Longest run time of a job that a plan takes, h."""
 
 
 @dataclass(frozen=True, kw_only=True)

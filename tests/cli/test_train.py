@@ -18,7 +18,7 @@ def test_train_says_where_results_are_exports_and_resumes(noonward: CommandLine,
     assert read_policy(tmp_path / "p.npz").meta["algorithm"] == "masac"
     assert len(found["curves"]) == found["epochs"] == 1
     again = noonward("train", "tiny", *BRIEF, "--epochs", 1, "--out", tmp_path)
-    assert "goes on after epoch 1" in again.err
+    assert "nothing to train" in again.err
     assert found["folder"] in again.out
     more = noonward("train", "--resume", found["folder"], "--epochs", 2, "--json")
     assert "goes on after epoch 1" in more.err
@@ -62,7 +62,11 @@ def test_an_interrupt_says_how_to_go_on(noonward: CommandLine, tmp_path: Path, m
         (["dvfs-training"], "no utility to learn from"),
         ([], "name a scenario"),
         (["tiny", "--resume", "nowhere"], "leave out SCENARIO"),
+        (["--resume", "nowhere", "--set", "steps=5", "--seed", "1"], "leave out --seed, --set; only --epochs"),
         (["--resume", "nowhere"], "holds no training run"),
+        (["tiny", "--set", "device=banana"], "device is 'banana', which cannot be used here"),
+        (["tiny", "--export", "policy.txt"], "does not end in .npz"),
+        (["tiny", "--export", "nowhere/policy.npz"], "there is no folder"),
     ],
     ids=" ".join,
 )
@@ -74,3 +78,10 @@ def test_bad_input_gets_one_clear_error(
     assert answer.code == 2
     assert message in answer.err
     assert "Traceback" not in answer.err
+
+
+def test_a_damaged_config_is_named(noonward: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{", encoding="utf-8")
+    answer = noonward("train", "--resume", tmp_path)
+    assert answer.code == 2
+    assert "config.json is damaged" in answer.err

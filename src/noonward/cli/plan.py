@@ -75,6 +75,13 @@ def plan(
     for figure in figures:
         table.add_row(figure.name, "–" if figure.value is None else f"{figure.value:,.4g}", figure.unit)
     print_table(table)
+    held = next(figure for figure in figures if figure.name == "guarantee_held_share")
+    if held.value is not None and held.low is not None and held.high is not None and held.reference is not None:
+        kept = "missed" if held.high < held.reference else "kept" if held.low >= held.reference else "open"
+        print(
+            f"promise: load within the curves on {held.reference:.0%} of days; it was on {held.value:.1%} "
+            f"({held.low:.1%} to {held.high:.1%}) of fresh sampled days: {kept}"
+        )
     for note in drawn.notes:
         print(f"note: {note}")
     for key, file in files.items():

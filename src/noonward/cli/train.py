@@ -19,11 +19,15 @@ def train(
     name: Annotated[
         str | None, typer.Argument(metavar="SCENARIO", help="A packaged scenario or a .yaml file; none with --resume.")
     ] = None,
-    algorithm: Annotated[str, typer.Option(help="masac, madqn, mappo, chsac-af or chsac-af-published.")] = "masac",
+    algorithm: Annotated[
+        str | None, typer.Option(help="masac (the default), madqn, mappo, chsac-af or chsac-af-published.")
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs, 100 unless given; with --resume up to so many in all.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of nets, exploration and training environments.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of nets, exploration and training environments; 0 unless given.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -48,17 +52,45 @@ def train(
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is loaded
     from noonward.errors import ScenarioError
 
+    if export is not None:
+        _check_export(export)
     if resume is not None:
-        if name is not None:
-            raise ScenarioError("--resume takes scenario and settings from the folder; leave out SCENARIO")
+        given = {
+            "SCENARIO": name,
+            "--algorithm": algorithm,
+            "--seed": seed,
+            "--set": settings,
+            "--scenario-set": scenario_settings,
+            "--signals": signals,
+            "--jobs": jobs,
+            "--also": also,
+        }
+        wrong = [option for option, value in given.items() if value is not None]
+        if wrong:
+            raise ScenarioError(
+                f"--resume takes scenario and settings from the folder; leave out {', '.join(wrong)}; only "
+                "--epochs may change"
+            )
         config, folder = _kept_run(resume, epochs), resume
     else:
         if name is None:
             raise ScenarioError("name a scenario to train in, or give --resume FOLDER")
-        config = _new_run(name, algorithm, epochs, seed, settings, scenario_settings, signals, jobs, also)
+        config = _new_run(
+            name, algorithm or "masac", epochs, seed or 0, settings, scenario_settings, signals, jobs, also
+        )
         scenario = Path(name).stem
         folder = out / f"{scenario}-{config.digest()}-seed{config.seed}" / config.algorithm
     _train(config, folder, export, half, json)
+
+
+def _check_export(path: Path) -> None:
+    """Raises ScenarioError if a policy could not be written or read back at a path."""
+    from noonward.errors import ScenarioError
+
+    if path.suffix != ".npz":
+        raise ScenarioError(f"--export {path} does not end in .npz, by which a policy's file is known; name it so")
+    if not path.resolve().parent.is_dir():
+        raise ScenarioError(f"--export {path}: there is no folder {path.resolve().parent}; make it first")
 
 
 def _new_run(
@@ -105,7 +137,10 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
 
     with TrainingTable(config.epochs) as table:
         trainer = Trainer(config, open_setting(config), folder, table)
-        table.began(folder, trainer.epoch)
+        if trainer.epoch >= config.epochs:
+            print(f"nothing to train: {folder} has {trainer.epoch} epochs; give more by --epochs", file=sys.stderr)
+        else:
+            table.began(folder, trainer.epoch)
         try:
             trainer.run()
         except KeyboardInterrupt:
@@ -128,7 +163,7 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
     print(f"results: {folder} (curves.csv, checkpoint.npz, events; tensorboard --logdir {folder})")
     if export is not None:
         print(f"policy:  {export}; noonward compare SCENARIO --policies local-fcfs,{export}")
-    print(f"train on: noonward train --resume {folder} --epochs {2 * config.epochs}")
+    print(f"train on: noonward train --resume {folder} --epochs {2 * trainer.epoch}")
 
 
 def _worth(config: RunConfig, reward: float) -> str:

@@ -98,7 +98,7 @@ def chosen_policies(scenario: Scenario, names: Sequence[str] | None) -> tuple[li
             policies. S0 is always among them.
     """
     learned = learned_policies(scenario)
-    asked = [*scenario.policies, *learned] if names is None else list(names)
+    asked = list(dict.fromkeys([*scenario.policies, *learned])) if names is None else list(names)
     if REFERENCE not in asked:
         asked.insert(0, REFERENCE)
     kept = {name: learned[name] for name in asked if name in learned}

@@ -81,7 +81,8 @@ def open_setting(config: RunConfig) -> Setting:
         if config.reward in ("utility", "at-start") and (scenario.signals is None or scenario.economics is None):
             raise ScenarioError(
                 f"scenario {scenario.name!r} has no {'signals' if scenario.signals is None else 'economics'}, so its "
-                "runs have no utility to learn from; give it both"
+                "runs have no utility to learn from; give signals and economics, or learn from energy "
+                "(--algorithm chsac-af --set reward=energy)"
             )
     observation = observation_for(config, first)
     forecast = shown = shown_forecast(config)

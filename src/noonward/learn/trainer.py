@@ -87,12 +87,13 @@ class Trainer:
         reporter: Hears how it goes.
 
     Raises:
-        ScenarioError: The folder holds another run.
+        ScenarioError: The folder holds another run, or the device cannot be used.
         DataError: Its checkpoint is damaged.
     """
 
     def __init__(self, config: RunConfig, setting: Setting, folder: Path, reporter: Reporter | None = None) -> None:
         torch.set_num_threads(1)
+        require_device(config.device)
         self.config, self.setting, self.folder = config, setting, folder
         self.reporter: Reporter = reporter or Silence()
         self.epoch = 0
@@ -328,15 +329,29 @@ def mean_of(rows: Sequence[Row]) -> Row:
     return {name: value / len(rows) for name, value in sums.items()}
 
 
+def require_device(device: str) -> None:
+    """Raises ScenarioError unless nets can be put on a device."""
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ScenarioError(
+            f"device is {device!r}, which cannot be used here ({str(error).splitlines()[0]}); set device=cpu, or "
+            "device=cuda where torch sees a GPU"
+        ) from error
+
+
 def read_config(folder: Path) -> RunConfig:
     """Returns the run of a folder.
 
     Raises:
-        DataError: The folder holds no run.
+        DataError: The folder holds no run, or its config is damaged.
     """
     if not (folder / CONFIG).is_file():
         raise DataError(f"{folder} holds no training run ({CONFIG} is missing); give the folder that 'train' named")
-    return RunConfig.from_json((folder / CONFIG).read_text(encoding="utf-8"))
+    try:
+        return RunConfig.from_json((folder / CONFIG).read_text(encoding="utf-8"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder / CONFIG} is damaged: {error}; train anew in another folder") from error
 
 
 def best_of(kept: dict[str, Any]) -> PolicyArrays:

@@ -216,13 +216,3 @@ def test_policies_without_curves_draw_no_training(found):
     silent = dataclasses.replace(found, learned=bare)
     assert "training" not in {picture.name for picture in pictures(silent)}
     assert len(claims_tables(silent)) == 1
-
-
-def test_the_packaged_policies_are_each_run_once() -> None:
-    from noonward.data.scenario_file import load_scenario
-    from noonward.evaluate.reproduce_fine_tuning import chosen_policies
-
-    names, learned = chosen_policies(load_scenario("fine-tuning"), None)
-    assert len(names) == len(set(names))
-    assert {"masac", "masac-seed1", "masac-seed2"} <= set(names)
-    assert {"masac", "madqn", "mappo"} == set(learned)

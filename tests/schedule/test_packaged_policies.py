@@ -89,3 +89,13 @@ def test_weights_beyond_half_precision_are_refused(tmp_path):
             tmp_path / "half.npz", net.weights, [bias * 0 + 70_000 for bias in net.biases], net.meta, half=True
         )
     assert not (tmp_path / "half.npz").exists()
+
+
+def test_the_packaged_policies_are_each_run_once() -> None:
+    from noonward.data.scenario_file import load_scenario
+    from noonward.evaluate.reproduce_fine_tuning import chosen_policies
+
+    names, learned = chosen_policies(load_scenario("fine-tuning"), None)
+    assert len(names) == len(set(names))
+    assert {"masac", "masac-seed1", "masac-seed2"} <= set(names)
+    assert {"masac", "madqn", "mappo"} == set(learned)

@@ -36,6 +36,7 @@ def test_distance_to_the_other_controls_by_hand(energy):
     assert above_controls(found, "chsac-af") == pytest.approx([-0.1, -0.1])
     assert np.isnan(above_controls(found, "a")).all()  # faster than all others
     assert above_controls(found, "b") == pytest.approx([-0.5, -0.5])
+    assert above_controls(found, "chsac-af", "a") == pytest.approx([-1.6, -1.6])  # against a alone
 
 
 @pytest.mark.usefixtures("own_registry")

@@ -109,14 +109,24 @@ def drawn_part(comparison: Comparison) -> Comparison:
     return replace(comparison, records=kept)
 
 
-def above_controls(comparison: Comparison, policy: str) -> np.ndarray:
+GREEDY: Final = "greedy-energy-"
+"""Begin of the names of the greedy controls of a fixed gang."""
+
+
+def above_controls(comparison: Comparison, policy: str, family: str = "") -> np.ndarray:
     """Returns how far a policy's energy lies above the frontier of the (other) controls per environment, J/unit.
 
     The frontier is the lower convex hull of the controls' (mean time, energy per unit) in the same environment, what a
     router reaches that draws a control per job; negative values lie below it. NaN for policies faster than every
     control, and for the controls at its fast end.
+
+    Args:
+        comparison: Policies over the same weeks.
+        policy: Policy.
+        family: Only controls whose names begin like this.
     """
-    controls = [name for name in comparison.records if not name.startswith(LEARNED) and name != policy]
+    others = [name for name in comparison.records if not name.startswith(LEARNED) and name != policy]
+    controls = [name for name in others if name.startswith(family)]
     time, energy = "mean_time_so_far_s", "joules_per_unit"
     time_CE = np.array([comparison.values(name, time) for name in controls])
     energy_CE = np.array([comparison.values(name, energy) for name in controls])
@@ -155,13 +165,14 @@ def distance_table(comparison: Comparison, least: dict[str, np.ndarray]) -> Pape
     rows = []
     for policy in ranked(comparison):
         energy_E = comparison.values(policy, "joules_per_unit")
-        above_E = above_controls(comparison, policy)
+        above_E, greedy_E = above_controls(comparison, policy), above_controls(comparison, policy, GREEDY)
         rows.append(
             (
                 policy,
                 f"{energy_E.mean():.3f}",
                 f"{comparison.mean(policy, 'mean_time_so_far_s').value:,.0f}",
                 percent(ratio(energy_E - least[policy], least[policy])),
+                percent(ratio(greedy_E, energy_E - greedy_E), signed=True),
                 percent(ratio(above_E, energy_E - above_E), signed=True),
             )
         )
@@ -172,6 +183,7 @@ def distance_table(comparison: Comparison, least: dict[str, np.ndarray]) -> Pape
             "energy per unit, exact (J/unit)",
             "mean time, all arrivals (s)",
             "above the fluid bound at that time (%)",
+            "above the frontier of greedy-energy-N (%)",
             "above the other controls' frontier at that time (%)",
         ),
         rows=tuple(rows),
@@ -187,7 +199,7 @@ def study_figures(comparison: Comparison, least: dict[str, np.ndarray]) -> list[
     for policy in comparison.records:
         energy_E = comparison.values(policy, "joules_per_unit")
         base_E = comparison.values(REFERENCE, "joules_per_unit")
-        above_E = above_controls(comparison, policy)
+        above_E, greedy_E = above_controls(comparison, policy), above_controls(comparison, policy, GREEDY)
         slower_E = comparison.values(policy, "mean_time_in_system_s") - comparison.values(
             REFERENCE, "mean_time_in_system_s"
         )
@@ -200,6 +212,7 @@ def study_figures(comparison: Comparison, least: dict[str, np.ndarray]) -> list[
             ("j_per_unit_change", ratio(energy_E - base_E, base_E), "fraction"),
             ("mean_time_change_s", mean(slower_E), "s"),
             ("above_bound", ratio(energy_E - least[policy], least[policy]), "fraction"),
+            ("above_greedy", ratio(greedy_E, energy_E - greedy_E), "fraction"),
             ("above_controls", ratio(above_E, energy_E - above_E), "fraction"),
         ):
             figures.append(Figure.of(f"{name}/{policy}", estimate, unit))

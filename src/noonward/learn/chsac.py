@@ -26,10 +26,9 @@ from noonward.learn.nets import (
     dtype_of,
     follow,
     load_module_state,
-    load_optimizer_state,
     module_state,
-    optimizer_state,
 )
+from noonward.learn.parts import load_parts, net_generator, parts_state
 from noonward.learn.replay import Batch, Replay
 from noonward.seeding import stream
 from noonward.units import WATT_SECONDS_PER_KWH
@@ -196,7 +195,7 @@ class Chsac(Algorithm):
         self.config, self.dimensions = config, d
         self.gangs, self.sites, self.limits = d.gangs, d.choices // d.gangs, len(d.costs) - 2
         self.dtype, self.device = dtype_of(config.precision), torch.device(device)
-        self._make_nets(torch.Generator().manual_seed(int(stream(seed, "learner", "nets").integers(2**62))))
+        self._make_nets(net_generator(seed))
         self.replay = Replay(d, capacity=config.capacity, gamma=config.gamma, steps=config.steps)
         self.explore_rng = stream(seed, "learner", "explore")
         self.batch_rng = stream(seed, "learner", "batch")
@@ -468,9 +467,7 @@ class Chsac(Algorithm):
     def state(self) -> dict[str, Any]:
         """Returns nets, optimizers, temperature, multipliers, random states and replay."""
         return {
-            **{name: module_state(getattr(self, name)) for name in self.NETS},
-            **{name: optimizer_state(getattr(self, name)) for name in self.ADAMS},
-            **{name: getattr(self, name).bit_generator.state for name in self.STREAMS},
+            **parts_state(self),
             **{name: getattr(self, name).copy() for name in self.SUMS},
             "log_temperature": self.log_temperature.detach(),
             "replay": self.replay.state(),
@@ -478,12 +475,7 @@ class Chsac(Algorithm):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Goes on from a state."""
-        for name in self.NETS:
-            load_module_state(getattr(self, name), state[name])
-        for name in self.ADAMS:
-            load_optimizer_state(getattr(self, name), state[name])
-        for name in self.STREAMS:
-            getattr(self, name).bit_generator.state = state[name]
+        load_parts(self, state)
         for name in self.SUMS:
             setattr(self, name, np.array(state[name]))
         with torch.no_grad():

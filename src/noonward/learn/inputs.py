@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +29,12 @@ class Inputs:
     advice: bool
     dtype: torch.dtype
     device: torch.device
+
+    @classmethod
+    def of(cls, dimensions: Dimensions, config: Any, dtype: torch.dtype, device: torch.device) -> Inputs:
+        """Returns the inputs that settings ask for (``share_parameters``, ``advice_features``)."""
+        shared, advice = config.share_parameters, config.advice_features
+        return cls(dimensions=dimensions, shared=shared, advice=advice, dtype=dtype, device=device)
 
     @property
     def nets(self) -> int:

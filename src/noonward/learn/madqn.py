@@ -19,10 +19,9 @@ from noonward.learn.nets import (
     dtype_of,
     follow,
     load_module_state,
-    load_optimizer_state,
     module_state,
-    optimizer_state,
 )
+from noonward.learn.parts import exported, load_parts, net_generator, parts_state
 from noonward.learn.replay import Batch, Replay, Steps
 from noonward.seeding import stream
 
@@ -111,29 +110,14 @@ class Madqn(Algorithm):
     def __init__(self, dimensions: Dimensions, config: MadqnConfig, seed: int, device: str = "cpu") -> None:
         self.config, self.dimensions = config, dimensions
         dtype, where = dtype_of(config.precision), torch.device(device)
-        self.inputs = Inputs(
-            dimensions=dimensions,
-            shared=config.share_parameters,
-            advice=config.advice_features,
-            dtype=dtype,
-            device=where,
-        )
+        self.inputs = Inputs.of(dimensions, config, dtype, where)
         sizes = (self.inputs.width, *config.hidden, dimensions.choices)
-        generator = torch.Generator().manual_seed(int(stream(seed, "learner", "nets").integers(2**62)))
+        generator = net_generator(seed)
         self.net = StackedMLP(self.inputs.nets, sizes, generator, dtype).to(where)
         self.target = StackedMLP(self.inputs.nets, sizes, generator, dtype).to(where).requires_grad_(False)
         load_module_state(self.target, module_state(self.net))
         self.net_adam = adam(self.net.parameters(), config.rate)
-        self.replay = Replay(
-            dimensions,
-            capacity=config.capacity,
-            gamma=config.gamma,
-            span=config.span,
-            steps=config.steps,
-            per_slot=config.per_slot,
-            priority=config.priority,
-            priority_correction=config.priority_correction,
-        )
+        self.replay = Replay.of(dimensions, config)
         self.updates = 0
         self.explore_rng = stream(seed, "learner", "explore")
         self.batch_rng = stream(seed, "learner", "batch")
@@ -219,34 +203,24 @@ class Madqn(Algorithm):
         """Sets the targets to the nets that were fitted."""
         load_module_state(self.target, module_state(self.net))
 
+    NETS: Final = ("net", "target")
+    ADAMS: Final = ("net_adam",)
     STREAMS: Final = ("explore_rng", "batch_rng")
 
     def state(self) -> dict[str, Any]:
         """Returns nets, optimizer, random states and replay."""
         return {
-            "net": module_state(self.net),
-            "target": module_state(self.target),
-            "net_adam": optimizer_state(self.net_adam),
-            **{name: getattr(self, name).bit_generator.state for name in self.STREAMS},
+            **parts_state(self),
             "updates": self.updates,
             "replay": self.replay.state(),
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Goes on from a state."""
-        load_module_state(self.net, state["net"])
-        load_module_state(self.target, state["target"])
-        load_optimizer_state(self.net_adam, state["net_adam"])
-        for name in self.STREAMS:
-            getattr(self, name).bit_generator.state = state[name]
+        load_parts(self, state)
         self.updates = state["updates"]
         self.replay.load_state(state["replay"])
 
     def policy_arrays(self) -> PolicyArrays:
         """Returns the nets; the policy takes the choice of largest value."""
-        weights, biases = self.net.arrays()
-        config = self.config
-        meta = {"algorithm": self.name, "head": "values", "hidden": "relu", "agent_one_hot": config.share_parameters}
-        if config.advice_features or config.advice_logit:
-            meta |= {"advice_features": config.advice_features, "advice_logit": config.advice_logit}
-        return PolicyArrays(weights, biases, meta)
+        return exported(self.name, "values", self.net, self.config)

@@ -20,13 +20,10 @@ from noonward.learn.nets import (
     adam,
     arithmetic,
     dtype_of,
-    load_module_state,
-    load_optimizer_state,
     make_orthogonal,
-    module_state,
-    optimizer_state,
     shorten_gradients,
 )
+from noonward.learn.parts import exported, load_parts, net_generator, parts_state
 from noonward.learn.rollout import Rollout, advantages, copied, join, normalised, pick
 from noonward.seeding import stream
 
@@ -153,14 +150,8 @@ class Mappo(Algorithm):
     def __init__(self, dimensions: Dimensions, config: MappoConfig, seed: int, device: str = "cpu") -> None:
         self.config, self.dimensions = config, dimensions
         dtype, where = dtype_of(config.precision), torch.device(device)
-        self.inputs = Inputs(
-            dimensions=dimensions,
-            shared=config.share_parameters,
-            advice=config.advice_features,
-            dtype=dtype,
-            device=where,
-        )
-        generator = torch.Generator().manual_seed(int(stream(seed, "learner", "nets").integers(2**62)))
+        self.inputs = Inputs.of(dimensions, config, dtype, where)
+        generator = net_generator(seed)
         sizes = (self.inputs.width, *config.hidden, dimensions.choices)
         actor = StackedMLP(self.inputs.nets, sizes, generator, dtype)
         seen = dimensions.global_size + dimensions.agents * (dimensions.own_size + 1)
@@ -374,9 +365,7 @@ class Mappo(Algorithm):
     def state(self) -> dict[str, Any]:
         """Returns nets, optimizers, moments of returns, random states and the steps since the last update."""
         return {
-            **{name: module_state(getattr(self, name)) for name in self.NETS},
-            **{name: optimizer_state(getattr(self, name)) for name in self.ADAMS},
-            **{name: getattr(self, name).bit_generator.state for name in self.STREAMS},
+            **parts_state(self),
             "moments": self.moments.copy(),
             "updates": self.updates,
             "rollout": {
@@ -387,12 +376,7 @@ class Mappo(Algorithm):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Goes on from a state."""
-        for name in self.NETS:
-            load_module_state(getattr(self, name), state[name])
-        for name in self.ADAMS:
-            load_optimizer_state(getattr(self, name), state[name])
-        for name in self.STREAMS:
-            getattr(self, name).bit_generator.state = state[name]
+        load_parts(self, state)
         self.moments, self.updates = np.array(state["moments"]), state["updates"]
         kept = [state["rollout"][str(t)] for t in range(len(state["rollout"]))]
         self.rollout = [
@@ -402,9 +386,4 @@ class Mappo(Algorithm):
 
     def policy_arrays(self) -> PolicyArrays:
         """Returns the actors."""
-        weights, biases = self.actor.arrays()
-        config = self.config
-        meta = {"algorithm": self.name, "head": "logits", "hidden": "relu", "agent_one_hot": config.share_parameters}
-        if config.advice_features or config.advice_logit:
-            meta |= {"advice_features": config.advice_features, "advice_logit": config.advice_logit}
-        return PolicyArrays(weights, biases, meta)
+        return exported(self.name, "logits", self.actor, self.config)

@@ -20,10 +20,9 @@ from noonward.learn.nets import (
     dtype_of,
     follow,
     load_module_state,
-    load_optimizer_state,
     module_state,
-    optimizer_state,
 )
+from noonward.learn.parts import exported, load_parts, net_generator, parts_state
 from noonward.learn.replay import Batch, Replay, Steps
 from noonward.seeding import stream
 
@@ -141,15 +140,9 @@ class Masac(Algorithm):
     def __init__(self, dimensions: Dimensions, config: MasacConfig, seed: int, device: str = "cpu") -> None:
         self.config, self.dimensions = config, dimensions
         dtype, where = dtype_of(config.precision), torch.device(device)
-        self.inputs = Inputs(
-            dimensions=dimensions,
-            shared=config.share_parameters,
-            advice=config.advice_features,
-            dtype=dtype,
-            device=where,
-        )
+        self.inputs = Inputs.of(dimensions, config, dtype, where)
         sizes = (self.inputs.width, *config.hidden, dimensions.choices)
-        generator = torch.Generator().manual_seed(int(stream(seed, "learner", "nets").integers(2**62)))
+        generator = net_generator(seed)
         self.actor = StackedMLP(self.inputs.nets, sizes, generator, dtype).to(where)
         self.critic = StackedMLP(TWINS * self.inputs.nets, sizes, generator, dtype).to(where)
         self.target = StackedMLP(TWINS * self.inputs.nets, sizes, generator, dtype).to(where).requires_grad_(False)
@@ -159,16 +152,7 @@ class Masac(Algorithm):
         self.actor_adam = adam(self.actor.parameters(), config.actor_rate)
         self.critic_adam = adam(self.critic.parameters(), config.critic_rate)
         self.temperature_adam = adam([self.log_temperature_N], config.temperature_rate)  # type: ignore[list-item]
-        self.replay = Replay(
-            dimensions,
-            capacity=config.capacity,
-            gamma=config.gamma,
-            span=config.span,
-            steps=config.steps,
-            per_slot=config.per_slot,
-            priority=config.priority,
-            priority_correction=config.priority_correction,
-        )
+        self.replay = Replay.of(dimensions, config)
         self.updates = 0
         self.explore_rng = stream(seed, "learner", "explore")
         self.batch_rng = stream(seed, "learner", "batch")
@@ -329,9 +313,7 @@ class Masac(Algorithm):
     def state(self) -> dict[str, Any]:
         """Returns nets, optimizers, temperatures, random states and replay."""
         return {
-            **{name: module_state(getattr(self, name)) for name in self.NETS},
-            **{name: optimizer_state(getattr(self, name)) for name in self.ADAMS},
-            **{name: getattr(self, name).bit_generator.state for name in self.STREAMS},
+            **parts_state(self),
             "log_temperature_N": self.log_temperature_N.detach(),
             "updates": self.updates,
             "replay": self.replay.state(),
@@ -339,12 +321,7 @@ class Masac(Algorithm):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Goes on from a state."""
-        for name in self.NETS:
-            load_module_state(getattr(self, name), state[name])
-        for name in self.ADAMS:
-            load_optimizer_state(getattr(self, name), state[name])
-        for name in self.STREAMS:
-            getattr(self, name).bit_generator.state = state[name]
+        load_parts(self, state)
         self.updates = state["updates"]
         with torch.no_grad():
             self.log_temperature_N.copy_(torch.as_tensor(state["log_temperature_N"]))
@@ -352,9 +329,4 @@ class Masac(Algorithm):
 
     def policy_arrays(self) -> PolicyArrays:
         """Returns the actors."""
-        weights, biases = self.actor.arrays()
-        config = self.config
-        meta = {"algorithm": self.name, "head": "logits", "hidden": "relu", "agent_one_hot": config.share_parameters}
-        if config.advice_features or config.advice_logit:
-            meta |= {"advice_features": config.advice_features, "advice_logit": config.advice_logit}
-        return PolicyArrays(weights, biases, meta)
+        return exported(self.name, "logits", self.actor, self.config)

@@ -98,6 +98,20 @@ class Replay:
         self.priorities = Priorities(d.agents, capacity) if priority > 0 else None
         self._begin_rows(0)
 
+    @classmethod
+    def of(cls, dimensions: Dimensions, config: Any) -> Replay:
+        """Returns the replay that an algorithm's settings ask for, by their fields of the arguments' names."""
+        return cls(
+            dimensions,
+            capacity=config.capacity,
+            gamma=config.gamma,
+            span=config.span,
+            steps=config.steps,
+            per_slot=config.per_slot,
+            priority=config.priority,
+            priority_correction=config.priority_correction,
+        )
+
     def _begin_rows(self, rows: int) -> None:
         """Prepares for so many runs side by side; none has begun."""
         d, steps = self.dimensions, self.steps

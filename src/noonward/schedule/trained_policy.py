@@ -138,7 +138,8 @@ def _arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return {name: file[name] for name in file.files if names is None or name in names}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} is no trained policy: {error}; give a file that write_policy wrote") from error
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "it is no archive of plain arrays"
+        raise DataError(f"{path} is no trained policy: {why}; give a file that 'train --export' wrote") from error
 
 
 def _meta_of(content: dict[str, NDArray[Any]], path: Path) -> Any:

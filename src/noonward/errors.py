@@ -60,15 +60,16 @@ class MissingExtraError(NoonwardError):
         )
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], *, list_all: bool = True) -> str:
     """Returns a hint that names the known word nearest to a misspelt one.
 
     Args:
         name: What the user wrote.
         known: The words that would have been understood.
+        list_all: Name them all where none is near.
 
     Returns:
-        ``"did you mean 'x'?"`` or ``"known: a, b, c"``.
+        ``"did you mean 'x'?"``, else ``"known: a, b, c"``, or nothing where they are not to be listed.
 
     Example:
         >>> nearest("revenu", ["revenue", "carbon"])
@@ -78,4 +79,4 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, words, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
-    return "known: " + ", ".join(words)
+    return "known: " + ", ".join(words) if list_all else ""

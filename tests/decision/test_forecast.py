@@ -188,7 +188,7 @@ def test_nobody_gets_the_future_without_asking():
 @pytest.mark.parametrize(
     ("kind", "noise", "message"),
     [
-        ("oracle", 0.5, "unknown forecast 'oracle'; known: perfect, persistence, regression, noisy"),
+        ("oracle", 0.5, "unknown forecast 'oracle'; known: perfect, persistence, regression, learned, noisy"),
         ("noisy", -0.1, r"forecast noise is -0\.1; it must be at least 0"),
         ("noisy", float("nan"), "forecast noise is nan"),
     ],

@@ -7,7 +7,10 @@ from noonward.data.environments import build_environment
 from noonward.data.scenario_file import load_scenario
 from noonward.engine.run import run
 from noonward.errors import DataError
+from noonward.ledger.ledger import settle
+from noonward.model.forecast import Forecast
 from noonward.schedule import registry
+from noonward.schedule.bid_price import BidPrice
 from noonward.schedule.packaged_policies import FOLDER, trained_policies
 from noonward.schedule.trained_policy import TrainedPolicy, read_meta, read_policy, write_policy
 from trained_files import write_random_policy
@@ -15,7 +18,7 @@ from trained_files import write_random_policy
 
 @pytest.fixture
 def folder(tmp_path):
-    for name, seed in (("plus-seed2", 2), ("plus", 0), ("masac-plus", 0), ("plus-seed10", 10)):
+    for name, seed in (("plus-seed2", 2), ("plus", 0), ("early", 0), ("plus-seed10", 10)):
         write_random_policy(tmp_path / f"{name}.npz", seed, record={"summary": f"Says {name}."})
     (tmp_path / "notes.txt").write_text("no policy")
     return tmp_path
@@ -24,7 +27,7 @@ def folder(tmp_path):
 def test_files_are_found_by_family_and_seed(folder):
     found = trained_policies(folder)
     assert [(file.name, file.family, file.seed) for file in found] == [
-        ("masac-plus", "masac-plus", 0),
+        ("early", "early", 0),
         ("plus", "plus", 0),
         ("plus-seed2", "plus", 2),
         ("plus-seed10", "plus", 10),
@@ -37,14 +40,14 @@ def test_they_are_registered_by_their_names_and_kept_apart(folder, monkeypatch):
     monkeypatch.setattr(registry, "_POLICIES", {name: registry._POLICIES[name] for name in rules})
     registry.register_trained(folder)
     trained = registry.policies(trained=True)
-    assert [policy.name for policy in trained] == ["masac-plus", "plus", "plus-seed2", "plus-seed10"]
+    assert [policy.name for policy in trained] == ["early", "plus", "plus-seed2", "plus-seed10"]
     assert trained[1].summary == "Says plus."
     assert [policy.name for policy in registry.policies(trained=False)] == rules
     assert [policy.name for policy in registry.policies("each-slot")][-4:] == [policy.name for policy in trained]
     assert not set(load_scenario("fine-tuning").policies) & {policy.name for policy in trained}
     outcome = run(build_environment(load_scenario("tiny")), registry.make_scheduler("plus-seed2"))
     assert outcome.engine["steps"] > 10
-    with pytest.raises(ValueError, match="'masac-plus' is registered already"):
+    with pytest.raises(ValueError, match="'early' is registered already"):
         registry.register_trained(folder)
 
 
@@ -98,4 +101,28 @@ def test_the_packaged_policies_are_each_run_once() -> None:
     names, learned = chosen_policies(load_scenario("fine-tuning"), None)
     assert len(names) == len(set(names))
     assert {"masac", "masac-seed1", "masac-seed2"} <= set(names)
-    assert {"masac", "madqn", "mappo"} == set(learned)
+    assert {"masac", "madqn", "mappo", "masac-plus"} == set(learned)
+
+
+def test_masac_plus_is_bid_prices_under_the_nets_of_three_seeds():
+    found = {policy.name: policy for policy in registry.policies(trained=True) if policy.name.startswith("masac-plus")}
+    assert list(found) == ["masac-plus", "masac-plus-seed1", "masac-plus-seed2"]
+    sites = [site.name for site in load_scenario("fine-tuning").fleet.sites]
+    for seed, policy in enumerate(found.values()):
+        assert (policy.trained.family, policy.trained.seed, policy.trained.meta["sites"]) == ("masac-plus", seed, sites)
+        assert policy.trained.meta["record"]["seed"] == seed
+        scheduler = policy.make()
+        assert isinstance(scheduler, BidPrice)
+        assert scheduler.forecast == Forecast("learned", net=seed)
+        assert (scheduler.samples, scheduler.rounds) == (4, 16)
+
+
+def test_each_net_decides_in_its_own_way():
+    scenario = load_scenario("fine-tuning", ["window_h=24", "jobs.count=300"])
+    environment = build_environment(scenario)
+    earned = {
+        name: settle(run(environment, registry.make_scheduler(name))).utility_usd
+        for name in ("local-fcfs", "masac-plus", "masac-plus-seed1", "masac-plus-seed2")
+    }
+    assert len(set(earned.values())) == 4
+    assert min(earned[name] for name in list(earned)[1:]) > earned["local-fcfs"]

@@ -344,11 +344,5 @@ def _forecasts(environment: Environment, forecast: Forecast | None, lookahead_h:
     span_s = jobs.work_J * slowest[jobs.class_J] + np.where(np.isinf(jobs.slack_s_J), 0.0, jobs.slack_s_J)
     lookahead_h = max(lookahead_h, int(np.ceil(float(span_s.max()) / HOUR_S)) + 2)
     rng = stream(seed, "forecast", environment.index)
-    price_ZH, carbon_ZH = (
-        value_ZH[zones, :until] for value_ZH in (signals.price_usd_per_mwh_ZH, signals.carbon_g_per_kwh_ZH)
-    )
-    both = [
-        forecast.integrals(price_ZH, history_h, lookahead_h, rng, signal="price")[:, row_S],
-        forecast.integrals(carbon_ZH, history_h, lookahead_h, rng, signal="carbon")[:, row_S],
-    ]
-    return np.ascontiguousarray(np.stack(both))
+    of_zones = signals.select(tuple(signals.zones[zone] for zone in zones)).window(signals.start, until)
+    return np.ascontiguousarray(forecast.issued(of_zones, history_h, lookahead_h, rng)[:, :, row_S])

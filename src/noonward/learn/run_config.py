@@ -8,11 +8,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from noonward.errors import ScenarioError, nearest
 from noonward.learn.config import at_least, between, build, one_of, parse_setting, typed
 from noonward.learn.registry import algorithm_named
+from noonward.model.forecast import ForecastKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +56,11 @@ class RunConfig:
         environments: Environments side by side.
         steps: Decision steps of each environment in an epoch; episodes go on over epochs.
         episode_steps: Decision steps after which an episode is cut, K_max.
-        updates: Updates after each epoch's collection, G.
+        updates: Updates after each epoch's collection, G; of algorithms with a replay.
         validation_environments: Validation environments, the same in every epoch.
         observation: ``paper`` or ``extended``.
         forecast_h: Hours of forecast in the observation (``extended``).
-        forecast: ``persistence``, ``regression``, ``noisy`` or ``perfect``; what is shown of the future, if anything.
+        forecast: Kind of forecast (``noonward.model.forecast``) that is shown of the future, if anything.
         reward: ``utility`` or ``at-start``: when a job's value is credited, USD; ``energy`` (on-arrival): energy per
             unit of work, with the costs of the scenario's constraints beside it (``ServiceMeter``).
         adviser: A policy whose choice the agents learn beside; None: none. With one, every epoch starts new episodes.
@@ -92,7 +93,7 @@ class RunConfig:
     validation_environments: int = 1
     observation: Literal["paper", "extended"] = "paper"
     forecast_h: int = 0
-    forecast: Literal["perfect", "persistence", "noisy", "regression"] | None = None
+    forecast: ForecastKind | None = None
     reward: Literal["utility", "at-start", "energy"] = "utility"
     adviser: str | None = None
     warm_start: str | None = None
@@ -115,15 +116,20 @@ class RunConfig:
         one_of(self, "observation", ("paper", "extended"))
         one_of(self, "reward", ("utility", "at-start", "energy"))
         if self.forecast is not None:
-            one_of(self, "forecast", ("perfect", "persistence", "noisy", "regression"))
+            one_of(self, "forecast", get_args(ForecastKind))
         if bool(self.forecast_h) != (self.forecast is not None):
             raise ScenarioError(
                 f"forecast_h is {self.forecast_h} and forecast is {self.forecast}: a forecast needs both its hours and "
-                "its kind; set forecast_h=12 and forecast=regression, persistence, noisy or perfect, or neither"
+                "its kind; set forecast_h=12 and forecast=regression (or another kind), or neither"
             )
         if self.forecast_h and self.observation == "paper":
             raise ScenarioError("the observation 'paper' shows no forecasts; set observation=extended")
         self._check_warm_start()
+        if algorithm_named(self.algorithm).make.consumes == "rollout" and self.updates != RunConfig.updates:
+            raise ScenarioError(
+                f"updates is {self.updates}, but {self.algorithm} learns from each rollout in passes, not in a number "
+                "of updates; leave it out, or set passes and minibatches"
+            )
         if not self.sources:
             raise ScenarioError("no source of environments; name a scenario")
         self.algorithm_config()

@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.errors import SignalRangeError
+from noonward.model import forecast_net
 from noonward.model.regression import DAY_H, SignalName, packaged_weights, weighted
+from noonward.model.signals import Signals
 from noonward.units import HOUR_S
 
 F8 = NDArray[np.float64]
-ForecastKind = Literal["perfect", "persistence", "regression", "noisy"]
+ForecastKind = Literal["perfect", "persistence", "regression", "learned", "noisy"]
 
 
 @dataclass(frozen=True)
@@ -22,22 +24,56 @@ class Forecast:
 
     Attributes:
         kind: ``perfect``: the truth; ``persistence``: the value known for the same hour of the last 24 hours;
-            ``regression``: a weighted sum of what the last days say (:mod:`noonward.model.regression`); ``noisy``: the
-            truth plus an error that grows with the lead.
+            ``regression``: a weighted sum of what the last days say (:mod:`noonward.model.regression`); ``learned``:
+            the same, corrected by a net that knows the zone (:mod:`noonward.model.forecast_net`); ``noisy``: the truth
+            plus an error that grows with the lead.
         noise: Standard deviation of the error 24 hours ahead, as a share of the signal's own over the history before
             the run (``noisy``). It grows with the root of the lead up to 24 hours and is as persistent from lead to
             lead as an AR(1) of 0.9. Every hour of issue draws from a generator of its own, lead by lead, so that an
             error depends neither on how many hours are forecast nor on how many leads.
+        net: Training seed of the packaged net (``learned``), 0 to 2.
     """
 
     kind: ForecastKind
     noise: float = 0.5
+    net: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(ForecastKind):
             raise ValueError(f"unknown forecast {self.kind!r}; known: {', '.join(get_args(ForecastKind))}")
         if not self.noise >= 0:
             raise ValueError(f"forecast noise is {self.noise}; it must be at least 0")
+        if self.net not in range(forecast_net.SEEDS):
+            raise ValueError(f"forecast net is {self.net!r}; it must be from 0 to {forecast_net.SEEDS - 1}")
+
+    def issued(self, signals: Signals, history_h: int, lookahead_h: int, rng: np.random.Generator) -> F8:
+        """Returns forecasts of both signals, issued at every hour, as running integrals.
+
+        Args:
+            signals: True values of some zones, ``history_h`` hours of history first.
+            history_h: Hours before the run's first.
+            lookahead_h: Leads, hours.
+            rng: Stream ``forecast``.
+
+        Returns:
+            Shape (price and carbon, hours of issue, zones, lookahead + 1), otherwise as :meth:`integrals`.
+
+        Raises:
+            SignalRangeError: Too little of the history is known.
+            ScenarioError: ``learned`` was not trained on one of the zones.
+        """
+        value_KZH = np.stack([signals.price_usd_per_mwh_ZH, signals.carbon_g_per_kwh_ZH])
+        if self.kind == "learned":
+            issue_I = np.arange(history_h, signals.hours)
+            net = forecast_net.packaged_net(self.net)
+            return integrated(forecast_net.forecast(value_KZH, issue_I, signals.start, signals.zones, lookahead_h, net))
+        price_ZH, carbon_ZH = value_KZH
+        return np.stack(
+            [
+                self.integrals(price_ZH, history_h, lookahead_h, rng, signal="price"),
+                self.integrals(carbon_ZH, history_h, lookahead_h, rng, signal="carbon"),
+            ]
+        )
 
     def integrals(
         self,
@@ -48,7 +84,7 @@ class Forecast:
         *,
         signal: SignalName | None = None,
     ) -> F8:
-        """Returns forecasts issued at every hour as running integrals.
+        """Returns forecasts of one signal, issued at every hour, as running integrals.
 
         Args:
             value_ZH: True values per zone and hour, ``history_h`` hours of history first.
@@ -64,13 +100,15 @@ class Forecast:
 
         Raises:
             SignalRangeError: Persistence, regression or noise lacks a day of history.
-            ValueError: ``regression`` is not told which signal it forecasts.
+            ValueError: ``regression`` is not told which signal it forecasts, or ``learned`` is asked for one alone.
 
         Example:
             >>> truth = np.array([[1.0, 2.0, 3.0]])
             >>> Forecast("perfect").integrals(truth, 1, 2, np.random.default_rng(0))[0, 0].tolist()
             [0.0, 7200.0, 18000.0]
         """
+        if self.kind == "learned":
+            raise ValueError("a learned forecast reads prices and carbon intensities together; call issued")
         zones, total = value_ZH.shape
         hours = total - history_h
         lead = np.arange(lookahead_h)
@@ -89,9 +127,7 @@ class Forecast:
             value_IZL = padded[:, issue[:, None] + lead].swapaxes(0, 1)
         if self.kind == "noisy":
             value_IZL = value_IZL + self._errors(value_ZH[:, :history_h], hours, lookahead_h, rng.spawn(1)[0])
-        out = np.zeros((hours, zones, lookahead_h + 1))
-        np.cumsum(value_IZL * HOUR_S, axis=2, out=out[:, :, 1:])
-        return out
+        return integrated(value_IZL)
 
     def _errors(self, history_ZH: F8, hours: int, lookahead_h: int, rng: np.random.Generator) -> F8:
         """Returns errors per hour of issue, zone and lead; the current hour is known."""
@@ -112,6 +148,13 @@ class Forecast:
                 f"a {self.kind} forecast needs {needed_h} hours of signals before the window, but there are "
                 f"{known_h}; start the window later or use another forecast"
             )
+
+
+def integrated(value_L: F8) -> F8:
+    """Returns running integrals over the last axis of hourly values, value x s, one column more, from 0."""
+    out = np.zeros((*value_L.shape[:-1], value_L.shape[-1] + 1))
+    np.cumsum(value_L * HOUR_S, axis=-1, out=out[..., 1:])
+    return out
 
 
 def _known_to_the_end(history_ZH: F8) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from noonward.model.forecast_net import SEEDS, net_path, packaged_record
 from noonward.schedule.trained_policy import read_meta
 
 FOLDER: Final = Path(__file__).parent / "trained"
@@ -61,3 +62,31 @@ def trained_policies(folder: Path = FOLDER) -> list[PolicyFile]:
             )
         )
     return sorted(found, key=lambda each: (each.family, each.seed))
+
+
+def planners() -> list[PolicyFile]:
+    """Returns ``masac-plus``, by training seed: bid prices under the forecast of a packaged net.
+
+    What learned here is the net: it was trained on signals alone, for the sites of ``fine-tuning``. It runs wherever it
+    knows the zones.
+    """
+    return [
+        PolicyFile(
+            name="masac-plus" if seed == 0 else f"masac-plus-seed{seed}",
+            family="masac-plus",
+            seed=seed,
+            path=net_path(seed),
+            meta={
+                "algorithm": "masac-plus",
+                "scenario": "fine-tuning",
+                "protocol": "each-slot",
+                "sites": packaged_record(seed)["zones"][:5],
+                "record": {
+                    "summary": "The best learned policy: bid prices under a forecast by a net that was trained with seed "
+                    f"{seed}.",
+                    **packaged_record(seed),
+                },
+            },
+        )
+        for seed in range(SEEDS)
+    ]

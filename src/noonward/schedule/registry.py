@@ -17,7 +17,7 @@ from noonward.schedule.bandit import Ucb1
 from noonward.schedule.bid_price import BidPrice
 from noonward.schedule.booking import Booked
 from noonward.schedule.follow_plan import FollowPlan, Fractional, PerfectPlan
-from noonward.schedule.packaged_policies import FOLDER, PolicyFile, trained_policies
+from noonward.schedule.packaged_policies import FOLDER, PolicyFile, planners, trained_policies
 from noonward.schedule.routing import CheapestNow, Router
 from noonward.schedule.slot_rules import (
     CarbonGreedy,
@@ -110,7 +110,8 @@ def make_scheduler(name: str) -> Scheduler:
     if name.endswith(".npz"):
         return load_policy(Path(name))
     if ":" not in name:
-        raise ScenarioError(f"unknown policy {name!r}; {nearest(name, _POLICIES)} (or give module:Class)")
+        close = nearest(name, _POLICIES, list_all=False) or "'noonward policies' lists those there are"
+        raise ScenarioError(f"unknown policy {name!r}; {close} (or give module:Class)")
     module, _, attribute = name.partition(":")
     try:
         made = getattr(importlib.import_module(module), attribute)()
@@ -220,3 +221,10 @@ register("plan-receding", partial(FollowPlan, hourly=True), "The same planned ag
 register("plan-perfect", PerfectPlan)
 
 register_trained()
+for _file in planners():
+    register(
+        _file.name,
+        partial(BidPrice, Forecast("learned", net=_file.seed), samples=4, rounds=16),
+        _file.summary,
+        trained=_file,
+    )

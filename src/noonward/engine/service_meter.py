@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -30,12 +31,40 @@ def cost_names(constraints: Constraints | None, sites: Sequence[str]) -> tuple[s
     return (*out, *(f"power_w/{site}" for site in sites if site in constraints.power_cap_w))
 
 
+@dataclass(frozen=True, kw_only=True)
+class EnergyMix:
+    """What a joule counts: ``energy + usd price / 100 USD/MWh + carbon intensity / 500 g/kWh``, J.
+
+    So a weight of 1 makes price or carbon as heavy as the energy itself where a MWh costs 100 USD or a kWh emits 500 g;
+    in other words a USD counts 3.6e7 J times ``usd`` and a kgCO2 7.2e6 J times ``carbon``.
+
+    Attributes:
+        energy: Weight of the energy.
+        usd: Weight of its price; needs signals.
+        carbon: Weight of its carbon intensity; needs signals.
+    """
+
+    energy: float = 1.0
+    usd: float = 0.0
+    carbon: float = 0.0
+
+    @property
+    def needs_signals(self) -> bool:
+        """Whether prices or intensities count."""
+        return self.usd > 0 or self.carbon > 0
+
+
+ENERGY_ALONE: Final = EnergyMix()
+"""A joule counts as such wherever and whenever it is used."""
+
+
 class ServiceMeter:
     """Reads rewards and constraint costs of the rows of a batch engine, protocol on-arrival.
 
     **Reward** of a decision: minus the energy of the job's whole run beyond what its GPUs would draw free, over the
     mean size of a job: J per unit of work, weighted by the job's size, so that rewards sum to the energy of Eq. 3 of
-    CHSAC-AF but for what no decision changes.
+    CHSAC-AF but for what no decision changes. Under an ``EnergyMix`` each joule is weighed by the price and the carbon
+    intensity of its hour and site, as the ledger settles them.
 
     **Costs** are relative excesses over the limits, so that a constraint holds where their mean is at most 0:
 
@@ -54,12 +83,20 @@ class ServiceMeter:
         engine: Rows; each at its first question.
         constraints: Limits; the same for all rows.
         unit_work: Mean size of a job, units.
+        mix: What a joule counts.
     """
 
-    def __init__(self, engine: BatchEngine, constraints: Constraints | None, unit_work: float) -> None:
+    def __init__(
+        self,
+        engine: BatchEngine,
+        constraints: Constraints | None,
+        unit_work: float,
+        mix: EnergyMix = ENERGY_ALONE,
+    ) -> None:
         rows, self.sites = engine.rows, engine.environments[0].sites
         limits = constraints or Constraints()
         self.engine, self.unit_work = engine, unit_work
+        self._weight_3 = np.array(astuple(mix))
         self.mean_s, self.p99_s = limits.mean_latency_s, limits.p99_latency_s
         queue = [limits.queue_limit(site) for site in self.sites]
         self.queue_S = np.array([np.nan if limit is None else limit for limit in queue])
@@ -93,7 +130,15 @@ class ServiceMeter:
         if int(self._open.count_B.max()) + 1 > self._open.job_BP.shape[1]:
             self._widen(2 * self._open.job_BP.shape[1])
         limit_s = np.inf if self.p99_s is None else self.p99_s
-        read_service(self.engine.places, self.engine.asked_BN, self._open, self._readings, float(limit_s), np.zeros(3))
+        read_service(
+            self.engine.places,
+            self.engine.asked_BN,
+            self._open,
+            self._readings,
+            float(limit_s),
+            self._weight_3,
+            np.zeros(3),
+        )
         found = self._readings
         columns: list[F8] = []
         if self.mean_s is not None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from noonward.engine.service_meter import ENERGY_ALONE, EnergyMix
 from noonward.errors import ScenarioError, nearest
 from noonward.learn.config import at_least, between, build, one_of, parse_setting, typed
 from noonward.learn.registry import algorithm_named
@@ -62,6 +63,11 @@ class RunConfig:
         forecast: ``persistence``, ``regression``, ``noisy`` or ``perfect``; what is shown of the future, if anything.
         reward: ``utility`` or ``at-start``: when a job's value is credited, USD; ``energy`` (on-arrival): energy per
             unit of work, with the costs of the scenario's constraints beside it (``ServiceMeter``).
+        energy_weight: Under the reward ``energy``, what a joule counts as such (``EnergyMix``).
+        usd_weight: What it counts besides per 100 USD/MWh of its price; needs signals.
+        carbon_weight: What it counts besides per 500 g/kWh of its carbon intensity; needs signals.
+        show_signals: The observation shows price and intensity of the hour (on-arrival, ``extended``).
+        show_class: It shows the class of the arriving job (on-arrival, ``extended``).
         adviser: A policy whose choice the agents learn beside; None: none. With one, every epoch starts new episodes.
         warm_start: A policy that the agents imitate before the first epoch; None: none. MASAC and MAPPO fit their
             actors by cross-entropy, MADQN its values by a margin.
@@ -94,6 +100,11 @@ class RunConfig:
     forecast_h: int = 0
     forecast: Literal["perfect", "persistence", "noisy", "regression"] | None = None
     reward: Literal["utility", "at-start", "energy"] = "utility"
+    energy_weight: float = 1.0
+    usd_weight: float = 0.0
+    carbon_weight: float = 0.0
+    show_signals: bool = False
+    show_class: bool = False
     adviser: str | None = None
     warm_start: str | None = None
     warm_start_environments: int = 10
@@ -123,10 +134,31 @@ class RunConfig:
             )
         if self.forecast_h and self.observation == "paper":
             raise ScenarioError("the observation 'paper' shows no forecasts; set observation=extended")
+        self._check_mix()
         self._check_warm_start()
         if not self.sources:
             raise ScenarioError("no source of environments; name a scenario")
         self.algorithm_config()
+
+    @property
+    def mix(self) -> EnergyMix:
+        """What a joule counts under the reward ``energy``."""
+        return EnergyMix(energy=self.energy_weight, usd=self.usd_weight, carbon=self.carbon_weight)
+
+    def _check_mix(self) -> None:
+        at_least(self, 0.0, "energy_weight", "usd_weight", "carbon_weight")
+        if not (self.energy_weight or self.mix.needs_signals):
+            raise ScenarioError("energy_weight, usd_weight and carbon_weight are all 0; set at least one above 0")
+        if self.reward != "energy" and self.mix != ENERGY_ALONE:
+            raise ScenarioError(
+                f"reward is {self.reward}, which knows no energy_weight, usd_weight or carbon_weight; leave them out, "
+                "or set reward=energy"
+            )
+        if self.observation == "paper" and (self.show_signals or self.show_class):
+            raise ScenarioError(
+                "the observation 'paper' shows neither signals nor classes; set observation=extended, or leave out "
+                "show_signals and show_class"
+            )
 
     def _check_warm_start(self) -> None:
         at_least(self, 1, "warm_start_environments", "warm_start_passes", "warm_start_batch")

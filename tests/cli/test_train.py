@@ -66,6 +66,7 @@ def test_an_interrupt_says_how_to_go_on(noonward: CommandLine, tmp_path: Path, m
         (["tiny", "--set", "reward=energy", "--set", "energy_weight=0"], "are all 0"),
         (["tiny", "--set", "reward=energy", "--set", "energy_weight=-1"], "energy_weight is -1"),
         (["dvfs-mixed", "--set", "show_signals=true"], "shows neither signals nor classes"),
+        (["tiny", "--set", "observation=raw"], "'raw' is for protocol on-arrival"),
         (["tiny", "--set", "observation=extended", "--set", "show_class=true"], "always shows signals"),
         ([], "name a scenario"),
         (["tiny", "--resume", "nowhere"], "leave out SCENARIO"),

@@ -223,6 +223,15 @@ def test_the_quantiles_of_a_known_distribution_are_found() -> None:
     assert q.detach().numpy().ravel() == pytest.approx([0.1, 0.3, 0.5, 0.7, 0.9], abs=0.04)
 
 
+def test_errors_are_weighed_by_the_quantile_of_either_side() -> None:
+    taken, target = torch.tensor([[[0.0, 10.0]]]), torch.tensor([[4.0, 6.0]])
+    # Huber losses with kappa 1: errors 4, 6, -6, -4 cost 3.5, 5.5, 5.5, 3.5; tau 0.25 and 0.75.
+    by_prediction = (0.25 * 3.5 + 0.25 * 5.5 + 0.25 * 5.5 + 0.25 * 3.5) / 2
+    by_target = (0.25 * 3.5 + 0.75 * 5.5 + 0.75 * 5.5 + 0.25 * 3.5) / 2
+    assert quantile_huber(taken, target, 1.0).item() == pytest.approx(by_prediction)
+    assert quantile_huber(taken, target, 1.0, by_target=True).item() == pytest.approx(by_target)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("quantiles", 0), ("actor_gradient", "hard"), ("gamma", 1.5), ("hidden", ()), ("excess", "both"), ("kappa", 0.0)],

@@ -28,7 +28,7 @@ from noonward.units import DAY_S, HOUR_S
 F4 = NDArray[np.float32]
 F8 = NDArray[np.float64]
 
-EXTENDED, FORECAST_H, GPUS_MAX, SIGNALS, START_S, CLASSES = range(6)
+EXTENDED, FORECAST_H, GPUS_MAX, SIGNALS, START_S, CLASSES, RAW = range(7)
 """Positions in ``Observation.numbers``."""
 GANG: Final = 8.0
 PRICE_USD_PER_MWH: Final = 100.0
@@ -104,8 +104,12 @@ class Observation:
 
     Gangs outside the job's own range, or larger than the site, have zeros.
 
+    Protocol ``on-arrival``, kind ``raw``: seconds since the run's start, then site by site GPUs, busy GPUs, free GPUs,
+    clock (as above) and jobs that wait, as they are: the state of CHSAC-AF's public code, a control. Nothing of it is
+    of order 1, nor of the job.
+
     Attributes:
-        kind: ``paper``: the papers' state; ``extended``: more.
+        kind: ``paper``: the papers' state; ``extended``: more; ``raw``: see above.
         protocol: Protocol of the environments.
         forecast_h: Hours of forecast (``extended``); 0 for none.
         gpus_max: Largest gang G of the choices (``on-arrival``), GPUs.
@@ -122,7 +126,7 @@ class Observation:
         18
     """
 
-    kind: Literal["paper", "extended"]
+    kind: Literal["paper", "extended", "raw"]
     protocol: Protocol = "each-slot"
     forecast_h: int = 0
     gpus_max: int = 8
@@ -130,7 +134,7 @@ class Observation:
     classes: int = 0
 
     def __post_init__(self) -> None:
-        for name, allowed in (("kind", ("paper", "extended")), ("protocol", get_args(Protocol))):
+        for name, allowed in (("kind", ("paper", "extended", "raw")), ("protocol", get_args(Protocol))):
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"unknown observation {name} {value!r}; {nearest(str(value), allowed)}")
@@ -139,8 +143,12 @@ class Observation:
                 f"observation with {self.forecast_h} hours of forecast and gangs up to {self.gpus_max} GPUs; "
                 "allowed: at least 0 hours and at least 1 GPU"
             )
-        if self.kind == "paper" and (self.forecast_h or self.signals or self.classes):
-            raise ValueError("the observation 'paper' shows no forecasts, signals or classes; use kind='extended'")
+        if self.kind != "extended" and (self.forecast_h or self.signals or self.classes):
+            raise ValueError(
+                f"the observation {self.kind!r} shows no forecasts, signals or classes; use kind='extended'"
+            )
+        if self.kind == "raw" and self.protocol == "each-slot":
+            raise ValueError("the observation 'raw' is for protocol on-arrival; use kind='paper' or 'extended'")
         if self.protocol == "each-slot" and (self.signals or self.classes):
             raise ValueError("under each-slot signals are always shown, classes never; leave out signals and classes")
 
@@ -171,6 +179,8 @@ class Observation:
             out += ["hour_sin", "hour_cos"] if extended else []
             return (*out, *self._forecast_names(sites))
         out = [f"{entry}/{site}" for site in sites for entry in ("gpus", "busy", "free", "clock", "queue")]
+        if self.kind == "raw":
+            return ("time", *out)
         out += ["hour_sin", "hour_cos", "size", *(f"from/{point}" for point in points)]
         if extended:
             out += [f"class/{number}" for number in range(self.classes)]
@@ -181,7 +191,7 @@ class Observation:
 
     def own_names(self, sites: Sequence[str]) -> tuple[str, ...]:
         """Returns the names of the own part's entries."""
-        if self.kind == "paper" or self.protocol == "on-arrival":
+        if self.kind != "extended" or self.protocol == "on-arrival":
             return ()
         parts = ("now", "best") if self.forecast_h else ("now",)
         choices = [f"{part}/{choice}" for part in parts for choice in ("hold", *sites)]
@@ -199,10 +209,10 @@ class Observation:
             ScenarioError: The environment does not fit: its protocol, its signals or its gangs.
         """
         self._check(environment)
-        out = np.zeros(6)
+        out = np.zeros(7)
         out[EXTENDED], out[FORECAST_H], out[GPUS_MAX] = self.kind == "extended", self.forecast_h, self.gpus_max
         out[SIGNALS], out[START_S] = self.signals, environment.start.hour * HOUR_S
-        out[CLASSES] = self.classes
+        out[CLASSES], out[RAW] = self.classes, self.kind == "raw"
         return out
 
     def _check(self, environment: Environment) -> None:
@@ -403,8 +413,25 @@ def _write_gangs(view: ClusterView, numbers_P: F8, job: int, out_G: F4, at: int)
 
 
 @kernel(inline=True, allocates=False)
+def _write_raw(view: ClusterView, out_G: F4) -> None:
+    """Writes the state of kind ``raw``."""
+    record = view.job_J[view.asked_N[0]]
+    out_G[0] = view.run_1[0].now_s
+    for s in range(view.site_S.shape[0]):
+        site, at = view.site_S[s], 1 + 5 * s
+        out_G[at] = site.gpus
+        out_G[at + 1] = site.gpus - site.free
+        out_G[at + 2] = site.free
+        out_G[at + 3] = view.clock_SF[s, view.oracle_SCG[s, record.class_, record.gpus_min]]
+        out_G[at + 4] = site.waiting
+
+
+@kernel(inline=True, allocates=False)
 def observe_on_arrival(view: ClusterView, numbers_P: F8, global_G: F4, own_NO: F4) -> None:
     """Writes the observation of a question ASK_ROUTE of protocol on-arrival; arguments as ``observe_each_slot``."""
+    if numbers_P[RAW] > 0:
+        _write_raw(view, global_G)
+        return
     at, job = 0, view.asked_N[0]
     record, shortest = view.job_J[job], np.inf
     for s in range(view.site_S.shape[0]):

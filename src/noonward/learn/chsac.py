@@ -67,6 +67,8 @@ class ChsacConfig:
         gang_head: ``site``: gangs are chosen given the site, with its mask; ``fleet``: one choice for all sites, with
             the mask of the largest.
         energy_unit: ``J`` or ``kWh`` per unit of work, in the reward.
+        quantile_weights: Whose quantile weighs an error in the quantile Huber loss: ``prediction`` (Dabney et al.) or
+            ``target``.
         weigh_by_size: Rewards and costs of a job count by its size (Eq. 3).
         excess: ``signed`` or ``positive``: what the effective reward subtracts (Eq. 12).
         duals_fall: Multipliers fall when their constraint holds.
@@ -97,6 +99,7 @@ class ChsacConfig:
     bootstrap: bool = True
     gang_head: str = "site"
     energy_unit: str = "J"
+    quantile_weights: str = "prediction"
     weigh_by_size: bool = True
     excess: str = "signed"
     duals_fall: bool = True
@@ -112,6 +115,7 @@ class ChsacConfig:
         one_of(self, "actor_gradient", ("expectation", "one-hot"))
         one_of(self, "gang_head", ("site", "fleet"))
         one_of(self, "energy_unit", ("J", "kWh"))
+        one_of(self, "quantile_weights", ("prediction", "target"))
         one_of(self, "excess", ("signed", "positive"))
         one_of(self, "behaviour", ("averaged", "latest"))
         one_of(self, "execute", ("sample", "greedy"))
@@ -129,6 +133,7 @@ class PublishedConfig(ChsacConfig):
     bootstrap: bool = False
     gang_head: str = "fleet"
     energy_unit: str = "kWh"
+    quantile_weights: str = "target"
     weigh_by_size: bool = False
     excess: str = "positive"
     duals_fall: bool = False
@@ -369,7 +374,9 @@ class Chsac(Algorithm):
         one_hot = self.config.actor_gradient == "one-hot"
         # In the published code the encoder follows the actor's loss alone.
         taken_KBQ = self.critics.taken(h_BH.detach() if one_hot else h_BH, choice_B)
-        critic = quantile_huber(taken_KBQ, self._targets(batch), self.config.kappa)
+        # CORRECTION (quantile_weights) turned off: the published code weighs an error by the target's quantile.
+        by_target = self.config.quantile_weights == "target"
+        critic = quantile_huber(taken_KBQ, self._targets(batch), self.config.kappa, by_target=by_target)
         log_p_BA = self._log_policy(self.actor, h_BH, batch.mask_NBA[0])
         actor_loss = self._one_hot_loss if one_hot else self._expected_loss
         actor, entropy_B, value_B = actor_loss(h_BH, log_p_BA)
@@ -527,7 +534,9 @@ class PublishedChsac(Chsac):
     name: ClassVar[str] = "chsac-af-published"
 
 
-def quantile_huber(taken_KBQ: torch.Tensor, target_BQ: torch.Tensor, kappa: float) -> torch.Tensor:
+def quantile_huber(
+    taken_KBQ: torch.Tensor, target_BQ: torch.Tensor, kappa: float, *, by_target: bool = False
+) -> torch.Tensor:
     """Returns the quantile Huber loss, summed over twins (Eq. 10; Dabney et al. 2018).
 
     ``mean_B sum_i mean_j |tau_i - [y_j < q_i]| L(y_j - q_i) / kappa`` with tau_i = (i + 1/2) / N_q.
@@ -536,10 +545,12 @@ def quantile_huber(taken_KBQ: torch.Tensor, target_BQ: torch.Tensor, kappa: floa
         taken_KBQ: Quantiles q_i of each twin.
         target_BQ: Target quantiles y_j.
         kappa: Errors up to this count squared.
+        by_target: Weigh by tau_j of the target instead, which finds no quantiles: a control.
     """
     quantiles = taken_KBQ.shape[2]
-    tau_Q1 = ((torch.arange(quantiles, device=taken_KBQ.device, dtype=taken_KBQ.dtype) + 0.5) / quantiles)[:, None]
+    tau_Q = (torch.arange(quantiles, device=taken_KBQ.device, dtype=taken_KBQ.dtype) + 0.5) / quantiles
+    tau_QQ = tau_Q[None, :] if by_target else tau_Q[:, None]
     error_KBQQ = target_BQ[None, :, None, :] - taken_KBQ[..., None]
     size = error_KBQQ.abs()
     huber = torch.where(size <= kappa, 0.5 * error_KBQQ.square(), kappa * (size - 0.5 * kappa)) / kappa
-    return ((tau_Q1 - (error_KBQQ.detach() < 0).to(huber.dtype)).abs() * huber).mean(3).sum(2).mean(1).sum()
+    return ((tau_QQ - (error_KBQQ.detach() < 0).to(huber.dtype)).abs() * huber).mean(3).sum(2).mean(1).sum()

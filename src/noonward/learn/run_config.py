@@ -58,7 +58,7 @@ class RunConfig:
         episode_steps: Decision steps after which an episode is cut, K_max.
         updates: Updates after each epoch's collection, G.
         validation_environments: Validation environments, the same in every epoch.
-        observation: ``paper`` or ``extended``.
+        observation: ``paper`` or ``extended``; ``raw`` is that of CHSAC-AF's public code (``Observation``).
         forecast_h: Hours of forecast in the observation (``extended``).
         forecast: ``persistence``, ``regression``, ``noisy`` or ``perfect``; what is shown of the future, if anything.
         reward: ``utility`` or ``at-start``: when a job's value is credited, USD; ``energy`` (on-arrival): energy per
@@ -96,7 +96,7 @@ class RunConfig:
     episode_steps: int = 12_000
     updates: int = 1_000
     validation_environments: int = 1
-    observation: Literal["paper", "extended"] = "paper"
+    observation: Literal["paper", "extended", "raw"] = "paper"
     forecast_h: int = 0
     forecast: Literal["perfect", "persistence", "noisy", "regression"] | None = None
     reward: Literal["utility", "at-start", "energy"] = "utility"
@@ -123,7 +123,7 @@ class RunConfig:
         counts = ("epochs", "environments", "steps", "episode_steps", "updates", "validation_environments")
         at_least(self, 1, *counts, "validate_every", "checkpoint_every")
         at_least(self, 0, "seed", "forecast_h")
-        one_of(self, "observation", ("paper", "extended"))
+        one_of(self, "observation", ("paper", "extended", "raw"))
         one_of(self, "reward", ("utility", "at-start", "energy"))
         if self.forecast is not None:
             one_of(self, "forecast", ("perfect", "persistence", "noisy", "regression"))
@@ -132,8 +132,8 @@ class RunConfig:
                 f"forecast_h is {self.forecast_h} and forecast is {self.forecast}: a forecast needs both its hours and "
                 "its kind; set forecast_h=12 and forecast=regression, persistence, noisy or perfect, or neither"
             )
-        if self.forecast_h and self.observation == "paper":
-            raise ScenarioError("the observation 'paper' shows no forecasts; set observation=extended")
+        if self.forecast_h and self.observation != "extended":
+            raise ScenarioError(f"the observation {self.observation!r} shows no forecasts; set observation=extended")
         self._check_mix()
         self._check_warm_start()
         if not self.sources:
@@ -154,10 +154,10 @@ class RunConfig:
                 f"reward is {self.reward}, which knows no energy_weight, usd_weight or carbon_weight; leave them out, "
                 "or set reward=energy"
             )
-        if self.observation == "paper" and (self.show_signals or self.show_class):
+        if self.observation != "extended" and (self.show_signals or self.show_class):
             raise ScenarioError(
-                "the observation 'paper' shows neither signals nor classes; set observation=extended, or leave out "
-                "show_signals and show_class"
+                f"the observation {self.observation!r} shows neither signals nor classes; set "
+                "observation=extended, or leave out show_signals and show_class"
             )
 
     def _check_warm_start(self) -> None:

@@ -41,7 +41,7 @@ def simulate(
                 seed=seed,
                 environment=environment,
                 record=str(record.folder),
-                notes=list(drawn.notes),
+                notes=record.manifest["notes"],
             )
         )
         return
@@ -52,7 +52,7 @@ def simulate(
                 if isinstance(value, float)
                 else f"{key:24s} {value:>11,d}"
             )
-    for note in drawn.notes:
+    for note in record.manifest["notes"]:
         print(f"note: {note}")
     print(f"record: {record.folder}")
 

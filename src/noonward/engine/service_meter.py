@@ -24,11 +24,7 @@ WORK, DECISIONS = "work", "decisions"
 
 def cost_names(constraints: Constraints | None, sites: Sequence[str]) -> tuple[str, ...]:
     """Returns the names of the costs that a ``ServiceMeter`` reads: one a limit, in the order of its columns."""
-    if constraints is None:
-        return ()
-    out = [name for name in ("mean_latency_s", "p99_latency_s") if getattr(constraints, name) is not None]
-    out += [f"queue/{site}" for site in sites if constraints.queue_limit(site) is not None]
-    return (*out, *(f"power_w/{site}" for site in sites if site in constraints.power_cap_w))
+    return () if constraints is None else tuple(constraints.named(sites))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -152,6 +152,11 @@ def _by_energy(scenario: Scenario, training: Draws, mix: EnergyMix) -> dict[str,
 
 def observation_for(config: RunConfig, scenario: Scenario) -> Observation:
     """Returns what agents are shown under a config."""
+    if scenario.protocol != "on-arrival" and config.observation == "raw":
+        raise ScenarioError(
+            f"scenario {scenario.name!r} asks {scenario.protocol}; the observation 'raw' is for protocol on-arrival; "
+            "set observation=paper or extended"
+        )
     if scenario.protocol != "on-arrival" and (config.show_signals or config.show_class):
         raise ScenarioError(
             f"scenario {scenario.name!r} asks {scenario.protocol}, whose observation always shows signals and never "
@@ -178,6 +183,7 @@ def about(scenario: Scenario, observation: Observation, forecast: Forecast | Non
         "protocol": scenario.protocol,
         "sites": [site.name for site in scenario.fleet.sites],
         "observation": asdict(observation),
+        "limits": {} if scenario.constraints is None else scenario.constraints.named(scenario.fleet.site_names),
         **({} if forecast is None else {"forecast": asdict(forecast)}),
     }
 

@@ -94,18 +94,23 @@ def test_weighed_energy_is_what_the_ledger_settles(mix: EnergyMix, weight_3: Any
 
 
 def test_queues_and_powers_are_those_of_the_next_question() -> None:
+    """A power cap is charged to the decisions that sent a job to the site alone."""
     engine = engine_of("jobs.rate_per_s=0.2", rows=1)
     meter = ServiceMeter(engine, LIMITS, 100.0)
-    rng, seen = np.random.default_rng(1), set()
+    rng, seen, waited = np.random.default_rng(1), set(), set()
     while not engine.done_B.all():
-        engine.step((engine.mask_BNA * rng.random(engine.mask_BNA.shape)).argmax(2))
+        choice_BN = (engine.mask_BNA * rng.random(engine.mask_BNA.shape)).argmax(2)
+        engine.step(choice_BN)
         _, cost_BK = meter.read()
-        view = engine.row_view(0)
+        view, there = engine.row_view(0), choice_BN[0, 0] // 8 == 2
         assert cost_BK[0, 2] == (view.waiting_S[1] - 0.5) / 1.0
-        over = cost_BK[0, 3] == 1.0 / MAY_EXCEED - 1.0
-        assert over or cost_BK[0, 3] == -1.0
-        seen.add((bool(view.waiting_S[1]), over))
-    assert len(seen) > 1
+        power_w = engine.outcome(0).yard_S["busy_w"][2] + view.site_S["free"][2] * 25.0
+        over = bool(there and power_w > 9000.0)
+        assert cost_BK[0, 3] == (1.0 / MAY_EXCEED if over else 0.0) - 1.0
+        seen.add((bool(there), bool(power_w > 9000.0)))
+        waited.add(bool(view.waiting_S[1]))
+    assert len(seen) == 4
+    assert len(waited) == 2
 
 
 def test_names_follow_the_columns() -> None:

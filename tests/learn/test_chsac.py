@@ -257,3 +257,29 @@ def test_a_shipped_policy_answers_the_same_in_both_loops_and_says_how_it_was_mad
     assert record["config"]["algorithm"] == name
     assert record["seeds"]["train"] == 10_000
     assert record["curve"][-1]["best_epoch"] == record["best_epoch"]
+
+
+def test_the_clock_that_weighs_time_reaches_training_and_what_was_trained(tmp_path: Path) -> None:
+    from noonward.learn.sources import open_setting
+    from noonward.learn.trainer import Trainer
+
+    given = [
+        *("reward=energy", "steps=100", "updates=1", "environments=2", "hidden=[8]", "quantiles=3", "batch=8"),
+        "capacity=400",
+    ]
+    joules, clocks, times = [], [], []
+    for watts in (0, 300):
+        settings = ("window_h=1", f"fleet.clock_weight_w={watts}")
+        config = with_settings("chsac-af", (Source(scenario="dvfs-training", settings=settings),), given, epochs=1)
+        trainer = Trainer(config, open_setting(config), tmp_path / str(watts))
+        clocks.append(trainer.rows.moment.global_BG[0, 3])  # of us-west, one GPU
+        trainer.run()
+        joules.append(trainer.curves[0]["reward_per_step"])
+        outcome = run(
+            build_environment(load_scenario("dvfs-training", list(settings)), 0, 0), make_scheduler("chsac-af")
+        )
+        times.append(np.nanmean(outcome.track_J["finish_s"] - outcome.environment.jobs.arrival_s_J))
+    assert clocks[0] == pytest.approx(0.8)
+    assert clocks[1] == pytest.approx(1.0)
+    assert joules[1] < joules[0]  # the faster clock takes more energy
+    assert times[1] < 0.95 * times[0]

@@ -15,8 +15,7 @@ from noonward.model.constraints import Constraints
 
 F8 = NDArray[np.float64]
 MAY_EXCEED: Final = 0.01
-"""Share of jobs that may be later than the limit of the 99th percentile, and of decisions that may find a power cap
-exceeded."""
+"""Share of jobs that may be later than the limit of the 99th percentile, of decisions that may exceed a power cap."""
 PLACES: Final = 64
 WORK, DECISIONS = "work", "decisions"
 """Names of the last two columns."""
@@ -69,7 +68,11 @@ class ServiceMeter:
     | mean latency | end-to-end latency of the job / limit - 1 |
     | 99th percentile | (1 if the job's latency exceeds the limit) / 0.01 - 1 |
     | queue of a site | (jobs that wait - limit) / max(limit, 1) at the next decision |
-    | power cap of a site | (1 if the power exceeds the cap) / 0.01 - 1 at the next decision |
+    | power cap of a site | (1 if it sent the job there and the power then exceeds the cap) / 0.01 - 1 |
+
+    The power is that at the next decision. A decision is not charged for a site that it leaves alone: there the power
+    falls as jobs finish, minutes after any choice could answer for it, and a cost that comes whatever is chosen teaches
+    nothing.
 
     Where arrivals are Poisson at a constant rate (``dvfs-training``), what they find is the mean over time; where the
     rate varies (``dvfs-mixed``), busy hours count more. Two columns follow: the work of the job decided on over the
@@ -110,6 +113,7 @@ class ServiceMeter:
             late_B=zero_B.copy(),
             work_B=zero_B.copy(),
             decided_B=zero_B.copy(),
+            site_B=np.full(rows, -1, np.int64),
             waiting_BS=zero_BS,
             power_BS=zero_BS.copy(),
         )
@@ -145,7 +149,7 @@ class ServiceMeter:
             limit = self.queue_S[s]
             columns.append(found.decided_B * (found.waiting_BS[:, s] - limit) / max(limit, 1.0))
         for s in np.flatnonzero(~np.isnan(self.cap_S)):
-            over_B = found.power_BS[:, s] > self.cap_S[s]
+            over_B = (found.site_B == s) & (found.power_BS[:, s] > self.cap_S[s])
             columns.append(found.decided_B * (over_B / MAY_EXCEED - 1.0))
         columns += [found.work_B / self.unit_work, found.decided_B]
         return -found.joules_B / self.unit_work, np.column_stack(columns)

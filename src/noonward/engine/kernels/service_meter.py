@@ -48,6 +48,8 @@ class Readings(NamedTuple):
     """Work of the job decided on, units; 0 if there was none."""
     decided_B: F8
     """1 if a job was decided on."""
+    site_B: I8
+    """Site it was sent to, or -1."""
     waiting_BS: F8
     """Jobs that wait now."""
     power_BS: F8
@@ -155,6 +157,7 @@ def read_service(
         readings.joules_B[b] = readings.latency_B[b] = readings.late_B[b] = 0.0
         readings.work_B[b] = readings.decided_B[b] = 0.0
         _settle_open(w, opened, readings, b, limit_s, weight_3, new_X)
+        readings.site_B[b] = -1
         job = opened.last_B[b]
         if job >= 0:
             p = opened.count_B[b]
@@ -165,6 +168,7 @@ def read_service(
             opened.count_B[b] = p if started else p + 1
             readings.work_B[b] = w.shown.job_J[job].work
             readings.decided_B[b] = 1.0
+            readings.site_B[b] = w.track_J[job].site
         opened.last_B[b] = w.shown.asked_N[0] if asked_BN[b, 0] else -1
         for s in range(w.shown.site_S.shape[0]):
             site = w.shown.site_S[s]

@@ -103,7 +103,7 @@ def test_queues_and_powers_are_those_of_the_next_question() -> None:
         engine.step(choice_BN)
         _, cost_BK = meter.read()
         view, there = engine.row_view(0), choice_BN[0, 0] // 8 == 2
-        assert cost_BK[0, 2] == (view.waiting_S[1] - 0.5) / 1.0
+        assert cost_BK[0, 2] == (view.waiting_S[1] - 0.5) / 0.5
         power_w = engine.outcome(0).yard_S["busy_w"][2] + view.site_S["free"][2] * 25.0
         over = bool(there and power_w > 9000.0)
         assert cost_BK[0, 3] == (1.0 / MAY_EXCEED if over else 0.0) - 1.0

@@ -67,7 +67,7 @@ class ServiceMeter:
     |---|---|
     | mean latency | end-to-end latency of the job / limit - 1 |
     | 99th percentile | (1 if the job's latency exceeds the limit) / 0.01 - 1 |
-    | queue of a site | (jobs that wait - limit) / max(limit, 1) at the next decision |
+    | queue of a site | jobs that wait / limit - 1 at the next decision; the jobs that wait for a limit of 0 |
     | power cap of a site | (1 if it sent the job there and the power then exceeds the cap) / 0.01 - 1 |
 
     The power is that at the next decision. A decision is not charged for a site that it leaves alone: there the power
@@ -147,7 +147,7 @@ class ServiceMeter:
             columns.append(found.late_B / MAY_EXCEED - found.decided_B)
         for s in np.flatnonzero(~np.isnan(self.queue_S)):
             limit = self.queue_S[s]
-            columns.append(found.decided_B * (found.waiting_BS[:, s] - limit) / max(limit, 1.0))
+            columns.append(found.decided_B * (found.waiting_BS[:, s] - limit) / (limit or 1.0))
         for s in np.flatnonzero(~np.isnan(self.cap_S)):
             over_B = (found.site_B == s) & (found.power_BS[:, s] > self.cap_S[s])
             columns.append(found.decided_B * (over_B / MAY_EXCEED - 1.0))

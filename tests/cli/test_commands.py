@@ -199,6 +199,17 @@ def test_a_second_start_compiles_nothing(tmp_path: Path) -> None:
     assert not saved
 
 
+def test_small_figures_are_shown_in_significant_digits(noonward: CommandLine) -> None:
+    words = ("simulate", "dvfs-mixed", "--policy", "greedy-price", "--set", "window_h=1")
+    answer = noonward(*words)
+    shown = {line.split()[0]: float(line.split()[1].replace(",", "")) for line in answer.out.splitlines()[:-1]}
+    recorded = json.loads(noonward(*words, "--json").out)
+    exact = {figure["name"].split("/")[0]: figure["value"] for figure in recorded["figures"]}
+    assert 0 < exact["usd_per_unit"] < 1e-5
+    assert shown["usd_per_unit"] == pytest.approx(exact["usd_per_unit"], rel=1e-3)
+    assert shown["joules_per_unit"] == pytest.approx(exact["joules_per_unit"], rel=1e-3)
+
+
 def test_an_interrupt_says_how_to_go_on(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt

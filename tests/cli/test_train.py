@@ -45,6 +45,7 @@ def test_an_interrupt_says_how_to_go_on(noonward: CommandLine, tmp_path: Path, m
     stopped = noonward("train", "tiny", *BRIEF, "--out", tmp_path)
     assert stopped.code == 130
     assert "go on with: noonward train --resume" in stopped.err
+    assert stopped.err.count("interrupted") == stopped.err.count("go on") == 1
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,13 @@ def test_an_interrupt_says_how_to_go_on(noonward: CommandLine, tmp_path: Path, m
         (["tiny", "--set", "forecast_h=3", "--set", "forecast=noisy"], "set observation=extended"),
         (["tiny", "--set", "adviser=nobody"], "unknown policy 'nobody'"),
         (["dvfs-training"], "no utility to learn from"),
+        (["dvfs-training", "--set", "reward=energy", "--set", "usd_weight=1"], "has no signals, so neither price"),
+        (["tiny", "--set", "carbon_weight=1"], "reward is utility, which knows no energy_weight"),
+        (["tiny", "--set", "reward=energy", "--set", "energy_weight=0"], "are all 0"),
+        (["tiny", "--set", "reward=energy", "--set", "energy_weight=-1"], "energy_weight is -1"),
+        (["dvfs-mixed", "--set", "show_signals=true"], "shows neither signals nor classes"),
+        (["tiny", "--set", "observation=raw"], "'raw' is for protocol on-arrival"),
+        (["tiny", "--set", "observation=extended", "--set", "show_class=true"], "always shows signals"),
         ([], "name a scenario"),
         (["tiny", "--resume", "nowhere"], "leave out SCENARIO"),
         (["--resume", "nowhere", "--set", "steps=5", "--seed", "1"], "leave out --seed, --set; only --epochs"),

@@ -156,6 +156,39 @@ def test_the_dispatchers_extended_state_in_numbers():
     assert (seen["price/site0"], seen["price/site1"], seen["carbon/site0"]) == pytest.approx((1.0, 2 / 3, 0.0))
 
 
+def test_the_raw_state_is_what_the_view_says():
+    observation = Observation(kind="raw", protocol="on-arrival")
+    environment = build_environment(load_scenario("dvfs-training", ["window_h=1", "jobs.rate_per_s=0.3"]))
+    engine = BatchEngine([environment], observation, seeds=[0])
+    names = observation.names(environment.sites)
+    for _ in range(900):
+        engine.step(np.array([[int(engine.mask_BNA[0, 0].argmax())]]))
+    view, seen = engine.row_view(0), dict(zip(names, engine.global_BG[0].tolist(), strict=True))
+    assert len(seen) == 41
+    assert seen["time"] == pytest.approx(view.now_s)
+    assert (seen["gpus/us-west"], seen["busy/us-west"], seen["free/us-west"]) == (16.0, 16.0, 0.0)
+    assert seen["clock/us-west"] == pytest.approx(0.8)
+    assert [seen[f"queue/{site}"] for site in environment.sites] == view.waiting_S.tolist()
+
+
+def test_signals_and_the_class_of_the_arriving_job_are_shown():
+    observation = Observation(kind="extended", protocol="on-arrival", signals=True, classes=2)
+    environment = build_environment(load_scenario("dvfs-mixed", ["window_h=1"]))
+    engine = BatchEngine([environment], observation, seeds=[0])
+    names, seen_classes = observation.names(environment.sites), set()
+    for _ in range(60):
+        seen = dict(zip(names, engine.global_BG[0].tolist(), strict=True))
+        view = engine.row_view(0)
+        class_ = int(view.job_J["class_"][view.job])
+        assert (seen["class/0"], seen["class/1"]) == ((1.0, 0.0) if class_ == 0 else (0.0, 1.0))
+        site = view.site_S[6]
+        assert seen["carbon/sa-east"] == pytest.approx(site["carbon"] / 500)
+        assert seen["price/sa-east"] == pytest.approx(signed(site["price"] / 100))
+        seen_classes.add(class_)
+        engine.step(np.array([[int(engine.mask_BNA[0, 0].argmax())]]))
+    assert seen_classes == {0, 1}
+
+
 @pytest.mark.parametrize(
     ("scenario", "observation"),
     [
@@ -217,14 +250,18 @@ def test_fields_that_do_not_fit_are_refused():
         Observation(kind="paper", protocol="slots")
     with pytest.raises(ValueError, match="at least 0 hours"):
         Observation(kind="extended", forecast_h=-1)
-    with pytest.raises(ValueError, match="shows neither forecasts nor signals"):
+    with pytest.raises(ValueError, match="shows no forecasts, signals or classes"):
         Observation(kind="paper", forecast_h=1)
-    with pytest.raises(ValueError, match="signals are always shown"):
+    with pytest.raises(ValueError, match="the observation 'raw' is for protocol on-arrival"):
+        Observation(kind="raw")
+    with pytest.raises(ValueError, match="signals are always shown, classes never"):
         Observation(kind="extended", signals=True)
 
 
 def test_environments_that_do_not_fit_are_refused():
     environment = on_arrival().environment()
+    with pytest.raises(ScenarioError, match="shows 3 job classes"):
+        Observation(kind="extended", protocol="on-arrival", classes=3).numbers(environment)
     with pytest.raises(ScenarioError, match="has no signals"):
         Observation(kind="extended", protocol="on-arrival", signals=True).numbers(environment)
     world = on_arrival()

@@ -8,7 +8,9 @@ import pytest
 from noonward import build_environment, load_scenario
 from noonward.decision.observation import Observation
 from noonward.engine.batch import BatchEngine
-from noonward.engine.service_meter import MAY_EXCEED, PLACES, ServiceMeter, cost_names
+from noonward.engine.service_meter import MAY_EXCEED, PLACES, EnergyMix, ServiceMeter, cost_names
+from noonward.ledger.ledger import Market
+from noonward.ledger.settle import settle_segment
 from noonward.model.constraints import Constraints
 
 LIMITS = Constraints(
@@ -16,8 +18,10 @@ LIMITS = Constraints(
 )
 
 
-def engine_of(*settings: str, rows: int = 2) -> BatchEngine:
-    scenario = load_scenario("dvfs-training", ["window_h=2", *settings])
+def engine_of(*settings: str, rows: int = 2, name: str = "dvfs-training", pue: float = 1.0) -> BatchEngine:
+    scenario = load_scenario(name, ["window_h=2", *settings])
+    sites = [site.model_copy(update={"pue": pue}) for site in scenario.fleet.sites]
+    scenario = scenario.model_copy(update={"fleet": scenario.fleet.model_copy(update={"sites": sites})})
     environments = [build_environment(scenario, row, 0) for row in range(rows)]
     return BatchEngine(environments, Observation(kind="paper", protocol="on-arrival"), seeds=[0] * rows)
 
@@ -62,19 +66,51 @@ def test_credits_sum_to_what_the_jobs_took(settings: tuple[str, ...]) -> None:
         assert cost_BK[row, -1] == len(decided)
 
 
+@pytest.mark.parametrize(
+    ("mix", "weight_3"),
+    [
+        (EnergyMix(), (1.0, 0.0, 0.0)),
+        (EnergyMix(energy=0.0, usd=1.0), (0.0, 3.6e9 / 100, 0.0)),
+        (EnergyMix(energy=0.0, carbon=2.0), (0.0, 0.0, 2 * 3.6e9 / 500)),
+        (EnergyMix(energy=0.5, usd=0.25, carbon=1.0), (0.5, 0.25 * 3.6e9 / 100, 3.6e9 / 500)),
+    ],
+    ids=("energy", "usd", "carbon", "all"),
+)
+def test_weighed_energy_is_what_the_ledger_settles(mix: EnergyMix, weight_3: Any) -> None:
+    engine = engine_of(rows=1, name="dvfs-mixed", pue=1.3)
+    meter = ServiceMeter(engine, None, 100.0, mix)
+    reward_B, _ = play(engine, meter)
+    outcome = engine.outcome(0)
+    track, market = outcome.track_J, Market.of(outcome.environment)
+    free_w = np.array([28.0, 28.0, 25.0, 35.0, 8.0, 35.0, 12.0, 10.0])
+    total = 0.0
+    for job in np.flatnonzero(~np.isnan(track["start_s"])):
+        one = track[job]
+        watts = float(one["power_w"] - one["gpus"] * free_w[one["site"]] * 1.3)
+        sums = (market.price_cumulative_SH, market.carbon_cumulative_SH)
+        kwh, usd, kg = settle_segment(*sums, int(one["site"]), one["start_s"], one["finish_s"], watts)
+        total += weight_3[0] * 3.6e6 * kwh + weight_3[1] * usd + weight_3[2] * kg
+    assert -reward_B[0] * 100.0 == pytest.approx(total, rel=1e-9)
+
+
 def test_queues_and_powers_are_those_of_the_next_question() -> None:
+    """A power cap is charged to the decisions that sent a job to the site alone."""
     engine = engine_of("jobs.rate_per_s=0.2", rows=1)
     meter = ServiceMeter(engine, LIMITS, 100.0)
-    rng, seen = np.random.default_rng(1), set()
+    rng, seen, waited = np.random.default_rng(1), set(), set()
     while not engine.done_B.all():
-        engine.step((engine.mask_BNA * rng.random(engine.mask_BNA.shape)).argmax(2))
+        choice_BN = (engine.mask_BNA * rng.random(engine.mask_BNA.shape)).argmax(2)
+        engine.step(choice_BN)
         _, cost_BK = meter.read()
-        view = engine.row_view(0)
-        assert cost_BK[0, 2] == (view.waiting_S[1] - 0.5) / 1.0
-        over = cost_BK[0, 3] == 1.0 / MAY_EXCEED - 1.0
-        assert over or cost_BK[0, 3] == -1.0
-        seen.add((bool(view.waiting_S[1]), over))
-    assert len(seen) > 1
+        view, there = engine.row_view(0), choice_BN[0, 0] // 8 == 2
+        assert cost_BK[0, 2] == (view.waiting_S[1] - 0.5) / 0.5
+        power_w = engine.outcome(0).yard_S["busy_w"][2] + view.site_S["free"][2] * 25.0
+        over = bool(there and power_w > 9000.0)
+        assert cost_BK[0, 3] == (1.0 / MAY_EXCEED if over else 0.0) - 1.0
+        seen.add((bool(there), bool(power_w > 9000.0)))
+        waited.add(bool(view.waiting_S[1]))
+    assert len(seen) == 4
+    assert len(waited) == 2
 
 
 def test_names_follow_the_columns() -> None:

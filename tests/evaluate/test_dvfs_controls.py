@@ -42,7 +42,8 @@ def test_distance_to_the_other_controls_by_hand(energy):
 @pytest.mark.usefixtures("own_registry")
 def test_registered_learned_policies_are_studied_with_the_controls(tmp_path, monkeypatch):
     register("chsac-af-demo", lambda: make_scheduler("greedy-energy-3"), "a stand-in")
-    assert study_policies()[:3] == ["chsac-af", "chsac-af-published", "chsac-af-demo"]
+    learned = ["chsac-af", "chsac-af-seed1", "chsac-af-seed2", "chsac-af-published", "chsac-af-demo"]
+    assert study_policies()[:5] == learned
     assert {f"greedy-energy-{n}" for n in range(1, 9)} <= set(study_policies())
     monkeypatch.setattr(dvfs_controls, "week", lambda: load_scenario("dvfs-training", ["window_h=2"]))
     found = study_controls(tmp_path, 2)
@@ -52,10 +53,24 @@ def test_registered_learned_policies_are_studied_with_the_controls(tmp_path, mon
     assert figures["j_per_unit_change/greedy-energy-4"].value == 0.0
     assert figures["j_per_unit_exact/chsac-af-demo"].value == figures["j_per_unit_exact/greedy-energy-3"].value
     assert figures["above_controls/chsac-af-demo"].value == pytest.approx(0.0, abs=1e-12)
+    seeds = [figures[f"j_per_unit_exact/{name}"].value for name in learned[:3]]
+    assert figures["training_seeds/chsac-af"].value == 3
+    assert figures["j_per_unit_exact_over_seeds/chsac-af"].value == pytest.approx(np.mean(seeds))
+    assert min(seeds) < max(seeds)
+    limit = figures["mean_time_in_system_s_over_seeds/chsac-af"].value / 3600 - 1
+    assert figures["over_limit_over_seeds/chsac-af"].value == pytest.approx(limit)
+    change = figures["j_per_unit_vs_random/chsac-af-published"].value
+    own, chance = (figures[f"j_per_unit_exact/{name}"].value for name in ("chsac-af-published", "random-free"))
+    assert change == pytest.approx(own / chance - 1, rel=1e-2)
     above = [figure.value for figure in found.figures if figure.name.startswith("above_bound/")]
     assert min(above) > 0
     assert figures["completed_jobs/uniform"].low is not None
     text = found.report.read_text(encoding="utf-8")
     for title in ("Energy-latency frontier of every policy", "Power over time", "Where the jobs of each ingress go"):
         assert f"<h2>{title}</h2>" in text
-    assert "Distance to the bound" in text
+    for title in (
+        "Distance to the bound",
+        "How far training seeds lie apart",
+        "chsac-af-published against random-free",
+    ):
+        assert title in text

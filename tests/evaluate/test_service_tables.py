@@ -49,6 +49,22 @@ def test_tables_say_who_keeps_what(mixed):
     assert classes["uniform", "training"][5:] == ("–", "–")
 
 
+def test_the_multiplier_is_that_of_the_limit_a_policy_was_trained_under(tmp_path):
+    for limit_s, shown in ((3600, True), (1800, False)):
+        scenario = load_scenario("dvfs-training", ["window_h=1", f"constraints.mean_latency_s={limit_s}"])
+        found = compare(scenario, ["chsac-af", "greedy-energy-1"], environments=1, out=tmp_path)
+        cells = {row[0]: row[-1] for row in constraint_table(found).rows}
+        assert cells["greedy-energy-1"] == "–"
+        assert (cells["chsac-af"] != "–") == shown
+        assert not shown or 0 < float(cells["chsac-af"]) < 10
+
+
+def test_a_policy_of_another_scenario_is_noted(tmp_path):
+    scenario = load_scenario("dvfs-mixed", ["window_h=1"])
+    found = compare(scenario, ["chsac-af", "greedy-energy-1"], environments=1, out=tmp_path)
+    assert sum("chsac-af.npz was trained in scenario 'dvfs-training'" in note for note in found.notes) == 1
+
+
 def test_figures_carry_limits_as_references(mixed):
     figures = {figure.name: figure for figure in service_figures(mixed)}
     assert figures["constraint_mean_latency_s/uniform"].reference == 50

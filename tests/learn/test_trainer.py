@@ -128,12 +128,31 @@ Trainer(config, open_setting(config), Path(sys.argv[2]), Kill()).run()
 """
 
 
+IN_SCENARIO = {
+    "masac": (
+        Source(scenario="tiny"),
+        ["steps=120", "updates=5", "environments=3", "hidden=[8]", "batch=8", "capacity=500", "episode_steps=90"],
+    ),
+    "chsac-af": (
+        Source(
+            scenario="dvfs-training",
+            settings=("window_h=1", "constraints.mean_latency_s=1500", "constraints.queue_max=2"),
+        ),
+        [
+            *("reward=energy", "steps=60", "updates=4", "environments=3", "hidden=[8]", "quantiles=3", "batch=8"),
+            *("capacity=400", "episode_steps=90", "validate_every=2"),
+        ],
+    ),
+}
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
-def test_a_killed_run_in_a_scenario_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("algorithm", IN_SCENARIO)
+def test_a_killed_run_in_a_scenario_goes_on_to_the_same_bits(algorithm: str, tmp_path: Path) -> None:
     from noonward.learn.sources import open_setting
 
-    given = ["steps=120", "updates=5", "environments=3", "hidden=[8]", "batch=8", "capacity=500", "episode_steps=90"]
-    config = with_settings("masac", (Source(scenario="tiny"),), given, epochs=4)
+    source, given = IN_SCENARIO[algorithm]
+    config = with_settings(algorithm, (source,), given, epochs=4)
     done = subprocess.run([sys.executable, "-c", KILLED, config.to_json(), str(tmp_path / "cut")], check=False)
     assert done.returncode == -signal.SIGKILL
     resumed = Trainer(config, open_setting(config), tmp_path / "cut")

@@ -8,12 +8,15 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+from noonward.data.environments import build_environment
+from noonward.data.scenario_file import load_scenario
 from noonward.decision.observation import Observation
 from noonward.engine.batch import BatchEngine
 from noonward.engine.run import run
 from noonward.errors import DataError, ScenarioError
 from noonward.evaluate.check import check_scheduler
 from noonward.model.forecast import Forecast
+from noonward.schedule.registry import make_scheduler
 from noonward.schedule.trained_policy import TrainedPolicy, read_policy, write_policy
 from reference import small_worlds
 
@@ -257,3 +260,13 @@ def test_unknown_ways_to_act_are_named(tmp_path, name, value):
         make(tmp_path / "p.npz", KINDS["arrival"], head="site-gang", **{name: value})
     with pytest.raises(DataError, match="site-gang"):
         make(tmp_path / "p.npz", KINDS["arrival"], execute="sample")
+
+
+def test_a_policy_in_another_scenario_than_its_own_says_so():
+    own = build_environment(load_scenario("dvfs-training", ["window_h=1"]))
+    other = build_environment(load_scenario("dvfs-mixed", ["window_h=1"]))
+    policy = make_scheduler("chsac-af")
+    assert policy.remarks(own) == ()
+    (remark,) = policy.remarks(other)
+    assert "trained in scenario 'dvfs-training'" in remark
+    assert "'dvfs-mixed'" in remark

@@ -9,10 +9,8 @@ import typer
 
 from noonward import __version__
 from noonward.cli import bench, bound, compare, data, plan, policies, reproduce, scenario, simulate, train, warmup
+from noonward.cli.options import INTERRUPTED, Interrupted
 from noonward.errors import NoonwardError
-
-INTERRUPTED = 130
-"""Exit code after an interrupt."""
 
 app = typer.Typer(
     name="noonward",
@@ -67,7 +65,7 @@ def main() -> None:
         print(f"error: {error}; check that the path exists and can be read or written", file=sys.stderr)
         raise SystemExit(2) from None
     except SystemExit as end:
-        if end.code == INTERRUPTED:
+        if end.code == INTERRUPTED and not isinstance(end, Interrupted):
             print("interrupted; runs recorded so far are kept, the same command goes on from them", file=sys.stderr)
         raise
 

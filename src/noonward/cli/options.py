@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     from noonward.evaluate.paper_tables import PaperTable
     from noonward.model.scenario import Scenario
 
+INTERRUPTED = 130
+"""Exit code after an interrupt."""
+
+
+class Interrupted(SystemExit):
+    """Ends a command that was interrupted and has said itself how to go on."""
+
+    def __init__(self) -> None:
+        super().__init__(INTERRUPTED)
+
+
 ScenarioName = Annotated[
     str,
     typer.Argument(

@@ -71,7 +71,8 @@ def _dvfs_learned(weeks: int, out: Path, json: bool) -> None:
         print(to_json(found.figures, records=str(found.comparison.folder), report=str(found.report)))
         return
     print_comparison(found.comparison)
-    print_text_table(found.table)
+    for table in found.tables:
+        print_text_table(table)
     print(f"records: {found.comparison.folder}")
     print(f"report:  {found.report}")
 

@@ -41,16 +41,25 @@ def simulate(
                 seed=seed,
                 environment=environment,
                 record=str(record.folder),
-                notes=list(drawn.notes),
+                notes=record.manifest["notes"],
             )
         )
         return
     for key, value in content.items():
         if value is not None:
-            print(f"{key:24s} {value:>16,.4f} {_unit(key)}" if isinstance(value, float) else f"{key:24s} {value:>11,d}")
-    for note in drawn.notes:
+            print(
+                f"{key:24s} {_shown(value):>16} {_unit(key)}"
+                if isinstance(value, float)
+                else f"{key:24s} {value:>11,d}"
+            )
+    for note in record.manifest["notes"]:
         print(f"note: {note}")
     print(f"record: {record.folder}")
+
+
+def _shown(value: float) -> str:
+    """Returns a value in four decimals, small ones in four significant digits."""
+    return f"{value:.4g}" if 0 < abs(value) < 0.1 else f"{value:,.4f}"
 
 
 def _unit(key: str) -> str:

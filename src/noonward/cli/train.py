@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noonward.cli.options import JobFile, Json, Out, SignalFiles
+from noonward.cli.options import Interrupted, JobFile, Json, Out, SignalFiles
 
 if TYPE_CHECKING:
     from noonward.learn.algorithm import PolicyArrays
@@ -145,8 +145,8 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
             trainer.run()
         except KeyboardInterrupt:
             done = f"{trainer.epoch} of {config.epochs} epochs are kept" if trainer.epoch else "no epoch was over yet"
-            print(f"{done} in {folder}; go on with: noonward train --resume {folder}", file=sys.stderr)
-            raise
+            print(f"interrupted; {done} in {folder}; go on with: noonward train --resume {folder}", file=sys.stderr)
+            raise Interrupted from None
     if export is not None:
         from noonward.learn.export import export_policy
 
@@ -168,8 +168,11 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
 
 def _worth(config: RunConfig, reward: float) -> str:
     """Returns the best policy's worth in words."""
+    from noonward.engine.service_meter import ENERGY_ALONE
+
     if config.reward == "energy":
-        return f"{-reward:,.4f} J per unit beyond free GPUs in validation, excesses over limits priced in"
+        what = "J" if config.mix == ENERGY_ALONE else "J, weighed by price and carbon,"
+        return f"{-reward:,.4f} {what} per unit beyond free GPUs in validation, excesses over limits priced in"
     return f"validation reward {reward:,.2f} USD"
 
 

@@ -28,7 +28,7 @@ from noonward.units import DAY_S, HOUR_S
 F4 = NDArray[np.float32]
 F8 = NDArray[np.float64]
 
-EXTENDED, FORECAST_H, GPUS_MAX, SIGNALS, START_S = range(5)
+EXTENDED, FORECAST_H, GPUS_MAX, SIGNALS, START_S, CLASSES, RAW = range(7)
 """Positions in ``Observation.numbers``."""
 GANG: Final = 8.0
 PRICE_USD_PER_MWH: Final = 100.0
@@ -95,6 +95,7 @@ class Observation:
     | hour_sin, hour_cos | | of the hour of day, UTC |
     | size | | time(shortest run time of the job at its smallest gang over the sites) |
     | from | ingress | 1 for the job's ingress point, else 0 |
+    | class | class | 1 for the job's class, else 0 (``extended`` with ``classes``) |
     | energy_1 ... energy_G | site | 1 - least E_unit of all / E_unit at the oracle's clock; 0 for 0 (``extended``) |
     | time_1 ... time_G | site | time(the job's run time with that gang at the oracle's clock) (``extended``) |
     | delay | site | signed(delay from the ingress point / 0.2 s) (``extended``) |
@@ -103,12 +104,17 @@ class Observation:
 
     Gangs outside the job's own range, or larger than the site, have zeros.
 
+    Protocol ``on-arrival``, kind ``raw``: seconds since the run's start, then site by site GPUs, busy GPUs, free GPUs,
+    clock (as above) and jobs that wait, as they are: the state of CHSAC-AF's public code, a control. Nothing of it is
+    of order 1, nor of the job.
+
     Attributes:
-        kind: ``paper``: the papers' state; ``extended``: more.
+        kind: ``paper``: the papers' state; ``extended``: more; ``raw``: see above.
         protocol: Protocol of the environments.
         forecast_h: Hours of forecast (``extended``); 0 for none.
         gpus_max: Largest gang G of the choices (``on-arrival``), GPUs.
         signals: Whether price and intensity are shown (``on-arrival``, ``extended``); ``each-slot`` always shows them.
+        classes: Job classes whose one-hot is shown, all of the fleet's (``on-arrival``, ``extended``); 0 for none.
 
     Raises:
         ValueError: A field is out of range or does not fit the others.
@@ -120,14 +126,15 @@ class Observation:
         18
     """
 
-    kind: Literal["paper", "extended"]
+    kind: Literal["paper", "extended", "raw"]
     protocol: Protocol = "each-slot"
     forecast_h: int = 0
     gpus_max: int = 8
     signals: bool = False
+    classes: int = 0
 
     def __post_init__(self) -> None:
-        for name, allowed in (("kind", ("paper", "extended")), ("protocol", get_args(Protocol))):
+        for name, allowed in (("kind", ("paper", "extended", "raw")), ("protocol", get_args(Protocol))):
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"unknown observation {name} {value!r}; {nearest(str(value), allowed)}")
@@ -136,10 +143,14 @@ class Observation:
                 f"observation with {self.forecast_h} hours of forecast and gangs up to {self.gpus_max} GPUs; "
                 "allowed: at least 0 hours and at least 1 GPU"
             )
-        if self.kind == "paper" and (self.forecast_h or self.signals):
-            raise ValueError("the observation 'paper' shows neither forecasts nor signals; use kind='extended'")
-        if self.protocol == "each-slot" and self.signals:
-            raise ValueError("under each-slot the signals are always shown; leave out signals=True")
+        if self.kind != "extended" and (self.forecast_h or self.signals or self.classes):
+            raise ValueError(
+                f"the observation {self.kind!r} shows no forecasts, signals or classes; use kind='extended'"
+            )
+        if self.kind == "raw" and self.protocol == "each-slot":
+            raise ValueError("the observation 'raw' is for protocol on-arrival; use kind='paper' or 'extended'")
+        if self.protocol == "each-slot" and (self.signals or self.classes):
+            raise ValueError("under each-slot signals are always shown, classes never; leave out signals and classes")
 
     def global_size(self, sites: int, ingress: int | None = None) -> int:
         """Returns the entries of the global part.
@@ -168,8 +179,11 @@ class Observation:
             out += ["hour_sin", "hour_cos"] if extended else []
             return (*out, *self._forecast_names(sites))
         out = [f"{entry}/{site}" for site in sites for entry in ("gpus", "busy", "free", "clock", "queue")]
+        if self.kind == "raw":
+            return ("time", *out)
         out += ["hour_sin", "hour_cos", "size", *(f"from/{point}" for point in points)]
         if extended:
+            out += [f"class/{number}" for number in range(self.classes)]
             gangs = [f"{entry}_{gpus}" for entry in ("energy", "time") for gpus in range(1, self.gpus_max + 1)]
             entries = (*gangs, "delay", *(("price", "carbon") if self.signals else ()))
             out += [f"{entry}/{site}" for site in sites for entry in entries]
@@ -177,7 +191,7 @@ class Observation:
 
     def own_names(self, sites: Sequence[str]) -> tuple[str, ...]:
         """Returns the names of the own part's entries."""
-        if self.kind == "paper" or self.protocol == "on-arrival":
+        if self.kind != "extended" or self.protocol == "on-arrival":
             return ()
         parts = ("now", "best") if self.forecast_h else ("now",)
         choices = [f"{part}/{choice}" for part in parts for choice in ("hold", *sites)]
@@ -195,9 +209,10 @@ class Observation:
             ScenarioError: The environment does not fit: its protocol, its signals or its gangs.
         """
         self._check(environment)
-        out = np.zeros(5)
+        out = np.zeros(7)
         out[EXTENDED], out[FORECAST_H], out[GPUS_MAX] = self.kind == "extended", self.forecast_h, self.gpus_max
         out[SIGNALS], out[START_S] = self.signals, environment.start.hour * HOUR_S
+        out[CLASSES], out[RAW] = self.classes, self.kind == "raw"
         return out
 
     def _check(self, environment: Environment) -> None:
@@ -212,6 +227,11 @@ class Observation:
             raise ScenarioError(f"the observation shows prices and intensities, but {where} has no signals; add them")
         if self.protocol == "each-slot" and self.kind == "extended" and environment.economics is None:
             raise ScenarioError(f"the observation shows what jobs are worth, but {where} has no economics; add them")
+        if self.classes not in (0, len(environment.fleet.classes)):
+            raise ScenarioError(
+                f"the observation shows {self.classes} job classes, but {where} has {len(environment.fleet.classes)}; "
+                f"use classes={len(environment.fleet.classes)}"
+            )
         smallest = int(environment.jobs.gpus_min_J.max())
         if self.protocol == "on-arrival" and smallest > self.gpus_max:
             raise ScenarioError(
@@ -393,8 +413,25 @@ def _write_gangs(view: ClusterView, numbers_P: F8, job: int, out_G: F4, at: int)
 
 
 @kernel(inline=True, allocates=False)
+def _write_raw(view: ClusterView, out_G: F4) -> None:
+    """Writes the state of kind ``raw``."""
+    record = view.job_J[view.asked_N[0]]
+    out_G[0] = view.run_1[0].now_s
+    for s in range(view.site_S.shape[0]):
+        site, at = view.site_S[s], 1 + 5 * s
+        out_G[at] = site.gpus
+        out_G[at + 1] = site.gpus - site.free
+        out_G[at + 2] = site.free
+        out_G[at + 3] = view.clock_SF[s, view.oracle_SCG[s, record.class_, record.gpus_min]]
+        out_G[at + 4] = site.waiting
+
+
+@kernel(inline=True, allocates=False)
 def observe_on_arrival(view: ClusterView, numbers_P: F8, global_G: F4, own_NO: F4) -> None:
     """Writes the observation of a question ASK_ROUTE of protocol on-arrival; arguments as ``observe_each_slot``."""
+    if numbers_P[RAW] > 0:
+        _write_raw(view, global_G)
+        return
     at, job = 0, view.asked_N[0]
     record, shortest = view.job_J[job], np.inf
     for s in range(view.site_S.shape[0]):
@@ -413,6 +450,10 @@ def observe_on_arrival(view: ClusterView, numbers_P: F8, global_G: F4, own_NO: F
     for i in range(view.link_IS.shape[0]):
         global_G[at + i] = 1.0 if i == record.origin else 0.0
     at += view.link_IS.shape[0]
+    classes = int(numbers_P[CLASSES])
+    for c in range(classes):
+        global_G[at + c] = 1.0 if c == record.class_ else 0.0
+    at += classes
     if numbers_P[EXTENDED] > 0:
         at = _write_gangs(view, numbers_P, job, global_G, at)
         _write_forecasts(view, numbers_P, global_G, at)

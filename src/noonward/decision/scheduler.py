@@ -61,6 +61,10 @@ class Scheduler(ABC):
             rng: Stream ``policy`` of the run.
         """
 
+    def remarks(self, environment: Environment) -> tuple[str, ...]:
+        """Returns what a reader of its results in an environment must know; they stand among the record's notes."""
+        return ()
+
     @abstractmethod
     def decide(self, view: ClusterView, answers: Answers) -> None:
         """Answers the question in the view.

@@ -245,8 +245,10 @@ def recorded_run(environment: Environment, policy: str, scenario: Scenario, seed
     # A policy of one's own, code or trained file, may have changed since it was recorded: it runs again.
     if found is not None and _is_packaged(policy) and _same(found, environment, policy, seed, scenario):
         return found
-    outcome = run(environment, make_scheduler(policy), seed=seed)
-    return write_record(outcome, place, policy=policy, seed=seed, scenario_digest=scenario.digest)
+    scheduler = make_scheduler(policy)
+    outcome = run(environment, scheduler, seed=seed)
+    notes = scheduler.remarks(environment)
+    return write_record(outcome, place, policy=policy, seed=seed, scenario_digest=scenario.digest, notes=notes)
 
 
 def _is_packaged(policy: str) -> bool:

@@ -23,8 +23,9 @@ from noonward.evaluate.figures_dvfs import (
 )
 from noonward.evaluate.paper_tables import PaperTable
 from noonward.evaluate.report import write_report
-from noonward.evaluate.statistics import mean, ratio
-from noonward.evaluate.summary import percent, ranked
+from noonward.evaluate.statistics import Estimate, mean, ratio
+from noonward.evaluate.summary import UNDEFINED, number, percent, ranked
+from noonward.schedule.packaged_policies import PolicyFile
 from noonward.schedule.registry import policies as registered
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ CONTROL: Final = re.compile(r"greedy-energy-\d|greedy-tradeoff-\d+|sla-energy-\d
 """Registered policies that learned ones are held against."""
 REFERENCE: Final = "greedy-energy-4"
 """Control that paired changes are measured against."""
+PUBLISHED: Final = "chsac-af-published"
+"""Learner as its authors' public code trains it, and the policy it should then equal."""
+RANDOM: Final = "random-free"
 DRAWN: Final = (
     *("uniform", "random-free", "most-free-1", "greedy-energy-1", "greedy-energy-4", "greedy-energy-8"),
     *("greedy-tradeoff-30", "greedy-tradeoff-300", "sla-energy-1800"),
@@ -49,13 +53,13 @@ class ControlStudy:
 
     Attributes:
         comparison: The runs.
-        table: Distances to the bound and to the controls.
+        tables: Distances to the bound and to the controls; training seeds; the published learner beside chance.
         figures: Machine-readable figures.
         report: HTML report.
     """
 
     comparison: Comparison
-    table: PaperTable
+    tables: tuple[PaperTable, ...]
     figures: list[Figure]
     report: Path
 
@@ -86,12 +90,17 @@ def study_controls(out: Path, weeks: int = 10, progress: Callable[[str], None] |
     least = {policy: environment_bounds(comparison, policy) for policy in comparison.records}
     curve = frontier(scenario, seed)
     some = drawn_part(comparison)
-    table = distance_table(comparison, least)
+    seeds = seeds_table(comparison, least)
+    tables = (
+        distance_table(comparison, least),
+        *([] if seeds is None else [seeds]),
+        *([published_table(comparison)] if PUBLISHED in comparison.records else []),
+    )
     report = write_report(
         comparison,
         out / "reproduce-dvfs-training" / "learned.html",
         command=f"noonward reproduce dvfs-training --learned --seeds {weeks}",
-        tables=[table],
+        tables=tables,
         pictures=[
             frontier_figure(comparison, curve),
             energy_latency_figure(some, curve),
@@ -100,7 +109,7 @@ def study_controls(out: Path, weeks: int = 10, progress: Callable[[str], None] |
             routing_figure(some),
         ],
     )
-    return ControlStudy(comparison=comparison, table=table, figures=study_figures(comparison, least), report=report)
+    return ControlStudy(comparison=comparison, tables=tables, figures=study_figures(comparison, least), report=report)
 
 
 def drawn_part(comparison: Comparison) -> Comparison:
@@ -171,9 +180,9 @@ def distance_table(comparison: Comparison, least: dict[str, np.ndarray]) -> Pape
                 policy,
                 f"{energy_E.mean():.3f}",
                 f"{comparison.mean(policy, 'mean_time_so_far_s').value:,.0f}",
-                percent(ratio(energy_E - least[policy], least[policy])),
-                percent(ratio(greedy_E, energy_E - greedy_E), signed=True),
-                percent(ratio(above_E, energy_E - above_E), signed=True),
+                percent(ratio(energy_E - least[policy], least[policy]), digits=3),
+                percent(ratio(greedy_E, energy_E - greedy_E), signed=True, digits=3),
+                percent(ratio(above_E, energy_E - above_E), signed=True, digits=3),
             )
         )
     return PaperTable(
@@ -190,6 +199,107 @@ def distance_table(comparison: Comparison, least: dict[str, np.ndarray]) -> Pape
         caption="The bound is the least energy per unit of any scheduler with that mean time in system. The controls' "
         "frontier is the lower convex hull of their energies over mean times, week by week; a policy earns its keep by "
         "lying below it. 95 % intervals in brackets; undefined for policies faster than all others.",
+    )
+
+
+def families(comparison: Comparison) -> dict[str, list[PolicyFile]]:
+    """Returns the files of every learned policy of several training seeds, by its name."""
+    found: dict[str, list[PolicyFile]] = {}
+    for policy in registered("on-arrival", trained=True):
+        if policy.trained is not None and policy.name in comparison.records:
+            found.setdefault(policy.trained.family, []).append(policy.trained)
+    return {family: files for family, files in found.items() if len(files) > 1}
+
+
+def seed_values(
+    comparison: Comparison, least: dict[str, np.ndarray], files: list[PolicyFile]
+) -> list[tuple[str, str, float, list[Estimate]]]:
+    """Returns name, unit, scale in tables and value per training seed (mean over weeks) of what seeds differ in."""
+    out: list[tuple[str, str, float, list[Estimate]]] = []
+
+    def add(name: str, unit: str, scale: float, value: Callable[[str], Estimate]) -> None:
+        out.append((name, unit, scale, [value(file.name) for file in files]))
+
+    def distance(policy: str, base_E: np.ndarray) -> Estimate:
+        return ratio(comparison.values(policy, "joules_per_unit") - base_E, base_E)
+
+    def frontier_E(policy: str, family: str) -> np.ndarray:
+        return np.asarray(comparison.values(policy, "joules_per_unit") - above_controls(comparison, policy, family))
+
+    add("j_per_unit_exact", "J/unit", 1.0, lambda p: comparison.mean(p, "joules_per_unit"))
+    add("mean_time_in_system_s", "s", 1.0, lambda p: comparison.mean(p, "mean_time_in_system_s"))
+    add("p99_time_in_system_s", "s", 1.0, lambda p: comparison.mean(p, "p99_time_in_system_s"))
+    add("above_greedy", "fraction", 100.0, lambda p: distance(p, frontier_E(p, GREEDY)))
+    add("above_controls", "fraction", 100.0, lambda p: distance(p, frontier_E(p, "")))
+    add("above_bound", "fraction", 100.0, lambda p: distance(p, least[p]))
+    limits = [file.meta.get("limits", {}).get("mean_latency_s") for file in files]
+    if None not in limits:
+        limit_s = dict(zip((file.name for file in files), limits, strict=True))
+        time = "mean_time_in_system_s"
+        add("over_limit", "fraction", 100.0, lambda p: mean(comparison.values(p, time) / limit_s[p] - 1.0))
+    return out
+
+
+_SEED_ROWS: Final = {
+    "j_per_unit_exact": "energy per unit (J/unit)",
+    "mean_time_in_system_s": "mean time in system (s)",
+    "p99_time_in_system_s": "p99 time in system (s)",
+    "above_greedy": "above the frontier of greedy-energy-N (%)",
+    "above_controls": "above all controls' frontier (%)",
+    "above_bound": "above the fluid bound at that time (%)",
+    "over_limit": "mean time above the limit it was trained under (%)",
+}
+
+
+def seeds_table(comparison: Comparison, least: dict[str, np.ndarray]) -> PaperTable | None:
+    """Returns how far training seeds lie apart, beside the spread over weeks; None without several seeds."""
+    rows = []
+    for family, files in families(comparison).items():
+        for name, _, scale, values in seed_values(comparison, least, files):
+            digits = 1 if name.endswith("_s") else 3
+            scaled = [Estimate(scale * each.value) for each in values]
+            halves = [scale * (each.high - each.value) for each in values if each.high is not None]
+            rows.append(
+                (
+                    family,
+                    _SEED_ROWS[name],
+                    number(mean([each.value for each in scaled]), digits),
+                    f"{max(halves):.{digits}f}" if halves else UNDEFINED,
+                    ", ".join(f"{each.value:,.{digits}f}" for each in scaled),
+                )
+            )
+    if not rows:
+        return None
+    return PaperTable(
+        title="How far training seeds lie apart",
+        header=("policy", "figure", "mean over seeds ± standard deviation", "95 %, over weeks", "by seed"),
+        rows=tuple(rows),
+        caption="A seed's figure is its mean over the weeks; the column before gives the half-width of that mean's "
+        "interval, of the widest seed.",
+    )
+
+
+def against_random(comparison: Comparison) -> list[tuple[str, str, Estimate]]:
+    """Returns name, words and paired relative change of the published learner against the masked random policy."""
+    out = []
+    for name, field, words in (
+        ("completed_jobs_vs_random", "done", "completed jobs"),
+        ("j_per_unit_vs_random", "joules_per_unit", "energy per unit"),
+        ("mean_time_vs_random", "mean_time_in_system_s", "mean time in system"),
+        ("p99_time_vs_random", "p99_time_in_system_s", "p99 time in system"),
+    ):
+        base_E = comparison.values(RANDOM, field)
+        out.append((name, words, ratio(comparison.values(PUBLISHED, field) - base_E, base_E)))
+    return out
+
+
+def published_table(comparison: Comparison) -> PaperTable:
+    """Returns what the published learner gains over chance."""
+    return PaperTable(
+        title=f"{PUBLISHED} against {RANDOM}",
+        header=("figure", "paired change (%)"),
+        rows=tuple((words, percent(change, signed=True, digits=2)) for _, words, change in against_random(comparison)),
+        caption=f"{RANDOM} draws a site with a free GPU and a gang at random. 95 % intervals over weeks.",
     )
 
 
@@ -216,5 +326,12 @@ def study_figures(comparison: Comparison, least: dict[str, np.ndarray]) -> list[
             ("above_controls", ratio(above_E, energy_E - above_E), "fraction"),
         ):
             figures.append(Figure.of(f"{name}/{policy}", estimate, unit))
+    for family, files in families(comparison).items():
+        figures.append(Figure.of(f"training_seeds/{family}", len(files), "seeds"))
+        for name, unit, _, values in seed_values(comparison, least, files):
+            figures.append(Figure.of(f"{name}_over_seeds/{family}", mean([each.value for each in values]), unit))
+    if PUBLISHED in comparison.records:
+        for name, _, change in against_random(comparison):
+            figures.append(Figure.of(f"{name}/{PUBLISHED}", change, "fraction"))
     figures.append(Figure.of("j_per_unit_exact/bound", mean(comparison.bound_values("joules_per_unit")), "J/unit"))
     return figures

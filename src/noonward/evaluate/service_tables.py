@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from noonward.evaluate.paper_tables import PaperTable
 from noonward.evaluate.statistics import mean
 from noonward.evaluate.summary import UNDEFINED, number, percent, ranked
 from noonward.ledger.record import Record
+from noonward.schedule.registry import policies
+from noonward.schedule.trained_policy import read_meta
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +74,7 @@ def constraint_table(comparison: Comparison) -> PaperTable | None:
     """Returns every policy's constraints, or None where the scenario limits nothing."""
     rows = []
     for policy in ranked(comparison):
+        multipliers = trained_multipliers(policy)
         for held in held_constraints(comparison, policy):
             kept = int((held.attained_E <= held.limit).sum())
             rows.append(
@@ -81,17 +85,38 @@ def constraint_table(comparison: Comparison) -> PaperTable | None:
                     number(mean(held.attained_E), 1),
                     f"{kept} of {len(held.attained_E)}",
                     percent(mean(held.exceeded_E)),
+                    multipliers.get((held.name, held.limit), UNDEFINED),
                 )
             )
     if not rows:
         return None
     return PaperTable(
         title="Constraints",
-        header=("policy", "constraint", "limit", "attained", "environments that keep it", "time above a power cap (%)"),
+        header=(
+            "policy",
+            "constraint",
+            "limit",
+            "attained",
+            "environments that keep it",
+            "time above a power cap (%)",
+            "multiplier",
+        ),
         rows=tuple(rows),
         caption="Latencies are those of done jobs, from arrival to finish; a queue is the time-mean of the jobs that "
-        "wait at a site; a power is the highest of the window. Limits are held against the runs, they stop no job.",
+        "wait at a site; a power is the highest of the window. Limits are held against the runs, they stop no job. The "
+        "multiplier is that of a policy that was trained under this very limit, J per unit per relative excess.",
     )
+
+
+def trained_multipliers(policy: str) -> dict[tuple[str, float], str]:
+    """Returns the multipliers that a learned policy was trained to, by name and limit; none for other policies."""
+    packaged = {each.name: each.trained.path for each in policies(trained=True) if each.trained is not None}
+    path = Path(policy) if policy.endswith(".npz") else packaged.get(policy)
+    if path is None:
+        return {}
+    meta = read_meta(path)
+    found = meta.get("constraints", {})
+    return {(name, limit): f"{found[f'multiplier/{name}']:.3g}" for name, limit in meta.get("limits", {}).items()}
 
 
 def class_table(comparison: Comparison) -> PaperTable | None:

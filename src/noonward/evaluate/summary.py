@@ -77,17 +77,19 @@ def number(estimate: Estimate, digits: int = 0) -> str:
     return text if estimate.spread is None else f"{text} ± {_plain(estimate.spread, digits)}"
 
 
-def percent(estimate: Estimate, *, signed: bool = False) -> str:
+def percent(estimate: Estimate, *, signed: bool = False, digits: int = 1) -> str:
     """Returns a fraction in percent with its 95 % interval.
 
     Example:
-        >>> percent(Estimate(0.27, 0.173, 0.368), signed=True), percent(Estimate(0.5))
-        ('+27.0 [+17.3, +36.8]', '50.0')
+        >>> percent(Estimate(0.27, 0.173, 0.368), signed=True), percent(Estimate(0.5)), percent(Estimate(0.5), digits=3)
+        ('+27.0 [+17.3, +36.8]', '50.0', '50.000')
     """
     if math.isnan(estimate.value):
         return UNDEFINED
     sign = "+" if signed else ""
-    value, low, high = (None if x is None else _percent(x, sign) for x in (estimate.value, estimate.low, estimate.high))
+    value, low, high = (
+        None if x is None else _percent(x, sign, digits) for x in (estimate.value, estimate.low, estimate.high)
+    )
     return str(value) if low is None else f"{value} [{low}, {high}]"
 
 
@@ -95,9 +97,9 @@ def _plain(value: float, digits: int) -> str:
     return f"{round(value, digits) + 0.0:,.{digits}f}"
 
 
-def _percent(fraction: float, sign: str) -> str:
-    value = round(100 * fraction, 1) + 0.0
-    return f"{value:{sign}.1f}" if value else "0.0"
+def _percent(fraction: float, sign: str, digits: int) -> str:
+    value = round(100 * fraction, digits) + 0.0
+    return f"{value:{sign if value else ''}.{digits}f}"
 
 
 def ranked(comparison: Comparison) -> list[str]:

@@ -57,6 +57,9 @@ class ChsacConfig:
         temperature_rate: Adam's step of its logarithm.
         target_entropy: Entropy aimed at, as a share of that of an even choice among the feasible ones [ours].
         dual_rate: Step eta of the multipliers, J per unit per relative excess (Eq. 7).
+        dual_damping: What a multiplier answers to the present excess beside the sum of past ones, J per unit per
+            relative excess: policies follow their multipliers late, and without it both swing (Stooke et al. 2020,
+            PID Lagrangian methods) [ours].
         average_rate: Share by which the policy that is validated and exported follows the actor's [ours].
         centre: Subtract the running mean of the effective reward per unit of work.
         actor_gradient: ``expectation`` over the choices, or ``one-hot``: through sampled ones.
@@ -64,9 +67,13 @@ class ChsacConfig:
         gang_head: ``site``: gangs are chosen given the site, with its mask; ``fleet``: one choice for all sites, with
             the mask of the largest.
         energy_unit: ``J`` or ``kWh`` per unit of work, in the reward.
+        quantile_weights: Whose quantile weighs an error in the quantile Huber loss: ``prediction`` (Dabney et al.) or
+            ``target``.
         weigh_by_size: Rewards and costs of a job count by its size (Eq. 3).
         excess: ``signed`` or ``positive``: what the effective reward subtracts (Eq. 12).
         duals_fall: Multipliers fall when their constraint holds.
+        behaviour: ``averaged`` or ``latest``: the policy that decides in training. Averaged, the multipliers answer for
+            the policy that is exported; the latest one differs from it by some percent of a limit [ours].
         execute: ``sample`` or ``greedy``: how the trained policy acts.
         precision: ``float32`` or ``float64``.
     """
@@ -85,27 +92,32 @@ class ChsacConfig:
     temperature_rate: float = 3e-4
     target_entropy: float = 0.1
     dual_rate: float = 0.1
+    dual_damping: float = 0.5
     average_rate: float = 0.005
     centre: bool = True
     actor_gradient: str = "expectation"
     bootstrap: bool = True
     gang_head: str = "site"
     energy_unit: str = "J"
+    quantile_weights: str = "prediction"
     weigh_by_size: bool = True
     excess: str = "signed"
     duals_fall: bool = True
+    behaviour: str = "averaged"
     execute: str = "sample"
     precision: str = "float32"
 
     def __post_init__(self) -> None:
         at_least(self, 1, "quantiles", "batch", "capacity", "steps")
-        at_least(self, 0.0, "rate", "fewer_gpus", "temperature_rate", "dual_rate")
+        at_least(self, 0.0, "rate", "fewer_gpus", "temperature_rate", "dual_rate", "dual_damping")
         at_least(self, 1e-12, "kappa", "temperature")
         between(self, 0.0, 1.0, "gamma", "target_rate", "target_entropy", "average_rate")
         one_of(self, "actor_gradient", ("expectation", "one-hot"))
         one_of(self, "gang_head", ("site", "fleet"))
         one_of(self, "energy_unit", ("J", "kWh"))
+        one_of(self, "quantile_weights", ("prediction", "target"))
         one_of(self, "excess", ("signed", "positive"))
+        one_of(self, "behaviour", ("averaged", "latest"))
         one_of(self, "execute", ("sample", "greedy"))
         one_of(self, "precision", ("float32", "float64"))
         if not self.hidden or min(self.hidden) < 1:
@@ -121,9 +133,12 @@ class PublishedConfig(ChsacConfig):
     bootstrap: bool = False
     gang_head: str = "fleet"
     energy_unit: str = "kWh"
+    quantile_weights: str = "target"
     weigh_by_size: bool = False
     excess: str = "positive"
     duals_fall: bool = False
+    dual_damping: float = 0.0
+    behaviour: str = "latest"
 
 
 class Critics(nn.Module):
@@ -201,6 +216,8 @@ class Chsac(Algorithm):
         self.batch_rng = stream(seed, "learner", "batch")
         self.multiplier_K = np.zeros(self.limits)
         """Multipliers lambda_k, J per unit of work per relative excess (Algorithm 1, line 2)."""
+        self.held_K = np.zeros(self.limits)
+        """Their part that past excesses have summed up to (Eq. 7)."""
         self.excess_K = np.zeros(self.limits)
         """Mean relative excess over each limit in the decisions of the last collection."""
         self.fresh_X = np.zeros(1 + len(d.costs))
@@ -267,10 +284,11 @@ class Chsac(Algorithm):
     def act(self, moment: Moment, *, explore: bool) -> I8:
         """Returns choices, [B, 1], drawn from the policy (Algorithm 1, line 5).
 
-        The averaged policy answers where nothing is explored, drawn too unless ``execute`` is greedy: the optimum of a
-        problem with constraints mixes choices.
+        The averaged policy answers unless ``behaviour`` is the latest; where nothing is explored its answers are drawn
+        too unless ``execute`` is greedy: the optimum of a problem with constraints mixes choices.
         """
-        encoder, actor = (self.encoder, self.actor) if explore else (self.mean_encoder, self.mean_actor)
+        latest = explore and self.config.behaviour == "latest"
+        encoder, actor = (self.encoder, self.actor) if latest else (self.mean_encoder, self.mean_actor)
         asked_B = moment.asked_BN[:, 0]
         mask_BA = (moment.mask_BNA[:, 0] != 0) | ~asked_B[:, None]
         with torch.no_grad():
@@ -356,7 +374,9 @@ class Chsac(Algorithm):
         one_hot = self.config.actor_gradient == "one-hot"
         # In the published code the encoder follows the actor's loss alone.
         taken_KBQ = self.critics.taken(h_BH.detach() if one_hot else h_BH, choice_B)
-        critic = quantile_huber(taken_KBQ, self._targets(batch), self.config.kappa)
+        # CORRECTION (quantile_weights) turned off: the published code weighs an error by the target's quantile.
+        by_target = self.config.quantile_weights == "target"
+        critic = quantile_huber(taken_KBQ, self._targets(batch), self.config.kappa, by_target=by_target)
         log_p_BA = self._log_policy(self.actor, h_BH, batch.mask_NBA[0])
         actor_loss = self._one_hot_loss if one_hot else self._expected_loss
         actor, entropy_B, value_B = actor_loss(h_BH, log_p_BA)
@@ -438,6 +458,7 @@ class Chsac(Algorithm):
 
         CORRECTION (duals_fall): the mean excess is signed and of fresh decisions, so that a constraint that holds
         releases its multiplier, down to 0; the published multipliers only rise.
+        CORRECTION (dual_damping): the present excess counts beside the sum of past ones.
         """
         decisions = self.fresh_X[-1]
         if decisions == 0:
@@ -449,7 +470,8 @@ class Chsac(Algorithm):
         step_K = np.clip(self.excess_K, -1.0, 1.0)  # a start far from the limit is not to overshoot it
         if not self.config.duals_fall:
             step_K = np.maximum(step_K, 0.0)
-        self.multiplier_K = np.maximum(self.multiplier_K + self.config.dual_rate * step_K, 0.0)
+        self.held_K = np.maximum(self.held_K + self.config.dual_rate * step_K, 0.0)
+        self.multiplier_K = np.maximum(self.held_K + self.config.dual_damping * step_K, 0.0)
 
     def constraints(self) -> dict[str, float]:
         """Returns multipliers and mean relative excesses by name."""
@@ -462,7 +484,7 @@ class Chsac(Algorithm):
     NETS: Final = (*("encoder", "actor", "critics", "target_encoder", "target_critics", "mean_encoder", "mean_actor"),)
     ADAMS: Final = ("nets_adam", "critics_adam", "temperature_adam")
     STREAMS: Final = ("explore_rng", "batch_rng")
-    SUMS: Final = ("multiplier_K", "excess_K", "fresh_X", "mean_X")
+    SUMS: Final = ("multiplier_K", "held_K", "excess_K", "fresh_X", "mean_X")
 
     def state(self) -> dict[str, Any]:
         """Returns nets, optimizers, temperature, multipliers, random states and replay."""
@@ -512,7 +534,9 @@ class PublishedChsac(Chsac):
     name: ClassVar[str] = "chsac-af-published"
 
 
-def quantile_huber(taken_KBQ: torch.Tensor, target_BQ: torch.Tensor, kappa: float) -> torch.Tensor:
+def quantile_huber(
+    taken_KBQ: torch.Tensor, target_BQ: torch.Tensor, kappa: float, *, by_target: bool = False
+) -> torch.Tensor:
     """Returns the quantile Huber loss, summed over twins (Eq. 10; Dabney et al. 2018).
 
     ``mean_B sum_i mean_j |tau_i - [y_j < q_i]| L(y_j - q_i) / kappa`` with tau_i = (i + 1/2) / N_q.
@@ -521,10 +545,12 @@ def quantile_huber(taken_KBQ: torch.Tensor, target_BQ: torch.Tensor, kappa: floa
         taken_KBQ: Quantiles q_i of each twin.
         target_BQ: Target quantiles y_j.
         kappa: Errors up to this count squared.
+        by_target: Weigh by tau_j of the target instead, which finds no quantiles: a control.
     """
     quantiles = taken_KBQ.shape[2]
-    tau_Q1 = ((torch.arange(quantiles, device=taken_KBQ.device, dtype=taken_KBQ.dtype) + 0.5) / quantiles)[:, None]
+    tau_Q = (torch.arange(quantiles, device=taken_KBQ.device, dtype=taken_KBQ.dtype) + 0.5) / quantiles
+    tau_QQ = tau_Q[None, :] if by_target else tau_Q[:, None]
     error_KBQQ = target_BQ[None, :, None, :] - taken_KBQ[..., None]
     size = error_KBQQ.abs()
     huber = torch.where(size <= kappa, 0.5 * error_KBQQ.square(), kappa * (size - 0.5 * kappa)) / kappa
-    return ((tau_Q1 - (error_KBQQ.detach() < 0).to(huber.dtype)).abs() * huber).mean(3).sum(2).mean(1).sum()
+    return ((tau_QQ - (error_KBQQ.detach() < 0).to(huber.dtype)).abs() * huber).mean(3).sum(2).mean(1).sum()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from noonward.engine.service_meter import ENERGY_ALONE, EnergyMix
 from noonward.errors import ScenarioError, nearest
 from noonward.learn.config import at_least, between, build, one_of, parse_setting, typed
 from noonward.learn.registry import algorithm_named
@@ -58,11 +59,16 @@ class RunConfig:
         episode_steps: Decision steps after which an episode is cut, K_max.
         updates: Updates after each epoch's collection, G; of algorithms with a replay.
         validation_environments: Validation environments, the same in every epoch.
-        observation: ``paper`` or ``extended``.
+        observation: ``paper`` or ``extended``; ``raw`` is that of CHSAC-AF's public code (``Observation``).
         forecast_h: Hours of forecast in the observation (``extended``).
         forecast: Kind of forecast (``noonward.model.forecast``) that is shown of the future, if anything.
         reward: ``utility`` or ``at-start``: when a job's value is credited, USD; ``energy`` (on-arrival): energy per
             unit of work, with the costs of the scenario's constraints beside it (``ServiceMeter``).
+        energy_weight: Under the reward ``energy``, what a joule counts as such (``EnergyMix``).
+        usd_weight: What it counts besides per 100 USD/MWh of its price; needs signals.
+        carbon_weight: What it counts besides per 500 g/kWh of its carbon intensity; needs signals.
+        show_signals: The observation shows price and intensity of the hour (on-arrival, ``extended``).
+        show_class: It shows the class of the arriving job (on-arrival, ``extended``).
         adviser: A policy whose choice the agents learn beside; None: none. With one, every epoch starts new episodes.
         warm_start: A policy that the agents imitate before the first epoch; None: none. MASAC and MAPPO fit their
             actors by cross-entropy, MADQN its values by a margin.
@@ -91,10 +97,15 @@ class RunConfig:
     episode_steps: int = 12_000
     updates: int = 1_000
     validation_environments: int = 1
-    observation: Literal["paper", "extended"] = "paper"
+    observation: Literal["paper", "extended", "raw"] = "paper"
     forecast_h: int = 0
     forecast: ForecastKind | None = None
     reward: Literal["utility", "at-start", "energy"] = "utility"
+    energy_weight: float = 1.0
+    usd_weight: float = 0.0
+    carbon_weight: float = 0.0
+    show_signals: bool = False
+    show_class: bool = False
     adviser: str | None = None
     warm_start: str | None = None
     warm_start_environments: int = 10
@@ -113,7 +124,7 @@ class RunConfig:
         counts = ("epochs", "environments", "steps", "episode_steps", "updates", "validation_environments")
         at_least(self, 1, *counts, "validate_every", "checkpoint_every")
         at_least(self, 0, "seed", "forecast_h")
-        one_of(self, "observation", ("paper", "extended"))
+        one_of(self, "observation", ("paper", "extended", "raw"))
         one_of(self, "reward", ("utility", "at-start", "energy"))
         if self.forecast is not None:
             one_of(self, "forecast", get_args(ForecastKind))
@@ -122,8 +133,9 @@ class RunConfig:
                 f"forecast_h is {self.forecast_h} and forecast is {self.forecast}: a forecast needs both its hours and "
                 "its kind; set forecast_h=12 and forecast=regression (or another kind), or neither"
             )
-        if self.forecast_h and self.observation == "paper":
-            raise ScenarioError("the observation 'paper' shows no forecasts; set observation=extended")
+        if self.forecast_h and self.observation != "extended":
+            raise ScenarioError(f"the observation {self.observation!r} shows no forecasts; set observation=extended")
+        self._check_mix()
         self._check_warm_start()
         if algorithm_named(self.algorithm).make.consumes == "rollout" and self.updates != RunConfig.updates:
             raise ScenarioError(
@@ -133,6 +145,26 @@ class RunConfig:
         if not self.sources:
             raise ScenarioError("no source of environments; name a scenario")
         self.algorithm_config()
+
+    @property
+    def mix(self) -> EnergyMix:
+        """What a joule counts under the reward ``energy``."""
+        return EnergyMix(energy=self.energy_weight, usd=self.usd_weight, carbon=self.carbon_weight)
+
+    def _check_mix(self) -> None:
+        at_least(self, 0.0, "energy_weight", "usd_weight", "carbon_weight")
+        if not (self.energy_weight or self.mix.needs_signals):
+            raise ScenarioError("energy_weight, usd_weight and carbon_weight are all 0; set at least one above 0")
+        if self.reward != "energy" and self.mix != ENERGY_ALONE:
+            raise ScenarioError(
+                f"reward is {self.reward}, which knows no energy_weight, usd_weight or carbon_weight; leave them out, "
+                "or set reward=energy"
+            )
+        if self.observation != "extended" and (self.show_signals or self.show_class):
+            raise ScenarioError(
+                f"the observation {self.observation!r} shows neither signals nor classes; set "
+                "observation=extended, or leave out show_signals and show_class"
+            )
 
     def _check_warm_start(self) -> None:
         at_least(self, 1, "warm_start_environments", "warm_start_passes", "warm_start_batch")

@@ -80,7 +80,8 @@ class Setting:
         demonstrator: Makes the adviser that a warm start follows in an engine, or None.
         meter: Makes what reads rewards and constraint costs of an engine, or None: the engine's rewards, no costs.
         costs: Names of the constraint costs that the meter reads.
-        score: What a whole validation run is worth, from its sums of rewards and costs; None: the sum of rewards.
+        score: What whole validation runs are worth, from each run's sums of rewards and costs; None: the mean of the
+            sums of rewards.
         gangs: Gangs G of a choice (``on-arrival``); 1 elsewhere.
         migration_usd: Reads what each row of an engine has paid for migrations since its start, USD, for the curves;
             None: the curves do without.
@@ -95,7 +96,7 @@ class Setting:
     demonstrator: Callable[[Any], Adviser] | None = None
     meter: Callable[[Any], Meter] | None = None
     costs: tuple[str, ...] = ()
-    score: Callable[[F8, F8], F8] | None = None
+    score: Callable[[F8, F8], float] | None = None
     gangs: int = 1
     migration_usd: Callable[[Any], F8] | None = None
     slot_s: float = 60.0

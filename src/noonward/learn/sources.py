@@ -15,7 +15,7 @@ from noonward.data.scenario_file import load_scenario, with_files
 from noonward.data.splits import Split, split_scenario, split_seed
 from noonward.decision.observation import Observation
 from noonward.engine.batch import BatchEngine
-from noonward.engine.service_meter import DECISIONS, WORK, ServiceMeter, cost_names
+from noonward.engine.service_meter import DECISIONS, WORK, EnergyMix, ServiceMeter, cost_names
 from noonward.errors import ScenarioError
 from noonward.learn.adviser import SchedulerAdviser, adviser_forecast
 from noonward.learn.algorithm import F8
@@ -78,6 +78,11 @@ def open_setting(config: RunConfig) -> Setting:
     for scenario in training.scenarios:
         if by_energy and scenario.constraints != first.constraints:
             raise ScenarioError(f"scenarios {first.name!r} and {scenario.name!r} differ in their constraints")
+        if by_energy and config.mix.needs_signals and scenario.signals is None:
+            raise ScenarioError(
+                f"scenario {scenario.name!r} has no signals, so neither price nor carbon of its energy is known; give "
+                "signals, or leave out usd_weight and carbon_weight"
+            )
         if config.reward in ("utility", "at-start") and (scenario.signals is None or scenario.economics is None):
             raise ScenarioError(
                 f"scenario {scenario.name!r} has no {'signals' if scenario.signals is None else 'economics'}, so its "
@@ -103,7 +108,7 @@ def open_setting(config: RunConfig) -> Setting:
             forecast=forecast,
         )
 
-    more: dict[str, Any] = _by_energy(first, training) if by_energy else {}
+    more: dict[str, Any] = _by_energy(first, training, config.mix) if by_energy else {}
     return Setting(
         training=training,
         validation=validation,
@@ -119,23 +124,27 @@ def open_setting(config: RunConfig) -> Setting:
 
 
 EXCESS_J_PER_UNIT: Final = 10.0
-"""What a validation run pays per relative excess over a limit, J per unit: more than any multiplier, so that the policy
+"""What validation charges per relative excess over a limit, J per unit: more than any multiplier, so that the policy
 that is kept keeps the limits."""
 
 
-def _by_energy(scenario: Scenario, training: Draws) -> dict[str, Any]:
+def _by_energy(scenario: Scenario, training: Draws, mix: EnergyMix) -> dict[str, Any]:
     """Returns meter, costs and score of the reward ``energy``."""
     unit_work = float(training(0)[0].jobs.work_J.mean())
     names = cost_names(scenario.constraints, [site.name for site in scenario.fleet.sites])
 
-    def score(reward_B: F8, cost_BK: F8) -> F8:
-        """Returns minus the extra energy per unit of work, less what excesses over the limits cost."""
-        work_B, decisions_B = cost_BK[:, -2], cost_BK[:, -1]
-        excess_B = np.maximum(cost_BK[:, :-2] / decisions_B[:, None], 0.0).sum(1)
-        return reward_B / work_B - EXCESS_J_PER_UNIT * excess_B
+    def score(reward_B: F8, cost_BK: F8) -> float:
+        """Returns minus the extra energy per unit of work, less what excesses over the limits cost.
+
+        Limits are of means (Eq. 4), so all runs are pooled: charging each run's own excess would charge the spread
+        between short runs too, and keep policies that lie below their limits by as much.
+        """
+        total_K = cost_BK.sum(0)
+        excess_K = np.maximum(total_K[:-2] / total_K[-1], 0.0)
+        return float(reward_B.sum() / total_K[-2] - EXCESS_J_PER_UNIT * excess_K.sum())
 
     return {
-        "meter": functools.partial(ServiceMeter, constraints=scenario.constraints, unit_work=unit_work),
+        "meter": functools.partial(ServiceMeter, constraints=scenario.constraints, unit_work=unit_work, mix=mix),
         "costs": (*names, WORK, DECISIONS),
         "score": score,
     }
@@ -143,10 +152,22 @@ def _by_energy(scenario: Scenario, training: Draws) -> dict[str, Any]:
 
 def observation_for(config: RunConfig, scenario: Scenario) -> Observation:
     """Returns what agents are shown under a config."""
+    if scenario.protocol != "on-arrival" and config.observation == "raw":
+        raise ScenarioError(
+            f"scenario {scenario.name!r} asks {scenario.protocol}; the observation 'raw' is for protocol on-arrival; "
+            "set observation=paper or extended"
+        )
+    if scenario.protocol != "on-arrival" and (config.show_signals or config.show_class):
+        raise ScenarioError(
+            f"scenario {scenario.name!r} asks {scenario.protocol}, whose observation always shows signals and never "
+            "classes; leave out show_signals and show_class"
+        )
     return Observation(
         kind=config.observation,
         protocol=scenario.protocol,
         forecast_h=config.forecast_h,
+        signals=config.show_signals,
+        classes=len(scenario.fleet.classes) if config.show_class else 0,
     )
 
 
@@ -162,6 +183,7 @@ def about(scenario: Scenario, observation: Observation, forecast: Forecast | Non
         "protocol": scenario.protocol,
         "sites": [site.name for site in scenario.fleet.sites],
         "observation": asdict(observation),
+        "limits": {} if scenario.constraints is None else scenario.constraints.named(scenario.fleet.site_names),
         **({} if forecast is None else {"forecast": asdict(forecast)}),
     }
 

@@ -270,8 +270,7 @@ class Trainer:
             reward_B += np.where(live_B, step_B, 0.0)
             cost_BK += np.where(live_B[:, None], step_BK, 0.0)
         self.reporter.phase("validate", 1, 1)
-        worth_B = reward_B if self.setting.score is None else self.setting.score(reward_B, cost_BK)
-        return float(worth_B.mean())
+        return float(reward_B.mean()) if self.setting.score is None else self.setting.score(reward_B, cost_BK)
 
     def save(self) -> None:
         """Writes curves and checkpoint."""

@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -64,7 +65,9 @@ class Record:
         return pl.read_parquet(self.folder / "hours.parquet")
 
 
-def manifest_of(outcome: Outcome, policy: str, seed: int, scenario_digest: str) -> dict[str, Any]:
+def manifest_of(
+    outcome: Outcome, policy: str, seed: int, scenario_digest: str, notes: Sequence[str] = ()
+) -> dict[str, Any]:
     """Returns what identifies a run: scenario, environment, policy, seeds, digests of the data, versions."""
     import numba
     import polars
@@ -88,7 +91,7 @@ def manifest_of(outcome: Outcome, policy: str, seed: int, scenario_digest: str) 
             for site in environment.fleet.sites
         ],
         "ingress": [point.name for point in environment.fleet.ingress_points],
-        "notes": list(environment.notes),
+        "notes": [*environment.notes, *notes],
         "versions": {
             "noonward": __version__,
             "code": code_digest(),
@@ -123,7 +126,9 @@ def environment_digest(environment: Environment) -> str:
     return digest.hexdigest()[:16]
 
 
-def write_record(outcome: Outcome, folder: Path, *, policy: str, seed: int, scenario_digest: str) -> Record:
+def write_record(
+    outcome: Outcome, folder: Path, *, policy: str, seed: int, scenario_digest: str, notes: Sequence[str] = ()
+) -> Record:
     """Writes a run's folder, whole or not at all, and returns it.
 
     Args:
@@ -132,9 +137,10 @@ def write_record(outcome: Outcome, folder: Path, *, policy: str, seed: int, scen
         policy: Name of the policy.
         seed: Seed of the policy's streams.
         scenario_digest: ``Scenario`` digest.
+        notes: What a reader must know beside the environment's notes.
     """
     ledger, service = settle(outcome), measure_service(outcome)
-    manifest = manifest_of(outcome, policy, seed, scenario_digest)
+    manifest = manifest_of(outcome, policy, seed, scenario_digest, notes)
     part = folder.with_name(folder.name + ".part")
     if part.exists():
         shutil.rmtree(part)

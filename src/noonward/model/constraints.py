@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
 from noonward.errors import nearest
@@ -35,6 +37,18 @@ class Constraints(Spec):
             (2.0, 3.0)
         """
         return self.queue_max.get(site) if isinstance(self.queue_max, dict) else self.queue_max
+
+    def named(self, sites: Sequence[str]) -> dict[str, float]:
+        """Returns the limits that a learner prices, by name: latencies, queues, powers.
+
+        Example:
+            >>> Constraints(mean_latency_s=9, queue_max={"b": 2}, power_cap_w={"a": 50}).named(["a", "b"])
+            {'mean_latency_s': 9.0, 'queue/b': 2.0, 'power_w/a': 50.0}
+        """
+        latencies = {"mean_latency_s": self.mean_latency_s, "p99_latency_s": self.p99_latency_s}
+        limits = latencies | {f"queue/{site}": self.queue_limit(site) for site in sites}
+        limits |= {f"power_w/{site}": self.power_cap_w.get(site) for site in sites}
+        return {name: float(limit) for name, limit in limits.items() if limit is not None}
 
     def check(self, fleet: Fleet) -> None:
         """Raises ValueError if a limit names a site or a class that the fleet does not have."""

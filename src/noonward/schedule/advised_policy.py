@@ -43,6 +43,10 @@ class AdvisedPolicy(Scheduler):
         for need in ("needs_signals", "needs_economics", "needs_samples"):
             setattr(self, need, getattr(adviser, need) or getattr(self.policy, need))
 
+    def remarks(self, environment: Environment) -> tuple[str, ...]:
+        """Returns those of adviser and net."""
+        return (*self.adviser.remarks(environment), *self.policy.remarks(environment))
+
     def reset(self, environment: Environment, rng: np.random.Generator) -> None:
         """Prepares adviser and net."""
         self.adviser.reset(environment, rng)

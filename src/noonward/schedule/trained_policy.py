@@ -386,6 +386,16 @@ class TrainedPolicy(CompiledScheduler):
         self.forecast = self.net.forecast
         self.lookahead_h = observation.forecast_h + 1
 
+    def remarks(self, environment: Environment) -> tuple[str, ...]:
+        """Returns a note where the environment is of another scenario than the policy was trained in."""
+        trained = self.net.meta["scenario"]
+        if trained == environment.scenario:
+            return ()
+        return (
+            f"policy {self.path.name} was trained in scenario {trained!r}: on {environment.scenario!r} its results say "
+            "how it carries over, not what learning reaches there",
+        )
+
     def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
         """Returns the observation's numbers, the layers' places (index), the weights and room for what they make.
 

@@ -103,13 +103,13 @@ def test_figures_of_reproduce_fine_tuning(
     from noonward.schedule import registry
     from trained_files import training_record, write_random_policy
 
-    for n, name in enumerate(("masac", "masac-seed1", "madqn", "madqn-seed1")):
+    for n, name in enumerate(("masac", "masac-seed1", "madqn", "madqn-seed1", "masac-plus")):
         write_random_policy(tmp_path / "trained" / f"{name}.npz", n, record=training_record(n))
     rules = {policy.name: policy for policy in registry.policies(trained=False)}
     monkeypatch.setattr(registry, "_POLICIES", rules)
     registry.register_trained(tmp_path / "trained")
     monkeypatch.setattr(reproduction, "SCENARIO", "tiny")
-    command = ("reproduce", "fine-tuning", "-n", 2, "--policies", "price-greedy,masac,madqn", "--json")
+    command = ("reproduce", "fine-tuning", "-n", 2, "--policies", "price-greedy,masac,madqn,masac-plus", "--json")
     hold_against_page("reproduce fine-tuning", [noonward(*command).out])
 
 

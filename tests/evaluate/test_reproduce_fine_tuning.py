@@ -25,7 +25,7 @@ from noonward.evaluate.fine_tuning_report import (
     write_fine_tuning,
 )
 from noonward.evaluate.learned import learned_policies
-from noonward.evaluate.reproduce_fine_tuning import _notes, chosen_policies, reproduce_fine_tuning
+from noonward.evaluate.reproduce_fine_tuning import _notes, chosen_policies, environment_figures, reproduce_fine_tuning
 from noonward.ledger.ledger import settle
 from noonward.schedule import registry
 from trained_files import training_record, write_random_policy
@@ -186,6 +186,7 @@ def test_a_policy_that_met_the_tests_months_is_named(found):
 
 def test_the_best_policy_is_sought_among_those_that_do_not_know_the_future(found):
     assert foresees("booked-perfect")
+    assert foresees("booked-noisy")  # the truth with an error
     assert not foresees("booked-persistence")
     assert not foresees("local-fcfs")
     half = found.halves[0]
@@ -216,3 +217,18 @@ def test_policies_without_curves_draw_no_training(found):
     silent = dataclasses.replace(found, learned=bare)
     assert "training" not in {picture.name for picture in pictures(silent)}
     assert len(claims_tables(silent)) == 1
+
+
+def test_the_best_learned_policy_is_paired_with_every_other(found):
+    """Shares of one gap: the paired difference is the difference of the shares, and its sign that of the utilities."""
+    half = found.halves[0]
+    records = {**half.policies.records, "masac-plus": half.policies.records["masac"]}
+    posing = dataclasses.replace(half, policies=dataclasses.replace(half.policies, records=records))
+    figures = {figure.name: figure for figure in environment_figures(posing, {})}
+    at = f"@{half.name}"
+    for policy in ("local-fcfs", "price-greedy", "masac", "madqn"):
+        more = figures[f"gap_closed_more/{policy}{at}"]
+        shares = [figures[f"gap_closed/{name}{at}"].value or 0.0 for name in ("masac-plus", policy)]
+        assert more.value == pytest.approx(shares[0] - shares[1], abs=1e-12)
+    assert f"gap_closed_more/masac-plus{at}" not in figures
+    assert not any(figure.name.startswith("gap_closed_more") for figure in found.figures())

@@ -14,7 +14,6 @@ from noonward.learn.algorithm import Transition
 from noonward.learn.mappo import Mappo, MappoConfig
 from noonward.learn.masking import with_hold
 from noonward.learn.rollout import advantages, join
-from noonward.learn.run_config import Source, with_settings
 
 SMALL: dict[str, Any] = {"hidden": (8, 8), "precision": "float64", "rollout_steps": 10, "passes": 2}
 FIELDS: list[dict[str, Any]] = [
@@ -258,9 +257,3 @@ def test_more_minibatches_than_steps_are_refused() -> None:
     feed(mappo, steps=4, rows=6)
     with pytest.raises(ScenarioError, match="minibatches is 50, but a rollout has only 24"):
         mappo.update()
-
-
-def test_a_number_of_updates_is_refused_because_it_would_change_nothing():
-    with pytest.raises(ScenarioError, match="updates is 20, but mappo learns from each rollout in passes"):
-        with_settings("mappo", (Source(scenario="tiny"),), ["updates=20"])
-    assert with_settings("mappo", (Source(scenario="tiny"),), ["passes=2"]).algorithm_config().passes == 2

@@ -20,10 +20,10 @@ from noonward.evaluate.figures_training import training_figures
 from noonward.evaluate.learned import seed_gains
 from noonward.evaluate.paper_tables import PaperTable
 from noonward.evaluate.report import write_tables
-from noonward.evaluate.reproduce_fine_tuning import PAPER_POLICIES, FineTuning, Half
+from noonward.evaluate.reproduce_fine_tuning import BEST_LEARNED, PAPER_POLICIES, FineTuning, Half
 from noonward.evaluate.statistics import Estimate
 from noonward.evaluate.summary import UNDEFINED, percent, ranked, summary_rows
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.registry import make_scheduler, policies
 
 _TEST_CLAIMS = (
     ("utility of MASAC over local FCFS (%)", "gain_over_local-fcfs/masac", "+28.6"),
@@ -128,11 +128,24 @@ def findings(found: FineTuning) -> list[str]:
         out += _masac_findings(half, values)
         best = next((name for name in ranked(half.policies) if not foresees(name)), half.policies.reference)
         gain, share = half.policies.gain(best), half.policies.gap_closed(best)
+        more = values.get(f"gap_closed_more/{_best_rule(half)}@{half.name}")
+        if more is not None:
+            out.append(
+                f"{BEST_LEARNED}, the best learned policy, closes {_percent(more)} % more of the gap in {half.name} "
+                f"environments than {_best_rule(half)}, the best rule without knowing the future."
+            )
         out.append(
             f"Best in {half.name} environments without knowing the future: {best}, "
             f"{percent(gain, signed=True)} % over local FCFS, {percent(share)} % of the gap to the bound."
         )
     return out
+
+
+def _best_rule(half: Half) -> str:
+    """Returns the best policy that neither learned nor knows the future."""
+    rules = {policy.name for policy in policies(trained=False)}
+    found = half.policies
+    return next((name for name in ranked(found) if name in rules and not foresees(name)), found.reference)
 
 
 def _masac_findings(half: Half, values: dict[str, Figure]) -> list[str]:
@@ -187,9 +200,9 @@ def _scaled(figure: Figure, scale: float) -> str:
 
 
 def foresees(policy: str) -> bool:
-    """Returns whether a policy is shown a perfect forecast, which nobody has."""
+    """Returns whether a policy is shown a forecast made from the truth, as it is or with an error: nobody has that."""
     forecast = make_scheduler(policy).forecast
-    return forecast is not None and forecast.kind == "perfect"
+    return forecast is not None and forecast.kind in ("perfect", "noisy")
 
 
 def chosen(comparison: Comparison) -> Comparison:

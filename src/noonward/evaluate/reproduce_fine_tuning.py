@@ -36,6 +36,7 @@ REFERENCE: Final = "local-fcfs"
 """S0."""
 PAPER_POLICIES: Final = ("local-fcfs", "price-greedy", "carbon-greedy", "madqn", "masac")
 """S0 to S4."""
+BEST_LEARNED: Final = "masac-plus"
 PAPER_GAIN: Final = 0.286
 """MASAC's utility over S0's (abstract, Sec. IV.B)."""
 PAPER_GPU_HOURS: Final = 0.156
@@ -241,6 +242,12 @@ def environment_figures(half: Half, learned: dict[str, Learned]) -> list[Figure]
         out.append(Figure.of(f"seed_spread/{each.name}", spread, "fraction"))
     if "masac" in found.records:
         out += _masac_figures(found)
+    if BEST_LEARNED in found.records:
+        out += [
+            Figure.of(f"gap_closed_more/{policy}", closed_more(found, policy), "fraction")
+            for policy in found.records
+            if policy != BEST_LEARNED
+        ]
     return [
         dataclasses.replace(
             figure,
@@ -264,6 +271,13 @@ def _masac_figures(found: Comparison) -> list[Figure]:
             Figure.of("masac_less_madqn_usd", mean(masac - madqn), "USD"),
         ]
     return out
+
+
+def closed_more(found: Comparison, policy: str) -> Estimate:
+    """Returns how much more of the gap between S0 and bound the best learned policy closes than another, paired."""
+    base = found.values(REFERENCE, "utility_usd")
+    more = found.values(BEST_LEARNED, "utility_usd") - found.values(policy, "utility_usd")
+    return ratio(more, found.bound_values("utility_usd") - base)
 
 
 def hours_over(found: Comparison, policy: str) -> Estimate:

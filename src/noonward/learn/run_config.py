@@ -57,7 +57,7 @@ class RunConfig:
         environments: Environments side by side.
         steps: Decision steps of each environment in an epoch; episodes go on over epochs.
         episode_steps: Decision steps after which an episode is cut, K_max.
-        updates: Updates after each epoch's collection, G; of algorithms with a replay.
+        updates: Updates after each epoch's collection, G.
         validation_environments: Validation environments, the same in every epoch.
         observation: ``paper`` or ``extended``; ``raw`` is that of CHSAC-AF's public code (``Observation``).
         forecast_h: Hours of forecast in the observation (``extended``).
@@ -137,11 +137,6 @@ class RunConfig:
             raise ScenarioError(f"the observation {self.observation!r} shows no forecasts; set observation=extended")
         self._check_mix()
         self._check_warm_start()
-        if algorithm_named(self.algorithm).make.consumes == "rollout" and self.updates != RunConfig.updates:
-            raise ScenarioError(
-                f"updates is {self.updates}, but {self.algorithm} learns from each rollout in passes, not in a number "
-                "of updates; leave it out, or set passes and minibatches"
-            )
         if not self.sources:
             raise ScenarioError("no source of environments; name a scenario")
         self.algorithm_config()

@@ -82,8 +82,7 @@ def planners() -> list[PolicyFile]:
                 "protocol": "each-slot",
                 "sites": packaged_record(seed)["zones"][:5],
                 "record": {
-                    "summary": "The best learned policy: bid prices under a forecast by a net that was trained with seed "
-                    f"{seed}.",
+                    "summary": f"Bid prices under a forecast by a net, trained with seed {seed}: the best learned one.",
                     **packaged_record(seed),
                 },
             },

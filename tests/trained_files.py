@@ -13,7 +13,13 @@ from noonward.schedule.trained_policy import write_policy
 
 
 def write_random_policy(
-    path: Path, seed: int = 0, *, scenario: str = "tiny", record: Mapping[str, Any] | None = None, half: bool = False
+    path: Path,
+    seed: int = 0,
+    *,
+    scenario: str = "tiny",
+    record: Mapping[str, Any] | None = None,
+    half: bool = False,
+    **more: Any,
 ) -> None:
     """Writes a net of random weights that is fed the paper's observation of a scenario.
 
@@ -23,6 +29,7 @@ def write_random_policy(
         scenario: Packaged scenario whose sites it is for.
         record: How it was trained.
         half: Store float16.
+        more: What else the file says of itself.
     """
     loaded = load_scenario(scenario)
     sites = [site.name for site in loaded.fleet.sites]
@@ -40,6 +47,7 @@ def write_random_policy(
         "head": "logits",
         "agent_one_hot": False,
         "record": dict(record or {}),
+        **more,
     }
     weights = [rng.normal(size=(1, *size)).astype(np.float32) for size in sizes]
     biases = [rng.normal(size=(1, size[1])).astype(np.float32) for size in sizes]

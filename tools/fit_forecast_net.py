@@ -34,10 +34,11 @@ from noonward.model.signals import Signals
 
 YEARS = (2021, 2022, 2023)
 DRAWS: dict[Split, int] = {"train": 36, "validation": 4}
-KNOWN_H = (24, 30, 36, 49, 49, 49, 55, 61, 68, 75, 85, 96, 108, 120, 144, 168, 168, 168)
+HOURS_KNOWN = (24, 30, 36, 49, 49, 49, 55, 61, 68, 75, 85, 96, 108, 120, 144, 168, 168, 168)
 """Hours known up to the hour of issue: windows of the packaged generator begin with 49, those of files with 168."""
 EVERY_H: dict[str, int] = {"real": 2, "generated": 5}
 REAL_COUNTS = 2
+"""How often a real sample counts beside a generated one."""
 HIDDEN, DROPOUT, DECAY, RATE, BATCH, HUBER, FARTHEST, PASSES = (512, 512), 0.1, 0.01, 1e-3, 512, 1.0, 20.0, 4
 
 
@@ -69,8 +70,8 @@ def samples(signals: Iterator[Signals], every_h: int, zones: tuple[str, ...], se
     out: list[tuple[np.ndarray, ...]] = []
     for one in signals:
         value_KZH = np.stack([one.price_usd_per_mwh_ZH, one.carbon_g_per_kwh_ZH])
-        for issue in range(max(KNOWN_H) + int(rng.integers(every_h)), one.hours - LEADS, every_h):
-            known_h = int(rng.choice(KNOWN_H))
+        for issue in range(max(HOURS_KNOWN) + int(rng.integers(every_h)), one.hours - LEADS, every_h):
+            known_h = int(rng.choice(HOURS_KNOWN))
             first = issue + 1 - known_h
             ok = np.isfinite(value_KZH[:, :, first : issue + 1 + LEADS]).all((0, 2))
             if not ok.any():
@@ -200,7 +201,7 @@ def main() -> None:
                       "first_seeds": {"train": split_seed("train", given.seed * DRAWS["train"]),
                                       "validation": split_seed("validation", 0)}},
         "samples": {"real": len(of_real[0]), "generated": len(of_generated[0])},
-        "known_h": KNOWN_H,
+        "known_h": HOURS_KNOWN,
         "seed": given.seed,
         "settings": {"hidden": HIDDEN, "dropout": DROPOUT, "decay": DECAY, "rate": RATE, "batch": BATCH,
                      "huber": HUBER, "passes": PASSES, "real_counts": REAL_COUNTS},

@@ -61,6 +61,10 @@ def test_an_interrupt_says_how_to_go_on(noonward: CommandLine, tmp_path: Path, m
         (["tiny", "--set", "forecast_h=3", "--set", "forecast=noisy"], "set observation=extended"),
         (["tiny", "--set", "adviser=nobody"], "unknown policy 'nobody'"),
         (["dvfs-training"], "no utility to learn from"),
+        (
+            ["dvfs-training", "--set", "reward=energy", "--scenario-set", "constraints.mean_latency_s=3600"],
+            "limits mean_latency_s, but masac learns from rewards alone",
+        ),
         (["dvfs-training", "--set", "reward=energy", "--set", "usd_weight=1"], "has no signals, so neither price"),
         (["tiny", "--set", "carbon_weight=1"], "reward is utility, which knows no energy_weight"),
         (["tiny", "--set", "reward=energy", "--set", "energy_weight=0"], "are all 0"),

@@ -6,8 +6,15 @@ import pytest
 from noonward.data.scenario_file import load_scenario
 from noonward.evaluate.compare import compare
 from noonward.evaluate.report import write_report
-from noonward.evaluate.service_tables import class_table, constraint_table, held_constraints, service_figures
+from noonward.evaluate.service_tables import (
+    class_table,
+    constraint_table,
+    held_constraints,
+    service_figures,
+    trained_multipliers,
+)
 from noonward.evaluate.summary import summary_rows
+from trained_files import write_random_policy
 
 LIMITS = (
     "{mean_latency_s: 50, p99_latency_s: 5000, queue_max: {us-west: 1, us-east: 0.5}, power_cap_w: {us-west: 2000}, "
@@ -91,3 +98,14 @@ def test_a_scenario_without_limits_and_with_one_class_has_neither_table(energy):
     assert constraint_table(energy) is None
     assert class_table(energy) is None
     assert service_figures(energy) == []
+
+
+def test_multipliers_stand_beside_the_limits_they_were_trained_under(tmp_path):
+    """Of a policy that knows a limit without a multiplier, of a packaged one, of one whose file is no policy's."""
+    limit = {"limits": {"mean_latency_s": 50.0}}
+    write_random_policy(tmp_path / "none.npz", **limit)
+    write_random_policy(tmp_path / "one.npz", constraints={"multiplier/mean_latency_s": 0.25}, **limit)
+    assert trained_multipliers(str(tmp_path / "none.npz")) == {}
+    assert trained_multipliers(str(tmp_path / "one.npz")) == {("mean_latency_s", 50.0): "0.25"}
+    assert list(trained_multipliers("chsac-af")) == [("mean_latency_s", 3600.0)]
+    assert trained_multipliers("masac-plus") == trained_multipliers("uniform") == {}

@@ -161,7 +161,7 @@ def test_a_zone_it_was_not_trained_on_is_refused():
         price_usd_per_mwh_ZH=signals.price_usd_per_mwh_ZH,
         carbon_g_per_kwh_ZH=signals.carbon_g_per_kwh_ZH,
     )
-    with pytest.raises(ScenarioError, match=r"not trained on the zones XX; it knows AU-SA, .*fit_forecast_net"):
+    with pytest.raises(ScenarioError, match=r"not trained on the zones XX; it knows AU-SA, .* as bid-price-regression"):
         hourly(strange, 60, 5)
 
 

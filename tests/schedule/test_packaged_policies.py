@@ -7,6 +7,9 @@ from noonward.data.environments import build_environment
 from noonward.data.scenario_file import load_scenario
 from noonward.engine.run import run
 from noonward.errors import DataError
+from noonward.evaluate.compare import compare
+from noonward.evaluate.report import write_report
+from noonward.evaluate.service_tables import constraint_table
 from noonward.ledger.ledger import settle
 from noonward.model.forecast import Forecast
 from noonward.schedule import registry
@@ -126,3 +129,11 @@ def test_each_net_decides_in_its_own_way():
     }
     assert len(set(earned.values())) == 4
     assert min(earned[name] for name in list(earned)[1:]) > earned["local-fcfs"]
+
+
+def test_masac_plus_stands_in_a_comparison(tmp_path):
+    """With its table and its report, in a scenario with a limit."""
+    scenario = load_scenario("tiny", ["window_h=3", "jobs.count=8", "constraints.mean_latency_s=50"])
+    found = compare(scenario, ["local-fcfs", "masac-plus"], environments=1, out=tmp_path)
+    assert "masac-plus" in write_report(found, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert [row[0] for row in constraint_table(found).rows].count("masac-plus") == 1

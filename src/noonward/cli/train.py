@@ -145,7 +145,10 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
             trainer.run()
         except KeyboardInterrupt:
             done = f"{trainer.epoch} of {config.epochs} epochs are kept" if trainer.epoch else "no epoch was over yet"
-            print(f"interrupted; {done} in {folder}; go on with: noonward train --resume {folder}", file=sys.stderr)
+            rest = "" if export is None else f" --export {export}" + (" --half" if half else "")
+            print(
+                f"interrupted; {done} in {folder}; go on with: noonward train --resume {folder}{rest}", file=sys.stderr
+            )
             raise Interrupted from None
     if export is not None:
         from noonward.learn.export import export_policy
@@ -162,7 +165,13 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
         print(f"  {name}: {value:.4g}")
     print(f"results: {folder} (curves.csv, checkpoint.npz, events; tensorboard --logdir {folder})")
     if export is not None:
-        print(f"policy:  {export}; noonward compare SCENARIO --policies local-fcfs,{export}")
+        from noonward.learn.sources import open_source
+
+        scenario = open_source(config.sources[0], "train")
+        print(
+            f"policy:  {export}; noonward compare {config.sources[0].scenario} "
+            f"--policies {scenario.reference_policy},{export}"
+        )
     print(f"train on: noonward train --resume {folder} --epochs {2 * trainer.epoch}")
 
 

@@ -105,8 +105,8 @@ class Observation:
     Gangs outside the job's own range, or larger than the site, have zeros.
 
     Protocol ``on-arrival``, kind ``raw``: seconds since the run's start, then site by site GPUs, busy GPUs, free GPUs,
-    clock (as above) and jobs that wait, as they are: the state of CHSAC-AF's public code, a control. Nothing of it is
-    of order 1, nor of the job.
+    clock (as above) and jobs that wait, as they are: the state of CHSAC-AF's public code, a control. But for the clock
+    nothing of it is of order 1, nor of the job.
 
     Attributes:
         kind: ``paper``: the papers' state; ``extended``: more; ``raw``: see above.

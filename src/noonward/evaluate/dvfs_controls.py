@@ -38,8 +38,9 @@ CONTROL: Final = re.compile(r"greedy-energy-\d|greedy-tradeoff-\d+|sla-energy-\d
 REFERENCE: Final = "greedy-energy-4"
 """Control that paired changes are measured against."""
 PUBLISHED: Final = "chsac-af-published"
-"""Learner as its authors' public code trains it, and the policy it should then equal."""
+"""Learner as its authors' public code trains it."""
 RANDOM: Final = "random-free"
+"""Masked random policy, which it should then equal."""
 DRAWN: Final = (
     *("uniform", "random-free", "most-free-1", "greedy-energy-1", "greedy-energy-4", "greedy-energy-8"),
     *("greedy-tradeoff-30", "greedy-tradeoff-300", "sla-energy-1800"),

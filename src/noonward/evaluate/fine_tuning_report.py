@@ -128,11 +128,12 @@ def findings(found: FineTuning) -> list[str]:
         out += _masac_findings(half, values)
         best = next((name for name in ranked(half.policies) if not foresees(name)), half.policies.reference)
         gain, share = half.policies.gain(best), half.policies.gap_closed(best)
-        more = values.get(f"gap_closed_more/{_best_rule(half)}@{half.name}")
-        if more is not None:
+        rule = _best_rule(half)
+        more = values.get(f"gap_closed_more/{rule}@{half.name}")
+        if more is not None and rule != half.policies.reference:
             out.append(
-                f"{BEST_LEARNED}, the best learned policy, closes {_percent(more)} % more of the gap in {half.name} "
-                f"environments than {_best_rule(half)}, the best rule without knowing the future."
+                f"{BEST_LEARNED} less {rule}, the best rule here that does not know the future, in shares of the gap "
+                f"in {half.name} environments: {_percent(more)} points."
             )
         out.append(
             f"Best in {half.name} environments without knowing the future: {best}, "

@@ -72,6 +72,8 @@ def held_constraints(comparison: Comparison, policy: str) -> list[Held]:
 
 def constraint_table(comparison: Comparison) -> PaperTable | None:
     """Returns every policy's constraints, or None where the scenario limits nothing."""
+    if comparison.scenario.constraints is None:
+        return None
     rows = []
     for policy in ranked(comparison):
         multipliers = trained_multipliers(policy)
@@ -110,13 +112,17 @@ def constraint_table(comparison: Comparison) -> PaperTable | None:
 
 def trained_multipliers(policy: str) -> dict[tuple[str, float], str]:
     """Returns the multipliers that a learned policy was trained to, by name and limit; none for other policies."""
-    packaged = {each.name: each.trained.path for each in policies(trained=True) if each.trained is not None}
-    path = Path(policy) if policy.endswith(".npz") else packaged.get(policy)
-    if path is None:
-        return {}
-    meta = read_meta(path)
+    if policy.endswith(".npz"):
+        meta = read_meta(Path(policy))
+    else:
+        packaged = {each.name: each.trained.meta for each in policies(trained=True) if each.trained is not None}
+        meta = packaged.get(policy, {})
     found = meta.get("constraints", {})
-    return {(name, limit): f"{found[f'multiplier/{name}']:.3g}" for name, limit in meta.get("limits", {}).items()}
+    return {
+        (name, limit): f"{found[f'multiplier/{name}']:.3g}"
+        for name, limit in meta.get("limits", {}).items()
+        if f"multiplier/{name}" in found  # algorithms without multipliers know the limit all the same
+    }
 
 
 def class_table(comparison: Comparison) -> PaperTable | None:

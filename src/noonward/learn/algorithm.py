@@ -94,6 +94,8 @@ class Algorithm(ABC):
 
     name: ClassVar[str]
     """Name on the command line."""
+    constrained: ClassVar[bool] = False
+    """Whether it heeds the costs of constraints beside the reward."""
     consumes: ClassVar[Literal["replay", "rollout"]]
     """``replay``: the trainer calls ``update`` a fixed number of times an epoch. ``rollout``: every ``rollout_steps``
     decision steps and at the end of an epoch, over all that was observed since the last call, which it then forgets."""

@@ -199,6 +199,7 @@ class Chsac(Algorithm):
 
     name: ClassVar[str] = "chsac-af"
     consumes = "replay"
+    constrained = True
 
     def __init__(self, dimensions: Dimensions, config: ChsacConfig, seed: int, device: str = "cpu") -> None:
         d = dimensions

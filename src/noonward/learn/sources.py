@@ -19,6 +19,7 @@ from noonward.engine.service_meter import DECISIONS, WORK, EnergyMix, ServiceMet
 from noonward.errors import ScenarioError
 from noonward.learn.adviser import SchedulerAdviser, adviser_forecast
 from noonward.learn.algorithm import F8
+from noonward.learn.registry import algorithm_named
 from noonward.learn.run_config import RunConfig, Source
 from noonward.learn.setting import Setting
 from noonward.model.environment import Environment
@@ -75,6 +76,12 @@ def open_setting(config: RunConfig) -> Setting:
             f"scenario {first.name!r} asks {first.protocol}; the reward 'energy' is for protocol on-arrival, without "
             "an adviser; set reward=utility"
         )
+    limits = cost_names(first.constraints, first.fleet.site_names)
+    if by_energy and limits and not algorithm_named(config.algorithm).make.constrained:
+        raise ScenarioError(
+            f"scenario {first.name!r} limits {', '.join(limits)}, but {config.algorithm} learns from rewards alone and "
+            "would not heed a limit; train chsac-af, or leave the constraints out"
+        )
     for scenario in training.scenarios:
         if by_energy and scenario.constraints != first.constraints:
             raise ScenarioError(f"scenarios {first.name!r} and {scenario.name!r} differ in their constraints")
@@ -124,14 +131,14 @@ def open_setting(config: RunConfig) -> Setting:
 
 
 EXCESS_J_PER_UNIT: Final = 10.0
-"""What validation charges per relative excess over a limit, J per unit: more than any multiplier, so that the policy
-that is kept keeps the limits."""
+"""What validation charges per relative excess over a limit, J per unit: far more than multipliers come to where a joule
+counts about one (``EnergyMix``), so that the policy that is kept keeps the limits."""
 
 
 def _by_energy(scenario: Scenario, training: Draws, mix: EnergyMix) -> dict[str, Any]:
     """Returns meter, costs and score of the reward ``energy``."""
     unit_work = float(training(0)[0].jobs.work_J.mean())
-    names = cost_names(scenario.constraints, [site.name for site in scenario.fleet.sites])
+    names = cost_names(scenario.constraints, scenario.fleet.site_names)
 
     def score(reward_B: F8, cost_BK: F8) -> float:
         """Returns minus the extra energy per unit of work, less what excesses over the limits cost.

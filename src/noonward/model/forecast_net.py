@@ -63,7 +63,8 @@ class ForecastNet:
         x_BW = (input_BF - self.mean_F) / self.spread_F
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             if layer:
-                x_BW = x_BW / (1.0 + np.exp(-1.702 * x_BW))
+                with np.errstate(over="ignore"):  # far below 0 the quotient is -0
+                    x_BW = x_BW / (1.0 + np.exp(-1.702 * x_BW))
             x_BW = x_BW @ weight + bias
         return np.asarray(x_BW.reshape(-1, 2, LEADS))
 
@@ -73,8 +74,9 @@ class Known:
     """What is known of some zones at some hours of issue. Axes: I hours of issue, Z zones, F inputs.
 
     Attributes:
-        input_IZF: What the net is fed.
-        unit_KIZ: Mean distance of the last day's values from their median, for prices and carbon intensities.
+        input_IZF: What the net is fed, pure numbers.
+        unit_KIZ: Mean distance of the last day's values from their median, for prices, USD/MWh, and carbon
+            intensities, gCO2/kWh.
     """
 
     input_IZF: F4
@@ -86,8 +88,9 @@ def known(value_KZH: F8, issue_I: I8, start: datetime, place_Z: Sequence[int], p
 
     Inputs, for prices and for carbon intensities in units from the last day's mean: the last 24 hours, the 24 hours
     before (where unknown: the last 24 once more), what is usual for each hour of the day from the hour of issue on over
-    the week known; then the UTC hour of the day (two harmonics) and the weekday of the hour of issue, both signals'
-    level and unit, the share of a week that is known, and which zone it is.
+    the week known; then of both signals the last day's mean (over 100 USD/MWh and 200 gCO2/kWh) and the logarithm of
+    the unit, the share of a week that is known without a break (in all zones), the UTC hour of the day (two harmonics)
+    and the weekday of the hour of issue, and which zone it is.
 
     Args:
         value_KZH: Prices and carbon intensities per zone and hour; the 24 hours up to each hour of issue are known.
@@ -174,8 +177,8 @@ def forecast(value_KZH: F8, issue_I: I8, start: datetime, zones: tuple[str, ...]
     if strange:
         raise ScenarioError(
             f"the learned forecast was not trained on the zones {', '.join(strange)}; it knows "
-            f"{', '.join(net.zones)}. Take the regression forecast, which serves any zone, or train a net on these "
-            "zones (tools/fit_forecast_net.py)"
+            f"{', '.join(net.zones)}. Take a policy that plans by the regression forecast, which serves any zone, as "
+            "bid-price-regression"
         )
     known_h = int(_hours_known(value_KZH, issue_I[:1])[0]) if len(issue_I) else DAY_H
     if known_h < DAY_H:

@@ -80,9 +80,9 @@ def planners() -> list[PolicyFile]:
                 "algorithm": "masac-plus",
                 "scenario": "fine-tuning",
                 "protocol": "each-slot",
-                "sites": packaged_record(seed)["zones"][:5],
+                "sites": packaged_record(seed)["zones"][:5],  # sites of fine-tuning bear the names of their zones
                 "record": {
-                    "summary": f"Bid prices under a forecast by a net, trained with seed {seed}: the best learned one.",
+                    "summary": f"Bid prices under a forecast by a net that was trained on signals, with seed {seed}.",
                     **packaged_record(seed),
                 },
             },

@@ -26,8 +26,6 @@ import numpy as np
 import torch
 
 from noonward.data.calibration import CALIBRATIONS, load_calibration
-from noonward.data.generate_signals import generate_signals
-from noonward.data.load_signals import load_signals
 from noonward.data.splits import MONTHS, Split, split_seed
 from noonward.model.forecast_net import LEADS, known, regressed
 from noonward.model.signals import Signals
@@ -42,22 +40,11 @@ REAL_COUNTS = 2
 HIDDEN, DROPOUT, DECAY, RATE, BATCH, HUBER, FARTHEST, PASSES = (512, 512), 0.1, 0.01, 1e-3, 512, 1.0, 20.0, 4
 
 
-def real(paths: list[Path], zones: tuple[str, ...], part: Split) -> Iterator[Signals]:
-    """Yields the real signals of one part, stretch by stretch, as far as the files reach."""
-    signals = load_signals(paths, zones=zones)
-    for start, hours in source.stretches(part, YEARS):
-        left = int((signals.end - start).total_seconds() // 3600)
-        if left > 0:
-            yield signals.window(start, min(hours, left))
-
-
 def generated(zones: tuple[str, ...], part: Split, seed: int = 0) -> Iterator[Signals]:
     """Yields generated signals of one part, stretch by stretch; in training draws of both statistics."""
+    draws = range(seed * DRAWS[part], (seed + 1) * DRAWS[part])
     for calibration in CALIBRATIONS if part == "train" else CALIBRATIONS[:1]:
-        for draw in range(DRAWS[part]):
-            for start, hours in source.stretches(part, (2022,)):
-                rng = np.random.default_rng(split_seed(part, seed * DRAWS[part] + draw))
-                yield generate_signals(zones, start, hours, rng, calibration)
+        yield from source.generated(zones, part, draws, calibration)
 
 
 def samples(signals: Iterator[Signals], every_h: int, zones: tuple[str, ...], seed: int = 0) -> tuple[np.ndarray, ...]:
@@ -164,11 +151,11 @@ def main() -> None:
     others = tuple(zone for zone in load_calibration("w2022").zones if zone not in source.OWN_ZONES)
     zones = (*source.OWN_ZONES, *others)
     paths = [given.signals, given.standin]
-    of_real = samples(real(paths, zones, "train"), EVERY_H["real"], zones, given.seed)
+    of_real = samples(source.real(paths, zones, "train", YEARS), EVERY_H["real"], zones, given.seed)
     of_generated = samples(generated(zones, "train", given.seed), EVERY_H["generated"], zones, given.seed)
     print(f"{len(of_real[0]):,} real and {len(of_generated[0]):,} generated samples", flush=True)
     of_validation = {
-        "real": samples(real(paths, source.OWN_ZONES, "validation"), 5, zones),
+        "real": samples(source.real(paths, source.OWN_ZONES, "validation", YEARS), 5, zones),
         "generated": samples(generated(source.OWN_ZONES, "validation"), 7, zones),
     }
     input_BF, error_BL = (torch.tensor(np.concatenate([a] * REAL_COUNTS + [b]))

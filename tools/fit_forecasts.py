@@ -57,18 +57,23 @@ def stretches(part: Split, years: tuple[int, ...]) -> list[tuple[datetime, int]]
     return out
 
 
-def real(paths: list[Path], zones: tuple[str, ...], part: Split) -> Iterator[Signals]:
-    """Yields the real signals of one part, stretch by stretch."""
+def real(paths: list[Path], zones: tuple[str, ...], part: Split, years: tuple[int, ...] = YEARS) -> Iterator[Signals]:
+    """Yields the real signals of one part, stretch by stretch, as far as the files reach."""
     signals = load_signals(paths, zones=zones)
-    for start, hours in stretches(part, YEARS):
-        yield signals.window(start, hours)
+    for start, hours in stretches(part, years):
+        left = (signals.end - start) // timedelta(hours=1)
+        if left > 0:
+            yield signals.window(start, min(hours, left))
 
 
-def generated(zones: tuple[str, ...], part: Split) -> Iterator[Signals]:
+def generated(
+    zones: tuple[str, ...], part: Split, draws: range | None = None, calibration: str = "w2022"
+) -> Iterator[Signals]:
     """Yields generated signals of one part, stretch by stretch."""
-    for draw in range(DRAWS[part]):
+    for draw in range(DRAWS[part]) if draws is None else draws:
         for start, hours in stretches(part, (2022,)):
-            yield generate_signals(zones, start, hours, np.random.default_rng(split_seed(part, draw)))
+            rng = np.random.default_rng(split_seed(part, draw))
+            yield generate_signals(zones, start, hours, rng, calibration)
 
 
 def samples(signals: Iterator[Signals], name: SignalName, seed: int) -> tuple[np.ndarray, ...]:

@@ -25,7 +25,7 @@ from noonward.evaluate.paper_tables import PaperTable
 from noonward.evaluate.report import write_report
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.evaluate.summary import UNDEFINED, number, percent, ranked
-from noonward.schedule.packaged_policies import PolicyFile
+from noonward.schedule.packaged_policies import PolicyFile, by_family
 from noonward.schedule.registry import policies as registered
 
 if TYPE_CHECKING:
@@ -170,20 +170,36 @@ def _above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float
     return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])
 
 
+def distances(comparison: Comparison, policy: str, least: dict[str, np.ndarray]) -> dict[str, Estimate]:
+    """Returns how far a policy's energy lies above bound, fixed gangs and (other) controls at its time, as fractions.
+
+    Args:
+        comparison: Policies over the same weeks.
+        policy: Policy.
+        least: The bound's energy at every policy's mean time per environment, J/unit.
+    """
+    energy_E = comparison.values(policy, "joules_per_unit")
+    base = {
+        "above_bound": least[policy],
+        "above_greedy": energy_E - above_controls(comparison, policy, GREEDY),
+        "above_controls": energy_E - above_controls(comparison, policy),
+    }
+    return {name: ratio(energy_E - base_E, base_E) for name, base_E in base.items()}
+
+
 def distance_table(comparison: Comparison, least: dict[str, np.ndarray]) -> PaperTable:
     """Returns how far every policy lies above the bound and above the other controls, at its own mean time."""
     rows = []
     for policy in ranked(comparison):
-        energy_E = comparison.values(policy, "joules_per_unit")
-        above_E, greedy_E = above_controls(comparison, policy), above_controls(comparison, policy, GREEDY)
+        above = distances(comparison, policy, least)
         rows.append(
             (
                 policy,
-                f"{energy_E.mean():.3f}",
+                f"{comparison.mean(policy, 'joules_per_unit').value:.3f}",
                 f"{comparison.mean(policy, 'mean_time_so_far_s').value:,.0f}",
-                percent(ratio(energy_E - least[policy], least[policy]), digits=3),
-                percent(ratio(greedy_E, energy_E - greedy_E), signed=True, digits=3),
-                percent(ratio(above_E, energy_E - above_E), signed=True, digits=3),
+                percent(above["above_bound"], digits=3),
+                percent(above["above_greedy"], signed=True, digits=3),
+                percent(above["above_controls"], signed=True, digits=3),
             )
         )
     return PaperTable(
@@ -205,11 +221,8 @@ def distance_table(comparison: Comparison, least: dict[str, np.ndarray]) -> Pape
 
 def families(comparison: Comparison) -> dict[str, list[PolicyFile]]:
     """Returns the files of every learned policy of several training seeds, by its name."""
-    found: dict[str, list[PolicyFile]] = {}
-    for policy in registered("on-arrival", trained=True):
-        if policy.trained is not None and policy.name in comparison.records:
-            found.setdefault(policy.trained.family, []).append(policy.trained)
-    return {family: files for family, files in found.items() if len(files) > 1}
+    files = [policy.trained for policy in registered("on-arrival", trained=True) if policy.name in comparison.records]
+    return {family: found for family, found in by_family(files).items() if len(found) > 1}
 
 
 def seed_values(
@@ -221,18 +234,13 @@ def seed_values(
     def add(name: str, unit: str, scale: float, value: Callable[[str], Estimate]) -> None:
         out.append((name, unit, scale, [value(file.name) for file in files]))
 
-    def distance(policy: str, base_E: np.ndarray) -> Estimate:
-        return ratio(comparison.values(policy, "joules_per_unit") - base_E, base_E)
-
-    def frontier_E(policy: str, family: str) -> np.ndarray:
-        return np.asarray(comparison.values(policy, "joules_per_unit") - above_controls(comparison, policy, family))
-
     add("j_per_unit_exact", "J/unit", 1.0, lambda p: comparison.mean(p, "joules_per_unit"))
     add("mean_time_in_system_s", "s", 1.0, lambda p: comparison.mean(p, "mean_time_in_system_s"))
     add("p99_time_in_system_s", "s", 1.0, lambda p: comparison.mean(p, "p99_time_in_system_s"))
-    add("above_greedy", "fraction", 100.0, lambda p: distance(p, frontier_E(p, GREEDY)))
-    add("above_controls", "fraction", 100.0, lambda p: distance(p, frontier_E(p, "")))
-    add("above_bound", "fraction", 100.0, lambda p: distance(p, least[p]))
+    above = {file.name: distances(comparison, file.name, least) for file in files}
+    add("above_greedy", "fraction", 100.0, lambda p: above[p]["above_greedy"])
+    add("above_controls", "fraction", 100.0, lambda p: above[p]["above_controls"])
+    add("above_bound", "fraction", 100.0, lambda p: above[p]["above_bound"])
     limits = [file.meta.get("limits", {}).get("mean_latency_s") for file in files]
     if None not in limits:
         limit_s = dict(zip((file.name for file in files), limits, strict=True))
@@ -310,7 +318,7 @@ def study_figures(comparison: Comparison, least: dict[str, np.ndarray]) -> list[
     for policy in comparison.records:
         energy_E = comparison.values(policy, "joules_per_unit")
         base_E = comparison.values(REFERENCE, "joules_per_unit")
-        above_E, greedy_E = above_controls(comparison, policy), above_controls(comparison, policy, GREEDY)
+        above = distances(comparison, policy, least)
         slower_E = comparison.values(policy, "mean_time_in_system_s") - comparison.values(
             REFERENCE, "mean_time_in_system_s"
         )
@@ -322,9 +330,7 @@ def study_figures(comparison: Comparison, least: dict[str, np.ndarray]) -> list[
             ("longest_queue", mean(comparison.longest_queue(policy)), "jobs"),
             ("j_per_unit_change", ratio(energy_E - base_E, base_E), "fraction"),
             ("mean_time_change_s", mean(slower_E), "s"),
-            ("above_bound", ratio(energy_E - least[policy], least[policy]), "fraction"),
-            ("above_greedy", ratio(greedy_E, energy_E - greedy_E), "fraction"),
-            ("above_controls", ratio(above_E, energy_E - above_E), "fraction"),
+            *((name, estimate, "fraction") for name, estimate in above.items()),
         ):
             figures.append(Figure.of(f"{name}/{policy}", estimate, unit))
     for family, files in families(comparison).items():

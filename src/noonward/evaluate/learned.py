@@ -14,6 +14,7 @@ from noonward.evaluate.compare import Comparison
 from noonward.ledger.ledger import Ledger
 from noonward.ledger.record import Record
 from noonward.model.scenario import Scenario
+from noonward.schedule.packaged_policies import by_family
 from noonward.schedule.registry import policies
 
 F8 = NDArray[np.float64]
@@ -57,18 +58,20 @@ class Learned:
 def learned_policies(scenario: Scenario) -> dict[str, Learned]:
     """Returns the packaged learned policies that run at a scenario's sites, by name."""
     sites = [site.name for site in scenario.fleet.sites]
-    found: dict[str, list[Any]] = {}
-    for policy in policies(trained=True):
-        file = policy.trained
-        if file is not None and file.meta["protocol"] == scenario.protocol and file.meta["sites"] == sites:
-            found.setdefault(file.family, []).append(file)
+    fitting = [
+        policy.trained
+        for policy in policies(trained=True)
+        if policy.trained is not None
+        and policy.trained.meta["protocol"] == scenario.protocol
+        and policy.trained.meta["sites"] == sites
+    ]
     return {
         name: Learned(
             name=name,
             members=tuple(file.name for file in files),
             records=tuple(file.meta["record"] for file in files),
         )
-        for name, files in found.items()
+        for name, files in by_family(fitting).items()
     }
 
 

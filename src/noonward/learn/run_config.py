@@ -135,7 +135,7 @@ class RunConfig:
             )
         if self.forecast_h and self.observation != "extended":
             raise ScenarioError(f"the observation {self.observation!r} shows no forecasts; set observation=extended")
-        self._check_mix()
+        self._check_mix_and_shown()
         self._check_warm_start()
         if not self.sources:
             raise ScenarioError("no source of environments; name a scenario")
@@ -146,7 +146,7 @@ class RunConfig:
         """What a joule counts under the reward ``energy``."""
         return EnergyMix(energy=self.energy_weight, usd=self.usd_weight, carbon=self.carbon_weight)
 
-    def _check_mix(self) -> None:
+    def _check_mix_and_shown(self) -> None:
         at_least(self, 0.0, "energy_weight", "usd_weight", "carbon_weight")
         if not (self.energy_weight or self.mix.needs_signals):
             raise ScenarioError("energy_weight, usd_weight and carbon_weight are all 0; set at least one above 0")

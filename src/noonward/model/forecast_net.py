@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.errors import ScenarioError, SignalRangeError
-from noonward.model.regression import DAY_H, FEATURES, USUAL_DAYS, features, packaged_weights, weighted
+from noonward.model.regression import DAY_H, FEATURES, USUAL_DAYS, features, packaged_weights, standing_in, weighted
 
 F4 = NDArray[np.float32]
 F8 = NDArray[np.float64]
@@ -191,8 +191,7 @@ def forecast(value_KZH: F8, issue_I: I8, start: datetime, zones: tuple[str, ...]
     inputs = seen.input_IZF.shape[2]
     error_IZKL = net(seen.input_IZF.reshape(-1, inputs)).reshape(len(issue_I), len(zones), 2, LEADS)
     for lead in range(1, leads):
-        row = lead if lead <= LEADS else LEADS - (LEADS - lead) % DAY_H
-        out[..., lead] += np.moveaxis(error_IZKL[..., row - 1], 2, 0) * seen.unit_KIZ
+        out[..., lead] += np.moveaxis(error_IZKL[..., standing_in(lead, LEADS) - 1], 2, 0) * seen.unit_KIZ
     return out
 
 

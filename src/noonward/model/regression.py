@@ -90,9 +90,18 @@ def weighted(value_ZH: F8, issue_I: I8, leads: int, weight_LF: F8) -> F8:
     out = np.empty((len(issue_I), len(value_ZH), leads))
     out[:, :, 0] = value_ZH[:, issue_I].T
     for lead in range(1, leads):
-        row = lead if lead <= known else known - (known - lead) % DAY_H
-        out[:, :, lead] = feature_IZPF[:, :, lead % DAY_H] @ weight_LF[row - 1]
+        out[:, :, lead] = feature_IZPF[:, :, lead % DAY_H] @ weight_LF[standing_in(lead, known) - 1]
     return out
+
+
+def standing_in(lead: int, known: int) -> int:
+    """Returns the lead whose weights serve a lead, hours: itself up to the last known one, else that of the last day.
+
+    Example:
+        >>> standing_in(30, 48), standing_in(49, 48), standing_in(78, 48)
+        (30, 25, 30)
+    """
+    return lead if lead <= known else known - (known - lead) % DAY_H
 
 
 @cache

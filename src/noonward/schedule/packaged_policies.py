@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -62,6 +63,15 @@ def trained_policies(folder: Path = FOLDER) -> list[PolicyFile]:
             )
         )
     return sorted(found, key=lambda each: (each.family, each.seed))
+
+
+def by_family(files: Iterable[PolicyFile | None]) -> dict[str, list[PolicyFile]]:
+    """Returns packaged policies by the name they have without the seed; None, for what is not trained, is left out."""
+    found: dict[str, list[PolicyFile]] = {}
+    for file in files:
+        if file is not None:
+            found.setdefault(file.family, []).append(file)
+    return found
 
 
 def planners() -> list[PolicyFile]:

@@ -37,7 +37,16 @@ HOURS_KNOWN = (24, 30, 36, 49, 49, 49, 55, 61, 68, 75, 85, 96, 108, 120, 144, 16
 EVERY_H: dict[str, int] = {"real": 2, "generated": 5}
 REAL_COUNTS = 2
 """How often a real sample counts beside a generated one."""
-HIDDEN, DROPOUT, DECAY, RATE, BATCH, HUBER, FARTHEST, PASSES = (512, 512), 0.1, 0.01, 1e-3, 512, 1.0, 20.0, 4
+HIDDEN = (512, 512)
+DROPOUT = 0.1
+DECAY = 0.01
+RATE = 1e-3
+BATCH = 512
+HUBER = 1.0
+"""Errors above this many units count by their size, below by their square."""
+FARTHEST = 20.0
+"""Errors count up to this many units."""
+PASSES = 4
 
 
 def generated(zones: tuple[str, ...], part: Split, seed: int = 0) -> Iterator[Signals]:

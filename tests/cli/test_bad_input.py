@@ -180,7 +180,7 @@ def test_policy_that_cannot_be_loaded(noonward: CommandLine) -> None:
 
 def test_policy_of_the_other_protocol(noonward: CommandLine) -> None:
     answer = noonward("simulate", "tiny", "--policy", "dp")
-    refused(answer, "protocols on-arrival", "'tiny' asks each-slot", "choose another policy")
+    refused(answer, "'dp' answers the protocols on-arrival", "'tiny' asks each-slot", "choose another policy")
 
 
 def test_policy_that_stands_twice(noonward: CommandLine) -> None:

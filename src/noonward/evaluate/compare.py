@@ -246,6 +246,7 @@ def recorded_run(environment: Environment, policy: str, scenario: Scenario, seed
     if found is not None and _is_packaged(policy) and _same(found, environment, policy, seed, scenario):
         return found
     scheduler = make_scheduler(policy)
+    check_fit(environment, scheduler, policy)
     outcome = run(environment, scheduler, seed=seed)
     notes = scheduler.remarks(environment)
     return write_record(outcome, place, policy=policy, seed=seed, scenario_digest=scenario.digest, notes=notes)

@@ -10,6 +10,7 @@ from learn.batches import DIMENSIONS, feed, random_batch, random_moment
 from noonward.errors import ScenarioError
 from noonward.learn.masac import Masac, MasacConfig
 from noonward.learn.masking import with_hold
+from noonward.learn.plain_masac import PlainMasac
 
 FIELDS: list[dict[str, Any]] = [
     {},
@@ -126,6 +127,39 @@ def test_critics_first_lets_the_actors_learn_from_critics_after_their_step() -> 
     fresh.critic.load_state_dict(other.critic.state_dict())
     assert other.actor.weights[0].equal(one.actor.weights[0]) is False
     assert fresh.losses(batch).actor.item() != pytest.approx(loss_before.item())
+
+
+def parameters_of(masac: Masac, plain: PlainMasac) -> list[tuple[Any, Any]]:
+    """Returns the parameters of the stacked nets, net by net, each with the plain loop's."""
+    agents, pairs = masac.dimensions.agents, []
+    for n, agent in enumerate(plain.agents):
+        stacks = [(masac.actor, n, agent.actor)]
+        for twin in range(2):
+            stacks.append((masac.critic, twin * agents + n, agent.critics[twin]))
+            stacks.append((masac.target, twin * agents + n, agent.targets[twin]))
+        for stack, place, net in stacks:
+            for layer, linear in enumerate(net[::2]):
+                pairs.append((stack.weights[layer].data[place].T, linear.weight.data))
+                pairs.append((stack.biases[layer].data[place, 0], linear.bias.data))
+    return pairs
+
+
+def test_updates_with_critics_first_equal_algorithm_1_agent_by_agent() -> None:
+    masac = small(critic_first=True, precision="float32", critic_rate=1e-2, actor_rate=1e-2, target_rate=0.1)
+    feed(masac)
+    plain = PlainMasac(masac)
+    with torch.no_grad():
+        for mine, its in parameters_of(masac, plain):
+            its.copy_(mine)
+    before = [mine.clone() for mine, _ in parameters_of(masac, plain)]
+    masac.batch_rng = np.random.default_rng(0)  # as the plain loop's
+    for _ in range(5):
+        masac.update()
+        plain.update()
+    moved = [mine - old for (mine, _), old in zip(parameters_of(masac, plain), before, strict=True)]
+    assert min(each.abs().max().item() for each in moved) > 1e-3
+    for mine, its in parameters_of(masac, plain):
+        torch.testing.assert_close(mine, its, rtol=0, atol=2e-5)
 
 
 def test_an_update_moves_every_parameter_of_every_agent() -> None:

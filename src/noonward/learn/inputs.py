@@ -20,6 +20,7 @@ class Inputs:
         dimensions: Sizes.
         shared: Whether one net serves all agents; it is then told which agent it answers for.
         advice: Whether the adviser's choice is an input; no advice: zeros.
+        lift: Added to the output for the adviser's choice (``advice_logit``).
         dtype: Type of the inputs.
         device: Where the nets are.
     """
@@ -27,14 +28,21 @@ class Inputs:
     dimensions: Dimensions
     shared: bool
     advice: bool
+    lift: float
     dtype: torch.dtype
     device: torch.device
 
     @classmethod
     def of(cls, dimensions: Dimensions, config: Any, dtype: torch.dtype, device: torch.device) -> Inputs:
-        """Returns the inputs that settings ask for (``share_parameters``, ``advice_features``)."""
-        shared, advice = config.share_parameters, config.advice_features
-        return cls(dimensions=dimensions, shared=shared, advice=advice, dtype=dtype, device=device)
+        """Returns the inputs that settings ask for (``share_parameters``, ``advice_features``, ``advice_logit``)."""
+        return cls(
+            dimensions=dimensions,
+            shared=config.share_parameters,
+            advice=config.advice_features,
+            lift=config.advice_logit,
+            dtype=dtype,
+            device=device,
+        )
 
     @property
     def nets(self) -> int:
@@ -77,6 +85,12 @@ class Inputs:
         sets = len(output) // self.nets
         shape = (d.agents, -1, d.choices) if sets == 1 else (sets, d.agents, -1, d.choices)
         return output.reshape(shape).to(self.dtype)
+
+    def lifted(self, output_NBA: torch.Tensor, advice_NB: I8) -> torch.Tensor:
+        """Returns outputs, those for the adviser's choices (-1: none) lifted."""
+        if not self.lift:
+            return output_NBA
+        return output_NBA + self.lift * one_hot(self.tensor(advice_NB), self.dimensions.choices, self.dtype)
 
     def tensor(self, array: NDArray[np.generic], dtype: torch.dtype | None = None) -> torch.Tensor:
         """Returns an array as a tensor where the nets are."""

@@ -10,7 +10,7 @@ import torch
 
 from noonward.learn.algorithm import I8, Algorithm, Dimensions, Moment, PolicyArrays, Transition
 from noonward.learn.config import at_least, between, check_steps
-from noonward.learn.inputs import Inputs, one_hot
+from noonward.learn.inputs import Inputs
 from noonward.learn.masking import best, masked, with_hold
 from noonward.learn.nets import (
     StackedMLP,
@@ -188,12 +188,7 @@ class Madqn(Algorithm):
 
     def preferences(self, moment: Moment) -> torch.Tensor:
         """Returns the values of choices for what B runs see, [N, B, A], the advised choice lifted."""
-        value_NBA = self._values(self.net, self.inputs.of_moment(moment))
-        if self.config.advice_logit:
-            advice_NB = self.inputs.tensor(np.ascontiguousarray(moment.advice_BN.T))
-            advised_NBA = one_hot(advice_NB, self.dimensions.choices, self.inputs.dtype)
-            value_NBA = value_NBA + self.config.advice_logit * advised_NBA
-        return value_NBA
+        return self.inputs.lifted(self._values(self.net, self.inputs.of_moment(moment)), moment.advice_BN.T)
 
     def pupil(self) -> StackedMLP:
         """Returns the nets that are fitted to demonstrations."""

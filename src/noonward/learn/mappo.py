@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from noonward.errors import ScenarioError
 from noonward.learn.algorithm import F8, I8, Algorithm, Dimensions, Moment, PolicyArrays, Transition
 from noonward.learn.config import at_least, between, check_nets
-from noonward.learn.inputs import Inputs, one_hot
+from noonward.learn.inputs import Inputs
 from noonward.learn.masking import best, entropy, log_policy, sample, with_hold
 from noonward.learn.nets import (
     StackedMLP,
@@ -329,11 +329,7 @@ class Mappo(Algorithm):
         """Returns the actors' logits, [N, B, A], the advised choice lifted."""
         with arithmetic(self.config.precision, self.inputs.device):
             logits_NBA = self.inputs.by_agent(self.actor(self.inputs.of_moment(moment)))
-        if self.config.advice_logit:
-            advice_NB = self.inputs.tensor(moment.advice_BN.T)
-            advised_NBA = one_hot(advice_NB, self.dimensions.choices, self.inputs.dtype)
-            logits_NBA = logits_NBA + self.config.advice_logit * advised_NBA
-        return logits_NBA
+        return self.inputs.lifted(logits_NBA, moment.advice_BN.T)
 
     def _log_policy(self, moment: Moment) -> torch.Tensor:
         """Returns the log-probabilities of choices, [N, B, A]."""

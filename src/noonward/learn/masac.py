@@ -6,12 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
-import numpy as np
 import torch
 
 from noonward.learn.algorithm import I8, Algorithm, Dimensions, Moment, PolicyArrays, Transition
 from noonward.learn.config import at_least, between, check_steps
-from noonward.learn.inputs import Inputs, one_hot
+from noonward.learn.inputs import Inputs
 from noonward.learn.masking import best, entropy, log_policy, sample, with_hold
 from noonward.learn.nets import (
     StackedMLP,
@@ -55,7 +54,7 @@ class MasacConfig:
         reward_scale: Factor on rewards.
         critic_alone: First updates in which the critics alone learn, so that actors that were fitted to demonstrations
             are not led by critics that know nothing [ours].
-        critic_first: The actors learn from critics that have made their step; costs two more passes of every critic.
+        critic_first: The actors learn from critics that have made their step; costs one more pass of every critic.
         advice_features: The adviser's choice is an input.
         advice_logit: Added to the logit of the adviser's choice.
         precision: ``float32``, ``bf16`` or ``float64``.
@@ -123,7 +122,8 @@ class Masac(Algorithm):
     What an update computes: with a pass of one agent's net over the batch as the unit, actors at s' 1, target twins at
     s' 2, twins at s 2 and backwards 4, actors at s 1 and backwards 2: 12 units. The values of the twins at s serve both
     the critics' loss and, detached, the actors': all losses are taken at the same parameters and all nets step after.
-    (``critic_first`` makes the critics' step first and pays 2 units for the values after it: 14.) No gradient
+    (``critic_first``, the order in which Algorithm 1 names the steps, makes the critics' step first and evaluates the
+    twins at s once more: 14 units.) No gradient
     flows to inputs, into targets, or through values into critics from the actors' loss.
 
     Args:
@@ -171,18 +171,13 @@ class Masac(Algorithm):
     def update(self) -> dict[str, float]:
         """Makes one step of every net on a fresh batch (Algorithm 1, lines 16 to 19)."""
         batch = self.replay.sample(self.batch_rng, self.config.batch)
-        losses = self.losses(batch)
         self.critic_adam.zero_grad()
-        if self.config.critic_first:
-            losses.critic.backward()
-            self.critic_adam.step()
-            actor_loss = self._actor_loss_after(batch)
-        else:
-            actor_loss = losses.actor
         self.actor_adam.zero_grad()
-        loss = actor_loss if self.config.critic_first else losses.critic + actor_loss
-        loss.backward()
-        if not self.config.critic_first:
+        losses = self.losses(batch, critics_step=self.config.critic_first)
+        if self.config.critic_first:
+            losses.actor.backward()
+        else:
+            (losses.critic + losses.actor).backward()
             self.critic_adam.step()
         if self.updates >= self.config.critic_alone:
             self.actor_adam.step()
@@ -193,10 +188,15 @@ class Masac(Algorithm):
         self.updates += 1
         follow(self.target.parameters(), self.critic.parameters(), self.config.target_rate)
         self.replay.reprioritise(batch.slot_NB, losses.error_NB.double().cpu().numpy())
-        return self._figures(batch, losses, actor_loss)
+        return self._figures(batch, losses)
 
-    def losses(self, batch: Batch) -> Losses:
-        """Returns the losses of a batch at the present parameters."""
+    def losses(self, batch: Batch, *, critics_step: bool = False) -> Losses:
+        """Returns the losses of a batch at the present parameters.
+
+        Args:
+            batch: Transitions.
+            critics_step: The critics make their step first; the actors' loss is taken by the critics that result.
+        """
         choice_NB = self.inputs.tensor(batch.choice_NB)
         weight_NB = self.inputs.tensor(batch.weight_NB, self.inputs.dtype)
         y_NB = self._targets(batch)
@@ -205,6 +205,11 @@ class Masac(Algorithm):
         taken_KNB = value_KNBA.gather(-1, choice_NB.expand(TWINS, -1, -1)[..., None])[..., 0]
         error_KNB = taken_KNB - y_NB
         critic = 0.5 * (weight_NB * error_KNB.square()).mean(-1).sum()
+        if critics_step:
+            critic.backward()
+            self.critic_adam.step()
+            with torch.no_grad():
+                value_KNBA = self._values(self.critic, seen)
         actor, entropy_NB, value_NB = self._actor_loss(batch, seen, value_KNBA.detach().amin(0))
         return Losses(
             critic=critic,
@@ -219,9 +224,7 @@ class Masac(Algorithm):
         """Returns ``y``, [N, B]."""
         with torch.no_grad():
             seen = self.inputs.build(batch.next_seen_NBI, batch.next_advice_NB)
-            log_p_NBA = log_policy(
-                self._logits(seen, self.inputs.tensor(batch.next_advice_NB)), self.inputs.tensor(batch.next_mask_NBA)
-            )
+            log_p_NBA = log_policy(self._logits(seen, batch.next_advice_NB), self.inputs.tensor(batch.next_mask_NBA))
             value_NBA = self._values(self.target, seen).amin(0)
             soft_NBA = value_NBA - self.temperature_N[:, None, None] * log_p_NBA
             next_NB = (log_p_NBA.exp() * soft_NBA).sum(-1)
@@ -234,20 +237,13 @@ class Masac(Algorithm):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Returns the actors' loss, and entropy and expected value of their policies [N, B]."""
         mask_NBA, asked_NB = self.inputs.tensor(batch.mask_NBA), self.inputs.tensor(batch.asked_NB, self.inputs.dtype)
-        log_p_NBA = log_policy(self._logits(seen, self.inputs.tensor(batch.advice_NB)), mask_NBA)
+        log_p_NBA = log_policy(self._logits(seen, batch.advice_NB), mask_NBA)
         entropy_NB = entropy(log_p_NBA)
         expected_NB = (log_p_NBA.exp() * value_NBA).sum(-1)
         loss_NB = -expected_NB - self.temperature_N[:, None] * entropy_NB
         weight_NB = asked_NB * self.inputs.tensor(batch.weight_NB, self.inputs.dtype)
         loss = ((weight_NB * loss_NB).sum(-1) / asked_NB.sum(-1).clamp(min=1.0)).sum()
         return loss, entropy_NB.detach(), expected_NB.detach()
-
-    def _actor_loss_after(self, batch: Batch) -> torch.Tensor:
-        """Returns the actors' loss by the critics as they now are."""
-        seen = self.inputs.build(batch.seen_NBI, batch.advice_NB)
-        with torch.no_grad():
-            value_NBA = self._values(self.critic, seen).amin(0)
-        return self._actor_loss(batch, seen, value_NBA)[0]
 
     def _temperature_loss(self, batch: Batch, entropy_NB: torch.Tensor) -> torch.Tensor:
         """Returns the temperatures' loss: they grow where the entropy is below its aim."""
@@ -266,8 +262,7 @@ class Masac(Algorithm):
 
     def preferences(self, moment: Moment) -> torch.Tensor:
         """Returns the actors' logits for what B runs see, [N, B, A]."""
-        advice_NB = self.inputs.tensor(np.ascontiguousarray(moment.advice_BN.T))
-        return self._logits(self.inputs.of_moment(moment), advice_NB)
+        return self._logits(self.inputs.of_moment(moment), moment.advice_BN.T)
 
     def pupil(self) -> StackedMLP:
         """Returns the nets that are fitted to demonstrations: the actors."""
@@ -276,28 +271,25 @@ class Masac(Algorithm):
     def imitated(self) -> None:
         """Has nothing to follow the actors."""
 
-    def _logits(self, seen: torch.Tensor, advice_NB: torch.Tensor) -> torch.Tensor:
+    def _logits(self, seen: torch.Tensor, advice_NB: I8) -> torch.Tensor:
         """Returns the actors' logits, [N, B, A], the advised choice lifted."""
         with arithmetic(self.config.precision, self.inputs.device):
             logits_NBA = self.inputs.by_agent(self.actor(seen))
-        if self.config.advice_logit:
-            advised = one_hot(advice_NB, self.dimensions.choices, self.inputs.dtype)
-            logits_NBA = logits_NBA + self.config.advice_logit * advised
-        return logits_NBA
+        return self.inputs.lifted(logits_NBA, advice_NB)
 
     def _values(self, critics: StackedMLP, seen: torch.Tensor) -> torch.Tensor:
         """Returns the values of twins, [2, N, B, A]."""
         with arithmetic(self.config.precision, self.inputs.device):
             return self.inputs.by_agent(critics(seen.repeat(TWINS, 1, 1)))
 
-    def _figures(self, batch: Batch, losses: Losses, actor_loss: torch.Tensor) -> dict[str, float]:
+    def _figures(self, batch: Batch, losses: Losses) -> dict[str, float]:
         """Returns what the curves show of an update."""
         asked_NB = self.inputs.tensor(batch.asked_NB, self.inputs.dtype)
         asked = asked_NB.sum().clamp(min=1.0)
         figures = torch.stack(
             [
                 losses.critic.detach() / (TWINS * self.dimensions.agents),
-                actor_loss.detach() / self.dimensions.agents,
+                losses.actor.detach() / self.dimensions.agents,
                 (asked_NB * losses.entropy_NB).sum() / asked,
                 (asked_NB * losses.value_NB).sum() / asked,
                 self.temperature_N.mean(),

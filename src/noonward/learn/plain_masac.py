@@ -1,4 +1,4 @@
-"""MASAC's update as one would write it first: a loop over agents, a net each, default Adam. The mark for benchmarks."""
+"""MASAC's update as one would write it first: Algorithm 1 in a loop over agents. The mark for benchmarks."""
 
 from __future__ import annotations
 

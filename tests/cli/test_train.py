@@ -48,18 +48,49 @@ def test_an_interrupt_says_how_to_go_on(noonward: CommandLine, tmp_path: Path, m
     assert stopped.err.count("interrupted") == stopped.err.count("go on") == 1
 
 
+def test_an_interrupt_says_what_is_kept(noonward: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.learn import masac
+
+    update, left = masac.Masac.update, [0]
+
+    def interrupted(self: masac.Masac) -> dict[str, float]:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return update(self)
+
+    monkeypatch.setattr(masac.Masac, "update", interrupted)
+    run = ("train", "tiny", *BRIEF, "--set=checkpoint_every=2", "--out", tmp_path)  # two updates an epoch
+    left[0] = 3
+    stopped = noonward(*run, "--epochs", 3)
+    assert "no epoch is kept yet" in stopped.err
+    left[0] = 7
+    stopped = noonward(*run, "--epochs", 5)
+    assert "2 of 5 epochs are kept" in stopped.err
+    left[0] = 100
+    on = noonward(*stopped.err.partition("go on with: noonward ")[2].split(), "--json")
+    assert json.loads(on.out)["epochs"] == 5
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["tiny", "--algorithm", "masc"], "did you mean 'masac'"),
         (["tiny", "--set", "batsh=3"], "did you mean 'batch'"),
-        (["tiny", "--set", "batch=many"], "batch is 'many'; it must be of type int"),
+        (["tiny", "--set", "batch=many"], "batch is 'many'; it must be a whole number"),
         (["tiny", "--set", "epochs=1.5"], "it must be a whole number"),
         (["tiny", "--set", "hidden=8"], "must be a list of whole numbers"),
         (["tiny", "--set", "gamma"], "not of the form name=value"),
         (["tiny", "--set", "forecast_h=3"], "needs both its hours and its kind"),
         (["tiny", "--set", "forecast_h=3", "--set", "forecast=noisy"], "set observation=extended"),
         (["tiny", "--set", "adviser=nobody"], "unknown policy 'nobody'"),
+        (["tiny", "--set", "adviser=3"], "adviser is 3; give a policy's name"),
+        (["tiny", "--set", "warm_start=true"], "warm_start is True; give a policy's name"),
+        (["tiny", "--set", "advice_logit=3"], "set adviser=POLICY too"),
+        (["tiny", "--algorithm", "madqn", "--set", "advice_features=true"], "set adviser=POLICY too"),
+        (["tiny", "--set", "advice_logit=NaN"], "advice_logit is nan; it must be a finite number"),
+        (["tiny", "--set", "show_signals=yes"], "show_signals is 'yes'; it must be true or false"),
+        (["tiny", "--set", "usd_weight=inf"], "usd_weight is 'inf'; it must be a finite number"),
         (["dvfs-training"], "no utility to learn from"),
         (
             ["dvfs-training", "--set", "reward=energy", "--scenario-set", "constraints.mean_latency_s=3600"],

@@ -72,7 +72,8 @@ def test_converged_is_where_five_epochs_are_near_the_end():
 def test_level_fluctuation_and_change():
     values = np.array([4.0, *[9.0] * 10, *[1.0, 3.0] * 10])
     assert last_level(values) == pytest.approx(7 / 3)
-    assert fluctuation(values) == pytest.approx(np.std([1.0, 3.0] * 10, ddof=1) / 2)
+    assert fluctuation(values) == pytest.approx(np.std([1.0, 3.0] * 3, ddof=1) / 2)
+    assert fluctuation(np.array([9.0, NAN, 1.0, 3.0])) == pytest.approx(np.std([1.0, 3.0], ddof=1) / 2)
     assert change_over_training(values) == pytest.approx(7 / 12 - 1)
     assert change_over_training(np.array([NAN, 4.0, NAN, 1.0])) == -0.75
     assert math.isnan(change_over_training(np.array([0.0, 1.0])))

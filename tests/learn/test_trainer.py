@@ -189,6 +189,23 @@ def test_curves_hold_an_epoch_a_row_and_the_events_too(tmp_path: Path) -> None:
     assert {"seconds/collect", "seconds/update", "seconds/validate"} <= set(events.Tags()["scalars"])
 
 
+@pytest.mark.parametrize("stops", [(2,), (4,), (2, 4, 4)], ids=str)
+def test_events_hold_every_epoch_once_however_often_a_run_was_stopped(stops: tuple[int, ...], tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config = toy_run(checkpoint_every=2)  # of what is written after a checkpoint, a run that goes on writes it anew
+    for epoch in stops:
+        stopper = StopIn(epoch)
+        trainer = Trainer(config, toy_setting(), tmp_path, stopper)
+        stopper.over = trainer.epoch
+        with pytest.raises(KeyboardInterrupt):
+            trainer.run()
+    Trainer(config, toy_setting(), tmp_path).run()
+    events = EventAccumulator(str(tmp_path / "events"))
+    events.Reload()
+    assert [each.step for each in events.Scalars("train/critic_loss")] == [1, 2, 3, 4]
+
+
 def test_the_best_validated_policy_is_kept(tmp_path: Path) -> None:
     trainer = Trainer(toy_run(epochs=6), toy_setting(), tmp_path)
     rewards = []

@@ -10,6 +10,7 @@ import pytest
 
 from noonward.data.environments import build_environment
 from noonward.data.scenario_file import load_scenario
+from noonward.data.splits import split_scenario
 from noonward.decision.observation import Observation
 from noonward.engine.batch import BatchEngine
 from noonward.engine.run import run
@@ -260,6 +261,15 @@ def test_unknown_ways_to_act_are_named(tmp_path, name, value):
         make(tmp_path / "p.npz", KINDS["arrival"], head="site-gang", **{name: value})
     with pytest.raises(DataError, match="site-gang"):
         make(tmp_path / "p.npz", KINDS["arrival"], execute="sample")
+
+
+@pytest.mark.parametrize("name", ["masac", "masac-plus"])
+def test_a_policy_in_a_month_it_was_trained_on_says_so(name):
+    policy, notes = make_scheduler(name), {}
+    for part in ("train", "test"):
+        notes[part] = policy.remarks(build_environment(split_scenario(load_scenario("fine-tuning"), part)))
+    assert "trained on the months 1, 2, 5, 7, 8, 11" in notes["train"][0]
+    assert notes["test"] == ()
 
 
 def test_a_policy_in_another_scenario_than_its_own_says_so():

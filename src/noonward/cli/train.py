@@ -144,7 +144,8 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
         try:
             trainer.run()
         except KeyboardInterrupt:
-            done = f"{trainer.epoch} of {config.epochs} epochs are kept" if trainer.epoch else "no epoch was over yet"
+            kept = trainer.kept_epoch
+            done = f"{kept} of {config.epochs} epochs are kept" if kept else "no epoch is kept yet"
             rest = "" if export is None else f" --export {export}" + (" --half" if half else "")
             print(
                 f"interrupted; {done} in {folder}; go on with: noonward train --resume {folder}{rest}", file=sys.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -102,3 +103,21 @@ class CompiledScheduler(Scheduler):
     def decide(self, view: ClusterView, answers: Answers) -> None:
         """Calls the rule."""
         self.rule(view, answers, self.state)
+
+
+def months_remarks(what: str, record: Mapping[str, Any], environment: Environment) -> tuple[str, ...]:
+    """Returns a note where an environment lies in a month that something was trained on.
+
+    Args:
+        what: What was trained.
+        record: How; ``months["train"]`` lists the months, if it learned from prices and intensities.
+        environment: Environment.
+    """
+    months = record.get("months", {}).get("train", ())
+    if environment.signals is None or environment.start.month not in months:
+        return ()
+    listed = ", ".join(map(str, months))
+    return (
+        f"{what} was trained on the months {listed}, in which some of these environments lie (of signal files perhaps "
+        "the same hours); noonward reproduce takes other months",
+    )

@@ -209,15 +209,12 @@ def compare(
     if scenario.reference_policy is not None:
         make_scheduler(scenario.reference_policy)
     reference = scenario.reference_policy if scenario.reference_policy in names else names[0]
-    for name in names:
-        make_scheduler(name)
+    require_fit(scenario, names, seed)
     folder = comparison_folder(scenario, seed, out)
     records: dict[str, list[Record]] = {name: [] for name in names}
     bounds = []
     for index in range(environments):
         environment = build_environment(scenario, index, seed)
-        for name in names if index == 0 else ():
-            check_fit(environment, make_scheduler(name), name)
         for name in names:
             records[name].append(recorded_run(environment, name, scenario, seed, folder))
             if progress is not None:
@@ -228,6 +225,13 @@ def compare(
     return Comparison(
         scenario=scenario, seed=seed, folder=folder, reference=str(reference), records=records, bounds=bounds
     )
+
+
+def require_fit(scenario: Scenario, names: Sequence[str], seed: int = 0) -> None:
+    """Raises ScenarioError unless every policy is known and can answer what a scenario's environments ask."""
+    environment = build_environment(scenario, 0, seed)
+    for name in names:
+        check_fit(environment, make_scheduler(name), name)
 
 
 def comparison_folder(scenario: Scenario, seed: int, out: Path) -> Path:

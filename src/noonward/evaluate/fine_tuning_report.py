@@ -40,8 +40,18 @@ _TRAINING_CLAIMS = (
     ("epochs until MASAC's step reward converges", "converged_epoch/masac", "10", 1.0),
     ("epochs until MADQN's step reward converges", "converged_epoch/madqn", "40", 1.0),
     ("MADQN's step reward as a share of MASAC's (%)", "step_reward_madqn_over_masac", "50", 100.0),
-    ("fluctuation of MASAC's validation reward, last 20 epochs (%)", "validation_fluctuation/masac", "stable", 100.0),
-    ("fluctuation of MADQN's validation reward, last 20 epochs (%)", "validation_fluctuation/madqn", "severe", 100.0),
+    (
+        "fluctuation of MASAC's validation reward, last fifth (%)",
+        "validation_fluctuation/masac",
+        "stable",
+        100.0,
+    ),
+    (
+        "fluctuation of MADQN's validation reward, last fifth (%)",
+        "validation_fluctuation/madqn",
+        "severe",
+        100.0,
+    ),
     ("MASAC's migration cost per step, change over training (%)", "migration_change_in_training/masac", "falls", 100.0),
     (
         "MASAC's migration cost per validation run, change over training (%)",

@@ -24,8 +24,8 @@ STEADY: Final = 5
 """Epochs whose mean must have reached the level: one lucky epoch is no convergence."""
 REACHED: Final = 0.95
 """Share of the way from the first epoch to the level at which training has converged."""
-LAST: Final = 20
-"""Last epochs whose spread is the fluctuation."""
+LAST: Final = 0.2
+"""Last share of the epochs whose spread is the fluctuation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +78,8 @@ def learned_policies(scenario: Scenario) -> dict[str, Learned]:
 def pooled(comparison: Comparison, learned: Mapping[str, Learned]) -> Comparison:
     """Returns a comparison in which each learned policy stands once: in every environment the mean over its seeds.
 
-    Ledgers are means; job and hour tables are those of the first seed. Intervals are then over environments, paired;
-    how far seeds lie apart is ``seed_gains``.
+    Ledgers and longest queues are means; job and hour tables are those of the first seed. Intervals are then over
+    environments, paired; how far seeds lie apart is ``seed_gains``.
     """
     family = {member: each.name for each in learned.values() for member in each.members}
     groups: dict[str, list[str]] = {}
@@ -93,12 +93,14 @@ def pooled(comparison: Comparison, learned: Mapping[str, Learned]) -> Comparison
 
 
 def _mean_record(records: Sequence[Record]) -> Record:
-    """Returns the first of some records of one environment, with the mean of their ledgers."""
+    """Returns the first of some records of one environment, with the mean of their ledgers and longest queues."""
     if len(records) == 1:
         return records[0]
     names = [field.name for field in dataclasses.fields(Ledger)]
     means: dict[str, Any] = {name: float(np.mean([getattr(r.ledger, name) for r in records])) for name in names}
-    return dataclasses.replace(records[0], ledger=Ledger(**means))
+    longest_queue = float(np.mean([record.service.longest_queue for record in records]))
+    service = dataclasses.replace(records[0].service, longest_queue=longest_queue)
+    return dataclasses.replace(records[0], ledger=Ledger(**means), service=service)
 
 
 def seed_gains(comparison: Comparison, learned: Learned) -> F8:
@@ -137,8 +139,9 @@ def last_level(values_E: F8) -> float:
 
 
 def fluctuation(values_E: F8) -> float:
-    """Returns the standard deviation of a curve's last epochs over the size of their mean; NaN for fewer than two."""
-    last = values_E[~np.isnan(values_E)][-LAST:]
+    """Returns the standard deviation of a curve's last fifth over the size of its mean; NaN below two epochs."""
+    known = values_E[~np.isnan(values_E)]
+    last = known[-max(2, round(LAST * len(known))) :]
     return float(last.std(ddof=1) / abs(last.mean())) if len(last) > 1 and last.mean() else float("nan")
 
 

@@ -14,7 +14,15 @@ from noonward.data.environments import build_environment
 from noonward.data.scenario_file import load_scenario, with_files
 from noonward.data.splits import MONTHS, split_scenario, split_seed
 from noonward.errors import ScenarioError
-from noonward.evaluate.compare import Bound, Comparison, Progress, compare, comparison_folder, recorded_run
+from noonward.evaluate.compare import (
+    Bound,
+    Comparison,
+    Progress,
+    compare,
+    comparison_folder,
+    recorded_run,
+    require_fit,
+)
 from noonward.evaluate.figure_list import Figure
 from noonward.evaluate.figures_fine_tuning import money_parts
 from noonward.evaluate.learned import (
@@ -142,15 +150,14 @@ def reproduce_fine_tuning(
     kinds = {"generated": packaged}
     if jobs is not None:
         kinds["real"] = with_files(packaged, signals, jobs)
+    kinds = {name: split_scenario(whole, "test") for name, whole in kinds.items()}
+    first = split_seed("test", seed)
+    for test in kinds.values():
+        require_fit(test, runs, first)
     halves = []
-    for name, whole in kinds.items():
-        test = split_scenario(whole, "test")
-        found = compare(
-            test, runs, environments=environments, seed=split_seed("test", seed), out=out, progress=progress
-        )
-        halves.append(
-            Half(name=name, runs=found, policies=pooled(found, learned), days=five_days(test, found.seed, out))
-        )
+    for name, test in kinds.items():
+        found = compare(test, runs, environments=environments, seed=first, out=out, progress=progress)
+        halves.append(Half(name=name, runs=found, policies=pooled(found, learned), days=five_days(test, first, out)))
     return FineTuning(
         halves=tuple(halves),
         learned=learned,

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Final, TypeVar, get_args, get_type_hints
 
 from noonward.errors import ScenarioError, nearest
 from noonward.learn.replay import Steps
 
 C = TypeVar("C")
+_IN_WORDS: Final[dict[Any, str]] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a finite number",
+    str: "a word",
+}
 
 
 def between(config: Any, low: float, high: float, *names: str) -> None:
@@ -77,8 +84,8 @@ def typed(name: str, value: Any, hint: Any) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint in (bool, int, float, str):
-        if type(value) is not hint:
-            raise ScenarioError(f"{name} is {value!r}; it must be of type {hint.__name__}")
+        if type(value) is not hint or (hint is float and not math.isfinite(value)):
+            raise ScenarioError(f"{name} is {value!r}; it must be {_IN_WORDS[hint]}")
         return value
     if hint == tuple[int, ...]:
         if not isinstance(value, list | tuple) or any(type(each) is not int for each in value):

@@ -37,7 +37,7 @@ class Events:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the library's own use of deprecated names
             from torch.utils.tensorboard import SummaryWriter
-        self._writer: Any = SummaryWriter(str(folder), purge_step=epoch or None)
+        self._writer: Any = SummaryWriter(str(folder), purge_step=epoch)
 
     def write(self, epoch: int, groups: Mapping[str, Mapping[str, float | int | None]]) -> None:
         """Writes the figures of an epoch, named ``group/figure``."""

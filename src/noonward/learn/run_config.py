@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 from noonward.engine.service_meter import ENERGY_ALONE, EnergyMix
 from noonward.errors import ScenarioError, nearest
@@ -136,10 +136,16 @@ class RunConfig:
         if self.forecast_h and self.observation != "extended":
             raise ScenarioError(f"the observation {self.observation!r} shows no forecasts; set observation=extended")
         self._check_mix_and_shown()
+        for name in ("adviser", "warm_start"):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, str):
+                raise ScenarioError(f"{name} is {given!r}; give a policy's name, as bid-price-persistence")
         self._check_warm_start()
         if not self.sources:
             raise ScenarioError("no source of environments; name a scenario")
-        self.algorithm_config()
+        config = self.algorithm_config()
+        if self.adviser is None and (getattr(config, "advice_features", False) or getattr(config, "advice_logit", 0.0)):
+            raise ScenarioError("advice_features and advice_logit are of an adviser's choice; set adviser=POLICY too")
 
     @property
     def mix(self) -> EnergyMix:
@@ -169,8 +175,6 @@ class RunConfig:
         made = algorithm_named(self.algorithm).make
         if self.warm_start is None:
             return
-        if not isinstance(self.warm_start, str):
-            raise ScenarioError(f"warm_start is {self.warm_start!r}; give a policy's name, as bid-price-persistence")
         if made.lesson is None:
             raise ScenarioError(f"{self.algorithm} cannot imitate a policy; leave out warm_start")
         if self.warm_start_keep and made.consumes == "rollout":
@@ -235,9 +239,6 @@ def with_settings(algorithm: str, sources: tuple[Source, ...], settings: Iterabl
             chosen[name] = value
         else:
             raise ScenarioError(f"unknown setting {name!r} of {algorithm} or of the run; {nearest(name, own | known)}")
-    for f in dataclasses.fields(RunConfig):
-        if f.type == "int" and f.name in fields and type(fields[f.name]) is not int:
-            raise ScenarioError(f"{f.name} is {fields[f.name]!r}; it must be a whole number")
-        if f.type in ("float", "bool") and f.name in fields:
-            fields[f.name] = typed(f.name, fields[f.name], {"float": float, "bool": bool}[str(f.type)])
+    hints = get_type_hints(RunConfig)
+    fields = {name: typed(name, value, hints[name]) for name, value in fields.items()}
     return RunConfig(algorithm=algorithm, sources=sources, settings=chosen, **fields)

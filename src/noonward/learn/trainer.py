@@ -76,15 +76,22 @@ class Trainer:
     for an algorithm that consumes them); then the greedy policy over the
     validation environments, whole runs without a limit of steps. The policy of highest mean validation reward is kept.
 
-    The folder holds ``config.json`` (the run), ``checkpoint.npz`` (everything, after every epoch; a run that is killed
-    goes on from it, bit for bit as if it had never stopped), ``curves.csv`` (an epoch a row) and ``events``
-    (TensorBoard). A warm start is epoch 0: a run that is killed within it begins it anew.
+    The folder holds ``config.json`` (the run), ``checkpoint.npz`` (everything, after every ``checkpoint_every`` epochs;
+    a run that is killed goes on from it, bit for bit as if it had never stopped), ``curves.csv`` (an epoch a row) and
+    ``events`` (TensorBoard). A warm start is epoch 0: a run that is killed within it begins it anew.
 
     Args:
         config: The run.
         setting: What it learns in.
         folder: Where it writes. What a run of the same config left there is gone on from.
         reporter: Hears how it goes.
+
+    Attributes:
+        epoch: Epochs that are over.
+        kept_epoch: Epochs that the checkpoint holds.
+        curves: Figures of every epoch.
+        best_epoch: Epoch of the best policy in validation, and ``best_reward`` its reward.
+        best: That policy, or None before the first validation.
 
     Raises:
         ScenarioError: The folder holds another run, or the device cannot be used.
@@ -97,6 +104,7 @@ class Trainer:
         self.config, self.setting, self.folder = config, setting, folder
         self.reporter: Reporter = reporter or Silence()
         self.epoch = 0
+        self.kept_epoch = 0
         self.curves: list[Row] = []
         self.best_reward = -np.inf
         self.best_epoch = 0
@@ -113,15 +121,14 @@ class Trainer:
         self._validation = self._validation_engine()
         if kept is not None:
             self._load(kept)
-        else:
-            write_atomically(folder / CONFIG, lambda file: file.write(config.to_json().encode()))
+        write_atomically(folder / CONFIG, lambda file: file.write(config.to_json().encode()))
 
     def run(self) -> None:
         """Trains until the last epoch."""
         began, first = time.monotonic(), self.epoch
         if self.epoch >= self.config.epochs:
             return
-        events = Events(self.folder / EVENTS, self.epoch)
+        events = Events(self.folder / EVENTS, self.epoch + 1 if self.curves else 0)
         try:
             if self.config.warm_start is not None and not self.curves:
                 self._warm_start(events)
@@ -293,6 +300,7 @@ class Trainer:
                 "algorithm": self.algorithm.state(),
             },
         )
+        self.kept_epoch = self.epoch
         write_curves(self.folder / CURVES, self.curves)
 
     def _kept(self) -> dict[str, Any] | None:
@@ -311,6 +319,7 @@ class Trainer:
     def _load(self, kept: dict[str, Any]) -> None:
         """Goes on from a checkpoint."""
         self.epoch, self.curves = kept["epoch"], kept["curves"]
+        self.kept_epoch = self.epoch
         self.best_epoch = kept["best_epoch"]
         if kept["best"]:
             self.best_reward = kept["best_reward"]

@@ -62,12 +62,13 @@ class Service:
     """Service of a run.
 
     Attributes:
-        longest_queue: Most jobs that ever waited at all sites together, without those that ended overdue.
+        longest_queue: Most jobs that ever waited at all sites together, without those that ended overdue; a whole
+            number for one run.
         classes: Per job class that arrived.
         sites: Per site.
     """
 
-    longest_queue: int
+    longest_queue: float
     classes: dict[str, ClassService]
     sites: dict[str, SiteService]
 

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.compiled import kernel
-from noonward.decision.scheduler import Scheduler
+from noonward.decision.scheduler import Scheduler, months_remarks
 from noonward.decision.value import forecast_value_usd, run_seconds, travel_cost_usd
 from noonward.decision.view import HOLD, Answers, ClusterView, delay_s, fits, job_records, latest_start_s
 from noonward.errors import ScenarioError
 from noonward.model.environment import Environment, Protocol, latest_end_s
 from noonward.model.forecast import Forecast
+from noonward.model.forecast_net import packaged_record
 from noonward.schedule.booking import first_slot, in_time
 from noonward.units import HOUR_S
 
@@ -339,6 +340,13 @@ class BidPrice(Scheduler):
         self._site_J = np.full(len(environment.jobs), UNSEEN, np.int64)
         self._plan_J2 = np.full((len(environment.jobs), 2), UNSEEN, np.int64)
         self._hour = -1
+
+    def remarks(self, environment: Environment) -> tuple[str, ...]:
+        """Returns a note where the environment lies in a month that a learned forecast was trained on."""
+        forecast = self.forecast
+        if forecast is None or forecast.kind != "learned":
+            return ()
+        return months_remarks("the net of the learned forecast", packaged_record(forecast.net), environment)
 
     def decide(self, view: ClusterView, answers: Answers) -> None:
         """Answers by the plan; at the turn of an hour, prices and plan are renewed first."""

@@ -17,7 +17,7 @@ from noonward.compiled import kernel
 from noonward.decision.gang_choice import largest_gang, some_room
 from noonward.decision.observation import GPUS_MAX, Observation, observe_each_slot, observe_on_arrival
 from noonward.decision.rule import rule
-from noonward.decision.scheduler import CompiledScheduler
+from noonward.decision.scheduler import CompiledScheduler, months_remarks
 from noonward.decision.view import Answers, ClusterView, RuleMemory, random_below
 from noonward.errors import DataError, ScenarioError, nearest
 from noonward.model.environment import Environment
@@ -387,13 +387,15 @@ class TrainedPolicy(CompiledScheduler):
         self.lookahead_h = observation.forecast_h + 1
 
     def remarks(self, environment: Environment) -> tuple[str, ...]:
-        """Returns a note where the environment is of another scenario than the policy was trained in."""
-        trained = self.net.meta["scenario"]
+        """Returns notes where the environment is of another scenario, or of months, that the policy was trained in."""
+        trained, what = self.net.meta["scenario"], f"policy {self.path.name}"
+        notes = months_remarks(what, self.net.meta["record"], environment)
         if trained == environment.scenario:
-            return ()
+            return notes
         return (
-            f"policy {self.path.name} was trained in scenario {trained!r}: on {environment.scenario!r} its results say "
-            "how it carries over, not what learning reaches there",
+            f"{what} was trained in scenario {trained!r}: on {environment.scenario!r} its results say how it carries "
+            "over, not what learning reaches there",
+            *notes,
         )
 
     def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:

@@ -210,6 +210,14 @@ def test_signals_without_jobs_are_refused(registered, files, tmp_path):
     assert not list(Path(tmp_path).iterdir())
 
 
+def test_a_policy_that_does_not_fit_the_real_environments_is_refused_before_any_run(registered, files, tmp_path):
+    signals, jobs = files  # a complete job table: bid prices cannot sample the jobs to come
+    names = ["bid-price-persistence"]
+    with pytest.raises(ScenarioError, match="'bid-price-persistence' plans for jobs to come"):
+        reproduce_fine_tuning([signals], jobs, names=names, environments=1, out=tmp_path, scenario="tiny")
+    assert not list(Path(tmp_path).iterdir())
+
+
 def test_policies_without_curves_draw_no_training(found):
     bare = {
         name: dataclasses.replace(each, records=tuple({} for _ in each.records)) for name, each in found.learned.items()

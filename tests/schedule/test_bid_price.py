@@ -206,6 +206,12 @@ def test_hours_that_are_not_forecast_are_filled_and_long_forecasts_stay():
     assert extended(np.array([[[0.0, 5.0, 7.0, 8.0]]]), 1).tolist() == [[[0.0, 5.0, 7.0, 8.0]]]
 
 
+def test_the_forecast_reaches_to_the_end_of_the_last_job_that_may_come():
+    sampled = jobs_at([40], work_h=30, slack_h=60)
+    scheduler = asked_once(environment_of([2], [{"work": HOUR_S}], sampled, window_h=48))
+    assert scheduler._known.forecast_KSL.shape[2] - 1 >= 40 + 60 + 30
+
+
 # ---------------------------------------------------------------- whole runs
 
 

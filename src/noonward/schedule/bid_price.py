@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar, Final
 
 import numpy as np
@@ -320,8 +319,6 @@ class BidPrice(Scheduler):
         sites = len(environment.sites)
         tables_of = [*draws, in_time(environment.jobs, environment)]
         fleet, window_s, slot_s = environment.fleet, environment.window_s, environment.slot_s
-        at_once = [replace(jobs, arrival_s_J=np.zeros(len(jobs))) for jobs in tables_of]
-        self._leads = int(np.ceil(max(latest_end_s(jobs, fleet, 0.0, 0.0) for jobs in at_once) / HOUR_S)) + 3
         ends_s = max(latest_end_s(jobs, fleet, window_s, slot_s) for jobs in tables_of)
         self._hours = int(np.ceil(ends_s / HOUR_S)) + 1
         # Sampled gangs may be larger than any of the environment's own, for which the view's tables are made.
@@ -365,7 +362,7 @@ class BidPrice(Scheduler):
             np.minimum(job_J["deadline_s"], self._last_start_s, out=job_J["deadline_s"])
             self._known = view._replace(
                 job_J=job_J,
-                forecast_KSL=extended(view.forecast_KSL, self._leads),
+                forecast_KSL=extended(view.forecast_KSL, self._hours),
                 speed_KSCGF=self._speed_KSCGF,
                 oracle_SCG=self._oracle_SCG,
             )

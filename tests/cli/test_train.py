@@ -1,11 +1,14 @@
 """``noonward train``: trains, exports, resumes; what is wrong is named."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from command_line import CommandLine
+from noonward.learn.registry import ALGORITHMS, algorithm_named
+from noonward.learn.run_config import RunConfig
 from noonward.schedule.trained_policy import read_policy
 
 BRIEF = [f"--set={each}" for each in ("steps=40", "updates=2", "environments=2", "hidden=[8]", "batch=8")]
@@ -108,6 +111,12 @@ def test_an_interrupt_says_what_is_kept(noonward: CommandLine, tmp_path: Path, m
         (["--resume", "nowhere", "--set", "steps=5", "--seed", "1"], "leave out --seed, --set; only --epochs"),
         (["--resume", "nowhere"], "holds no training run"),
         (["tiny", "--set", "device=banana"], "device is 'banana', which cannot be used here"),
+        (["tiny", "--set", "seed=1", "--seed", "2"], "seed is given twice"),
+        (["tiny", "--set", "gamma=0.9", "--set", "gamma=0.8"], "gamma is given twice"),
+        (["tiny", "--set", "jobs.count=3"], "values of the scenario are set by --scenario-set"),
+        (["tiny", "--set", "warm_start=dp"], "'dp' answers the protocols on-arrival"),
+        (["tiny", "--set", "reward=energy"], "the reward 'energy' is for protocol on-arrival, as dvfs-training"),
+        (["tiny", "--half"], "give --export FILE.npz too"),
         (["tiny", "--export", "policy.txt"], "does not end in .npz"),
         (["tiny", "--export", "nowhere/policy.npz"], "there is no folder"),
     ],
@@ -121,6 +130,21 @@ def test_bad_input_gets_one_clear_error(
     assert answer.code == 2
     assert message in answer.err
     assert "Traceback" not in answer.err
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_folder_is_no_file_to_export_to(noonward: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "folder.npz").mkdir()
+    answer = noonward("train", "tiny", "--out", tmp_path, "--export", tmp_path / "folder.npz")
+    assert answer.code == 2
+    assert "folder.npz is a folder; name a file" in answer.err
+
+
+def test_no_setting_of_an_algorithm_bears_the_name_of_one_of_the_run() -> None:
+    run = {field.name for field in dataclasses.fields(RunConfig)}
+    for name in ALGORITHMS:
+        own = {field.name for field in dataclasses.fields(algorithm_named(name).config)}
+        assert not run & own, name
 
 
 def test_a_damaged_config_is_named(noonward: CommandLine, tmp_path: Path) -> None:

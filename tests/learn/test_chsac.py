@@ -36,7 +36,7 @@ FAST: dict[str, Any] = {
 SETTLING: dict[str, Any] = {**FAST, "dual_rate": 0.005, "dual_damping": 0.3, "average_rate": 0.05}
 CONFIGS = [
     ChsacConfig(**SMALL),
-    ChsacConfig(**{**SMALL, "kappa": 0.3, "steps": 3, "centre": False, "fewer_gpus": 0.2}),
+    ChsacConfig(**{**SMALL, "kappa": 0.3, "n_steps": 3, "centre": False, "fewer_gpus": 0.2}),
     ChsacConfig(**{**SMALL, "gang_head": "fleet", "weigh_by_size": False}),
 ]
 

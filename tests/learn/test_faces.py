@@ -149,14 +149,35 @@ def test_rewards_of_the_dispatcher_sum_to_the_utility():
 
 
 def test_settings_that_do_not_fit_are_refused():
-    with pytest.raises(ScenarioError, match="has the protocol each-slot, but this environment is for on-arrival"):
+    with pytest.raises(ScenarioError, match="has the protocol each-slot, but DispatcherEnv is for on-arrival"):
         DispatcherEnv("tiny")
     with pytest.raises(ScenarioError, match="which scenario 'dvfs-training' has not"):
         dispatcher(reward="utility")
     with pytest.raises(ValueError, match="did you mean 'energy'"):
         dispatcher(reward="energie")
-    with pytest.raises(ScenarioError, match="set protocol=each-slot"):
+    with pytest.raises(ScenarioError, match=r"protocol on-arrival, but SitesEnv is for each-slot; .*DispatcherEnv"):
         SitesEnv(load_scenario("dvfs-training"))
+    for face in (SitesEnv, DispatcherEnv):
+        with pytest.raises(ScenarioError, match="part is 'tst'; did you mean 'test'"):
+            face(part="tst")
+        with pytest.raises(ScenarioError, match="observation is 'extended'; give an Observation"):
+            face(observation="extended")
+    with pytest.raises(ScenarioError, match=r"give a tuple of KEY=VALUE, as \('window_h=1',\)"):
+        DispatcherEnv(settings="window_h=1")
+
+
+@pytest.mark.parametrize("missing", ["torch", "tensorboard"])
+@pytest.mark.parametrize("words", [("train", "tiny"), ("bench", "learn")], ids=" ".join)
+def test_learning_without_a_library_it_needs_names_the_extra(missing, words):
+    code = (
+        f"import sys\nsys.modules[{missing!r}] = None\nsys.argv = ['noonward', *{words!r}]\n"
+        "from noonward.cli.main import main\nmain()"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert answer.returncode == 2
+    assert f"error: module '{missing}' is not installed" in answer.stderr
+    assert "noonward[train]" in answer.stderr
+    assert "Traceback" not in answer.stderr
 
 
 @pytest.mark.parametrize(("module", "missing"), [("parallel_env", "pettingzoo"), ("dispatcher_env", "gymnasium")])

@@ -314,13 +314,19 @@ def test_same_seed_same_curves_and_every_field_of_a_warm_start_counts(tmp_path: 
     ("algorithm", "given", "message"),
     [
         ("mappo", ["warm_start=random", "warm_start_keep=true"], "mappo has no replay to keep demonstrations in"),
-        ("masac", ["warm_start_passes=0"], "warm_start_passes is 0"),
-        ("masac", ["warm_start_rate=fast"], "warm_start_rate is 'fast'"),
-        ("masac", ["warm_start_keep=3"], "warm_start_keep is 3"),
-        ("masac", ["warm_start_balance=2"], "warm_start_balance is 2"),
+        ("masac", ["warm_start=random", "warm_start_passes=0"], "warm_start_passes is 0"),
+        ("masac", ["warm_start=random", "warm_start_rate=fast"], "warm_start_rate is 'fast'"),
+        ("masac", ["warm_start=random", "warm_start_keep=3"], "warm_start_keep is 3"),
+        ("masac", ["warm_start=random", "warm_start_balance=2"], "warm_start_balance is 2"),
         ("masac", ["warm_start=7"], "warm_start is 7; give a policy's name"),
         ("masac", ["warm_starts=random"], "unknown setting 'warm_starts'"),
-        ("mappo", ["updates=2.5"], "updates is 2.5"),
+        ("mappo", ["updates=2"], "mappo learns from each rollout .* leave out updates"),
+        ("masac", ["updates=2.5"], "updates is 2.5"),
+        (
+            "masac",
+            ["warm_start_margin=2", "warm_start_keep=true"],
+            "without a policy to imitate; set warm_start=POLICY",
+        ),
         ("mappo", ["batch=3"], "unknown setting 'batch'"),
     ],
 )
@@ -335,7 +341,7 @@ def test_policies_that_do_not_exist_or_fit_are_named(tmp_path: Path) -> None:
     for policy, message in (("cheapest-feasibl", "cheapest-feasible"), ("dp", "on-arrival")):
         config = with_settings("masac", (Source(scenario="tiny"),), [f"warm_start={policy}", "capacity=100"])
         with pytest.raises(ScenarioError, match=message):
-            Trainer(config, open_setting(config), tmp_path / policy).run()
+            open_setting(config)
     given = ["warm_start=booked-noisy", "adviser=booked-persistence"]
     config = with_settings("masac", (Source(scenario="tiny"),), given)
     with pytest.raises(ScenarioError, match="runs have one forecast"):

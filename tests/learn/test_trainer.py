@@ -87,7 +87,7 @@ def test_the_best_policy_of_the_toy_is_learned(algorithm: str, settings: dict[st
     ("algorithm", "settings", "advised"),
     [
         ("masac", {}, False),
-        ("masac", {"tune_temperature": True, "priority": 0.6, "span": "own", "steps": 2}, False),
+        ("masac", {"tune_temperature": True, "priority": 0.6, "span": "own", "n_steps": 2}, False),
         ("masac", {"advice_features": True, "advice_logit": 1.0, "critic_first": True, "per_slot": True}, True),
         ("madqn", {"share_parameters": True, "double": True}, False),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,6 +55,8 @@ def train(
 
     if export is not None:
         _check_export(export)
+    elif half:
+        raise ScenarioError("--half rounds what --export writes; give --export FILE.npz too, or leave it out")
     if resume is not None:
         given = {
             "SCENARIO": name,
@@ -75,9 +78,7 @@ def train(
     else:
         if name is None:
             raise ScenarioError("name a scenario to train in, or give --resume FOLDER")
-        config = _new_run(
-            name, algorithm or "masac", epochs, seed or 0, settings, scenario_settings, signals, jobs, also
-        )
+        config = _new_run(name, algorithm or "masac", epochs, seed, settings, scenario_settings, signals, jobs, also)
         scenario = Path(name).stem
         folder = out / f"{scenario}-{config.digest()}-seed{config.seed}" / config.algorithm
     _train(config, folder, export, half, json)
@@ -89,6 +90,8 @@ def _check_export(path: Path) -> None:
 
     if path.suffix != ".npz":
         raise ScenarioError(f"--export {path} does not end in .npz, by which a policy's file is known; name it so")
+    if path.is_dir():
+        raise ScenarioError(f"--export {path} is a folder; name a file")
     if not path.resolve().parent.is_dir():
         raise ScenarioError(f"--export {path}: there is no folder {path.resolve().parent}; make it first")
 
@@ -97,7 +100,7 @@ def _new_run(
     name: str,
     algorithm: str,
     epochs: int | None,
-    seed: int,
+    seed: int | None,
     settings: list[str] | None,
     scenario_settings: list[str] | None,
     signals: list[Path] | None,
@@ -112,8 +115,8 @@ def _new_run(
     first = Source(scenario=name, settings=changed, signals=files, jobs=None if jobs is None else str(jobs))
     sources = (first, *(Source(scenario=each, settings=changed) for each in also or ()))
     resolved = tuple(source.resolved() for source in sources)
-    more = {} if epochs is None else {"epochs": epochs}
-    return with_settings(algorithm, resolved, settings or (), **{"seed": seed, **more})
+    given = {name: value for name, value in (("epochs", epochs), ("seed", seed)) if value is not None}
+    return with_settings(algorithm, resolved, settings or (), **given)
 
 
 def _kept_run(folder: Path, epochs: int | None) -> RunConfig:
@@ -161,28 +164,31 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
             dumps({"folder": str(folder), "epochs": trainer.epoch, "best_epoch": trainer.best_epoch, "curves": curve})
         )
         return
-    print(f"best policy: epoch {trainer.best_epoch}, {_worth(config, trainer.best_reward)}")
-    for name, value in _constraints(trainer.best):
+    limits = _constraints(trainer.best)
+    print(f"best policy: epoch {trainer.best_epoch}, {_worth(config, trainer.best_reward, limited=bool(limits))}")
+    for name, value in limits:
         print(f"  {name}: {value:.4g}")
     print(f"results: {folder} (curves.csv, checkpoint.npz, events; tensorboard --logdir {folder})")
     if export is not None:
         from noonward.learn.sources import open_source
 
-        scenario = open_source(config.sources[0], "train")
-        print(
-            f"policy:  {export}; noonward compare {config.sources[0].scenario} "
-            f"--policies {scenario.reference_policy},{export}"
-        )
+        source = config.sources[0]
+        scenario = open_source(source, "train")
+        words = ["compare", source.scenario, "--policies", f"{scenario.reference_policy},{export}"]
+        for option, values in (("--set", source.settings), ("--signals", source.signals), ("--jobs", (source.jobs,))):
+            words += [word for value in values if value is not None for word in (option, value)]
+        print(f"policy:  {export}; noonward {shlex.join(words)}")
     print(f"train on: noonward train --resume {folder} --epochs {2 * trainer.epoch}")
 
 
-def _worth(config: RunConfig, reward: float) -> str:
+def _worth(config: RunConfig, reward: float, *, limited: bool) -> str:
     """Returns the best policy's worth in words."""
     from noonward.engine.service_meter import ENERGY_ALONE
 
     if config.reward == "energy":
         what = "J" if config.mix == ENERGY_ALONE else "J, weighed by price and carbon,"
-        return f"{-reward:,.4f} {what} per unit beyond free GPUs in validation, excesses over limits priced in"
+        priced = ", excesses over limits priced in" if limited else ""
+        return f"{-reward:,.4f} {what} per unit beyond free GPUs in validation{priced}"
     return f"validation reward {reward:,.2f} USD"
 
 

@@ -81,6 +81,9 @@ def bench_learn(progress: Callable[[str], None] | None = None) -> list[Figure]:
     Raises:
         MissingExtraError: torch is not installed.
     """
+    from noonward.learn.registry import algorithm_named
+
+    algorithm_named("masac")
     figures: list[Figure] = []
     for part in (bench_environment, _updates, _shares, _chsac):
         for figure in part():

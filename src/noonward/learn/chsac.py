@@ -51,7 +51,7 @@ class ChsacConfig:
         gamma: Discount of a decision.
         target_rate: Share by which targets follow after each update.
         capacity: Decisions kept in the replay.
-        steps: Decisions a transition spans [ours].
+        n_steps: Decisions a transition spans [ours].
         fewer_gpus: Coefficient alpha_n of the preference for fewer GPUs, J per unit (Eq. 5).
         temperature: First weight of the entropy, J per unit per nat.
         temperature_rate: Adam's step of its logarithm.
@@ -86,7 +86,7 @@ class ChsacConfig:
     gamma: float = 0.99
     target_rate: float = 0.005
     capacity: int = 200_000
-    steps: int = 1
+    n_steps: int = 1
     fewer_gpus: float = 0.05
     temperature: float = 0.05
     temperature_rate: float = 3e-4
@@ -108,7 +108,7 @@ class ChsacConfig:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "quantiles", "batch", "capacity", "steps")
+        at_least(self, 1, "quantiles", "batch", "capacity", "n_steps")
         at_least(self, 0.0, "rate", "fewer_gpus", "temperature_rate", "dual_rate", "dual_damping")
         at_least(self, 1e-12, "kappa", "temperature")
         between(self, 0.0, 1.0, "gamma", "target_rate", "target_entropy", "average_rate")
@@ -212,7 +212,7 @@ class Chsac(Algorithm):
         self.gangs, self.sites, self.limits = d.gangs, d.choices // d.gangs, len(d.costs) - 2
         self.dtype, self.device = dtype_of(config.precision), torch.device(device)
         self._make_nets(net_generator(seed))
-        self.replay = Replay(d, capacity=config.capacity, gamma=config.gamma, steps=config.steps)
+        self.replay = Replay(d, capacity=config.capacity, gamma=config.gamma, steps=config.n_steps)
         self.explore_rng = stream(seed, "learner", "explore")
         self.batch_rng = stream(seed, "learner", "batch")
         self.multiplier_K = np.zeros(self.limits)

@@ -6,12 +6,14 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar, get_args, get_type_hints
+from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
 
 from noonward.errors import ScenarioError, nearest
-from noonward.learn.replay import Steps
 
 C = TypeVar("C")
+Steps = Literal["joint", "own"]
+"""``joint``: an agent's transition goes from every decision step to the next, asked or not (MASAC, Algorithm 1).
+``own``: from one step in which the agent is asked to the next one in which it is."""
 _IN_WORDS: Final[dict[Any, str]] = {
     bool: "true or false",
     int: "a whole number",
@@ -45,7 +47,7 @@ def one_of(config: Any, name: str, allowed: Iterable[str]) -> None:
 
 def check_steps(config: Any) -> None:
     """Checks the fields that every algorithm with a replay has."""
-    at_least(config, 1, "batch", "capacity", "steps")
+    at_least(config, 1, "batch", "capacity", "n_steps")
     between(config, 0.0, 1.0, "gamma", "target_rate", "priority", "priority_correction")
     at_least(config, 1e-12, "reward_scale")
     one_of(config, "span", get_args(Steps))

@@ -111,6 +111,8 @@ class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     ) -> None:
         if reward not in REWARDS:
             raise ValueError(f"unknown reward {reward!r}; {nearest(reward, REWARDS)}")
+        if isinstance(settings, str):
+            raise ScenarioError(f"settings is {settings!r}; give a tuple of KEY=VALUE, as ({settings!r},)")
         drawn = load_scenario(scenario, list(settings)) if isinstance(scenario, str) else scenario
         if reward != "energy" and (drawn.economics is None or drawn.signals is None):
             raise ScenarioError(

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.data.environments import build_environment
-from noonward.data.splits import SEEDS, Split, split_scenario, split_seed
+from noonward.data.splits import MONTHS, SEEDS, Split, split_scenario, split_seed
 from noonward.decision.observation import Observation
 from noonward.engine.batch import BatchEngine, Reward
-from noonward.errors import ScenarioError
+from noonward.errors import ScenarioError, nearest
 from noonward.model.forecast import Forecast
 from noonward.model.scenario import Scenario
 
@@ -28,15 +28,24 @@ class Episodes:
         part: Part of the data: ``train``, ``validation`` or ``test``.
         reward: Reward of the batch engine.
         forecast: Forecast that is shown, or None.
+
+    Raises:
+        ScenarioError: The part is unknown, the observation is none, or the scenario is of another protocol.
     """
 
     def __init__(
         self, scenario: Scenario, observation: Observation, part: Split, reward: Reward, forecast: Forecast | None
     ) -> None:
+        if part not in MONTHS:
+            raise ScenarioError(f"part is {part!r}; {nearest(str(part), MONTHS)}")
+        if not isinstance(observation, Observation):
+            raise ScenarioError(f"observation is {observation!r}; give an Observation, as Observation(kind='extended')")
         if scenario.protocol != observation.protocol:
+            face = "SitesEnv" if observation.protocol == "each-slot" else "DispatcherEnv"
             raise ScenarioError(
-                f"scenario {scenario.name!r} has the protocol {scenario.protocol}, but this environment is for "
-                f"{observation.protocol}; set protocol={observation.protocol}"
+                f"scenario {scenario.name!r} has the protocol {scenario.protocol}, but {face} is for "
+                f"{observation.protocol}; take another scenario, or the other face (SitesEnv for each-slot, "
+                "DispatcherEnv for on-arrival)"
             )
         self.scenario, self.observation, self.part = split_scenario(scenario, part), observation, part
         self.reward, self.forecast = reward, forecast

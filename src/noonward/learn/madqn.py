@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from noonward.learn.algorithm import I8, Algorithm, Dimensions, Moment, PolicyArrays, Transition
-from noonward.learn.config import at_least, between, check_steps
+from noonward.learn.config import Steps, at_least, between, check_steps
 from noonward.learn.inputs import Inputs
 from noonward.learn.masking import best, masked, with_hold
 from noonward.learn.nets import (
@@ -22,7 +22,7 @@ from noonward.learn.nets import (
     module_state,
 )
 from noonward.learn.parts import exported, load_parts, net_generator, parts_state
-from noonward.learn.replay import Batch, Replay, Steps
+from noonward.learn.replay import Batch, Replay
 from noonward.seeding import stream
 
 
@@ -42,7 +42,7 @@ class MadqnConfig:
         epsilon_updates: Updates over which the share falls, in a line: 20 epochs of the paper's 1,000 [ours].
         capacity: Decision steps kept in the replay [ours].
         span: ``joint`` (the paper) or ``own``, see ``Replay``.
-        steps: Questions or decision steps a transition spans.
+        n_steps: Questions or decision steps a transition spans.
         per_slot: Discount a slot of time by ``gamma`` rather than a decision step.
         priority: Exponent of prioritised replay; 0: uniform.
         priority_correction: Exponent of the correction of its bias.
@@ -64,7 +64,7 @@ class MadqnConfig:
     epsilon_updates: int = 20_000
     capacity: int = 500_000
     span: Steps = "joint"
-    steps: int = 1
+    n_steps: int = 1
     per_slot: bool = False
     priority: float = 0.0
     priority_correction: float = 0.5

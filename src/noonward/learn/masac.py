@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import torch
 
 from noonward.learn.algorithm import I8, Algorithm, Dimensions, Moment, PolicyArrays, Transition
-from noonward.learn.config import at_least, between, check_steps
+from noonward.learn.config import Steps, at_least, between, check_steps
 from noonward.learn.inputs import Inputs
 from noonward.learn.masking import best, entropy, log_policy, sample, with_hold
 from noonward.learn.nets import (
@@ -22,7 +22,7 @@ from noonward.learn.nets import (
     module_state,
 )
 from noonward.learn.parts import exported, load_parts, net_generator, parts_state
-from noonward.learn.replay import Batch, Replay, Steps
+from noonward.learn.replay import Batch, Replay
 from noonward.seeding import stream
 
 TWINS: Final = 2
@@ -46,7 +46,7 @@ class MasacConfig:
         target_entropy: Entropy aimed at, as a share of that of an even choice among the feasible ones.
         capacity: Decision steps kept in the replay [ours].
         span: ``joint`` (the paper) or ``own``, see ``Replay``.
-        steps: Questions or decision steps a transition spans.
+        n_steps: Questions or decision steps a transition spans.
         per_slot: Discount a slot of time by ``gamma`` rather than a decision step.
         priority: Exponent of prioritised replay; 0: uniform.
         priority_correction: Exponent of the correction of its bias.
@@ -72,7 +72,7 @@ class MasacConfig:
     target_entropy: float = 0.3
     capacity: int = 500_000
     span: Steps = "joint"
-    steps: int = 1
+    n_steps: int = 1
     per_slot: bool = False
     priority: float = 0.0
     priority_correction: float = 0.5

@@ -31,15 +31,16 @@ def algorithm_named(name: str) -> Entry:
 
     Raises:
         ScenarioError: There is no such algorithm.
-        MissingExtraError: torch is not installed.
+        MissingExtraError: torch, or tensorboard, is not installed.
     """
     if name not in ALGORITHMS:
         raise ScenarioError(f"unknown algorithm {name!r}; {nearest(name, ALGORITHMS)}")
     module, made, config = ALGORITHMS[name]
     try:
+        importlib.import_module("tensorboard")
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if error.name not in ("tensorboard", "torch"):
             raise
-        raise MissingExtraError("torch", "train") from error
+        raise MissingExtraError(error.name, "train") from error
     return Entry(getattr(found, made), getattr(found, config))

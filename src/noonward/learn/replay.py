@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from noonward.errors import ScenarioError
 from noonward.learn.algorithm import F4, F8, I8, Bools, Dimensions, Moment, Transition
+from noonward.learn.config import Steps
 from noonward.learn.masking import with_hold
 from noonward.learn.priorities import Priorities
 
-Steps = Literal["joint", "own"]
-"""``joint``: an agent's transition goes from every decision step to the next, asked or not (MASAC, Algorithm 1).
-``own``: from one step in which the agent is asked to the next one in which it is."""
 SMALLEST_PRIORITY: Final = 1e-3
 """Added to errors, so that no transition is lost for good."""
 
@@ -106,7 +104,7 @@ class Replay:
             capacity=config.capacity,
             gamma=config.gamma,
             span=config.span,
-            steps=config.steps,
+            steps=config.n_steps,
             per_slot=config.per_slot,
             priority=config.priority,
             priority_correction=config.priority_correction,

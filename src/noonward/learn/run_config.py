@@ -233,12 +233,21 @@ def with_settings(algorithm: str, sources: tuple[Source, ...], settings: Iterabl
     chosen: dict[str, Any] = {}
     for text in settings:
         name, value = parse_setting(text)
+        if name in fields or name in chosen:
+            raise ScenarioError(f"{name} is given twice; give it once")
         if name in own:
             fields[name] = value
         elif name in known:
             chosen[name] = value
+        elif "." in name:
+            raise ScenarioError(f"{name!r} is no setting of the run; values of the scenario are set by --scenario-set")
         else:
             raise ScenarioError(f"unknown setting {name!r} of {algorithm} or of the run; {nearest(name, own | known)}")
+    if "updates" in fields and algorithm_named(algorithm).make.consumes == "rollout":
+        raise ScenarioError(f"{algorithm} learns from each rollout and knows no updates an epoch; leave out updates")
+    idle = [name for name in fields if name.startswith("warm_start_")]
+    if idle and fields.get("warm_start") is None:
+        raise ScenarioError(f"{', '.join(idle)} without a policy to imitate; set warm_start=POLICY too")
     hints = get_type_hints(RunConfig)
     fields = {name: typed(name, value, hints[name]) for name, value in fields.items()}
     return RunConfig(algorithm=algorithm, sources=sources, settings=chosen, **fields)

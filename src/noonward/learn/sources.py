@@ -15,6 +15,7 @@ from noonward.data.scenario_file import load_scenario, with_files
 from noonward.data.splits import Split, split_scenario, split_seed
 from noonward.decision.observation import Observation
 from noonward.engine.batch import BatchEngine
+from noonward.engine.cluster import check_fit
 from noonward.engine.service_meter import DECISIONS, WORK, EnergyMix, ServiceMeter, cost_names
 from noonward.errors import ScenarioError
 from noonward.learn.adviser import SchedulerAdviser, adviser_forecast
@@ -25,6 +26,7 @@ from noonward.learn.setting import Setting
 from noonward.model.environment import Environment
 from noonward.model.forecast import Forecast
 from noonward.model.scenario import Scenario
+from noonward.schedule.registry import make_scheduler
 
 
 def open_source(source: Source, part: Split) -> Scenario:
@@ -71,11 +73,13 @@ def open_setting(config: RunConfig) -> Setting:
     validation = Draws(config.sources[:1], "validation", 0)
     first = training.scenarios[0]
     by_energy = config.reward == "energy"
-    if by_energy and (first.protocol != "on-arrival" or config.adviser is not None):
+    if by_energy and first.protocol != "on-arrival":
         raise ScenarioError(
-            f"scenario {first.name!r} asks {first.protocol}; the reward 'energy' is for protocol on-arrival, without "
-            "an adviser; set reward=utility"
+            f"scenario {first.name!r} asks {first.protocol}; the reward 'energy' is for protocol on-arrival, as "
+            "dvfs-training; name such a scenario, or train masac, madqn or mappo with reward=utility"
         )
+    if by_energy and config.adviser is not None:
+        raise ScenarioError("the reward 'energy' is for policies without an adviser; leave out adviser")
     limits = cost_names(first.constraints, first.fleet.site_names)
     if by_energy and limits and not algorithm_named(config.algorithm).make.constrained:
         raise ScenarioError(
@@ -103,6 +107,7 @@ def open_setting(config: RunConfig) -> Setting:
         forecast = adviser_forecast(config.adviser, forecast)
         adviser = functools.partial(SchedulerAdviser, config.adviser)
     if config.warm_start is not None:
+        check_fit(training(0)[0], make_scheduler(config.warm_start), config.warm_start)
         forecast = adviser_forecast(config.warm_start, forecast)
         demonstrator = functools.partial(SchedulerAdviser, config.warm_start)
 

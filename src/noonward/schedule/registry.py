@@ -125,13 +125,14 @@ def make_scheduler(name: str) -> Scheduler:
     return made
 
 
-def load_policy(path: Path) -> Scheduler:
+def load_policy(path: str | Path) -> Scheduler:
     """Returns the scheduler of a trained policy's file, with its adviser if it has one.
 
     Raises:
-        DataError: The file holds no trained policy.
+        DataError: There is no such file, or it holds no trained policy.
         ScenarioError: Its adviser is unknown.
     """
+    path = Path(path)
     adviser = read_policy(path).meta.get("adviser")
     return TrainedPolicy(path) if adviser is None else AdvisedPolicy(path, make_scheduler(adviser))
 

@@ -68,7 +68,7 @@ class Workload:
             np.minimum.at(shortest_h_C, jobs.class_J, run_h_J)
             watts_S += gpu_hours_J @ watts_JS
             total += float(gpu_hours_J.sum())
-        flexibility_C = np.minimum(slack_s_C // HOUR_S, DAY_H).astype(np.int64)
+        flexibility_C = np.minimum(np.floor(slack_s_C / HOUR_S), DAY_H).astype(np.int64)
         run_h_C = np.maximum(np.ceil(longest_h_C - ROUNDING_H), 1.0).astype(np.int64)
         classes = tuple(
             LoadClass(

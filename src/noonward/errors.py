@@ -56,7 +56,8 @@ class MissingExtraError(NoonwardError):
 
     def __init__(self, module: str, extra: str) -> None:
         super().__init__(
-            f"module {module!r} is not installed; it comes with the extra {extra!r}: pip install 'noonward[{extra}]'"
+            f"module {module!r} is not installed; it comes with the extra {extra!r}: pip install 'noonward[{extra}]', "
+            f"in a clone '.[{extra}]'"
         )
 
 

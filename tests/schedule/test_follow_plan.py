@@ -239,3 +239,10 @@ def test_policies_of_the_packaged_scenario_are_ordered():
     earned = [ledger.utility_usd for ledger in ledgers]
     assert earned == sorted(earned, reverse=True)
     assert all(ledger.done == len(environment.jobs) for ledger in ledgers)
+
+
+def test_jobs_without_a_deadline_may_be_put_off_by_a_day():
+    environment = build_environment(load_scenario("dvfs-mixed", ["window_h=2"]))
+    assert np.isinf(environment.jobs.slack_s_J).all()
+    workload = Workload.of(environment, [environment.jobs])
+    assert [each.flexibility_h for each in workload.classes] == [24] * len(workload.classes)

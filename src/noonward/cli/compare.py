@@ -97,8 +97,9 @@ def print_comparison(found: Comparison) -> None:
     summary = summary_rows(found)
     console = Console()
     shown = next(columns for width, columns in WIDTHS if not console.is_terminal or console.width >= width)
+    count = len(found.bounds)
     table = Table(
-        title=f"{found.scenario.name}, {len(found.bounds)} environments, seed {found.seed}",
+        title=f"{found.scenario.name}, {count} environment{'s' * (count != 1)}, seed {found.seed}",
         caption=summary.caption,
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),

@@ -29,7 +29,7 @@ def _root() -> None:
     pass
 
 
-@app.command(name="dvfs-training")
+@app.command(name="dvfs-training", short_help="CHSAC-AF: Tables II and III, controls and bound.")
 def dvfs_training(
     learned: Annotated[
         bool, typer.Option("--learned", help="Learned policies and all controls over unseen weeks instead.")
@@ -77,7 +77,7 @@ def _dvfs_learned(weeks: int, out: Path, json: bool) -> None:
     print(f"report:  {found.report}")
 
 
-@app.command(name="fine-tuning")
+@app.command(name="fine-tuning", short_help="MASAC: Sec. IV, Figs. 3 to 6, unseen months.")
 def fine_tuning(
     signals: SignalFiles = None,
     jobs: JobFile = None,
@@ -139,7 +139,7 @@ def fine_tuning(
     print(f"report:  {report}")
 
 
-@app.command(name="load-shaping")
+@app.command(name="load-shaping", short_help="Day-ahead plans: Table II and Figs. 3 to 9.")
 def load_shaping(
     profiles: Annotated[
         Path | None, typer.Option(help="File of daily load profiles; by default generated ones (docs/load-shaping.md).")

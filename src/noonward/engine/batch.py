@@ -307,7 +307,7 @@ class BatchEngine:
             asked = f"site {environment.sites[agent]}"
         else:
             gangs = range(1, self.observation.gpus_max + 1)
-            names = [f"{site} with {gpus} GPUs" for site in environment.sites for gpus in gangs]
+            names = [f"{site} with {gpus} GPU{'s' * (gpus != 1)}" for site in environment.sites for gpus in gangs]
             asked = "the dispatcher"
         allowed = ", ".join(f"{i} ({names[i]})" for i in np.flatnonzero(self.mask_BNA[row, agent]))
         what = names[choice] if 0 <= choice < len(names) else "no such choice"

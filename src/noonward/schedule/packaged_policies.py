@@ -77,8 +77,8 @@ def by_family(files: Iterable[PolicyFile | None]) -> dict[str, list[PolicyFile]]
 def planners() -> list[PolicyFile]:
     """Returns ``masac-plus``, by training seed: bid prices under the forecast of a packaged net.
 
-    What learned here is the net: it was trained on signals alone, for the sites of ``fine-tuning``. It runs wherever it
-    knows the zones.
+    What learned here is the net: it was trained on signals alone, for the sites of ``fine-tuning``, at which
+    ``reproduce`` compares it. It runs wherever the net knows the zones.
     """
     return [
         PolicyFile(

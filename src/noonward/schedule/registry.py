@@ -172,13 +172,13 @@ for _gpus in range(1, 9):
     register(
         f"most-free-{_gpus}",
         partial(Router, "most-free", gpus=_gpus),
-        f"Site with the most free GPUs, up to {_gpus} GPUs, oracle clock.",
+        f"Site with the most free GPUs, up to {_gpus} GPU{'s' * (_gpus > 1)}, oracle clock.",
     )
 for _gpus in range(1, 9):
     register(
         f"greedy-energy-{_gpus}",
         partial(Router, "greedy-energy", gpus=_gpus),
-        f"Least extra energy among sites with a free GPU, up to {_gpus} GPUs, oracle clock.",
+        f"Least extra energy among sites with a free GPU, up to {_gpus} GPU{'s' * (_gpus > 1)}, oracle clock.",
     )
 for _watts in (10, 30, 100, 200, 300, 500, 1000):
     register(

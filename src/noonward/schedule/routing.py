@@ -263,7 +263,8 @@ def clock_levels(environment: Environment, clock: float | None) -> np.ndarray:
         if not near.any():
             raise ScenarioError(
                 f"site {site.name!r} does not offer the clock {clock} (share of the maximum clock); it offers "
-                f"{', '.join(f'{level:g}' for level in clocks)}"
+                f"{', '.join(f'{level:g}' for level in clocks)}; choose a policy of another clock, as dp-max-clock or "
+                "jointnf"
             )
         levels[s] = int(near.argmax())
     return levels

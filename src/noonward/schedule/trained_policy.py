@@ -147,7 +147,10 @@ def _meta_of(content: dict[str, NDArray[Any]], path: Path) -> Any:
     try:
         return json.loads(str(content["meta"]))
     except (KeyError, ValueError) as error:
-        raise DataError(f"{path} is no trained policy: its 'meta' is missing or no JSON; export it again") from error
+        raise DataError(
+            f"{path} is no trained policy: its 'meta' is missing or no JSON; export it "
+            "(noonward train --resume FOLDER --export FILE.npz)"
+        ) from error
 
 
 def _single(array: NDArray[Any]) -> NDArray[Any]:

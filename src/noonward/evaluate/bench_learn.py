@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -73,7 +74,8 @@ def bench_learn(progress: Callable[[str], None] | None = None) -> list[Figure]:
     before its actors learn from them, which ``critic_first`` does too and the default does not, so that the default's
     ratio holds one evaluation of the critics that it saves. All are timed in turns, so that other load on the machine
     strikes them alike. The shares are those of the paper's epoch: a twentieth
-    of its collection and updates, and a whole validation, are timed.
+    of its collection and updates, and a whole validation, are timed. Where torch sees a GPU, joint updates are timed
+    there too, in wall time beside the CPU's.
 
     Args:
         progress: Called once per figure.
@@ -85,7 +87,7 @@ def bench_learn(progress: Callable[[str], None] | None = None) -> list[Figure]:
 
     algorithm_named("masac")
     figures: list[Figure] = []
-    for part in (bench_environment, _updates, _shares, _chsac):
+    for part in (bench_environment, _updates, _on_gpu, _shares, _chsac):
         for figure in part():
             figures.append(figure)
             if progress is not None:
@@ -100,11 +102,7 @@ def _updates() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         settings = ("precision=float32", "precision=bf16", "critic_first=true")
         trainers = [_trainer(Path(folder) / setting, setting) for setting in settings]
-    for trainer in trainers:
-        for _ in range(TWENTIETH[0]):
-            moment = trainer.rows.moment
-            trainer.algorithm.observe(trainer.rows.step(trainer.algorithm.act(moment, explore=True)))
-    algorithms: list[Any] = [trainer.algorithm for trainer in trainers]
+    algorithms: list[Any] = [_fed(trainer) for trainer in trainers]
     plain = PlainMasac(algorithms[0])
     seconds = np.full(len(algorithms) + 1, np.inf)
     for _ in range(ROUNDS):
@@ -116,6 +114,41 @@ def _updates() -> list[Figure]:
         Figure.of("masac/bf16_ratio_to_plain_loop", seconds[-1] / seconds[1], "ratio"),
         Figure.of("masac/critic_first_ratio_to_plain_loop", seconds[-1] / seconds[2], "ratio"),
     ]
+
+
+def _on_gpu() -> list[Figure]:
+    """The figures of ``updates_on`` for a GPU; none where torch sees none."""
+    import torch
+
+    return updates_on("cuda") if torch.cuda.is_available() else []
+
+
+def updates_on(device: str) -> list[Figure]:
+    """Returns joint updates per second of wall time on a device, and how many times those of a CPU core.
+
+    An update ends with its figures on the CPU, so nothing is left running on the device.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        places = enumerate(("cpu", device))
+        algorithms = [_fed(_trainer(Path(folder) / str(n), f"device={place}")) for n, place in places]
+    seconds = np.full(2, np.inf)
+    for _ in range(ROUNDS * UPDATES):
+        for n, algorithm in enumerate(algorithms):
+            began = time.perf_counter()
+            algorithm.update()
+            seconds[n] = min(seconds[n], time.perf_counter() - began)
+    return [
+        Figure.of("masac/gpu_joint_updates_per_s", 1 / seconds[1], "joint updates/s"),
+        Figure.of("masac/gpu_ratio_to_cpu", seconds[0] / seconds[1], "ratio"),
+    ]
+
+
+def _fed(trainer: Any) -> Any:
+    """Returns a trainer's algorithm with enough decision steps in its replay for batches."""
+    for _ in range(TWENTIETH[0]):
+        moment = trainer.rows.moment
+        trainer.algorithm.observe(trainer.rows.step(trainer.algorithm.act(moment, explore=True)))
+    return trainer.algorithm
 
 
 def _shares() -> list[Figure]:

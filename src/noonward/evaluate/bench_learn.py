@@ -118,9 +118,9 @@ def _updates() -> list[Figure]:
 
 def _on_gpu() -> list[Figure]:
     """The figures of ``updates_on`` for a GPU; none where torch sees none."""
-    import torch
+    from noonward.learn.nets import gpu_seen
 
-    return updates_on("cuda") if torch.cuda.is_available() else []
+    return updates_on("cuda") if gpu_seen() else []
 
 
 def updates_on(device: str) -> list[Figure]:

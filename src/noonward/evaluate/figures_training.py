@@ -33,11 +33,16 @@ def training_figures(learned: Sequence[Learned], rules: Mapping[str, float]) -> 
     if any(each.curve("reward_per_step").size for each in learned):
         caption = (
             "After MASAC, Fig. 4. Higher is better. Lines are means over training seeds, bands reach from the lowest "
-            "to the highest seed. A decision step asks every site once: a policy that makes jobs wait takes more "
-            "steps, so its reward per step is lower for the same utility. Validation runs the greedy policy to the end."
+            "to the highest seed; they end with the seed that was trained shortest. A decision step asks every site "
+            "once: a policy that makes jobs wait takes more steps, so its reward per step is lower for the same "
+            "utility. Validation runs the greedy policy to the end."
         )
         if rules:
-            caption += " Thin lines in the validation panel are rules in the same environments."
+            ordered = sorted(rules.items(), key=lambda item: -item[1])
+            listed = ", ".join(f"{name} ({value:,.0f} USD)" for name, value in ordered)
+            caption += (
+                f" Thin lines in the validation panel are rules in the same environments, from the top: {listed}."
+            )
         title = "Training: reward of a step, and of validation runs, by epoch"
         figure = _curves(learned, _REWARD, {"validation_reward": rules})
         pictures.append(Picture(name="training", title=title, caption=caption, figure=figure))
@@ -72,7 +77,6 @@ def _curves(
                 row=1, col=column,
             )  # fmt: skip
         figure.update_yaxes(title=axis, row=1, col=column)
-        _name_levels(figure, levels.get(name, {}), column)
     figure.update_xaxes(title="epoch (number)", rangemode="tozero")
     return lay_out(figure, 470, legend="above")
 
@@ -96,23 +100,3 @@ def _band(figure: go.Figure, name: str, values_KE: F8, n: int, column: int, lege
         line={"color": color, "width": 2, "dash": dash},
         hovertemplate=f"{name}, epoch %{{x}}: %{{y:.4g}}<extra></extra>", **place,
     )  # fmt: skip
-
-
-def _name_levels(figure: go.Figure, levels: Mapping[str, float], column: int) -> None:
-    """Writes the rules' names at the right of their lines; those that would overlap share one label."""
-    if not levels:
-        return
-    ordered = sorted(levels.items(), key=lambda item: item[1])
-    room = max(0.05 * abs(ordered[-1][1]), 1e-9)
-    groups: list[list[tuple[str, float]]] = []
-    for item in ordered:
-        if groups and item[1] - groups[-1][0][1] < room:
-            groups[-1].append(item)
-        else:
-            groups.append([item])
-    for group in groups:
-        figure.add_annotation(
-            x=1.0, xref=f"x{column} domain" if column > 1 else "x domain", xanchor="right", yanchor="bottom",
-            y=max(value for _, value in group), yref=f"y{column}" if column > 1 else "y", showarrow=False,
-            text=", ".join(name for name, _ in group),
-        )  # fmt: skip

@@ -94,7 +94,8 @@ def claims_tables(found: FineTuning) -> list[PaperTable]:
                 rows=tuple(rows),
                 caption="Means over training seeds, 95 % intervals in brackets. Converged: the first epoch from which "
                 "five epochs average 95 % of the way from the first epoch to the mean of the last tenth; not defined "
-                "where the reward did not rise. Fluctuation: standard deviation over the mean.",
+                "where the reward did not rise. Fluctuation: standard deviation over the mean. Curves of "
+                "seeds that were trained longer are cut to the shortest.",
             )
         )
     return tables

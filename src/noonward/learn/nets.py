@@ -74,6 +74,11 @@ class StackedMLP(nn.Module):
         return weights, biases
 
 
+def gpu_seen() -> bool:
+    """Returns whether torch sees a GPU for ``device=cuda``."""
+    return bool(torch.cuda.is_available())
+
+
 def dtype_of(precision: str) -> torch.dtype:
     """Returns the type of parameters under a precision.
 

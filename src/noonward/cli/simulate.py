@@ -23,11 +23,12 @@ def simulate(
 ) -> None:
     """Run one policy in one environment; prints the ledger and where the record is."""
     from noonward.data.environments import build_environment
-    from noonward.evaluate.compare import comparison_folder, recorded_run
+    from noonward.evaluate.compare import comparison_folder, recorded_run, require_fit
     from noonward.evaluate.figure_list import Figure, to_json
 
     scenario = open_scenario(name, settings, signals, jobs)
     drawn = build_environment(scenario, environment, seed)
+    require_fit(drawn, [policy])
     record = recorded_run(drawn, policy, scenario, seed, comparison_folder(scenario, seed, out))
     content = record.ledger.as_dict()
     if json:

@@ -73,9 +73,9 @@ def bench_learn(progress: Callable[[str], None] | None = None) -> list[Figure]:
     observation. The plain loop is Algorithm 1 as it stands, agent by agent, with torch's default Adam: its critics step
     before its actors learn from them, which ``critic_first`` does too and the default does not, so that the default's
     ratio holds one evaluation of the critics that it saves. All are timed in turns, so that other load on the machine
-    strikes them alike. The shares are those of the paper's epoch: a twentieth
-    of its collection and updates, and a whole validation, are timed. Where torch sees a GPU, joint updates are timed
-    there too, in wall time beside the CPU's.
+    strikes them alike. The shares are those of the paper's epoch: a twentieth of its collection and updates, and a
+    whole validation, are timed. Where torch sees a GPU, joint updates are timed there too, in wall time beside the
+    CPU's.
 
     Args:
         progress: Called once per figure.

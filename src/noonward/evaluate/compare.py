@@ -209,12 +209,13 @@ def compare(
     if scenario.reference_policy is not None:
         make_scheduler(scenario.reference_policy)
     reference = scenario.reference_policy if scenario.reference_policy in names else names[0]
-    require_fit(scenario, names, seed)
     folder = comparison_folder(scenario, seed, out)
     records: dict[str, list[Record]] = {name: [] for name in names}
     bounds = []
     for index in range(environments):
         environment = build_environment(scenario, index, seed)
+        if index == 0:
+            require_fit(environment, names)
         for name in names:
             records[name].append(recorded_run(environment, name, scenario, seed, folder))
             if progress is not None:
@@ -227,9 +228,8 @@ def compare(
     )
 
 
-def require_fit(scenario: Scenario, names: Sequence[str], seed: int = 0) -> None:
-    """Raises ScenarioError unless every policy is known and can answer what a scenario's environments ask."""
-    environment = build_environment(scenario, 0, seed)
+def require_fit(environment: Environment, names: Sequence[str]) -> None:
+    """Raises ScenarioError unless every policy is known and can answer what an environment asks."""
     for name in names:
         check_fit(environment, make_scheduler(name), name)
 
@@ -250,7 +250,6 @@ def recorded_run(environment: Environment, policy: str, scenario: Scenario, seed
     if found is not None and _is_packaged(policy) and _same(found, environment, policy, seed, scenario):
         return found
     scheduler = make_scheduler(policy)
-    check_fit(environment, scheduler, policy)
     outcome = run(environment, scheduler, seed=seed)
     notes = scheduler.remarks(environment)
     return write_record(outcome, place, policy=policy, seed=seed, scenario_digest=scenario.digest, notes=notes)

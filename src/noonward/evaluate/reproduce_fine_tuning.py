@@ -153,7 +153,7 @@ def reproduce_fine_tuning(
     kinds = {name: split_scenario(whole, "test") for name, whole in kinds.items()}
     first = split_seed("test", seed)
     for test in kinds.values():
-        require_fit(test, runs, first)
+        require_fit(build_environment(test, 0, first), runs)
     halves = []
     for name, test in kinds.items():
         found = compare(test, runs, environments=environments, seed=first, out=out, progress=progress)

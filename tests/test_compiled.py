@@ -34,7 +34,14 @@ def test_the_digest_is_that_of_exactly_these_sources(copy):
 
 
 @pytest.mark.parametrize(
-    "file", ["engine/kernels/physics.py", "ledger/settle.py", "decision/view.py", "decision/value.py", "units.py"]
+    "file",
+    [
+        "engine/cluster/kernels/physics.py",
+        "ledger/settle.py",
+        "decision/cluster/view.py",
+        "decision/cluster/value.py",
+        "units.py",
+    ],
 )
 def test_an_edit_of_a_source_changes_the_digest(copy, file):
     folder, name = copy
@@ -56,7 +63,7 @@ def test_a_new_or_moved_source_changes_the_digest(copy):
     assert len(set(names)) == 3
 
 
-@pytest.mark.parametrize("part", ["cli", "evaluate", "learn"])
+@pytest.mark.parametrize("part", ["cli", "evaluate", "learn", "studies", "bench"])
 def test_commands_reports_and_training_hold_no_compiled_function(copy, part):
     folder, name = copy
     before = name()
@@ -70,16 +77,16 @@ def test_commands_reports_and_training_hold_no_compiled_function(copy, part):
 @pytest.mark.parametrize(
     ("edited", "again"),
     [
-        ("engine/kernels/physics.py", True),
+        ("engine/cluster/kernels/physics.py", True),
         ("units.py", True),  # through physics
-        ("decision/view.py", True),
-        ("decision/value.py", False),
-        ("evaluate/report.py", False),
+        ("decision/cluster/view.py", True),
+        ("decision/cluster/value.py", False),
+        ("evaluate/report/page.py", False),
     ],
 )
 def test_an_edit_recompiles_what_rests_on_it_and_nothing_else(copy, edited, again):
     folder, _ = copy
-    source = folder / "engine" / "kernels" / "each_slot.py"
+    source = folder / "engine" / "cluster" / "kernels" / "each_slot.py"
 
     def of():
         return load(folder / "compiled.py").cache_folder(source)
@@ -91,9 +98,9 @@ def test_an_edit_recompiles_what_rests_on_it_and_nothing_else(copy, edited, agai
 
 def test_every_import_within_the_package_is_seen(copy):
     compiled = load(copy[0] / "compiled.py")
-    loops = copy[0] / "engine" / "kernels" / "loops.py"
+    loops = copy[0] / "engine" / "cluster" / "kernels" / "loops.py"
     (copy[0] / "own.py").write_text(
-        "from noonward.engine.kernels import (\n    loops,\n    world,\n)\n", encoding="utf-8"
+        "from noonward.engine.cluster.kernels import (\n    loops,\n    world,\n)\n", encoding="utf-8"
     )
     assert set(compiled._imported(copy[0] / "own.py")) == {loops, loops.with_name("world.py")}
 

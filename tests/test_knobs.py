@@ -16,12 +16,12 @@ import pytest
 from pydantic import BaseModel
 
 from noonward.data.environments import build_environment
-from noonward.data.generate_signals import generate_signals
-from noonward.data.scenario_file import load_scenario, scenario_from
+from noonward.data.scenarios.load import load_scenario, scenario_from
+from noonward.data.signals.generate import generate_signals
 from noonward.engine.run import run
 from noonward.errors import SignalRangeError
 from noonward.ledger.ledger import Market, settle
-from noonward.model.scenario import Scenario
+from noonward.model.cluster.scenario import Scenario
 from noonward.schedule.registry import make_scheduler
 
 POLICIES = {"each-slot": "random", "on-arrival": "ucb1"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from noonward.data.scenario_file import load_scenario
-from noonward.decision.observation import Observation
-from noonward.schedule.trained_policy import write_policy
+from noonward.data.scenarios.load import load_scenario
+from noonward.decision.cluster.observation import Observation
+from noonward.schedule.cluster.trained_policy import write_policy
 
 
 def write_random_policy(

@@ -4,7 +4,7 @@
 
 SIGNALS is a tidy table (timestamp, zone, carbon_intensity_g_per_kwh, price_usd_per_mwh), STANDIN one that fills the
 price hours SIGNALS leaves unknown, ZONES.json maps each zone to its standard UTC offset in hours. Needs scipy.
-The formulas stand in ``noonward.data.generate_signals``; this file only estimates their parameters:
+The formulas stand in ``noonward.data.signals.generate``; this file only estimates their parameters:
 
 * profile: mean by month and UTC hour, spikes winsorised (they belong to the curves); weekend step: winsorised mean of
   the rest on local weekend days less the others;
@@ -30,8 +30,8 @@ import polars as pl
 from scipy.optimize import nnls
 from scipy.stats import norm, rankdata
 
-from noonward.data.calibration import read_calibration
-from noonward.data.generate_signals import draw_signals, innovation_correlation
+from noonward.data.signals.calibration import read_calibration
+from noonward.data.signals.generate import draw_signals, innovation_correlation
 
 WINDOWS = {
     "w2022": (datetime(2022, 1, 1, tzinfo=UTC), datetime(2023, 1, 1, tzinfo=UTC)),
@@ -254,7 +254,7 @@ def main() -> None:
     )
     payload: dict[str, Any] = {
         "about": "Statistics of hourly electricity prices (USD/MWh) and lifecycle carbon intensities (gCO2eq/kWh); "
-        "UTC; no series is contained. Formulas: noonward.data.generate_signals.",
+        "UTC; no series is contained. Formulas: noonward.data.signals.generate.",
         "sources": SOURCES,
         "axes": "profile: month, hour; residual_curve: month, quarter of the UTC day, knot; correlations (rows below "
         "the diagonal): prices in zone order, then carbon intensities; correlation: of the normal scores, "

@@ -2,8 +2,8 @@
 
     python tools/calibrate_workload.py TRACE.parquet OUT.json
 
-TRACE is a trace as ``noonward.data.load_jobs.load_job_trace`` reads it. What each statistic means stands in
-``noonward.data.workload_calibration`` and ``noonward.data.generate_jobs``; this file only estimates them:
+TRACE is a trace as ``noonward.data.jobs.load.load_job_trace`` reads it. What each statistic means stands in
+``noonward.data.jobs.calibration`` and ``noonward.data.jobs.generate``; this file only estimates them:
 
 * hour and weekday weights: the rate of whole local hours fitted as (hour factor) x (weekday factor) so that the fitted
   counts of every hour and of every weekday are the observed ones (iterative proportional fitting);
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noonward.data.load_jobs import JobTrace, load_job_trace
+from noonward.data.jobs.load import JobTrace, load_job_trace
 
 F8 = NDArray[np.float64]
 
@@ -95,7 +95,7 @@ def calibrate(trace: JobTrace, source: dict[str, str]) -> dict[str, Any]:
     bounds = [*GROUPS, np.inf]
     counts = np.unique(trace.gpus_J, return_counts=True)
     return {
-        "about": "Statistics of a GPU cluster's jobs; formulas: noonward.data.generate_jobs.",
+        "about": "Statistics of a GPU cluster's jobs; formulas: noonward.data.jobs.generate.",
         "source": source,
         "trace": {
             "jobs": len(trace),

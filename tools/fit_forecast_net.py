@@ -1,4 +1,4 @@
-"""Trains a net of the learned forecasts (``noonward.model.forecast_net``); needs torch.
+"""Trains a net of the learned forecasts (``noonward.forecasts.learned``); needs torch.
 
     python tools/fit_forecast_net.py SIGNALS.parquet STANDIN.parquet OUT.npz [--seed SEED]
 
@@ -25,9 +25,9 @@ import fit_forecasts as source
 import numpy as np
 import torch
 
-from noonward.data.calibration import CALIBRATIONS, load_calibration
+from noonward.data.signals.calibration import CALIBRATIONS, load_calibration
 from noonward.data.splits import MONTHS, Split, split_seed
-from noonward.model.forecast_net import LEADS, known, regressed
+from noonward.forecasts.learned import LEADS, known, regressed
 from noonward.model.signals import Signals
 
 YEARS = (2021, 2022, 2023)
@@ -188,7 +188,7 @@ def main() -> None:
 
     train(net, (input_BF - scale[0]) / scale[1], error_BL, PASSES, after)
     record = {
-        "about": "Net of the learned forecasts; no series is contained. What it is fed: noonward.model.forecast_net; "
+        "about": "Net of the learned forecasts; no series is contained. What it is fed: noonward.forecasts.learned; "
         "made by tools/fit_forecast_net.py.",
         "zones": zones,
         "months": {part: MONTHS[part] for part in ("train", "validation")},

@@ -1,4 +1,4 @@
-"""Fits the packaged weights of the regression forecasts (``noonward.model.regression``).
+"""Fits the packaged weights of the regression forecasts (``noonward.forecasts.regression``).
 
     python tools/fit_forecasts.py SIGNALS.parquet STANDIN.parquet OUT.json
 
@@ -24,11 +24,11 @@ from typing import Any, get_args
 
 import numpy as np
 
-from noonward.data.calibration import load_calibration
-from noonward.data.generate_signals import generate_signals
-from noonward.data.load_signals import load_signals
+from noonward.data.signals.calibration import load_calibration
+from noonward.data.signals.generate import generate_signals
+from noonward.data.signals.load import load_signals
 from noonward.data.splits import MONTHS, Split, split_seed
-from noonward.model.regression import DAY_H, FEATURES, SignalName, features
+from noonward.forecasts.regression import DAY_H, FEATURES, SignalName, features
 from noonward.model.signals import Signals
 
 YEARS = (2021, 2022)
@@ -162,8 +162,9 @@ def main() -> None:
             "weights": weight_LF.tolist(),
         }
     table = {
-        "about": "Weights of the regression forecasts of prices (USD/MWh) and carbon intensities (gCO2/kWh), a row per "
-        "lead from 1 h; no series is contained. Formulas: noonward.model.regression; made by tools/fit_forecasts.py.",
+        "about": "Weights of the regression forecasts of prices (USD/MWh) and carbon intensities (gCO2/kWh), a row "
+        "per lead from 1 h; no series is contained. Formulas: "
+        "noonward.forecasts.regression; made by tools/fit_forecasts.py.",
         "features": FEATURES,
         "made": {
             "zones": zones,

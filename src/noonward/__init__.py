@@ -11,37 +11,37 @@ from typing import TYPE_CHECKING, Any, Final
 __version__: Final = "0.1.0"
 
 _HOMES: Final = {
-    "CARBON": "noonward.decision.view",
-    "PRICE": "noonward.decision.view",
-    "Answers": "noonward.decision.view",
-    "BatchEngine": "noonward.engine.batch",
-    "ClusterEngine": "noonward.engine.cluster",
-    "ClusterView": "noonward.decision.view",
+    "CARBON": "noonward.decision.cluster.view",
+    "PRICE": "noonward.decision.cluster.view",
+    "Answers": "noonward.decision.cluster.view",
+    "BatchEngine": "noonward.engine.cluster.batch",
+    "ClusterEngine": "noonward.engine.cluster.engine",
+    "ClusterView": "noonward.decision.cluster.view",
     "CompiledScheduler": "noonward.decision.scheduler",
-    "Environment": "noonward.model.environment",
-    "Forecast": "noonward.model.forecast",
-    "GpuCaps": "noonward.model.environment",
-    "Jobs": "noonward.model.jobs",
+    "Environment": "noonward.model.cluster.environment",
+    "Forecast": "noonward.forecasts.forecast",
+    "GpuCaps": "noonward.model.cluster.environment",
+    "Jobs": "noonward.model.cluster.jobs",
     "Ledger": "noonward.ledger.ledger",
     "NoonwardError": "noonward.errors",
-    "Observation": "noonward.decision.observation",
+    "Observation": "noonward.decision.cluster.observation",
     "Outcome": "noonward.ledger.outcome",
-    "RuleMemory": "noonward.decision.view",
-    "Scenario": "noonward.model.scenario",
+    "RuleMemory": "noonward.decision.cluster.view",
+    "Scenario": "noonward.model.cluster.scenario",
     "Scheduler": "noonward.decision.scheduler",
     "Signals": "noonward.model.signals",
-    "TrainedPolicy": "noonward.schedule.trained_policy",
+    "TrainedPolicy": "noonward.schedule.cluster.trained_policy",
     "build_environment": "noonward.data.environments",
     "build_environments": "noonward.data.environments",
-    "check_scheduler": "noonward.evaluate.check",
+    "check_scheduler": "noonward.evaluate.conformance",
     "compare": "noonward.evaluate.compare",
-    "latest_start_s": "noonward.decision.view",
-    "lead_integral": "noonward.decision.view",
-    "load_scenario": "noonward.data.scenario_file",
+    "latest_start_s": "noonward.decision.cluster.view",
+    "lead_integral": "noonward.decision.cluster.view",
+    "load_scenario": "noonward.data.scenarios.load",
     "make_scheduler": "noonward.schedule.registry",
     "read_record": "noonward.ledger.record",
     "register": "noonward.schedule.registry",
-    "rule": "noonward.decision.rule",
+    "rule": "noonward.decision.cluster.rule",
     "run": "noonward.engine.run",
     "settle": "noonward.ledger.ledger",
     "write_record": "noonward.ledger.record",
@@ -98,11 +98,10 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from noonward.data.environments import build_environment, build_environments
-    from noonward.data.scenario_file import load_scenario
-    from noonward.decision.observation import Observation
-    from noonward.decision.rule import rule
-    from noonward.decision.scheduler import CompiledScheduler, Scheduler
-    from noonward.decision.view import (
+    from noonward.data.scenarios.load import load_scenario
+    from noonward.decision.cluster.observation import Observation
+    from noonward.decision.cluster.rule import rule
+    from noonward.decision.cluster.view import (
         CARBON,
         PRICE,
         Answers,
@@ -111,19 +110,20 @@ if TYPE_CHECKING:
         latest_start_s,
         lead_integral,
     )
-    from noonward.engine.batch import BatchEngine
-    from noonward.engine.cluster import ClusterEngine
+    from noonward.decision.scheduler import CompiledScheduler, Scheduler
+    from noonward.engine.cluster.batch import BatchEngine
+    from noonward.engine.cluster.engine import ClusterEngine
     from noonward.engine.run import run
     from noonward.errors import NoonwardError
-    from noonward.evaluate.check import check_scheduler
     from noonward.evaluate.compare import compare
+    from noonward.evaluate.conformance import check_scheduler
+    from noonward.forecasts.forecast import Forecast
     from noonward.ledger.ledger import Ledger, settle
     from noonward.ledger.outcome import Outcome
     from noonward.ledger.record import read_record, write_record
-    from noonward.model.environment import Environment, GpuCaps
-    from noonward.model.forecast import Forecast
-    from noonward.model.jobs import Jobs
-    from noonward.model.scenario import Scenario
+    from noonward.model.cluster.environment import Environment, GpuCaps
+    from noonward.model.cluster.jobs import Jobs
+    from noonward.model.cluster.scenario import Scenario
     from noonward.model.signals import Signals
+    from noonward.schedule.cluster.trained_policy import TrainedPolicy
     from noonward.schedule.registry import make_scheduler, register
-    from noonward.schedule.trained_policy import TrainedPolicy

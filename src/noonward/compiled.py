@@ -39,7 +39,7 @@ def code_digest() -> str:
     """Returns a digest of every source file, packaged table and packaged policy that a run depends on."""
     digest = hashlib.sha256(f"numba {numba.__version__}".encode())
     for path in sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("tables/*"), *PACKAGE.rglob("trained/*.npz")]):
-        if path.relative_to(PACKAGE).parts[0] in ("cli", "evaluate", "learn"):
+        if path.relative_to(PACKAGE).parts[0] in ("cli", "evaluate", "learn", "studies", "bench"):
             continue  # they hold no compiled function and change no run
         digest.update(str(path.relative_to(PACKAGE)).encode())
         digest.update(path.read_bytes())

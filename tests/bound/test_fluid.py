@@ -5,15 +5,15 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from noonward.bound.fluid import environment_energy_bound, environment_fluid_bound, fluid_bound, fluid_frontier
+from noonward.bound.cluster_energy import environment_energy_bound, environment_fluid_bound, fluid_bound, fluid_frontier
 from noonward.engine.run import run
 from noonward.errors import InfeasiblePlanError, ScenarioError
 from noonward.ledger.ledger import settle
-from noonward.model.environment import Environment
-from noonward.model.fleet import Fleet, Site
-from noonward.model.jobs import Jobs
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.fleet import Fleet, Site
+from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.power import ClassProfile, GpuType, PowerCurve, TimeCurve
 from noonward.model.network import Network
-from noonward.model.power import ClassProfile, GpuType, PowerCurve, TimeCurve
 from noonward.schedule.registry import make_scheduler
 from noonward.seeding import stream
 from reference import on_arrival

@@ -8,17 +8,17 @@ import highspy
 import numpy as np
 import pytest
 
-from noonward.bound.lagrangian import Relaxation, descend, utility_bound
+from noonward.bound.cluster_utility.lagrangian import Relaxation, descend, utility_bound
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
 from noonward.ledger.ledger import settle
+from noonward.model.cluster.environment import Environment, GpuCaps
+from noonward.model.cluster.fleet import Fleet, Ingress, Site
+from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.power import ClassProfile, GpuType, PowerCurve, TimeCurve
 from noonward.model.economics import Economics
-from noonward.model.environment import Environment, GpuCaps
-from noonward.model.fleet import Fleet, Ingress, Site
-from noonward.model.jobs import Jobs
 from noonward.model.network import Network
-from noonward.model.power import ClassProfile, GpuType, PowerCurve, TimeCurve
 from noonward.model.signals import Signals
 
 SLOT_S = 600.0

@@ -15,9 +15,9 @@ Write = Callable[[str], Path]
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Job table, signals and scenario file that are in order; each test breaks one thing."""
     from noonward.data.environments import build_environment
-    from noonward.data.load_jobs import write_job_table
-    from noonward.data.load_signals import write_generated_signals
-    from noonward.data.scenario_file import load_scenario
+    from noonward.data.jobs.load import write_job_table
+    from noonward.data.scenarios.load import load_scenario
+    from noonward.data.signals.load import write_generated_signals
 
     folder = tmp_path_factory.mktemp("good")
     environment = build_environment(load_scenario("tiny"))

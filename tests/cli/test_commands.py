@@ -148,7 +148,7 @@ def test_generated_files_give_the_same_run_as_the_scenario_they_came_from(noonwa
 
 
 def test_a_scenario_shown_is_a_scenario_file(noonward: CommandLine) -> None:
-    from noonward.data.scenario_file import load_scenario, packaged_scenarios
+    from noonward.data.scenarios.load import load_scenario, packaged_scenarios
 
     for name in packaged_scenarios():
         Path("shown.yaml").write_text(noonward("scenario", "show", name).out, encoding="utf-8")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from command_line import CommandLine
-from noonward.learn.registry import ALGORITHMS, algorithm_named
-from noonward.learn.run_config import RunConfig
-from noonward.schedule.trained_policy import read_policy
+from noonward.learn.algorithms.registry import ALGORITHMS, algorithm_named
+from noonward.learn.train.run_config import RunConfig
+from noonward.schedule.cluster.trained_policy import read_policy
 
 BRIEF = [f"--set={each}" for each in ("steps=40", "updates=2", "environments=2", "hidden=[8]", "batch=8")]
 
@@ -39,7 +39,7 @@ def test_several_sources_are_taken_in_turn(noonward: CommandLine, tmp_path: Path
 
 
 def test_an_interrupt_says_how_to_go_on(noonward: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from noonward.learn import masac
+    from noonward.learn.algorithms import masac
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -52,7 +52,7 @@ def test_an_interrupt_says_how_to_go_on(noonward: CommandLine, tmp_path: Path, m
 
 
 def test_an_interrupt_says_what_is_kept(noonward: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from noonward.learn import masac
+    from noonward.learn.algorithms import masac
 
     update, left = masac.Masac.update, [0]
 

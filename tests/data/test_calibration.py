@@ -3,7 +3,7 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
-from noonward.data.calibration import CALIBRATIONS, load_calibration
+from noonward.data.signals.calibration import CALIBRATIONS, load_calibration
 from noonward.errors import DataError
 
 ZONES = (

@@ -9,13 +9,13 @@ import polars as pl
 import pytest
 
 from noonward.data.environments import HISTORY_H, build_environment, build_environments
-from noonward.data.generate_signals import generate_signals
-from noonward.data.scenario_file import load_scenario, with_files
+from noonward.data.scenarios.load import load_scenario, with_files
+from noonward.data.signals.generate import generate_signals
 from noonward.engine.run import run
 from noonward.errors import ScenarioError, SignalRangeError
+from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle
-from noonward.model.forecast import Forecast
-from noonward.schedule.booking import Booked
+from noonward.schedule.cluster.booking import Booked
 from noonward.schedule.registry import make_scheduler
 from noonward.seeding import stream
 

@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noonward.data.generate_jobs import (
+from noonward.data.jobs.calibration import load_workload_calibration
+from noonward.data.jobs.generate import (
     build_jobs,
     generate_fine_tuning_jobs,
     generate_poisson_jobs,
     paper_stream_jobs,
     sample_trace_jobs,
 )
-from noonward.data.job_kernels import draw_times, scale_to_demand
-from noonward.data.load_jobs import JobTrace, load_job_trace, write_job_table
-from noonward.data.load_shapes import load_shape_constants
-from noonward.data.scenario_file import load_scenario
-from noonward.data.workload_calibration import load_workload_calibration
+from noonward.data.jobs.kernels import draw_times, scale_to_demand
+from noonward.data.jobs.load import JobTrace, load_job_trace, write_job_table
+from noonward.data.jobs.load_shapes import load_shape_constants
+from noonward.data.scenarios.load import load_scenario
 from noonward.errors import DataError, ScenarioError
-from noonward.model.fleet import Fleet, Ingress, Site
-from noonward.model.power import ClassProfile, GpuType, PowerCurve
-from noonward.model.scenario import FineTuningJobs, JobKind, JobTable, PaperStreamJobs, PoissonJobs, Range
+from noonward.model.cluster.fleet import Fleet, Ingress, Site
+from noonward.model.cluster.power import ClassProfile, GpuType, PowerCurve
+from noonward.model.cluster.scenario import FineTuningJobs, JobKind, JobTable, PaperStreamJobs, PoissonJobs, Range
 from noonward.seeding import stream
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"

@@ -6,15 +6,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from noonward.data.calibration import load_calibration
-from noonward.data.generate_signals import (
+from noonward.data.signals.calibration import load_calibration
+from noonward.data.signals.generate import (
     generate_signals,
     innovation_correlation,
     positive_semidefinite,
     sinusoidal_signals,
 )
 from noonward.errors import DataError
-from noonward.model.scenario import SinusoidalSignals
+from noonward.model.cluster.scenario import SinusoidalSignals
 
 PAPER = ("AU-SA", "AU-WA", "CA-ON", "PL", "SG")
 START = datetime(2022, 1, 1, tzinfo=UTC)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noonward.data.load_jobs import load_job_table, load_job_trace, write_job_table
+from noonward.data.jobs.load import load_job_table, load_job_trace, write_job_table
 from noonward.errors import DataError
-from noonward.model.fleet import Fleet, Site
-from noonward.model.jobs import Jobs
-from noonward.model.power import ClassProfile, GpuType, PowerCurve, TimeCurve
+from noonward.model.cluster.fleet import Fleet, Site
+from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.power import ClassProfile, GpuType, PowerCurve, TimeCurve
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 FIXED = ClassProfile(power=PowerCurve(constant_w=80))

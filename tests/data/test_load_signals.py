@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from noonward.data.load_signals import load_signals
+from noonward.data.signals.load import load_signals
 from noonward.errors import DataError, SignalRangeError
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from noonward.data.job_streams import generate_mixed_jobs
-from noonward.data.scenario_file import load_scenario
+from noonward.data.jobs.streams import generate_mixed_jobs
+from noonward.data.scenarios.load import load_scenario
 from noonward.errors import ScenarioError
-from noonward.model.scenario import MixedJobs
+from noonward.model.cluster.scenario import MixedJobs
 
 FLEET = load_scenario("dvfs-training").fleet
 HOUR_S = 3600.0

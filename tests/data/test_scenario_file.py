@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from noonward.data.environments import build_environment
-from noonward.data.load_jobs import write_job_table
-from noonward.data.scenario_file import load_scenario, packaged_scenarios, scenario_from, with_files
+from noonward.data.jobs.load import write_job_table
+from noonward.data.scenarios.load import load_scenario, packaged_scenarios, scenario_from, with_files
 from noonward.errors import ScenarioError
-from noonward.model.scenario import FineTuningJobs, JobTable, SignalFiles
+from noonward.model.cluster.scenario import FineTuningJobs, JobTable, SignalFiles
 
 TEXT = """
 name: own

@@ -6,10 +6,10 @@ from itertools import combinations
 import pytest
 
 from noonward.data.environments import build_environment
-from noonward.data.scenario_file import load_scenario
+from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import FIRST_SEED, MONTHS, SEEDS, split_scenario, split_seed
 from noonward.errors import ScenarioError
-from noonward.model.scenario import SignalFiles
+from noonward.model.cluster.scenario import SignalFiles
 
 
 def test_no_month_and_no_seed_is_in_two_parts() -> None:

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from noonward.data.environments import build_environment
-from noonward.data.scenario_file import load_scenario
-from noonward.decision.observation import Observation
-from noonward.engine.batch import BatchEngine
+from noonward.data.scenarios.load import load_scenario
+from noonward.decision.cluster.observation import Observation
+from noonward.engine.cluster.batch import BatchEngine
 from noonward.errors import ScenarioError
-from noonward.model.forecast import Forecast
+from noonward.forecasts.forecast import Forecast
 from reference import small_worlds
 from reference.small_worlds import plain
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from noonward.decision.view import (
+from noonward.decision.cluster.view import (
     ANSWER,
     ORACLE,
     Answers,
@@ -14,7 +14,7 @@ from noonward.decision.view import (
     random_below,
     return_delay_s,
 )
-from noonward.engine.cluster import ClusterEngine
+from noonward.engine.cluster.engine import ClusterEngine
 from noonward.errors import ScenarioError
 from noonward.schedule.registry import make_scheduler
 from reference.small_worlds import plain

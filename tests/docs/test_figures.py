@@ -74,8 +74,8 @@ def test_figures_of_simulate(noonward: CommandLine) -> None:
 
 
 def test_figures_of_reproduce(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    from noonward.data.scenario_file import load_scenario
-    from noonward.evaluate import reproduce_dvfs_training as reproduction
+    from noonward.data.scenarios.load import load_scenario
+    from noonward.studies.dvfs_training import reproduce as reproduction
 
     def short(routed: bool) -> Any:
         source = f"jobs={{source: paper-stream, routed: {str(routed).lower()}}}"
@@ -87,8 +87,8 @@ def test_figures_of_reproduce(noonward: CommandLine, monkeypatch: pytest.MonkeyP
 
 
 def test_figures_of_reproduce_with_learned_policies(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    from noonward.data.scenario_file import load_scenario
-    from noonward.evaluate import dvfs_controls
+    from noonward.data.scenarios.load import load_scenario
+    from noonward.studies.dvfs_training import controls as dvfs_controls
 
     monkeypatch.setattr(dvfs_controls, "week", lambda: load_scenario("dvfs-training", ["window_h=1"]))
     monkeypatch.setattr(dvfs_controls, "write_report", lambda comparison, path, **more: path)
@@ -99,8 +99,8 @@ def test_figures_of_reproduce_with_learned_policies(noonward: CommandLine, monke
 def test_figures_of_reproduce_fine_tuning(
     noonward: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from noonward.evaluate import reproduce_fine_tuning as reproduction
     from noonward.schedule import registry
+    from noonward.studies.fine_tuning import reproduce as reproduction
     from trained_files import training_record, write_random_policy
 
     for n, name in enumerate(("masac", "masac-seed1", "madqn", "madqn-seed1", "masac-plus")):
@@ -114,9 +114,9 @@ def test_figures_of_reproduce_fine_tuning(
 
 
 def test_figures_of_bench(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.bench import engine as bench_engine
     from noonward.data.environments import build_environment
-    from noonward.data.scenario_file import load_scenario
-    from noonward.evaluate import bench_engine
+    from noonward.data.scenarios.load import load_scenario
 
     def once(work: Callable[[], Any]) -> float:
         work()
@@ -129,7 +129,7 @@ def test_figures_of_bench(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch
 
 
 def test_figures_of_bench_learn(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    from noonward.evaluate import bench_learn
+    from noonward.bench import learn as bench_learn
 
     calls: list[float] = []
 

@@ -18,7 +18,7 @@ import yaml
 
 from command_line import CommandLine
 from noonward.cli.main import app
-from noonward.data.scenario_file import packaged_scenarios
+from noonward.data.scenarios.load import packaged_scenarios
 from noonward.schedule import registry
 
 ROOT = Path(__file__).parents[2]
@@ -91,8 +91,8 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """Files by the names that the pages use, with two months of signals of both zones of ``tiny``."""
-    from noonward.data.generate_signals import generate_signals
-    from noonward.data.load_signals import write_generated_signals
+    from noonward.data.signals.generate import generate_signals
+    from noonward.data.signals.load import write_generated_signals
 
     start = datetime(2022, 5, 1, tzinfo=UTC)
     signals = generate_signals(("CA-ON", "SG", "PL"), start, 60 * 24, np.random.default_rng(0))
@@ -174,7 +174,7 @@ def test_the_commands_of_a_page_run(page: Path, noonward: CommandLine) -> None:
 
 @pytest.mark.parametrize("block", blocks(ROOT / "docs" / "data.md", "yaml"))
 def test_the_yaml_of_the_data_page_is_a_valid_part_of_a_scenario(block: str) -> None:
-    from noonward.data.scenario_file import load_scenario, scenario_from
+    from noonward.data.scenarios.load import load_scenario, scenario_from
 
     content = load_scenario("tiny").model_dump(mode="json")
     scenario_from({**content, **yaml.safe_load(block)})
@@ -200,7 +200,7 @@ def test_every_policy_is_documented(name: str) -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/fine-tuning.md"])
 def test_the_results_table_has_a_row_for_every_policy_of_the_scenario(page: str) -> None:
-    from noonward.data.scenario_file import load_scenario
+    from noonward.data.scenarios.load import load_scenario
 
     text = (ROOT / page).read_text(encoding="utf-8")
     table = text.partition("<!-- results fine-tuning -->")[2].partition("<!-- end of results -->")[0]

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_ROUTE
 from noonward.decision.scheduler import Scheduler
-from noonward.decision.view import ASK_ALLOCATE, ASK_FINISHED, ASK_ROUTE
-from noonward.engine.cluster import ClusterEngine
+from noonward.engine.cluster.engine import ClusterEngine
 from noonward.ledger.outcome import PLANNED
 from reference import each_slot, on_arrival, small_worlds
 from reference.ledger import over_cap_gpu_s

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from noonward.data.environments import build_environment
-from noonward.data.scenario_file import load_scenario
-from noonward.decision.observation import Observation
+from noonward.data.scenarios.load import load_scenario
+from noonward.decision.cluster.observation import Observation
 from noonward.decision.scheduler import Scheduler
-from noonward.engine.batch import BatchEngine
-from noonward.engine.cluster import ClusterEngine
+from noonward.engine.cluster.batch import BatchEngine
+from noonward.engine.cluster.engine import ClusterEngine
 from noonward.errors import InfeasibleActionError, ScenarioError
+from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle
-from noonward.model.forecast import Forecast
 from noonward.schedule.registry import make_scheduler
 from noonward.seeding import stream
 from reference import small_worlds

@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from noonward.decision.rule import rule
+from noonward.decision.cluster.rule import rule
+from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_ROUTE, RuleMemory
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
-from noonward.decision.view import ASK_ALLOCATE, ASK_ROUTE, RuleMemory
-from noonward.engine.cluster import ClusterEngine
+from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.ledger.outcome import DONE, OVERDUE
-from noonward.model.environment import GpuCaps
+from noonward.model.cluster.environment import GpuCaps
 from noonward.schedule.registry import make_scheduler
 from reference.small_worlds import plain
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noonward.engine.cluster import ClusterEngine
+from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.ledger.outcome import DONE, OVERDUE, RUNNING
-from noonward.model.environment import GpuCaps
+from noonward.model.cluster.environment import GpuCaps
 from noonward.schedule.registry import make_scheduler
 from noonward.seeding import stream
 from reference import small_worlds

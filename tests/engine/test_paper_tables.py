@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from noonward.data.generate_jobs import paper_stream_jobs
-from noonward.data.scenario_file import load_scenario
+from noonward.data.jobs.generate import paper_stream_jobs
+from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
 from noonward.ledger.outcome import DONE
-from noonward.model.environment import Environment
-from noonward.model.scenario import PaperStreamJobs
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.scenario import PaperStreamJobs
 from noonward.schedule.registry import make_scheduler
 from reference import on_arrival
 

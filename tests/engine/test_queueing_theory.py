@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from noonward.engine.run import run
-from noonward.model.environment import Environment
-from noonward.model.fleet import Fleet
-from noonward.model.jobs import Jobs
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.jobs import Jobs
 from noonward.model.network import Network
-from noonward.schedule.routing import Router
+from noonward.schedule.cluster.routing import Router
 from reference.small_worlds import START
 
 JOBS, WARM_UP = 150_000, 5_000

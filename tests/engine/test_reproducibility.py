@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from noonward.data.environments import build_environment
-from noonward.data.scenario_file import load_scenario
+from noonward.data.scenarios.load import load_scenario
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
-from noonward.engine.cluster import ClusterEngine
+from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.schedule.registry import make_scheduler, policies
 from reference import small_worlds

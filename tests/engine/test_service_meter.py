@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from noonward import build_environment, load_scenario
-from noonward.decision.observation import Observation
-from noonward.engine.batch import BatchEngine
-from noonward.engine.service_meter import MAY_EXCEED, PLACES, EnergyMix, ServiceMeter, cost_names
+from noonward.decision.cluster.observation import Observation
+from noonward.engine.cluster.batch import BatchEngine
+from noonward.engine.cluster.service_meter import MAY_EXCEED, PLACES, EnergyMix, ServiceMeter, cost_names
 from noonward.ledger.ledger import Market
 from noonward.ledger.settle import settle_segment
-from noonward.model.constraints import Constraints
+from noonward.model.limits import Constraints
 
 LIMITS = Constraints(
     mean_latency_s=1000.0, p99_latency_s=2000.0, queue_max={"us-east": 0.5}, power_cap_w={"eu-west": 9000.0}

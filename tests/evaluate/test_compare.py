@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from noonward.data.scenario_file import load_scenario
+from noonward.data.scenarios.load import load_scenario
 from noonward.errors import ScenarioError
 from noonward.evaluate import compare as subject
 from noonward.evaluate.compare import Bound, compare, comparison_folder

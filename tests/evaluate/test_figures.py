@@ -4,11 +4,24 @@ import re
 import numpy as np
 import pytest
 
-from noonward.data.scenario_file import load_scenario
-from noonward.evaluate.figure_style import INK, policy_styles, time_ticks, utc_hours, utilisation_SH, window_hours
-from noonward.evaluate.figures import comparison_figures
-from noonward.evaluate.figures_dvfs import energy_latency_figure, latency_figure, power_figure, routing_shares
-from noonward.evaluate.figures_fine_tuning import arrivals_IH, gain_figure, money_figure, money_parts, utilisation_map
+from noonward.data.scenarios.load import load_scenario
+from noonward.evaluate.report.energy_figures import energy_latency_figure, latency_figure, power_figure, routing_shares
+from noonward.evaluate.report.figure_style import (
+    INK,
+    policy_styles,
+    time_ticks,
+    utc_hours,
+    utilisation_SH,
+    window_hours,
+)
+from noonward.evaluate.report.figures import comparison_figures
+from noonward.evaluate.report.utility_figures import (
+    arrivals_IH,
+    gain_figure,
+    money_figure,
+    money_parts,
+    utilisation_map,
+)
 
 CATEGORIES = {"policy", "site", "ingress"}
 

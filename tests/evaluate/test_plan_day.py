@@ -8,11 +8,11 @@ import pytest
 
 from command_line import CommandLine
 from noonward.data.environments import build_environment
-from noonward.data.scenario_file import load_scenario
+from noonward.data.scenarios.load import load_scenario
 from noonward.errors import InfeasiblePlanError, ScenarioError
-from noonward.evaluate.figures_load_shaping import plan_picture
 from noonward.evaluate.plan_day import plan_day
-from noonward.schedule.follow_plan import FollowPlan
+from noonward.schedule.plan.follow import FollowPlan
+from noonward.studies.load_shaping.figures import plan_picture
 
 
 @pytest.fixture

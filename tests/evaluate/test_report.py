@@ -5,8 +5,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from noonward.evaluate.report import default_command, write_report
-from noonward.evaluate.summary import summary_rows
+from noonward.evaluate.report.page import default_command, write_report
+from noonward.evaluate.results import summary_rows
+from noonward.studies.dvfs_training.tables import paper_tables
 
 
 class Page(HTMLParser):
@@ -142,9 +143,10 @@ def test_energy_report_has_bound_and_latency_and_no_money(energy_page):
     assert "USD" not in energy_page.text.replace("money and carbon are not", "").split("The scenario, complete")[0]
 
 
-def test_papers_tables_appear_only_for_its_seven_days(energy_page, published, tmp_path):
+def test_papers_tables_appear_only_for_its_seven_days(energy, energy_page, published, tmp_path):
     assert "Table II" not in energy_page.text
-    path = write_report(published, tmp_path / "r.html")
+    assert paper_tables(energy) == []
+    path = write_report(published, tmp_path / "r.html", tables=paper_tables(published))
     text = Page(path.read_text(encoding="utf-8")).text
     assert "Table III" in text
     assert "One environment: the numbers have no spread" in text

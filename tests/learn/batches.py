@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from noonward.learn.algorithm import Dimensions, Moment, Transition
-from noonward.learn.replay import Batch
+from noonward.learn.algorithms.algorithm import Dimensions, Moment, Transition
+from noonward.learn.core.replay import Batch
 
 DIMENSIONS = Dimensions(agents=3, choices=4, global_size=5, own_size=2)
 

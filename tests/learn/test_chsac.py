@@ -11,10 +11,10 @@ import torch
 from learn import two_dispatch_sites as toy
 from noonward import build_environment, load_scenario, make_scheduler, run
 from noonward.errors import ScenarioError
-from noonward.learn.algorithm import Dimensions
-from noonward.learn.chsac import Chsac, ChsacConfig, PublishedChsac, PublishedConfig, quantile_huber
-from noonward.learn.replay import Batch
-from noonward.learn.run_config import Source, with_settings
+from noonward.learn.algorithms.algorithm import Dimensions
+from noonward.learn.algorithms.chsac import Chsac, ChsacConfig, PublishedChsac, PublishedConfig, quantile_huber
+from noonward.learn.core.replay import Batch
+from noonward.learn.train.run_config import Source, with_settings
 
 SIZES = Dimensions(
     agents=1, choices=6, global_size=4, own_size=0, costs=("mean_latency_s", "work", "decisions"), gangs=3
@@ -242,7 +242,7 @@ def test_a_setting_out_of_range_is_named(name: str, value: Any) -> None:
 
 
 def test_an_each_slot_scenario_is_refused(tmp_path: Path) -> None:
-    from noonward.learn.sources import open_setting
+    from noonward.learn.tasks.sources import open_setting
 
     with pytest.raises(ScenarioError, match="on-arrival"):
         open_setting(with_settings("chsac-af", (Source(scenario="tiny"),), ["reward=energy"]))
@@ -260,8 +260,8 @@ def test_a_shipped_policy_answers_the_same_in_both_loops_and_says_how_it_was_mad
 
 
 def test_the_clock_that_weighs_time_reaches_training_and_what_was_trained(tmp_path: Path) -> None:
-    from noonward.learn.sources import open_setting
-    from noonward.learn.trainer import Trainer
+    from noonward.learn.tasks.sources import open_setting
+    from noonward.learn.train.trainer import Trainer
 
     given = [
         *("reward=energy", "steps=100", "updates=1", "environments=2", "hidden=[8]", "quantiles=3", "batch=8"),

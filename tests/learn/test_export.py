@@ -8,12 +8,12 @@ import pytest
 
 from noonward.engine.run import run
 from noonward.errors import DataError
-from noonward.learn.export import export_policy
-from noonward.learn.run_config import Source, with_settings
-from noonward.learn.sources import open_setting
-from noonward.learn.trainer import Trainer, advice_of, moment_of
+from noonward.learn.tasks.sources import open_setting
+from noonward.learn.train.export import export_policy
+from noonward.learn.train.run_config import Source, with_settings
+from noonward.learn.train.trainer import Trainer, advice_of, moment_of
 from noonward.ledger.ledger import settle
-from noonward.schedule.trained_policy import TrainedPolicy, read_policy
+from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_policy
 
 BRIEF = ("steps=60", "updates=20", "environments=2", "hidden=[8]", "batch=16", "epochs=1")
 

@@ -9,14 +9,14 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from pettingzoo.test import parallel_api_test
 
-from noonward.data.scenario_file import load_scenario
+from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import MONTHS
-from noonward.decision.observation import Observation
+from noonward.decision.cluster.observation import Observation
 from noonward.errors import InfeasibleActionError, ScenarioError
-from noonward.learn.dispatcher_env import DispatcherEnv
-from noonward.learn.parallel_env import SitesEnv
+from noonward.forecasts.forecast import Forecast
+from noonward.learn.envs.dispatcher_env import DispatcherEnv
+from noonward.learn.envs.parallel_env import SitesEnv
 from noonward.ledger.ledger import settle
-from noonward.model.forecast import Forecast
 
 SHORT = ("protocol=on-arrival", "window_h=6", "jobs.count=20")
 
@@ -187,7 +187,7 @@ def test_a_missing_library_names_the_extra(module, missing):
         f"sys.modules[{missing!r}] = None\n"
         "from noonward.errors import MissingExtraError\n"
         "try:\n"
-        f"    import noonward.learn.{module}\n"
+        f"    import noonward.learn.envs.{module}\n"
         "except MissingExtraError as error:\n"
         "    assert 'noonward[train]' in str(error), error\n"
         "else:\n"

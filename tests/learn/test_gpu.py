@@ -10,9 +10,9 @@ import torch
 from learn.batches import DIMENSIONS, feed, random_batch
 from learn.test_trainer import assert_same, toy_run
 from learn.two_sites import toy_setting
-from noonward.learn.checkpoint import load_checkpoint
-from noonward.learn.masac import Masac, MasacConfig
-from noonward.learn.trainer import Trainer
+from noonward.learn.algorithms.masac import Masac, MasacConfig
+from noonward.learn.core.checkpoint import load_checkpoint
+from noonward.learn.train.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 

@@ -12,15 +12,23 @@ from learn.batches import DIMENSIONS, feed, random_moment
 from learn.test_trainer import MADQN, MASAC, assert_same, toy_run
 from learn.two_sites import AGENTS, LENGTH, BestAdviser, best_reward, toy_setting
 from noonward.errors import ScenarioError
-from noonward.learn.checkpoint import load_checkpoint
-from noonward.learn.imitation import Demonstrations, accuracy, demonstrate, fit, imitation_loss, loss_of, weights_of
-from noonward.learn.madqn import Madqn, MadqnConfig
-from noonward.learn.mappo import Mappo, MappoConfig
-from noonward.learn.masac import Masac, MasacConfig
-from noonward.learn.masking import with_hold
-from noonward.learn.run_config import RunConfig, Source, with_settings
-from noonward.learn.setting import Setting
-from noonward.learn.trainer import EpochReport, Trainer
+from noonward.learn.algorithms.madqn import Madqn, MadqnConfig
+from noonward.learn.algorithms.mappo import Mappo, MappoConfig
+from noonward.learn.algorithms.masac import Masac, MasacConfig
+from noonward.learn.core.checkpoint import load_checkpoint
+from noonward.learn.core.masking import with_hold
+from noonward.learn.tasks.setting import Setting
+from noonward.learn.train.imitation import (
+    Demonstrations,
+    accuracy,
+    demonstrate,
+    fit,
+    imitation_loss,
+    loss_of,
+    weights_of,
+)
+from noonward.learn.train.run_config import RunConfig, Source, with_settings
+from noonward.learn.train.trainer import EpochReport, Trainer
 
 MAPPO: dict[str, Any] = {"hidden": (32, 32), "actor_rate": 3e-3, "critic_rate": 3e-3, "gamma": 0.9, "rollout_steps": 40}
 SETTINGS: dict[str, dict[str, Any]] = {"masac": MASAC, "madqn": MADQN, "mappo": MAPPO}
@@ -336,7 +344,7 @@ def test_mistakes_are_named(algorithm: str, given: list[str], message: str) -> N
 
 
 def test_policies_that_do_not_exist_or_fit_are_named(tmp_path: Path) -> None:
-    from noonward.learn.sources import open_setting
+    from noonward.learn.tasks.sources import open_setting
 
     for policy, message in (("cheapest-feasibl", "cheapest-feasible"), ("dp", "on-arrival")):
         config = with_settings("masac", (Source(scenario="tiny"),), [f"warm_start={policy}", "capacity=100"])
@@ -349,8 +357,8 @@ def test_policies_that_do_not_exist_or_fit_are_named(tmp_path: Path) -> None:
 
 
 def test_a_rule_of_a_scenario_is_imitated(tmp_path: Path) -> None:
-    from noonward.learn.export import export_policy
-    from noonward.learn.sources import open_setting
+    from noonward.learn.tasks.sources import open_setting
+    from noonward.learn.train.export import export_policy
 
     given = [
         *("warm_start=cheapest-feasible", "warm_start_environments=6", "warm_start_passes=60", "warm_start_batch=32"),

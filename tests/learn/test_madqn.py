@@ -8,8 +8,8 @@ import torch
 
 from learn.batches import DIMENSIONS, feed, random_batch, random_moment
 from learn.test_masac import inputs_of, one_net
-from noonward.learn.madqn import Madqn, MadqnConfig
-from noonward.learn.masking import with_hold
+from noonward.learn.algorithms.madqn import Madqn, MadqnConfig
+from noonward.learn.core.masking import with_hold
 
 SMALL: dict[str, Any] = {"hidden": (8, 8), "batch": 16, "precision": "float64", "capacity": 1000}
 

@@ -10,10 +10,10 @@ import torch
 from learn.batches import DIMENSIONS, feed, random_moment
 from learn.test_masac import inputs_of, one_net
 from noonward.errors import ScenarioError
-from noonward.learn.algorithm import Transition
-from noonward.learn.mappo import Mappo, MappoConfig
-from noonward.learn.masking import with_hold
-from noonward.learn.rollout import advantages, join
+from noonward.learn.algorithms.algorithm import Transition
+from noonward.learn.algorithms.mappo import Mappo, MappoConfig
+from noonward.learn.core.masking import with_hold
+from noonward.learn.core.rollout import advantages, join
 
 SMALL: dict[str, Any] = {"hidden": (8, 8), "precision": "float64", "rollout_steps": 10, "passes": 2}
 FIELDS: list[dict[str, Any]] = [
@@ -186,7 +186,7 @@ def test_the_critic_alone_learns_first() -> None:
 
 
 def test_each_gradient_is_shortened_on_its_own() -> None:
-    from noonward.learn.nets import StackedMLP, shorten_gradients
+    from noonward.learn.core.nets import StackedMLP, shorten_gradients
 
     net = StackedMLP(3, (2, 2), torch.Generator().manual_seed(0), torch.float64)
     for parameter in net.parameters():

@@ -8,9 +8,9 @@ import torch
 
 from learn.batches import DIMENSIONS, feed, random_batch, random_moment
 from noonward.errors import ScenarioError
-from noonward.learn.masac import Masac, MasacConfig
-from noonward.learn.masking import with_hold
-from noonward.learn.plain_masac import PlainMasac
+from noonward.learn.algorithms.masac import Masac, MasacConfig
+from noonward.learn.algorithms.plain_masac import PlainMasac
+from noonward.learn.core.masking import with_hold
 
 FIELDS: list[dict[str, Any]] = [
     {},

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from noonward.learn.masking import INFEASIBLE, best, entropy, log_policy, sample, with_hold
-from noonward.learn.nets import (
+from noonward.learn.core.masking import INFEASIBLE, best, entropy, log_policy, sample, with_hold
+from noonward.learn.core.nets import (
     StackedMLP,
     adam,
     follow,

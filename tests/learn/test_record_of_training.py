@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from noonward.data.environments import build_environment
-from noonward.data.scenario_file import load_scenario
-from noonward.decision.observation import Observation
-from noonward.engine.batch import BatchEngine
+from noonward.data.scenarios.load import load_scenario
+from noonward.decision.cluster.observation import Observation
+from noonward.engine.cluster.batch import BatchEngine
 from noonward.engine.run import run
-from noonward.learn.export import export_policy
-from noonward.learn.run_config import Source, with_settings
-from noonward.learn.sources import open_setting
-from noonward.learn.trainer import Rows, Trainer
+from noonward.learn.tasks.sources import open_setting
+from noonward.learn.train.export import export_policy
+from noonward.learn.train.run_config import Source, with_settings
+from noonward.learn.train.trainer import Rows, Trainer
 from noonward.ledger.ledger import settle
-from noonward.schedule.trained_policy import TrainedPolicy, read_meta
+from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_meta
 
 BRIEF = ("steps=150", "updates=5", "environments=2", "hidden=[8]", "batch=16", "epochs=3", "episode_steps=60")
 
@@ -86,7 +86,7 @@ def test_the_record_holds_curves_a_summary_and_what_the_written_policy_earns(tmp
 
 def test_the_record_names_files_without_their_folders(tmp_path):
     from noonward.cli.options import open_scenario
-    from noonward.data.load_jobs import write_job_table
+    from noonward.data.jobs.load import write_job_table
 
     environment = build_environment(load_scenario("tiny"))
     write_job_table(environment.jobs, environment.fleet, tmp_path / "jobs.csv")

@@ -7,10 +7,10 @@ import pytest
 
 from learn.batches import random_moment
 from noonward.errors import ScenarioError
-from noonward.learn.algorithm import Dimensions, Transition
-from noonward.learn.masking import with_hold
-from noonward.learn.priorities import Priorities
-from noonward.learn.replay import Replay
+from noonward.learn.algorithms.algorithm import Dimensions, Transition
+from noonward.learn.core.masking import with_hold
+from noonward.learn.core.priorities import Priorities
+from noonward.learn.core.replay import Replay
 
 SIZES = Dimensions(agents=2, choices=3, global_size=2, own_size=1, costs=("price",))
 ROWS = 3

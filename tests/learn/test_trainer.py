@@ -12,10 +12,10 @@ import pytest
 
 from learn.two_sites import LENGTH, TwoSites, best_reward, toy_setting
 from noonward.errors import DataError, ScenarioError
-from noonward.learn.checkpoint import load_checkpoint
-from noonward.learn.rows import Rows, advice_of
-from noonward.learn.run_config import RunConfig, Source, with_settings
-from noonward.learn.trainer import EpochReport, Trainer, best_of
+from noonward.learn.core.checkpoint import load_checkpoint
+from noonward.learn.tasks.rows import Rows, advice_of
+from noonward.learn.train.run_config import RunConfig, Source, with_settings
+from noonward.learn.train.trainer import EpochReport, Trainer, best_of
 
 NETS: dict[str, Any] = {"hidden": (32, 32), "batch": 64, "target_rate": 0.02, "gamma": 0.9}
 MASAC = {**NETS, "actor_rate": 3e-3, "critic_rate": 3e-3, "temperature": 0.02}
@@ -111,9 +111,9 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_bits(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from noonward.learn.run_config import RunConfig
-from noonward.learn.sources import open_setting
-from noonward.learn.trainer import Trainer
+from noonward.learn.train.run_config import RunConfig
+from noonward.learn.tasks.sources import open_setting
+from noonward.learn.train.trainer import Trainer
 
 class Kill:
     over = 0
@@ -149,7 +149,7 @@ IN_SCENARIO = {
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
 @pytest.mark.parametrize("algorithm", IN_SCENARIO)
 def test_a_killed_run_in_a_scenario_goes_on_to_the_same_bits(algorithm: str, tmp_path: Path) -> None:
-    from noonward.learn.sources import open_setting
+    from noonward.learn.tasks.sources import open_setting
 
     source, given = IN_SCENARIO[algorithm]
     config = with_settings(algorithm, (source,), given, epochs=4)

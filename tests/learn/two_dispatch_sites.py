@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from noonward.learn.algorithm import Dimensions, Moment, Transition
+from noonward.learn.algorithms.algorithm import Dimensions, Moment, Transition
 
 ENERGY = np.array([[1.0, 1.3], [1.05, 1.5]])
 LATENCY_S = np.array([[400.0, 240.0], [300.0, 100.0]])

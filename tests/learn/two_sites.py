@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from noonward.learn.setting import Setting
+from noonward.learn.tasks.setting import Setting
 from noonward.seeding import stream
 
 LENGTH = 20

@@ -8,11 +8,11 @@ import pytest
 
 from ledger.two_jobs import FLEET, HOUR_S, PLAN, environment, played
 from noonward.data.environments import build_environment
-from noonward.data.scenario_file import load_scenario
+from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
 from noonward.ledger.ledger import Ledger, settle
-from noonward.model.fleet import Fleet
-from noonward.model.jobs import Jobs
+from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.jobs import Jobs
 from noonward.model.network import Network
 from noonward.schedule.registry import make_scheduler
 

@@ -9,7 +9,7 @@ import pytest
 
 from ledger.two_jobs import HOUR_S, PLAN, START, environment, played
 from noonward.data.environments import build_environment
-from noonward.data.scenario_file import load_scenario
+from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
 from noonward.errors import DataError
 from noonward.ledger import record

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from ledger.two_jobs import HOUR_S, played
 from noonward.data.environments import build_environment
-from noonward.data.scenario_file import load_scenario
+from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
 from noonward.ledger.ledger import settle
 from noonward.ledger.service import Service, longest_queue, measure_service
-from noonward.model.constraints import Constraints
+from noonward.model.limits import Constraints
 from noonward.schedule.registry import make_scheduler
 
 

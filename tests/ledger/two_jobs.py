@@ -10,10 +10,10 @@ import numpy as np
 
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.run import run
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.jobs import Jobs
 from noonward.model.economics import Economics
-from noonward.model.environment import Environment
-from noonward.model.fleet import Fleet
-from noonward.model.jobs import Jobs
 from noonward.model.network import Network
 from noonward.model.signals import Signals
 

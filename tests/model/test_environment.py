@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from noonward.errors import ScenarioError, SignalRangeError
-from noonward.model.environment import Environment, GpuCaps, latest_end_s
-from noonward.model.fleet import Fleet
-from noonward.model.jobs import Jobs
+from noonward.model.cluster.environment import Environment, GpuCaps, latest_end_s
+from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.jobs import Jobs
 from noonward.model.network import Network
 from noonward.model.signals import Signals
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from noonward.model.fleet import Fleet
+from noonward.model.cluster.fleet import Fleet
 
 
 def kind(**changes):

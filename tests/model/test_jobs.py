@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from noonward.errors import DataError
-from noonward.model.jobs import Jobs
+from noonward.model.cluster.jobs import Jobs
 
 
 def columns(**changes):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonward.model.fleet import Fleet
+from noonward.model.cluster.fleet import Fleet
 from noonward.model.network import Network
 
 KIND = {"idle_w": 1, "classes": {"c": {"power": {}}}}

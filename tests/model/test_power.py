@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from noonward.data.scenario_file import load_scenario
-from noonward.model.power import ClassProfile, PowerCurve, TimeCurve, energy_optimal_level
+from noonward.data.scenarios.load import load_scenario
+from noonward.model.cluster.power import ClassProfile, PowerCurve, TimeCurve, energy_optimal_level
 
 CURVE = PowerCurve(cubic_w=80, linear_w=40, constant_w=10)
 TIME = TimeCurve(constant_s=1.0, per_clock_s=2.0, per_gpu_s=0.5)

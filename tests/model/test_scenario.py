@@ -6,9 +6,9 @@ import itertools
 import pytest
 import yaml
 
-from noonward.data.scenario_file import load_scenario, packaged_scenarios, scenario_from
+from noonward.data.scenarios.load import load_scenario, packaged_scenarios, scenario_from
 from noonward.errors import ScenarioError
-from noonward.model.scenario import Scenario
+from noonward.model.cluster.scenario import Scenario
 
 TINY = yaml.safe_load(load_scenario("tiny").model_dump_json())
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from noonward.model.cluster.environment import Environment, GpuCaps
+from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.jobs import Jobs
 from noonward.model.economics import Economics
-from noonward.model.environment import Environment, GpuCaps
-from noonward.model.fleet import Fleet
-from noonward.model.jobs import Jobs
 from noonward.model.network import Network
 from noonward.model.signals import Signals
 from reference import each_slot, ledger

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from noonward.decision.rule import blank_view
-from noonward.decision.view import ANSWER, ORACLE, Answers, ClusterView
+from noonward.decision.cluster.rule import blank_view
+from noonward.decision.cluster.view import ANSWER, ORACLE, Answers, ClusterView
 
 
 def make_view(sites, *, asked=(0,), jobs=({},), mask=None, power_w=((100.0,),), seconds=((1.0,),), leads=1, **run):

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 
 from noonward.data.environments import build_environment
-from noonward.data.scenario_file import load_scenario
-from noonward.decision.observation import Observation
+from noonward.data.scenarios.load import load_scenario
+from noonward.decision.cluster.observation import Observation
 from noonward.decision.scheduler import Scheduler
-from noonward.engine.cluster import ClusterEngine
+from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.errors import DataError
-from noonward.evaluate.check import check_scheduler
-from noonward.model.forecast import Forecast
-from noonward.schedule.advised_policy import AdvisedPolicy
-from noonward.schedule.bid_price import BidPrice
+from noonward.evaluate.conformance import check_scheduler
+from noonward.forecasts.forecast import Forecast
+from noonward.schedule.cluster.advised_policy import AdvisedPolicy
+from noonward.schedule.cluster.bid_price import BidPrice
+from noonward.schedule.cluster.trained_policy import TrainedPolicy, write_policy
 from noonward.schedule.registry import load_policy, make_scheduler
-from noonward.schedule.trained_policy import TrainedPolicy, write_policy
 from noonward.seeding import stream
 
 OBSERVATION = Observation(kind="paper")

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from noonward.data.environments import build_environment, build_environments
-from noonward.data.scenario_file import load_scenario
-from noonward.engine.cluster import ClusterEngine
+from noonward.data.scenarios.load import load_scenario
+from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
+from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle
 from noonward.ledger.outcome import DONE, OVERDUE
-from noonward.model.environment import GpuCaps
-from noonward.model.forecast import Forecast
-from noonward.model.jobs import Jobs
-from noonward.schedule.bid_price import BidPrice, _best_kink, extended
+from noonward.model.cluster.environment import GpuCaps
+from noonward.model.cluster.jobs import Jobs
+from noonward.schedule.cluster.bid_price import BidPrice, _best_kink, extended
 from noonward.schedule.registry import make_scheduler
 from noonward.seeding import stream
 from reference.ledger import hourly

@@ -6,12 +6,12 @@ import random
 import numpy as np
 import pytest
 
-from noonward.decision.view import CARBON, PRICE
-from noonward.engine.cluster import ClusterEngine
+from noonward.decision.cluster.view import CARBON, PRICE
+from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
+from noonward.forecasts.forecast import Forecast
 from noonward.ledger.outcome import OVERDUE
-from noonward.model.forecast import Forecast
-from noonward.schedule.booking import REFUSED, Booked
+from noonward.schedule.cluster.booking import REFUSED, Booked
 from noonward.schedule.registry import make_scheduler
 from noonward.seeding import stream
 from reference import small_worlds

@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from noonward.bound.lagrangian import utility_bound
+from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.data.environments import build_environment
-from noonward.data.scenario_file import load_scenario
+from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
+from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle
 from noonward.ledger.outcome import DONE, OVERDUE
-from noonward.model.forecast import Forecast
-from noonward.schedule.follow_plan import FollowPlan, Fractional, PerfectPlan
+from noonward.schedule.plan.follow import FollowPlan, Fractional, PerfectPlan
+from noonward.schedule.plan.workload import Workload
 from noonward.schedule.registry import make_scheduler, policies
-from noonward.schedule.workload import Workload
 from reference import small_worlds
 from reference.small_worlds import plain
 
@@ -110,7 +110,7 @@ def test_an_environments_own_curves_stand():
 
 
 def make_caps(caps_SH):
-    from noonward.model.environment import GpuCaps
+    from noonward.model.cluster.environment import GpuCaps
 
     return GpuCaps(gpus_SH=caps_SH, hard=True)
 

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from noonward.data.environments import build_environment
-from noonward.data.scenario_file import load_scenario
+from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
 from noonward.errors import DataError
 from noonward.evaluate.compare import compare
-from noonward.evaluate.report import write_report
-from noonward.evaluate.service_tables import constraint_table
+from noonward.evaluate.report.page import write_report
+from noonward.evaluate.report.service_tables import constraint_table
+from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle
-from noonward.model.forecast import Forecast
 from noonward.schedule import registry
-from noonward.schedule.bid_price import BidPrice
-from noonward.schedule.packaged_policies import FOLDER, trained_policies
-from noonward.schedule.trained_policy import TrainedPolicy, read_meta, read_policy, write_policy
+from noonward.schedule.cluster.bid_price import BidPrice
+from noonward.schedule.cluster.packaged_policies import FOLDER, trained_policies
+from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_meta, read_policy, write_policy
 from trained_files import write_random_policy
 
 
@@ -98,8 +98,8 @@ def test_weights_beyond_half_precision_are_refused(tmp_path):
 
 
 def test_the_packaged_policies_are_each_run_once() -> None:
-    from noonward.data.scenario_file import load_scenario
-    from noonward.evaluate.reproduce_fine_tuning import chosen_policies
+    from noonward.data.scenarios.load import load_scenario
+    from noonward.studies.fine_tuning.reproduce import chosen_policies
 
     names, learned = chosen_policies(load_scenario("fine-tuning"), None)
     assert len(names) == len(set(names))

@@ -6,10 +6,10 @@ import pytest
 
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError
-from noonward.model.forecast import ForecastKind
+from noonward.forecasts.forecast import ForecastKind
 from noonward.schedule import registry
+from noonward.schedule.cluster.slot_rules import MostFree
 from noonward.schedule.registry import make_scheduler, policies, register
-from noonward.schedule.slot_rules import MostFree
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_own_policy_can_be_registered_once(fresh):
 
 
 def test_own_class_is_loaded_by_module_and_name():
-    assert isinstance(make_scheduler("noonward.schedule.slot_rules:MostFree"), MostFree)
+    assert isinstance(make_scheduler("noonward.schedule.cluster.slot_rules:MostFree"), MostFree)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_own_class_is_loaded_by_module_and_name():
         ("price-greddy", r"unknown policy 'price-greddy'; did you mean 'price-greedy'\? \(or give module:Class\)"),
         ("zzz", r"unknown policy 'zzz'; 'noonward policies' lists those there are \(or give module:Class\)"),
         ("nosuchmodule:Class", "policy 'nosuchmodule:Class' cannot be loaded: .*No module named 'nosuchmodule'"),
-        ("noonward.schedule.slot_rules:Absent", "has no attribute 'Absent'"),
-        ("noonward.schedule.booking:Booked", "missing 1 required positional argument.*made without arguments"),
+        ("noonward.schedule.cluster.slot_rules:Absent", "has no attribute 'Absent'"),
+        ("noonward.schedule.cluster.booking:Booked", "missing 1 required positional argument.*made without arguments"),
         ("noonward.decision.scheduler:Scheduler", "abstract"),
         (":MostFree", "cannot be loaded"),
         ("collections:Counter", "policy 'collections:Counter' is no Scheduler"),

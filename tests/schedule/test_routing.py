@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
-from noonward.decision.view import ASK_ALLOCATE, ASK_FINISHED, ASK_ROUTE, ORACLE, RuleMemory
+from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_ROUTE, ORACLE, RuleMemory
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
-from noonward.schedule.bandit import Ucb1
-from noonward.schedule.routing import Router
+from noonward.schedule.cluster.bandit import Ucb1
+from noonward.schedule.cluster.routing import Router
 from reference.small_worlds import plain
 from reference.views import ask, make_view
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from noonward.decision.cluster.value import run_value_usd, travel_cost_usd
+from noonward.decision.cluster.view import RuleMemory
 from noonward.decision.scheduler import Scheduler
-from noonward.decision.value import run_value_usd, travel_cost_usd
-from noonward.decision.view import RuleMemory
-from noonward.engine.cluster import ClusterEngine
+from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.schedule.registry import make_scheduler
 from reference.small_worlds import plain

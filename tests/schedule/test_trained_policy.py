@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from noonward.data.environments import build_environment
-from noonward.data.scenario_file import load_scenario
+from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import split_scenario
-from noonward.decision.observation import Observation
-from noonward.engine.batch import BatchEngine
+from noonward.decision.cluster.observation import Observation
+from noonward.engine.cluster.batch import BatchEngine
 from noonward.engine.run import run
 from noonward.errors import DataError, ScenarioError
-from noonward.evaluate.check import check_scheduler
-from noonward.model.forecast import Forecast
+from noonward.evaluate.conformance import check_scheduler
+from noonward.forecasts.forecast import Forecast
+from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_policy, write_policy
 from noonward.schedule.registry import make_scheduler
-from noonward.schedule.trained_policy import TrainedPolicy, read_policy, write_policy
 from reference import small_worlds
 
 SITES = ("site0", "site1", "site2")
@@ -144,7 +144,7 @@ def test_it_runs_without_the_training_library(tmp_path):
         "import sys\n"
         "for name in ('torch', 'gymnasium', 'pettingzoo', 'tensorboard'): sys.modules[name] = None\n"
         "from noonward import build_environment, load_scenario, run\n"
-        "from noonward.schedule.trained_policy import TrainedPolicy\n"
+        "from noonward.schedule.cluster.trained_policy import TrainedPolicy\n"
         f"outcome = run(build_environment(load_scenario('tiny')), TrainedPolicy({str(tmp_path / 'net.npz')!r}))\n"
         "assert outcome.engine['steps'] > 10\n"
     )

@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from noonward.bound.fluid import environment_energy_bound
+from noonward.bound.cluster_energy import environment_energy_bound
 from noonward.data.environments import build_environment
-from noonward.data.scenario_file import load_scenario
-from noonward.decision.view import ORACLE
+from noonward.data.scenarios.load import load_scenario
+from noonward.decision.cluster.view import ORACLE
 from noonward.engine.run import run
 from noonward.ledger.ledger import settle
-from noonward.model.constraints import Constraints
+from noonward.model.limits import Constraints
+from noonward.schedule.cluster.weighed import MarketRouter, WeighedRouter
 from noonward.schedule.registry import make_scheduler
-from noonward.schedule.weighed import MarketRouter, WeighedRouter
 from reference.views import ask, make_view
 
 # Gangs of 1 to 2 (rows) at two clocks: 60, 80 | 75, 90 J a unit in 6, 4 | 3, 2 s.

@@ -1,1 +1,1 @@
-"""Bounds that no scheduler passes: utility from above (``lagrangian``), energy from below (``fluid``)."""
+"""Bounds that no scheduler passes: utility from above (``cluster_utility``), energy from below (``cluster_energy``)."""

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 
 import highspy
 import numpy as np
-from numpy.typing import NDArray
 
+from noonward.arrays import F8
 from noonward.errors import InfeasiblePlanError
-
-F8 = NDArray[np.float64]
-I8 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,10 +18,10 @@ def bench(
     """Time the engine (ten seconds), the planner (two minutes) or learning (a minute), in CPU-seconds of one core."""
     from rich.table import Table
 
+    from noonward.bench.engine import bench_engine
+    from noonward.bench.learn import bench_learn
+    from noonward.bench.plan import bench_plan
     from noonward.errors import ScenarioError, nearest
-    from noonward.evaluate.bench_engine import bench_engine
-    from noonward.evaluate.bench_learn import bench_learn
-    from noonward.evaluate.bench_plan import bench_plan
     from noonward.evaluate.figure_list import to_json
 
     parts = {"engine": (bench_engine, 9, REFERENCE), "plan": (bench_plan, 5, ""), "learn": (bench_learn, 10, "")}

@@ -47,7 +47,7 @@ def compare(
     from noonward.evaluate.compare import compare as run_comparison
     from noonward.evaluate.compare import frontier
     from noonward.evaluate.figure_list import to_json
-    from noonward.evaluate.service_tables import class_table, constraint_table, service_figures
+    from noonward.evaluate.report.service_tables import class_table, constraint_table, service_figures
 
     scenario = open_scenario(name, settings, signals, jobs)
     names = split_names(policies)
@@ -56,12 +56,14 @@ def compare(
         found = run_comparison(scenario, names, environments=environments, seed=seed, out=out, progress=step)
     path = None
     if report:
-        from noonward.evaluate.report import write_report
+        from noonward.evaluate.report.page import write_report
+        from noonward.studies.dvfs_training.tables import paper_tables
 
         path = write_report(
             found,
             found.folder / f"report-{found.digest}.html",
             frontier=frontier(scenario, seed),
+            tables=paper_tables(found),
             command=shlex.join(["noonward", *sys.argv[1:]]),
         )
     if json:
@@ -92,7 +94,7 @@ def print_comparison(found: Comparison) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from noonward.evaluate.summary import summary_rows
+    from noonward.evaluate.results import summary_rows
 
     summary = summary_rows(found)
     console = Console()

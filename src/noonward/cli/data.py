@@ -25,7 +25,7 @@ def signals(
     from rich.table import Table
 
     from noonward.cli.options import split_names
-    from noonward.data.load_signals import load_signals
+    from noonward.data.signals.load import load_signals
     from noonward.errors import DataError
 
     if format not in ("tidy", "electricity-maps"):
@@ -54,7 +54,7 @@ def jobs(
     """Check a job file and say what it holds."""
     import numpy as np
 
-    from noonward.data.load_jobs import load_job_table, load_job_trace
+    from noonward.data.jobs.load import load_job_table, load_job_trace
     from noonward.data.table_file import column_names
     from noonward.units import HOUR_S
 
@@ -82,8 +82,8 @@ def generate(
 ) -> None:
     """Write an environment's signals and jobs as files that --signals and --jobs read back."""
     from noonward.data.environments import build_environment
-    from noonward.data.load_jobs import write_job_table
-    from noonward.data.load_signals import write_generated_signals
+    from noonward.data.jobs.load import write_job_table
+    from noonward.data.signals.load import write_generated_signals
 
     drawn = build_environment(open_scenario(name, settings), environment, seed)
     out.mkdir(parents=True, exist_ok=True)

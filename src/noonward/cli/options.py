@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from noonward.evaluate.compare import Progress
-    from noonward.evaluate.paper_tables import PaperTable
-    from noonward.model.scenario import Scenario
+    from noonward.evaluate.table import TextTable
+    from noonward.model.cluster.scenario import Scenario
 
 INTERRUPTED = 130
 """Exit code after an interrupt."""
@@ -60,7 +60,7 @@ def open_scenario(
     name: str, settings: list[str] | None, signals: list[Path] | None = None, jobs: Path | None = None
 ) -> Scenario:
     """Returns the scenario that the options describe."""
-    from noonward.data.scenario_file import load_scenario, with_files
+    from noonward.data.scenarios.load import load_scenario, with_files
 
     scenario = load_scenario(name, settings or ())
     return with_files(scenario, signals or (), jobs) if signals or jobs else scenario
@@ -105,7 +105,7 @@ def print_table(table: Table) -> None:
     console.print(table)
 
 
-def print_text_table(shown: PaperTable) -> None:
+def print_text_table(shown: TextTable) -> None:
     """Prints a table of text with its title and caption."""
     from rich.table import Table
 

@@ -42,10 +42,10 @@ def plan(
     from noonward.data.environments import build_environment
     from noonward.evaluate.compare import comparison_folder
     from noonward.evaluate.figure_list import to_json
-    from noonward.evaluate.figures_load_shaping import plan_picture
     from noonward.evaluate.plan_day import plan_day
-    from noonward.evaluate.report import write_pictures
-    from noonward.schedule.follow_plan import FollowPlan
+    from noonward.evaluate.report.page import write_pictures
+    from noonward.schedule.plan.follow import FollowPlan
+    from noonward.studies.load_shaping.figures import plan_picture
 
     scenario = open_scenario(name, settings, signals, jobs)
     drawn = build_environment(scenario, environment, seed)

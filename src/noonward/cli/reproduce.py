@@ -40,7 +40,7 @@ def dvfs_training(
 ) -> None:
     """Tables II and III of CHSAC-AF for DP, UCB1 and JointNF, with controls and the energy bound beside them."""
     from noonward.evaluate.figure_list import to_json
-    from noonward.evaluate.reproduce_dvfs_training import POLICIES, reproduce
+    from noonward.studies.dvfs_training.reproduce import POLICIES, reproduce
 
     if learned:
         _dvfs_learned(seeds, out, json)
@@ -62,8 +62,8 @@ def dvfs_training(
 def _dvfs_learned(weeks: int, out: Path, json: bool) -> None:
     """Prints learned policies and controls over unseen weeks."""
     from noonward.cli.compare import print_comparison
-    from noonward.evaluate.dvfs_controls import study_controls, study_policies
     from noonward.evaluate.figure_list import to_json
+    from noonward.studies.dvfs_training.controls import study_controls, study_policies
 
     with progress_bar(weeks * (len(study_policies()) + 1), "dvfs-training --learned") as step:
         found = study_controls(out, weeks, step)
@@ -94,10 +94,10 @@ def fine_tuning(
     from rich.table import Table
 
     from noonward.cli.compare import print_comparison
-    from noonward.data.scenario_file import load_scenario
+    from noonward.data.scenarios.load import load_scenario
     from noonward.evaluate.figure_list import to_json
-    from noonward.evaluate.fine_tuning_report import claims_tables, findings, seeds_table, write_fine_tuning
-    from noonward.evaluate.reproduce_fine_tuning import SCENARIO, chosen_policies, reproduce_fine_tuning
+    from noonward.studies.fine_tuning.report import claims_tables, findings, seeds_table, write_fine_tuning
+    from noonward.studies.fine_tuning.reproduce import SCENARIO, chosen_policies, reproduce_fine_tuning
 
     names = split_names(policies)
     count = len(chosen_policies(load_scenario(SCENARIO), names)[0])
@@ -157,9 +157,9 @@ def load_shaping(
     from rich.table import Table
 
     from noonward.evaluate.figure_list import to_json
-    from noonward.evaluate.figures_load_shaping import load_shaping_pictures
-    from noonward.evaluate.report import write_pictures
-    from noonward.evaluate.reproduce_load_shaping import PLANS_PER_DRAW, reproduce_load_shaping
+    from noonward.evaluate.report.page import write_pictures
+    from noonward.studies.load_shaping.figures import load_shaping_pictures
+    from noonward.studies.load_shaping.reproduce import PLANS_PER_DRAW, reproduce_load_shaping
 
     with progress_bar(draws * PLANS_PER_DRAW, "load-shaping") as step:
         found = reproduce_load_shaping(profiles, sources=tuple(source or ()), draws=draws, seed=seed, progress=step)

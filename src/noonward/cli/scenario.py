@@ -12,7 +12,7 @@ app = typer.Typer(help="List, show and check scenarios.", no_args_is_help=True, 
 @app.command(name="list")
 def list_() -> None:
     """List the packaged scenarios."""
-    from noonward.data.scenario_file import load_scenario, packaged_scenarios
+    from noonward.data.scenarios.load import load_scenario, packaged_scenarios
 
     for name in packaged_scenarios():
         print(f"{name:16s} {load_scenario(name).description}")
@@ -54,6 +54,6 @@ def schema() -> None:
     """Print the JSON schema of scenario files, for editors."""
     import json
 
-    from noonward.model.scenario import Scenario
+    from noonward.model.cluster.scenario import Scenario
 
     print(json.dumps(Scenario.model_json_schema(), indent=1))

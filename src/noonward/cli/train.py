@@ -12,8 +12,8 @@ import typer
 from noonward.cli.options import Interrupted, JobFile, Json, Out, SignalFiles
 
 if TYPE_CHECKING:
-    from noonward.learn.algorithm import PolicyArrays
-    from noonward.learn.run_config import RunConfig
+    from noonward.learn.algorithms.algorithm import PolicyArrays
+    from noonward.learn.train.run_config import RunConfig
 
 
 def train(
@@ -108,7 +108,7 @@ def _new_run(
     also: list[str] | None,
 ) -> RunConfig:
     """Returns the run that the options describe."""
-    from noonward.learn.run_config import Source, with_settings
+    from noonward.learn.train.run_config import Source, with_settings
 
     changed = tuple(scenario_settings or ())
     files = tuple(str(path) for path in signals or ())
@@ -123,7 +123,7 @@ def _kept_run(folder: Path, epochs: int | None) -> RunConfig:
     """Returns the run of a folder, with another number of epochs if one is given."""
     import dataclasses
 
-    from noonward.learn.trainer import read_config
+    from noonward.learn.train.trainer import read_config
 
     config = read_config(folder)
     return config if epochs is None else dataclasses.replace(config, epochs=epochs)
@@ -135,8 +135,8 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
     from json import dumps
 
     from noonward.cli.training_table import TrainingTable
-    from noonward.learn.sources import open_setting
-    from noonward.learn.trainer import Trainer
+    from noonward.learn.tasks.sources import open_setting
+    from noonward.learn.train.trainer import Trainer
 
     with TrainingTable(config.epochs) as table:
         trainer = Trainer(config, open_setting(config), folder, table)
@@ -155,7 +155,7 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
             )
             raise Interrupted from None
     if export is not None:
-        from noonward.learn.export import export_policy
+        from noonward.learn.train.export import export_policy
 
         export_policy(folder, export, half=half)
     curve = trainer.curves
@@ -170,7 +170,7 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
         print(f"  {name}: {value:.4g}")
     print(f"results: {folder} (curves.csv, checkpoint.npz, events; tensorboard --logdir {folder})")
     if export is not None:
-        from noonward.learn.sources import open_source
+        from noonward.learn.tasks.sources import open_source
 
         source = config.sources[0]
         scenario = open_source(source, "train")
@@ -183,7 +183,7 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
 
 def _worth(config: RunConfig, reward: float, *, limited: bool) -> str:
     """Returns the best policy's worth in words."""
-    from noonward.engine.service_meter import ENERGY_ALONE
+    from noonward.engine.cluster.service_meter import ENERGY_ALONE
 
     if config.reward == "energy":
         what = "J" if config.mix == ENERGY_ALONE else "J, weighed by price and carbon,"

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from noonward.learn.trainer import EpochReport
+    from noonward.learn.train.trainer import EpochReport
 
 COLUMNS = (
     ("epoch", 9),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from noonward.model.environment import Environment
+    from noonward.model.cluster.environment import Environment
 
 
 def warmup() -> None:
@@ -15,7 +15,7 @@ def warmup() -> None:
     began = time.perf_counter()
     from noonward.compiled import cache_base, prune_cache
     from noonward.data.environments import build_environment
-    from noonward.data.scenario_file import load_scenario
+    from noonward.data.scenarios.load import load_scenario
     from noonward.engine.run import run
     from noonward.evaluate.compare import compute_bound
     from noonward.ledger.ledger import settle
@@ -43,10 +43,10 @@ def _compile_learned(environment: Environment) -> None:
 
     import numpy as np
 
-    from noonward.decision.observation import Observation
-    from noonward.engine.batch import BatchEngine
+    from noonward.decision.cluster.observation import Observation
+    from noonward.engine.cluster.batch import BatchEngine
     from noonward.engine.run import run
-    from noonward.schedule.trained_policy import TrainedPolicy, write_policy
+    from noonward.schedule.cluster.trained_policy import TrainedPolicy, write_policy
 
     observation = Observation(kind="paper", protocol=environment.protocol)
     engine = BatchEngine([environment], observation, seeds=[0])

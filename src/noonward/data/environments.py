@@ -10,13 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from noonward.data.generate_jobs import build_jobs
-from noonward.data.generate_signals import generate_signals, sinusoidal_signals
-from noonward.data.load_signals import load_signals
+from noonward.data.jobs.generate import build_jobs
+from noonward.data.signals.generate import generate_signals, sinusoidal_signals
+from noonward.data.signals.load import load_signals
 from noonward.errors import ScenarioError, SignalRangeError
-from noonward.model.environment import Environment, latest_end_s
-from noonward.model.jobs import Jobs
-from noonward.model.scenario import (
+from noonward.model.cluster.environment import Environment, latest_end_s
+from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.scenario import (
     FineTuningJobs,
     GeneratedSignals,
     MixedJobs,

@@ -10,13 +10,11 @@ from importlib.resources import files
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-from numpy.typing import NDArray
 
+from noonward.arrays import F8
 from noonward.errors import ScenarioError
-from noonward.model.fleet import Fleet, Ingress, Site
+from noonward.model.cluster.fleet import Fleet, Ingress, Site
 from noonward.units import DAY_S
-
-F8 = NDArray[np.float64]
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from noonward.errors import ScenarioError
-from noonward.model.scenario import Scenario, SinusoidalSignals
+from noonward.model.cluster.scenario import Scenario, SinusoidalSignals
 
 Split = Literal["train", "validation", "test"]
 
@@ -31,7 +31,7 @@ def split_scenario(scenario: Scenario, part: Split) -> Scenario:
         ScenarioError: No month is left.
 
     Example:
-        >>> from noonward.data.scenario_file import load_scenario
+        >>> from noonward.data.scenarios.load import load_scenario
         >>> split_scenario(load_scenario("fine-tuning"), "test").signals.months
         (3, 6, 9, 12)
     """

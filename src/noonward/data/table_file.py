@@ -14,10 +14,8 @@ import polars as pl
 from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
+from noonward.arrays import F8, I8
 from noonward.errors import DataError, nearest
-
-F8 = NDArray[np.float64]
-I8 = NDArray[np.int64]
 
 LARGEST_WHOLE: Final = 1e9
 """Largest whole number accepted; a larger count is a slip."""

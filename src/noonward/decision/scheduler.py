@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from noonward.decision.view import Answers, ClusterView, RuleMemory
-from noonward.model.environment import Environment, Protocol
-from noonward.model.forecast import Forecast
+from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory
+from noonward.forecasts.forecast import Forecast
+from noonward.model.cluster.environment import Environment, Protocol
 
 Curves = Literal["advisory", "hard"]
 """Kinds of capacity curves, see ``GpuCaps``."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
-from noonward.engine.cluster import ClusterEngine
+from noonward.engine.cluster.engine import ClusterEngine
 from noonward.ledger.outcome import Outcome
-from noonward.model.environment import Environment
+from noonward.model.cluster.environment import Environment
 from noonward.seeding import stream
 
 

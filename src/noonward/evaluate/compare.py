@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from noonward.bound.fluid import FluidFrontier, environment_energy_bound, fluid_frontier
-from noonward.bound.lagrangian import utility_bound
+from noonward.bound.cluster_energy import FluidFrontier, environment_energy_bound, fluid_frontier
+from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.compiled import code_digest
 from noonward.data.environments import build_environment
-from noonward.engine.cluster import check_fit
+from noonward.engine.cluster.engine import check_fit
 from noonward.engine.run import run
 from noonward.errors import DataError, InfeasiblePlanError, ScenarioError
 from noonward.evaluate.figure_list import Figure
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.ledger.record import Record, environment_digest, read_record, write_record
-from noonward.model.environment import Environment
-from noonward.model.scenario import JobTable, Scenario
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.scenario import JobTable, Scenario
 from noonward.schedule.registry import make_scheduler
 
 Progress = Callable[[str], None]

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from noonward.arrays import F8
 from noonward.evaluate.compare import Comparison
 from noonward.ledger.ledger import Ledger
 from noonward.ledger.record import Record
-from noonward.model.scenario import Scenario
-from noonward.schedule.packaged_policies import by_family
+from noonward.model.cluster.scenario import Scenario
+from noonward.schedule.cluster.packaged_policies import by_family
 from noonward.schedule.registry import policies
 
-F8 = NDArray[np.float64]
 PLATEAU: Final = 0.1
 """Last share of the epochs whose mean is the level that training ends at."""
 STEADY: Final = 5

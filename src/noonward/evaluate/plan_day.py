@@ -7,27 +7,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from noonward.engine.cluster import ClusterEngine, check_fit
+from noonward.arrays import F8
+from noonward.engine.cluster.engine import ClusterEngine, check_fit
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
 from noonward.evaluate.figure_list import Figure
 from noonward.evaluate.statistics import mean
 from noonward.ledger.outcome import OVERDUE
 from noonward.ledger.record import hour_table
-from noonward.model.environment import Environment
-from noonward.schedule.follow_plan import FollowPlan
+from noonward.model.cluster.environment import Environment
+from noonward.schedule.plan.follow import FollowPlan
 from noonward.schedule.plan.result import Plan
 from noonward.schedule.plan.solve import make_plan
-from noonward.schedule.workload import Workload
+from noonward.schedule.plan.workload import Workload
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 
 if TYPE_CHECKING:
     import polars as pl
 
-F8 = NDArray[np.float64]
 
 FRESH_DAYS = 200
 """Sampled days the plan has not seen, on which its promise is tried."""

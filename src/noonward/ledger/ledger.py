@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noonward.arrays import F8
 from noonward.compiled import kernel
 from noonward.ledger.outcome import DONE, OVERDUE, Outcome
 from noonward.ledger.settle import cumulative, settle_segment, settle_transfer
-from noonward.model.environment import Environment
+from noonward.model.cluster.environment import Environment
 from noonward.units import HOUR_S, KG_PER_TONNE, WATT_SECONDS_PER_KWH
-
-F8 = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

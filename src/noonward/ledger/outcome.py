@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noonward.model.environment import Environment
+from noonward.model.cluster.environment import Environment
 
 PLANNED: Final = 0
 """Status: has not arrived yet."""

@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward import __version__
+from noonward.arrays import F8
 from noonward.compiled import code_digest, kernel
 from noonward.errors import DataError
 from noonward.ledger.ledger import Ledger, Market, processed_units, settle, settle_jobs
 from noonward.ledger.outcome import OVERDUE, STATUS_NAMES, TRANSIT, Outcome
 from noonward.ledger.service import Service, measure_service
-from noonward.model.environment import Environment
+from noonward.model.cluster.environment import Environment
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
 if TYPE_CHECKING:
     import polars as pl
 
-F8 = NDArray[np.float64]
 
 FORMAT: Final = 2
 """Version of the record's format."""

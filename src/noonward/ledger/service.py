@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noonward.arrays import F8
 from noonward.ledger.outcome import DONE, OVERDUE, TRANSIT, Outcome
-from noonward.model.constraints import Constraints
-
-F8 = NDArray[np.float64]
+from noonward.model.limits import Constraints
 
 
 @dataclass(frozen=True, kw_only=True)

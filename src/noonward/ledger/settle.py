@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from noonward.arrays import F8
 from noonward.compiled import kernel
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH, WATT_SECONDS_PER_MWH
-
-F8 = NDArray[np.float64]
 
 
 def cumulative(value_SH: F8) -> F8:

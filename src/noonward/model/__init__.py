@@ -1,1 +1,1 @@
-"""Frozen nouns: fleet, power, network, signals, jobs, economics, scenario and environment."""
+"""Frozen nouns that all settings share: network, signals, economics, limits."""

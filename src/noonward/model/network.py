@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from noonward.model.fleet import Fleet
+from noonward.arrays import F8
+from noonward.model.cluster.fleet import Fleet
 from noonward.model.spec import NonNegative, Positive, Spec
 from noonward.units import MINUTE_S
 
-F8 = NDArray[np.float64]
 Matrix = Annotated[tuple[tuple[NonNegative, ...], ...], Field(min_length=1)]
 
 

@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
-from numpy.typing import NDArray
 
+from noonward.arrays import F8
 from noonward.errors import DataError, SignalRangeError, nearest
-
-F8 = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

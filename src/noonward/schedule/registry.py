@@ -10,16 +10,15 @@ from pathlib import Path
 
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError, nearest
-from noonward.model.environment import Protocol
-from noonward.model.forecast import Forecast
-from noonward.schedule.advised_policy import AdvisedPolicy
-from noonward.schedule.bandit import Ucb1
-from noonward.schedule.bid_price import BidPrice
-from noonward.schedule.booking import Booked
-from noonward.schedule.follow_plan import FollowPlan, Fractional, PerfectPlan
-from noonward.schedule.packaged_policies import FOLDER, PolicyFile, planners, trained_policies
-from noonward.schedule.routing import CheapestNow, Router
-from noonward.schedule.slot_rules import (
+from noonward.forecasts.forecast import Forecast
+from noonward.model.cluster.environment import Protocol
+from noonward.schedule.cluster.advised_policy import AdvisedPolicy
+from noonward.schedule.cluster.bandit import Ucb1
+from noonward.schedule.cluster.bid_price import BidPrice
+from noonward.schedule.cluster.booking import Booked
+from noonward.schedule.cluster.packaged_policies import FOLDER, PolicyFile, planners, trained_policies
+from noonward.schedule.cluster.routing import CheapestNow, Router
+from noonward.schedule.cluster.slot_rules import (
     CarbonGreedy,
     CheapestFeasible,
     LocalBackfill,
@@ -28,8 +27,9 @@ from noonward.schedule.slot_rules import (
     PriceGreedy,
     RandomMasked,
 )
-from noonward.schedule.trained_policy import TrainedPolicy, read_policy
-from noonward.schedule.weighed import MarketRouter, WeighedRouter
+from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_policy
+from noonward.schedule.cluster.weighed import MarketRouter, WeighedRouter
+from noonward.schedule.plan.follow import FollowPlan, Fractional, PerfectPlan
 
 
 @dataclass(frozen=True)

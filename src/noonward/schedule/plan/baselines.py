@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from noonward.arrays import F8
 from noonward.errors import ScenarioError
 from noonward.schedule.plan.classes import LoadClass
 from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.result import Fractions, Plan
 from noonward.schedule.plan.solve import make_plan
-
-F8 = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from noonward.arrays import F8, I8
 from noonward.errors import ScenarioError
-
-F8 = NDArray[np.float64]
-I8 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

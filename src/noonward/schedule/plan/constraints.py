@@ -7,11 +7,9 @@ and ``v = w + placed + queued + sum_j e_jP s_max_j`` (docs/load-shaping.md deriv
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from noonward.arrays import I8
 from noonward.schedule.plan.program import Active, Program
-
-I8 = NDArray[np.int64]
 
 
 def _ranges(first_R: I8, size_R: I8) -> tuple[I8, I8]:

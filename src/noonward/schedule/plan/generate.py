@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from noonward.arrays import I8
 from noonward.schedule.plan.constraints import define_active, define_always, define_fit, define_slope, raise_pairs
 from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.program import Active, Goal, Method, Point, Program
-
-I8 = NDArray[np.int64]
 
 TOLERANCE: Final = 1e-8
 """Violation of a row that is not worth generating it, in units of the largest load."""

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from noonward.arrays import F8, I8
 from noonward.errors import ScenarioError
 from noonward.schedule.plan.classes import Queued
 from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.result import Plan
-
-F8 = NDArray[np.float64]
-I8 = NDArray[np.int64]
 
 
 def load_of_starts(problem: PlanProblem, class_J: I8, start_J: I8, cluster_J: I8, volume_J: F8) -> F8:

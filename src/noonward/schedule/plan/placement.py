@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from noonward.arrays import F8, I8
 from noonward.compiled import kernel
 from noonward.errors import ScenarioError
 from noonward.schedule.plan.result import Fractions
-
-F8 = NDArray[np.float64]
-I8 = NDArray[np.int64]
 
 VALUE, PLACED = 0, 1
 """Positions in ``cell_X2``: fraction Y, volume placed this hour."""

@@ -7,12 +7,10 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from noonward.arrays import F8
 from noonward.errors import InfeasiblePlanError, ScenarioError
 from noonward.schedule.plan.classes import Entries, Footprint, LoadClass, Queued, allowed_entries
-
-F8 = NDArray[np.float64]
 
 HEADROOM: Final = 1.25
 """Default of the largest possible load over the largest sample."""

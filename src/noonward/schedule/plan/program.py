@@ -8,13 +8,10 @@ from typing import Final, Literal
 
 import highspy
 import numpy as np
-from numpy.typing import NDArray
 
+from noonward.arrays import F8, I8
 from noonward.errors import InfeasiblePlanError
 from noonward.schedule.plan.problem import PlanProblem
-
-F8 = NDArray[np.float64]
-I8 = NDArray[np.int64]
 
 Goal = Literal["cost", "stretch", "tail"]
 """What is minimised: f(v), the capacity needed, or the guarantee's left side less its right side."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from noonward.arrays import F8, I8
 from noonward.errors import ScenarioError
-from noonward.model.environment import GpuCaps
+from noonward.model.cluster.environment import GpuCaps
 from noonward.schedule.plan.classes import Footprint
 from noonward.schedule.plan.problem import PlanProblem
-
-F8 = NDArray[np.float64]
-I8 = NDArray[np.int64]
 
 SMALLEST = 1e-9
 """Fractions below it are left out of the support."""

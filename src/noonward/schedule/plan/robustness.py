@@ -14,7 +14,6 @@ from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.result import tail_mean
 from noonward.schedule.plan.solve import Planner
 
-F8 = NDArray[np.float64]
 Progress = Callable[[str], None]
 """Called once per plan with what was planned."""
 Criterion = Literal["days", "tail"]

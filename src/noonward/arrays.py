@@ -1,0 +1,14 @@
+"""Array types of the whole package; the letters that end an array's name are its axes (``price_SH``: sites, hours)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+F8 = NDArray[np.float64]
+F4 = NDArray[np.float32]
+I8 = NDArray[np.int64]
+U1 = NDArray[np.uint8]
+Bools = NDArray[np.bool_]
+Records = NDArray[np.void]
+"""Structured arrays, one record with named fields an element."""

@@ -1,0 +1,125 @@
+"""Benchmarks of the engine: completed jobs, decisions and environments per CPU-second, and how cost scales."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from noonward.data.environments import build_environment
+from noonward.data.scenarios.load import load_scenario
+from noonward.decision.cluster.view import Answers, ClusterView
+from noonward.decision.scheduler import Scheduler
+from noonward.engine.cluster.engine import ClusterEngine
+from noonward.engine.run import run
+from noonward.evaluate.figure_list import Figure
+from noonward.ledger.outcome import DONE
+from noonward.model.cluster.environment import Environment
+from noonward.schedule.registry import make_scheduler
+from noonward.units import HOUR_S
+
+ARRIVALS_PER_S = 0.16
+"""Arrivals of ``dvfs-training``, jobs per second over all ingress points."""
+
+
+class StartLocally(Scheduler):
+    """The plain-Python scheduler that is timed: starts each job where it arrived as soon as it fits."""
+
+    protocols = ("each-slot",)
+
+    def decide(self, view: ClusterView, answers: Answers) -> None:
+        """Starts what fits."""
+        for site, _ in view.asked():
+            if view.allowed(site, site):
+                answers.send(site, site)
+
+
+def cpu_seconds(work: Callable[[], Any], least_s: float = 0.5, least_repeats: int = 5) -> float:
+    """Returns the CPU time of one call, s: the least of some repeats (other load on the machine only adds)."""
+    best, spent, repeats = float("inf"), 0.0, 0
+    while spent < least_s or repeats < least_repeats:
+        began = time.process_time()
+        work()
+        took = time.process_time() - began
+        best, spent, repeats = min(best, took), spent + took, repeats + 1
+    return best
+
+
+def _run_seconds(environment: Environment, policy: str) -> float:
+    """Returns the CPU time of one run, s."""
+    return cpu_seconds(lambda: run(environment, make_scheduler(policy)))
+
+
+def bench_engine(progress: Callable[[str], None] | None = None) -> list[Figure]:
+    """Times engine and command line; every figure says what it counts.
+
+    Args:
+        progress: Called once per figure.
+    """
+    figures: list[Figure] = []
+    for part in (_training_jobs, _python_decisions, _tuning_environments, _scaling, _help):
+        for figure in part():
+            figures.append(figure)
+            if progress is not None:
+                progress(figure.name)
+    return figures
+
+
+def _training_jobs() -> list[Figure]:
+    """Completed jobs per CPU-second over 7 days of ``dvfs-training``, run() whole (the reference: its simulator)."""
+    environment = build_environment(load_scenario("dvfs-training"))
+    out = []
+    for policy, label, reference in (("dp", "dp", 1357.0), ("jointnf", "jointnf", 466.0)):
+        done = run(environment, make_scheduler(policy)).count(DONE)
+        seconds = _run_seconds(environment, policy)
+        out.append(
+            Figure.of(f"engine/dvfs-training/{label}/jobs_per_cpu_s", done / seconds, "completed jobs/CPU s", reference)
+        )
+    return out
+
+
+def _python_decisions() -> list[Figure]:
+    """Decision steps per CPU-second of a plain-Python scheduler on two-day ``fine-tuning``."""
+    environment = build_environment(load_scenario("fine-tuning"))
+    steps = int(run(environment, StartLocally()).engine["steps"])
+    seconds = cpu_seconds(lambda: run(environment, StartLocally()))
+    return [Figure.of("engine/python-scheduler/decisions_per_cpu_s", steps / seconds, "decision steps/CPU s")]
+
+
+def _tuning_environments() -> list[Figure]:
+    """Two-day ``fine-tuning`` environments per CPU-second under local FCFS."""
+    environment = build_environment(load_scenario("fine-tuning"))
+    seconds = _run_seconds(environment, "local-fcfs")
+    return [Figure.of("engine/fine-tuning/local-fcfs/environments_per_cpu_s", 1 / seconds, "environments/CPU s")]
+
+
+def _long_environment(jobs: float) -> Environment:
+    """Returns a ``dvfs-training`` environment of about so many arrivals; its queues grow all the while."""
+    hours = max(1, round(jobs / ARRIVALS_PER_S / HOUR_S))
+    return build_environment(load_scenario("dvfs-training", [f"window_h={hours}"]))
+
+
+def _scaling() -> list[Figure]:
+    """Cost and memory per arriving job at 10^4, 10^5 and 10^6 jobs under DP, whose queues grow without limit."""
+    out = []
+    for label, jobs in (("1e4", 1e4), ("1e5", 1e5), ("1e6", 1e6)):
+        environment = _long_environment(jobs)
+        count = len(environment.jobs)
+        seconds = _run_seconds(environment, "dp")
+        out.append(Figure.of(f"engine/scaling/ns_per_job_at_{label}", 1e9 * seconds / count, "CPU ns/job"))
+    world = ClusterEngine(environment, make_scheduler("dp")).world
+    size = sum(a.nbytes for a in (world.shown.job_J, world.track_J, world.heap_E))
+    out.append(Figure.of("engine/scaling/bytes_per_job", size / count, "bytes/job"))
+    return out
+
+
+def _help() -> list[Figure]:
+    """Wall time of ``noonward --help``, start of Python included: the least of five."""
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "noonward.cli.main", "--help"], check=True, capture_output=True)
+        times.append(time.perf_counter() - began)
+    return [Figure.of("cli/help_s", min(times), "s")]

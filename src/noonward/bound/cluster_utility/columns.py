@@ -1,0 +1,316 @@
+"""Candidate columns of the utility bound: every (job, site, gang, clock level, start) that can be best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.arrays import F8, I8
+from noonward.bound.cluster_utility.kernels import TIME_TOLERANCE_S, count_candidates, fill_columns, least_moves
+from noonward.errors import ScenarioError
+from noonward.ledger.settle import cumulative
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.fleet import FleetTables
+from noonward.model.cluster.jobs import Jobs
+from noonward.model.economics import Economics
+from noonward.model.network import Links
+from noonward.model.signals import Signals
+from noonward.units import HOUR_S, KG_PER_TONNE, WATT_SECONDS_PER_MWH
+
+GRAMS_PER_TONNE = 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Market:
+    """What energy and carbon cost, as the bound reads them.
+
+    Attributes:
+        weight_cumulative_SH: Running integral of ``price + mu carbon``, USD/MWh x s, one more than there are hours.
+        carbon_SH: Carbon intensity, g/kWh.
+        usd_per_g: Carbon price mu, USD per gram.
+        revenue_usd_per_gpu_hour: Revenue alpha.
+        idle_usd: Utility of a fleet that runs nothing: the cost of all free GPUs over the window, negated, USD.
+    """
+
+    weight_cumulative_SH: F8
+    carbon_SH: F8
+    usd_per_g: float
+    revenue_usd_per_gpu_hour: float
+    idle_usd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Travel:
+    """Least effort of moving a job from its ingress to a site over any chain of links, ingress points x sites.
+
+    Latency, seconds, USD and kWh are each the shortest path of their own, so that together they bound any chain.
+
+    Attributes:
+        latency_s_IS: Latency, s.
+        seconds_per_gb_IS: s per GB.
+        relay_usd_per_gb_IS: Cheapest chain of two links or more, carbon at the least intensities included, USD per GB.
+    """
+
+    latency_s_IS: F8
+    seconds_per_gb_IS: F8
+    relay_usd_per_gb_IS: F8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """A job at a site on a gang and a clock level, sorted by job; only those that can start in time.
+
+    Attributes:
+        job_O: Job.
+        site_O: Site.
+        gpus_O: Gang, GPUs.
+        level_O: Clock level.
+        home_O: Site of the job's ingress, or -1.
+        run_s_O: Run time, s.
+        earliest_s_O: First start, s.
+        latest_s_O: Last start, s.
+        revenue_usd_O: Revenue, USD.
+        power_w_O: Facility power of the running gang, W.
+        saved_w_O: Facility power the gang's GPUs would draw free, W.
+        return_usd_O: USD of the result's return.
+        return_kwh_O: kWh of the result's return, emitted at the intensities of the end's hour.
+        move_usd_O: Least USD of travelling here, carbon included.
+    """
+
+    job_O: I8
+    site_O: I8
+    gpus_O: I8
+    level_O: I8
+    home_O: I8
+    run_s_O: F8
+    earliest_s_O: F8
+    latest_s_O: F8
+    revenue_usd_O: F8
+    power_w_O: F8
+    saved_w_O: F8
+    return_usd_O: F8
+    return_kwh_O: F8
+    move_usd_O: F8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Candidate columns, grouped by job.
+
+    Attributes:
+        first_J: First column of every job, one more than there are jobs.
+        option_K: Option.
+        start_s_K: Start, s.
+        value_K: Value before capacity prices, USD (see ``kernels.fill_columns``).
+        gpus_K: Gang as a float.
+        from_K: Position ``site (H + 1) + hour`` of the start's hour.
+        from_share_K: Share of that hour gone at the start.
+        to_K: Position of the end's hour.
+        to_share_K: Share of that hour gone at the end.
+    """
+
+    first_J: I8
+    option_K: I8
+    start_s_K: F8
+    value_K: F8
+    gpus_K: F8
+    from_K: I8
+    from_share_K: F8
+    to_K: I8
+    to_share_K: F8
+
+
+def require_bounded(environment: Environment) -> tuple[Signals, Economics]:
+    """Returns signals and economics of an environment whose utility can be bounded.
+
+    Raises:
+        ScenarioError: It has no economics or signals, or its runs end before its jobs do.
+    """
+    if environment.economics is None or environment.signals is None:
+        raise ScenarioError("a utility bound needs economics and signals; the scenario has none, give both")
+    if not environment.drained:
+        raise ScenarioError(
+            "a utility bound needs runs that last until all jobs are done or overdue; use 'end: drained'"
+        )
+    return environment.signals, environment.economics
+
+
+def market(environment: Environment, tables: FleetTables) -> Market:
+    """Reads prices and intensities over the environment's hours."""
+    signals, economics = require_bounded(environment)
+    zones = tuple(dict.fromkeys(site.zone for site in environment.fleet.sites))
+    row_S = [zones.index(site.zone) for site in environment.fleet.sites]
+    cut = signals.select(zones).window(environment.start, environment.hours)
+    carbon_SH = np.ascontiguousarray(cut.carbon_g_per_kwh_ZH[row_S], dtype=np.float64)
+    usd_per_mwh_SH = cut.price_usd_per_mwh_ZH[row_S] + economics.carbon_usd_per_t / KG_PER_TONNE * carbon_SH
+    weight_SH = cumulative(np.asarray(usd_per_mwh_SH, dtype=np.float64))
+    window = int(environment.window_s / HOUR_S)
+    idle_w_S = tables.gpus_S * tables.free_w_S * tables.pue_S
+    return Market(
+        weight_cumulative_SH=weight_SH,
+        carbon_SH=carbon_SH,
+        usd_per_g=economics.carbon_usd_per_t / GRAMS_PER_TONNE,
+        revenue_usd_per_gpu_hour=economics.revenue_usd_per_gpu_hour,
+        idle_usd=-float(idle_w_S @ weight_SH[:, window]) / WATT_SECONDS_PER_MWH,
+    )
+
+
+def _shortest(first_IS: F8, hop_SS: F8) -> F8:
+    """Returns the least sum over chains: one step ``first_IS``, then any number of hops (Floyd-Warshall)."""
+    reach_SS = hop_SS.copy()
+    np.fill_diagonal(reach_SS, 0.0)
+    for via in range(len(reach_SS)):
+        np.minimum(reach_SS, reach_SS[:, via : via + 1] + reach_SS[via : via + 1], out=reach_SS)
+    return np.asarray((first_IS[:, :, None] + reach_SS[None]).min(axis=1))
+
+
+def travel(links: Links, home_I: I8, usd_per_g: float, carbon_SH: F8) -> Travel:
+    """Returns the least effort of moving jobs over any chain of links (hops start at the sites' own ingress points)."""
+    sites = carbon_SH.shape[0]
+    at_home_IS = home_I[:, None] == np.arange(sites)[None]
+
+    def hops(link_IS: F8) -> F8:
+        hop_SS = np.full((sites, sites), np.inf)
+        for ingress, home in enumerate(home_I):
+            if home >= 0:
+                hop_SS[home] = np.minimum(hop_SS[home], link_IS[ingress])
+        return hop_SS
+
+    def chain(link_IS: F8) -> F8:
+        return _shortest(np.where(at_home_IS, 0.0, link_IS), hops(link_IS))
+
+    least_S = carbon_SH.min(axis=1)
+    least_I = np.where(home_I >= 0, least_S[home_I], 0.0)
+    mean_IS = 0.5 * (least_I[:, None] + least_S[None])
+    usd_IS = links.usd_per_gb_IS + usd_per_g * links.kwh_per_gb_IS * mean_IS
+    step_IS = np.where(at_home_IS, np.inf, usd_IS)
+    hop_SS = hops(usd_IS)
+    np.fill_diagonal(hop_SS, np.inf)
+    relay_IS = (_shortest(step_IS, hop_SS)[:, :, None] + hop_SS[None]).min(axis=1)
+    return Travel(
+        latency_s_IS=chain(links.latency_s_IS),
+        seconds_per_gb_IS=chain(links.seconds_per_gb_IS),
+        relay_usd_per_gb_IS=relay_IS,
+    )
+
+
+def ceil_to(time_s: F8, slot_s: float) -> F8:
+    """Returns the first slot boundary at or after a time (within the tolerance); the time itself for slot 0."""
+    if slot_s == 0:
+        return time_s
+    return np.asarray(np.ceil((time_s - TIME_TOLERANCE_S) / slot_s) * slot_s)
+
+
+def floor_to(time_s: F8, slot_s: float) -> F8:
+    """Returns the last slot boundary at or before a time (within the tolerance); the time itself for slot 0."""
+    if slot_s == 0:
+        return time_s
+    return np.asarray(np.floor((time_s + TIME_TOLERANCE_S) / slot_s) * slot_s)
+
+
+def slot_of(environment: Environment) -> float:
+    """Returns the grid of starts, s: the slot, or 0 where jobs start at any time."""
+    return environment.slot_s if environment.protocol == "each-slot" else 0.0
+
+
+def return_delay_s(links: Links, origin_X: I8 | tuple[I8, I8], result_gb_X: F8) -> F8:
+    """Returns how long results travel home, s, at the spots ``origin_X`` of the links; 0 where there is no result."""
+    delay_X = links.latency_s_IS[origin_X] + result_gb_X * links.seconds_per_gb_IS[origin_X]
+    return np.where(result_gb_X == 0, 0.0, delay_X)
+
+
+def _alternatives(jobs: Jobs, tables: FleetTables, in_time_JS: NDArray[np.bool_]) -> tuple[I8, I8, I8, I8]:
+    """Returns job, site, gang and level of every way to run a job where it can start in time, sorted in this order.
+
+    Every level of the site counts: engines take any, and a slow clock earns revenue for more GPU-hours.
+    """
+    parts = []
+    for extra in range(int((jobs.gpus_max_J - jobs.gpus_min_J).max()) + 1):
+        gpus_J = jobs.gpus_min_J + extra
+        fits_JS = (gpus_J[:, None] <= tables.gpus_S[None]) & (gpus_J <= jobs.gpus_max_J)[:, None]
+        fits_JS &= tables.range_CS[jobs.class_J] == 1
+        j, s = np.nonzero(fits_JS & in_time_JS)
+        n = gpus_J[j]
+        for level in range(tables.clock_SF.shape[1]):
+            keep = tables.levels_S[s] > level
+            parts.append((j[keep], s[keep], n[keep], np.full(int(keep.sum()), level)))
+    job_O, site_O, gpus_O, level_O = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((level_O, gpus_O, site_O, job_O))
+    return job_O[order], site_O[order], gpus_O[order], level_O[order]
+
+
+def build_options(environment: Environment, tables: FleetTables, costs: Market) -> Options:
+    """Lists what every job may become: site x gang x level, with the starts the delays and the deadline leave it.
+
+    Gangs run from ``gpus_min`` to ``gpus_max``, levels over all of the site. Capacity curves (``caps``) bind starts,
+    not running jobs, and are relaxed.
+    """
+    jobs, links, slot_s = environment.jobs, environment.links, slot_of(environment)
+    home_J = tables.home_I[jobs.origin_J]
+    moves = travel(links, tables.home_I, costs.usd_per_g, costs.carbon_SH)
+    moved_gb_J = (jobs.data_gb_J + jobs.model_gb_J)[:, None]
+    delay_JS = moves.latency_s_IS[jobs.origin_J] + moved_gb_J * moves.seconds_per_gb_IS[jobs.origin_J]
+    back_JS = return_delay_s(links, jobs.origin_J, jobs.result_gb_J[:, None])
+    ready_J = ceil_to(jobs.arrival_s_J, slot_s)[:, None]
+    earliest_JS = ceil_to(ready_J + delay_JS, slot_s)
+    latest_JS = floor_to((jobs.arrival_s_J + jobs.slack_s_J)[:, None] - back_JS, slot_s)
+    move_JS = least_moves(
+        jobs.arrival_s_J, latest_JS - delay_JS, moved_gb_J[:, 0], jobs.origin_J, home_J, links.usd_per_gb_IS,
+        links.kwh_per_gb_IS, moves.relay_usd_per_gb_IS, costs.usd_per_g, costs.carbon_SH,
+    )  # fmt: skip
+    in_time_JS = earliest_JS <= latest_JS + (TIME_TOLERANCE_S if slot_s == 0 else 0.0)
+    job_O, site_O, gpus_O, level_O = _alternatives(jobs, tables, in_time_JS)
+    spot = (site_O, jobs.class_J[job_O], gpus_O, level_O)
+    run_s_O = jobs.work_J[job_O] * tables.seconds_per_unit_SCNF[spot]
+    origin_O = jobs.origin_J[job_O]
+    latest_O = latest_JS[job_O, site_O]
+    return Options(
+        job_O=job_O,
+        site_O=site_O,
+        gpus_O=gpus_O,
+        level_O=level_O,
+        home_O=home_J[job_O],
+        run_s_O=run_s_O,
+        earliest_s_O=np.minimum(earliest_JS[job_O, site_O], latest_O),
+        latest_s_O=latest_O,
+        revenue_usd_O=costs.revenue_usd_per_gpu_hour * gpus_O * run_s_O / HOUR_S,
+        power_w_O=tables.pue_S[site_O] * tables.power_w_SCNF[spot],
+        saved_w_O=tables.pue_S[site_O] * tables.free_w_S[site_O] * gpus_O,
+        return_usd_O=jobs.result_gb_J[job_O] * links.usd_per_gb_IS[origin_O, site_O],
+        return_kwh_O=jobs.result_gb_J[job_O] * links.kwh_per_gb_IS[origin_O, site_O],
+        move_usd_O=move_JS[job_O, site_O],
+    )
+
+
+def build_columns(environment: Environment, options: Options, costs: Market) -> Columns:
+    """Lists the candidate starts of all options with their values."""
+    slot_s, hours = slot_of(environment), costs.carbon_SH.shape[1]
+    count_O = count_candidates(options.earliest_s_O, options.latest_s_O, options.run_s_O, slot_s)
+    first_O = np.concatenate([[0], np.cumsum(count_O)]).astype(np.int64)
+    start_s_K, value_K = np.empty(first_O[-1]), np.empty(first_O[-1])
+    option_K = np.empty(first_O[-1], dtype=np.int64)
+    if len(option_K):
+        fill_columns(
+            first_O, options.earliest_s_O, options.latest_s_O, options.run_s_O, options.revenue_usd_O,
+            options.power_w_O, options.saved_w_O, options.return_usd_O + options.move_usd_O, options.return_kwh_O,
+            options.home_O, options.site_O, int(count_O.max()), slot_s, environment.window_s, costs.usd_per_g,
+            costs.weight_cumulative_SH, costs.carbon_SH, start_s_K, value_K, option_K,
+        )  # fmt: skip
+    end_s_K = start_s_K + options.run_s_O[option_K]
+    from_hour_K = np.minimum((start_s_K / HOUR_S).astype(np.int64), hours - 1)
+    to_hour_K = np.minimum((end_s_K / HOUR_S).astype(np.int64), hours - 1)
+    offset_K = options.site_O[option_K] * (hours + 1)
+    per_job = np.bincount(options.job_O[option_K], minlength=len(environment.jobs))
+    return Columns(
+        first_J=np.concatenate([[0], np.cumsum(per_job)]).astype(np.int64),
+        option_K=option_K,
+        start_s_K=start_s_K,
+        value_K=value_K,
+        gpus_K=options.gpus_O[option_K].astype(np.float64),
+        from_K=offset_K + from_hour_K,
+        from_share_K=start_s_K / HOUR_S - from_hour_K,
+        to_K=offset_K + to_hour_K,
+        to_share_K=end_s_K / HOUR_S - to_hour_K,
+    )

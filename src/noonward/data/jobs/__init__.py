@@ -1,0 +1,1 @@
+"""Jobs: files, and calibrated generators."""

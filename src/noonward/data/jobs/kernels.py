@@ -1,0 +1,96 @@
+"""Kernels of the job generator: bursts, arrival times, and durations that meet a demand."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from noonward.arrays import F8, I8
+from noonward.errors import ScenarioError
+from noonward.units import HOUR_S
+
+CELL_S: Final = 60.0
+"""Length of the cells over which the arrival rate is constant, s."""
+
+DEMAND_TOLERANCE: Final = 0.005
+"""Largest excess of the demand, as a share of it, that a floor of one slot per job may cause."""
+
+
+def burst_factors(period_s_L: F8, cv2_L: F8, cells: int, rng: np.random.Generator) -> F8:
+    """Returns the product of nested gamma factors of mean 1, per cell of ``CELL_S``.
+
+    ``G_l ~ Gamma(shape 1 / cv2_l, scale cv2_l)``, one draw per block of ``period_s_l``; a level of cv2 = 0 is 1.
+
+    Args:
+        period_s_L: Length of each level's blocks, s, multiples of ``CELL_S``.
+        cv2_L: Squared coefficient of variation of each level's factor, at least 0.
+        cells: Number of cells.
+        rng: Source of randomness.
+
+    Example:
+        >>> burst_factors(np.array([3600.0]), np.array([0.0]), 3, np.random.default_rng(0)).tolist()
+        [1.0, 1.0, 1.0]
+    """
+    product = np.ones(cells)
+    for period_s, cv2 in zip(period_s_L, cv2_L, strict=True):
+        if cv2 > 0:
+            width = round(period_s / CELL_S)
+            product *= np.repeat(rng.gamma(1 / cv2, cv2, size=-(-cells // width)), width)[:cells]
+    return product
+
+
+def scale_to_demand(duration_s_J: F8, gpus_J: I8, demand_gpu_s: float, slot_s: float) -> F8:
+    """Returns durations scaled by one factor, in whole slots, whose GPU time is the demand.
+
+    ``d' = slot x max(1, ceil(factor x d / slot))`` with the factor for which ``sum(gpus x d')`` comes nearest to the
+    demand (bisection). It meets the demand within half a slot of the jobs that cross a slot's edge together.
+
+    Args:
+        duration_s_J: Durations to scale, s, above 0.
+        gpus_J: Gangs, GPUs.
+        demand_gpu_s: GPU-seconds to ask for.
+        slot_s: Length of a slot, s.
+
+    Raises:
+        ScenarioError: One slot per job asks for more than the demand already.
+
+    Example:
+        >>> scale_to_demand(np.array([10.0, 30.0]), np.array([1, 2]), 4200.0, 60.0).tolist()
+        [600.0, 1800.0]
+    """
+
+    def rounded(factor: float) -> F8:
+        return np.asarray(slot_s * np.maximum(np.ceil(factor * duration_s_J / slot_s), 1))
+
+    def excess(factor: float) -> float:
+        return float(gpus_J @ rounded(factor)) - demand_gpu_s
+
+    low, high = 0.0, demand_gpu_s / float(gpus_J @ duration_s_J)
+    if excess(low) > DEMAND_TOLERANCE * demand_gpu_s:
+        raise ScenarioError(
+            f"{len(gpus_J)} jobs of at least one slot of {slot_s:g} s ask for "
+            f"{(demand_gpu_s + excess(low)) / HOUR_S:.4g} GPU-hours, above the demand of {demand_gpu_s / HOUR_S:.4g}; "
+            "raise jobs.demand or lower jobs.count, jobs.gpus_cap or slot_s"
+        )
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) < 0 else (low, middle)
+    return rounded(low if -excess(low) < excess(high) else high)
+
+
+def draw_times(rate_C: F8, count: int, rng: np.random.Generator) -> F8:
+    """Draws times in s with a density that is constant over cells of ``CELL_S``, by inversion.
+
+    Args:
+        rate_C: Relative rate per cell, at least 0, not all 0.
+        count: Number of times.
+        rng: Source of randomness.
+
+    Returns:
+        Times in s, at least 0 and below the last cell's end, unsorted.
+    """
+    mass_C = np.concatenate([[0.0], np.cumsum(rate_C)])
+    edges_s_C = np.arange(len(mass_C)) * CELL_S
+    times_s = np.interp(rng.random(count) * mass_C[-1], mass_C, edges_s_C)
+    return np.asarray(np.minimum(times_s, np.nextafter(edges_s_C[-1], 0)))

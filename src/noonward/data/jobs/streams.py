@@ -1,0 +1,189 @@
+"""Streams of jobs: Poisson with log-normal work, drawn afresh or exactly as published, and by daily load shapes."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.data.jobs.load_shapes import DAY_HOURS, generate_load_shapes
+from noonward.errors import ScenarioError
+from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.scenario import ClassStream, MixedJobs, PaperStreamJobs, ParetoWork, PoissonJobs, ShapedJobs
+from noonward.units import HOUR_S
+
+PAPER_WORK_MIN: Final = 0.1
+"""Smallest work of the published stream, units."""
+
+
+def generate_poisson_jobs(spec: PoissonJobs, fleet: Fleet, window_s: float, rng: np.random.Generator) -> Jobs:
+    """Draws Poisson arrivals per ingress with log-normal work.
+
+    Per ingress ``N ~ Poisson(rate x window)`` arrivals, uniform over the window given N; work
+    ``max(work_min, LogNormal(ln median, sigma))`` (CHSAC-AF, Table I). Class 0, no limit on the delay, no data.
+
+    Args:
+        spec: Rate, work and gangs.
+        fleet: Its ingress points.
+        window_s: Length of the window, s.
+        rng: Source of randomness.
+
+    Raises:
+        ScenarioError: The draw holds no job.
+    """
+    arrival_rng, work_rng = rng.spawn(2)
+    points = len(fleet.ingress_points)
+    count_I: NDArray[np.int64] = arrival_rng.poisson(spec.rate_per_s * window_s, size=points)
+    total = int(count_I.sum())
+    if not total:
+        raise _no_job(spec.rate_per_s * window_s * points)
+    work_J = np.exp(work_rng.normal(math.log(spec.median_work), spec.sigma, size=total))
+    return Jobs.build(
+        arrival_s=arrival_rng.random(total) * window_s,
+        origin=np.repeat(np.arange(points), count_I),
+        work=np.maximum(work_J, spec.work_min),
+        gpus_min=spec.gpus_min,
+        gpus_max=spec.gpus_max,
+    )
+
+
+def generate_mixed_jobs(spec: MixedJobs, fleet: Fleet, window_s: float, rng: np.random.Generator) -> Jobs:
+    """Draws the jobs of several classes, each from random streams of its own: a class does not change another's.
+
+    Per class and ingress a Poisson process of rate ``rate (1 + amplitude sin(2 pi t / period))``, by thinning one of
+    the highest rate; work by the class' law. The streams are spawned in the fleet's order of classes. No limit on the
+    delay, no data.
+
+    Args:
+        spec: Streams by class.
+        fleet: Its classes and ingress points.
+        window_s: Length of the window, s.
+        rng: Source of randomness.
+
+    Raises:
+        ScenarioError: The draw holds no job.
+    """
+    parts = []
+    for c, (name, class_rng) in enumerate(zip(fleet.classes, rng.spawn(len(fleet.classes)), strict=True)):
+        if name in spec.classes:
+            stream = spec.classes[name]
+            arrival_s, origin, work = _class_jobs(stream, len(fleet.ingress_points), window_s, class_rng)
+            gangs = np.array([[c, stream.gpus_min, stream.gpus_max]] * len(work), dtype=np.int64).reshape(-1, 3)
+            parts.append((arrival_s, origin, work, *gangs.T))
+    arrival_s, origin, work, class_, gpus_min, gpus_max = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
+    )
+    if not len(work):
+        rate = sum(stream.rate_per_s for stream in spec.classes.values())
+        raise _no_job(rate * window_s * len(fleet.ingress_points))
+    return Jobs.build(
+        arrival_s=arrival_s, origin=origin, work=work, class_=class_, gpus_min=gpus_min, gpus_max=gpus_max
+    )
+
+
+def _class_jobs(
+    stream: ClassStream, points: int, window_s: float, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+    """Returns arrivals in s, ingress indices and work of one class."""
+    arrival_rng, work_rng = rng.spawn(2)
+    count_I = arrival_rng.poisson(stream.rate_per_s * (1 + stream.amplitude) * window_s, size=points)
+    time_s = arrival_rng.random(int(count_I.sum())) * window_s
+    rate = 1 + stream.amplitude * np.sin(2 * np.pi * time_s / (stream.period_h * HOUR_S))
+    kept = arrival_rng.random(len(time_s)) * (1 + stream.amplitude) < rate
+    count = int(kept.sum())
+    law = stream.work
+    if isinstance(law, ParetoWork):
+        work = law.work_min * (1.0 + work_rng.pareto(law.tail, size=count))
+    else:
+        work = np.maximum(np.exp(work_rng.normal(math.log(law.median_work), law.sigma, size=count)), law.work_min)
+    return time_s[kept], np.repeat(np.arange(points), count_I)[kept], work
+
+
+def generate_shaped_jobs(spec: ShapedJobs, fleet: Fleet, window_h: int, rng: np.random.Generator) -> Jobs:
+    """Draws jobs that come at full hours, as many as the load shape of their class asks for.
+
+    The load of class c in hour k (``load_shapes.generate_load_shapes``, days independent) makes
+    ``load x cluster_gpus / mean_gpus`` jobs, rounded, with gangs Normal(mean, spread x mean), rounded, at least 1 GPU.
+    The jobs of an hour come in random order at random ingress points.
+
+    Args:
+        spec: Sizes.
+        fleet: Its classes and ingress points.
+        window_h: Hours over which jobs arrive.
+        rng: Source of randomness.
+
+    Raises:
+        ScenarioError: The draw holds no job.
+    """
+    shape_rng, size_rng, order_rng = rng.spawn(3)
+    classes = len(fleet.classes)
+    days = -(-window_h // DAY_HOURS)
+    load_HC = generate_load_shapes(days, classes, shape_rng).reshape(-1, classes)[:window_h]
+    count_HC = np.rint(load_HC * spec.cluster_gpus / spec.mean_gpus).astype(np.int64)
+    total = int(count_HC.sum())
+    if not total:
+        raise ScenarioError("no job arrives in the window; raise jobs.cluster_gpus or lower jobs.mean_gpus")
+    hour, class_ = np.divmod(np.repeat(np.arange(count_HC.size), count_HC.ravel()), classes)
+    gpus = np.maximum(np.rint(size_rng.normal(spec.mean_gpus, spec.spread * spec.mean_gpus, total)), 1)
+    order = np.lexsort((order_rng.random(total), hour))
+    return Jobs.build(
+        arrival_s=hour[order] * HOUR_S,
+        origin=order_rng.integers(len(fleet.ingress_points), size=total),
+        class_=class_[order],
+        work=np.full(total, spec.run_s),
+        gpus=gpus[order].astype(np.int64),
+        slack_s=spec.slack_s,
+    )
+
+
+def paper_stream_jobs(spec: PaperStreamJobs, fleet: Fleet, window_s: float) -> Jobs:
+    """Draws the jobs of CHSAC-AF's published runs from ``random.Random(seed)``, draw for draw.
+
+    At the start one ``expovariate(rate)`` per ingress in fleet order; then at each arrival, earliest first:
+    ``max(0.1, lognormvariate(ln median, sigma))``, with ``routed`` a uniform ``choice`` among the sites, then
+    ``expovariate(rate)`` for that ingress' next arrival. Gangs of 1 to ``gpus_max``.
+
+    Args:
+        spec: Seed, rate and work.
+        fleet: Its ingress points and sites; their order decides who gets which draw.
+        window_s: Length of the window, s.
+
+    Raises:
+        ScenarioError: The stream holds no job in the window.
+    """
+    source = random.Random(spec.seed)
+    mu = math.log(spec.median_work)
+    sites = range(len(fleet.sites))
+    due = [(source.expovariate(spec.rate_per_s), point) for point in range(len(fleet.ingress_points))]
+    mean = spec.rate_per_s * window_s * len(due)
+    heapq.heapify(due)
+    rows: list[tuple[float, int, float, int]] = []
+    while due[0][0] <= window_s:
+        arrival_s, origin = due[0]
+        work = max(PAPER_WORK_MIN, source.lognormvariate(mu, spec.sigma))
+        site = source.choice(sites) if spec.routed else -1
+        rows.append((arrival_s, origin, work, site))
+        heapq.heapreplace(due, (arrival_s + source.expovariate(spec.rate_per_s), origin))
+    if not rows:
+        raise _no_job(mean)
+    arrival_s_J, origin_J, work_J, site_J = (np.array(column) for column in zip(*rows, strict=True))
+    return Jobs.build(
+        arrival_s=arrival_s_J,
+        origin=origin_J,
+        work=work_J,
+        gpus_min=1,
+        gpus_max=spec.gpus_max,
+        preset_site=site_J,
+    )
+
+
+def _no_job(mean: float) -> ScenarioError:
+    return ScenarioError(
+        f"no job arrives in the window ({mean:g} are expected); raise jobs.rate_per_s (jobs per second and ingress) or "
+        "window_h"
+    )

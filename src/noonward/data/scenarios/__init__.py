@@ -1,0 +1,1 @@
+"""Packaged scenarios, and how scenario files are read."""

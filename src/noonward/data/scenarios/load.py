@@ -1,0 +1,281 @@
+"""Scenario files: packaged or own YAML, validated whole, with options set from outside."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from noonward.data.table_file import column_names
+from noonward.errors import ScenarioError, nearest
+from noonward.model.cluster.scenario import Scenario
+
+
+def packaged_scenarios() -> tuple[str, ...]:
+    """Returns the names of the scenarios that come with the package."""
+    folder = resources.files("noonward.data") / "scenarios"
+    return tuple(sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")))
+
+
+def load_scenario(name_or_path: str | Path, settings: Iterable[str] = ()) -> Scenario:
+    """Returns a packaged scenario by name, or one's own by the path of its YAML file.
+
+    Args:
+        name_or_path: Name of a packaged scenario, or path ending in .yaml or .yml.
+        settings: Changes of single values, ``"economics.carbon_usd_per_t=50"``; list positions by number
+            (``"fleet.sites.0.gpus=40"``). The value is read as YAML.
+
+    Raises:
+        ScenarioError: No such scenario, bad YAML, unknown keys, values out of range; the message names
+            file, key, value and what is allowed.
+
+    Example:
+        >>> load_scenario("fine-tuning", ["economics.carbon_usd_per_t=50"]).economics.carbon_usd_per_t
+        50.0
+    """
+    text, source = _read(name_or_path)
+    content = _parsed(text, source)
+    if not isinstance(content, dict):
+        raise ScenarioError(f"{source} holds no mapping; start from 'noonward scenario show fine-tuning'")
+    content = _extended(content, str(source))
+    for setting in settings:
+        _set(content, setting)
+    base = Path(name_or_path).parent if isinstance(source, Path) else Path()
+    return scenario_from(content, str(source), base)
+
+
+def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Path | None = None) -> Scenario:
+    """Returns a scenario from its content.
+
+    Args:
+        content: What the YAML file holds.
+        source: File name for messages.
+        base: Folder that relative paths in the scenario start from.
+
+    Raises:
+        ScenarioError: As ``load_scenario``.
+    """
+    try:
+        scenario = Scenario.model_validate(content)
+    except ValidationError as error:
+        raise ScenarioError(_explain(error, source, content)) from error
+    return scenario if base is None or base == Path() else _rebase(scenario, base)
+
+
+def _parsed(text: str, source: str | Path) -> Any:
+    try:
+        return yaml.load(text, Loader=_UniqueKeys)
+    except yaml.YAMLError as error:
+        raise ScenarioError(f"{source} is not valid YAML: {_one_line(error)}") from error
+
+
+def _extended(content: dict[str, Any], source: str) -> dict[str, Any]:
+    """Returns a file's content put over that of the packaged scenario it ``extends``, if it names one."""
+    if "extends" not in content:
+        return content
+    base, known = content["extends"], packaged_scenarios()
+    if base not in known:
+        raise ScenarioError(f"{source}: extends the unknown scenario {base!r}; {nearest(str(base), known)}")
+    text, name = _read(base)
+    below = _extended(_parsed(text, name), str(name))
+    return dict(_merged(below, {key: value for key, value in content.items() if key != "extends"}))
+
+
+def _merged(below: Any, above: Any) -> Any:
+    """Returns two contents as one: mappings key by key, anything else as it stands above.
+
+    A mapping with another ``source`` (of jobs, of signals) or ``law`` replaces the one below whole.
+    """
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    if any(below.get(tag) != above.get(tag, below.get(tag)) for tag in ("source", "law")):
+        return above
+    return below | {key: _merged(below.get(key), value) for key, value in above.items()}
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Loads YAML and refuses a key that stands twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Returns a mapping whose keys are all different."""
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                mark = key_node.start_mark
+                raise yaml.YAMLError(f"the key {key!r} stands twice, again in line {mark.line + 1}; keep one of them")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _read(name_or_path: str | Path) -> tuple[str, str | Path]:
+    path = Path(name_or_path)
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise ScenarioError(f"scenario file {path} does not exist; check the path")
+        try:
+            return path.read_text(encoding="utf-8"), path
+        except UnicodeDecodeError as error:
+            raise ScenarioError(f"scenario file {path} is not UTF-8 text ({error}); save it as UTF-8") from error
+    known = packaged_scenarios()
+    if str(name_or_path) not in known:
+        raise ScenarioError(
+            f"unknown scenario {str(name_or_path)!r}; {nearest(str(name_or_path), known)} "
+            "(or give the path of a .yaml file)"
+        )
+    return (resources.files("noonward.data") / "scenarios" / f"{name_or_path}.yaml").read_text("utf-8"), str(
+        name_or_path
+    )
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _set(content: dict[str, Any], setting: str) -> None:
+    path, separator, value = setting.partition("=")
+    if not separator or not path:
+        raise ScenarioError(f"setting {setting!r} is not of the form key.key=value")
+    keys = path.split(".")
+    node: Any = content
+    for depth, key in enumerate(keys):
+        where = ".".join(keys[:depth]) or "the scenario"
+        if isinstance(node, list):
+            if not key.isdigit() or int(key) >= len(node):
+                raise ScenarioError(f"setting {setting!r}: {where} has the positions 0 to {len(node) - 1}, not {key!r}")
+            index: Any = int(key)
+        elif isinstance(node, dict):
+            index = key
+        else:
+            raise ScenarioError(f"setting {setting!r}: {where} holds a single value, so it has no key {key!r}")
+        if depth == len(keys) - 1:
+            try:
+                node[index] = yaml.safe_load(value)
+            except yaml.YAMLError as error:
+                raise ScenarioError(f"setting {setting!r}: the value is not valid YAML: {_one_line(error)}") from error
+            return
+        if isinstance(node, dict) and key not in node:
+            node[key] = {}
+        node = node[index]
+
+
+def _rebase(spec: Any, base: Path) -> Any:
+    """Returns a specification with relative paths taken from a folder."""
+    if isinstance(spec, Path):
+        return spec if spec.is_absolute() else base / spec
+    if isinstance(spec, tuple):
+        return tuple(_rebase(item, base) for item in spec)
+    if isinstance(spec, BaseModel):
+        return spec.model_copy(update={name: _rebase(getattr(spec, name), base) for name in type(spec).model_fields})
+    return spec
+
+
+@functools.cache
+def _keys_of(model: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(model.model_fields)
+
+
+def _place(problem: Mapping[str, Any], content: Any) -> str:
+    """Returns a problem's place as a path of the file's own keys, without the names of the types tried there."""
+    keys: list[str] = []
+    node = content
+    for part in problem["loc"]:
+        if (isinstance(node, Mapping) and part in node) or (
+            isinstance(node, list | tuple) and isinstance(part, int) and part < len(node)
+        ):
+            node = node[part]
+        elif problem["type"] != "missing" or part != problem["loc"][-1]:
+            continue
+        keys.append(str(part))
+    return ".".join(keys) or "scenario"
+
+
+def _explain(error: ValidationError, source: str, content: Any) -> str:
+    """Returns one line per problem: where, what, value, what is allowed."""
+    lines = []
+    problems = error.errors()
+    places = [problem["loc"] for problem in problems]
+    for problem in problems:
+        place = problem["loc"]
+        # A list whose items are refused is also reported as too short: that says nothing new.
+        if problem["type"] == "too_short" and any(other != place and other[: len(place)] == place for other in places):
+            continue
+        where = _place(problem, content)
+        if problem["type"] == "extra_forbidden":
+            key = str(problem["loc"][-1])
+            lines.append(f"{where}: unknown key; {nearest(key, _siblings(problem['loc'][:-1]))}")
+        elif problem["type"] == "missing":
+            lines.append(f"{where}: missing; give it a value")
+        else:
+            message = problem["msg"].removeprefix("Value error, ")
+            value = problem.get("input")
+            shown = "" if isinstance(value, dict | list | tuple | BaseModel) else f" (value: {value!r})"
+            lines.append(f"{where}: {message[:1].lower()}{message[1:]}{shown}")
+    head = f"{source} is not a valid scenario ({len(lines)} problem{'s' if len(lines) > 1 else ''}):"
+    return "\n  ".join([head, *lines])
+
+
+def _siblings(location: tuple[int | str, ...]) -> tuple[str, ...]:
+    """Returns the keys known at a place of a scenario, found by walking its JSON schema."""
+    schema = Scenario.model_json_schema()
+    nodes = [schema]
+
+    def resolve(node: dict[str, Any]) -> list[dict[str, Any]]:
+        if "$ref" in node:
+            return resolve(schema["$defs"][node["$ref"].rsplit("/", 1)[-1]])
+        options = node.get("anyOf", []) + node.get("oneOf", [])
+        return [leaf for option in options for leaf in resolve(option)] if options else [node]
+
+    for part in location:
+        below: list[dict[str, Any]] = []
+        for node in nodes:
+            for leaf in resolve(node):
+                if isinstance(part, int):
+                    below += [leaf["items"]] if "items" in leaf else leaf.get("prefixItems", [])[part : part + 1]
+                elif part in leaf.get("properties", {}):
+                    below.append(leaf["properties"][part])
+                elif isinstance(leaf.get("additionalProperties"), dict):
+                    below.append(leaf["additionalProperties"])
+                elif part == leaf.get("properties", {}).get("source", {}).get("const"):
+                    below.append(leaf)  # the tag of a discriminated union
+        nodes = below or nodes
+    keys = [key for node in nodes for leaf in resolve(node) for key in leaf.get("properties", {})]
+    return tuple(dict.fromkeys(keys)) or _keys_of(Scenario)
+
+
+def with_files(scenario: Scenario, signals: Sequence[Path] = (), jobs: Path | None = None) -> Scenario:
+    """Returns a scenario that takes its signals or jobs from files.
+
+    Args:
+        scenario: Scenario; its other settings stay.
+        signals: Tidy signal files, a later one filling what the earlier leave unknown; none: as the scenario says.
+        jobs: A complete job table (a file with a column ``origin``), or a trace whose gangs and durations the
+            scenario's fine-tuning jobs take; None: as the scenario says.
+
+    Raises:
+        ScenarioError: A file does not exist, or a trace is given to a scenario without fine-tuning jobs.
+    """
+    for path in [*signals, *([] if jobs is None else [jobs])]:
+        if not path.is_file():
+            raise ScenarioError(f"file {path} does not exist; check the path")
+    content = scenario.model_dump(mode="json")
+    if signals:
+        said = content["signals"] or {}
+        kept = said if said.get("source") == "files" else {key: said[key] for key in ("months",) if key in said}
+        content["signals"] = {**kept, "source": "files", "paths": [str(path) for path in signals]}
+    if jobs is not None:
+        if "origin" in column_names(jobs):
+            content["jobs"] = {"source": "table", "path": str(jobs)}
+        elif content["jobs"]["source"] == "fine-tuning":
+            content["jobs"]["trace"] = str(jobs)
+        else:
+            raise ScenarioError(
+                f"{jobs} has no column 'origin', so it is a trace of gangs and durations; scenario {scenario.name!r} "
+                "takes none: give a complete job table (docs/data.md)"
+            )
+    return scenario_from(content, scenario.name)

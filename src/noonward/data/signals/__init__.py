@@ -1,0 +1,1 @@
+"""Hourly prices and carbon intensities: files, and a calibrated generator."""

@@ -1,0 +1,1 @@
+"""What the cluster settings ask and answer: view, values, gangs, observations."""

@@ -1,0 +1,325 @@
+"""The view a scheduler is asked with, and the answers it gives: the same arrays in Python and in compiled rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.arrays import F8, I8, Records
+from noonward.compiled import kernel
+from noonward.errors import ScenarioError
+from noonward.model.cluster.jobs import Jobs
+from noonward.units import HOUR_S
+
+HOLD: Final = 0
+"""Choice that leaves a job where it is; choice ``1 + s`` names site s."""
+ORACLE: Final = -1
+"""Clock level of least energy per unit at the gang size the job starts with."""
+
+ASK_SLOT: Final = 1
+"""Every site is asked about one of its pending jobs (protocol each-slot)."""
+ASK_ROUTE: Final = 2
+"""The dispatcher is asked where a job that arrives goes (protocol on-arrival)."""
+ASK_ALLOCATE: Final = 3
+"""A job is about to start at its site; gang and clock may be revised (only if the scheduler wants it)."""
+ASK_FINISHED: Final = 4
+"""A job has finished; nothing is answered (only if the scheduler wants it)."""
+
+PRICE, CARBON = 0, 1
+"""Positions of price and carbon intensity in the first axis of forecasts."""
+POWER_W, SECONDS = 0, 1
+"""Positions of P(n, f) and T(n, f) in the first axis of ``ClusterView.speed_KSCGF``."""
+
+RUN: Final = np.dtype(
+    [
+        ("now_s", "f8"),  # seconds since the environment's start
+        ("slot_s", "f8"),  # length of a slot
+        ("window_s", "f8"),  # horizon over which free GPUs are charged
+        ("revenue_usd_per_gpu_hour", "f8"),  # 0 without economics
+        ("carbon_usd_per_t", "f8"),  # 0 without economics
+        ("kind", "i8"),  # kind of question, ASK_...
+        ("site", "i8"),  # site the question is about (ASK_ALLOCATE, ASK_FINISHED), or -1
+        ("gpus", "i8"),  # gang of the finished job (ASK_FINISHED)
+        ("level", "i8"),  # clock level of the finished job (ASK_FINISHED)
+    ]
+)
+"""What holds for the whole run."""
+SITE: Final = np.dtype(
+    [
+        ("gpus", "i8"),
+        ("free", "i8"),  # free GPUs
+        ("waiting", "i8"),  # jobs that wait
+        ("waiting_gpus", "i8"),  # GPUs asked by the jobs that wait (smallest gangs)
+        ("levels", "i8"),  # number of clock levels
+        ("door", "i8"),  # ingress point at home here, or -1
+        ("price", "f8"),  # price of the current hour, USD/MWh; NaN without signals
+        ("carbon", "f8"),  # carbon intensity of the current hour, g/kWh; NaN without signals
+        ("pue", "f8"),
+        ("free_w", "f8"),  # IT power of a free GPU, W
+    ]
+)
+"""A site."""
+JOB: Final = np.dtype(
+    [
+        ("arrival_s", "f8"),
+        ("work", "f8"),  # units; s for classes of fixed duration
+        ("deadline_s", "f8"),  # latest start, the return of the result not yet counted
+        ("move_gb", "f8"),  # data and model that travel with the job
+        ("result_gb", "f8"),
+        ("origin", "i8"),  # ingress point
+        ("class_", "i8"),
+        ("gpus_min", "i8"),
+        ("gpus_max", "i8"),
+        ("preset_site", "i8"),  # site the workload itself names, or -1
+    ]
+)
+"""A job as it was submitted."""
+LINK: Final = np.dtype([("latency_s", "f8"), ("seconds_per_gb", "f8"), ("usd_per_gb", "f8"), ("kwh_per_gb", "f8")])
+"""A link from an ingress point to a site; all zero at home."""
+ANSWER: Final = np.dtype([("choice", "i8"), ("gpus", "i8"), ("level", "i8"), ("earliest_s", "f8")])
+"""An answer: choice (HOLD or 1 + site), largest gang (0: all the job can use), level or ORACLE, earliest start."""
+
+
+class ClusterView(NamedTuple):
+    """What a scheduler sees when it is asked. The arrays are live views of the engine's state: read, never write.
+
+    Axes: N askers (every site under each-slot, one dispatcher under on-arrival), S sites, A = 1 + S choices,
+    I ingress points, L hours ahead, C classes, G gang sizes from 0, F clock levels, J jobs, K the two of a kind.
+    Structured arrays have the fields of RUN, SITE, JOB and LINK above: ``view.site_S["free"]`` in Python,
+    ``view.site_S[s].free`` in a compiled rule.
+
+    Only jobs that have been asked about may be read from ``job_J``: the others lie in the future.
+
+    Under ``each-slot`` the view holds MASAC's state (Sec. III): head jobs, free GPUs, GPUs asked by the queue,
+    price and intensity of every site.
+    """
+
+    run_1: Records
+    """The run, one RUN record."""
+    site_S: Records
+    """Sites, SITE records."""
+    job_J: Records
+    """Jobs, JOB records."""
+    asked_N: I8
+    """Job each asker is asked about, or -1."""
+    mask_NA: NDArray[np.uint8]
+    """1 where a choice is feasible: 0 = hold, 1 + s = site s (start if it is the asker's own, else move there)."""
+    link_IS: Records
+    """Links, LINK records."""
+    home_I: I8
+    """Site an ingress point belongs to, or -1."""
+    range_CS: NDArray[np.uint8]
+    """1 where jobs of a class may run."""
+    forecast_KSL: F8
+    """Forecasts issued this hour (PRICE, CARBON): integral from the hour's start to l hours on, value x s."""
+    speed_KSCGF: F8
+    """POWER_W: IT power of a gang, W; SECONDS: time per unit, s."""
+    oracle_SCG: I8
+    """Level of least energy per unit."""
+    clock_SF: F8
+    """Clock levels as shares of the maximum clock."""
+
+    @property
+    def now_s(self) -> float:
+        """Now, seconds since the environment's start."""
+        return float(self.run_1["now_s"][0])
+
+    @property
+    def kind(self) -> int:
+        """Kind of question, one of the ASK constants."""
+        return int(self.run_1["kind"][0])
+
+    @property
+    def job(self) -> int:
+        """Job the dispatcher is asked about (protocol on-arrival)."""
+        return int(self.asked_N[0])
+
+    @property
+    def free_S(self) -> I8:
+        """Free GPUs per site."""
+        return self.site_S["free"]
+
+    @property
+    def waiting_S(self) -> I8:
+        """Waiting jobs per site."""
+        return self.site_S["waiting"]
+
+    @property
+    def price_S(self) -> F8:
+        """Price of the current hour per site, USD/MWh."""
+        return self.site_S["price"]
+
+    @property
+    def carbon_S(self) -> F8:
+        """Carbon intensity of the current hour per site, gCO2/kWh."""
+        return self.site_S["carbon"]
+
+    def asked(self) -> Iterator[tuple[int, int]]:
+        """Yields (asker, job) of every asker that is asked about a job; under each-slot the asker is the site."""
+        for n, job in enumerate(self.asked_N.tolist()):
+            if job >= 0:
+                yield n, job
+
+    def allowed(self, asker: int, site: int) -> bool:
+        """Returns whether an asker may start its job at (or send it to) a site."""
+        return bool(self.mask_NA[asker, 1 + site])
+
+
+class Answers(NamedTuple):
+    """What a scheduler answers, one ANSWER an asker.
+
+    Before it asks, the engine sets every answer to "hold, largest gang, oracle clock, at once". Capacity curves stay as
+    they are until they are set again.
+    """
+
+    answer_N: Records
+    """ANSWER records."""
+    limit_SH: F8
+    """Capacity curves, GPUs per site and hour since the start; no hours unless the scheduler says ``curves``."""
+
+    def send(self, asker: int, site: int, *, gpus: int = 0, level: int = ORACLE, earliest_s: float = 0.0) -> None:
+        """Answers that an asker's job starts at, or goes to, a site.
+
+        Args:
+            asker: Position of the asker; 0 for the dispatcher.
+            site: Site index; the asker's own means "start here now" under each-slot.
+            gpus: Largest gang, GPUs; 0 for as many as are free and useful.
+            level: Clock level, or ORACLE.
+            earliest_s: Earliest start, s (protocol on-arrival).
+        """
+        self.answer_N[asker] = (1 + site, gpus, level, earliest_s)
+
+    def hold(self, asker: int) -> None:
+        """Answers that an asker's job waits another slot."""
+        self.answer_N[asker] = (HOLD, 0, ORACLE, 0.0)
+
+    def limit(self, first_hour: int, gpus_SH: F8) -> None:
+        """Sets capacity curves from an hour on; hours after the run's last are left out.
+
+        Args:
+            first_hour: First hour, counted from the start of the run.
+            gpus_SH: GPUs that may be busy per site and hour, finite and at least 0.
+
+        Raises:
+            ScenarioError: A value is not allowed, there is not one row a site, or the scheduler sets no curves.
+        """
+        if not (np.isfinite(gpus_SH).all() and (gpus_SH >= 0).all()):
+            raise ScenarioError("a capacity curve holds a missing, infinite or negative value; give GPUs of at least 0")
+        sites, hours = self.limit_SH.shape
+        if len(gpus_SH) != sites or hours == 0:
+            raise ScenarioError(
+                f"capacity curves of {len(gpus_SH)} sites are set where {sites} sites and {hours} hours take one; give "
+                "one row a site, and the scheduler 'curves'"
+            )
+        until = min(first_hour + gpus_SH.shape[1], hours)
+        self.limit_SH[:, first_hour:until] = gpus_SH[:, : max(0, until - first_hour)]
+
+
+class RuleMemory(NamedTuple):
+    """What a compiled rule keeps between questions; its scheduler makes it and says what each part holds."""
+
+    number_P: F8
+    """Numbers."""
+    table_XY: F8
+    """Table of numbers."""
+    index_XY: I8
+    """Table of indices."""
+    random_1: NDArray[np.uint64]
+    """State of the rule's random numbers, one word (``random_below``)."""
+    weight_W: NDArray[np.float32]
+    """Weights of a net, one after the other."""
+    scratch_XY: NDArray[np.float32]
+    """Room for what a net is fed and makes of it."""
+
+    @classmethod
+    def make(
+        cls,
+        *,
+        numbers: Any = (0.0,),
+        table: Any = ((0.0,),),
+        index: Any = ((0,),),
+        random_state: int = 0,
+        weights: Any = (0.0,),
+        scratch: Any = ((0.0,),),
+    ) -> RuleMemory:
+        """Returns a memory with the parts that are given."""
+        return cls(
+            number_P=np.ascontiguousarray(numbers, dtype=np.float64),
+            table_XY=np.ascontiguousarray(table, dtype=np.float64),
+            index_XY=np.ascontiguousarray(index, dtype=np.int64),
+            random_1=np.array([random_state], dtype=np.uint64),
+            weight_W=np.ascontiguousarray(weights, dtype=np.float32),
+            scratch_XY=np.ascontiguousarray(scratch, dtype=np.float32),
+        )
+
+
+def job_records(jobs: Jobs) -> Records:
+    """Returns a table of jobs as JOB records."""
+    out = np.zeros(len(jobs), JOB)
+    for name in ("arrival_s", "work", "result_gb", "origin", "class_", "gpus_min", "gpus_max", "preset_site"):
+        out[name] = getattr(jobs, f"{name.rstrip('_')}_J")
+    out["deadline_s"] = jobs.arrival_s_J + jobs.slack_s_J
+    out["move_gb"] = jobs.data_gb_J + jobs.model_gb_J
+    return out
+
+
+@kernel(inline=True, allocates=False)
+def fits(view: ClusterView, job: int, site: int) -> bool:
+    """Returns whether a site is in a job's range and large enough for its smallest gang."""
+    return view.job_J[job].gpus_min <= view.site_S[site].gpus and view.range_CS[view.job_J[job].class_, site] == 1
+
+
+@kernel(inline=True, allocates=False)
+def delay_s(view: ClusterView, job: int, ingress: int, site: int) -> float:
+    """Returns how long a job travels from an ingress point to a site, s: latency + GB x s/GB (MASAC, Sec. II)."""
+    link = view.link_IS[ingress, site]
+    return link.latency_s + view.job_J[job].move_gb * link.seconds_per_gb
+
+
+@kernel(inline=True, allocates=False)
+def return_delay_s(view: ClusterView, job: int, site: int) -> float:
+    """Returns how long a job's result travels from a site to the job's origin, s; 0 if there is no result."""
+    size_gb = view.job_J[job].result_gb
+    if size_gb == 0.0:
+        return 0.0
+    link = view.link_IS[view.job_J[job].origin, site]
+    return link.latency_s + size_gb * link.seconds_per_gb
+
+
+@kernel(inline=True, allocates=False)
+def latest_start_s(view: ClusterView, job: int, site: int) -> float:
+    """Returns a job's latest start at a site, s: deadline less the return of its result (MASAC, Eq. 7b)."""
+    return view.job_J[job].deadline_s - return_delay_s(view, job, site)
+
+
+@kernel(inline=True, allocates=False)
+def lead_integral(forecast_KSL: F8, kind: int, site: int, seconds_ahead: float) -> float:
+    """Returns the integral of a forecast from the current hour's start to some seconds on, value x s.
+
+    Args:
+        forecast_KSL: ``ClusterView.forecast_KSL``.
+        kind: PRICE or CARBON.
+        site: Site index.
+        seconds_ahead: Seconds after the current hour's start, within the hours forecast.
+    """
+    position = seconds_ahead / HOUR_S
+    lead = min(int(position), forecast_KSL.shape[2] - 2)
+    below = forecast_KSL[kind, site, lead]
+    return below + (forecast_KSL[kind, site, lead + 1] - below) * (position - lead)
+
+
+@kernel(inline=True, allocates=False)
+def random_below(state: NDArray[np.uint64], limit: int) -> int:
+    """Returns a random integer in [0, limit) and moves the state on (SplitMix64, Steele et al. 2014).
+
+    The modulo's bias is below limit / 2^64.
+    """
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return np.int64(z % np.uint64(limit))  # type: ignore[return-value]

@@ -1,0 +1,349 @@
+"""The batch engine: many runs side by side, one compiled call a step, with observations, masks and rewards."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.arrays import F8
+from noonward.decision.cluster.observation import Observation
+from noonward.decision.cluster.view import HOLD, ORACLE, Answers, ClusterView
+from noonward.engine.cluster.engine import build_world
+from noonward.engine.cluster.kernels import batch
+from noonward.engine.cluster.kernels.batch import COUNTED, PLACE, SHAPES, Board
+from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARDS, World
+from noonward.errors import InfeasibleActionError, ScenarioError, nearest
+from noonward.forecasts.forecast import Forecast
+from noonward.ledger.outcome import Outcome
+from noonward.model.cluster.environment import Environment
+from noonward.units import KG_PER_TONNE
+
+Reward = Literal["utility", "at-start"]
+STATE_FORMAT: Final = 1
+MOVING: Final = (
+    *("run_1", "site_S", "asked_N", "mask_NA", "forecast_KSL", "answer_N"),
+    *("engine_1", "yard_S", "track_J", "heap_E"),
+)
+"""Arrays of a world that change while it runs."""
+
+
+class BatchEngine:
+    """Runs side by side that pause, ask and are answered together (protocols: ``ClusterEngine``).
+
+    Question: under ``each-slot`` the agents are the sites, each asked about the next job of its queue
+    (``asked_BN``); under ``on-arrival`` there is one agent, the dispatcher, asked about the job that arrives.
+
+    Choices: under ``each-slot`` 0 = hold, 1 + s = site s (start now at the own site, else move). Under ``on-arrival``
+    ``site x G + gang - 1`` with G = ``observation.gpus_max``, the clock by the oracle. ``mask_BNA`` marks what is
+    feasible. Under ``on-arrival`` a site with room for the job's smallest gang, with a gang between that and what is
+    free; where no feasible site has room, every feasible site with every gang (the job queues there).
+
+    Reward, per row, since the row's last question, USD. ``utility``: growth of the utility U1 - U2 - U3 - U4 - U5.
+    ``at-start``: a job's whole value (revenue less energy and carbon of its run at the true signals, less its result's
+    journey) when it starts, journeys when they leave, free power as time passes. Both sum to the ledger's utility,
+    the first reading (from the start to the first question) included. NaN where the scenario has no signals or no
+    economics: there is no utility.
+
+    End: ``done_B`` is set when a row's run has ended, its reward is the last one and its observation and masks are
+    zero; the row rests (reward 0) until ``reset``.
+
+    Attributes:
+        agents: Agents N.
+        choices: Choices A.
+        global_BG: Global part of the observation, float32.
+        own_BNO: Own parts, float32.
+        mask_BNA: 1 where a choice is feasible; zeros for agents that are not asked.
+        asked_BN: Agents that are asked.
+        reward_B: Reward since the row's last question, USD.
+        elapsed_s_B: Time since the row's last question, s.
+        now_s_B: Time of the question, seconds since the row's start.
+        done_B: Rows whose run has ended.
+        environments: Environment of each row.
+        seeds: Seed of each row's stream ``forecast``.
+
+    All arrays are live: each step overwrites them.
+
+    Args:
+        environments: What each row runs: the same protocol, sites and ingress points.
+        observation: What agents are shown.
+        seeds: Seed of each row's stream ``forecast``.
+        reward: ``utility`` or ``at-start``.
+        forecast: Forecast that is shown; needed where the observation shows forecasts.
+
+    Raises:
+        ScenarioError: The environments do not fit each other or the observation.
+        ValueError: No environment, another number of seeds, or an unknown reward.
+    """
+
+    def __init__(
+        self,
+        environments: Sequence[Environment],
+        observation: Observation,
+        *,
+        seeds: Sequence[int],
+        reward: Reward = "utility",
+        forecast: Forecast | None = None,
+    ) -> None:
+        if not environments or len(environments) != len(seeds):
+            raise ValueError(
+                f"{len(environments)} environments and {len(seeds)} seeds; give at least one of each, as many of both"
+            )
+        if reward not in get_args(Reward):
+            raise ValueError(f"unknown reward {reward!r}; {nearest(str(reward), get_args(Reward))}")
+        if observation.forecast_h and forecast is None:
+            raise ScenarioError(
+                f"the observation shows {observation.forecast_h} hours of forecast, but no forecast was given; "
+                "give forecast=Forecast(...)"
+            )
+        self.observation, self.reward, self.forecast = observation, reward, forecast
+        self.environments, self.seeds = list(environments), list(seeds)
+        first = environments[0]
+        sites, points, rows = len(first.sites), len(first.fleet.ingress_points), len(environments)
+        each_slot = first.protocol == "each-slot"
+        self.agents = sites if each_slot else 1
+        self.choices = observation.choices(sites)
+        self.global_BG = np.zeros((rows, observation.global_size(sites, points)), np.float32)
+        self.own_BNO = np.zeros((rows, self.agents, observation.own_size(sites)), np.float32)
+        self.mask_BNA = np.zeros((rows, self.agents, self.choices), np.uint8)
+        self.asked_BN = np.zeros((rows, self.agents), np.bool_)
+        self.reward_B, self.elapsed_s_B, self.now_s_B = np.zeros(rows), np.zeros(rows), np.zeros(rows)
+        self.done_B = np.zeros(rows, np.bool_)
+        self._board = Board(*(getattr(self, name) for name in Board._fields))
+        self._place_B = np.zeros(rows, PLACE)
+        self._numbers_BP = np.zeros((rows, len(observation.numbers(first))))
+        self._step_rows = batch.step_rows_each_slot if each_slot else batch.step_rows_on_arrival
+        self._worlds = [self._world(b, *each) for b, each in enumerate(zip(environments, seeds, strict=True))]
+        self._open(0, rows)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows B."""
+        return len(self.environments)
+
+    @property
+    def places(self) -> NDArray[np.void]:
+        """Where the rows' arrays lie (live): PLACE records, for compiled readers such as ``ServiceMeter``."""
+        return self._place_B
+
+    def step(self, choice_BN: NDArray[np.int64]) -> None:
+        """Carries out all rows' choices and runs every live row to its next question.
+
+        Args:
+            choice_BN: Choice per row and agent; not read where an agent is not asked.
+
+        Raises:
+            InfeasibleActionError: A choice is infeasible; nothing has changed in any row.
+            ValueError: The choices are no integers of shape (rows, agents).
+        """
+        given = np.asarray(choice_BN)
+        if given.shape != self.asked_BN.shape or given.dtype.kind not in "iu":
+            raise ValueError(
+                f"choices of shape {given.shape} and type {given.dtype}; give integers of shape "
+                f"(rows, agents) = {self.asked_BN.shape}"
+            )
+        given = np.ascontiguousarray(given, np.int64)
+        wrong = int(self._step_rows(self._place_B, self._board, self._numbers_BP, given, 0, len(given)))
+        if wrong >= 0:
+            row, agent = divmod(wrong, self.agents)
+            raise self._infeasible(row, agent, int(given[row, agent]))
+
+    def reset(self, row: int, environment: Environment, seed: int) -> None:
+        """Starts a row anew and runs it to its first question; the other rows stay as they are.
+
+        Args:
+            row: Row.
+            environment: What it runs.
+            seed: Seed of its stream ``forecast``.
+
+        Raises:
+            ScenarioError: The environment does not fit the others or the observation.
+        """
+        self._worlds[row] = self._world(row, environment, seed)
+        self.environments[row], self.seeds[row] = environment, seed
+        self._open(row, row + 1)
+
+    def row_view(self, row: int) -> ClusterView:
+        """Returns the view of a row (live), so that any scheduler can be asked about it."""
+        return self._worlds[row].shown
+
+    def row_answers(self, row: int) -> Answers:
+        """Returns where a scheduler answers about a row; ``choices_of`` turns its answers into choices."""
+        return self._worlds[row].answers
+
+    def choices_of(self, row: int) -> NDArray[np.int64]:
+        """Returns the choices that say what ``row_answers`` hold, shape (agents,).
+
+        Under ``each-slot`` a choice starts the largest gang with room at the oracle's clock; under ``on-arrival`` a
+        gang of 0 (all the job can use) is the largest of the choices. Other clocks and earliest starts have no choice.
+        """
+        answer_N = self.row_answers(row).answer_N
+        if self.observation.protocol == "each-slot":
+            return np.array(answer_N["choice"])
+        largest = self.observation.gpus_max
+        site, gpus = int(answer_N["choice"][0]) - 1, int(answer_N["gpus"][0])
+        if gpus == 0:
+            feasible = np.flatnonzero(self.mask_BNA[row, 0, site * largest : (site + 1) * largest])
+            gpus = int(feasible[-1]) + 1 if len(feasible) else largest
+        return np.array([site * largest + gpus - 1])
+
+    def answer(self, row: int, choice_N: NDArray[np.int64]) -> None:
+        """Writes the answers that say what choices say into ``row_answers``, as ``step`` does; nothing is carried out.
+
+        Args:
+            row: Row.
+            choice_N: Choices; those of agents that are not asked are not read.
+        """
+        answer_N = self.row_answers(row).answer_N
+        answer_N[:] = (HOLD, 0, ORACLE, 0.0)
+        asked_N = self.asked_BN[row]
+        if self.observation.protocol == "each-slot":
+            answer_N["choice"][asked_N] = choice_N[asked_N]
+        else:
+            site_N, gang_N = np.divmod(choice_N[asked_N], self.observation.gpus_max)
+            answer_N["choice"][asked_N], answer_N["gpus"][asked_N] = 1 + site_N, 1 + gang_N
+
+    def outcome(self, row: int) -> Outcome:
+        """Returns what became of every job of a row so far (live arrays)."""
+        world = self._worlds[row]
+        return Outcome(
+            environment=self.environments[row],
+            track_J=world.track_J,
+            yard_S=world.yard_S,
+            engine=world.engine_1[0],
+            ended_s=world.shown.now_s,
+        )
+
+    def migration_usd(self) -> F8:
+        """Returns what each row's jobs have paid for their journeys so far, emissions included (U4), USD, [B]."""
+        out_B = np.empty(self.rows)
+        for b, world in enumerate(self._worlds):
+            engine, usd_per_t = world.engine_1[0], world.shown.run_1[0]["carbon_usd_per_t"]
+            out_B[b] = engine["move_usd"] + usd_per_t / KG_PER_TONNE * engine["move_kg"]
+        return out_B
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Returns a copy of all that changes; the environments are not in it.
+
+        Keys: ``format``, the names of the shown arrays, and ``row/array`` for the rows.
+        """
+        out: dict[str, NDArray[np.generic]] = {"format": np.array(STATE_FORMAT)}
+        out |= {name: array.copy() for name, array in self._board._asdict().items()}
+        for b, world in enumerate(self._worlds):
+            arrays = _arrays(world)
+            out |= {f"{b}/{name}": arrays[name].copy() for name in MOVING}
+            out[f"{b}/digest"] = np.array(_digest(world))
+        return out
+
+    def load_state(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Goes on from a state, bit for bit, in an engine of the same environments, seeds and options.
+
+        Raises:
+            ScenarioError: The state is of another format, of other environments or of other options; nothing has
+                changed.
+        """
+        mine = self.state()
+        if set(mine) != set(state) or any(
+            np.shape(state[name]) != array.shape or state[name].dtype != array.dtype for name, array in mine.items()
+        ):
+            raise ScenarioError(
+                "the state is of another batch: its format, number of rows, sites, jobs or observation differ; build "
+                "the engine from the environments and options it was saved with"
+            )
+        for b in range(self.rows):
+            if state[f"{b}/digest"] != mine[f"{b}/digest"]:
+                raise ScenarioError(
+                    f"row {b} of the state ran another environment or forecast; build the engine from those it had"
+                )
+        for name, array in self._board._asdict().items():
+            array[:] = state[name]
+        for b, world in enumerate(self._worlds):
+            arrays = _arrays(world)
+            for name in MOVING:
+                arrays[name][:] = state[f"{b}/{name}"]
+
+    def _open(self, first: int, until: int) -> None:
+        """Runs some fresh rows to their first question."""
+        self.asked_BN[first:until] = False
+        no_choice_BN = np.zeros(self.asked_BN.shape, np.int64)
+        self._step_rows(self._place_B, self._board, self._numbers_BP, no_choice_BN, first, until)
+
+    def _world(self, row: int, environment: Environment, seed: int) -> World:
+        """Returns a row's world at second 0 and notes where its arrays lie."""
+        first = self.environments[0]
+        same = (environment.protocol, environment.sites, environment.fleet.ingress_points)
+        if same != (first.protocol, first.sites, first.fleet.ingress_points):
+            raise ScenarioError(
+                f"row {row} runs scenario {environment.scenario!r} with protocol {environment.protocol} and sites "
+                f"{', '.join(environment.sites)}; all rows need the protocol {first.protocol}, the sites "
+                f"{', '.join(first.sites)} and the same ingress points"
+            )
+        numbers_P = self.observation.numbers(environment)
+        kinds = {"utility": AS_EARNED, "at-start": AT_START}
+        has_utility = environment.signals is not None and environment.economics is not None
+        world = build_world(
+            environment,
+            seed=seed,
+            rewards=kinds[self.reward] if has_utility else NO_REWARDS,
+            forecast=self.forecast,
+            lookahead_h=self.observation.forecast_h + 1,
+        )
+        if environment.protocol == "each-slot":
+            self.mask_BNA[row] = 0
+            world = world._replace(shown=world.shown._replace(mask_NA=self.mask_BNA[row]))
+        self._numbers_BP[row] = numbers_P
+        self._place_B[row] = _place(world)
+        self.now_s_B[row] = 0.0
+        self.done_B[row] = False
+        return world
+
+    def _infeasible(self, row: int, agent: int, choice: int) -> InfeasibleActionError:
+        environment, view = self.environments[row], self.row_view(row)
+        if environment.protocol == "each-slot":
+            names = ["hold", *environment.sites]
+            asked = f"site {environment.sites[agent]}"
+        else:
+            gangs = range(1, self.observation.gpus_max + 1)
+            names = [f"{site} with {gpus} GPU{'s' * (gpus != 1)}" for site in environment.sites for gpus in gangs]
+            asked = "the dispatcher"
+        allowed = ", ".join(f"{i} ({names[i]})" for i in np.flatnonzero(self.mask_BNA[row, agent]))
+        what = names[choice] if 0 <= choice < len(names) else "no such choice"
+        return InfeasibleActionError(
+            f"row {row} (environment {environment.index}), agent {agent} ({asked}), job {view.asked_N[agent]} at "
+            f"{view.now_s:g} s: choice {choice} ({what}); feasible now: {allowed}; choose only what mask_BNA marks"
+        )
+
+
+def _arrays(world: World) -> dict[str, NDArray[np.generic]]:
+    """Returns all arrays of a world by name."""
+    parts = world._asdict()
+    shown, answers = parts.pop("shown"), parts.pop("answers")
+    return {**shown._asdict(), **answers._asdict(), **parts}
+
+
+def _place(world: World) -> NDArray[np.void]:
+    """Returns where a world's arrays lie; they must stay alive as long as it is used."""
+    place = np.zeros((), PLACE)
+    lengths = dict(COUNTED)
+    for name, array in _arrays(world).items():
+        if not (array.flags.c_contiguous and array.flags.aligned):
+            raise AssertionError(f"array {name} of a world is not contiguous")
+        place[name] = array.ctypes.data
+        for axis, length in zip(SHAPES[name], array.shape, strict=True):
+            if lengths.setdefault(axis, length) != length:
+                raise AssertionError(f"array {name} of a world has {length} {axis}, others have {lengths[axis]}")
+            if axis not in COUNTED:
+                place[axis] = length
+    return place
+
+
+def _digest(world: World) -> int:
+    """Returns a checksum of what a world is made from: jobs, signals, forecasts, tables."""
+    digest = 0
+    for name, array in _arrays(world).items():
+        if name not in MOVING:
+            digest = zlib.crc32(np.ascontiguousarray(array).tobytes(), digest)
+    return digest

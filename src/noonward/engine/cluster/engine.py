@@ -1,0 +1,346 @@
+"""The cluster engine: builds the state of a run from an environment, steps it, and returns what became of every job."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import numpy as np
+
+from noonward.arrays import F8
+from noonward.decision.cluster.rule import blank_view
+from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView, job_records
+from noonward.decision.scheduler import Curves, Scheduler
+from noonward.engine.cluster.kernels import loops
+from noonward.engine.cluster.kernels.world import (
+    ADVISORY_CAPS,
+    AS_EARNED,
+    CARBON_SUM,
+    ENGINE,
+    EVENT,
+    FAILED_EARLIEST,
+    FAILED_GPUS,
+    FAILED_LEVEL,
+    FAILED_MASK,
+    HARD_CAPS,
+    NO_CAPS,
+    NO_REWARDS,
+    PRICE_SUM,
+    TRACK,
+    YARD,
+    World,
+)
+from noonward.errors import InfeasibleActionError, ScenarioError, nearest
+from noonward.forecasts.forecast import Forecast
+from noonward.ledger.ledger import Market
+from noonward.ledger.outcome import Outcome
+from noonward.model.cluster.environment import Environment, Protocol
+from noonward.model.cluster.fleet import FleetTables
+from noonward.seeding import stream
+from noonward.units import HOUR_S
+
+
+class ClusterEngine:
+    """One run that pauses and asks.
+
+    Protocol ``each-slot`` (MASAC, Sec. II): time moves in slots. At a slot's start all finishes, joins and arrivals
+    up to it are taken, jobs that can no longer start in time anywhere are dropped as overdue, and then decision
+    steps follow: each step asks every site about the next job of its queue (``view.asked_N``, -1 for none), all sites
+    at once, until every pending job has been asked about once. Choices per site: 0 = hold; 1 + own index = start here
+    now; 1 + d = move to site d, whose queue the job joins at the first slot boundary at or after its delay, at the
+    earliest in the next slot.
+
+    Protocol ``on-arrival``: the dispatcher is asked once per job, at its arrival, for site, largest gang, clock and
+    earliest start. The job travels, joins the site's queue, and starts first-come-first-served when as many GPUs as
+    its smallest gang are free (and a hard capacity curve allows): with as many as are free, at most the gang asked
+    for. A queued job whose latest start has passed is dropped as overdue.
+
+    Feasible: a start needs a site of the class' range with free GPUs for the smallest gang and ``now <= arrival +
+    slack - return delay`` (Eq. 7b, 7c); a move needs that the job fits into the destination, may run there and can be
+    there by its latest start there. The mask says so; an infeasible answer raises.
+
+    Curves: a scheduler may set capacity curves in its answers (``Scheduler.curves``), unless the environment has some.
+
+    Reward: growth of the utility U1 - U2 - U3 - U4 - U5 since the last question; the rewards sum to the ledger's
+    utility. End: when every job is done or overdue, or at the window's end.
+
+    Args:
+        environment: What to run.
+        scheduler: Who is asked; says which questions and forecasts it wants.
+        seed: Seed of the streams ``policy`` and ``forecast``.
+        rewards: Read the reward at every question.
+
+    Raises:
+        ScenarioError: Scheduler and environment do not fit.
+    """
+
+    def __init__(self, environment: Environment, scheduler: Scheduler, *, seed: int = 0, rewards: bool = False) -> None:
+        check_fit(environment, scheduler)
+        self.environment = environment
+        self.scheduler = scheduler
+        self.seed = seed
+        self.world = build_world(
+            environment,
+            seed=seed,
+            rewards=AS_EARNED if rewards else NO_REWARDS,
+            forecast=scheduler.forecast,
+            lookahead_h=scheduler.lookahead_h,
+            wants_allocate=scheduler.wants_allocate,
+            wants_finished=scheduler.wants_finished,
+            curves=scheduler.curves,
+        )
+        each_slot = environment.protocol == "each-slot"
+        self._step = loops.step_each_slot if each_slot else loops.step_on_arrival
+        self._run = loops.run_each_slot if each_slot else loops.run_on_arrival
+
+    @property
+    def view(self) -> ClusterView:
+        """What the scheduler sees."""
+        return self.world.shown
+
+    @property
+    def answers(self) -> Answers:
+        """Where it answers."""
+        return self.world.answers
+
+    @property
+    def reward_usd(self) -> float:
+        """Growth of the utility between the last two questions, USD (with ``rewards``)."""
+        return float(self.world.engine_1["reward_usd"][0])
+
+    def step(self) -> int:
+        """Carries out the answers to the last question and runs to the next.
+
+        Returns:
+            Kind of the next question (ASK_...), or 0 at the run's end.
+
+        Raises:
+            InfeasibleActionError: An answer is infeasible; nothing has changed.
+        """
+        kind = int(self._step(self.world))
+        if kind < 0:
+            raise self._infeasible(kind)
+        return kind
+
+    def run_compiled(self, rule: Any, memory: Any) -> None:
+        """Runs to the end under a compiled rule.
+
+        Raises:
+            InfeasibleActionError: The rule gave an infeasible answer.
+        """
+        failed = int(self._run(self.world, rule, memory))
+        if failed:
+            raise self._infeasible(failed)
+
+    def outcome(self, rewards_K: F8 | None = None) -> Outcome:
+        """Returns what became of every job so far."""
+        world = self.world
+        return Outcome(
+            environment=self.environment,
+            track_J=world.track_J,
+            yard_S=world.yard_S,
+            engine=world.engine_1[0],
+            ended_s=self.view.now_s,
+            rewards_K=rewards_K,
+        )
+
+    def _infeasible(self, failed: int) -> InfeasibleActionError:
+        view = self.view
+        asker = 0
+        if self.environment.protocol == "each-slot":  # the kernel left the site there; its questions name none
+            asker = int(view.run_1["site"][0])
+            view.run_1["site"] = -1
+        job = int(view.asked_N[asker])
+        choice, gpus, level, earliest_s = self.answers.answer_N[asker].item()
+        names = ("hold", *self.environment.sites)
+        allowed = [name for name, good in zip(names, view.mask_NA[asker].tolist(), strict=True) if good]
+        record = view.job_J[job]
+        what = {
+            FAILED_MASK: f"choice {choice} ({names[choice] if 0 <= choice < len(names) else 'no such site'}); "
+            f"feasible now: {', '.join(allowed)}; answer only what view.mask_NA marks",
+            FAILED_GPUS: f"a gang of {gpus} GPUs; allowed: 0 (as many as fit) or {record['gpus_min']} to "
+            f"{record['gpus_max']}",
+            FAILED_LEVEL: f"clock level {level}; allowed: -1 (oracle) or a level of the site "
+            f"({view.site_S['levels'].tolist()} levels per site)",
+            FAILED_EARLIEST: f"an earliest start of {earliest_s} s, after the job's latest start "
+            f"(deadline {record['deadline_s']} s less the return of its result)",
+        }[failed]
+        asked = (
+            f"site {self.environment.sites[asker]}" if self.environment.protocol == "each-slot" else "the dispatcher"
+        )
+        return InfeasibleActionError(
+            f"scheduler {type(self.scheduler).__name__} answered for job {job} at {view.now_s:g} s ({asked}): {what}"
+        )
+
+
+def check_fit(environment: Environment, scheduler: Scheduler, policy: str | None = None) -> None:
+    """Raises ScenarioError if a scheduler cannot answer an environment's questions.
+
+    Args:
+        environment: Environment.
+        scheduler: Scheduler.
+        policy: Its name, for messages.
+    """
+    name = type(scheduler).__name__ if policy is None else f"{policy!r}"
+    for protocol in scheduler.protocols:
+        if protocol not in get_args(Protocol):
+            raise ScenarioError(
+                f"scheduler {name} claims the unknown protocol {protocol!r}; {nearest(protocol, get_args(Protocol))}"
+            )
+    if environment.protocol not in scheduler.protocols:
+        raise ScenarioError(
+            f"scheduler {name} answers the protocols {', '.join(scheduler.protocols)}, but scenario "
+            f"{environment.scenario!r} asks {environment.protocol}; choose another policy or protocol"
+        )
+    if environment.signals is None and (scheduler.needs_signals or scheduler.forecast is not None):
+        raise ScenarioError(
+            f"scheduler {name} reads prices or carbon intensities, but scenario {environment.scenario!r} has no "
+            "signals; give signals or choose another policy"
+        )
+    if environment.economics is None and scheduler.needs_economics:
+        raise ScenarioError(
+            f"scheduler {name} weighs revenue against cost, but scenario {environment.scenario!r} has no economics; "
+            "give economics or choose another policy"
+        )
+    if environment.sample_jobs is None and scheduler.needs_samples:
+        raise ScenarioError(
+            f"scheduler {name} plans for jobs to come, but the jobs of scenario {environment.scenario!r} cannot be "
+            "sampled (a complete job table has no statistics); use generated jobs or a trace, or choose another policy"
+        )
+
+
+def build_world(
+    environment: Environment,
+    *,
+    seed: int,
+    rewards: int,
+    forecast: Forecast | None,
+    lookahead_h: int,
+    wants_allocate: bool = False,
+    wants_finished: bool = False,
+    curves: Curves | None = None,
+) -> World:
+    """Returns the state at second 0.
+
+    Args:
+        environment: What is run.
+        seed: Seed of the stream ``forecast``.
+        rewards: NO_REWARDS, AS_EARNED or AT_START.
+        forecast: Forecast that is shown, or None.
+        lookahead_h: Hours it reaches at least.
+        wants_allocate: Ask when a job is about to start (protocol on-arrival).
+        wants_finished: Tell when a job has finished (protocol on-arrival).
+        curves: Kind of capacity curves the scheduler sets, or None.
+    """
+    sites, count = len(environment.sites), len(environment.jobs)
+    tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
+    forecast_KISL = _forecasts(environment, forecast, lookahead_h, seed)
+    askers = sites if environment.protocol == "each-slot" else 1
+    caps_SH, kind = _caps(environment, curves)
+    own = curves is not None
+    shown = _view(environment, tables, askers, forecast_KISL.shape[3])
+    engine_1 = np.zeros(1, ENGINE)
+    engine_1["dispatch"] = engine_1["hour_shown"] = -1
+    engine_1["drained"] = environment.drained
+    engine_1["has_signals"] = environment.signals is not None
+    engine_1["wants_allocate"] = wants_allocate
+    engine_1["wants_finished"] = wants_finished
+    engine_1["rewards"] = rewards
+    engine_1["caps"] = kind
+    yard_S = np.zeros(sites, YARD)
+    for name in ("head", "tail", "cursor", "before"):
+        yard_S[name] = -1
+    track_J = np.zeros(count, TRACK)
+    track_J["site"] = track_J["level"] = track_J["next"] = -1
+    for name in ("reach_s", "start_s", "finish_s"):
+        track_J[name] = np.nan
+    return World(
+        shown=shown,
+        answers=Answers(
+            answer_N=np.zeros(askers, ANSWER),
+            limit_SH=np.zeros((sites, 0)) if not own else caps_SH if environment.caps is None else caps_SH.copy(),
+        ),
+        engine_1=engine_1,
+        yard_S=yard_S,
+        track_J=track_J,
+        heap_E=np.zeros(2 * count + 2, EVENT),
+        signal_KSH=_signals(environment),
+        forecast_KISL=forecast_KISL,
+        caps_SH=caps_SH,
+    )
+
+
+def _caps(environment: Environment, curves: Curves | None) -> tuple[F8, int]:
+    """Returns the curves in force and their kind: the environment's own, else the scheduler's, which it sets later."""
+    caps = environment.caps
+    if caps is not None:
+        return np.ascontiguousarray(caps.gpus_SH, dtype=np.float64), HARD_CAPS if caps.hard else ADVISORY_CAPS
+    if curves is None:
+        return np.zeros((len(environment.sites), 1)), NO_CAPS
+    gpus_S = np.array([site.gpus for site in environment.fleet.sites], dtype=np.float64)
+    caps_SH = np.repeat(gpus_S[:, None], environment.hours, axis=1)
+    return caps_SH, HARD_CAPS if curves == "hard" else ADVISORY_CAPS
+
+
+def _view(environment: Environment, tables: FleetTables, askers: int, leads: int) -> ClusterView:
+    """Returns the view at second 0."""
+    jobs, links, economics = environment.jobs, environment.links, environment.economics
+    sites, ingress = len(environment.sites), len(tables.home_I)
+    parts = blank_view(sites, askers, len(jobs), ingress, len(environment.fleet.classes))
+    run = parts["run_1"]
+    run["slot_s"], run["window_s"], run["site"] = environment.slot_s, environment.window_s, -1
+    if economics is not None:
+        run["revenue_usd_per_gpu_hour"] = economics.revenue_usd_per_gpu_hour
+        run["carbon_usd_per_t"] = economics.carbon_usd_per_t
+    site = parts["site_S"]
+    site["gpus"] = site["free"] = tables.gpus_S
+    site["levels"], site["pue"], site["free_w"] = tables.levels_S, tables.pue_S, tables.free_w_S
+    site["price"] = site["carbon"] = np.nan
+    site["door"] = -1
+    for i, home in enumerate(tables.home_I.tolist()):
+        if home >= 0:
+            site["door"][home] = i
+    parts["job_J"] = job_records(jobs)
+    link = parts["link_IS"]
+    for name in ("latency_s", "seconds_per_gb", "usd_per_gb", "kwh_per_gb"):
+        link[name] = getattr(links, f"{name}_IS")
+    parts["home_I"][:] = tables.home_I
+    parts["range_CS"][:] = tables.range_CS
+    return ClusterView(
+        **parts,
+        forecast_KSL=np.full((2, sites, leads), np.nan),
+        speed_KSCGF=np.stack([tables.power_w_SCNF, tables.seconds_per_unit_SCNF]),
+        oracle_SCG=tables.oracle_level_SCN,
+        clock_SF=tables.clock_SF,
+    )
+
+
+def _signals(environment: Environment) -> F8:
+    """Returns price, carbon and their integrals per site from second 0, hours + 1 columns."""
+    sites = environment.fleet.sites
+    if environment.signals is None:
+        return np.full((4, len(sites), 2), np.nan)
+    market = Market.of(environment)
+    out = np.full((4, len(sites), environment.hours + 1), np.nan)
+    out[PRICE, :, :-1], out[CARBON, :, :-1] = market.price_SH, market.carbon_SH
+    out[PRICE_SUM], out[CARBON_SUM] = market.price_cumulative_SH, market.carbon_cumulative_SH
+    return out
+
+
+def _forecasts(environment: Environment, forecast: Forecast | None, lookahead_h: int, seed: int) -> F8:
+    """Returns the integrals of all forecasts of a run, (price and carbon, hours of issue, sites, leads + 1)."""
+    sites = environment.fleet.sites
+    if forecast is None or environment.signals is None:
+        return np.full((2, 1, len(sites), 2), np.nan)
+    signals = environment.signals
+    history_h = signals.hour_of(environment.start)
+    until = history_h + environment.hours
+    # Forecasts are of zones: two sites in one zone are told the same.
+    zones = list(dict.fromkeys(signals.zone_index(site.zone) for site in sites))
+    row_S = [zones.index(signals.zone_index(site.zone)) for site in sites]
+    jobs = environment.jobs
+    slowest = np.nanmax(environment.fleet.tables(int(jobs.gpus_max_J.max())).seconds_per_unit_SCNF[:, :, 1:], (0, 2, 3))
+    span_s = jobs.work_J * slowest[jobs.class_J] + np.where(np.isinf(jobs.slack_s_J), 0.0, jobs.slack_s_J)
+    lookahead_h = max(lookahead_h, int(np.ceil(float(span_s.max()) / HOUR_S)) + 2)
+    rng = stream(seed, "forecast", environment.index)
+    of_zones = signals.select(tuple(signals.zones[zone] for zone in zones)).window(signals.start, until)
+    return np.ascontiguousarray(forecast.issued(of_zones, history_h, lookahead_h, rng)[:, :, row_S])

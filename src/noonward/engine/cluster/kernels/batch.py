@@ -1,0 +1,219 @@
+"""Many runs side by side in one compiled call: each row's world is read through a record of its arrays' addresses.
+
+Rows keep arrays of their own sizes (jobs, hours, leads), so nothing is padded and a row does, to the bit, what a
+single run does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
+from numpy.typing import NDArray
+
+from noonward.arrays import F4, F8, U1
+from noonward.compiled import kernel
+from noonward.decision.cluster.gangs import fill_gang_mask
+from noonward.decision.cluster.observation import GPUS_MAX, observe_each_slot, observe_on_arrival
+from noonward.decision.cluster.view import ANSWER, JOB, LINK, RUN, SITE, Answers, ClusterView
+from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot
+from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
+from noonward.engine.cluster.kernels.world import ENGINE, EVENT, TRACK, YARD, World
+
+SHAPES: Final[dict[str, tuple[str, ...]]] = {
+    "run_1": ("one",),
+    "site_S": ("sites",),
+    "job_J": ("jobs",),
+    "asked_N": ("askers",),
+    "mask_NA": ("askers", "choices"),
+    "link_IS": ("ingress", "sites"),
+    "home_I": ("ingress",),
+    "range_CS": ("classes", "sites"),
+    "forecast_KSL": ("two", "sites", "leads"),
+    "speed_KSCGF": ("two", "sites", "classes", "gangs", "levels"),
+    "oracle_SCG": ("sites", "classes", "gangs"),
+    "clock_SF": ("sites", "levels"),
+    "answer_N": ("askers",),
+    "limit_SH": ("sites", "limit_hours"),
+    "engine_1": ("one",),
+    "yard_S": ("sites",),
+    "track_J": ("jobs",),
+    "heap_E": ("events",),
+    "signal_KSH": ("four", "sites", "hours"),
+    "forecast_KISL": ("two", "issues", "sites", "leads"),
+    "caps_SH": ("sites", "cap_hours"),
+}
+"""Every array of a world, and the names of its axes."""
+COUNTED: Final = {"one": 1, "two": 2, "four": 4}
+_AXES = sorted({axis for shape in SHAPES.values() for axis in shape} - set(COUNTED))
+PLACE: Final = np.dtype([(name, "i8") for name in SHAPES] + [(axis, "i8") for axis in _AXES])
+"""Where a row's arrays lie: an address per array, a length per axis."""
+
+
+class Board(NamedTuple):
+    """What is shown of all rows; overwritten by each step. Axes: B rows, N agents, A choices, G and O entries."""
+
+    global_BG: F4
+    own_BNO: F4
+    mask_BNA: U1
+    asked_BN: NDArray[np.bool_]
+    reward_B: F8
+    elapsed_s_B: F8
+    now_s_B: F8
+    done_B: NDArray[np.bool_]
+
+
+def _array_at(context: Any, address: Any, shape: Any, dtype: Any) -> tuple[Any, Callable[..., Any]]:
+    """Returns the contiguous array of a shape and an element type that lies at an address."""
+    array = types.Array(dtype.dtype, len(shape), "C")
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        out = make_array(array)(context, builder)
+        lengths = cgutils.unpack_tuple(builder, args[1])
+        itemsize = cgutils.intp_t(context.get_abi_sizeof(context.get_data_type(array.dtype)))
+        strides = [itemsize]
+        for length in reversed(lengths[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        data = builder.inttoptr(args[0], context.get_data_type(array.dtype).as_pointer())
+        populate_array(out, data=data, shape=lengths, strides=strides, itemsize=itemsize, meminfo=None)
+        return out._getvalue()
+
+    return array(address, shape, dtype), generate
+
+
+_at: Any = intrinsic(_array_at)
+
+
+@kernel(inline=True, allocates=False)
+def world_at(place_B: NDArray[np.void], b: int) -> World:
+    """Returns the world of a row."""
+    p = place_B[b]
+    return World(
+        ClusterView(
+            _at(p.run_1, (1,), RUN),
+            _at(p.site_S, (p.sites,), SITE),
+            _at(p.job_J, (p.jobs,), JOB),
+            _at(p.asked_N, (p.askers,), np.int64),
+            _at(p.mask_NA, (p.askers, p.choices), np.uint8),
+            _at(p.link_IS, (p.ingress, p.sites), LINK),
+            _at(p.home_I, (p.ingress,), np.int64),
+            _at(p.range_CS, (p.classes, p.sites), np.uint8),
+            _at(p.forecast_KSL, (2, p.sites, p.leads), np.float64),
+            _at(p.speed_KSCGF, (2, p.sites, p.classes, p.gangs, p.levels), np.float64),
+            _at(p.oracle_SCG, (p.sites, p.classes, p.gangs), np.int64),
+            _at(p.clock_SF, (p.sites, p.levels), np.float64),
+        ),
+        Answers(_at(p.answer_N, (p.askers,), ANSWER), _at(p.limit_SH, (p.sites, p.limit_hours), np.float64)),
+        _at(p.engine_1, (1,), ENGINE),
+        _at(p.yard_S, (p.sites,), YARD),
+        _at(p.track_J, (p.jobs,), TRACK),
+        _at(p.heap_E, (p.events,), EVENT),
+        _at(p.signal_KSH, (4, p.sites, p.hours), np.float64),
+        _at(p.forecast_KISL, (2, p.issues, p.sites, p.leads), np.float64),
+        _at(p.caps_SH, (p.sites, p.cap_hours), np.float64),
+    )
+
+
+@kernel(inline=True, allocates=False)
+def _show(w: World, board: Board, b: int, kind: int) -> None:
+    """Writes a row's reward, times and end; the parts of a row that has ended are zero."""
+    engine, now_s = w.engine_1[0], w.shown.run_1[0].now_s
+    board.reward_B[b] = engine.reward_usd if engine.rewards else np.nan
+    board.elapsed_s_B[b] = now_s - board.now_s_B[b]
+    board.now_s_B[b] = now_s
+    board.done_B[b] = kind == 0
+    for n in range(board.asked_BN.shape[1]):
+        board.asked_BN[b, n] = kind != 0 and w.shown.asked_N[n] >= 0
+    if kind == 0:
+        board.mask_BNA[b] = 0
+        board.global_BG[b] = 0.0
+        board.own_BNO[b] = 0.0
+
+
+@kernel(inline=True, allocates=False)
+def _rest(board: Board, b: int) -> None:
+    """Shows a row that had ended before."""
+    board.reward_B[b] = 0.0
+    board.elapsed_s_B[b] = 0.0
+
+
+@kernel(inline=True, allocates=False)
+def _find_infeasible(board: Board, choice_BN: NDArray[np.int64], first: int, until: int) -> int:
+    """Returns the first infeasible choice of an agent that is asked, as row x agents + agent, or -1."""
+    agents = choice_BN.shape[1]
+    for b in range(first, until):
+        for n in range(agents):
+            choice = choice_BN[b, n]
+            if board.asked_BN[b, n] and (
+                choice < 0 or choice >= board.mask_BNA.shape[2] or not board.mask_BNA[b, n, choice]
+            ):
+                return b * agents + n
+    return -1
+
+
+@kernel(allocates=False)
+def step_rows_each_slot(
+    place_B: NDArray[np.void], board: Board, numbers_BP: F8, choice_BN: NDArray[np.int64], first: int, until: int
+) -> int:
+    """Carries out the choices of some rows and runs each to its next question; a fresh row runs to its first.
+
+    Args:
+        place_B: PLACE records.
+        board: What is shown.
+        numbers_BP: ``Observation.numbers`` per row.
+        choice_BN: Choices; those of agents that are not asked are not read.
+        first: First row.
+        until: Row after the last.
+
+    Returns:
+        -1, or row x agents + agent of the first infeasible choice; nothing is then changed.
+    """
+    wrong = _find_infeasible(board, choice_BN, first, until)
+    if wrong >= 0:
+        return wrong
+    for b in range(first, until):
+        if board.done_B[b]:
+            _rest(board, b)
+            continue
+        w = world_at(place_B, b)
+        if w.shown.run_1[0].kind:
+            for n in range(choice_BN.shape[1]):
+                if w.shown.asked_N[n] >= 0:
+                    w.answers.answer_N[n].choice = choice_BN[b, n]
+            apply_each_slot(w)
+        kind = advance_each_slot(w)
+        _show(w, board, b, kind)
+        if kind:
+            observe_each_slot(w.shown, numbers_BP[b], board.global_BG[b], board.own_BNO[b])
+    return -1
+
+
+@kernel(allocates=False)
+def step_rows_on_arrival(
+    place_B: NDArray[np.void], board: Board, numbers_BP: F8, choice_BN: NDArray[np.int64], first: int, until: int
+) -> int:
+    """Does for protocol on-arrival what ``step_rows_each_slot`` does; choices are ``site x G + gang - 1``."""
+    wrong = _find_infeasible(board, choice_BN, first, until)
+    if wrong >= 0:
+        return wrong
+    for b in range(first, until):
+        if board.done_B[b]:
+            _rest(board, b)
+            continue
+        w = world_at(place_B, b)
+        gpus_max = int(numbers_BP[b, GPUS_MAX])
+        if w.shown.run_1[0].kind:
+            w.answers.answer_N[0].choice = 1 + choice_BN[b, 0] // gpus_max
+            w.answers.answer_N[0].gpus = 1 + choice_BN[b, 0] % gpus_max
+            apply_on_arrival(w)
+        kind = advance_on_arrival(w)
+        _show(w, board, b, kind)
+        if kind:
+            fill_gang_mask(w.shown, gpus_max, board.mask_BNA[b, 0])
+            observe_on_arrival(w.shown, numbers_BP[b], board.global_BG[b], board.own_BNO[b])
+    return -1

@@ -1,0 +1,266 @@
+"""Protocol each-slot: once a slot every site decides about its pending jobs, all at once (MASAC, Sec. II)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noonward.compiled import kernel
+from noonward.decision.cluster.view import (
+    ASK_SLOT,
+    HOLD,
+    ORACLE,
+    delay_s,
+    fits,
+    latest_start_s,
+)
+from noonward.engine.cluster.kernels.physics import (
+    drop_top,
+    enqueue,
+    finish,
+    give_up,
+    move,
+    push,
+    read_meters,
+    read_reward,
+    room,
+    set_defaults,
+    show_hour,
+    start,
+    uncount,
+    unlink,
+)
+from noonward.engine.cluster.kernels.world import (
+    ARRIVAL,
+    FAILED_GPUS,
+    FAILED_LEVEL,
+    FAILED_MASK,
+    FINISH,
+    KIND_SHIFT,
+    REACH,
+    TRANSIT,
+    World,
+)
+
+
+@kernel(inline=True, allocates=False)
+def slot_at(view_slot_s: float, time: float) -> float:
+    """Returns the first slot boundary at or after a time, s."""
+    return np.ceil(time / view_slot_s) * view_slot_s
+
+
+@kernel(inline=True, allocates=False)
+def joins_at(w: World, job: int, s: int, d: int) -> float:
+    """Returns when a job that leaves site s now joins the queue of site d: a slot boundary, not before the next."""
+    view = w.shown
+    slot_s = view.run_1[0].slot_s
+    arrives = view.run_1[0].now_s + delay_s(view, job, view.site_S[s].door, d)
+    return max(slot_at(slot_s, arrives), view.run_1[0].now_s + slot_s)
+
+
+@kernel(inline=True, allocates=False)
+def can_move(w: World, job: int, s: int, d: int) -> bool:
+    """Returns whether a job at site s fits into site d and can be there in time (MASAC, Eq. 7b)."""
+    return d != s and fits(w.shown, job, d) and joins_at(w, job, s, d) <= latest_start_s(w.shown, job, d)
+
+
+@kernel(inline=True, allocates=False)
+def is_overdue(w: World, job: int, s: int) -> bool:
+    """Returns whether a job at site s can no longer start in time anywhere."""
+    view = w.shown
+    if fits(view, job, s) and view.run_1[0].now_s <= latest_start_s(view, job, s):
+        return False
+    for d in range(view.site_S.shape[0]):
+        if can_move(w, job, s, d):
+            return False
+    return True
+
+
+@kernel(inline=True, allocates=False)
+def fill_mask(w: World, job: int, s: int) -> None:
+    """Marks what a site may do with a job: hold always; start with room and in time; move where it is still in time."""
+    view = w.shown
+    view.mask_NA[s, HOLD] = 1
+    for d in range(view.site_S.shape[0]):
+        if d == s:
+            view.mask_NA[s, 1 + d] = (
+                fits(view, job, s)
+                and room(w, s) >= view.job_J[job].gpus_min
+                and view.run_1[0].now_s <= latest_start_s(view, job, s)
+            )
+        else:
+            view.mask_NA[s, 1 + d] = can_move(w, job, s, d)
+
+
+@kernel(inline=True, allocates=False)
+def check_slot_action(w: World, job: int, s: int) -> int:
+    """Returns 0 if a site's answer is possible, else what is wrong."""
+    choice, gpus, level = w.answers.answer_N[s].choice, w.answers.answer_N[s].gpus, w.answers.answer_N[s].level
+    if choice < 0 or choice > w.shown.site_S.shape[0] or not w.shown.mask_NA[s, choice]:
+        return FAILED_MASK
+    if gpus != 0 and (gpus < w.shown.job_J[job].gpus_min or gpus > w.shown.job_J[job].gpus_max):
+        return FAILED_GPUS
+    if level != ORACLE and (level < 0 or level >= w.shown.site_S[s].levels):
+        return FAILED_LEVEL
+    return 0
+
+
+@kernel(inline=True, allocates=False)
+def carry_out(w: World, job: int, s: int) -> None:
+    """Holds, starts or moves a site's job and turns to the job behind it."""
+    view = w.shown
+    choice = w.answers.answer_N[s].choice
+    behind = w.track_J[job].next
+    w.yard_S[s].cursor = behind
+    if choice == HOLD:
+        w.yard_S[s].before = job
+        return
+    unlink(w, job, w.yard_S[s].before, s)
+    uncount(w, job, s)
+    d = choice - 1
+    if d == s:
+        most = view.job_J[job].gpus_max
+        if w.answers.answer_N[s].gpus > 0:
+            most = min(most, w.answers.answer_N[s].gpus)
+        start(w, job, s, min(most, room(w, s)), w.answers.answer_N[s].level)
+        return
+    w.track_J[job].status = TRANSIT
+    w.track_J[job].site = d
+    push(w, joins_at(w, job, s, d), REACH, job)
+    move(w, job, view.site_S[s].door, d)
+
+
+@kernel(inline=True, allocates=False)
+def apply_each_slot(w: World) -> int:
+    """Carries out all sites' answers; returns 0, or what is wrong with one (nothing is then changed)."""
+    view = w.shown
+    for s in range(view.site_S.shape[0]):
+        if view.asked_N[s] >= 0:
+            failed = check_slot_action(w, view.asked_N[s], s)
+            if failed:
+                view.run_1[0].site = s
+                return failed
+    for s in range(view.site_S.shape[0]):
+        if view.asked_N[s] >= 0:
+            carry_out(w, view.asked_N[s], s)
+    return 0
+
+
+@kernel(inline=True, allocates=False)
+def ask_slot(w: World) -> int:
+    """Asks every site about its next job of this slot; returns ASK_SLOT, or 0 when all have been asked about."""
+    view = w.shown
+    some = False
+    for s in range(view.site_S.shape[0]):
+        job = w.yard_S[s].cursor
+        view.asked_N[s] = job
+        if job >= 0:
+            some = True
+            fill_mask(w, job, s)
+        else:
+            view.mask_NA[s, :] = 0
+    if not some:
+        return 0
+    view.run_1[0].kind = ASK_SLOT
+    view.run_1[0].site = -1
+    show_hour(w)
+    set_defaults(w)
+    w.engine_1[0].steps += 1
+    if w.engine_1[0].rewards:
+        read_reward(w)
+    return ASK_SLOT
+
+
+@kernel(inline=True, allocates=False)
+def next_slot_s(w: World) -> float:
+    """Returns the next slot with something to ask or to do, s; infinite when nothing is left."""
+    view = w.shown
+    slot_s = view.run_1[0].slot_s
+    for s in range(view.site_S.shape[0]):
+        if w.yard_S[s].head >= 0:
+            return view.run_1[0].now_s + slot_s
+    time = np.inf
+    if w.engine_1[0].heap_size > 0:
+        time = w.heap_E[0].time
+    if w.engine_1[0].next_arrival < view.job_J.shape[0]:
+        time = min(time, view.job_J[w.engine_1[0].next_arrival].arrival_s)
+    return slot_at(slot_s, time) if not np.isinf(time) else np.inf
+
+
+@kernel(inline=True, allocates=False)
+def take_events(w: World, until: float) -> None:
+    """Takes all finishes, joins and arrivals up to a time, each at its own time."""
+    view = w.shown
+    while True:
+        arrival = (
+            view.job_J[w.engine_1[0].next_arrival].arrival_s
+            if w.engine_1[0].next_arrival < view.job_J.shape[0]
+            else np.inf
+        )
+        time, kind, job = np.inf, ARRIVAL + 1, 0
+        if w.engine_1[0].heap_size > 0:
+            time = w.heap_E[0].time
+            kind, job = w.heap_E[0].item >> KIND_SHIFT, w.heap_E[0].item & ((1 << KIND_SHIFT) - 1)
+        if min(time, arrival) > until:
+            return
+        w.engine_1[0].events += 1
+        if arrival < time or (arrival == time and kind > ARRIVAL):
+            job = w.engine_1[0].next_arrival
+            w.engine_1[0].next_arrival = job + 1
+            view.run_1[0].now_s = arrival
+            enqueue(w, job, view.home_I[view.job_J[job].origin])
+            continue
+        drop_top(w)
+        view.run_1[0].now_s = time
+        if kind == FINISH:
+            finish(w, job)
+        else:
+            enqueue(w, job, w.track_J[job].site)
+
+
+@kernel(inline=True, allocates=False)
+def drop_overdue(w: World) -> None:
+    """Drops every pending job that can no longer start in time, and points each site at its first job."""
+    for s in range(w.yard_S.shape[0]):
+        before, job = -1, w.yard_S[s].head
+        while job >= 0:
+            behind = w.track_J[job].next
+            if is_overdue(w, job, s):
+                unlink(w, job, before, s)
+                uncount(w, job, s)
+                give_up(w, job)
+            else:
+                before = job
+            job = behind
+        w.yard_S[s].cursor = w.yard_S[s].head
+        w.yard_S[s].before = -1
+
+
+@kernel(inline=True, allocates=False)
+def advance_each_slot(w: World) -> int:
+    """Runs until the next decision step; returns ASK_SLOT, or 0 at the run's end."""
+    view = w.shown
+    if w.engine_1[0].ended:
+        return 0
+    while True:
+        if w.engine_1[0].in_slot:
+            code = ask_slot(w)
+            if code:
+                return code
+            w.engine_1[0].in_slot = 0
+        # The first slot begins at second 0, the others one slot after the last or when something happens.
+        time = next_slot_s(w)
+        if np.isinf(time) or (not w.engine_1[0].drained and time > view.run_1[0].window_s):
+            if not w.engine_1[0].drained:
+                take_events(w, view.run_1[0].window_s)
+                view.run_1[0].now_s = view.run_1[0].window_s
+            end = max(view.run_1[0].now_s, view.run_1[0].window_s)
+            for s in range(view.site_S.shape[0]):
+                read_meters(w, s, end)
+            view.run_1[0].now_s = end
+            read_reward(w)
+            w.engine_1[0].ended = 1
+            return 0
+        take_events(w, time)
+        view.run_1[0].now_s = time
+        drop_overdue(w)
+        w.engine_1[0].in_slot = 1

@@ -1,0 +1,326 @@
+"""Protocol on-arrival: the dispatcher is asked once per job; the job travels, queues in order, starts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noonward.compiled import kernel
+from noonward.decision.cluster.view import (
+    ASK_ALLOCATE,
+    ASK_FINISHED,
+    ASK_ROUTE,
+    ORACLE,
+    delay_s,
+    fits,
+    latest_start_s,
+)
+from noonward.engine.cluster.kernels.physics import (
+    drop_top,
+    enqueue,
+    finish,
+    give_up,
+    move,
+    push,
+    read_meters,
+    read_reward,
+    room,
+    set_defaults,
+    show_hour,
+    start,
+    uncount,
+)
+from noonward.engine.cluster.kernels.world import (
+    ARRIVAL,
+    DEADLINE,
+    FAILED_EARLIEST,
+    FAILED_GPUS,
+    FAILED_LEVEL,
+    FAILED_MASK,
+    FINISH,
+    HARD_CAPS,
+    HOUR,
+    KIND_SHIFT,
+    REACH,
+    TRANSIT,
+    WAITING,
+    World,
+)
+from noonward.units import HOUR_S
+
+
+@kernel(inline=True, allocates=False)
+def fill_route_mask(w: World, job: int) -> bool:
+    """Marks the sites a job can reach in time and fits into; returns whether there is one."""
+    view = w.shown
+    now, ingress = view.run_1[0].now_s, view.job_J[job].origin
+    unlimited = np.isinf(view.job_J[job].deadline_s)
+    some = False
+    view.mask_NA[0, 0] = 0
+    for s in range(view.site_S.shape[0]):
+        good = fits(view, job, s) and (
+            unlimited or now + delay_s(view, job, ingress, s) <= latest_start_s(view, job, s)
+        )
+        view.mask_NA[0, 1 + s] = good
+        some = some or good
+    return some
+
+
+@kernel(inline=True, allocates=False)
+def ask(w: World, kind: int, job: int, s: int) -> int:
+    """Prepares a question and returns its kind."""
+    w.shown.run_1[0].kind = kind
+    w.shown.run_1[0].site = s
+    w.shown.asked_N[0] = job
+    show_hour(w)
+    set_defaults(w)
+    w.engine_1[0].steps += 1
+    if w.engine_1[0].rewards:
+        read_reward(w)
+    return kind
+
+
+@kernel(inline=True, allocates=False)
+def take_head(w: World, s: int) -> int:
+    """Removes and returns the first job of a site's queue."""
+    job = w.yard_S[s].head
+    w.yard_S[s].head = w.track_J[job].next
+    if w.yard_S[s].head < 0:
+        w.yard_S[s].tail = -1
+    return job
+
+
+@kernel(inline=True, allocates=False)
+def dispatch(w: World, s: int) -> int:
+    """Starts what the head of a site's queue allows; returns ASK_ALLOCATE to pause, else 0."""
+    view = w.shown
+    while True:
+        job = w.yard_S[s].head
+        if job < 0:
+            return 0
+        if w.track_J[job].status != WAITING:
+            take_head(w, s)
+            continue
+        if view.run_1[0].now_s > latest_start_s(view, job, s):
+            take_head(w, s)
+            uncount(w, job, s)
+            give_up(w, job)
+            continue
+        if room(w, s) < view.job_J[job].gpus_min:
+            return 0
+        if w.engine_1[0].wants_allocate:
+            ask(w, ASK_ALLOCATE, job, s)
+            w.answers.answer_N[0].gpus = w.track_J[job].gpus
+            w.answers.answer_N[0].level = w.track_J[job].level
+            return ASK_ALLOCATE
+        start_head(w, s)
+
+
+@kernel(inline=True, allocates=False)
+def start_head(w: World, s: int) -> None:
+    """Starts the first job of a site's queue with the gang and the clock it was given."""
+    job = take_head(w, s)
+    uncount(w, job, s)
+    most = w.shown.job_J[job].gpus_max
+    if w.track_J[job].gpus > 0:
+        most = min(most, w.track_J[job].gpus)
+    start(w, job, s, min(most, room(w, s)), w.track_J[job].level)
+
+
+@kernel(inline=True, allocates=False)
+def check_gang(w: World, job: int, s: int) -> int:
+    """Returns 0 if the action's gang and clock are possible for a job at a site, else what is wrong."""
+    gpus, level = w.answers.answer_N[0].gpus, w.answers.answer_N[0].level
+    if gpus != 0 and (gpus < w.shown.job_J[job].gpus_min or gpus > w.shown.job_J[job].gpus_max):
+        return FAILED_GPUS
+    if level != ORACLE and (level < 0 or level >= w.shown.site_S[s].levels):
+        return FAILED_LEVEL
+    return 0
+
+
+@kernel(inline=True, allocates=False)
+def apply_route(w: World) -> int:
+    """Sends the job asked about on its way; returns 0, or what is wrong with the action (nothing is then changed)."""
+    view = w.shown
+    job, choice, earliest = view.asked_N[0], w.answers.answer_N[0].choice, w.answers.answer_N[0].earliest_s
+    if choice < 1 or choice > view.site_S.shape[0] or not view.mask_NA[0, choice]:
+        return FAILED_MASK
+    s = choice - 1
+    failed = check_gang(w, job, s)
+    if failed:
+        return failed
+    if np.isnan(earliest) or earliest > latest_start_s(view, job, s):
+        return FAILED_EARLIEST
+    ingress = view.job_J[job].origin
+    w.track_J[job].gpus = w.answers.answer_N[0].gpus
+    w.track_J[job].level = w.answers.answer_N[0].level
+    w.track_J[job].earliest_s = earliest
+    w.track_J[job].status = TRANSIT
+    w.track_J[job].site = s
+    move(w, job, ingress, s)
+    push(w, view.run_1[0].now_s + delay_s(view, job, ingress, s), REACH, job)
+    return 0
+
+
+@kernel(inline=True, allocates=False)
+def apply_allocate(w: World) -> int:
+    """Starts the job asked about with the gang and clock answered; returns 0, or what is wrong with the action."""
+    s, job = w.shown.run_1[0].site, w.shown.asked_N[0]
+    failed = check_gang(w, job, s)
+    if failed:
+        return failed
+    w.track_J[job].gpus = w.answers.answer_N[0].gpus
+    w.track_J[job].level = w.answers.answer_N[0].level
+    start_head(w, s)
+    return 0
+
+
+@kernel(inline=True, allocates=False)
+def apply_on_arrival(w: World) -> int:
+    """Carries out the answer to the last question; returns 0, or what is wrong with the action."""
+    kind = w.shown.run_1[0].kind
+    if kind == ASK_ROUTE:
+        return apply_route(w)
+    if kind == ASK_ALLOCATE:
+        return apply_allocate(w)
+    return 0
+
+
+@kernel(inline=True, allocates=False)
+def reach(w: World, job: int) -> None:
+    """Lets a job join its site's queue, or wait for the earliest start it was given."""
+    now, s = w.shown.run_1[0].now_s, w.track_J[job].site
+    if w.track_J[job].earliest_s > now:
+        push(w, w.track_J[job].earliest_s, REACH, job)
+        return
+    enqueue(w, job, s)
+    latest = latest_start_s(w.shown, job, s)
+    if not np.isinf(latest):
+        push(w, latest, DEADLINE, job)
+    w.engine_1[0].dispatch = s
+    w.engine_1[0].dispatch_last = s
+
+
+@kernel(inline=True, allocates=False)
+def lapse(w: World, job: int) -> None:
+    """Drops a job that still waits after its latest start, and looks at the queue behind it."""
+    if w.track_J[job].status != WAITING:
+        return
+    s = w.track_J[job].site
+    uncount(w, job, s)
+    give_up(w, job)
+    w.engine_1[0].dispatch = s
+    w.engine_1[0].dispatch_last = s
+
+
+@kernel(inline=True, allocates=False)
+def close_run(w: World, time: float) -> int:
+    """Ends the run at a time; returns 0."""
+    w.shown.run_1[0].now_s = time
+    for s in range(w.shown.site_S.shape[0]):
+        read_meters(w, s, time)
+    read_reward(w)
+    w.engine_1[0].ended = 1
+    return 0
+
+
+@kernel(inline=True, allocates=False)
+def next_arrival(w: World) -> int:
+    """Takes the next arrival: asks about it, or drops it if no site can serve it in time."""
+    job = w.engine_1[0].next_arrival
+    w.engine_1[0].next_arrival = job + 1
+    w.shown.run_1[0].now_s = w.shown.job_J[job].arrival_s
+    if not fill_route_mask(w, job):
+        give_up(w, job)
+        return 0
+    return ask(w, ASK_ROUTE, job, -1)
+
+
+@kernel(inline=True, allocates=False)
+def next_hour(w: World) -> None:
+    """Looks at every queue under the new hour's capacity curve."""
+    w.engine_1[0].dispatch = 0
+    w.engine_1[0].dispatch_last = w.shown.site_S.shape[0] - 1
+    hour = int(np.round(w.shown.run_1[0].now_s / HOUR_S))
+    if hour + 1 < w.caps_SH.shape[1]:
+        push(w, (hour + 1) * HOUR_S, HOUR, 0)
+
+
+@kernel(inline=True, allocates=False)
+def continue_dispatch(w: World) -> int:
+    """Goes on with the queues that are to be looked at; returns ASK_ALLOCATE to pause, else 0."""
+    while w.engine_1[0].dispatch >= 0:
+        code = dispatch(w, w.engine_1[0].dispatch)
+        if code:
+            return code
+        w.engine_1[0].dispatch += 1
+        if w.engine_1[0].dispatch > w.engine_1[0].dispatch_last:
+            w.engine_1[0].dispatch = -1
+    return 0
+
+
+@kernel(inline=True, allocates=False)
+def advance_on_arrival(w: World) -> int:
+    """Runs until the next question; returns its kind, or 0 at the run's end."""
+    view = w.shown
+    if w.engine_1[0].ended:
+        return 0
+    if w.engine_1[0].events == 0 and w.engine_1[0].caps == HARD_CAPS and w.caps_SH.shape[1] > 1:
+        push(w, HOUR_S, HOUR, 0)
+    while True:
+        code = continue_dispatch(w)
+        if code:
+            return code
+        arrival = (
+            view.job_J[w.engine_1[0].next_arrival].arrival_s
+            if w.engine_1[0].next_arrival < view.job_J.shape[0]
+            else np.inf
+        )
+        time, kind, job = np.inf, DEADLINE, 0
+        if w.engine_1[0].heap_size > 0:
+            time = w.heap_E[0].time
+            kind, job = w.heap_E[0].item >> KIND_SHIFT, w.heap_E[0].item & ((1 << KIND_SHIFT) - 1)
+        first = min(time, arrival)
+        if not w.engine_1[0].drained and first > view.run_1[0].window_s:
+            return close_run(w, view.run_1[0].window_s)
+        if np.isinf(first) or (w.engine_1[0].drained and np.isinf(arrival) and idle(w, kind)):
+            return close_run(w, max(view.run_1[0].now_s, view.run_1[0].window_s))
+        w.engine_1[0].events += 1
+        if arrival < time or (arrival == time and kind > ARRIVAL):
+            code = next_arrival(w)
+            if code:
+                return code
+            continue
+        drop_top(w)
+        if kind == DEADLINE:
+            if w.track_J[job].status == WAITING:
+                view.run_1[0].now_s = time
+                lapse(w, job)
+            continue
+        view.run_1[0].now_s = time
+        if kind == FINISH:
+            s = w.track_J[job].site
+            finish(w, job)
+            w.engine_1[0].dispatch = s
+            w.engine_1[0].dispatch_last = s
+            if w.engine_1[0].wants_finished:
+                view.run_1[0].gpus = w.track_J[job].gpus
+                view.run_1[0].level = w.track_J[job].level
+                return ask(w, ASK_FINISHED, job, s)
+        elif kind == REACH:
+            reach(w, job)
+        else:
+            next_hour(w)
+
+
+@kernel(inline=True, allocates=False)
+def idle(w: World, kind: int) -> bool:
+    """Returns whether only turns of the hour and void deadlines are left: nothing runs, waits or travels."""
+    if kind != HOUR and kind != DEADLINE:
+        return False
+    for s in range(w.shown.site_S.shape[0]):
+        if w.shown.site_S[s].waiting > 0 or w.shown.site_S[s].free < w.shown.site_S[s].gpus:
+            return False
+    for i in range(w.engine_1[0].heap_size):
+        if w.heap_E[i].item >> KIND_SHIFT == REACH:
+            return False
+    return True

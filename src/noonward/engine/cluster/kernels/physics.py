@@ -1,0 +1,319 @@
+"""Physics shared by both protocols: event heap, meters, starts, finishes, transfers and waiting lists."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noonward.compiled import kernel
+from noonward.decision.cluster.view import CARBON, ORACLE, POWER_W, PRICE, SECONDS
+from noonward.engine.cluster.kernels.world import (
+    AT_START,
+    CARBON_SUM,
+    DONE,
+    FINISH,
+    HARD_CAPS,
+    KIND_SHIFT,
+    OVERDUE,
+    PRICE_SUM,
+    RUNNING,
+    WAITING,
+    World,
+)
+from noonward.ledger.settle import settle_segment, settle_transfer
+from noonward.units import HOUR_S, KG_PER_TONNE
+
+
+@kernel(inline=True, allocates=False)
+def push(w: World, time: float, kind: int, job: int) -> None:
+    """Adds an event to the heap."""
+    item = (kind << KIND_SHIFT) | job
+    i = w.engine_1[0].heap_size
+    w.engine_1[0].heap_size = i + 1
+    while i > 0:
+        parent = (i - 1) >> 1
+        if w.heap_E[parent].time < time or (w.heap_E[parent].time == time and w.heap_E[parent].item <= item):
+            break
+        w.heap_E[i].time = w.heap_E[parent].time
+        w.heap_E[i].item = w.heap_E[parent].item
+        i = parent
+    w.heap_E[i].time = time
+    w.heap_E[i].item = item
+
+
+@kernel(inline=True, allocates=False)
+def drop_top(w: World) -> None:
+    """Removes the earliest event from the heap."""
+    size = w.engine_1[0].heap_size - 1
+    w.engine_1[0].heap_size = size
+    time, item = w.heap_E[size].time, w.heap_E[size].item
+    i = 0
+    while True:
+        child = 2 * i + 1
+        if child >= size:
+            break
+        right = child + 1
+        if right < size and (
+            w.heap_E[right].time < w.heap_E[child].time
+            or (w.heap_E[right].time == w.heap_E[child].time and w.heap_E[right].item < w.heap_E[child].item)
+        ):
+            child = right
+        if time < w.heap_E[child].time or (time == w.heap_E[child].time and item < w.heap_E[child].item):
+            break
+        w.heap_E[i].time = w.heap_E[child].time
+        w.heap_E[i].item = w.heap_E[child].item
+        i = child
+    w.heap_E[i].time = time
+    w.heap_E[i].item = item
+
+
+@kernel(inline=True, allocates=False)
+def current_hour(w: World, time: float) -> int:
+    """Returns the hour a time lies in, at most the last hour known."""
+    return min(int(time / HOUR_S), w.signal_KSH.shape[2] - 2)
+
+
+@kernel(inline=True, allocates=False)
+def settle_site(w: World, s: int, t0: float, t1: float, power_w: float) -> tuple[float, float, float]:
+    """Settles constant facility power of a site between two times: (kWh, USD, kg)."""
+    return settle_segment(w.signal_KSH[PRICE_SUM], w.signal_KSH[CARBON_SUM], s, t0, t1, power_w)
+
+
+@kernel(inline=True, allocates=False)
+def meter_over_cap(w: World, s: int, t0: float, t1: float, busy: int) -> None:
+    """Adds the GPU-seconds by which a site's use exceeds its capacity curve."""
+    hour = int(t0 / HOUR_S)
+    while t0 < t1:
+        end = min(t1, (hour + 1) * HOUR_S)
+        if hour < w.caps_SH.shape[1]:
+            w.yard_S[s].over_cap_gpu_s += max(0.0, busy - w.caps_SH[s, hour]) * (end - t0)
+        t0 = end
+        hour += 1
+
+
+@kernel(inline=True, allocates=False)
+def read_meters(w: World, s: int, time: float) -> None:
+    """Brings a site's meters to a time; free GPUs are charged up to the window's end."""
+    yard = w.yard_S[s]
+    t0 = yard.metered_s
+    if time <= t0:
+        return
+    yard.metered_s = time
+    site = w.shown.site_S[s]
+    busy = site.gpus - site.free
+    yard.gpu_s += busy * (time - t0)
+    if busy > 0:
+        kwh, usd, kg = settle_site(w, s, t0, time, yard.busy_w)
+        yard.busy_kwh += kwh
+        yard.busy_usd += usd
+        yard.busy_kg += kg
+    window = w.shown.run_1[0].window_s
+    if site.free > 0 and t0 < window:
+        kwh, usd, kg = settle_site(w, s, t0, min(time, window), site.free * site.free_w * site.pue)
+        yard.free_kwh += kwh
+        yard.free_usd += usd
+        yard.free_kg += kg
+    if w.engine_1[0].caps and busy > 0:
+        meter_over_cap(w, s, t0, time, busy)
+
+
+@kernel(inline=True, allocates=False)
+def utility_usd(w: World) -> float:
+    """Returns U1 - U2 - U3 - U4 - U5 of the meters as they stand (MASAC, Eqs. 2-7), USD."""
+    engine, run = w.engine_1[0], w.shown.run_1[0]
+    usd_per_kg = run.carbon_usd_per_t / KG_PER_TONNE
+    utility = -engine.move_usd - engine.result_usd - usd_per_kg * (engine.move_kg + engine.result_kg)
+    for s in range(w.yard_S.shape[0]):
+        yard = w.yard_S[s]
+        utility += run.revenue_usd_per_gpu_hour * yard.gpu_s / HOUR_S
+        utility -= yard.busy_usd + yard.free_usd + usd_per_kg * (yard.busy_kg + yard.free_kg)
+    return utility
+
+
+@kernel(inline=True, allocates=False)
+def started_utility_usd(w: World) -> float:
+    """Returns the utility with every started job counted whole: its value, less free power and journeys so far, USD."""
+    engine = w.engine_1[0]
+    usd_per_kg = w.shown.run_1[0].carbon_usd_per_t / KG_PER_TONNE
+    utility = engine.started_usd - engine.move_usd - usd_per_kg * engine.move_kg
+    for s in range(w.yard_S.shape[0]):
+        utility -= w.yard_S[s].free_usd + usd_per_kg * w.yard_S[s].free_kg
+    return utility
+
+
+@kernel(inline=True, allocates=False)
+def count_started(w: World, job: int, s: int) -> None:
+    """Counts a job that starts now whole: revenue less energy and carbon within the run, less its result's journey."""
+    run, track = w.shown.run_1[0], w.track_J[job]
+    usd_per_kg = run.carbon_usd_per_t / KG_PER_TONNE
+    until = track.finish_s if w.engine_1[0].drained else min(track.finish_s, run.window_s)
+    _, usd, kg = settle_site(w, s, track.start_s, until, track.power_w)
+    value = run.revenue_usd_per_gpu_hour * track.gpus * (until - track.start_s) / HOUR_S - usd - usd_per_kg * kg
+    ingress, result_gb = w.shown.job_J[job].origin, w.shown.job_J[job].result_gb
+    if until == track.finish_s and result_gb > 0.0 and w.shown.home_I[ingress] != s:
+        _, usd, kg = transfer(w, ingress, s, result_gb, until)
+        value -= usd + usd_per_kg * kg
+    w.engine_1[0].started_usd += value
+
+
+@kernel(inline=True, allocates=False)
+def read_reward(w: World) -> None:
+    """Brings all meters to now and books the utility's growth since the last reading as the step's reward."""
+    for s in range(w.yard_S.shape[0]):
+        read_meters(w, s, w.shown.run_1[0].now_s)
+    utility = started_utility_usd(w) if w.engine_1[0].rewards == AT_START else utility_usd(w)
+    w.engine_1[0].reward_usd = utility - w.engine_1[0].utility_usd
+    w.engine_1[0].utility_usd = utility
+
+
+@kernel(inline=True, allocates=False)
+def show_hour(w: World) -> None:
+    """Shows the current hour's price, intensity and forecast in the view."""
+    hour = current_hour(w, w.shown.run_1[0].now_s)
+    if hour == w.engine_1[0].hour_shown:
+        return
+    w.engine_1[0].hour_shown = hour
+    issue = min(hour, w.forecast_KISL.shape[1] - 1)
+    forecast_KSL = w.shown.forecast_KSL
+    for s in range(w.shown.site_S.shape[0]):
+        w.shown.site_S[s].price = w.signal_KSH[PRICE, s, hour]
+        w.shown.site_S[s].carbon = w.signal_KSH[CARBON, s, hour]
+        for kind in range(2):
+            for lead in range(forecast_KSL.shape[2]):
+                forecast_KSL[kind, s, lead] = w.forecast_KISL[kind, issue, s, lead]
+
+
+@kernel(inline=True, allocates=False)
+def set_defaults(w: World) -> None:
+    """Sets every answer to hold, largest gang, oracle clock, at once."""
+    for n in range(w.answers.answer_N.shape[0]):
+        w.answers.answer_N[n].choice = 0
+        w.answers.answer_N[n].gpus = 0
+        w.answers.answer_N[n].level = ORACLE
+        w.answers.answer_N[n].earliest_s = 0.0
+
+
+@kernel(inline=True, allocates=False)
+def room(w: World, s: int) -> int:
+    """Returns how many GPUs may start at a site now: its free ones, within a hard capacity curve."""
+    free = w.shown.site_S[s].free
+    if w.engine_1[0].caps == HARD_CAPS:
+        hour = int(w.shown.run_1[0].now_s / HOUR_S)
+        if hour < w.caps_SH.shape[1]:
+            busy = w.shown.site_S[s].gpus - free
+            free = min(free, int(np.floor(w.caps_SH[s, hour])) - busy)
+    return free
+
+
+@kernel(inline=True, allocates=False)
+def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
+    """Starts a job now: takes GPUs, fixes clock and power, schedules the finish."""
+    view = w.shown
+    now = view.run_1[0].now_s
+    if level == ORACLE:
+        level = view.oracle_SCG[s, view.job_J[job].class_, gpus]
+    read_meters(w, s, now)
+    seconds = view.job_J[job].work * view.speed_KSCGF[SECONDS, s, view.job_J[job].class_, gpus, level]
+    power_w = view.speed_KSCGF[POWER_W, s, view.job_J[job].class_, gpus, level] * view.site_S[s].pue
+    view.site_S[s].free -= gpus
+    w.yard_S[s].busy_w += power_w
+    w.track_J[job].status = RUNNING
+    w.track_J[job].site = s
+    w.track_J[job].gpus = gpus
+    w.track_J[job].level = level
+    w.track_J[job].start_s = now
+    w.track_J[job].finish_s = now + seconds
+    w.track_J[job].power_w = power_w
+    push(w, now + seconds, FINISH, job)
+    if w.engine_1[0].rewards == AT_START:
+        count_started(w, job, s)
+
+
+@kernel(inline=True, allocates=False)
+def finish(w: World, job: int) -> None:
+    """Ends a job now: frees its GPUs and sends its result home."""
+    view = w.shown
+    s = w.track_J[job].site
+    read_meters(w, s, view.run_1[0].now_s)
+    view.site_S[s].free += w.track_J[job].gpus
+    w.yard_S[s].busy_w -= w.track_J[job].power_w
+    if view.site_S[s].free == view.site_S[s].gpus:
+        w.yard_S[s].busy_w = 0.0
+    w.track_J[job].status = DONE
+    ingress = view.job_J[job].origin
+    if view.job_J[job].result_gb > 0.0 and view.home_I[ingress] != s:
+        kwh, usd, kg = transfer(w, ingress, s, view.job_J[job].result_gb, view.run_1[0].now_s)
+        w.engine_1[0].result_kwh += kwh
+        w.engine_1[0].result_usd += usd
+        w.engine_1[0].result_kg += kg
+
+
+@kernel(inline=True, allocates=False)
+def transfer(w: World, ingress: int, s: int, size_gb: float, time: float) -> tuple[float, float, float]:
+    """Settles a transfer between an ingress point and a site at a time; without signals only its energy and price."""
+    link = w.shown.link_IS[ingress, s]
+    hour = current_hour(w, time)
+    home = w.shown.home_I[ingress]
+    if w.engine_1[0].has_signals and home >= 0:
+        here, there = w.signal_KSH[CARBON, home, hour], w.signal_KSH[CARBON, s, hour]
+    elif w.engine_1[0].has_signals:
+        here = there = w.signal_KSH[CARBON, s, hour]
+    else:
+        here = there = 0.0
+    return settle_transfer(size_gb, link.usd_per_gb, link.kwh_per_gb, here, there)
+
+
+@kernel(inline=True, allocates=False)
+def move(w: World, job: int, ingress: int, s: int) -> None:
+    """Settles a job's own journey and counts it as a move."""
+    if w.shown.home_I[ingress] == s or w.shown.job_J[job].move_gb == 0.0:
+        return
+    kwh, usd, kg = transfer(w, ingress, s, w.shown.job_J[job].move_gb, w.shown.run_1[0].now_s)
+    w.track_J[job].moves += 1
+    w.track_J[job].move_kwh += kwh
+    w.track_J[job].move_usd += usd
+    w.track_J[job].move_kg += kg
+    w.engine_1[0].move_kwh += kwh
+    w.engine_1[0].move_usd += usd
+    w.engine_1[0].move_kg += kg
+
+
+@kernel(inline=True, allocates=False)
+def enqueue(w: World, job: int, s: int) -> None:
+    """Appends a job to a site's waiting list."""
+    w.track_J[job].status = WAITING
+    w.track_J[job].site = s
+    w.track_J[job].reach_s = w.shown.run_1[0].now_s
+    w.track_J[job].next = -1
+    if w.yard_S[s].head < 0:
+        w.yard_S[s].head = job
+    else:
+        w.track_J[w.yard_S[s].tail].next = job
+    w.yard_S[s].tail = job
+    w.shown.site_S[s].waiting += 1
+    w.shown.site_S[s].waiting_gpus += w.shown.job_J[job].gpus_min
+
+
+@kernel(inline=True, allocates=False)
+def uncount(w: World, job: int, s: int) -> None:
+    """Takes a job out of a site's waiting counts."""
+    w.shown.site_S[s].waiting -= 1
+    w.shown.site_S[s].waiting_gpus -= w.shown.job_J[job].gpus_min
+
+
+@kernel(inline=True, allocates=False)
+def unlink(w: World, job: int, before: int, s: int) -> None:
+    """Takes a job out of a site's waiting list, given the job before it (or -1)."""
+    behind = w.track_J[job].next
+    if before < 0:
+        w.yard_S[s].head = behind
+    else:
+        w.track_J[before].next = behind
+    if w.yard_S[s].tail == job:
+        w.yard_S[s].tail = before
+    w.track_J[job].next = -1
+
+
+@kernel(inline=True, allocates=False)
+def give_up(w: World, job: int) -> None:
+    """Marks a job overdue; it is dropped and counted."""
+    w.track_J[job].status = OVERDUE

@@ -1,0 +1,111 @@
+"""The engine's whole state: a few arrays, most of them records with named fields."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from noonward.arrays import F8, Records
+from noonward.decision.cluster.view import Answers, ClusterView
+from noonward.ledger.outcome import DONE, OVERDUE, PLANNED, RUNNING, TRACK, TRANSIT, WAITING
+
+__all__ = ["DONE", "OVERDUE", "PLANNED", "RUNNING", "TRACK", "TRANSIT", "WAITING", "World"]
+
+
+FINISH: Final = 0
+"""Event: a job finishes. Events at one time are taken in the order of these numbers, then of the job."""
+HOUR: Final = 1
+"""Event: an hour begins and the capacity curves change."""
+REACH: Final = 2
+"""Event: a job reaches a site, or the earliest start it was given."""
+ARRIVAL: Final = 3
+"""Event: a job arrives at its ingress point."""
+DEADLINE: Final = 4
+"""Event: a waiting job's latest start has passed."""
+KIND_SHIFT: Final = 48
+"""Heap items are ``kind << KIND_SHIFT | job``."""
+
+NO_CAPS, ADVISORY_CAPS, HARD_CAPS = 0, 1, 2
+"""Values of the engine's field ``caps``."""
+NO_REWARDS, AS_EARNED, AT_START = 0, 1, 2
+"""Values of the engine's field ``rewards``: none, the utility's growth, or each job's whole value when it starts."""
+PRICE_SUM, CARBON_SUM = 2, 3
+"""Positions of the running integrals in ``World.signal_KSH`` (PRICE and CARBON are 0 and 1)."""
+
+FAILED_MASK, FAILED_GPUS, FAILED_LEVEL, FAILED_EARLIEST = -1, -2, -3, -4
+"""What carrying out an infeasible answer returns; 0 when all went well."""
+
+ENGINE: Final = np.dtype(
+    [
+        ("next_arrival", "i8"),  # first job that has not arrived
+        ("heap_size", "i8"),
+        ("dispatch", "i8"),  # site whose queue is looked at next, or -1
+        ("dispatch_last", "i8"),  # last site to look at
+        ("hour_shown", "i8"),  # hour whose signals the view shows
+        ("steps", "i8"),  # questions asked
+        ("events", "i8"),  # events taken
+        ("in_slot", "i8"),  # 1 while jobs of the current slot are asked about
+        ("ended", "i8"),
+        ("drained", "i8"),  # run until every job is done or overdue
+        ("has_signals", "i8"),
+        ("wants_allocate", "i8"),
+        ("wants_finished", "i8"),
+        ("rewards", "i8"),  # what is read at every question: NO_REWARDS, AS_EARNED, AT_START
+        ("caps", "i8"),  # NO_CAPS, ADVISORY_CAPS, HARD_CAPS
+        ("move_kwh", "f8"),  # totals of the jobs' own journeys
+        ("move_usd", "f8"),
+        ("move_kg", "f8"),
+        ("result_kwh", "f8"),  # totals of the results' journeys
+        ("result_usd", "f8"),
+        ("result_kg", "f8"),
+        ("started_usd", "f8"),  # value of all jobs started, each counted whole (AT_START)
+        ("utility_usd", "f8"),  # utility up to the last reading
+        ("reward_usd", "f8"),  # its growth at the last reading
+    ]
+)
+"""Counters, switches and totals of a run."""
+EVENT: Final = np.dtype([("time", "f8"), ("item", "i8")])
+"""An event in the heap."""
+YARD: Final = np.dtype(
+    [
+        ("head", "i8"),  # first waiting job, or -1
+        ("tail", "i8"),
+        ("cursor", "i8"),  # waiting job asked about next in this slot, or -1
+        ("before", "i8"),  # waiting job before the cursor, or -1
+        ("busy_w", "f8"),  # facility power of running jobs, W
+        ("metered_s", "f8"),  # time up to which the meters below have been read
+        ("gpu_s", "f8"),
+        ("busy_kwh", "f8"),
+        ("busy_usd", "f8"),
+        ("busy_kg", "f8"),
+        ("free_kwh", "f8"),
+        ("free_usd", "f8"),
+        ("free_kg", "f8"),
+        ("over_cap_gpu_s", "f8"),  # use above the capacity curve
+    ]
+)
+"""What the engine keeps per site beside the view: its waiting list and its meters."""
+
+
+class World(NamedTuple):
+    """All arrays of one run."""
+
+    shown: ClusterView
+    """What the scheduler sees."""
+    answers: Answers
+    """What it answers."""
+    engine_1: Records
+    """One ENGINE record."""
+    yard_S: Records
+    """YARD records."""
+    track_J: Records
+    """TRACK records."""
+    heap_E: Records
+    """EVENT records, a binary heap."""
+    signal_KSH: F8
+    """Price USD/MWh, carbon g/kWh, and the integrals of both to each hour's start, value x s (H + 1 columns)."""
+    forecast_KISL: F8
+    """Forecast integrals by hour of issue (one row if issued once), site and lead."""
+    caps_SH: F8
+    """Capacity curves, GPUs; one unused column without."""

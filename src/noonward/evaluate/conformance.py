@@ -1,0 +1,268 @@
+"""Conformance: whether a scheduler keeps the rules of the interface, tried on small environments of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import numpy as np
+
+from noonward.decision.cluster.view import Answers, ClusterView
+from noonward.decision.scheduler import CompiledScheduler, Scheduler
+from noonward.engine.cluster.engine import ClusterEngine
+from noonward.engine.run import run
+from noonward.errors import ConformanceError
+from noonward.ledger.outcome import Outcome
+from noonward.model.cluster.environment import Environment, GpuCaps, Protocol
+from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.jobs import Jobs
+from noonward.model.economics import Economics
+from noonward.model.network import Network
+from noonward.model.signals import Signals
+from noonward.schedule.registry import make_scheduler
+from noonward.seeding import stream
+from noonward.units import HOUR_S
+
+WINDOW_H: Final = 12
+JOBS: Final = 60
+HISTORY_H: Final = 24
+START: Final = datetime(2022, 3, 1, tzinfo=UTC)
+QUESTIONS_MAX: Final = 100_000
+"""Questions after which a run counts as endless; the runs below ask a few hundred to a few thousand."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trace:
+    """A run that was watched: per question (time s, kind, asked and answers as bytes), and its outcome."""
+
+    questions: list[tuple[float, int, bytes]]
+    outcome: Outcome
+
+
+def check_scheduler(
+    scheduler: Scheduler | str, protocol: Protocol | None = None, *, seeds: Iterable[int] = (0, 1)
+) -> None:
+    """Checks that a scheduler keeps the rules of the interface.
+
+    Runs it on small random environments (drained and cut off at the window, with and without capacity curves, with
+    gangs, clock levels, signals and economics) and checks that
+
+    - every answer is feasible;
+    - it does not write the view;
+    - the same seed gives the same answers;
+    - answers do not depend on jobs that have not arrived yet, unless it says that it is ``clairvoyant``;
+    - the compiled loop does what the Python loop does, if it has a compiled rule;
+    - the run ends.
+
+    Args:
+        scheduler: A scheduler, its registered name, or ``module:Class``.
+        protocol: Protocol to check; by default all it says it answers.
+        seeds: Seeds of the random environments.
+
+    Raises:
+        ConformanceError: A rule is broken; the message says which, where and what to do.
+        InfeasibleActionError: An answer is infeasible.
+        ScenarioError: There is no such scheduler, or it does not answer the protocol.
+
+    Example:
+        >>> check_scheduler("local-fcfs", seeds=[0])
+    """
+    subject = make_scheduler(scheduler) if isinstance(scheduler, str) else scheduler
+    chosen = subject.protocols if protocol is None else (protocol,)
+    for seed in seeds:
+        for each in chosen:
+            for environment in _environments(each, seed):
+                _check(subject, environment, seed)
+
+
+def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
+    """Checks a scheduler on one environment."""
+    first = _watch(scheduler, environment, seed)
+    again = _watch(scheduler, environment, seed)
+    if first.questions != again.questions or _state(first.outcome) != _state(again.outcome):
+        raise _broken(
+            scheduler,
+            environment,
+            "answers differently when run again with the same seed",
+            "draw random numbers only from the generator given to reset, and set all memory anew there",
+        )
+    if isinstance(scheduler, CompiledScheduler):
+        compiled = run(environment, scheduler, seed=seed, compiled=True)
+        if _state(compiled) != _state(first.outcome):
+            raise _broken(
+                scheduler,
+                environment,
+                "does something else in the compiled loop than in the Python loop",
+                "let decide call the rule alone, and keep all that changes in the rule's memory",
+            )
+    if scheduler.clairvoyant:
+        return
+    changed, time_s = _other_future(environment)
+    other = _watch(scheduler, changed, seed)
+    before = [[question for question in trace.questions if question[0] < time_s] for trace in (first, other)]
+    if before[0] != before[1]:
+        raise _broken(
+            scheduler,
+            environment,
+            f"answers differently before {time_s:g} s when only jobs that arrive later are changed",
+            "read from view.job_J only the jobs that have been asked about",
+        )
+
+
+def _watch(scheduler: Scheduler, environment: Environment, seed: int) -> _Trace:
+    """Runs a scheduler question by question.
+
+    Raises:
+        ConformanceError: It fails, writes the view or does not end.
+    """
+    engine = ClusterEngine(environment, scheduler, seed=seed)
+    scheduler.reset(environment, stream(seed, "policy", environment.index))
+    view, answers = engine.view, engine.answers
+    questions: list[tuple[float, int, bytes]] = []
+    while engine.step():
+        before = _bytes(view)
+        try:
+            scheduler.decide(view, answers)
+        except Exception as error:
+            raise _broken(
+                scheduler,
+                environment,
+                f"fails at {view.now_s:g} s with {type(error).__name__}: {error}",
+                "answer every question that view.asked() names",
+            ) from error
+        for name, was in before.items():
+            if getattr(view, name).tobytes() != was:
+                raise _broken(
+                    scheduler, environment, f"writes view.{name} at {view.now_s:g} s", "write to answers only"
+                )
+        questions.append((view.now_s, view.kind, _answered(view, answers)))
+        if len(questions) > QUESTIONS_MAX:
+            raise _broken(
+                scheduler, environment, f"still runs after {QUESTIONS_MAX} questions", "move jobs less to and fro"
+            )
+    return _Trace(questions=questions, outcome=engine.outcome())
+
+
+def _answered(view: ClusterView, answers: Answers) -> bytes:
+    """Returns what was asked and answered, curves included."""
+    return view.asked_N.tobytes() + answers.answer_N[view.asked_N >= 0].tobytes() + answers.limit_SH.tobytes()
+
+
+def _bytes(view: ClusterView) -> dict[str, bytes]:
+    """Returns the content of every array of a view."""
+    return {name: getattr(view, name).tobytes() for name in view._fields}
+
+
+def _state(outcome: Outcome) -> tuple[bytes, bytes, bytes, float]:
+    """Returns what became of a run, for comparison."""
+    return outcome.track_J.tobytes(), outcome.yard_S.tobytes(), outcome.engine.tobytes(), outcome.ended_s
+
+
+def _broken(scheduler: Scheduler, environment: Environment, what: str, remedy: str) -> ConformanceError:
+    return ConformanceError(f"scheduler {type(scheduler).__name__} {what} ({environment.scenario}); {remedy}")
+
+
+def _environments(protocol: Protocol, seed: int) -> Iterator[Environment]:
+    """Yields the environments of one protocol and seed: drained, cut off, and under capacity curves of both kinds."""
+    rng = stream(seed, "world", "check", protocol)
+    drained = _environment(protocol, rng, drained=True)
+    hours = drained.hours
+    caps_SH = rng.integers(1, [[9], [5], [7]], size=(3, hours)).astype(np.float64)
+    yield replace(drained, scenario=f"check {protocol}, drained, seed {seed}")
+    for hard in (True, False):
+        kind = "hard" if hard else "advisory"
+        caps = GpuCaps(gpus_SH=caps_SH, hard=hard)
+        yield replace(drained, scenario=f"check {protocol}, {kind} capacity curves, seed {seed}", caps=caps)
+    cut_off = _environment(protocol, rng, drained=False)
+    yield replace(cut_off, scenario=f"check {protocol}, cut off at the window, seed {seed}")
+
+
+def _environment(protocol: Protocol, rng: np.random.Generator, *, drained: bool) -> Environment:
+    """Returns three sites and a crowd of jobs, far more than fit at once."""
+    fleet = _fleet()
+    network = Network(latency_ms=50.0, throughput_gb_per_min=1.0, usd_per_gb=0.01, kwh_per_gb=0.005)
+    hours = HISTORY_H + 4 * WINDOW_H
+    return Environment(
+        scenario=f"check {protocol}",
+        index=0,
+        seed=0,
+        start=START,
+        protocol=protocol,
+        slot_s=300.0,
+        window_s=WINDOW_H * HOUR_S,
+        drained=drained,
+        fleet=fleet,
+        links=network.links(fleet),
+        jobs=_jobs(rng, drained=drained),
+        signals=Signals(
+            start=START - timedelta(hours=HISTORY_H),
+            zones=("Z0", "Z1", "Z2"),
+            price_usd_per_mwh_ZH=rng.uniform(-20.0, 200.0, (3, hours)),
+            carbon_g_per_kwh_ZH=rng.uniform(0.0, 700.0, (3, hours)),
+        ),
+        economics=Economics(revenue_usd_per_gpu_hour=0.1, carbon_usd_per_t=100.0),
+        sample_jobs=lambda draw: _jobs(draw, drained=drained),
+    )
+
+
+def _fleet() -> Fleet:
+    """Returns three sites of 8, 4 and 6 GPUs with the clocks 0.3 to 1.0."""
+    curve = {"constant_s": 0.2, "per_clock_s": 1.0, "per_gpu_s": 0.05}
+    kinds = {
+        f"type{s}": {
+            "idle_w": 10.0 + s,
+            "clocks": tuple(level / 10 for level in range(3, 11)),
+            "classes": {
+                "units": {"power": {"cubic_w": 60.0 + 10 * s, "linear_w": 30.0, "constant_w": 40.0}, "time": curve},
+                "duration": {"power": {"constant_w": 80.0}},
+            },
+        }
+        for s in range(3)
+    }
+    sites = tuple(
+        {"name": f"site{s}", "zone": f"Z{s}", "gpu_type": f"type{s}", "gpus": gpus, "pue": 1.1 + 0.1 * s}
+        for s, gpus in enumerate((8, 4, 6))
+    )
+    return Fleet.model_validate({"gpu_types": kinds, "sites": sites})
+
+
+def _jobs(rng: np.random.Generator, *, drained: bool) -> Jobs:
+    """Returns jobs that arrive in the window's first half; the first has the longest run and the largest slack."""
+    smallest_J = rng.integers(1, 4, JOBS)
+    slack_s_J = rng.uniform(600.0, 3 * HOUR_S, JOBS)
+    if not drained:
+        slack_s_J[1::5] = np.inf
+    work_J = rng.uniform(300.0, 1800.0, JOBS)
+    work_J[0], slack_s_J[0] = 1800.0, 3 * HOUR_S
+    return Jobs.build(
+        arrival_s=np.sort(rng.uniform(0.0, WINDOW_H / 2 * HOUR_S, JOBS)),
+        work=work_J,
+        origin=rng.integers(0, 3, JOBS),
+        class_=rng.integers(0, 2, JOBS) * (np.arange(JOBS) > 0),
+        gpus_min=smallest_J,
+        gpus_max=smallest_J + rng.integers(0, 6, JOBS),
+        slack_s=slack_s_J,
+        data_gb=rng.choice([0.0, 2.0, 8.0], JOBS),
+        result_gb=rng.choice([0.0, 1.0], JOBS),
+    )
+
+
+def _other_future(environment: Environment) -> tuple[Environment, float]:
+    """Returns an environment whose later half of jobs is another, and the time of the first change, s.
+
+    Hours, largest gang and longest job stay as they are, and with them the sizes of all tables and forecasts.
+    """
+    jobs = environment.jobs
+    first = len(jobs) // 2
+    later_J = np.arange(len(jobs)) >= first
+    changed = replace(
+        jobs,
+        work_J=np.where(later_J, jobs.work_J / 2, jobs.work_J),
+        origin_J=np.where(later_J, (jobs.origin_J + 1) % 3, jobs.origin_J),
+        gpus_min_J=np.where(later_J, 1, jobs.gpus_min_J),
+        slack_s_J=np.where(later_J, jobs.slack_s_J / 2, jobs.slack_s_J),
+        data_gb_J=np.where(later_J, 4.0, jobs.data_gb_J),
+    )
+    return replace(environment, jobs=changed), float(jobs.arrival_s_J[first])

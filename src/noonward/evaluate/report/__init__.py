@@ -1,0 +1,1 @@
+"""Reports and figures of a comparison, made from run records."""

@@ -1,0 +1,397 @@
+"""The report of a comparison: one HTML file that needs no network, made from run records."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shlex
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from noonward.evaluate.compare import Comparison
+from noonward.evaluate.figure_list import Figure
+from noonward.evaluate.report.figure_style import Picture
+from noonward.evaluate.report.figures import comparison_figures
+from noonward.evaluate.report.service_tables import class_table, constraint_table
+from noonward.evaluate.results import UNDEFINED, Column, Summary, best_known_values, number, ranked, summary_rows
+from noonward.evaluate.statistics import mean, ratio
+from noonward.evaluate.table import TextTable
+from noonward.ledger.record import Record
+from noonward.model.cluster.scenario import GeneratedSignals, SignalSource, SinusoidalSignals
+from noonward.schedule.registry import policies as registered
+from noonward.units import HOUR_S
+
+if TYPE_CHECKING:
+    from noonward.bound.cluster_energy import FluidFrontier
+
+_CSS: Final = """
+:root { color-scheme: light; }
+* { box-sizing: border-box; }
+body { margin: 0; background: #fff; color: #222; font: 16px/1.5 system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans',
+  Arial, sans-serif; }
+main { max-width: 1200px; margin: 0 auto; padding: 28px 24px 48px; }
+h1 { font-size: 28px; line-height: 1.2; margin: 0 0 6px; }
+h2 { font-size: 20px; margin: 36px 0 6px; }
+p, ul { max-width: 100ch; margin: 6px 0; }
+.lead { font-size: 17px; color: #444; margin-bottom: 14px; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 18px; margin: 12px 0; font-size: 14px; }
+dt { color: #5b6470; } dd { margin: 0; }
+.notes { border-left: 5px solid #d08700; background: #fff7e6; padding: 8px 16px; margin: 16px 0; max-width: none; }
+.notes ul { margin: 2px 0; padding-left: 20px; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 12.5px; line-height: 1.35; font-variant-numeric: tabular-nums;
+  min-width: 60%; }
+th, td { padding: 5px 6px; text-align: right; white-space: nowrap; border-bottom: 1px solid #e3e6ea; }
+th { vertical-align: bottom; white-space: normal; border-bottom: 2px solid #8a929e; font-weight: 600; }
+th:first-child, td:first-child { text-align: left; }
+th .unit { display: block; font-weight: 400; color: #5b6470; white-space: nowrap; }
+tr.bound td { color: #5b6470; font-style: italic; }
+tr.reference td { background: #eef0f4; } tr.reference td:first-child { font-weight: 600; }
+.nb { white-space: nowrap; }
+.caption { color: #444; font-size: 14px; }
+.figure { margin: 0; break-inside: avoid; }
+code, pre { font: 13px/1.45 ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; }
+pre { background: #f5f6f8; padding: 10px 14px; overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; }
+details { margin: 12px 0; } summary { cursor: pointer; }
+footer { margin-top: 36px; color: #5b6470; font-size: 13px; }
+@media print { main { padding: 0; max-width: none; } table { font-size: 10px; width: 100%; }
+  th, td { padding: 3px 4px; } h2, .caption { break-after: avoid; } tr { break-inside: avoid; }
+  details, .modebar { display: none; } }
+"""
+_ARROWS: Final = {"up": "&nbsp;↑", "down": "&nbsp;↓", "none": ""}
+
+
+def write_report(
+    comparison: Comparison,
+    path: Path,
+    *,
+    frontier: FluidFrontier | None = None,
+    command: str | None = None,
+    pictures: Sequence[Picture] | None = None,
+    tables: Sequence[TextTable] = (),
+) -> Path:
+    """Writes a comparison as one HTML file that loads nothing from anywhere.
+
+    Args:
+        comparison: Comparison.
+        path: File; its folder is made.
+        frontier: Points of ``noonward.bound.cluster_energy.fluid_frontier`` for the plane of energy and latency, or
+            None; taken where the scenario has no economics.
+        command: The command that made the comparison; by default one that gives the same for a packaged scenario.
+        pictures: Pictures, the one that tells most first; by default those that suit the comparison.
+        tables: Further tables, shown after the first picture.
+
+    Returns:
+        The file.
+    """
+    pictures = comparison_figures(comparison, frontier) if pictures is None else pictures
+    served = [table for table in (class_table(comparison), constraint_table(comparison)) if table is not None]
+    body = "\n".join(
+        [
+            _head(comparison),
+            _results(comparison),
+            _beyond(comparison),
+            *_figures(pictures[:1], 0),
+            *(_table(table) for table in (*tables, *served)),
+            *_figures(pictures[1:], 1),
+            _policies(comparison),
+            _again(comparison, command or default_command(comparison)),
+        ]
+    )
+    return _write_page(f"{comparison.scenario.name}: {len(comparison.records)} policies compared", body, path)
+
+
+def write_pictures(
+    title: str, lead: str, figures: Sequence[Figure], pictures: Sequence[Picture], path: Path, *, command: str
+) -> Path:
+    """Writes figures and pictures as one HTML file that loads nothing from anywhere.
+
+    Args:
+        title: What was reproduced.
+        lead: What a reader must know first.
+        figures: Values, shown as a table with their intervals and references.
+        pictures: Pictures.
+        path: File; its folder is made.
+        command: The command that made it.
+
+    Returns:
+        The file.
+    """
+    rows = tuple(
+        (
+            figure.name,
+            UNDEFINED if figure.value is None else f"{figure.value:.4g}",
+            UNDEFINED if figure.low is None else f"{figure.low:.4g} to {figure.high:.4g}",
+            UNDEFINED if figure.reference is None else f"{figure.reference:.4g}",
+            figure.unit,
+        )
+        for figure in figures
+    )
+    table = TextTable(
+        title="Results",
+        header=("figure", "value", "95 % interval", "reference", "unit"),
+        rows=rows,
+        caption="References are the paper's values, or what is promised.",
+    )
+    return write_tables(title, lead, [table], pictures, path, command=command)
+
+
+def write_tables(
+    title: str,
+    lead: str,
+    tables: Sequence[TextTable],
+    pictures: Sequence[Picture],
+    path: Path,
+    *,
+    command: str,
+    notes: Sequence[str] = (),
+    findings: Sequence[str] = (),
+) -> Path:
+    """Writes tables and pictures as one HTML file that loads nothing from anywhere.
+
+    Args:
+        title: What was reproduced.
+        lead: What a reader must know first.
+        tables: Tables.
+        pictures: Pictures.
+        path: File; its folder is made.
+        command: The command that made it.
+        notes: What must be known about the data.
+        findings: What came out, a sentence or two each.
+
+    Returns:
+        The file.
+    """
+    found = "".join(f"<li>{_text(each)}</li>" for each in findings)
+    body = [
+        f"<h1>{escape(title)}</h1>\n<p>{_text(lead)}</p>",
+        _notes(notes),
+        f"<h2>What came out</h2>\n<ul>{found}</ul>" if found else "",
+        *(_table(table) for table in tables),
+        *_figures(pictures, 0),
+        f"<h2>How to make it again</h2>\n<pre>{escape(command)}</pre>",
+    ]
+    return _write_page(title, "\n".join(part for part in body if part), path)
+
+
+def _notes(notes: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f'<div class="notes"><strong>About the data</strong><ul>{items}</ul></div>' if items else ""
+
+
+def _write_page(title: str, body: str, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
+        f"<style>{_CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def default_command(comparison: Comparison) -> str:
+    """Returns the command that makes a comparison of a packaged scenario again."""
+    policies = ",".join(comparison.records)
+    words = ["noonward", "compare", comparison.scenario.name, "--policies", policies]
+    return shlex.join([*words, "--environments", str(len(comparison.bounds)), "--seed", str(comparison.seed)])
+
+
+def _text(sentence: str) -> str:
+    """Returns a sentence as HTML; no line breaks before a percent sign."""
+    return escape(sentence).replace(" %", "&nbsp;%")
+
+
+def _first(comparison: Comparison) -> list[Record]:
+    """Returns the reference policy's records: they tell what the environments are."""
+    return comparison.records[comparison.reference]
+
+
+def _count(count: int, noun: str) -> str:
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{count} {noun if count == 1 else plural}"
+
+
+def _head(comparison: Comparison) -> str:
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{html}</dd>" for name, html in _facts(comparison))
+    what = f"{_count(len(comparison.records), 'policy')} in {_count(len(comparison.bounds), 'environment')}"
+    return (
+        f"<h1>{escape(comparison.scenario.name)}: {what}</h1>\n"
+        f"<p class='lead'>{escape(comparison.scenario.description)}</p>\n{_notes(comparison.notes)}\n<dl>{facts}</dl>"
+    )
+
+
+def _facts(comparison: Comparison) -> list[tuple[str, str]]:
+    """Returns what was compared: names and HTML."""
+    scenario, records = comparison.scenario, _first(comparison)
+    manifest = records[0].manifest
+    gpus = sum(int(site["gpus"]) for site in manifest["sites"])
+    sites = ", ".join(f"{site['name']} {site['gpus']}" for site in manifest["sites"])
+    end = "runs go on until every job is done or overdue" if scenario.end == "drained" else "runs stop there"
+    versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
+    return [
+        ("Scenario", escape(f"{scenario.name} (digest {scenario.digest}), protocol {scenario.protocol}")),
+        ("Fleet", escape(f"{_count(len(manifest['sites']), 'site')}, {gpus:,} GPUs: {sites}")),
+        ("Horizon", f"jobs arrive over {scenario.window_h} hours; {end}"),
+        ("Signals", escape(_signals(scenario.signals))),
+        ("Environments", _environments(records, dated=scenario.signals is not None)),
+        (
+            "Seed",
+            f"{comparison.seed}" + ("; every policy faces the same jobs and signals" if comparison.paired else ""),
+        ),
+        ("Versions", escape(f"{versions}; {platform.system()} {platform.machine()}")),
+    ]
+
+
+def _environments(records: Sequence[Record], *, dated: bool) -> str:
+    """Returns the environments with the UTC days they start on (where signals make days matter) and their jobs."""
+    items = []
+    for i, record in enumerate(records):
+        jobs = f"{record.ledger.jobs:,} jobs"
+        items.append(f"{i}: {record.manifest['start'][:10]} ({jobs})" if dated else f"{i}: {jobs}")
+    listed = " · ".join(f"<span class='nb'>{escape(item)}</span>" for item in items)
+    start = " that start at 00:00 UTC" if dated else ""
+    return f"{_count(len(records), 'draw')} of the scenario{start}. {listed}"
+
+
+def _signals(signals: SignalSource | None) -> str:
+    if signals is None:
+        return "none: energy is reported, money and carbon are not"
+    if isinstance(signals, GeneratedSignals):
+        span = {"w2022": "the year 2022", "train": "January 2021 to June 2023"}[signals.calibration]
+        return f"hourly prices and carbon intensities generated from the statistics of {span}, not recorded ones"
+    if isinstance(signals, SinusoidalSignals):
+        return "hourly prices and carbon intensities that follow a cosine, the same every day, not recorded ones"
+    return "hourly prices and carbon intensities from " + ", ".join(path.name for path in signals.paths)
+
+
+def _results(comparison: Comparison) -> str:
+    summary = summary_rows(comparison)
+    meaning = (
+        " Utility is revenue less the cost of energy, of emissions at the carbon price, and of the journeys of jobs "
+        "and results (Zhang et al., MASAC, Eqs. 2 to 7); overdue jobs could not start in time and were dropped."
+        if comparison.has_utility
+        else ""
+    )
+    return (
+        f"<h2>Results</h2>\n<p class='caption'>{_text(summary.caption)} Arrows say which way is better.{meaning}</p>\n"
+        f"<div class='scroll'><table id='results'>{_header(summary.columns)}{_body(summary)}</table></div>"
+    )
+
+
+def _header(columns: Sequence[Column]) -> str:
+    cells = "".join(
+        f"<th>{escape(c.title)}{_ARROWS[c.better]}<span class='unit'>{escape(c.unit)}</span></th>" for c in columns
+    )
+    return f"<thead><tr><th>Policy</th>{cells}</tr></thead>"
+
+
+def _body(summary: Summary) -> str:
+    rows = []
+    for row in summary.rows:
+        name = f"{row.name} (reference)" if row.kind == "reference" else row.name
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row.cells)
+        rows.append(f"<tr class='{row.kind}'><td>{escape(name)}</td>{cells}</tr>")
+    return f"<tbody>{''.join(rows)}</tbody>"
+
+
+def _beyond(comparison: Comparison) -> str:
+    """Returns what the bound is and how tight, and what no policy can change."""
+    sentences = _utility_limits(comparison) if comparison.has_utility else _energy_limits(comparison)
+    items = "".join(f"<li>{_text(sentence)}</li>" for sentence in sentences)
+    return f"<h2>What no policy can change</h2>\n<ul>{items}</ul>" if items else ""
+
+
+def _utility_limits(comparison: Comparison) -> list[str]:
+    sentences = []
+    upper = comparison.bound_values("utility_usd")
+    if not np.isnan(upper).all():
+        known = best_known_values(comparison)
+        gap = ratio(upper - known, upper)
+        sentences.append(
+            f"Upper bound: {number(mean(upper))} USD. No scheduler earns more, not even one that knows every job, "
+            f"price and carbon intensity beforehand. The best schedule known (with that knowledge) earns "
+            f"{number(mean(known))} USD, so the bound is at most {100 * gap.value:.1f} % too high (its duality gap)."
+        )
+    fixed, best = comparison.mean(comparison.reference, "fixed_usd"), ranked(comparison)[0]
+    controllable = comparison.mean(best, "controllable_usd")
+    reference = comparison.mean(comparison.reference, "controllable_usd")
+    apart = f"Apart from it {comparison.reference} earns {number(reference)} USD"
+    if best != comparison.reference:
+        apart += f" and {best} {number(controllable)} USD"
+    sentences.append(
+        f"Fixed cost: {number(fixed, 1)} USD an environment for energy and carbon of GPUs kept ready over the window, "
+        f"whatever a policy does. {apart}."
+    )
+    return sentences
+
+
+def _energy_limits(comparison: Comparison) -> list[str]:
+    sentences = []
+    lower = comparison.bound_values("joules_per_unit")
+    if not np.isnan(lower).all():
+        sentences.append(
+            f"Lower bound: {number(mean(lower), 3)} J/unit at any mean time in system. No scheduler processes the work "
+            "that arrives, or any part of it, with less energy per unit; jobs are taken as a fluid."
+        )
+    fixed = comparison.mean(comparison.reference, "fixed_kwh")
+    hours = float(_first(comparison)[0].manifest["window_s"]) / HOUR_S
+    sentences.append(
+        f"A fleet without any job draws {fixed.value / hours:.2f} kW: {fixed.value:,.0f} kWh over the window."
+    )
+    return sentences
+
+
+def _figures(pictures: Sequence[Picture], first: int) -> list[str]:
+    return [
+        f"<section class='figure'>\n<h2>{escape(picture.title)}</h2>\n"
+        f"<p class='caption'>{_text(picture.caption)}</p>\n{_div(picture, inline=first + i == 0)}\n</section>"
+        for i, picture in enumerate(pictures)
+    ]
+
+
+def _div(picture: Picture, *, inline: bool) -> str:
+    """Returns a figure's HTML, plotly's program within it if asked for."""
+    return str(
+        picture.figure.to_html(
+            full_html=False,
+            include_plotlyjs=inline,
+            div_id=f"figure-{picture.name}",
+            config={"displaylogo": False, "responsive": True, "modeBarButtons": [["toImage"]]},
+        )
+    )
+
+
+def _table(table: TextTable) -> str:
+    header = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
+    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    return (
+        f"<h2>{escape(table.title)}</h2>\n<p class='caption'>{_text(table.caption)}</p>\n<div class='scroll'><table>"
+        f"<thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _policies(comparison: Comparison) -> str:
+    summaries = {policy.name: policy.summary for policy in registered()}
+    unknown = "not one of the registered policies"
+    items = "".join(
+        f"<dt><code>{escape(name)}</code></dt><dd>{escape(summaries.get(name, unknown))}</dd>"
+        for name in comparison.records
+    )
+    return f"<h2>The policies</h2>\n<dl>{items}</dl>"
+
+
+def _again(comparison: Comparison, command: str) -> str:
+    content = json.dumps(comparison.scenario.model_dump(mode="json"), indent=1)
+    return (
+        "<h2>How to make it again</h2>\n"
+        "<p>The same version, scenario and seed give the same numbers. Runs are recorded in "
+        f"<code>{escape(str(comparison.folder))}</code>; every figure here is made from those records.</p>\n"
+        f"<pre>{escape(command)}</pre>\n"
+        f"<details><summary>The scenario, complete</summary><pre>{escape(content)}</pre></details>\n"
+        "<footer>Made by noonward. This file loads nothing from the network.</footer>"
+    )

@@ -1,0 +1,225 @@
+"""Learned forecasts: a net that says how far the regression forecast of prices and carbon will be off, zone by zone.
+
+The regression (:mod:`noonward.forecasts.regression`) is one table for any zone; the net adds what it cannot hold: what
+is usual in this zone at this hour of the day and week, the shape of the last two days, and the other signal. It is fed
+what is known of a zone at the hour of issue, in that zone's own unit, and answers with the regression's error at every
+lead, in the same unit. Weights: ``tools/fit_forecast_net.py``; NumPy alone runs it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from noonward.arrays import F4, F8, I8
+from noonward.errors import ScenarioError, SignalRangeError
+from noonward.forecasts.regression import DAY_H, FEATURES, USUAL_DAYS, features, packaged_weights, standing_in, weighted
+
+LEADS: Final = 48
+"""Leads the net answers for, hours from 1; later ones repeat the last day."""
+LEAST_UNIT: Final = (1.0, 2.0)
+"""Least unit of prices, USD/MWh, and of carbon intensities, gCO2/kWh."""
+FARTHEST: Final = 8.0
+"""Values count up to this many units from the last day's mean."""
+KNOWN_H: Final = DAY_H * USUAL_DAYS
+SEEDS: Final = 3
+"""Training seeds whose nets are packaged."""
+_USUAL: Final = FEATURES.index("usual")
+
+
+@dataclass(frozen=True)
+class ForecastNet:
+    """A net of linear layers with the hidden function x / (1 + exp(-1.702 x)).
+
+    Attributes:
+        zones: Zones it knows; one input tells which it is.
+        mean_F: Mean of the inputs in training.
+        spread_F: Standard deviation of the inputs in training.
+        weights: Weights of the layers, float32 [in, out]; the last layer has 2 x LEADS outputs, prices first.
+        biases: Biases of the layers, float32 [out].
+        record: How it was made.
+    """
+
+    zones: tuple[str, ...]
+    mean_F: F4
+    spread_F: F4
+    weights: tuple[F4, ...]
+    biases: tuple[F4, ...]
+    record: dict[str, Any]
+
+    def __call__(self, input_BF: F4) -> F4:
+        """Returns the regression's errors in units, [B, 2, LEADS]: prices and carbon intensities."""
+        x_BW = (input_BF - self.mean_F) / self.spread_F
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            if layer:
+                with np.errstate(over="ignore"):  # far below 0 the quotient is -0
+                    x_BW = x_BW / (1.0 + np.exp(-1.702 * x_BW))
+            x_BW = x_BW @ weight + bias
+        return np.asarray(x_BW.reshape(-1, 2, LEADS))
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of some zones at some hours of issue. Axes: I hours of issue, Z zones, F inputs.
+
+    Attributes:
+        input_IZF: What the net is fed, pure numbers.
+        unit_KIZ: Mean distance of the last day's values from their median, for prices, USD/MWh, and carbon
+            intensities, gCO2/kWh.
+    """
+
+    input_IZF: F4
+    unit_KIZ: F8
+
+
+def known(value_KZH: F8, issue_I: I8, start: datetime, place_Z: Sequence[int], places: int) -> Known:
+    """Returns what is known of zones at some hours of issue.
+
+    Inputs, for prices and for carbon intensities in units from the last day's mean: the last 24 hours, the 24 hours
+    before (where unknown: the last 24 once more), what is usual for each hour of the day from the hour of issue on over
+    the week known; then of both signals the last day's mean (over 100 USD/MWh and 200 gCO2/kWh) and the logarithm of
+    the unit, the share of a week that is known without a break (in all zones), the UTC hour of the day (two harmonics)
+    and the weekday of the hour of issue, and which zone it is.
+
+    Args:
+        value_KZH: Prices and carbon intensities per zone and hour; the 24 hours up to each hour of issue are known.
+        issue_I: Hours of issue, positions in the last axis, at least 23.
+        start: UTC time of the first hour.
+        place_Z: Position of each zone among those the net knows.
+        places: Number of zones that the net knows.
+    """
+    zones, shape = value_KZH.shape[1], (len(issue_I), value_KZH.shape[1])
+    parts: list[F8] = []
+    levels: list[F8] = []
+    units: list[F8] = []
+    back = issue_I[:, None] - np.arange(2 * DAY_H)[::-1]
+    for value_ZH, least in zip(value_KZH, LEAST_UNIT, strict=True):
+        both_IZP = np.where(back >= 0, value_ZH[:, np.maximum(back, 0)], np.nan).swapaxes(0, 1)
+        last_IZP, before_IZP = both_IZP[..., DAY_H:], both_IZP[..., :DAY_H]
+        before_IZP = np.where(np.isfinite(before_IZP).all(-1, keepdims=True), before_IZP, last_IZP)
+        usual_IZP = features(value_ZH, issue_I)[..., _USUAL]
+        zero_IZ1 = last_IZP.mean(-1, keepdims=True)
+        unit_IZ = np.abs(last_IZP - np.median(last_IZP, -1, keepdims=True)).mean(-1)
+        unit_IZ = np.maximum(unit_IZ, least)
+        parts += [
+            np.clip((part - zero_IZ1) / unit_IZ[..., None], -FARTHEST, FARTHEST)
+            for part in (last_IZP, before_IZP, usual_IZP)
+        ]
+        levels += [zero_IZ1[..., 0] / (100.0 * least), np.log(unit_IZ)]
+        units.append(unit_IZ)
+    hour_I = start.hour + issue_I
+    turn_I = 2 * np.pi * hour_I / DAY_H
+    calendar_IC = np.stack([np.sin(turn_I), np.cos(turn_I), np.sin(2 * turn_I), np.cos(2 * turn_I)], axis=-1)
+    weekday_IW = np.eye(7)[(start.weekday() + hour_I // DAY_H) % 7]
+    share_IZ = np.repeat(_hours_known(value_KZH, issue_I)[:, None] / KNOWN_H, zones, axis=1)
+    of_issue_IC = np.concatenate([calendar_IC, weekday_IW], axis=1)
+    input_IZF = np.concatenate(
+        [
+            *parts,
+            np.stack([*levels, share_IZ], axis=-1),
+            np.broadcast_to(of_issue_IC[:, None], (*shape, of_issue_IC.shape[1])),
+            np.broadcast_to(np.eye(places)[list(place_Z)], (*shape, places)),
+        ],
+        axis=-1,
+    )
+    return Known(input_IZF.astype(np.float32), np.stack(units))
+
+
+def _hours_known(value_KZH: F8, issue_I: I8) -> I8:
+    """Returns for how many hours up to each hour of issue all is known without a break, at most a week."""
+    unknown_H = np.isnan(value_KZH).any(axis=(0, 1))
+    hour_H = np.arange(value_KZH.shape[2])
+    last_unknown_H = np.maximum.accumulate(np.where(unknown_H, hour_H, -1))
+    return np.minimum(issue_I - last_unknown_H[issue_I], KNOWN_H)
+
+
+def regressed(value_KZH: F8, issue_I: I8, leads: int) -> F8:
+    """Returns the regression's forecasts of both signals, [2, I, Z, leads]; lead 0 is the hour of issue."""
+    price_ZH, carbon_ZH = value_KZH
+    return np.stack(
+        [
+            weighted(price_ZH, issue_I, leads, packaged_weights("price")),
+            weighted(carbon_ZH, issue_I, leads, packaged_weights("carbon")),
+        ]
+    )
+
+
+def forecast(value_KZH: F8, issue_I: I8, start: datetime, zones: tuple[str, ...], leads: int, net: ForecastNet) -> F8:
+    """Returns forecasts of both signals; lead 0 is the hour of issue, which is known.
+
+    Args:
+        value_KZH: Prices, USD/MWh, and carbon intensities, gCO2/kWh, per zone and hour.
+        issue_I: Hours of issue, positions in the last axis.
+        start: UTC time of the first hour.
+        zones: Zones, in the order of the second axis.
+        leads: Number of leads, at least 1, the hour of issue included.
+        net: The net.
+
+    Returns:
+        Shape (2, hours of issue, zones, leads).
+
+    Raises:
+        ScenarioError: A zone is not among those that the net was trained on.
+        SignalRangeError: A day before the first hour of issue is not wholly known.
+    """
+    strange = [zone for zone in zones if zone not in net.zones]
+    if strange:
+        raise ScenarioError(
+            f"the learned forecast was not trained on the zones {', '.join(strange)}; it knows "
+            f"{', '.join(net.zones)}. Take a policy that plans by the regression forecast, which serves any zone, as "
+            "bid-price-regression"
+        )
+    known_h = int(_hours_known(value_KZH, issue_I[:1])[0]) if len(issue_I) else DAY_H
+    if known_h < DAY_H:
+        raise SignalRangeError(
+            f"a learned forecast needs the {DAY_H} hours up to the window's first, but {known_h} are known; start the "
+            "window later or use another forecast"
+        )
+    out = regressed(value_KZH, issue_I, leads)
+    seen = known(value_KZH, issue_I, start, [net.zones.index(zone) for zone in zones], len(net.zones))
+    inputs = seen.input_IZF.shape[2]
+    error_IZKL = net(seen.input_IZF.reshape(-1, inputs)).reshape(len(issue_I), len(zones), 2, LEADS)
+    for lead in range(1, leads):
+        out[..., lead] += np.moveaxis(error_IZKL[..., standing_in(lead, LEADS) - 1], 2, 0) * seen.unit_KIZ
+    return out
+
+
+def net_path(seed: int) -> Path:
+    """Returns the file of the packaged net of a training seed."""
+    return Path(__file__).parent / "tables" / f"forecast_net_seed{seed}.npz"
+
+
+@cache
+def packaged_record(seed: int = 0) -> dict[str, Any]:
+    """Returns how the packaged net of a training seed was made."""
+    with np.load(net_path(seed), allow_pickle=False) as content:
+        record: dict[str, Any] = json.loads(str(content["record"]))
+    return record
+
+
+@cache
+def packaged_net(seed: int = 0) -> ForecastNet:
+    """Returns the packaged net of a training seed, 0 to 2: the same configuration, trained anew."""
+    return read_net(net_path(seed))
+
+
+def read_net(path: Path) -> ForecastNet:
+    """Returns the net of a file that ``tools/fit_forecast_net.py`` wrote."""
+    with np.load(path, allow_pickle=False) as content:
+        record = json.loads(str(content["record"]))
+        layers = range(sum(name.startswith("weight_") for name in content.files))
+        return ForecastNet(
+            zones=tuple(record["zones"]),
+            mean_F=content["mean_F"].astype(np.float32),
+            spread_F=content["spread_F"].astype(np.float32),
+            weights=tuple(content[f"weight_{layer}"].astype(np.float32) for layer in layers),
+            biases=tuple(content[f"bias_{layer}"].astype(np.float32) for layer in layers),
+            record=record,
+        )

@@ -1,0 +1,1 @@
+"""What all learners share: nets, masking, replay, rollouts, checkpoints."""

@@ -1,0 +1,1 @@
+"""The settings as Gymnasium and PettingZoo environments."""

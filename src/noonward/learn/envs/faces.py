@@ -1,0 +1,100 @@
+"""What the faces for outside libraries share: episodes drawn from a part of the data, and one row of a batch engine."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.data.environments import build_environment
+from noonward.data.splits import MONTHS, SEEDS, Split, split_scenario, split_seed
+from noonward.decision.cluster.observation import Observation
+from noonward.engine.cluster.batch import BatchEngine, Reward
+from noonward.errors import ScenarioError, nearest
+from noonward.forecasts.forecast import Forecast
+from noonward.model.cluster.scenario import Scenario
+
+LARGEST: Final = float(np.finfo(np.float32).max)
+"""Limit of the observation spaces: entries are of order 1, but most have no bound."""
+
+
+class Episodes:
+    """The episodes of one face: a batch engine of one row, started anew with the next draw of the scenario.
+
+    Args:
+        scenario: What is drawn from.
+        observation: What agents are shown.
+        part: Part of the data: ``train``, ``validation`` or ``test``.
+        reward: Reward of the batch engine.
+        forecast: Forecast that is shown, or None.
+
+    Raises:
+        ScenarioError: The part is unknown, the observation is none, or the scenario is of another protocol.
+    """
+
+    def __init__(
+        self, scenario: Scenario, observation: Observation, part: Split, reward: Reward, forecast: Forecast | None
+    ) -> None:
+        if part not in MONTHS:
+            raise ScenarioError(f"part is {part!r}; {nearest(str(part), MONTHS)}")
+        if not isinstance(observation, Observation):
+            raise ScenarioError(f"observation is {observation!r}; give an Observation, as Observation(kind='extended')")
+        if scenario.protocol != observation.protocol:
+            face = "SitesEnv" if observation.protocol == "each-slot" else "DispatcherEnv"
+            raise ScenarioError(
+                f"scenario {scenario.name!r} has the protocol {scenario.protocol}, but {face} is for "
+                f"{observation.protocol}; take another scenario, or the other face (SitesEnv for each-slot, "
+                "DispatcherEnv for on-arrival)"
+            )
+        self.scenario, self.observation, self.part = split_scenario(scenario, part), observation, part
+        self.reward, self.forecast = reward, forecast
+        self.seed, self.index = 0, -1
+        self._engine: BatchEngine | None = None
+
+    @property
+    def engine(self) -> BatchEngine:
+        """The batch engine.
+
+        Raises:
+            RuntimeError: No episode has begun.
+        """
+        if self._engine is None:
+            raise RuntimeError("no episode has begun; call reset first")
+        return self._engine
+
+    @property
+    def running(self) -> bool:
+        """Whether an episode has begun and not ended."""
+        return self._engine is not None and not self._engine.done_B[0]
+
+    def begin(self, seed: int | None) -> None:
+        """Begins the first episode of a seed, or the next one without a seed."""
+        self.seed, self.index = (self.seed, self.index + 1) if seed is None else (seed % SEEDS, 0)
+        environment = build_environment(self.scenario, self.index, split_seed(self.part, self.seed))
+        if self._engine is None:
+            self._engine = BatchEngine(
+                [environment], self.observation, seeds=[self.seed], reward=self.reward, forecast=self.forecast
+            )
+        else:
+            self._engine.reset(0, environment, self.seed)
+
+    def step(self, choice_N: NDArray[np.int64]) -> None:
+        """Carries out the choices.
+
+        Raises:
+            RuntimeError: No episode runs.
+            InfeasibleActionError: A choice is infeasible.
+        """
+        if not self.running:
+            raise RuntimeError("the episode has ended or not begun; call reset first")
+        self.engine.step(choice_N[None])
+
+    def ended(self) -> tuple[bool, bool]:
+        """Returns (terminated: every job is done or overdue; truncated: the window's end cut the run off)."""
+        done, drained = bool(self.engine.done_B[0]), self.engine.environments[0].drained
+        return done and drained, done and not drained
+
+    def info(self) -> dict[str, Any]:
+        """Returns time of the question and time since the last one, s."""
+        return {"now_s": float(self.engine.now_s_B[0]), "elapsed_s": float(self.engine.elapsed_s_B[0])}

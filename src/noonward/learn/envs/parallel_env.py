@@ -1,0 +1,163 @@
+"""The fine-tuning setting as a PettingZoo environment: the agents are the sites, all answer at once."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from noonward.data.scenarios.load import load_scenario
+from noonward.data.splits import Split
+from noonward.decision.cluster.observation import Observation
+from noonward.engine.cluster.batch import Reward
+from noonward.errors import MissingExtraError
+from noonward.forecasts.forecast import Forecast
+from noonward.learn.envs.faces import LARGEST, Episodes
+from noonward.model.cluster.scenario import Scenario
+
+try:
+    from gymnasium import spaces
+    from pettingzoo import ParallelEnv
+except ModuleNotFoundError as error:
+    raise MissingExtraError(error.name or "pettingzoo", "train") from error
+
+
+class SitesEnv(ParallelEnv):  # type: ignore[misc]
+    """Sites that each decide about the job at the head of their queue, all at once (MASAC, Secs. II and III).
+
+    Agents: the names of the scenario's sites, all of them from the first step to the last.
+
+    Observation of an agent: a dict of
+
+    | key | space | value |
+    |---|---|---|
+    | ``observation`` | Box, float32, (global + own entries,) | ``noonward.decision.cluster.observation.Observation`` |
+    | ``action_mask`` | Box, int8, (1 + sites,) | 1 where an action is feasible; hold alone where nothing is asked |
+
+    Action of an agent: Discrete(1 + sites).
+
+    | action | what |
+    |---|---|
+    | 0 | hold the job until the next slot |
+    | 1 + s | start it now if s is the agent's own site, else move it to site s |
+
+    An infeasible action raises InfeasibleActionError and changes nothing; an agent that is not asked answers 0.
+
+    Reward, shared: growth of the utility since the last step, USD (``reward="at-start"``: jobs counted whole when they
+    start, ``BatchEngine``). What the run earned before its first question is in ``infos[agent]["before_usd"]`` of
+    ``reset``; with it the rewards sum to the ledger's utility.
+
+    End: all agents terminate when every job is done or overdue, or are truncated where the scenario ends with its
+    window. The last observation is zero.
+
+    Seeding: ``reset(seed=k)`` begins the first environment of draw k modulo 10,000 of the part of the data; ``reset()``
+    the next one of the same draw. Same seed, same episode.
+
+    Infos: ``now_s``, ``elapsed_s`` (seconds; steps take 0 s within a slot), ``asked``.
+
+    Version 0. Nothing is rendered.
+
+    Args:
+        scenario: Scenario of protocol each-slot, or the name of one.
+        observation: What agents are shown.
+        part: Part of the data that episodes are drawn from.
+        reward: ``utility`` or ``at-start``.
+        forecast: Forecast that is shown, where the observation shows one.
+
+    Raises:
+        ScenarioError: The scenario is of another protocol, or does not fit the observation.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "noonward_sites_v0", "render_modes": [], "is_parallelizable": True}
+    render_mode = None
+
+    def __init__(
+        self,
+        scenario: Scenario | str = "fine-tuning",
+        observation: Observation | None = None,
+        *,
+        part: Split = "train",
+        reward: Reward = "utility",
+        forecast: Forecast | None = None,
+    ) -> None:
+        drawn = load_scenario(scenario) if isinstance(scenario, str) else scenario
+        shown = Observation(kind="paper") if observation is None else observation
+        self._episodes = Episodes(drawn, shown, part, reward, forecast)
+        self.possible_agents = list(drawn.fleet.site_names)
+        self.agents: list[str] = []
+        sites = len(self.possible_agents)
+        size = shown.global_size(sites) + shown.own_size(sites)
+        self.observation_spaces = {
+            agent: spaces.Dict(
+                {
+                    "observation": spaces.Box(-LARGEST, LARGEST, (size,), np.float32),
+                    "action_mask": spaces.Box(0, 1, (1 + sites,), np.int8),
+                }
+            )
+            for agent in self.possible_agents
+        }
+        self.action_spaces = {agent: spaces.Discrete(1 + sites) for agent in self.possible_agents}
+
+    def observation_space(self, agent: str) -> Any:
+        """Returns an agent's observation space."""
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> Any:
+        """Returns an agent's action space."""
+        return self.action_spaces[agent]
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Begins an episode; options are not read."""
+        self._episodes.begin(seed)
+        self.agents = list(self.possible_agents)
+        before = {"before_usd": float(self._episodes.engine.reward_B[0])}
+        return self._observations(), {agent: info | before for agent, info in self._infos().items()}
+
+    def step(
+        self, actions: dict[str, int]
+    ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]:
+        """Carries out all agents' actions.
+
+        Raises:
+            InfeasibleActionError: An action is infeasible.
+            RuntimeError: No episode runs.
+        """
+        self._episodes.step(np.array([actions.get(agent, 0) for agent in self.possible_agents], np.int64))
+        agents, reward = self.agents, float(self._episodes.engine.reward_B[0])
+        terminated, truncated = self._episodes.ended()
+        out = (
+            self._observations(),
+            dict.fromkeys(agents, reward),
+            dict.fromkeys(agents, terminated),
+            dict.fromkeys(agents, truncated),
+            self._infos(),
+        )
+        if terminated or truncated:
+            self.agents = []
+        return out
+
+    def _observations(self) -> dict[str, Any]:
+        engine = self._episodes.engine
+        mask_NA = engine.mask_BNA[0].astype(np.int8)
+        mask_NA[~engine.asked_BN[0], 0] = 1
+        return {
+            agent: {
+                "observation": np.concatenate([engine.global_BG[0], engine.own_BNO[0, n]]),
+                "action_mask": mask_NA[n],
+            }
+            for n, agent in enumerate(self.possible_agents)
+        }
+
+    def _infos(self) -> dict[str, Any]:
+        asked_N = self._episodes.engine.asked_BN[0]
+        return {
+            agent: self._episodes.info() | {"asked": bool(asked_N[n])} for n, agent in enumerate(self.possible_agents)
+        }
+
+    def render(self) -> None:
+        """Renders nothing."""
+
+    def close(self) -> None:
+        """Closes nothing."""

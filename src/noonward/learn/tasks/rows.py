@@ -1,0 +1,129 @@
+"""Rows: runs side by side that an algorithm learns in, and what it sees and earns there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from noonward.arrays import F8, I8
+from noonward.errors import ScenarioError
+from noonward.learn.algorithms.algorithm import Moment, Transition
+from noonward.learn.tasks.setting import Adviser, Engine, Setting
+
+
+def moment_of(engine: Engine, advice_BN: I8) -> Moment:
+    """Returns a copy of what the agents of an engine's rows see now."""
+    return Moment(
+        global_BG=engine.global_BG.copy(),
+        own_BNO=engine.own_BNO.copy(),
+        mask_BNA=engine.mask_BNA.copy(),
+        asked_BN=engine.asked_BN.copy(),
+        advice_BN=advice_BN,
+    )
+
+
+class Rows:
+    """Runs side by side that never end: a row whose run has ended, or whose episode is cut, starts the next draw.
+
+    Args:
+        setting: Where draws, engine and adviser come from.
+        rows: Number of rows.
+        episode_steps: Decision steps after which an episode is cut.
+        numbers: Draws the rows start with; by default the first ones.
+    """
+
+    def __init__(self, setting: Setting, rows: int, episode_steps: int, numbers: I8 | None = None) -> None:
+        self.setting, self.episode_steps = setting, episode_steps
+        self.number_B = np.arange(rows) if numbers is None else np.array(numbers)
+        self.age_B = np.zeros(rows, np.int64)
+        self.next_number = rows
+        self.ended_migration_usd = 0.0
+        drawn = [setting.training(int(number)) for number in self.number_B]
+        self.engine = setting.engine([each for each, _ in drawn], [seed for _, seed in drawn])
+        self.meter = None if setting.meter is None else setting.meter(self.engine)
+        self.adviser = None if setting.adviser is None else setting.adviser(self.engine)
+        self.moment = moment_of(self.engine, advice_of(self.engine, self.adviser))
+
+    def step(self, choice_BN: I8, *, cut: bool = False) -> Transition:
+        """Carries out choices; returns the decision step.
+
+        Args:
+            choice_BN: Choices.
+            cut: Break off all episodes after this step.
+        """
+        engine, before = self.engine, self.moment
+        if self.adviser is not None:
+            self.adviser.heed(choice_BN)
+        engine.step(choice_BN)
+        reward_B, cost_BK = measured(engine, self.meter)
+        self.age_B += 1
+        ended_B = engine.done_B.copy()
+        cut_B = ~ended_B & ((self.age_B >= self.episode_steps) | cut)
+        advice_BN = advice_of(engine, self.adviser)
+        elapsed_B = engine.elapsed_s_B.copy()
+        after = moment_of(engine, advice_BN)
+        over = np.flatnonzero(ended_B | cut_B)
+        self.moment = after
+        if len(over):
+            for row in over.tolist():
+                self._begin(row)
+            again_BN = advice_BN.copy()
+            again_BN[over] = advice_of(engine, self.adviser, over)
+            self.moment = moment_of(engine, again_BN)
+        return Transition(before, choice_BN, reward_B, elapsed_B, cost_BK, ended_B, cut_B, after)
+
+    def _begin(self, row: int) -> None:
+        """Starts a row's next draw."""
+        if self.setting.migration_usd is not None:
+            self.ended_migration_usd += float(self.setting.migration_usd(self.engine)[row])
+        self.number_B[row], self.age_B[row] = self.next_number, 0
+        self.next_number += 1
+        self.engine.reset(row, *self.setting.training(int(self.number_B[row])))
+        if self.meter is not None:
+            self.meter.begin(row)
+        if self.adviser is not None:
+            self.adviser.begin(row)
+
+    def migration_usd(self) -> float:
+        """Returns what the runs under way have paid for migrations since their start, USD; 0 where it is not read."""
+        read = self.setting.migration_usd
+        return 0.0 if read is None else float(read(self.engine).sum())
+
+    def state(self) -> dict[str, Any]:
+        """Returns where the rows are."""
+        return {
+            "number_B": self.number_B.copy(),
+            "age_B": self.age_B.copy(),
+            "next_number": self.next_number,
+            "engine": self.engine.state(),
+            "meter": {} if self.meter is None else self.meter.state(),
+            "moment": self.moment._asdict(),
+        }
+
+    @classmethod
+    def resumed(cls, setting: Setting, episode_steps: int, state: dict[str, Any]) -> Rows:
+        """Returns rows that go on from a state."""
+        rows = cls(setting, len(state["number_B"]), episode_steps, state["number_B"])
+        rows.age_B[:], rows.next_number = state["age_B"], state["next_number"]
+        rows.engine.load_state(state["engine"])
+        if rows.meter is not None:
+            rows.meter.load_state(state["meter"])
+        rows.moment = Moment(**state["moment"])
+        return rows
+
+
+def advice_of(engine: Engine, adviser: Adviser | None, rows: I8 | None = None) -> I8:
+    """Returns the adviser's choices in some rows (all), [rows, N]; -1 without one."""
+    asked = np.arange(len(engine.done_B)) if rows is None else rows
+    return np.full((len(asked), engine.agents), -1) if adviser is None else adviser.advise(asked)
+
+
+def measured(engine: Engine, meter: Any) -> tuple[F8, F8]:
+    """Returns rewards and constraint costs of the last step: the engine's rewards and no costs, or a meter's."""
+    if meter is not None:
+        reward_B, cost_BK = meter.read()
+        return reward_B.copy(), cost_BK.copy()
+    if not np.isfinite(engine.reward_B).all():
+        raise ScenarioError("a step's reward is not finite: the runs have no utility; give signals and economics")
+    return engine.reward_B.copy(), np.zeros((len(engine.reward_B), 0))

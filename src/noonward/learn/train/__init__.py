@@ -1,0 +1,1 @@
+"""How training runs: config, trainer, curves, imitation, export."""

@@ -1,0 +1,1 @@
+"""Frozen nouns of the cluster settings: fleet, power, jobs, scenario, environment."""

@@ -1,0 +1,183 @@
+"""An environment: one concrete draw of a scenario that engines run and policies are compared on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.errors import ScenarioError
+from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.jobs import Jobs
+from noonward.model.economics import Economics
+from noonward.model.limits import Constraints
+from noonward.model.network import Links
+from noonward.model.signals import Signals
+from noonward.units import HOUR_S
+
+Protocol = Literal["each-slot", "on-arrival"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuCaps:
+    """Hourly capacity curves (virtual capacity), GPUs.
+
+    Attributes:
+        gpus_SH: GPUs that may be busy per site and hour since the environment's start, at least 0.
+        hard: A hard cap lets no job start beyond it (a running job is never stopped); an advisory one only
+            has its excess counted.
+    """
+
+    gpus_SH: NDArray[np.float64]
+    hard: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """Fleet, links, jobs and signals of one run.
+
+    Attributes:
+        scenario: Name of the scenario it was drawn from.
+        index: Number of the draw.
+        seed: Seed of the draw.
+        start: UTC time of second 0, a full hour.
+        protocol: When the engine asks the scheduler.
+        slot_s: Length of a slot, s (``each-slot``).
+        window_s: Horizon over which free GPUs are charged, s; whole hours. With ``drained`` false the run
+            stops there; with it true the run goes on until every job is done or overdue.
+        drained: See ``window_s``.
+        fleet: Sites and GPU types.
+        links: Network, ingress points x sites.
+        jobs: Jobs.
+        signals: Price and carbon intensity of the sites' zones, some hours of history before ``start`` (for
+            forecasts) included; None where the scenario has no signals.
+        economics: Revenue and carbon price; None where the scenario has none (utility is then not reported).
+        caps: Hourly capacity curves, or None.
+        constraints: Limits that policies are held against and targets that some heed, or None.
+        sample_jobs: Draws another table of jobs from the statistics that a planner may know (never from the jobs of
+            this environment or the trace they were taken from), or None.
+        notes: What a reader of any result must know.
+
+    Raises:
+        ScenarioError: A job needs more GPUs than any site has, an index is out of range, signals end before
+            the last job could, or the protocol does not fit the ingress points.
+    """
+
+    scenario: str
+    index: int
+    seed: int
+    start: datetime
+    protocol: Protocol
+    slot_s: float
+    window_s: float
+    drained: bool
+    fleet: Fleet
+    links: Links
+    jobs: Jobs
+    signals: Signals | None = None
+    economics: Economics | None = None
+    caps: GpuCaps | None = None
+    constraints: Constraints | None = None
+    sample_jobs: Callable[[np.random.Generator], Jobs] | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        jobs, fleet = self.jobs, self.fleet
+        for name, limit in (
+            ("origin_J", len(fleet.ingress_points)),
+            ("class_J", len(fleet.classes)),
+            ("preset_site_J", len(fleet.sites)),
+        ):
+            column = getattr(jobs, name)
+            if (column >= limit).any():
+                row = int((column >= limit).argmax())
+                raise ScenarioError(f"column {name}, row {row}: index {column[row]} is not below {limit}")
+        self._check_sizes()
+        if self.window_s <= 0 or self.window_s % HOUR_S:
+            raise ScenarioError(f"the window is {self.window_s} s; it must be a positive number of whole hours")
+        if self.protocol == "each-slot" and (self.slot_s <= 0 or HOUR_S % self.slot_s):
+            raise ScenarioError(f"slots last {self.slot_s} s; a slot must divide the hour (3600 s)")
+        if self.protocol == "each-slot":
+            homes = {point.home for point in fleet.ingress_points}
+            missing = [site.name for site in fleet.sites if site.name not in homes]
+            if missing or None in homes or len(fleet.ingress_points) != len(fleet.sites):
+                raise ScenarioError(
+                    "protocol each-slot needs one ingress at home in every site and no other; "
+                    f"use 'ingress: sites' (sites without: {missing})"
+                )
+        if self.drained and not np.isfinite(self.latest_end_s):
+            raise ScenarioError("jobs with infinite slack cannot run until drained; give slack_s or 'end: window'")
+        if self.signals is not None:
+            zones = tuple(dict.fromkeys(site.zone for site in fleet.sites))
+            covered = self.signals.select(zones).window(self.start, self.hours)
+            covered.require_known(f"environment {self.index} of {self.scenario!r}")
+        if self.caps is not None and not (
+            self.caps.gpus_SH.ndim == 2 and np.isfinite(self.caps.gpus_SH).all() and (self.caps.gpus_SH >= 0).all()
+        ):
+            raise ScenarioError(
+                "capacity curves are no table (sites x hours), or hold a missing, infinite or negative value (GPUs); "
+                "give finite GPUs of at least 0"
+            )
+        if self.caps is not None and (
+            self.caps.gpus_SH.shape[0] != len(fleet.sites) or self.caps.gpus_SH.shape[1] < self.hours
+        ):
+            raise ScenarioError(
+                f"capacity curves have shape {self.caps.gpus_SH.shape}; expected {len(fleet.sites)} sites and at "
+                f"least {self.hours} hours"
+            )
+
+    def _check_sizes(self) -> None:
+        """Raises ScenarioError if a job fits into no site that its class may run at."""
+        tables = self.fleet.tables(1)
+        largest_C = (tables.range_CS * tables.gpus_S).max(axis=1)
+        largest_J = largest_C[self.jobs.class_J]
+        too_large = self.jobs.gpus_min_J > largest_J
+        if too_large.any():
+            row = int(too_large.argmax())
+            name = self.fleet.classes[self.jobs.class_J[row]]
+            within = f" of the range of class {name!r}" if name in self.fleet.ranges else ""
+            raise ScenarioError(
+                f"job in row {row} needs {self.jobs.gpus_min_J[row]} GPUs at once, but the largest site{within} has "
+                f"{largest_J[row]}; remove the job, cap its gang or enlarge a site"
+            )
+
+    @property
+    def latest_end_s(self) -> float:
+        """Upper limit of the time at which the last job ends, s: latest start plus longest run time."""
+        if not self.drained:
+            return self.window_s
+        slot_s = self.slot_s if self.protocol == "each-slot" else 0.0
+        return latest_end_s(self.jobs, self.fleet, self.window_s, slot_s)
+
+    @property
+    def hours(self) -> int:
+        """Whole hours from the start that a run may touch."""
+        return int(np.ceil(self.latest_end_s / HOUR_S))
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return self.fleet.site_names
+
+    def with_caps(self, caps: GpuCaps | None) -> Environment:
+        """Returns the same environment under other capacity curves."""
+        return replace(self, caps=caps)
+
+
+def latest_end_s(jobs: Jobs, fleet: Fleet, window_s: float, slot_s: float) -> float:
+    """Returns the upper limit of the time at which the last of some jobs ends when run until drained.
+
+    Args:
+        jobs: Jobs.
+        fleet: Where they run.
+        window_s: The run lasts at least this long, s.
+        slot_s: Length of a slot, s; 0 where starts are not bound to slots.
+    """
+    tables = fleet.tables(int(jobs.gpus_max_J.max()))
+    slowest_C = np.nanmax(tables.seconds_per_unit_SCNF[:, :, 1:], axis=(0, 2, 3))
+    ends = jobs.arrival_s_J + jobs.slack_s_J + jobs.work_J * slowest_C[jobs.class_J]
+    return max(window_s, float(ends.max()) + slot_s)

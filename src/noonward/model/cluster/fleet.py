@@ -1,0 +1,215 @@
+"""The fleet: sites with their GPUs, the ingress points jobs arrive at, and the tables engines read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from noonward.arrays import F8, I8
+from noonward.errors import nearest
+from noonward.model.cluster.power import GpuType, energy_optimal_level
+from noonward.model.spec import Count, NonNegative, Spec
+
+
+class Site(Spec):
+    """A data center: GPUs of one type in one electricity zone."""
+
+    name: str = Field(min_length=1)
+    """Unique name."""
+    zone: str = Field(min_length=1)
+    """Key of its electricity zone in the signals."""
+    gpu_type: str
+    """Name of its GPU type."""
+    gpus: Count
+    """Number of GPUs."""
+    pue: float = Field(default=1.0, ge=1)
+    """Power usage effectiveness: facility power over IT power."""
+    timezone: str | None = None
+    """IANA time zone of its users (for the daily shape of arrivals); the zone's own where it is left out."""
+
+
+class Ingress(Spec):
+    """A point where jobs arrive."""
+
+    name: str = Field(min_length=1)
+    """Unique name."""
+    home: str | None = None
+    """Site it belongs to; none for a region that holds no GPUs."""
+
+
+class Fleet(Spec):
+    """Sites, GPU types and ingress points."""
+
+    gpu_types: dict[str, GpuType]
+    """GPU types by name."""
+    sites: tuple[Site, ...] = Field(min_length=1)
+    """Sites, in the order of every array's site axis."""
+    ingress: tuple[Ingress, ...] | Literal["sites"] = "sites"
+    """Ingress points in the order of their axis; ``sites``: one at home in every site."""
+    free_gpus: Literal["idle", "sleep"] = "idle"
+    """What free GPUs do: stay awake at idle power or sleep at once."""
+    clock_weight_w: NonNegative = 0.0
+    """J that the clock oracle gives for a second less of a job's run, W; 0: least energy (CHSAC-AF, Eq. 2)."""
+    ranges: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Sites that jobs of a class may run at, by class; a class that is not named may run anywhere."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        refuse_repeats("site", (site.name for site in self.sites))
+        refuse_repeats("ingress", (point.name for point in self.ingress_points))
+        for site in self.sites:
+            if site.gpu_type not in self.gpu_types:
+                raise ValueError(
+                    f"site {site.name!r} has the unknown GPU type {site.gpu_type!r}; "
+                    f"{nearest(site.gpu_type, self.gpu_types)}"
+                )
+        names = {site.name for site in self.sites}
+        for point in self.ingress_points:
+            if point.home is not None and point.home not in names:
+                raise ValueError(
+                    f"ingress {point.name!r} has the unknown home {point.home!r}; {nearest(point.home, names)}"
+                )
+        for name, kind in self.gpu_types.items():
+            if list(kind.clocks) != sorted(set(kind.clocks)) or kind.clocks[-1] > 1:
+                raise ValueError(
+                    f"GPU type {name!r} has clocks {list(kind.clocks)}; they must ascend, be distinct and at most 1"
+                )
+            if self.free_gpus == "sleep" and kind.sleep_w is None:
+                raise ValueError(f"GPU type {name!r} has no sleep_w, but free GPUs sleep; give sleep_w in W")
+            if set(kind.classes) != set(self.classes):
+                raise ValueError(
+                    f"GPU type {name!r} has profiles of the classes {sorted(kind.classes)}, others of "
+                    f"{sorted(self.classes)}; give every GPU type a profile of every class"
+                )
+        self._check_ranges()
+        return self
+
+    def _check_ranges(self) -> None:
+        """Raises ValueError if a range is empty, names a site twice, or names an unknown class or site."""
+        for name, sites in self.ranges.items():
+            if name not in self.classes:
+                raise ValueError(f"ranges name the unknown class {name!r}; {nearest(name, self.classes)}")
+            if not sites:
+                raise ValueError(f"class {name!r} has an empty range; name the sites it may run at, or leave it out")
+            if len(set(sites)) < len(sites):
+                raise ValueError(f"the range of class {name!r} names a site twice: {list(sites)}; name each once")
+            for site in sites:
+                if site not in self.site_names:
+                    raise ValueError(
+                        f"the range of class {name!r} names the unknown site {site!r}; {nearest(site, self.site_names)}"
+                    )
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Job classes, in the order of every array's class axis."""
+        return tuple(next(iter(self.gpu_types.values())).classes)
+
+    @property
+    def ingress_points(self) -> tuple[Ingress, ...]:
+        """Ingress points, made out of the sites where the file says so."""
+        if self.ingress == "sites":
+            return tuple(Ingress(name=site.name, home=site.name) for site in self.sites)
+        return self.ingress
+
+    @property
+    def site_names(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return tuple(site.name for site in self.sites)
+
+    def site_index(self, name: str) -> int:
+        """Returns a site's position.
+
+        Raises:
+            ValueError: There is no such site.
+        """
+        if name not in self.site_names:
+            raise ValueError(f"unknown site {name!r}; {nearest(name, self.site_names)}")
+        return self.site_names.index(name)
+
+    def tables(self, gpus_max: int) -> FleetTables:
+        """Returns the arrays engines read, with gangs of 0 (unused) to ``gpus_max`` GPUs."""
+        kinds = [self.gpu_types[site.gpu_type] for site in self.sites]
+        levels_S = np.array([len(kind.clocks) for kind in kinds], dtype=np.int64)
+        shape = (len(self.sites), len(self.classes), gpus_max + 1, int(levels_S.max()))
+        clock_SF = np.full((shape[0], shape[3]), np.nan)
+        power_w_SCNF = np.full(shape, np.nan)
+        seconds_per_unit_SCNF = np.full(shape, np.nan)
+        oracle_level_SCN = np.zeros(shape[:3], dtype=np.int64)
+        gangs = np.arange(1, gpus_max + 1, dtype=np.float64)[:, None]
+        for s, kind in enumerate(kinds):
+            clocks = np.array(kind.clocks)
+            width = len(clocks)
+            clock_SF[s, :width] = clocks
+            for c, name in enumerate(self.classes):
+                profile = kind.classes[name]
+                power = profile.power.power_w(gangs, clocks)
+                seconds = profile.seconds_per_unit(gangs, clocks)
+                power_w_SCNF[s, c, 1:, :width] = power
+                seconds_per_unit_SCNF[s, c, 1:, :width] = seconds
+                oracle_level_SCN[s, c, 1:] = energy_optimal_level(power, seconds, self.clock_weight_w)
+        range_CS = np.ones((len(self.classes), len(self.sites)), dtype=np.uint8)
+        for name, sites in self.ranges.items():
+            range_CS[self.classes.index(name)] = [site in sites for site in self.site_names]
+        free_w = [kind.sleep_w if self.free_gpus == "sleep" else kind.idle_w for kind in kinds]
+        homes = [-1 if point.home is None else self.site_index(point.home) for point in self.ingress_points]
+        return FleetTables(
+            gpus_S=np.array([site.gpus for site in self.sites], dtype=np.int64),
+            pue_S=np.array([site.pue for site in self.sites]),
+            free_w_S=np.array(free_w, dtype=np.float64),
+            home_I=np.array(homes, dtype=np.int64),
+            levels_S=levels_S,
+            range_CS=range_CS,
+            clock_SF=clock_SF,
+            power_w_SCNF=power_w_SCNF,
+            seconds_per_unit_SCNF=seconds_per_unit_SCNF,
+            oracle_level_SCN=oracle_level_SCN,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetTables:
+    """The fleet as arrays. Axes: S sites, I ingress points, C classes, N gang sizes from 0, F clock levels.
+
+    Attributes:
+        gpus_S: GPUs.
+        pue_S: Power usage effectiveness.
+        free_w_S: IT power of a free GPU, W.
+        home_I: Site an ingress belongs to, or -1.
+        levels_S: Number of clock levels.
+        range_CS: 1 where jobs of a class may run.
+        clock_SF: Clock levels; NaN beyond a site's own number.
+        power_w_SCNF: Active IT power P(n, f), W; NaN at n = 0.
+        seconds_per_unit_SCNF: T(n, f), s per unit; NaN at n = 0.
+        oracle_level_SCN: Level the clock oracle takes, f*(n): least energy per unit (``clock_weight_w`` 0).
+    """
+
+    gpus_S: I8
+    pue_S: F8
+    free_w_S: F8
+    home_I: I8
+    levels_S: I8
+    range_CS: NDArray[np.uint8]
+    clock_SF: F8
+    power_w_SCNF: F8
+    seconds_per_unit_SCNF: F8
+    oracle_level_SCN: I8
+
+
+def refuse_repeats(what: str, names: Iterable[str]) -> None:
+    """Raises ValueError if a name stands twice.
+
+    Example:
+        >>> refuse_repeats("site", ["a", "b", "a"])
+        Traceback (most recent call last):
+        ValueError: the site name 'a' stands twice; give every site a name of its own
+    """
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"the {what} name {name!r} stands twice; give every {what} a name of its own")
+        seen.add(name)

@@ -1,0 +1,145 @@
+"""Jobs: a columnar table of what arrives, when, where from and what it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.arrays import F8, I8
+from noonward.errors import DataError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jobs:
+    """A table of jobs, one entry an array position, sorted by arrival.
+
+    Attributes:
+        arrival_s_J: Arrival, seconds since the environment's start, at least 0, ascending.
+        origin_J: Index of the ingress point the job arrives at (and returns its result to).
+        class_J: Index of the job's class (``Fleet.classes``).
+        gpus_min_J: Smallest gang that may start, GPUs, at least 1.
+        gpus_max_J: Largest useful gang, GPUs, at least ``gpus_min_J``; equal to it for a fixed gang.
+        work_J: Work in units; run time is ``work x T(n, f)``. For classes of fixed duration T is 1 s, so work
+            is the duration in seconds. Above 0.
+        slack_s_J: Largest accepted delay of the start, seconds, at least 0; infinite for none.
+        data_gb_J: Data that travels with a migrated job, GB, at least 0.
+        model_gb_J: Model that travels with a migrated job, GB, at least 0.
+        result_gb_J: Result that returns to the origin, GB, at least 0.
+        preset_site_J: Site that the workload itself routes the job to, or -1: used by the uniform routing rule.
+
+    Raises:
+        DataError: There is no job, lengths disagree, or a value is outside what is stated above; the
+            message names column, row and value.
+    """
+
+    arrival_s_J: F8
+    origin_J: I8
+    class_J: I8
+    gpus_min_J: I8
+    gpus_max_J: I8
+    work_J: F8
+    slack_s_J: F8
+    data_gb_J: F8
+    model_gb_J: F8
+    result_gb_J: F8
+    preset_site_J: I8
+
+    def __post_init__(self) -> None:
+        count = len(self.arrival_s_J)
+        if count == 0:
+            raise DataError("there is no job; give a table with at least one job")
+        for field in fields(self):
+            array = getattr(self, field.name)
+            if array.shape != (count,):
+                raise DataError(f"column {field.name} has shape {array.shape}; expected ({count},)")
+            if array.dtype.kind == "f" and np.isnan(array).any():
+                raise DataError(f"column {field.name}, row {int(np.isnan(array).argmax())}: value is missing (NaN)")
+        self._check("arrival_s_J", self.arrival_s_J >= 0, "at least 0 s")
+        self._check("arrival_s_J", np.isfinite(self.arrival_s_J), "finite")
+        order = np.diff(self.arrival_s_J, prepend=self.arrival_s_J[0]) >= 0
+        self._check("arrival_s_J", order, "sorted: at least the arrival of the row before")
+        self._check("origin_J", self.origin_J >= 0, "an ingress index of at least 0")
+        self._check("class_J", self.class_J >= 0, "a class index of at least 0")
+        self._check("gpus_min_J", self.gpus_min_J >= 1, "at least 1 GPU")
+        self._check("gpus_max_J", self.gpus_max_J >= self.gpus_min_J, "at least gpus_min")
+        self._check("work_J", (self.work_J > 0) & np.isfinite(self.work_J), "above 0 and finite")
+        self._check("slack_s_J", self.slack_s_J >= 0, "at least 0 s")
+        for name in ("data_gb_J", "model_gb_J", "result_gb_J"):
+            array = getattr(self, name)
+            self._check(name, (array >= 0) & np.isfinite(array), "at least 0 GB and finite")
+        self._check("preset_site_J", self.preset_site_J >= -1, "a site index, or -1 for none")
+
+    def _check(self, name: str, good_J: NDArray[np.bool_], allowed: str) -> None:
+        if not good_J.all():
+            row = int((~good_J).argmax())
+            raise DataError(
+                f"column {name}, row {row}: value {getattr(self, name)[row]} is not allowed; it must be {allowed}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.arrival_s_J)
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        arrival_s: F8,
+        work: F8,
+        origin: I8 | int = 0,
+        class_: I8 | int = 0,
+        gpus: I8 | int | None = None,
+        gpus_min: I8 | int = 1,
+        gpus_max: I8 | int = 1,
+        slack_s: F8 | float = np.inf,
+        data_gb: F8 | float = 0.0,
+        model_gb: F8 | float = 0.0,
+        result_gb: F8 | float = 0.0,
+        preset_site: I8 | int = -1,
+    ) -> Jobs:
+        """Builds a table from columns, scalars standing for constant columns, and sorts it by arrival (stable).
+
+        Args:
+            arrival_s: Arrivals, seconds.
+            work: Work, units (seconds for classes of fixed duration).
+            origin: Ingress index.
+            class_: Class index.
+            gpus: Fixed gang; sets both ``gpus_min`` and ``gpus_max``.
+            gpus_min: Smallest gang.
+            gpus_max: Largest gang.
+            slack_s: Largest delay of the start, seconds.
+            data_gb: Data that migrates, GB.
+            model_gb: Model that migrates, GB.
+            result_gb: Result that returns, GB.
+            preset_site: Site the workload routes the job to, or -1.
+
+        Raises:
+            DataError: As the class states.
+
+        Example:
+            >>> jobs = Jobs.build(arrival_s=np.array([60.0, 0.0]), work=np.array([10.0, 20.0]), gpus=2)
+            >>> jobs.work_J.tolist(), jobs.gpus_min_J.tolist()
+            ([20.0, 10.0], [2, 2])
+        """
+        arrivals = np.asarray(arrival_s, dtype=np.float64)
+        order = np.argsort(arrivals, kind="stable")
+
+        def column(value: object, dtype: type) -> NDArray[Any]:
+            array: NDArray[Any] = np.broadcast_to(np.asarray(value, dtype=dtype), arrivals.shape)
+            return np.ascontiguousarray(array[order])
+
+        return cls(
+            arrival_s_J=column(arrivals, np.float64),
+            origin_J=column(origin, np.int64),
+            class_J=column(class_, np.int64),
+            gpus_min_J=column(gpus_min if gpus is None else gpus, np.int64),
+            gpus_max_J=column(gpus_max if gpus is None else gpus, np.int64),
+            work_J=column(work, np.float64),
+            slack_s_J=column(slack_s, np.float64),
+            data_gb_J=column(data_gb, np.float64),
+            model_gb_J=column(model_gb, np.float64),
+            result_gb_J=column(result_gb, np.float64),
+            preset_site_J=column(preset_site, np.int64),
+        )

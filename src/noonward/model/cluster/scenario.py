@@ -1,0 +1,324 @@
+"""A scenario: everything a run needs, as one YAML file that is validated whole before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from noonward.errors import nearest
+from noonward.model.cluster.environment import Protocol
+from noonward.model.cluster.fleet import Fleet
+from noonward.model.economics import Economics
+from noonward.model.limits import Constraints
+from noonward.model.network import Network
+from noonward.model.spec import Count, NonNegative, Positive, Share, Spec
+from noonward.units import HOUR_S
+
+Month = Annotated[int, Field(ge=1, le=12)]
+
+
+class Range(Spec):
+    """A uniform range of GB."""
+
+    low_gb: NonNegative
+    """Smallest value, GB."""
+    high_gb: NonNegative
+    """Largest value, GB."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.high_gb < self.low_gb:
+            raise ValueError(f"high_gb {self.high_gb} is below low_gb {self.low_gb}")
+        return self
+
+
+class GeneratedSignals(Spec):
+    """Hourly price and carbon from the calibrated generator."""
+
+    source: Literal["generated"] = "generated"
+    year: Annotated[int, Field(ge=1990, le=2100)] = 2022
+    """Calendar year the windows are drawn from (weekdays and months; the statistics are the calibration's)."""
+    months: tuple[Month, ...] = Field(default=tuple(range(1, 13)), min_length=1)
+    """Months that windows may start in."""
+    calibration: Literal["w2022", "train"] = "w2022"
+    """Statistics used: the year 2022, or January 2021 to June 2023."""
+
+
+class SignalFiles(Spec):
+    """Hourly price and carbon from files (docs/data.md states the formats and the rules for gaps)."""
+
+    source: Literal["files"]
+    paths: tuple[Path, ...] = Field(min_length=1)
+    """Files; a later file fills only what the earlier ones leave unknown."""
+    format: Literal["tidy", "electricity-maps"] = "tidy"
+    """``tidy``: one row an hour and zone; ``electricity-maps``: that publisher's yearly CSV export, carbon only."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Column names of a tidy file where they differ: keys timestamp, zone, carbon, price."""
+    first_day: date | None = None
+    """First UTC day windows may start on."""
+    last_day: date | None = None
+    """Last UTC day windows may reach into."""
+    months: tuple[Month, ...] = Field(default=tuple(range(1, 13)), min_length=1)
+    """Months that windows may lie in."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.first_day is not None and self.last_day is not None and self.last_day < self.first_day:
+            raise ValueError(f"last_day {self.last_day} is before first_day {self.first_day}")
+        return self
+
+
+class SinusoidalSignals(Spec):
+    """Price and carbon that are the same every day: mean x (1 + amplitude cos(2 pi (hour - peak hour) / 24))."""
+
+    source: Literal["sinusoidal"]
+    price_usd_per_mwh: NonNegative
+    """Mean price."""
+    carbon_g_per_kwh: NonNegative
+    """Mean carbon intensity."""
+    amplitude: Share
+    """Amplitude of both, as a share of the mean."""
+    peak_hours: dict[str, float]
+    """UTC hour of the peak by zone."""
+
+
+class JobKind(Spec):
+    """A kind of fine-tuning job: its share of the jobs and its sizes."""
+
+    share: Share
+    """Share of the jobs; the shares sum to 1."""
+    data: Range
+    """Intermediate features that travel with a job, GB."""
+    model: Range
+    """Fine-tuned model that travels with a job and returns as its result, GB."""
+
+
+class FineTuningJobs(Spec):
+    """Fine-tuning jobs with the gangs, durations and rhythm of a job trace (MASAC, Sec. IV.A)."""
+
+    source: Literal["fine-tuning"] = "fine-tuning"
+    trace: Literal["calibrated"] | Path = "calibrated"
+    """``calibrated``: drawn from the packaged statistics of the PAI trace; else a trace file (docs/data.md)."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Column names of the trace file where they differ: keys submit_s, duration_s, gpus."""
+    count: Count = 1500
+    """Mean number of jobs per environment (the number itself is Poisson)."""
+    origin_shares: dict[str, NonNegative]
+    """Relative amount of jobs per ingress point (the job amount coefficients delta)."""
+    gpus_cap: Count = 16
+    """Gangs are capped at this many GPUs."""
+    demand: Positive = 0.85
+    """GPU-hours asked over the fleet's GPU-hours in the window; run times are scaled to it."""
+    slack_ratio: NonNegative = 0.4
+    """Mean of slack over run time; the ratio is uniform on 0 to twice this."""
+    kinds: dict[str, JobKind]
+    """Kinds of jobs and their sizes."""
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        total = sum(kind.share for kind in self.kinds.values())
+        if abs(total - 1) > 1e-9:
+            raise ValueError(f"the shares of the job kinds sum to {total:g}; they must sum to 1")
+        if sum(self.origin_shares.values()) <= 0:
+            raise ValueError("origin_shares sum to 0; give at least one ingress point a share above 0")
+        return self
+
+
+class PoissonJobs(Spec):
+    """Poisson arrivals of jobs with log-normal work (CHSAC-AF, Table I)."""
+
+    source: Literal["poisson"]
+    rate_per_s: Positive
+    """Arrivals per second and ingress point."""
+    median_work: Positive
+    """Median of the work, units (exp of mu)."""
+    sigma: NonNegative
+    """Standard deviation of the work's logarithm."""
+    work_min: Positive = 0.1
+    """Smaller draws become this, units (as in the paper's simulator)."""
+    gpus_min: Count = 1
+    """Smallest gang."""
+    gpus_max: Count = 8
+    """Largest gang."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.gpus_max < self.gpus_min:
+            raise ValueError(f"gpus_max {self.gpus_max} is below gpus_min {self.gpus_min}")
+        return self
+
+
+class LogNormalWork(Spec):
+    """Log-normal work: ``max(work_min, LogNormal(ln median, sigma))``."""
+
+    law: Literal["log-normal"]
+    """``log-normal``."""
+    median_work: Positive
+    """Median of the work, units."""
+    sigma: NonNegative
+    """Standard deviation of the work's logarithm."""
+    work_min: Positive = 0.1
+    """Smaller draws become this, units."""
+
+
+class ParetoWork(Spec):
+    """Pareto work: ``P(work > x) = (work_min / x)^tail``; its mean is ``work_min tail / (tail - 1)``."""
+
+    law: Literal["pareto"]
+    """``pareto``."""
+    work_min: Positive
+    """Least work, units."""
+    tail: Annotated[float, Field(gt=1)]
+    """Exponent of the tail, above 1 (so that the mean is finite)."""
+
+
+class ClassStream(Spec):
+    """The jobs of one class: Poisson arrivals whose rate may follow a wave, and a law of work."""
+
+    rate_per_s: Positive
+    """Mean arrivals per second and ingress point."""
+    amplitude: Share = 0.0
+    """Swing of the rate around its mean: rate x (1 + amplitude sin(2 pi t / period)); 0: constant."""
+    period_h: Positive = 24.0
+    """Period of the wave, h; it starts with the window, the same at every ingress point."""
+    work: Annotated[LogNormalWork | ParetoWork, Field(discriminator="law")]
+    """Law of the work."""
+    gpus_min: Count = 1
+    """Smallest gang."""
+    gpus_max: Count = 8
+    """Largest gang."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.gpus_max < self.gpus_min:
+            raise ValueError(f"gpus_max {self.gpus_max} is below gpus_min {self.gpus_min}")
+        return self
+
+
+class MixedJobs(Spec):
+    """Jobs of several classes, each with its own arrivals and work (CHSAC-AF, Sec. VII: training with inference)."""
+
+    source: Literal["mixed"]
+    classes: dict[str, ClassStream] = Field(min_length=1)
+    """Stream per job class of the fleet."""
+
+
+class ShapedJobs(Spec):
+    """Jobs that come at full hours, in amounts that follow daily load shapes (Hall et al., Sec. V)."""
+
+    source: Literal["load-shapes"]
+    cluster_gpus: Positive
+    """GPUs of a load of 1: load shapes are in shares of a cluster."""
+    mean_gpus: Positive = 16.0
+    """Mean gang."""
+    spread: NonNegative = 0.1
+    """Standard deviation of the gang over its mean."""
+    run_s: Positive = 3600.0
+    """Run time, s, or units of work of a class whose speed depends on the clock."""
+    slack_s: NonNegative = 36000.0
+    """Largest delay of the start, s."""
+
+
+class PaperStreamJobs(Spec):
+    """The very jobs of CHSAC-AF's published runs, drawn from ``random.Random(seed)`` in the authors' order."""
+
+    source: Literal["paper-stream"]
+    seed: int = 123
+    """Seed of the published runs; an environment's own seed is not used."""
+    rate_per_s: Positive = 0.02
+    """Arrivals per second and ingress point."""
+    median_work: Positive = 50000.0
+    """Median of the work, units."""
+    sigma: NonNegative = 0.4
+    """Standard deviation of the work's logarithm."""
+    routed: bool = True
+    """Whether the stream also draws a uniform site per job (the baselines' routing); it changes the later draws."""
+    gpus_max: Count = 8
+    """Largest gang."""
+
+
+class JobTable(Spec):
+    """A complete table of jobs from a file."""
+
+    source: Literal["table"]
+    path: Path
+    """CSV or Parquet file (docs/data.md states the columns)."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Column names of the file where they differ from the standard ones."""
+
+
+SignalSource = Annotated[GeneratedSignals | SinusoidalSignals | SignalFiles, Field(discriminator="source")]
+JobSource = Annotated[
+    FineTuningJobs | PoissonJobs | MixedJobs | ShapedJobs | PaperStreamJobs | JobTable, Field(discriminator="source")
+]
+
+
+class Scenario(Spec):
+    """Fleet, network, signals, jobs, economics, protocol and horizon."""
+
+    name: str = Field(min_length=1)
+    """Name."""
+    description: str = ""
+    """What the scenario is, in a sentence or two."""
+    protocol: Protocol
+    """``each-slot``: every site decides on its pending jobs once a slot; ``on-arrival``: asked once per job."""
+    slot_s: Positive = 60.0
+    """Length of a slot, s (``each-slot``); must divide 3600."""
+    window_h: Count
+    """Hours over which jobs arrive and free GPUs are charged."""
+    end: Literal["drained", "window"]
+    """When a run ends: when every job is done or overdue, or at the end of the window."""
+    fleet: Fleet
+    """Sites, GPU types, ingress points."""
+    network: Network = Network()
+    """Links from ingress points to sites."""
+    signals: SignalSource | None = None
+    """Price and carbon intensity; none: energy is reported, money and carbon are not."""
+    jobs: JobSource
+    """Jobs."""
+    economics: Economics | None = None
+    """Revenue and carbon price; none: utility is not reported."""
+    constraints: Constraints | None = None
+    """Limits that policies are held against, and targets that some of them heed; none: nothing is held."""
+    reference_policy: str | None = None
+    """Policy that comparisons are made against."""
+    policies: tuple[str, ...] = ()
+    """Policies that ``compare`` runs where none are named."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.protocol == "each-slot" and HOUR_S % self.slot_s:
+            raise ValueError(f"slot_s is {self.slot_s:g} s; a slot must divide the hour (3600 s)")
+        if self.economics is not None and self.signals is None:
+            raise ValueError("economics need signals: a utility takes prices and carbon intensities; give signals")
+        if isinstance(self.jobs, FineTuningJobs):
+            names = [point.name for point in self.fleet.ingress_points]
+            for name in self.jobs.origin_shares:
+                if name not in names:
+                    raise ValueError(f"jobs.origin_shares names the unknown ingress {name!r}; {nearest(name, names)}")
+        if isinstance(self.jobs, MixedJobs):
+            for name in self.jobs.classes:
+                if name not in self.fleet.classes:
+                    raise ValueError(
+                        f"jobs.classes names the unknown class {name!r}; {nearest(name, self.fleet.classes)}"
+                    )
+        if self.constraints is not None:
+            self.constraints.check(self.fleet)
+        if isinstance(self.signals, SinusoidalSignals):
+            for site in self.fleet.sites:
+                if site.zone not in self.signals.peak_hours:
+                    raise ValueError(
+                        f"signals.peak_hours has no zone {site.zone!r}, which site {site.name!r} lies in; give its hour"
+                    )
+        self.network.links(self.fleet)
+        return self
+
+    @property
+    def digest(self) -> str:
+        """Digest of everything that a run depends on: all but the description and which policies are compared."""
+        said = self.model_dump_json(exclude={"description", "reference_policy", "policies"})
+        return hashlib.sha256(said.encode()).hexdigest()[:16]

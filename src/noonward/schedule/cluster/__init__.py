@@ -1,0 +1,1 @@
+"""Schedulers of the cluster settings: rules, routing, booking, bid prices, trained policies."""

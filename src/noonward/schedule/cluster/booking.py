@@ -1,0 +1,137 @@
+"""Booking: at a job's arrival, the best (site, start) under a forecast and the capacity not yet booked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from noonward.compiled import kernel
+from noonward.decision.cluster.rule import rule
+from noonward.decision.cluster.value import forecast_value_usd, run_seconds, travel_cost_usd
+from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory, delay_s, fits, latest_start_s
+from noonward.decision.scheduler import CompiledScheduler
+from noonward.forecasts.forecast import Forecast
+from noonward.model.cluster.environment import Environment, Protocol, latest_end_s
+from noonward.model.cluster.jobs import Jobs
+from noonward.units import HOUR_S
+
+UNSEEN, REFUSED = -2, -1
+"""Values of a job's booked site in ``memory.table_XY[job, 0]`` before it is asked about and when nothing pays."""
+
+
+@kernel(inline=True, allocates=False)
+def first_slot(view: ClusterView, job: int, s: int, d: int) -> int:
+    """Returns the first slot in which a job at site s can start at site d."""
+    slot_s = view.run_1[0].slot_s
+    now = view.run_1[0].now_s
+    if s == d:
+        return int(np.round(now / slot_s))
+    arrives = now + delay_s(view, job, view.site_S[s].door, d)
+    return max(int(np.ceil(arrives / slot_s)), int(np.round(now / slot_s)) + 1)
+
+
+@kernel(inline=True, allocates=False)
+def _best_start(view: ClusterView, memory: RuleMemory, job: int, d: int, first: int) -> tuple[float, int]:
+    """Returns (value USD, slot) of the best start at a site with booked capacity, or (-inf, -1).
+
+    One pass over the slots: a start is free if no slot of the run has less room than the gang asks. Within free
+    starts the value is evaluated at every slot.
+    """
+    slot_s = view.run_1[0].slot_s
+    gpus = min(view.job_J[job].gpus_max, view.site_S[d].gpus)
+    run_s = run_seconds(view, job, d)
+    length = int(np.ceil(run_s / slot_s))
+    known_s = (view.run_1[0].now_s // HOUR_S + view.forecast_KSL.shape[2] - 1) * HOUR_S
+    last = int(min(latest_start_s(view, job, d), known_s - run_s) // slot_s)
+    last = min(last, memory.index_XY.shape[0] - 1 - length)
+    best, most = -1, -np.inf
+    if not fits(view, job, d):
+        return most, best
+    full = first - 1
+    seen = first
+    for slot in range(first, last + 1):
+        if full >= slot:
+            continue
+        while seen < slot + length:
+            if memory.index_XY[seen, d] + gpus > view.site_S[d].gpus:
+                full = seen
+            seen += 1
+        if full >= slot:
+            continue
+        value = forecast_value_usd(view, job, d, slot * slot_s)
+        if value > most:
+            best, most = slot, value
+    return most, best
+
+
+@kernel(inline=True, allocates=False)
+def _book(view: ClusterView, memory: RuleMemory, job: int, s: int) -> None:
+    """Books the best (site, start) of a job that site s is asked about, or refuses it where nothing pays."""
+    best_site, best_slot, most = REFUSED, 0, 0.0
+    for d in range(view.site_S.shape[0]):
+        if d != s and not view.mask_NA[s, 1 + d]:
+            continue
+        value, slot = _best_start(view, memory, job, d, first_slot(view, job, s, d))
+        value -= travel_cost_usd(view, job, s, d)
+        if slot >= 0 and value > most:
+            best_site, best_slot, most = d, slot, value
+    memory.table_XY[job, 0] = best_site
+    memory.table_XY[job, 1] = best_slot
+    if best_site == REFUSED:
+        return
+    gpus = min(view.job_J[job].gpus_max, view.site_S[best_site].gpus)
+    length = int(np.ceil(run_seconds(view, job, best_site) / view.run_1[0].slot_s))
+    for slot in range(best_slot, best_slot + length):
+        memory.index_XY[slot, best_site] += gpus
+
+
+@rule
+def _booked(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    slot = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+    for s in range(view.site_S.shape[0]):
+        job = view.asked_N[s]
+        if job < 0:
+            continue
+        if memory.table_XY[job, 0] == UNSEEN:
+            _book(view, memory, job, s)
+        site = int(memory.table_XY[job, 0])
+        if site >= 0 and view.mask_NA[s, 1 + site] and (site != s or slot >= memory.table_XY[job, 1]):
+            answers.answer_N[s].choice = 1 + site
+
+
+class Booked(CompiledScheduler):
+    """Books each job, when first asked about it, at the (site, start) of highest forecast value with room.
+
+    The value is the job's utility over leaving its GPUs free, under the forecast issued in the hour of its arrival.
+    A job that would lose money everywhere is refused (held until it is overdue). Bookings are kept exactly: the
+    capacity they take is known, so a booked start is always feasible; only a hard capacity curve, which the rule does
+    not know, can keep a job waiting beyond it.
+
+    Args:
+        forecast: Forecast to plan by.
+    """
+
+    protocols: ClassVar[tuple[Protocol, ...]] = ("each-slot",)
+    rule = staticmethod(_booked)
+    needs_signals = True
+    needs_economics = True
+
+    def __init__(self, forecast: Forecast) -> None:
+        self.forecast = forecast
+
+    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+        """Returns per job its booked site and slot (table), per slot and site the GPUs booked (index)."""
+        jobs = in_time(environment.jobs, environment)
+        end_s = latest_end_s(jobs, environment.fleet, environment.window_s, environment.slot_s)
+        slots = int(np.ceil(end_s / environment.slot_s)) + 2
+        table = np.full((len(jobs), 2), float(UNSEEN))
+        return RuleMemory.make(table=table, index=np.zeros((slots, len(environment.sites)), np.int64))
+
+
+def in_time(jobs: Jobs, environment: Environment) -> Jobs:
+    """Returns jobs with the slack they really have: nothing starts after the window of a run that is cut off there."""
+    if environment.drained:
+        return jobs
+    return replace(jobs, slack_s_J=np.minimum(jobs.slack_s_J, np.maximum(environment.window_s - jobs.arrival_s_J, 0.0)))

@@ -1,0 +1,101 @@
+"""Trained policies that ship with the package: which there are, by name and training seed, and how they came about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from noonward.forecasts.learned import SEEDS, net_path, packaged_record
+from noonward.schedule.cluster.trained_policy import read_meta
+
+FOLDER: Final = Path(__file__).parent / "trained"
+"""Where they lie: ``NAME.npz`` (training seed 0), ``NAME-seed1.npz`` and so on (further seeds, same configuration)."""
+_SEED = re.compile(r"-seed([1-9]\d*)$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyFile:
+    """A packaged policy.
+
+    Attributes:
+        name: Name it is registered by: that of its file.
+        family: Name without the seed.
+        seed: Training seed.
+        path: File.
+        meta: What the file says about itself (``write_policy``).
+    """
+
+    name: str
+    family: str
+    seed: int
+    path: Path
+    meta: dict[str, Any] = field(repr=False)
+
+    @property
+    def summary(self) -> str:
+        """How it came about, in a line."""
+        said = f"{self.meta['algorithm']}, trained on {self.meta['scenario']} with seed {self.seed}."
+        return str(self.meta["record"].get("summary", said))
+
+
+def trained_policies(folder: Path = FOLDER) -> list[PolicyFile]:
+    """Returns the policies of a folder, by family and training seed.
+
+    Args:
+        folder: Folder; by default the package's.
+
+    Raises:
+        DataError: A file is damaged or of another format.
+    """
+    found = []
+    for path in folder.glob("*.npz"):
+        seed = _SEED.search(path.stem)
+        found.append(
+            PolicyFile(
+                name=path.stem,
+                family=_SEED.sub("", path.stem),
+                seed=int(seed[1]) if seed else 0,
+                path=path,
+                meta=read_meta(path),
+            )
+        )
+    return sorted(found, key=lambda each: (each.family, each.seed))
+
+
+def by_family(files: Iterable[PolicyFile | None]) -> dict[str, list[PolicyFile]]:
+    """Returns packaged policies by the name they have without the seed; None, for what is not trained, is left out."""
+    found: dict[str, list[PolicyFile]] = {}
+    for file in files:
+        if file is not None:
+            found.setdefault(file.family, []).append(file)
+    return found
+
+
+def planners() -> list[PolicyFile]:
+    """Returns ``masac-plus``, by training seed: bid prices under the forecast of a packaged net.
+
+    What learned here is the net: it was trained on signals alone, for the sites of ``fine-tuning``, at which
+    ``reproduce`` compares it. It runs wherever the net knows the zones.
+    """
+    return [
+        PolicyFile(
+            name="masac-plus" if seed == 0 else f"masac-plus-seed{seed}",
+            family="masac-plus",
+            seed=seed,
+            path=net_path(seed),
+            meta={
+                "algorithm": "masac-plus",
+                "scenario": "fine-tuning",
+                "protocol": "each-slot",
+                "sites": packaged_record(seed)["zones"][:5],  # sites of fine-tuning bear the names of their zones
+                "record": {
+                    "summary": f"Bid prices under a forecast by a net that was trained on signals, with seed {seed}.",
+                    **packaged_record(seed),
+                },
+            },
+        )
+        for seed in range(SEEDS)
+    ]

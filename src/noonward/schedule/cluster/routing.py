@@ -1,0 +1,270 @@
+"""Rules of protocol on-arrival: where a job goes, with how many GPUs and at which clock."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+
+from noonward.compiled import kernel
+from noonward.decision.cluster.rule import rule
+from noonward.decision.cluster.value import run_value_usd
+from noonward.decision.cluster.view import (
+    ORACLE,
+    POWER_W,
+    SECONDS,
+    Answers,
+    ClusterView,
+    RuleMemory,
+    random_below,
+)
+from noonward.decision.scheduler import CompiledScheduler
+from noonward.errors import ScenarioError
+from noonward.model.cluster.environment import Environment, Protocol
+
+GPUS, SLO_S = 0, 1
+"""Positions in ``memory.number_P``: gang asked for (0: all the job can use), service time allowed, s (0: any)."""
+
+
+@kernel(inline=True, allocates=False)
+def uniform_site(view: ClusterView, memory: RuleMemory, job: int) -> int:
+    """Returns the site the workload names, else a uniformly random feasible one."""
+    preset = view.job_J[job].preset_site
+    if preset >= 0 and view.mask_NA[0, 1 + preset]:
+        return preset
+    return _random_site(view, memory, 0)
+
+
+@kernel(inline=True, allocates=False)
+def _random_site(view: ClusterView, memory: RuleMemory, room: int) -> int:
+    """Returns a uniformly random feasible site among those with at least ``room`` free GPUs, or among all if none."""
+    sites = view.site_S.shape[0]
+    count = 0
+    for s in range(sites):
+        count += view.mask_NA[0, 1 + s] and view.site_S[s].free >= room
+    if count == 0:
+        return _random_site_of_all(view, memory)
+    pick = random_below(memory.random_1, count)
+    for s in range(sites):
+        if view.mask_NA[0, 1 + s] and view.site_S[s].free >= room:
+            if pick == 0:
+                return s
+            pick -= 1
+    return -1
+
+
+@kernel(inline=True, allocates=False)
+def _random_site_of_all(view: ClusterView, memory: RuleMemory) -> int:
+    """Returns a uniformly random feasible site."""
+    count = 0
+    for s in range(view.site_S.shape[0]):
+        count += view.mask_NA[0, 1 + s]
+    pick = random_below(memory.random_1, count)
+    for s in range(view.site_S.shape[0]):
+        if view.mask_NA[0, 1 + s]:
+            if pick == 0:
+                return s
+            pick -= 1
+    return -1
+
+
+@kernel(inline=True, allocates=False)
+def _gang(view: ClusterView, memory: RuleMemory, job: int) -> int:
+    """Returns the gang asked for within what the job allows; 0 for all it can use."""
+    gpus = int(memory.number_P[GPUS])
+    if gpus == 0:
+        return 0
+    return max(view.job_J[job].gpus_min, min(gpus, view.job_J[job].gpus_max))
+
+
+@kernel(inline=True, allocates=False)
+def _send(answers: Answers, memory: RuleMemory, site: int, gpus: int) -> None:
+    """Answers with a site, a gang and the site's clock level."""
+    answer = answers.answer_N[0]
+    answer.choice = 1 + site
+    answer.gpus = gpus
+    answer.level = memory.index_XY[site, 0]
+
+
+@kernel(inline=True, allocates=False)
+def _extra_joules(view: ClusterView, memory: RuleMemory, job: int, s: int) -> float:
+    """Returns E_unit less the energy its GPUs would draw free, J per unit, at the gang that would start now."""
+    record, site = view.job_J[job], view.site_S[s]
+    gpus = _gang(view, memory, job)
+    if gpus == 0:
+        gpus = record.gpus_max
+    if site.free >= record.gpus_min:
+        gpus = min(gpus, site.free)
+    level = memory.index_XY[s, 0]
+    if level == ORACLE:
+        level = view.oracle_SCG[s, record.class_, gpus]
+    seconds = view.speed_KSCGF[SECONDS, s, record.class_, gpus, level]
+    return site.pue * (view.speed_KSCGF[POWER_W, s, record.class_, gpus, level] - gpus * site.free_w) * seconds
+
+
+@rule
+def _uniform(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    job = view.asked_N[0]
+    _send(answers, memory, uniform_site(view, memory, job), _gang(view, memory, job))
+
+
+@rule
+def _random_free(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    record = view.job_J[view.asked_N[0]]
+    site = _random_site(view, memory, record.gpus_min)
+    gpus = record.gpus_min + random_below(memory.random_1, record.gpus_max - record.gpus_min + 1)
+    _send(answers, memory, site, gpus)
+
+
+@rule
+def _most_free(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    best, most = -1, -1
+    for s in range(view.site_S.shape[0]):
+        if view.mask_NA[0, 1 + s] and view.site_S[s].free > most:
+            best, most = s, view.site_S[s].free
+    _send(answers, memory, best, _gang(view, memory, view.asked_N[0]))
+
+
+@rule
+def _greedy_energy(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    job = view.asked_N[0]
+    best, least, best_room = -1, np.inf, False
+    for s in range(view.site_S.shape[0]):
+        if not view.mask_NA[0, 1 + s]:
+            continue
+        room = view.site_S[s].free >= view.job_J[job].gpus_min
+        joules = _extra_joules(view, memory, job, s)
+        if (room and not best_room) or (room == best_room and joules < least):
+            best, least, best_room = s, joules, room
+    _send(answers, memory, best, _gang(view, memory, job))
+
+
+@rule
+def _joint_nf(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    job = view.asked_N[0]
+    record = view.job_J[job]
+    s = uniform_site(view, memory, job)
+    slo_s = memory.number_P[SLO_S]
+    best_gpus, best_level, least, fastest = 0, 0, np.inf, np.inf
+    for gpus in range(record.gpus_min, min(record.gpus_max, view.site_S[s].gpus) + 1):
+        for level in range(view.site_S[s].levels):
+            seconds = view.speed_KSCGF[SECONDS, s, record.class_, gpus, level]
+            joules = view.speed_KSCGF[POWER_W, s, record.class_, gpus, level] * seconds
+            meets = slo_s == 0.0 or record.work * seconds <= slo_s
+            late = 0.0 if meets else record.work * seconds
+            if late < fastest or (late == fastest and joules < least):
+                best_gpus, best_level, least, fastest = gpus, level, joules, late
+    answer = answers.answer_N[0]
+    answer.choice, answer.gpus, answer.level = 1 + s, best_gpus, best_level
+
+
+RULES: Final[dict[str, Any]] = {
+    "uniform": _uniform,
+    "random-free": _random_free,
+    "most-free": _most_free,
+    "greedy-energy": _greedy_energy,
+    "jointnf": _joint_nf,
+}
+
+
+@rule
+def _cheapest_now(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    job = view.asked_N[0]
+    best, least, some_room = -1, np.inf, False
+    for s in range(view.site_S.shape[0]):
+        if not view.mask_NA[0, 1 + s]:
+            continue
+        site = view.site_S[s]
+        room = site.free - site.waiting_gpus >= view.job_J[job].gpus_min
+        cost = -run_value_usd(view, job, s) if room else site.waiting_gpus / site.gpus
+        if best < 0 or (room and not some_room) or (room == some_room and cost < least):
+            best, least, some_room = s, cost, room
+    answers.answer_N[0].choice = 1 + best
+
+
+class CheapestNow(CompiledScheduler):
+    """Greedy: each job at once to the cheapest site of its range with GPUs left (Hall et al., Sec. V.D).
+
+    Without room anywhere it queues where the least waits for the site's size. Cheapest is what earns most over leaving
+    the GPUs free, at this hour's price and carbon.
+    """
+
+    protocols: ClassVar[tuple[Protocol, ...]] = ("on-arrival",)
+    rule = staticmethod(_cheapest_now)
+    needs_signals = True
+
+    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+        """Returns an empty memory."""
+        return RuleMemory.make()
+
+
+class Router(CompiledScheduler):
+    """Routes each job at its arrival.
+
+    Args:
+        where: ``uniform``: a uniformly random site (the one the workload names, where it does); ``random-free``: a
+            random site with a free GPU and a random gang; ``most-free``: the site with the most free GPUs;
+            ``greedy-energy``: the least energy per unit less what its GPUs would draw free, among the sites with a
+            free GPU; ``jointnf``: uniform site, then gang and clock of least energy per unit within the SLO.
+        gpus: Largest gang, GPUs; 0 for all a job can use. A job starts with as many as are free.
+        clock: Clock as a share of the maximum clock, which every site must offer; None for the oracle.
+        slo_s: Service time allowed, s (``jointnf``); None for any.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
+
+    protocols: ClassVar[tuple[Protocol, ...]] = ("on-arrival",)
+
+    def __init__(
+        self,
+        where: Literal["uniform", "random-free", "most-free", "greedy-energy", "jointnf"],
+        *,
+        gpus: int = 0,
+        clock: float | None = None,
+        slo_s: float | None = None,
+    ) -> None:
+        if where not in RULES:
+            raise ValueError(f"unknown routing {where!r}; known: {', '.join(RULES)}")
+        if gpus < 0:
+            raise ValueError(f"gang of {gpus} GPUs; it must be at least 1, or 0 for all a job can use")
+        if slo_s is not None and not slo_s > 0:
+            raise ValueError(f"slo_s is {slo_s} s; it must be above 0")
+        self.rule = RULES[where]
+        self.gpus = gpus
+        self.clock = clock
+        self.slo_s = slo_s
+
+    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+        """Returns gang and SLO (number) and the clock level per site (index).
+
+        Raises:
+            ScenarioError: A site does not offer the clock.
+        """
+        return RuleMemory.make(
+            numbers=(float(self.gpus), self.slo_s or 0.0),
+            index=clock_levels(environment, self.clock)[:, None],
+            random_state=int(rng.integers(2**63)),
+        )
+
+
+def clock_levels(environment: Environment, clock: float | None) -> np.ndarray:
+    """Returns the level of a clock at every site, or ORACLE.
+
+    Raises:
+        ScenarioError: A site does not offer the clock.
+    """
+    levels = np.full(len(environment.sites), ORACLE, np.int64)
+    if clock is None:
+        return levels
+    for s, site in enumerate(environment.fleet.sites):
+        clocks = environment.fleet.gpu_types[site.gpu_type].clocks
+        near = np.isclose(clocks, clock, rtol=0, atol=1e-9)
+        if not near.any():
+            raise ScenarioError(
+                f"site {site.name!r} does not offer the clock {clock} (share of the maximum clock); it offers "
+                f"{', '.join(f'{level:g}' for level in clocks)}; choose a policy of another clock, as dp-max-clock or "
+                "jointnf"
+            )
+        levels[s] = int(near.argmax())
+    return levels

@@ -1,0 +1,174 @@
+"""Rules of protocol each-slot: local first-come-first-served, greedy migration, random, most free, cheapest now."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from noonward.compiled import kernel
+from noonward.decision.cluster.rule import rule
+from noonward.decision.cluster.value import run_value_usd, travel_cost_usd
+from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory, random_below
+from noonward.decision.scheduler import CompiledScheduler
+from noonward.model.cluster.environment import Environment, Protocol
+
+
+class SlotRule(CompiledScheduler):
+    """A rule of protocol each-slot that keeps no memory of its own."""
+
+    protocols: ClassVar[tuple[Protocol, ...]] = ("each-slot",)
+
+    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+        """Returns an empty memory with a random state."""
+        return RuleMemory.make(random_state=int(rng.integers(2**63)))
+
+
+@rule
+def _local_fcfs(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    now = view.run_1[0].now_s
+    for s in range(view.site_S.shape[0]):
+        if view.asked_N[s] < 0 or memory.table_XY[s, 0] == now:
+            continue
+        if view.mask_NA[s, 1 + s]:
+            answers.answer_N[s].choice = 1 + s
+        else:
+            memory.table_XY[s, 0] = now
+
+
+class LocalFcfs(SlotRule):
+    """S0: every job runs where it arrived, strictly first-come-first-served (MASAC, Sec. IV.A).
+
+    A job that does not fit holds back those behind it.
+    """
+
+    rule = staticmethod(_local_fcfs)
+
+    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+        """Returns per site the slot in which its queue was blocked, s."""
+        return RuleMemory.make(table=np.full((len(environment.sites), 1), -1.0))
+
+
+@rule
+def _local_backfill(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    for s in range(view.site_S.shape[0]):
+        if view.asked_N[s] >= 0 and view.mask_NA[s, 1 + s]:
+            answers.answer_N[s].choice = 1 + s
+
+
+class LocalBackfill(SlotRule):
+    """Every job runs where it arrived; in arrival order, each that fits starts, also past one that does not."""
+
+    rule = staticmethod(_local_backfill)
+
+
+@kernel(inline=True, allocates=False)
+def _greedy_move(view: ClusterView, answers: Answers, s: int, price: bool) -> None:
+    """Starts a site's job here if it fits, else sends it to the site of lowest price or intensity."""
+    if view.mask_NA[s, 1 + s]:
+        answers.answer_N[s].choice = 1 + s
+        return
+    best = s
+    for d in range(view.site_S.shape[0]):
+        if view.mask_NA[s, 1 + d] and d != s:
+            here, there = view.site_S[best], view.site_S[d]
+            if (there.price < here.price) if price else (there.carbon < here.carbon):
+                best = d
+    if best != s:
+        answers.answer_N[s].choice = 1 + best
+
+
+@rule
+def _price_greedy(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    for s in range(view.site_S.shape[0]):
+        if view.asked_N[s] >= 0:
+            _greedy_move(view, answers, s, True)
+
+
+@rule
+def _carbon_greedy(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    for s in range(view.site_S.shape[0]):
+        if view.asked_N[s] >= 0:
+            _greedy_move(view, answers, s, False)
+
+
+class PriceGreedy(SlotRule):
+    """S1: local first; without room, to the site of lowest price (MASAC, Sec. IV.A)."""
+
+    rule = staticmethod(_price_greedy)
+    needs_signals = True
+
+
+class CarbonGreedy(SlotRule):
+    """S2: local first; without room, to the site of lowest carbon intensity (MASAC, Sec. IV.A)."""
+
+    rule = staticmethod(_carbon_greedy)
+    needs_signals = True
+
+
+@rule
+def _random_masked(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    for s in range(view.site_S.shape[0]):
+        if view.asked_N[s] < 0:
+            continue
+        feasible = 0
+        for choice in range(view.mask_NA.shape[1]):
+            feasible += view.mask_NA[s, choice]
+        pick = random_below(memory.random_1, feasible)
+        for choice in range(view.mask_NA.shape[1]):
+            if view.mask_NA[s, choice]:
+                if pick == 0:
+                    answers.answer_N[s].choice = choice
+                pick -= 1
+
+
+class RandomMasked(SlotRule):
+    """Control: a uniformly random feasible choice, holding included."""
+
+    rule = staticmethod(_random_masked)
+
+
+@rule
+def _most_free(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    for s in range(view.site_S.shape[0]):
+        job = view.asked_N[s]
+        if job < 0:
+            continue
+        best, most = -1, view.job_J[job].gpus_min - 1
+        for d in range(view.site_S.shape[0]):
+            free = view.site_S[d].free
+            if view.mask_NA[s, 1 + d] and (free > most or (free == most and d == s and best >= 0)):
+                best, most = d, free
+        if best >= 0:
+            answers.answer_N[s].choice = 1 + best
+
+
+class MostFree(SlotRule):
+    """Control: to the site with the most free GPUs, among those with room; else hold."""
+
+    rule = staticmethod(_most_free)
+
+
+@rule
+def _cheapest_feasible(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    for s in range(view.site_S.shape[0]):
+        job = view.asked_N[s]
+        if job < 0:
+            continue
+        best, most = -1, -np.inf
+        for d in range(view.site_S.shape[0]):
+            if not view.mask_NA[s, 1 + d] or view.site_S[d].free < view.job_J[job].gpus_min:
+                continue
+            value = run_value_usd(view, job, d) - travel_cost_usd(view, job, s, d)
+            if value > most:
+                best, most = d, value
+        if best >= 0:
+            answers.answer_N[s].choice = 1 + best
+
+
+class CheapestFeasible(SlotRule):
+    """Starts or moves each job where it earns most at the prices of this hour, among the sites with room now."""
+
+    rule = staticmethod(_cheapest_feasible)
+    needs_signals = True
+    needs_economics = True

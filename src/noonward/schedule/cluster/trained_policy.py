@@ -1,0 +1,441 @@
+"""Trained policies: a net in a file, run inside the compiled loop; no training library is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.arrays import F4
+from noonward.compiled import kernel
+from noonward.decision.cluster.gangs import largest_gang, some_room
+from noonward.decision.cluster.observation import GPUS_MAX, Observation, observe_each_slot, observe_on_arrival
+from noonward.decision.cluster.rule import rule
+from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory, random_below
+from noonward.decision.scheduler import CompiledScheduler, months_remarks
+from noonward.errors import DataError, ScenarioError, nearest
+from noonward.forecasts.forecast import Forecast
+from noonward.model.cluster.environment import Environment
+
+FORMAT: Final = 1
+HEADS: Final = ("logits", "values", "site-gang")
+HIDDEN: Final = ("relu",)
+NEEDED: Final = (
+    *("algorithm", "scenario", "protocol", "sites", "observation", "hidden", "head", "agent_one_hot", "record"),
+)
+"""Keys of ``meta`` beside ``format``."""
+EXECUTE: Final = ("greedy", "sample")
+GANG_MASK: Final = ("site", "fleet")
+LAYERS, GLOBAL_SIZE, OWN_SIZE, ONE_HOT, SITE_GANG, SAMPLED, OF_FLEET, ADVICE = range(8)
+"""Positions in row 0 of ``memory.index_XY``."""
+INS, OUTS, WEIGHT_AT, BIAS_AT, NETS = range(5)
+"""Positions in the row of a layer, 1 + l."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Net:
+    """A trained net as its file holds it. Axes: N nets (one per agent, or one for all), inputs x outputs.
+
+    Attributes:
+        weights: Weights of the layers, float32 [N, in, out].
+        biases: Biases of the layers, float32 [N, out].
+        meta: What the file says about it (``write_policy``).
+        observation: What it is fed.
+        forecast: Forecast it is fed, or None.
+    """
+
+    weights: tuple[F4, ...]
+    biases: tuple[F4, ...]
+    meta: dict[str, Any]
+    observation: Observation
+    forecast: Forecast | None
+
+
+def write_policy(
+    path: Path, weights: Sequence[F4], biases: Sequence[F4], meta: dict[str, Any], *, half: bool = False
+) -> None:
+    """Writes a trained policy, whole or not at all.
+
+    The net of agent n is fed [global part, own part of n, one-hot of n if ``agent_one_hot``] and answers with the
+    feasible choice of highest output. With the head ``site-gang`` (protocol on-arrival) the outputs are S log-weights
+    of the sites and S x G of the gangs there; the site of highest weight is taken, then the best gang there. Two keys
+    of ``meta`` change that head: ``execute`` ("greedy" unless given): "sample" draws site and gang from the softmax
+    over the feasible ones instead; ``gang_mask`` ("site" unless given): under "fleet" the gang is chosen, by the
+    weights that stand for the first site, among those that fit anywhere, and cut to what fits at the site.
+
+    Args:
+        path: File, ``.npz``.
+        weights: Weights of the layers, float32 [N or 1, in, out].
+        biases: Biases of the layers, float32 [N or 1, out].
+        meta: ``algorithm``, ``scenario`` (names), ``protocol``, ``sites`` (names in order), ``observation`` (fields of
+            Observation), ``hidden`` ("relu"), ``head`` ("logits", "values" or "site-gang"), ``agent_one_hot``,
+            ``record`` (how it was trained), and ``forecast`` (fields of Forecast) where the observation shows one. A
+            net trained beside an adviser has ``adviser`` (name of the policy), ``advice_features`` (its choice is an
+            input, one-hot after the own part) and ``advice_logit`` (added to the output of its choice).
+        half: Store float16, half the size: the policy that runs is the rounded one, reckoned in float32.
+
+    Raises:
+        DataError: Something is missing or does not fit, or a value is too large for float16 (above 65,504).
+    """
+    content = {"format": FORMAT, **meta}
+    _net(list(weights), list(biases), content, path)
+    arrays = {f"weight_{layer}": array for layer, array in enumerate(weights)}
+    arrays |= {f"bias_{layer}": array for layer, array in enumerate(biases)}
+    stored = {name: _halved(array, path) for name, array in arrays.items()} if half else arrays
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            np.savez(file, meta=np.array(json.dumps(content)), **stored)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    os.replace(part, path)  # noqa: PTH105
+
+
+def _halved(array: F4, path: Path) -> NDArray[np.float16]:
+    """Returns an array rounded to float16."""
+    largest = float(np.abs(array).max(initial=0.0))
+    if largest > float(np.finfo(np.float16).max):
+        raise DataError(f"{path}: a weight of {largest:g} does not fit float16 (at most 65,504); write it without half")
+    return array.astype(np.float16)
+
+
+def read_meta(path: Path) -> dict[str, Any]:
+    """Returns what a trained policy's file says about itself (``write_policy``); its weights stay unread.
+
+    Raises:
+        DataError: The file is missing, damaged, or of another format.
+    """
+    return _checked_meta(_meta_of(_arrays(path, ("meta",)), path), path)
+
+
+def read_policy(path: Path) -> Net:
+    """Returns a trained policy's net.
+
+    Raises:
+        DataError: The file is missing, damaged, of another format, or its parts do not fit.
+    """
+    content = _arrays(path)
+    meta = _meta_of(content, path)
+    layers = sum(name.startswith("weight_") for name in content)
+    missing = [f"{kind}_{i}" for kind in ("weight", "bias") for i in range(layers) if f"{kind}_{i}" not in content]
+    if missing:
+        raise DataError(f"{path} lacks the arrays {', '.join(missing)}; export the policy again")
+    weights, biases = ([_single(content[f"{kind}_{i}"]) for i in range(layers)] for kind in ("weight", "bias"))
+    return _net(weights, biases, meta, path)
+
+
+def _arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+    """Returns the arrays of a file, all or those of some names that it holds."""
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files if names is None or name in names}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "it is no archive of plain arrays"
+        raise DataError(f"{path} is no trained policy: {why}; give a file that 'train --export' wrote") from error
+
+
+def _meta_of(content: dict[str, NDArray[Any]], path: Path) -> Any:
+    """Returns the JSON of a file's ``meta``."""
+    try:
+        return json.loads(str(content["meta"]))
+    except (KeyError, ValueError) as error:
+        raise DataError(
+            f"{path} is no trained policy: its 'meta' is missing or no JSON; export it "
+            "(noonward train --resume FOLDER --export FILE.npz)"
+        ) from error
+
+
+def _single(array: NDArray[Any]) -> NDArray[Any]:
+    """Returns what was stored as float16 as float32, and everything else as it is."""
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def _net(weights: list[F4], biases: list[F4], meta: Any, path: Path) -> Net:
+    """Returns the net of a file's parts, checked."""
+    meta = _checked_meta(meta, path)
+    try:
+        observation = Observation(**meta["observation"])
+        forecast = Forecast(**meta["forecast"]) if meta.get("forecast") else None
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{path}: unknown observation or forecast: {error}; export it with this version") from error
+    if observation.forecast_h and forecast is None:
+        raise DataError(f"{path}: the observation shows forecasts, but meta has no 'forecast'; export the policy again")
+    if observation.protocol != meta["protocol"]:
+        raise DataError(
+            f"{path}: meta names the protocol {meta['protocol']!r}, its observation {observation.protocol!r}"
+        )
+    if meta["head"] == "site-gang" and observation.protocol != "on-arrival":
+        raise DataError(f"{path}: the head 'site-gang' is for protocol on-arrival only; use 'logits' or 'values'")
+    _check_layers(weights, biases, meta, observation, path)
+    return Net(weights=tuple(weights), biases=tuple(biases), meta=meta, observation=observation, forecast=forecast)
+
+
+def _checked_meta(meta: Any, path: Path) -> dict[str, Any]:
+    """Returns what a file says about itself, if it is of this format and says all that is needed."""
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        found = meta.get("format") if isinstance(meta, dict) else None
+        raise DataError(f"{path} is a policy of format {found}; this version reads format {FORMAT}; export it again")
+    missing = [name for name in NEEDED if name not in meta]
+    if missing:
+        raise DataError(f"{path}: meta lacks {', '.join(missing)}; export the policy again")
+    for name, allowed in (("head", HEADS), ("hidden", HIDDEN), ("execute", EXECUTE), ("gang_mask", GANG_MASK)):
+        given = meta.get(name, allowed[0])
+        if given not in allowed:
+            raise DataError(f"{path}: meta has the unknown {name} {given!r}; {nearest(str(given), allowed)}")
+    if meta["head"] != "site-gang" and not {"execute", "gang_mask"}.isdisjoint(meta):
+        raise DataError(f"{path}: 'execute' and 'gang_mask' are for the head 'site-gang'; leave them out")
+    return meta
+
+
+def _check_layers(
+    weights: list[F4], biases: list[F4], meta: dict[str, Any], observation: Observation, path: Path
+) -> None:
+    """Raises DataError if the layers do not fit each other or the outputs."""
+    sites = len(meta["sites"])
+    agents = sites if observation.protocol == "each-slot" else 1
+    outputs = observation.choices(sites) + (sites if meta["head"] == "site-gang" else 0)
+    if not weights or len(weights) != len(biases):
+        raise DataError(f"{path} has {len(weights)} weights and {len(biases)} biases; give one of each per layer")
+    ins = weights[0].shape[1] if weights[0].ndim == 3 else 0
+    for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        outs = outputs if layer == len(weights) - 1 else weight.shape[-1]
+        nets = weight.shape[0]
+        if nets not in (1, agents) or weight.shape != (nets, ins, outs) or bias.shape != (nets, outs):
+            raise DataError(
+                f"{path}: layer {layer} has weights of shape {weight.shape} and biases of shape {bias.shape}; expected "
+                f"(N, {ins}, {outs}) and (N, {outs}) with N = 1 or {agents}"
+            )
+        if weight.dtype != np.float32 or bias.dtype != np.float32:
+            raise DataError(f"{path}: layer {layer} is of type {weight.dtype} and {bias.dtype}; both must be float32")
+        if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+            raise DataError(f"{path}: layer {layer} holds a value that is not finite; the training diverged")
+        ins = outs
+
+
+@kernel(inline=True, allocates=False)
+def _apply_layer(memory: RuleMemory, layer: int, n: int, x_I: F4, y_O: F4) -> None:
+    """Writes y = b + x W, with ReLU but in the last layer."""
+    row = 1 + layer
+    ins, outs = memory.index_XY[row, INS], memory.index_XY[row, OUTS]
+    net = n if memory.index_XY[row, NETS] > 1 else 0
+    bias_at = memory.index_XY[row, BIAS_AT] + net * outs
+    for j in range(outs):
+        y_O[j] = memory.weight_W[bias_at + j]
+    at = memory.index_XY[row, WEIGHT_AT] + net * ins * outs
+    for i in range(ins):
+        x = x_I[i]
+        if x != 0.0:
+            weight_O = memory.weight_W[at : at + outs]
+            for j in range(outs):
+                y_O[j] += x * weight_O[j]
+        at += outs
+    if layer < memory.index_XY[0, LAYERS] - 1:
+        for j in range(outs):
+            y_O[j] = max(y_O[j], np.float32(0.0))
+
+
+@kernel(inline=True, allocates=False)
+def _forward(memory: RuleMemory, agents: int, n: int, choices: int, advised: int) -> int:
+    """Feeds agent n's net with what was observed; returns the row of ``scratch_XY`` with its outputs.
+
+    Args:
+        memory: The rule's memory.
+        agents: Number of agents.
+        n: Agent.
+        choices: Number of choices.
+        advised: The adviser's choice, or -1; an input where the net is told it.
+    """
+    seen, own = memory.index_XY[0, GLOBAL_SIZE], memory.index_XY[0, OWN_SIZE]
+    scratch_XY, here, there = memory.scratch_XY, agents + 1, agents + 2
+    for i in range(seen):
+        scratch_XY[here, i] = scratch_XY[agents, i]
+    for i in range(own):
+        scratch_XY[here, seen + i] = scratch_XY[n, i]
+    width = seen + own
+    if memory.index_XY[0, ADVICE]:
+        for i in range(choices):
+            scratch_XY[here, width + i] = 1.0 if i == advised else 0.0
+        width += choices
+    if memory.index_XY[0, ONE_HOT]:
+        for i in range(agents):
+            scratch_XY[here, width + i] = 1.0 if i == n else 0.0
+    for layer in range(memory.index_XY[0, LAYERS]):
+        _apply_layer(memory, layer, n, scratch_XY[here], scratch_XY[there])
+        here, there = there, here
+    return here
+
+
+@rule
+def _each_slot(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    agents = view.asked_N.shape[0]
+    seen, own = memory.index_XY[0, GLOBAL_SIZE], memory.index_XY[0, OWN_SIZE]
+    scratch_XY = memory.scratch_XY
+    observe_each_slot(view, memory.number_P, scratch_XY[agents, :seen], scratch_XY[:agents, :own])
+    for n in range(agents):
+        if view.asked_N[n] < 0:
+            continue
+        choices = view.mask_NA.shape[1]
+        advised = answers.answer_N[n].choice  # hold where nobody advised: then neither input nor bonus is in use
+        if not view.mask_NA[n, advised]:
+            advised = -1
+        out_A = scratch_XY[_forward(memory, agents, n, choices, advised)]
+        if advised >= 0:
+            out_A[advised] += np.float32(memory.number_P[memory.number_P.shape[0] - 1])
+        best = -1
+        for choice in range(choices):
+            if view.mask_NA[n, choice] and (best < 0 or out_A[choice] > out_A[best]):
+                best = choice
+        answers.answer_N[n].choice = best
+
+
+@kernel(inline=True, allocates=False)
+def _weight(memory: RuleMemory, output: float) -> float:
+    """Returns an output; with Gumbel noise where choices are drawn, so that the largest is a draw of the softmax."""
+    if not memory.index_XY[0, SAMPLED]:
+        return output
+    uniform = (random_below(memory.random_1, 1 << 53) + 0.5) / (1 << 53)
+    return output - np.log(-np.log(uniform))
+
+
+@kernel(inline=True, allocates=False)
+def _best_gang(memory: RuleMemory, out_A: F4, at: int, least: int, most: int) -> int:
+    """Returns the gang of highest weight from ``least`` to ``most``; the weight of gang 1 stands at ``at``."""
+    best, highest = least, -np.inf
+    for gpus in range(least, most + 1):
+        weight = _weight(memory, out_A[at + gpus - 1])
+        if weight > highest:
+            best, highest = gpus, weight
+    return best
+
+
+@kernel(inline=True, allocates=False)
+def _site_then_gang(view: ClusterView, memory: RuleMemory, out_A: F4, answers: Answers) -> None:
+    """Answers with a site by the first outputs and a gang there by the others."""
+    job, sites, largest = view.asked_N[0], view.site_S.shape[0], int(memory.number_P[GPUS_MAX])
+    room, least = some_room(view, job), view.job_J[job].gpus_min
+    site, gang, highest, widest = -1, 0, -np.inf, 0
+    for s in range(sites):
+        most = largest_gang(view, job, s, largest, room)
+        if most == 0:
+            continue
+        widest = max(widest, most)
+        weight = _weight(memory, out_A[s])
+        if site < 0 or weight > highest:
+            site, gang, highest = s, most, weight
+    if memory.index_XY[0, OF_FLEET]:
+        gang = min(gang, _best_gang(memory, out_A, sites, least, widest))
+    else:
+        gang = _best_gang(memory, out_A, sites + site * largest, least, gang)
+    answers.answer_N[0].choice = 1 + site
+    answers.answer_N[0].gpus = gang
+
+
+@kernel(inline=True, allocates=False)
+def _joint(view: ClusterView, memory: RuleMemory, out_A: F4, answers: Answers) -> None:
+    """Answers with the feasible site and gang of highest output."""
+    job, largest = view.asked_N[0], int(memory.number_P[GPUS_MAX])
+    room = some_room(view, job)
+    site, gang = -1, 0
+    for s in range(view.site_S.shape[0]):
+        for gpus in range(view.job_J[job].gpus_min, largest_gang(view, job, s, largest, room) + 1):
+            if site < 0 or out_A[s * largest + gpus - 1] > out_A[site * largest + gang - 1]:
+                site, gang = s, gpus
+    answers.answer_N[0].choice = 1 + site
+    answers.answer_N[0].gpus = gang
+
+
+@rule
+def _on_arrival(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    seen, scratch_XY = memory.index_XY[0, GLOBAL_SIZE], memory.scratch_XY
+    observe_on_arrival(view, memory.number_P, scratch_XY[1, :seen], scratch_XY[:1, :0])
+    out_A = scratch_XY[_forward(memory, 1, 0, 0, -1)]
+    if memory.index_XY[0, SITE_GANG]:
+        _site_then_gang(view, memory, out_A, answers)
+    else:
+        _joint(view, memory, out_A, answers)
+
+
+class TrainedPolicy(CompiledScheduler):
+    """A trained net: answers with the feasible choice of highest output, or draws one where its file says so.
+
+    A net that was trained beside an adviser (``AdvisedPolicy``) finds the adviser's choices in the answers, and answers
+    in their place.
+
+    Args:
+        path: File that ``write_policy`` wrote.
+        net: The file's content, if it has been read.
+
+    Raises:
+        DataError: The file is missing, damaged, of another format, or its parts do not fit.
+    """
+
+    def __init__(self, path: Path | str, net: Net | None = None) -> None:
+        self.path = Path(path)
+        self.net = read_policy(self.path) if net is None else net
+        observation = self.net.observation
+        each_slot = observation.protocol == "each-slot"
+        self.rule = _each_slot if each_slot else _on_arrival
+        self.protocols = (observation.protocol,)  # type: ignore[misc]
+        self.needs_signals = each_slot or observation.signals or observation.forecast_h > 0  # type: ignore[misc]
+        self.needs_economics = each_slot and observation.kind == "extended"  # type: ignore[misc]
+        self.forecast = self.net.forecast
+        self.lookahead_h = observation.forecast_h + 1
+
+    def remarks(self, environment: Environment) -> tuple[str, ...]:
+        """Returns notes where the environment is of another scenario, or of months, that the policy was trained in."""
+        trained, what = self.net.meta["scenario"], f"policy {self.path.name}"
+        notes = months_remarks(what, self.net.meta["record"], environment)
+        if trained == environment.scenario:
+            return notes
+        return (
+            f"{what} was trained in scenario {trained!r}: on {environment.scenario!r} its results say how it carries "
+            "over, not what learning reaches there",
+            *notes,
+        )
+
+    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+        """Returns the observation's numbers, the layers' places (index), the weights and room for what they make.
+
+        Raises:
+            ScenarioError: The policy was trained for other sites, or for another number of ingress points.
+        """
+        net, sites = self.net, environment.sites
+        if tuple(net.meta["sites"]) != sites:
+            raise ScenarioError(
+                f"policy {self.path.name} was trained for the sites {', '.join(net.meta['sites'])}, but scenario "
+                f"{environment.scenario!r} has {', '.join(sites)}; train one for these sites"
+            )
+        agents = len(sites) if environment.protocol == "each-slot" else 1
+        seen = net.observation.global_size(len(sites), len(environment.fleet.ingress_points))
+        own, one_hot = net.observation.own_size(len(sites)), bool(net.meta["agent_one_hot"])
+        advice = bool(net.meta.get("advice_features")) * net.observation.choices(len(sites))
+        inputs = seen + own + advice + one_hot * agents
+        if net.weights[0].shape[1] != inputs:
+            raise ScenarioError(
+                f"policy {self.path.name} is fed {net.weights[0].shape[1]} numbers, but its observation of scenario "
+                f"{environment.scenario!r} has {inputs}; train one for this scenario"
+            )
+        meta = net.meta
+        sampled, of_fleet = meta.get("execute") == "sample", meta.get("gang_mask") == "fleet"
+        index = [[len(net.weights), seen, own, one_hot, meta["head"] == "site-gang", sampled, of_fleet, advice > 0]]
+        at, flat = 0, []
+        for weight, bias in zip(net.weights, net.biases, strict=True):
+            index.append([*weight.shape[1:], at, at + weight.size, weight.shape[0], 0, 0, 0])
+            at += weight.size + bias.size
+            flat += [weight.ravel(), bias.ravel()]
+        width = max(inputs, *(weight.shape[2] for weight in net.weights))
+        return RuleMemory.make(
+            numbers=[*net.observation.numbers(environment), net.meta.get("advice_logit", 0.0)],
+            index=index,
+            random_state=int(rng.integers(2**63)),
+            weights=np.concatenate(flat),
+            scratch=np.zeros((agents + 3, width)),
+        )

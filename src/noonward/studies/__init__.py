@@ -1,0 +1,1 @@
+"""The papers' experiments: tables, figures and reports, one folder a paper."""

@@ -1,0 +1,1 @@
+"""CHSAC-AF (Ma et al.): training jobs on heterogeneous GPU sites with DVFS."""

@@ -1,0 +1,344 @@
+"""``reproduce dvfs-training --learned``: learned policies and controls over unseen weeks, paired, against the bound."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from noonward.data.scenarios.load import load_scenario
+from noonward.data.splits import split_seed
+from noonward.evaluate.compare import Comparison, compare, environment_bounds, frontier
+from noonward.evaluate.figure_list import Figure
+from noonward.evaluate.report.energy_figures import (
+    energy_latency_figure,
+    frontier_figure,
+    latency_figure,
+    power_figure,
+    routing_figure,
+)
+from noonward.evaluate.report.page import write_report
+from noonward.evaluate.results import UNDEFINED, number, percent, ranked
+from noonward.evaluate.statistics import Estimate, mean, ratio
+from noonward.evaluate.table import TextTable
+from noonward.schedule.cluster.packaged_policies import PolicyFile, by_family
+from noonward.schedule.registry import policies as registered
+
+if TYPE_CHECKING:
+    from noonward.model.cluster.scenario import Scenario
+
+LEARNED: Final = "chsac-af"
+"""Names of learned policies of this setting start so."""
+CONTROL: Final = re.compile(r"greedy-energy-\d|greedy-tradeoff-\d+|sla-energy-\d+|random-free|most-free-[148]|uniform")
+"""Registered policies that learned ones are held against."""
+REFERENCE: Final = "greedy-energy-4"
+"""Control that paired changes are measured against."""
+PUBLISHED: Final = "chsac-af-published"
+"""Learner as its authors' public code trains it."""
+RANDOM: Final = "random-free"
+"""Masked random policy, which it should then equal."""
+DRAWN: Final = (
+    *("uniform", "random-free", "most-free-1", "greedy-energy-1", "greedy-energy-4", "greedy-energy-8"),
+    *("greedy-tradeoff-30", "greedy-tradeoff-300", "sla-energy-1800"),
+)
+"""Controls that stand in the figures after CHSAC-AF, Figs. 2 to 4, beside the learned policies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlStudy:
+    """Learned policies and controls over unseen weeks.
+
+    Attributes:
+        comparison: The runs.
+        tables: Distances to the bound and to the controls; training seeds; the published learner beside chance.
+        figures: Machine-readable figures.
+        report: HTML report.
+    """
+
+    comparison: Comparison
+    tables: tuple[TextTable, ...]
+    figures: list[Figure]
+    report: Path
+
+
+def week() -> Scenario:
+    """Returns the scenario of the study."""
+    return load_scenario("dvfs-training")
+
+
+def study_policies() -> list[str]:
+    """Returns the learned policies that are registered, then the controls."""
+    names = [policy.name for policy in registered("on-arrival")]
+    learned = [name for name in names if name.startswith(LEARNED)]
+    return learned + [name for name in names if CONTROL.fullmatch(name)]
+
+
+def study_controls(out: Path, weeks: int = 10, progress: Callable[[str], None] | None = None) -> ControlStudy:
+    """Runs learned policies and controls over weeks that no training sees, and writes figures and report.
+
+    Args:
+        out: Folder of all records.
+        weeks: Number of weeks; each is a draw of its own of the test part (``noonward.data.splits``).
+        progress: Called once per run and bound.
+    """
+    scenario = week().model_copy(update={"reference_policy": REFERENCE})
+    seed = split_seed("test", 0)
+    comparison = compare(scenario, study_policies(), environments=weeks, seed=seed, out=out, progress=progress)
+    least = {policy: environment_bounds(comparison, policy) for policy in comparison.records}
+    curve = frontier(scenario, seed)
+    some = drawn_part(comparison)
+    seeds = seeds_table(comparison, least)
+    tables = (
+        distance_table(comparison, least),
+        *([] if seeds is None else [seeds]),
+        *([published_table(comparison)] if PUBLISHED in comparison.records else []),
+    )
+    report = write_report(
+        comparison,
+        out / "reproduce-dvfs-training" / "learned.html",
+        command=f"noonward reproduce dvfs-training --learned --seeds {weeks}",
+        tables=tables,
+        pictures=[
+            frontier_figure(comparison, curve),
+            energy_latency_figure(some, curve),
+            power_figure(some),
+            latency_figure(some),
+            routing_figure(some),
+        ],
+    )
+    return ControlStudy(comparison=comparison, tables=tables, figures=study_figures(comparison, least), report=report)
+
+
+def drawn_part(comparison: Comparison) -> Comparison:
+    """Returns the comparison of the learned policies and a few controls alone."""
+    kept = {name: found for name, found in comparison.records.items() if name in DRAWN or name.startswith(LEARNED)}
+    return replace(comparison, records=kept)
+
+
+GREEDY: Final = "greedy-energy-"
+"""Begin of the names of the greedy controls of a fixed gang."""
+
+
+def above_controls(comparison: Comparison, policy: str, family: str = "") -> np.ndarray:
+    """Returns how far a policy's energy lies above the frontier of the (other) controls per environment, J/unit.
+
+    The frontier is the lower convex hull of the controls' (mean time, energy per unit) in the same environment, what a
+    router reaches that draws a control per job; negative values lie below it. NaN for policies faster than every
+    control, and for the controls at its fast end.
+
+    Args:
+        comparison: Policies over the same weeks.
+        policy: Policy.
+        family: Only controls whose names begin like this.
+    """
+    others = [name for name in comparison.records if not name.startswith(LEARNED) and name != policy]
+    controls = [name for name in others if name.startswith(family)]
+    time, energy = "mean_time_so_far_s", "joules_per_unit"
+    time_CE = np.array([comparison.values(name, time) for name in controls])
+    energy_CE = np.array([comparison.values(name, energy) for name in controls])
+    own_time_E, own_energy_E = comparison.values(policy, time), comparison.values(policy, energy)
+    least_E = [hull_value(time_CE[:, e], energy_CE[:, e], own_time_E[e]) for e in range(len(own_time_E))]
+    return np.asarray(own_energy_E - np.array(least_E))
+
+
+def hull_value(x_C: np.ndarray, y_C: np.ndarray, at: float) -> float:
+    """Returns the lower convex hull of points at a value of x, flat beyond its lowest point; NaN left of all points.
+
+    Example:
+        >>> points = np.array([1.0, 2.0, 3.0, 4.0]), np.array([4.0, 3.5, 2.0, 5.0])
+        >>> hull_value(*points, 2.0), hull_value(*points, 9.0), hull_value(*points, 0.5)
+        (3.0, 2.0, nan)
+    """
+    hull: list[tuple[float, float]] = []
+    for x, y in sorted(zip(x_C.tolist(), y_C.tolist(), strict=True)):
+        if hull and y >= hull[-1][1]:
+            continue
+        while len(hull) > 1 and _above(hull[-2], hull[-1], (x, y)):
+            hull.pop()
+        hull.append((x, y))
+    if not hull or at < hull[0][0]:
+        return float("nan")
+    return float(np.interp(at, [x for x, _ in hull], [y for _, y in hull]))
+
+
+def _above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+    """Returns whether b lies on or above the line from a to c."""
+    return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])
+
+
+def distances(comparison: Comparison, policy: str, least: dict[str, np.ndarray]) -> dict[str, Estimate]:
+    """Returns how far a policy's energy lies above bound, fixed gangs and (other) controls at its time, as fractions.
+
+    Args:
+        comparison: Policies over the same weeks.
+        policy: Policy.
+        least: The bound's energy at every policy's mean time per environment, J/unit.
+    """
+    energy_E = comparison.values(policy, "joules_per_unit")
+    base = {
+        "above_bound": least[policy],
+        "above_greedy": energy_E - above_controls(comparison, policy, GREEDY),
+        "above_controls": energy_E - above_controls(comparison, policy),
+    }
+    return {name: ratio(energy_E - base_E, base_E) for name, base_E in base.items()}
+
+
+def distance_table(comparison: Comparison, least: dict[str, np.ndarray]) -> TextTable:
+    """Returns how far every policy lies above the bound and above the other controls, at its own mean time."""
+    rows = []
+    for policy in ranked(comparison):
+        above = distances(comparison, policy, least)
+        rows.append(
+            (
+                policy,
+                f"{comparison.mean(policy, 'joules_per_unit').value:.3f}",
+                f"{comparison.mean(policy, 'mean_time_so_far_s').value:,.0f}",
+                percent(above["above_bound"], digits=3),
+                percent(above["above_greedy"], signed=True, digits=3),
+                percent(above["above_controls"], signed=True, digits=3),
+            )
+        )
+    return TextTable(
+        title="Distance to the bound and to the controls at the same mean time",
+        header=(
+            "policy",
+            "energy per unit, exact (J/unit)",
+            "mean time, all arrivals (s)",
+            "above the fluid bound at that time (%)",
+            "above the frontier of greedy-energy-N (%)",
+            "above the other controls' frontier at that time (%)",
+        ),
+        rows=tuple(rows),
+        caption="The bound is the least energy per unit of any scheduler with that mean time in system. The controls' "
+        "frontier is the lower convex hull of their energies over mean times, week by week; a policy earns its keep by "
+        "lying below it. 95 % intervals in brackets; undefined for policies faster than all others.",
+    )
+
+
+def families(comparison: Comparison) -> dict[str, list[PolicyFile]]:
+    """Returns the files of every learned policy of several training seeds, by its name."""
+    files = [policy.trained for policy in registered("on-arrival", trained=True) if policy.name in comparison.records]
+    return {family: found for family, found in by_family(files).items() if len(found) > 1}
+
+
+def seed_values(
+    comparison: Comparison, least: dict[str, np.ndarray], files: list[PolicyFile]
+) -> list[tuple[str, str, float, list[Estimate]]]:
+    """Returns name, unit, scale in tables and value per training seed (mean over weeks) of what seeds differ in."""
+    out: list[tuple[str, str, float, list[Estimate]]] = []
+
+    def add(name: str, unit: str, scale: float, value: Callable[[str], Estimate]) -> None:
+        out.append((name, unit, scale, [value(file.name) for file in files]))
+
+    add("j_per_unit_exact", "J/unit", 1.0, lambda p: comparison.mean(p, "joules_per_unit"))
+    add("mean_time_in_system_s", "s", 1.0, lambda p: comparison.mean(p, "mean_time_in_system_s"))
+    add("p99_time_in_system_s", "s", 1.0, lambda p: comparison.mean(p, "p99_time_in_system_s"))
+    above = {file.name: distances(comparison, file.name, least) for file in files}
+    add("above_greedy", "fraction", 100.0, lambda p: above[p]["above_greedy"])
+    add("above_controls", "fraction", 100.0, lambda p: above[p]["above_controls"])
+    add("above_bound", "fraction", 100.0, lambda p: above[p]["above_bound"])
+    limits = [file.meta.get("limits", {}).get("mean_latency_s") for file in files]
+    if None not in limits:
+        limit_s = dict(zip((file.name for file in files), limits, strict=True))
+        time = "mean_time_in_system_s"
+        add("over_limit", "fraction", 100.0, lambda p: mean(comparison.values(p, time) / limit_s[p] - 1.0))
+    return out
+
+
+_SEED_ROWS: Final = {
+    "j_per_unit_exact": "energy per unit (J/unit)",
+    "mean_time_in_system_s": "mean time in system (s)",
+    "p99_time_in_system_s": "p99 time in system (s)",
+    "above_greedy": "above the frontier of greedy-energy-N (%)",
+    "above_controls": "above all controls' frontier (%)",
+    "above_bound": "above the fluid bound at that time (%)",
+    "over_limit": "mean time above the limit it was trained under (%)",
+}
+
+
+def seeds_table(comparison: Comparison, least: dict[str, np.ndarray]) -> TextTable | None:
+    """Returns how far training seeds lie apart, beside the spread over weeks; None without several seeds."""
+    rows = []
+    for family, files in families(comparison).items():
+        for name, _, scale, values in seed_values(comparison, least, files):
+            digits = 1 if name.endswith("_s") else 3
+            scaled = [Estimate(scale * each.value) for each in values]
+            halves = [scale * (each.high - each.value) for each in values if each.high is not None]
+            rows.append(
+                (
+                    family,
+                    _SEED_ROWS[name],
+                    number(mean([each.value for each in scaled]), digits),
+                    f"{max(halves):.{digits}f}" if halves else UNDEFINED,
+                    ", ".join(f"{each.value:,.{digits}f}" for each in scaled),
+                )
+            )
+    if not rows:
+        return None
+    return TextTable(
+        title="How far training seeds lie apart",
+        header=("policy", "figure", "mean over seeds ± standard deviation", "95 %, over weeks", "by seed"),
+        rows=tuple(rows),
+        caption="A seed's figure is its mean over the weeks; the column before gives the half-width of that mean's "
+        "interval, of the widest seed.",
+    )
+
+
+def against_random(comparison: Comparison) -> list[tuple[str, str, Estimate]]:
+    """Returns name, words and paired relative change of the published learner against the masked random policy."""
+    out = []
+    for name, field, words in (
+        ("completed_jobs_vs_random", "done", "completed jobs"),
+        ("j_per_unit_vs_random", "joules_per_unit", "energy per unit"),
+        ("mean_time_vs_random", "mean_time_in_system_s", "mean time in system"),
+        ("p99_time_vs_random", "p99_time_in_system_s", "p99 time in system"),
+    ):
+        base_E = comparison.values(RANDOM, field)
+        out.append((name, words, ratio(comparison.values(PUBLISHED, field) - base_E, base_E)))
+    return out
+
+
+def published_table(comparison: Comparison) -> TextTable:
+    """Returns what the published learner gains over chance."""
+    return TextTable(
+        title=f"{PUBLISHED} against {RANDOM}",
+        header=("figure", "paired change (%)"),
+        rows=tuple((words, percent(change, signed=True, digits=2)) for _, words, change in against_random(comparison)),
+        caption=f"{RANDOM} draws a site with a free GPU and a gang at random. 95 % intervals over weeks.",
+    )
+
+
+def study_figures(comparison: Comparison, least: dict[str, np.ndarray]) -> list[Figure]:
+    """Returns the study's figures: means over weeks with 95 % intervals, changes paired."""
+    figures = []
+    for policy in comparison.records:
+        energy_E = comparison.values(policy, "joules_per_unit")
+        base_E = comparison.values(REFERENCE, "joules_per_unit")
+        above = distances(comparison, policy, least)
+        slower_E = comparison.values(policy, "mean_time_in_system_s") - comparison.values(
+            REFERENCE, "mean_time_in_system_s"
+        )
+        for name, estimate, unit in (
+            ("completed_jobs", comparison.mean(policy, "done"), "jobs"),
+            ("j_per_unit_exact", comparison.mean(policy, "joules_per_unit"), "J/unit"),
+            ("mean_time_in_system_s", comparison.mean(policy, "mean_time_in_system_s"), "s"),
+            ("p99_time_in_system_s", comparison.mean(policy, "p99_time_in_system_s"), "s"),
+            ("longest_queue", mean(comparison.longest_queue(policy)), "jobs"),
+            ("j_per_unit_change", ratio(energy_E - base_E, base_E), "fraction"),
+            ("mean_time_change_s", mean(slower_E), "s"),
+            *((name, estimate, "fraction") for name, estimate in above.items()),
+        ):
+            figures.append(Figure.of(f"{name}/{policy}", estimate, unit))
+    for family, files in families(comparison).items():
+        figures.append(Figure.of(f"training_seeds/{family}", len(files), "seeds"))
+        for name, unit, _, values in seed_values(comparison, least, files):
+            figures.append(Figure.of(f"{name}_over_seeds/{family}", mean([each.value for each in values]), unit))
+    if PUBLISHED in comparison.records:
+        for name, _, change in against_random(comparison):
+            figures.append(Figure.of(f"{name}/{PUBLISHED}", change, "fraction"))
+    figures.append(Figure.of("j_per_unit_exact/bound", mean(comparison.bound_values("joules_per_unit")), "J/unit"))
+    return figures

@@ -1,0 +1,1 @@
+"""MASAC (Zhang et al.): fine-tuning jobs over regional data centers."""

@@ -1,0 +1,1 @@
+"""Day-ahead plans with probabilistic guarantees (Hall et al.)."""

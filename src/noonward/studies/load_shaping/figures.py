@@ -1,0 +1,244 @@
+"""Figures of the load-shaping experiment (Hall et al., Figs. 3 to 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from noonward.arrays import F8
+from noonward.evaluate.report.figure_style import AXIS, INK, PALE, SHARE_SCALE, SITE_COLORS, Picture, lay_out
+from noonward.schedule.plan.result import Plan
+from noonward.studies.load_shaping.reproduce import EPS, QUEUE_CLUSTER, LoadShaping
+
+LOAD: Final = "load (share of a cluster)"
+HOUR: Final = "execution hour"
+
+
+def load_shaping_pictures(result: LoadShaping) -> list[Picture]:
+    """Returns all figures, in the paper's order."""
+    return [
+        load_days_picture(result),
+        greedy_picture(result),
+        fractions_picture(result),
+        heat_picture(result),
+        violations_picture(result),
+        trade_off_picture(result),
+        queue_picture(result),
+    ]
+
+
+def _grid(clusters: int, columns: int) -> go.Figure:
+    titles = [f"cluster {d + 1}" for d in range(clusters) for _ in range(columns)]
+    return make_subplots(clusters, columns, shared_xaxes=True, shared_yaxes=True, subplot_titles=titles)
+
+
+def _curve(figure: go.Figure, curve_T: F8, row: int, column: int, *, legend: bool) -> None:
+    figure.add_scatter(
+        y=curve_T, line={"color": INK, "width": 2, "shape": "hv"}, name="virtual capacity", showlegend=legend,
+        row=row, col=column,
+    )  # fmt: skip
+
+
+def _finish(figure: go.Figure, x: str, y: str, height: int) -> go.Figure:
+    lay_out(figure, height, legend="above")
+    figure.update_xaxes(title_text=x)
+    figure.update_yaxes(title_text=y)
+    return figure
+
+
+def load_days_picture(result: LoadShaping) -> Picture:
+    """Draws training and validation days under the plan's fractions against the curves (Fig. 3)."""
+    plan = result.plans[f"eps {EPS:g}"]
+    clusters = plan.curve_TD.shape[1]
+    figure = _grid(clusters, 2)
+    for column, days in enumerate((result.training_NKC, result.validation_NKC), start=1):
+        load_NTD = plan.fractions.load(days)
+        for d in range(clusters):
+            for n, load_T in enumerate(load_NTD[:, :, d]):
+                figure.add_scatter(
+                    y=load_T, line={"color": SITE_COLORS[column - 1], "width": 0.7, "shape": "hv"}, opacity=0.5,
+                    name=("training", "validation")[column - 1] + " days", showlegend=d == 0 and n == 0,
+                    row=d + 1, col=column,
+                )  # fmt: skip
+            _curve(figure, plan.curve_TD[:, d], d + 1, column, legend=d == 0 and column == 1)
+    return Picture(
+        name="load-days",
+        title="Load under the plan: days it was made from (left) and days it has not seen (right)",
+        caption="Thin lines are days, the thick line is the virtual capacity curve. Few may cross it.",
+        figure=_finish(figure, HOUR, LOAD, 220 * clusters),
+    )
+
+
+def greedy_picture(result: LoadShaping) -> Picture:
+    """Draws one validation day under the plan and under greedy (Fig. 4)."""
+    plan = result.plans[f"eps {EPS:g}"]
+    load_TD = plan.fractions.load(result.validation_NKC[0])
+    figure = _grid(load_TD.shape[1], 1)
+    for d in range(load_TD.shape[1]):
+        for name, values, color in (("plan", load_TD, SITE_COLORS[0]), ("greedy", result.greedy_TD, SITE_COLORS[4])):
+            figure.add_scatter(
+                y=values[:, d], name=name, line={"color": color, "shape": "hv"}, showlegend=d == 0, row=d + 1, col=1
+            )
+    return Picture(
+        name="plan-and-greedy",
+        title="One day under the plan and under greedy",
+        caption="Greedy runs load in the hour it comes; the plan moves it to cheap hours and clusters.",
+        figure=_finish(figure, HOUR, LOAD, 180 * load_TD.shape[1]),
+    )
+
+
+def fractions_picture(result: LoadShaping) -> Picture:
+    """Draws where the load of the spatially flexible classes goes, by submission hour (Fig. 5)."""
+    plan = result.plans[f"eps {EPS:g}"]
+    y_KCD = plan.fractions.dense().sum(axis=2)
+    flexible = [c for c, one in enumerate(plan.problem.classes) if len(one.clusters) > 1]
+    titles = [plan.problem.classes[c].name for c in flexible]
+    figure = make_subplots(len(flexible), 1, shared_xaxes=True, subplot_titles=titles)
+    for row, c in enumerate(flexible, start=1):
+        for d in range(y_KCD.shape[2]):
+            figure.add_bar(
+                y=y_KCD[:, c, d], name=f"cluster {d + 1}", marker_color=SITE_COLORS[d % len(SITE_COLORS)],
+                showlegend=row == 1, row=row, col=1,
+            )  # fmt: skip
+    figure.update_layout(barmode="stack")
+    return Picture(
+        name="fractions",
+        title="Where the load of the flexible classes goes",
+        caption="Share of the load submitted in each hour by the cluster it runs at.",
+        figure=_finish(figure, "submission hour", "share of the load", 200 * len(flexible)),
+    )
+
+
+def heat_picture(result: LoadShaping) -> Picture:
+    """Draws which hours the load of the first cluster's class runs in, for two tails (Fig. 6)."""
+    labels = [label for label in ("beta 0.02", f"eps {EPS:g}") if label in result.plans]
+    titles = [f"beta {result.plans[label].problem.beta:g}" for label in labels]
+    figure = make_subplots(1, len(labels), shared_yaxes=True, subplot_titles=titles)
+    for column, label in enumerate(labels, start=1):
+        y_KT = result.plans[label].fractions.dense()[:, 0, :, 0]
+        figure.add_heatmap(z=y_KT, zmin=0, zmax=1, colorscale=SHARE_SCALE, showscale=column == 1, row=1, col=column)
+    figure.update_yaxes(autorange="reversed")
+    return Picture(
+        name="fractions-heat",
+        title="Submission hour against execution hour, class bound to cluster 1",
+        caption="Darker: a larger share of the hour's load. On the diagonal it runs at once; to the right it waits.",
+        figure=_finish(figure, HOUR, "submission hour", 420),
+    )
+
+
+def violations_picture(result: LoadShaping) -> Picture:
+    """Draws hours and clusters above the curve per day, by tail (Fig. 7)."""
+    figure = go.Figure()
+    for beta, values in result.violations.items():
+        figure.add_box(y=values, name=f"beta {beta:g}", marker_color=SITE_COLORS[0], boxpoints="all", showlegend=False)
+    return Picture(
+        name="violations",
+        title="Hours and clusters above the virtual capacity, per day of discrete jobs",
+        caption="A larger tail beta asks for less and is violated more often.",
+        figure=_finish(figure, "tail of the guarantee", "hours x clusters per day", 360),
+    )
+
+
+def trade_off_picture(result: LoadShaping) -> Picture:
+    """Draws planned cost and largest excess on held-out days by radius (Fig. 8)."""
+    figure = make_subplots(specs=[[{"secondary_y": True}]])
+    labels = [f"{eps:g}" for eps in result.excess]
+    for label, values in zip(labels, result.excess.values(), strict=True):
+        figure.add_box(
+            y=np.maximum(values, 0.0), x=[label] * len(values), marker_color=SITE_COLORS[1], showlegend=False
+        )
+    cost = [result.plans[f"eps {eps:g}"].objective for eps in result.excess]
+    figure.add_scatter(
+        x=labels, y=cost, name="planned cost f(v)", line={"color": INK}, mode="lines+markers", secondary_y=True
+    )
+    _finish(figure, "radius eps", "largest load above the curve", 400)
+    figure.update_yaxes(title_text="planned cost", secondary_y=True)
+    return Picture(
+        name="radius-trade-off",
+        title="What the radius buys and costs",
+        caption="Boxes: largest load above the curve on held-out days. Line: cost of the curve (first draw).",
+        figure=figure,
+    )
+
+
+def queue_picture(result: LoadShaping) -> Picture:
+    """Draws the mean queue at one cluster under hard curves, by radius (Fig. 9)."""
+    figure = go.Figure()
+    for index, (eps, queues) in enumerate(result.queue.items()):
+        figure.add_scatter(
+            y=np.mean(queues, axis=0), name=f"eps {eps:g}", line={"color": (*SITE_COLORS, PALE)[index % 9]}
+        )
+    return Picture(
+        name="queue",
+        title=f"Queue at cluster {QUEUE_CLUSTER + 1} when the curve is a hard limit",
+        caption="Mean over held-out days. A smaller radius leaves tighter curves and longer queues.",
+        figure=_finish(figure, HOUR, "queued load (share of a cluster)", 360),
+    )
+
+
+def _closed(value_T: F8) -> F8:
+    """Returns values per hour with the last one repeated, for steps."""
+    return np.concatenate([value_T, value_T[-1:]])
+
+
+def plan_picture(
+    plan: Plan, sites: Sequence[str] = (), *, first_hour: int = 0, ran_SH: F8 | None = None, unit: str = ""
+) -> Picture:
+    """Draws the cost of load per hour, and a plan's curves, its samples' load and the machine capacity per cluster.
+
+    Args:
+        plan: Plan.
+        sites: Names of the clusters; numbered if left out.
+        first_hour: Hour that the plan begins in.
+        ran_SH: Load that ran in the end, per cluster and hour.
+        unit: Unit of load.
+    """
+    clusters = plan.curve_TD.shape[1]
+    names = list(sites) or [f"cluster {d + 1}" for d in range(clusters)]
+    titles = ["expected cost of a unit of load", *names]
+    figure = make_subplots(
+        clusters + 1, 1, shared_xaxes=True, subplot_titles=titles, vertical_spacing=0.16 / (clusters + 1)
+    )
+    load_NTD = plan.fractions.load(plan.problem.load_NKC)
+    if plan.problem.placed_TD is not None:
+        load_NTD = load_NTD + plan.problem.placed_TD
+    # Steps need their last value twice, or the last hour would have no width.
+    low_TD, high_TD = (_closed(each_TD) for each_TD in np.quantile(load_NTD, [0.05, 0.95], axis=0))
+    cost_TD, curve_TD = _closed(plan.problem.cost_TD), _closed(plan.curve_TD)
+    capacity_TD = _closed(plan.problem.capacity_TD)
+    hours = first_hour + np.arange(len(curve_TD))
+    for d in range(clusters):
+        more: dict[str, Any] = {"row": d + 2, "col": 1}
+        shown: dict[str, Any] = {"showlegend": d == 0}
+        figure.add_scatter(
+            x=hours, y=cost_TD[:, d], name=names[d], legend="legend2", row=1, col=1,
+            line={"color": SITE_COLORS[d % len(SITE_COLORS)], "shape": "hv", "width": 1.5},
+        )  # fmt: skip
+        figure.add_scatter(x=hours, y=low_TD[:, d], line={"width": 0, "shape": "hv"}, showlegend=False, **more)
+        figure.add_scatter(
+            x=hours, y=high_TD[:, d], name="load of the sampled days (5 to 95 %)", fill="tonexty", **shown,
+            line={"width": 0, "shape": "hv"}, fillcolor="rgba(0,114,178,0.25)", **more,
+        )  # fmt: skip
+        if ran_SH is not None:
+            line = {"color": SITE_COLORS[4], "shape": "hv", "width": 1.5}
+            figure.add_scatter(x=hours, y=_closed(ran_SH[d]), name="load that ran", line=line, **shown, **more)
+        line = {"color": INK, "shape": "hv", "width": 2}
+        figure.add_scatter(x=hours, y=curve_TD[:, d], name="virtual capacity", line=line, **shown, **more)
+        line = {"color": AXIS, "shape": "hv", "width": 1, "dash": "dash"}
+        figure.add_scatter(x=hours, y=capacity_TD[:, d], name="machine capacity", line=line, **shown, **more)
+    lay_out(figure, 110 + 170 * (clusters + 1), legend="above")
+    figure.update_layout(legend2={"y": 1.0, "yanchor": "top", "x": 1.01, "xanchor": "left"}, margin_t=70)
+    figure.update_xaxes(title_text=f"{HOUR} (0: start of the day)", row=clusters + 1, col=1)
+    figure.update_yaxes(title_text=unit or "load", rangemode="tozero")
+    figure.update_yaxes(title_text="USD", rangemode="normal", row=1, col=1)
+    return Picture(
+        name="plan",
+        title="Virtual capacity and load",
+        caption="The thick line is what the plan reserves: low where load is dear, high where it is cheap. The load of "
+        "the sampled days stays within it up to the guarantee's tail.",
+        figure=figure,
+    )

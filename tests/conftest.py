@@ -1,0 +1,46 @@
+"""Small comparisons that several tests read."""
+
+import pytest
+
+from noonward.bound.cluster_energy import fluid_frontier
+from noonward.data.environments import build_environment
+from noonward.data.scenarios.load import load_scenario
+from noonward.evaluate.compare import compare
+
+
+@pytest.fixture(scope="session")
+def money(tmp_path_factory):
+    """Four policies in two environments of two sites, with utilities and bounds."""
+    scenario = load_scenario("tiny")
+    policies = ["price-greedy", "local-fcfs", "random", "booked-perfect"]
+    return compare(scenario, policies, environments=2, seed=3, out=tmp_path_factory.mktemp("money"))
+
+
+@pytest.fixture(scope="session")
+def energy(tmp_path_factory):
+    """Three policies in two environments of eight sites over three hours, without economics."""
+    scenario = load_scenario("dvfs-training", ["window_h=3"])
+    return compare(
+        scenario, ["dp", "jointnf", "greedy-energy-2"], environments=2, out=tmp_path_factory.mktemp("energy")
+    )
+
+
+@pytest.fixture(scope="session")
+def frontier(energy):
+    environment = build_environment(energy.scenario, 0, energy.seed)
+    arrived = environment.jobs.arrival_s_J <= environment.window_s
+    return fluid_frontier(
+        environment.fleet,
+        work=float(environment.jobs.work_J[arrived].sum()),
+        horizon_s=environment.window_s,
+        jobs=int(arrived.sum()),
+        job_class="training",
+        points=5,
+    )
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory):
+    """The published runs' baselines on their own job stream."""
+    scenario = load_scenario("dvfs-training", ["jobs={source: paper-stream}"])
+    return compare(scenario, ["dp", "ucb1", "jointnf"], environments=1, out=tmp_path_factory.mktemp("published"))

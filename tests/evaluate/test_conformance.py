@@ -1,0 +1,131 @@
+"""The conformance check over the whole registry, and on schedulers that break its rules one by one."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from noonward.decision.cluster.rule import rule
+from noonward.decision.cluster.view import HOLD, RuleMemory
+from noonward.decision.scheduler import CompiledScheduler, Scheduler
+from noonward.errors import InfeasibleActionError, ScenarioError
+from noonward.evaluate.conformance import ConformanceError, check_scheduler
+from noonward.schedule.registry import policies
+
+
+@pytest.mark.parametrize("name", [policy.name for policy in policies(trained=False)])
+def test_every_registered_policy_conforms(name):
+    assert check_scheduler(name, seeds=[0]) is None
+
+
+class StartHere(Scheduler):
+    protocols = ("each-slot",)
+
+    def decide(self, view, answers):
+        for site, _ in view.asked():
+            if view.allowed(site, site):
+                answers.send(site, site)
+
+
+class WritesView(StartHere):
+    def decide(self, view, answers):
+        view.site_S["free"][0] = 0
+
+
+class WritesForecast(StartHere):
+    def decide(self, view, answers):
+        view.forecast_KSL[0] = 1.0
+
+
+class OwnDice(StartHere):
+    def decide(self, view, answers):
+        for site, _ in view.asked():
+            if view.allowed(site, site) and np.random.default_rng().random() < 0.5:
+                answers.send(site, site)
+
+
+class NeverForgets(StartHere):
+    """Keeps a counter that reset does not set back."""
+
+    def __init__(self):
+        self.count = itertools.count()
+
+    def decide(self, view, answers):
+        if next(self.count) % 7:
+            super().decide(view, answers)
+
+
+class IgnoresMask(StartHere):
+    def decide(self, view, answers):
+        for site, _ in view.asked():
+            answers.send(site, site)
+
+
+class LooksAhead(StartHere):
+    def decide(self, view, answers):
+        if view.job_J["work"][view.job_J["arrival_s"] > view.now_s].sum() > 25_000:
+            super().decide(view, answers)
+
+
+class Fails(StartHere):
+    def decide(self, view, answers):
+        raise KeyError("no such thing")
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (WritesView, r"WritesView writes view\.site_S at .* s .*write to answers only"),
+        (WritesForecast, r"writes view\.forecast_KSL"),
+        (OwnDice, r"OwnDice answers differently when run again with the same seed"),
+        (NeverForgets, r"answers differently when run again"),
+        (LooksAhead, r"LooksAhead answers differently before .* s when only jobs that arrive later are changed"),
+        (Fails, r"Fails fails at .* s with KeyError: 'no such thing'"),
+    ],
+)
+def test_broken_rule_is_named(broken, message):
+    with pytest.raises(ConformanceError, match=message):
+        check_scheduler(broken(), seeds=[0])
+
+
+def test_infeasible_answer_is_named():
+    with pytest.raises(InfeasibleActionError, match="IgnoresMask answered for job"):
+        check_scheduler(IgnoresMask(), seeds=[0])
+
+
+@rule
+def _hold_all(view, answers, memory):
+    for s in range(view.site_S.shape[0]):
+        answers.answer_N[s].choice = HOLD
+
+
+class TwoFaced(CompiledScheduler):
+    """Its compiled rule holds; its decide starts."""
+
+    protocols = ("each-slot",)
+    rule = staticmethod(_hold_all)
+
+    def memory(self, environment, rng):
+        return RuleMemory.make()
+
+    def decide(self, view, answers):
+        StartHere.decide(self, view, answers)
+
+
+def test_compiled_rule_that_differs_is_named():
+    with pytest.raises(ConformanceError, match="TwoFaced does something else in the compiled loop"):
+        check_scheduler(TwoFaced(), seeds=[0])
+
+
+def test_conforming_scheduler_of_ones_own_passes():
+    assert check_scheduler(StartHere()) is None
+
+
+def test_protocol_it_does_not_answer_is_refused():
+    with pytest.raises(ScenarioError, match=r"StartHere answers the protocols each-slot, but .* asks on-arrival"):
+        check_scheduler(StartHere(), "on-arrival")
+
+
+def test_unknown_name_is_refused():
+    with pytest.raises(ScenarioError, match="did you mean 'local-fcfs'"):
+        check_scheduler("local-fcsf")

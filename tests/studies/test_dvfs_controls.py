@@ -1,0 +1,76 @@
+"""Learned policies against controls: distances by hand, and the study on short weeks."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from noonward.data.scenarios.load import load_scenario
+from noonward.schedule import registry
+from noonward.schedule.registry import make_scheduler, register
+from noonward.studies.dvfs_training import controls as dvfs_controls
+from noonward.studies.dvfs_training.controls import above_controls, drawn_part, study_controls, study_policies
+
+
+@pytest.fixture
+def own_registry(monkeypatch):
+    monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
+
+
+def with_values(comparison, values):
+    """The comparison with other policies: name -> (mean time, J per unit), the same in every environment."""
+    some = comparison.records["dp"]
+    records = {}
+    for policy, (time_s, joules) in values.items():
+        ledgers = [
+            dataclasses.replace(r.ledger, mean_time_so_far_s=time_s, units=3.6e6, job_kwh=joules, free_kwh=0.0)
+            for r in some
+        ]
+        records[policy] = [dataclasses.replace(r, ledger=one) for r, one in zip(some, ledgers, strict=True)]
+    return dataclasses.replace(comparison, records=records)
+
+
+def test_distance_to_the_other_controls_by_hand(energy):
+    found = with_values(energy, {"a": (1.0, 10.0), "b": (3.0, 8.0), "c": (2.0, 8.5), "chsac-af": (2.0, 8.4)})
+    assert above_controls(found, "c") == pytest.approx([-0.5, -0.5])  # 9 on the line from a to b
+    assert above_controls(found, "chsac-af") == pytest.approx([-0.1, -0.1])
+    assert np.isnan(above_controls(found, "a")).all()  # faster than all others
+    assert above_controls(found, "b") == pytest.approx([-0.5, -0.5])
+    assert above_controls(found, "chsac-af", "a") == pytest.approx([-1.6, -1.6])  # against a alone
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_registered_learned_policies_are_studied_with_the_controls(tmp_path, monkeypatch):
+    register("chsac-af-demo", lambda: make_scheduler("greedy-energy-3"), "a stand-in")
+    learned = ["chsac-af", "chsac-af-seed1", "chsac-af-seed2", "chsac-af-published", "chsac-af-demo"]
+    assert study_policies()[:5] == learned
+    assert {f"greedy-energy-{n}" for n in range(1, 9)} <= set(study_policies())
+    monkeypatch.setattr(dvfs_controls, "week", lambda: load_scenario("dvfs-training", ["window_h=2"]))
+    found = study_controls(tmp_path, 2)
+    assert found.comparison.paired
+    assert "chsac-af-demo" in drawn_part(found.comparison).records
+    figures = {figure.name: figure for figure in found.figures}
+    assert figures["j_per_unit_change/greedy-energy-4"].value == 0.0
+    assert figures["j_per_unit_exact/chsac-af-demo"].value == figures["j_per_unit_exact/greedy-energy-3"].value
+    assert figures["above_controls/chsac-af-demo"].value == pytest.approx(0.0, abs=1e-12)
+    seeds = [figures[f"j_per_unit_exact/{name}"].value for name in learned[:3]]
+    assert figures["training_seeds/chsac-af"].value == 3
+    assert figures["j_per_unit_exact_over_seeds/chsac-af"].value == pytest.approx(np.mean(seeds))
+    assert min(seeds) < max(seeds)
+    limit = figures["mean_time_in_system_s_over_seeds/chsac-af"].value / 3600 - 1
+    assert figures["over_limit_over_seeds/chsac-af"].value == pytest.approx(limit)
+    change = figures["j_per_unit_vs_random/chsac-af-published"].value
+    own, chance = (figures[f"j_per_unit_exact/{name}"].value for name in ("chsac-af-published", "random-free"))
+    assert change == pytest.approx(own / chance - 1, rel=1e-2)
+    above = [figure.value for figure in found.figures if figure.name.startswith("above_bound/")]
+    assert min(above) > 0
+    assert figures["completed_jobs/uniform"].low is not None
+    text = found.report.read_text(encoding="utf-8")
+    for title in ("Energy-latency frontier of every policy", "Power over time", "Where the jobs of each ingress go"):
+        assert f"<h2>{title}</h2>" in text
+    for title in (
+        "Distance to the bound",
+        "How far training seeds lie apart",
+        "chsac-af-published against random-free",
+    ):
+        assert title in text

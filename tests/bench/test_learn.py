@@ -14,9 +14,9 @@ def test_the_environments_figure_counts_joint_steps(monkeypatch):
     monkeypatch.setattr(bench_learn, "cpu_seconds", one_call)
     monkeypatch.setattr(bench_learn, "STEPS", 50)
     named = []
-    (figure,) = bench_learn.bench_environment(named.append)
-    assert named == [figure.name] == ["environment/joint_steps_per_cpu_s"]
-    assert (figure.value, figure.unit) == (10 * 50, "joint steps/CPU s")
+    (metric,) = bench_learn.bench_environment(named.append)
+    assert named == [metric.name] == ["environment/joint_steps_per_cpu_s"]
+    assert (metric.value, metric.unit) == (10 * 50, "joint steps/CPU s")
 
 
 def test_a_device_is_timed_beside_the_cpu(monkeypatch):

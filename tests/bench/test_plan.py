@@ -14,7 +14,7 @@ def test_the_large_problem_has_the_papers_form_at_another_size():
 def test_placements_are_counted_per_cpu_second(monkeypatch):
     monkeypatch.setattr(bench_plan, "JOBS", 240_000)
     plan = make_plan(paper_like(samples=3, hours=24))
-    batch, single = bench_plan.placement_figures(plan)
+    batch, single = bench_plan.placement_metrics(plan)
     assert batch.name == "placement/decisions_per_cpu_s"
     assert batch.value > single.value > 1e4
 
@@ -23,7 +23,7 @@ def test_the_bench_names_what_it_measures(monkeypatch):
     monkeypatch.setattr(bench_plan, "JOBS", 24_000)
     monkeypatch.setattr(bench_plan, "generate_load_shapes", lambda days, classes, rng: np.full((2, 24, classes), 0.3))
     done = []
-    figures = {figure.name: figure.value for figure in bench_plan.bench_plan(done.append, large=False)}
+    metrics = {metric.name: metric.value for metric in bench_plan.bench_plan(done.append, large=False)}
     assert len(done) == bench_plan.STEPS - 1
     for name in (
         "plan/paper_size/cpu_s",
@@ -31,4 +31,4 @@ def test_the_bench_names_what_it_measures(monkeypatch):
         "plan/ratio_to_whole_compact_lp",
         "placement/decisions_per_cpu_s",
     ):
-        assert figures[name] > 0
+        assert metrics[name] > 0

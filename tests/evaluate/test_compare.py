@@ -87,8 +87,8 @@ def test_no_policy_earns_more_than_the_bound(whole):
 
 
 def test_figures_name_every_quantity_of_every_policy(whole):
-    figures = {figure.name: figure for figure in whole.figures()}
-    assert len(figures) == len(whole.figures())
+    metrics = {metric.name: metric for metric in whole.metrics()}
+    assert len(metrics) == len(whole.metrics())
     quantities = {
         "utility_usd", "gain_over_local-fcfs", "gap_closed", "gpu_hours", "over_cap_gpu_hours",
         "completed_jobs", "overdue_jobs",
@@ -97,16 +97,16 @@ def test_figures_name_every_quantity_of_every_policy(whole):
         "longest_queue",
     }  # fmt: skip
     names = {f"{quantity}/{policy}" for quantity in quantities for policy in POLICIES}
-    assert set(figures) == names | {"utility_usd/bound", "utility_usd/best-known"}
-    assert figures["completed_jobs/random"].value == whole.values("random", "done").mean()
-    assert figures["j_per_unit_exact/random"].value == whole.values("random", "joules_per_unit").mean()
-    assert figures["utility_usd/bound"].value == whole.bound_values("utility_usd").mean()
-    assert all(figure.unit for figure in figures.values())
+    assert set(metrics) == names | {"utility_usd/bound", "utility_usd/best-known"}
+    assert metrics["completed_jobs/random"].value == whole.values("random", "done").mean()
+    assert metrics["j_per_unit_exact/random"].value == whole.values("random", "joules_per_unit").mean()
+    assert metrics["utility_usd/bound"].value == whole.bound_values("utility_usd").mean()
+    assert all(metric.unit for metric in metrics.values())
 
 
 def test_without_economics_no_utility_is_reported(runs, tmp_path):
     scenario = load_scenario("tiny", ["economics=null"])
-    names = [figure.name for figure in compare(scenario, ["random"], environments=1, out=tmp_path).figures()]
+    names = [metric.name for metric in compare(scenario, ["random"], environments=1, out=tmp_path).metrics()]
     assert "energy_kwh/random" in names
     assert not [name for name in names if name.split("/")[0] in ("gap_closed", "gain_over_random")]
     assert "utility_usd/random" not in names
@@ -250,5 +250,5 @@ def test_a_gap_that_nothing_opens_is_not_defined(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(subject, "compute_bound", lambda environment: Bound())
     done = compare(TINY, ["local-fcfs", "random"], environments=2, out=tmp_path)
     assert math.isnan(done.gap_closed("random").value)
-    assert next(figure for figure in done.figures() if figure.name == "gap_closed/random").value is None
-    assert "utility_usd/bound" not in [figure.name for figure in done.figures()]
+    assert next(metric for metric in done.metrics() if metric.name == "gap_closed/random").value is None
+    assert "utility_usd/bound" not in [metric.name for metric in done.metrics()]

@@ -27,7 +27,7 @@ CATEGORIES = {"policy", "site", "ingress"}
 
 
 @pytest.fixture(scope="module")
-def pictures(money, energy, frontier):
+def figures(money, energy, frontier):
     return [*comparison_figures(money), *comparison_figures(energy, frontier)]
 
 
@@ -47,33 +47,33 @@ def first_only(comparison):
     return dataclasses.replace(comparison, records=records, bounds=comparison.bounds[:1])
 
 
-def test_every_axis_carries_name_and_unit(pictures):
-    for picture in pictures:
+def test_every_axis_carries_name_and_unit(figures):
+    for figure in figures:
         for letter in "xy":
             titles = {}
-            for axis in axes(picture.figure, letter):
+            for axis in axes(figure.plot, letter):
                 titles.setdefault(axis.domain, set()).add(axis.title.text)
             for domain, texts in titles.items():
                 named = {text for text in texts if text}
-                assert named, f"{picture.name}: no title on {letter} axis at {domain}"
+                assert named, f"{figure.name}: no title on {letter} axis at {domain}"
                 for text in named:
-                    assert text in CATEGORIES or re.search(r"[a-z].*\(.+\)$", text), f"{picture.name}: {text!r}"
+                    assert text in CATEGORIES or re.search(r"[a-z].*\(.+\)$", text), f"{figure.name}: {text!r}"
 
 
-def test_every_picture_has_words_and_a_name_of_its_own(pictures):
-    for picture in pictures:
-        assert len(picture.title) > 10
-        assert picture.caption.endswith(".")
-        assert "better" in picture.caption or picture.name in {"utilisation-map", "signals", "routing"}
-    names = [picture.name for picture in pictures if picture.name != "utilisation"]
+def test_every_figure_has_words_and_a_name_of_its_own(figures):
+    for figure in figures:
+        assert len(figure.title) > 10
+        assert figure.caption.endswith(".")
+        assert "better" in figure.caption or figure.name in {"utilisation-map", "signals", "routing"}
+    names = [figure.name for figure in figures if figure.name != "utilisation"]
     assert len(set(names)) == len(names)
 
 
-def test_every_policy_stands_in_every_comparing_figure(money, energy, pictures):
-    for n, picture in enumerate(pictures):
-        if picture.name != "signals":
-            text = picture.figure.to_json()
-            assert all(policy in text for policy in (money if n < 6 else energy).records), picture.name
+def test_every_policy_stands_in_every_comparing_figure(money, energy, figures):
+    for n, figure in enumerate(figures):
+        if figure.name != "signals":
+            text = figure.plot.to_json()
+            assert all(policy in text for policy in (money if n < 6 else energy).records), figure.name
 
 
 def test_policies_keep_their_colour_and_the_reference_is_dark(money):

@@ -12,7 +12,7 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.errors import InfeasiblePlanError, ScenarioError
 from noonward.evaluate.plan_day import plan_day
 from noonward.schedule.plan.follow import FollowPlan
-from noonward.studies.load_shaping.figures import plan_picture
+from noonward.studies.load_shaping.figures import plan_figure
 
 
 @pytest.fixture
@@ -40,12 +40,12 @@ def test_the_tables_hold_the_plan(tmp_path: Path) -> None:
     late = tables["fractions"].filter(pl.col("run_hour") - pl.col("submission_hour") > 10)
     assert late.is_empty()
     assert found.ran_SH.sum() == pytest.approx(found.environment.jobs.gpus_min_J.sum())
-    shown = plan_picture(found.plan, found.environment.sites, ran_SH=found.ran_SH, unit="GPUs").figure
+    shown = plan_figure(found.plan, found.environment.sites, ran_SH=found.ran_SH, unit="GPUs").plot
     assert {"virtual capacity", "load that ran", "a1"} <= {trace.name for trace in shown.data}
 
 
 def test_a_larger_radius_costs_more_and_is_kept_more_often() -> None:
-    tight, wide = ({f.name: f.value for f in planned(eps=eps).figures()} for eps in (0.0, 0.05))
+    tight, wide = ({f.name: f.value for f in planned(eps=eps).metrics()} for eps in (0.0, 0.05))
     assert wide["planned_cost_usd"] > tight["planned_cost_usd"]
     assert wide["guarantee_held_share"] > tight["guarantee_held_share"]
     assert abs(wide["certificate_gap"]) < 1e-8
@@ -69,7 +69,7 @@ def test_load_that_does_not_fit_is_told() -> None:
         planned(("fleet.sites.0.gpus=40", "jobs.slack_s=3600"))
 
 
-def test_the_command_writes_tables_and_picture(noonward: CommandLine) -> None:
+def test_the_command_writes_tables_and_figure(noonward: CommandLine) -> None:
     command = ("plan", "load-shaping", "--set", "window_h=3", "--samples", 4)
     content = json.loads(noonward(*command, "--json").out)
     assert set(content["tables"]) == {"curves", "fractions", "prices"}

@@ -10,7 +10,7 @@ from noonward.evaluate.report.service_tables import (
     class_table,
     constraint_table,
     held_constraints,
-    service_figures,
+    service_metrics,
     trained_multipliers,
 )
 from noonward.evaluate.results import summary_rows
@@ -73,13 +73,13 @@ def test_a_policy_of_another_scenario_is_noted(tmp_path):
 
 
 def test_figures_carry_limits_as_references(mixed):
-    figures = {figure.name: figure for figure in service_figures(mixed)}
-    assert figures["constraint_mean_latency_s/uniform"].reference == 50
-    assert figures["constraint_queue/uniform/us-west"].value > 0
-    assert 0 < figures["constraint_over_cap_share/uniform/us-west"].value <= 1
-    assert figures["class_within_target/uniform/training"].value is None
-    better = figures["class_within_target/greedy-energy-4/inference"].value
-    assert better > figures["class_within_target/uniform/inference"].value
+    metrics = {metric.name: metric for metric in service_metrics(mixed)}
+    assert metrics["constraint_mean_latency_s/uniform"].reference == 50
+    assert metrics["constraint_queue/uniform/us-west"].value > 0
+    assert 0 < metrics["constraint_over_cap_share/uniform/us-west"].value <= 1
+    assert metrics["class_within_target/uniform/training"].value is None
+    better = metrics["class_within_target/greedy-energy-4/inference"].value
+    assert better > metrics["class_within_target/uniform/inference"].value
 
 
 def test_cost_and_emissions_per_unit_stand_in_the_summary_and_the_report(mixed, tmp_path):
@@ -97,7 +97,7 @@ def test_cost_and_emissions_per_unit_stand_in_the_summary_and_the_report(mixed, 
 def test_a_scenario_without_limits_and_with_one_class_has_neither_table(energy):
     assert constraint_table(energy) is None
     assert class_table(energy) is None
-    assert service_figures(energy) == []
+    assert service_metrics(energy) == []
 
 
 def test_multipliers_stand_beside_the_limits_they_were_trained_under(tmp_path):

@@ -49,22 +49,22 @@ def test_registered_learned_policies_are_studied_with_the_controls(tmp_path, mon
     found = study_controls(tmp_path, 2)
     assert found.comparison.paired
     assert "chsac-af-demo" in drawn_part(found.comparison).records
-    figures = {figure.name: figure for figure in found.figures}
-    assert figures["j_per_unit_change/greedy-energy-4"].value == 0.0
-    assert figures["j_per_unit_exact/chsac-af-demo"].value == figures["j_per_unit_exact/greedy-energy-3"].value
-    assert figures["above_controls/chsac-af-demo"].value == pytest.approx(0.0, abs=1e-12)
-    seeds = [figures[f"j_per_unit_exact/{name}"].value for name in learned[:3]]
-    assert figures["training_seeds/chsac-af"].value == 3
-    assert figures["j_per_unit_exact_over_seeds/chsac-af"].value == pytest.approx(np.mean(seeds))
+    metrics = {metric.name: metric for metric in found.metrics}
+    assert metrics["j_per_unit_change/greedy-energy-4"].value == 0.0
+    assert metrics["j_per_unit_exact/chsac-af-demo"].value == metrics["j_per_unit_exact/greedy-energy-3"].value
+    assert metrics["above_controls/chsac-af-demo"].value == pytest.approx(0.0, abs=1e-12)
+    seeds = [metrics[f"j_per_unit_exact/{name}"].value for name in learned[:3]]
+    assert metrics["training_seeds/chsac-af"].value == 3
+    assert metrics["j_per_unit_exact_over_seeds/chsac-af"].value == pytest.approx(np.mean(seeds))
     assert min(seeds) < max(seeds)
-    limit = figures["mean_time_in_system_s_over_seeds/chsac-af"].value / 3600 - 1
-    assert figures["over_limit_over_seeds/chsac-af"].value == pytest.approx(limit)
-    change = figures["j_per_unit_vs_random/chsac-af-published"].value
-    own, chance = (figures[f"j_per_unit_exact/{name}"].value for name in ("chsac-af-published", "random-free"))
+    limit = metrics["mean_time_in_system_s_over_seeds/chsac-af"].value / 3600 - 1
+    assert metrics["over_limit_over_seeds/chsac-af"].value == pytest.approx(limit)
+    change = metrics["j_per_unit_vs_random/chsac-af-published"].value
+    own, chance = (metrics[f"j_per_unit_exact/{name}"].value for name in ("chsac-af-published", "random-free"))
     assert change == pytest.approx(own / chance - 1, rel=1e-2)
-    above = [figure.value for figure in found.figures if figure.name.startswith("above_bound/")]
+    above = [metric.value for metric in found.metrics if metric.name.startswith("above_bound/")]
     assert min(above) > 0
-    assert figures["completed_jobs/uniform"].low is not None
+    assert metrics["completed_jobs/uniform"].low is not None
     text = found.report.read_text(encoding="utf-8")
     for title in ("Energy-latency frontier of every policy", "Power over time", "Where the jobs of each ingress go"):
         assert f"<h2>{title}</h2>" in text

@@ -21,13 +21,13 @@ from noonward.schedule import registry
 from noonward.studies.fine_tuning.report import (
     chosen,
     claims_tables,
+    figures,
     findings,
     foresees,
-    pictures,
     seeds_table,
     write_fine_tuning,
 )
-from noonward.studies.fine_tuning.reproduce import _notes, chosen_policies, environment_figures, reproduce_fine_tuning
+from noonward.studies.fine_tuning.reproduce import _notes, chosen_policies, environment_metrics, reproduce_fine_tuning
 from trained_files import training_record, write_random_policy
 
 SEEDS = ("masac", "masac-seed1", "madqn", "madqn-seed1")
@@ -66,8 +66,8 @@ def found(registered, files, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def figures(found):
-    return {figure.name: figure for figure in found.figures()}
+def metrics(found):
+    return {metric.name: metric for metric in found.metrics()}
 
 
 @pytest.mark.usefixtures("registered")
@@ -91,33 +91,33 @@ def test_environments_are_the_tests_own_and_both_kinds_are_there(found):
     assert [half.days.records["local-fcfs"][0].manifest["window_s"] / 3600 for half in found.halves] == [120, 12]
 
 
-def test_a_learned_policys_figure_is_the_mean_over_seeds_paired_over_environments(found, figures):
+def test_a_learned_policys_figure_is_the_mean_over_seeds_paired_over_environments(found, metrics):
     for half in found.halves:
         base = half.runs.values("local-fcfs", "utility_usd")
         mine = np.mean([half.runs.values(name, "utility_usd") for name in SEEDS[:2]], axis=0)
-        figure = figures[f"gain_over_local-fcfs/masac@{half.name}"]
-        assert figure.value == pytest.approx((mine - base).sum() / base.sum())
-        assert figure.low < figure.value < figure.high
-        assert figure.reference == 0.286
+        metric = metrics[f"gain_over_local-fcfs/masac@{half.name}"]
+        assert metric.value == pytest.approx((mine - base).sum() / base.sum())
+        assert metric.low < metric.value < metric.high
+        assert metric.reference == 0.286
         gains = [half.runs.gain(name).value for name in SEEDS[:2]]
-        assert figures[f"seed_spread/masac@{half.name}"].value == pytest.approx(np.std(gains, ddof=1))
+        assert metrics[f"seed_spread/masac@{half.name}"].value == pytest.approx(np.std(gains, ddof=1))
         theirs = np.mean([half.runs.values(name, "utility_usd") for name in SEEDS[2:]], axis=0)
-        assert figures[f"masac_less_madqn_usd@{half.name}"].value == pytest.approx((mine - theirs).mean())
+        assert metrics[f"masac_less_madqn_usd@{half.name}"].value == pytest.approx((mine - theirs).mean())
 
 
-def test_gpu_hours_are_held_against_every_other_policy_of_the_paper(figures):
-    over = [figures[f"masac_gpu_hours_over/{name}@real"].value for name in ("local-fcfs", "price-greedy", "madqn")]
-    assert figures["masac_gpu_hours_over/least@real"].value == max(over)
-    assert figures["masac_gpu_hours_over/least@real"].reference == 0.156
+def test_gpu_hours_are_held_against_every_other_policy_of_the_paper(metrics):
+    over = [metrics[f"masac_gpu_hours_over/{name}@real"].value for name in ("local-fcfs", "price-greedy", "madqn")]
+    assert metrics["masac_gpu_hours_over/least@real"].value == max(over)
+    assert metrics["masac_gpu_hours_over/least@real"].reference == 0.156
 
 
-def test_figures_of_training_are_those_of_the_curves(found, figures):
-    assert figures["training_seeds/masac"].value == 2
-    assert figures["converged_epoch/masac"].reference == 10
-    assert 5 < figures["converged_epoch/masac"].value < 15
-    assert figures["migration_change_in_training/masac"].value == pytest.approx(-0.5, abs=0.01)
-    assert figures["migration_change_in_validation/masac"].value < -0.2
-    assert figures["step_reward_madqn_over_masac"].value == pytest.approx(1, abs=0.05)
+def test_figures_of_training_are_those_of_the_curves(found, metrics):
+    assert metrics["training_seeds/masac"].value == 2
+    assert metrics["converged_epoch/masac"].reference == 10
+    assert 5 < metrics["converged_epoch/masac"].value < 15
+    assert metrics["migration_change_in_training/masac"].value == pytest.approx(-0.5, abs=0.01)
+    assert metrics["migration_change_in_validation/masac"].value < -0.2
+    assert metrics["step_reward_madqn_over_masac"].value == pytest.approx(1, abs=0.05)
 
 
 def test_rules_in_the_validation_panel_ran_in_the_validation_environments(found):
@@ -128,13 +128,13 @@ def test_rules_in_the_validation_panel_ran_in_the_validation_environments(found)
     assert list(found.rules_in_validation) == ["local-fcfs", "price-greedy", "carbon-greedy"]
 
 
-def test_pictures_say_which_environments_they_show_and_have_names_of_their_own(found):
-    shown = pictures(found)
-    assert len({picture.name for picture in shown}) == len(shown)
+def test_figures_say_which_environments_they_show_and_have_names_of_their_own(found):
+    shown = figures(found)
+    assert len({figure.name for figure in shown}) == len(shown)
     for half in ("generated", "real"):
-        titles = [picture.title for picture in shown if picture.title.endswith(f"{half} test environments")]
+        titles = [figure.title for figure in shown if figure.title.endswith(f"{half} test environments")]
         assert len(titles) == 6
-    training = next(picture for picture in shown if picture.name == "training").figure
+    training = next(figure for figure in shown if figure.name == "training").plot
     lines = {trace.name: trace for trace in training.data if trace.xaxis == "x" and trace.name}
     values_KE = found.learned["masac"].curve("reward_per_step")
     np.testing.assert_allclose(lines["masac"].y, values_KE.mean(axis=0))
@@ -165,7 +165,7 @@ def test_what_is_left_out_is_said(registered, found, tmp_path):
     assert [half.name for half in alone.halves] == ["generated"]
     assert any("real test environments were LEFT OUT" in note for note in alone.notes)
     assert any("no learned policy was compared" in note for note in alone.notes)
-    assert not [figure for figure in alone.figures() if "masac" in figure.name]
+    assert not [metric for metric in alone.metrics() if "masac" in metric.name]
     assert seeds_table(alone) is None
     path = write_fine_tuning(alone, tmp_path / "r.html", command="noonward reproduce fine-tuning")
     assert "LEFT OUT" in path.read_text(encoding="utf-8")
@@ -223,7 +223,7 @@ def test_policies_without_curves_draw_no_training(found):
         name: dataclasses.replace(each, records=tuple({} for _ in each.records)) for name, each in found.learned.items()
     }
     silent = dataclasses.replace(found, learned=bare)
-    assert "training" not in {picture.name for picture in pictures(silent)}
+    assert "training" not in {figure.name for figure in figures(silent)}
     assert len(claims_tables(silent)) == 1
 
 
@@ -232,11 +232,11 @@ def test_the_best_learned_policy_is_paired_with_every_other(found):
     half = found.halves[0]
     records = {**half.policies.records, "masac-plus": half.policies.records["masac"]}
     posing = dataclasses.replace(half, policies=dataclasses.replace(half.policies, records=records))
-    figures = {figure.name: figure for figure in environment_figures(posing, {})}
+    metrics = {metric.name: metric for metric in environment_metrics(posing, {})}
     at = f"@{half.name}"
     for policy in ("local-fcfs", "price-greedy", "masac", "madqn"):
-        more = figures[f"gap_closed_more/{policy}{at}"]
-        shares = [figures[f"gap_closed/{name}{at}"].value or 0.0 for name in ("masac-plus", policy)]
+        more = metrics[f"gap_closed_more/{policy}{at}"]
+        shares = [metrics[f"gap_closed/{name}{at}"].value or 0.0 for name in ("masac-plus", policy)]
         assert more.value == pytest.approx(shares[0] - shares[1], abs=1e-12)
-    assert f"gap_closed_more/masac-plus{at}" not in figures
-    assert not any(figure.name.startswith("gap_closed_more") for figure in found.figures())
+    assert f"gap_closed_more/masac-plus{at}" not in metrics
+    assert not any(metric.name.startswith("gap_closed_more") for metric in found.metrics())

@@ -13,7 +13,7 @@ from noonward.data.jobs.load_shapes import (
 )
 from noonward.errors import DataError
 from noonward.schedule.plan import make_plan
-from noonward.studies.load_shaping.figures import load_shaping_pictures, plan_picture
+from noonward.studies.load_shaping.figures import load_shaping_figures, plan_figure
 from noonward.studies.load_shaping.reproduce import job_load, paper_problem, reproduce_load_shaping
 
 
@@ -92,14 +92,14 @@ def test_training_and_validation_days_share_no_profile(tmp_path):
 
 
 def test_the_experiment_orders_the_policies_as_the_paper_does(small):
-    figures = {figure.name: figure for figure in small.figures()}
-    cost = {name: figures[f"cost_above_perfect_forecast/{name}"].value for name in ("dro-0.008", "dro-0.05", "greedy")}
+    metrics = {metric.name: metric for metric in small.metrics()}
+    cost = {name: metrics[f"cost_above_perfect_forecast/{name}"].value for name in ("dro-0.008", "dro-0.05", "greedy")}
     assert 0 < cost["dro-0.008"] < cost["dro-0.05"] < cost["greedy"]
-    assert figures["cost_above_perfect_forecast/greedy"].reference == 0.1405
-    assert 0 <= figures["guarantee_held_share"].value <= 1
-    assert [f"violations_per_day/beta-{b}" in figures for b in ("0.02", "0.1", "0.5")] == [True] * 3
-    assert figures["violations_per_day/beta-0.02"].value <= figures["violations_per_day/beta-0.5"].value
-    assert figures["largest_excess/eps-0.05"].value <= figures["largest_excess/eps-0"].value
+    assert metrics["cost_above_perfect_forecast/greedy"].reference == 0.1405
+    assert 0 <= metrics["guarantee_held_share"].value <= 1
+    assert [f"violations_per_day/beta-{b}" in metrics for b in ("0.02", "0.1", "0.5")] == [True] * 3
+    assert metrics["violations_per_day/beta-0.02"].value <= metrics["violations_per_day/beta-0.5"].value
+    assert metrics["largest_excess/eps-0.05"].value <= metrics["largest_excess/eps-0"].value
 
 
 def test_discrete_jobs_place_all_of_the_load(small):
@@ -110,14 +110,14 @@ def test_discrete_jobs_place_all_of_the_load(small):
     assert np.abs(load - plan.fractions.load(day)).max() < 0.1
 
 
-def test_every_picture_is_drawn(small):
-    pictures = load_shaping_pictures(small)
-    assert [p.name for p in pictures] == [
+def test_every_figure_is_drawn(small):
+    figures = load_shaping_figures(small)
+    assert [p.name for p in figures] == [
         "load-days", "plan-and-greedy", "fractions", "fractions-heat", "violations", "radius-trade-off", "queue",
     ]  # fmt: skip
-    for picture in [*pictures, plan_picture(small.plans["eps 0"])]:
-        assert len(picture.figure.data) > 0
-        assert picture.caption
+    for figure in [*figures, plan_figure(small.plans["eps 0"])]:
+        assert len(figure.plot.data) > 0
+        assert figure.caption
 
 
 def test_the_paper_setting_has_its_seven_classes():

@@ -9,7 +9,7 @@ from noonward.studies.dvfs_training.tables import (
     DAYS,
     PUBLISHED,
     j_per_unit_paper,
-    paper_figures,
+    paper_metrics,
     paper_units,
     queues_at,
     table_ii,
@@ -63,13 +63,13 @@ def test_queue_counts_jobs_that_reached_a_site_and_have_not_started(some, tmp_pa
 
 
 def test_published_baselines_are_reproduced_to_the_printed_digit(published):
-    figures = {figure.name: figure for figure in paper_figures(published)}
+    metrics = {metric.name: metric for metric in paper_metrics(published)}
     for policy in ("dp", "ucb1", "jointnf"):
-        assert figures[f"completed_jobs/{policy}"].value == PUBLISHED[policy].completed
-        assert f"{figures[f'j_per_unit_paper/{policy}'].value:.2f}" == f"{PUBLISHED[policy].joules_per_unit:.2f}"
+        assert metrics[f"completed_jobs/{policy}"].value == PUBLISHED[policy].completed
+        assert f"{metrics[f'j_per_unit_paper/{policy}'].value:.2f}" == f"{PUBLISHED[policy].joules_per_unit:.2f}"
         for day, queue in zip(DAYS, PUBLISHED[policy].queue, strict=True):
-            assert figures[f"queue_day_{day}/{policy}"].value == queue == figures[f"queue_day_{day}/{policy}"].reference
-    assert figures["j_per_unit_exact/dp"].value == pytest.approx(11.98, abs=0.005)
+            assert metrics[f"queue_day_{day}/{policy}"].value == queue == metrics[f"queue_day_{day}/{policy}"].reference
+    assert metrics["j_per_unit_exact/dp"].value == pytest.approx(11.98, abs=0.005)
 
 
 def test_tables_hold_ours_beside_the_papers(published):

@@ -14,7 +14,7 @@ from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
-from noonward.evaluate.figure_list import Figure
+from noonward.evaluate.metrics import Metric
 from noonward.ledger.outcome import DONE
 from noonward.model.cluster.environment import Environment
 from noonward.schedule.registry import make_scheduler
@@ -52,22 +52,22 @@ def _run_seconds(environment: Environment, policy: str) -> float:
     return cpu_seconds(lambda: run(environment, make_scheduler(policy)))
 
 
-def bench_engine(progress: Callable[[str], None] | None = None) -> list[Figure]:
+def bench_engine(progress: Callable[[str], None] | None = None) -> list[Metric]:
     """Times engine and command line; every figure says what it counts.
 
     Args:
         progress: Called once per figure.
     """
-    figures: list[Figure] = []
+    metrics: list[Metric] = []
     for part in (_training_jobs, _python_decisions, _tuning_environments, _scaling, _help):
-        for figure in part():
-            figures.append(figure)
+        for metric in part():
+            metrics.append(metric)
             if progress is not None:
-                progress(figure.name)
-    return figures
+                progress(metric.name)
+    return metrics
 
 
-def _training_jobs() -> list[Figure]:
+def _training_jobs() -> list[Metric]:
     """Completed jobs per CPU-second over 7 days of ``dvfs-training``, run() whole (the reference: its simulator)."""
     environment = build_environment(load_scenario("dvfs-training"))
     out = []
@@ -75,24 +75,24 @@ def _training_jobs() -> list[Figure]:
         done = run(environment, make_scheduler(policy)).count(DONE)
         seconds = _run_seconds(environment, policy)
         out.append(
-            Figure.of(f"engine/dvfs-training/{label}/jobs_per_cpu_s", done / seconds, "completed jobs/CPU s", reference)
+            Metric.of(f"engine/dvfs-training/{label}/jobs_per_cpu_s", done / seconds, "completed jobs/CPU s", reference)
         )
     return out
 
 
-def _python_decisions() -> list[Figure]:
+def _python_decisions() -> list[Metric]:
     """Decision steps per CPU-second of a plain-Python scheduler on two-day ``fine-tuning``."""
     environment = build_environment(load_scenario("fine-tuning"))
     steps = int(run(environment, StartLocally()).engine["steps"])
     seconds = cpu_seconds(lambda: run(environment, StartLocally()))
-    return [Figure.of("engine/python-scheduler/decisions_per_cpu_s", steps / seconds, "decision steps/CPU s")]
+    return [Metric.of("engine/python-scheduler/decisions_per_cpu_s", steps / seconds, "decision steps/CPU s")]
 
 
-def _tuning_environments() -> list[Figure]:
+def _tuning_environments() -> list[Metric]:
     """Two-day ``fine-tuning`` environments per CPU-second under local FCFS."""
     environment = build_environment(load_scenario("fine-tuning"))
     seconds = _run_seconds(environment, "local-fcfs")
-    return [Figure.of("engine/fine-tuning/local-fcfs/environments_per_cpu_s", 1 / seconds, "environments/CPU s")]
+    return [Metric.of("engine/fine-tuning/local-fcfs/environments_per_cpu_s", 1 / seconds, "environments/CPU s")]
 
 
 def _long_environment(jobs: float) -> Environment:
@@ -101,25 +101,25 @@ def _long_environment(jobs: float) -> Environment:
     return build_environment(load_scenario("dvfs-training", [f"window_h={hours}"]))
 
 
-def _scaling() -> list[Figure]:
+def _scaling() -> list[Metric]:
     """Cost and memory per arriving job at 10^4, 10^5 and 10^6 jobs under DP, whose queues grow without limit."""
     out = []
     for label, jobs in (("1e4", 1e4), ("1e5", 1e5), ("1e6", 1e6)):
         environment = _long_environment(jobs)
         count = len(environment.jobs)
         seconds = _run_seconds(environment, "dp")
-        out.append(Figure.of(f"engine/scaling/ns_per_job_at_{label}", 1e9 * seconds / count, "CPU ns/job"))
+        out.append(Metric.of(f"engine/scaling/ns_per_job_at_{label}", 1e9 * seconds / count, "CPU ns/job"))
     world = ClusterEngine(environment, make_scheduler("dp")).world
     size = sum(a.nbytes for a in (world.shown.job_J, world.track_J, world.heap_E))
-    out.append(Figure.of("engine/scaling/bytes_per_job", size / count, "bytes/job"))
+    out.append(Metric.of("engine/scaling/bytes_per_job", size / count, "bytes/job"))
     return out
 
 
-def _help() -> list[Figure]:
+def _help() -> list[Metric]:
     """Wall time of ``noonward --help``, start of Python included: the least of five."""
     times = []
     for _ in range(5):
         began = time.perf_counter()
         subprocess.run([sys.executable, "-m", "noonward.cli.main", "--help"], check=True, capture_output=True)
         times.append(time.perf_counter() - began)
-    return [Figure.of("cli/help_s", min(times), "s")]
+    return [Metric.of("cli/help_s", min(times), "s")]

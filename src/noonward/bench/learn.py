@@ -16,7 +16,7 @@ from noonward.data.environments import build_environments
 from noonward.data.scenarios.load import load_scenario
 from noonward.decision.cluster.observation import Observation
 from noonward.engine.cluster.batch import BatchEngine
-from noonward.evaluate.figure_list import Figure
+from noonward.evaluate.metrics import Metric
 
 ROUNDS: Final = 5
 UPDATES: Final = 8
@@ -27,7 +27,7 @@ ROWS = 10
 STEPS = 3000
 
 
-def bench_environment(progress: Callable[[str], None] | None = None) -> list[Figure]:
+def bench_environment(progress: Callable[[str], None] | None = None) -> list[Metric]:
     """Times the batch engine on ten two-day ``fine-tuning`` environments with the paper's observation.
 
     The random feasible choices are drawn beforehand and replayed, so that the environment alone is timed, the call
@@ -50,7 +50,7 @@ def bench_environment(progress: Callable[[str], None] | None = None) -> list[Fig
     name = "environment/joint_steps_per_cpu_s"
     if progress is not None:
         progress(name)
-    return [Figure.of(name, ROWS * len(choices) / seconds, "joint steps/CPU s")]
+    return [Metric.of(name, ROWS * len(choices) / seconds, "joint steps/CPU s")]
 
 
 def _random_choices(engine: BatchEngine) -> list[NDArray[np.int64]]:
@@ -66,7 +66,7 @@ def _random_choices(engine: BatchEngine) -> list[NDArray[np.int64]]:
     return out
 
 
-def bench_learn(progress: Callable[[str], None] | None = None) -> list[Figure]:
+def bench_learn(progress: Callable[[str], None] | None = None) -> list[Metric]:
     """Times the environment and MASAC's joint update in the paper's configuration, on one thread.
 
     A joint update moves the nets of all five agents once: batches of 256, two hidden layers of 256, the paper's
@@ -86,16 +86,16 @@ def bench_learn(progress: Callable[[str], None] | None = None) -> list[Figure]:
     from noonward.learn.algorithms.registry import algorithm_named
 
     algorithm_named("masac")
-    figures: list[Figure] = []
+    metrics: list[Metric] = []
     for part in (bench_environment, _updates, _on_gpu, _shares, _chsac):
-        for figure in part():
-            figures.append(figure)
+        for metric in part():
+            metrics.append(metric)
             if progress is not None:
-                progress(figure.name)
-    return figures
+                progress(metric.name)
+    return metrics
 
 
-def _updates() -> list[Figure]:
+def _updates() -> list[Metric]:
     """Joint updates per CPU-second, and how many times a plain loop's."""
     from noonward.learn.algorithms.plain_masac import PlainMasac
 
@@ -109,21 +109,21 @@ def _updates() -> list[Figure]:
         for place, each in enumerate((*algorithms, plain)):
             seconds[place] = min(seconds[place], cpu_seconds(each.update, least_s=0.0, least_repeats=UPDATES))
     return [
-        Figure.of("masac/joint_updates_per_cpu_s", 1 / seconds[0], "joint updates/CPU s"),
-        Figure.of("masac/ratio_to_plain_loop", seconds[-1] / seconds[0], "ratio"),
-        Figure.of("masac/bf16_ratio_to_plain_loop", seconds[-1] / seconds[1], "ratio"),
-        Figure.of("masac/critic_first_ratio_to_plain_loop", seconds[-1] / seconds[2], "ratio"),
+        Metric.of("masac/joint_updates_per_cpu_s", 1 / seconds[0], "joint updates/CPU s"),
+        Metric.of("masac/ratio_to_plain_loop", seconds[-1] / seconds[0], "ratio"),
+        Metric.of("masac/bf16_ratio_to_plain_loop", seconds[-1] / seconds[1], "ratio"),
+        Metric.of("masac/critic_first_ratio_to_plain_loop", seconds[-1] / seconds[2], "ratio"),
     ]
 
 
-def _on_gpu() -> list[Figure]:
+def _on_gpu() -> list[Metric]:
     """The figures of ``updates_on`` for a GPU; none where torch sees none."""
     from noonward.learn.core.nets import gpu_seen
 
     return updates_on("cuda") if gpu_seen() else []
 
 
-def updates_on(device: str) -> list[Figure]:
+def updates_on(device: str) -> list[Metric]:
     """Returns joint updates per second of wall time on a device, and how many times those of a CPU core.
 
     An update ends with its figures on the CPU, so nothing is left running on the device.
@@ -138,8 +138,8 @@ def updates_on(device: str) -> list[Figure]:
             algorithm.update()
             seconds[n] = min(seconds[n], time.perf_counter() - began)
     return [
-        Figure.of("masac/gpu_joint_updates_per_s", 1 / seconds[1], "joint updates/s"),
-        Figure.of("masac/gpu_ratio_to_cpu", seconds[0] / seconds[1], "ratio"),
+        Metric.of("masac/gpu_joint_updates_per_s", 1 / seconds[1], "joint updates/s"),
+        Metric.of("masac/gpu_ratio_to_cpu", seconds[0] / seconds[1], "ratio"),
     ]
 
 
@@ -151,7 +151,7 @@ def _fed(trainer: Any) -> Any:
     return trainer.algorithm
 
 
-def _shares() -> list[Figure]:
+def _shares() -> list[Metric]:
     """Shares of the wall time of training, at the paper's ratio of steps to updates."""
     reports: list[Any] = []
 
@@ -167,12 +167,12 @@ def _shares() -> list[Figure]:
         _trainer(Path(folder), reporter=Listener()).run()
     spent = {name: seconds * (1 if name == "validate" else 20) for name, seconds in reports[-1].items()}
     return [
-        Figure.of(f"training/share_of_{name}", seconds / sum(spent.values()), "fraction")
+        Metric.of(f"training/share_of_{name}", seconds / sum(spent.values()), "fraction")
         for name, seconds in spent.items()
     ]
 
 
-def _chsac() -> list[Figure]:
+def _chsac() -> list[Metric]:
     """CHSAC-AF in ``dvfs-training``: decisions and updates per CPU-second, and how many times a plain loop's.
 
     Nets and batch as the shipped policy was trained with, 64 environments; a decision includes the policy that acts,
@@ -201,9 +201,9 @@ def _chsac() -> list[Figure]:
         for place, work in enumerate((algorithm.update, plain.update, decide)):
             seconds[place] = min(seconds[place], cpu_seconds(work, least_s=0.0, least_repeats=UPDATES))
     return [
-        Figure.of("chsac-af/decisions_per_cpu_s", len(rows.number_B) / seconds[2], "decisions/CPU s"),
-        Figure.of("chsac-af/updates_per_cpu_s", 1 / seconds[0], "updates/CPU s"),
-        Figure.of("chsac-af/ratio_to_plain_loop", seconds[1] / seconds[0], "ratio"),
+        Metric.of("chsac-af/decisions_per_cpu_s", len(rows.number_B) / seconds[2], "decisions/CPU s"),
+        Metric.of("chsac-af/updates_per_cpu_s", 1 / seconds[0], "updates/CPU s"),
+        Metric.of("chsac-af/ratio_to_plain_loop", seconds[1] / seconds[0], "ratio"),
     ]
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from noonward.data.jobs.load_shapes import generate_load_shapes
-from noonward.evaluate.figure_list import Figure
+from noonward.evaluate.metrics import Metric
 from noonward.schedule.plan.classes import LoadClass
 from noonward.schedule.plan.generate import whole
 from noonward.schedule.plan.placement import Tracker
@@ -28,7 +28,7 @@ JOBS = 4_000_000
 """Jobs of the placement measurement."""
 
 
-def bench_plan(progress: Progress | None = None, *, large: bool = True) -> list[Figure]:
+def bench_plan(progress: Progress | None = None, *, large: bool = True) -> list[Metric]:
     """Measures plans at the paper's size, a re-plan, the whole LP, the large size, and placements.
 
     Args:
@@ -40,25 +40,25 @@ def bench_plan(progress: Progress | None = None, *, large: bool = True) -> list[
     problem = paper_problem(load_NKC)
     planner = Planner()
     plan = planner.plan(problem)
-    out = [Figure.of("plan/paper_size/cpu_s", plan.certificate.cpu_s, "s")]
+    out = [Metric.of("plan/paper_size/cpu_s", plan.certificate.cpu_s, "s")]
     step("plan at the paper's size")
     known_NKC = load_NKC.copy()
     known_NKC[:, 0] = load_NKC[0, 0]
     again = planner.replan(plan, load_NKC=known_NKC)
-    out.append(Figure.of("plan/replan_one_hour/cpu_s", again.certificate.cpu_s, "s"))
+    out.append(Metric.of("plan/replan_one_hour/cpu_s", again.certificate.cpu_s, "s"))
     step("re-plan with one hour's new data")
     began_s = time.process_time()
     whole(problem)
     whole_s = time.process_time() - began_s
-    out.append(Figure.of("plan/whole_compact_lp/cpu_s", whole_s, "s"))
-    out.append(Figure.of("plan/ratio_to_whole_compact_lp", whole_s / plan.certificate.cpu_s, "times as fast"))
+    out.append(Metric.of("plan/whole_compact_lp/cpu_s", whole_s, "s"))
+    out.append(Metric.of("plan/ratio_to_whole_compact_lp", whole_s / plan.certificate.cpu_s, "times as fast"))
     step("whole compact LP")
-    out += placement_figures(plan)
+    out += placement_metrics(plan)
     step("placements")
     if large:
         many = generate_load_shapes(1000, 7, stream(0, "workload", "bench-plan", "many"))
-        out.append(Figure.of("plan/N1000/cpu_s", make_plan(replace(problem, load_NKC=many)).certificate.cpu_s, "s"))
-        out.append(Figure.of("plan/D40_N200/cpu_s", make_plan(large_problem()).certificate.cpu_s, "s"))
+        out.append(Metric.of("plan/N1000/cpu_s", make_plan(replace(problem, load_NKC=many)).certificate.cpu_s, "s"))
+        out.append(Metric.of("plan/D40_N200/cpu_s", make_plan(large_problem()).certificate.cpu_s, "s"))
         step("plans at large sizes")
     return out
 
@@ -84,7 +84,7 @@ def large_problem(clusters: int = 40, samples: int = 200) -> PlanProblem:
     )
 
 
-def placement_figures(plan: Plan) -> list[Figure]:
+def placement_metrics(plan: Plan) -> list[Metric]:
     """Measures placements per CPU-second against a plan, in batches of an hour's jobs and as single calls."""
     rng = stream(0, "workload", "bench-plan", "jobs")
     tracker = Tracker(plan.fractions)
@@ -102,6 +102,6 @@ def placement_figures(plan: Plan) -> list[Figure]:
         tracker.place(hours // 2, 0, 1.0)
     single_s = time.process_time() - began_s
     return [
-        Figure.of("placement/decisions_per_cpu_s", hours * len(class_J) / batch_s, "placements/s"),
-        Figure.of("placement/single_calls_per_cpu_s", 200_000 / single_s, "placements/s"),
+        Metric.of("placement/decisions_per_cpu_s", hours * len(class_J) / batch_s, "placements/s"),
+        Metric.of("placement/single_calls_per_cpu_s", 200_000 / single_s, "placements/s"),
     ]

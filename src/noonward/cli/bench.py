@@ -22,22 +22,22 @@ def bench(
     from noonward.bench.learn import bench_learn
     from noonward.bench.plan import bench_plan
     from noonward.errors import ScenarioError, nearest
-    from noonward.evaluate.figure_list import to_json
+    from noonward.evaluate.metrics import to_json
 
     parts = {"engine": (bench_engine, 9, REFERENCE), "plan": (bench_plan, 5, ""), "learn": (bench_learn, 10, "")}
     if part not in parts:
         raise ScenarioError(f"unknown benchmark {part!r}; {nearest(part, parts)}")
     measure, steps, remark = parts[part]
     with progress_bar(steps, "benchmarks") as step:
-        figures = measure(step)
+        metrics = measure(step)
     if json:
-        print(to_json(figures))
+        print(to_json(metrics))
         return
     table = Table("what", "value", "unit", "reference")
-    for figure in figures:
-        value = float("nan") if figure.value is None else figure.value
-        known = "" if figure.reference is None else f"{figure.reference:,.0f}"
-        table.add_row(figure.name, f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", figure.unit, known)
+    for metric in metrics:
+        value = float("nan") if metric.value is None else metric.value
+        known = "" if metric.reference is None else f"{metric.reference:,.0f}"
+        table.add_row(metric.name, f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", metric.unit, known)
     print_table(table)
     if remark:
         print(remark)

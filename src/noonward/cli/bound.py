@@ -30,7 +30,7 @@ def bound(
     from noonward.data.environments import build_environment
     from noonward.errors import ScenarioError
     from noonward.evaluate.compare import BOUND_FIGURES, compute_bound
-    from noonward.evaluate.figure_list import Figure, to_json
+    from noonward.evaluate.metrics import Metric, to_json
     from noonward.evaluate.statistics import mean
 
     scenario = open_scenario(name, settings, signals, jobs)
@@ -42,18 +42,18 @@ def bound(
             found.append(compute_bound(environment))
             notes |= dict.fromkeys(environment.notes)
             step(f"environment {index}")
-    figures = []
+    metrics = []
     for field, label, unit in BOUND_FIGURES:
         values = [getattr(b, field) for b in found if getattr(b, field) is not None]
         if values:
-            figures.append(Figure.of(label, mean(values), unit))
-    if not figures:
+            metrics.append(Metric.of(label, mean(values), unit))
+    if not metrics:
         raise ScenarioError(
             f"no bound is known for scenario {scenario.name!r}: the utility's takes economics and 'end: drained', the "
             "energy's 'end: window' and one class of jobs"
         )
     if json:
-        print(to_json(figures, scenario=scenario.name, seed=seed, environments=environments, notes=list(notes)))
+        print(to_json(metrics, scenario=scenario.name, seed=seed, environments=environments, notes=list(notes)))
         return
     for index, b in enumerate(found):
         if b.utility_usd is not None:
@@ -64,9 +64,9 @@ def bound(
             )
         else:
             print(f"environment {index}: at least {b.joules_per_unit:.3f} J/unit")
-    for figure in figures:
-        low, high = figure.low, figure.high
+    for metric in metrics:
+        low, high = metric.low, metric.high
         interval = "" if low is None else f" [{low:,.2f}, {high:,.2f}]"
-        print(f"mean {figure.name}: {figure.value:,.2f}{interval} {figure.unit}")
+        print(f"mean {metric.name}: {metric.value:,.2f}{interval} {metric.unit}")
     for note in notes:
         print(f"note: {note}")

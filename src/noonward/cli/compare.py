@@ -46,8 +46,8 @@ def compare(
 
     from noonward.evaluate.compare import compare as run_comparison
     from noonward.evaluate.compare import frontier
-    from noonward.evaluate.figure_list import to_json
-    from noonward.evaluate.report.service_tables import class_table, constraint_table, service_figures
+    from noonward.evaluate.metrics import to_json
+    from noonward.evaluate.report.service_tables import class_table, constraint_table, service_metrics
 
     scenario = open_scenario(name, settings, signals, jobs)
     names = split_names(policies)
@@ -68,8 +68,8 @@ def compare(
         )
     if json:
         more = {"scenario": scenario.name, "environments": environments, "seed": seed, "notes": list(found.notes)}
-        figures = [*found.figures(), *service_figures(found)]
-        print(to_json(figures, **more, report=None if path is None else str(path), records=str(found.folder)))
+        metrics = [*found.metrics(), *service_metrics(found)]
+        print(to_json(metrics, **more, report=None if path is None else str(path), records=str(found.folder)))
         return
     print_comparison(found)
     for shown in (class_table(found), constraint_table(found)):

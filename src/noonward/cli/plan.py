@@ -1,4 +1,4 @@
-"""``noonward plan``: a day-ahead plan with a guarantee, as tables and a picture."""
+"""``noonward plan``: a day-ahead plan with a guarantee, as tables and a figure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def plan(
     signals: SignalFiles = None,
     jobs: JobFile = None,
     settings: Settings = None,
-    out: Annotated[Path, typer.Option(help="Folder for the plan's tables and picture.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder for the plan's tables and figure.")] = Path("runs"),
     json: Json = False,
 ) -> None:
     """Plan a scenario's first day ahead: what load may use of every site and hour, and which share goes where."""
@@ -41,11 +41,11 @@ def plan(
 
     from noonward.data.environments import build_environment
     from noonward.evaluate.compare import comparison_folder
-    from noonward.evaluate.figure_list import to_json
+    from noonward.evaluate.metrics import to_json
     from noonward.evaluate.plan_day import plan_day
-    from noonward.evaluate.report.page import write_pictures
+    from noonward.evaluate.report.page import write_figures
     from noonward.schedule.plan.follow import FollowPlan
-    from noonward.studies.load_shaping.figures import plan_picture
+    from noonward.studies.load_shaping.figures import plan_figure
 
     scenario = open_scenario(name, settings, signals, jobs)
     drawn = build_environment(scenario, environment, seed)
@@ -53,29 +53,29 @@ def plan(
     found = plan_day(drawn, scheduler, seed=seed)
     folder = comparison_folder(scenario, seed, out) / "plan" / f"{environment:03d}"
     paths = found.write(folder)
-    figures = found.figures()
-    picture = plan_picture(
+    metrics = found.metrics()
+    figure = plan_figure(
         found.plan, found.environment.sites, first_hour=found.first_hour, ran_SH=found.ran_SH, unit="GPUs"
     )
-    report = write_pictures(
+    report = write_figures(
         f"Day-ahead plan of {scenario.name}",
         f"Made from {samples} sampled days, beta {beta:g}, eps {eps:g}; tried on fresh sampled days, and followed by "
         f"the jobs of environment {environment}, seed {seed}.",
-        figures,
-        [picture],
+        metrics,
+        [figure],
         folder / "plan.html",
         command=shlex.join(["noonward", *sys.argv[1:]]),
     )
     files = {key: str(path) for key, path in paths.items()}
     if json:
         more = {"scenario": scenario.name, "environment": environment, "seed": seed, "notes": list(drawn.notes)}
-        print(to_json(figures, **more, tables=files, report=str(report)))
+        print(to_json(metrics, **more, tables=files, report=str(report)))
         return
     table = Table("figure", "value", "unit", title=f"day-ahead plan of {scenario.name}, environment {environment}")
-    for figure in figures:
-        table.add_row(figure.name, "–" if figure.value is None else f"{figure.value:,.4g}", figure.unit)
+    for metric in metrics:
+        table.add_row(metric.name, "–" if metric.value is None else f"{metric.value:,.4g}", metric.unit)
     print_table(table)
-    held = next(figure for figure in figures if figure.name == "guarantee_held_share")
+    held = next(metric for metric in metrics if metric.name == "guarantee_held_share")
     if held.value is not None and held.low is not None and held.high is not None and held.reference is not None:
         kept = "missed" if held.high < held.reference else "kept" if held.low >= held.reference else "open"
         print(
@@ -86,4 +86,4 @@ def plan(
         print(f"note: {note}")
     for key, file in files.items():
         print(f"{key + ':':10s} {file}")
-    print(f"picture:   {report}")
+    print(f"figure:    {report}")

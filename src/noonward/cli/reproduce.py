@@ -39,7 +39,7 @@ def dvfs_training(
     json: Json = False,
 ) -> None:
     """Tables II and III of CHSAC-AF for DP, UCB1 and JointNF, with controls and the energy bound beside them."""
-    from noonward.evaluate.figure_list import to_json
+    from noonward.evaluate.metrics import to_json
     from noonward.studies.dvfs_training.reproduce import POLICIES, reproduce
 
     if learned:
@@ -49,7 +49,7 @@ def dvfs_training(
     with progress_bar(len(POLICIES) + 1, "dvfs-training") as step:
         found = reproduce(out, step)
     if json:
-        print(to_json(found.figures, records=str(found.folder), report=str(found.report)))
+        print(to_json(found.metrics, records=str(found.folder), report=str(found.report)))
         return
     for shown in found.tables:
         print_text_table(shown)
@@ -62,13 +62,13 @@ def dvfs_training(
 def _dvfs_learned(weeks: int, out: Path, json: bool) -> None:
     """Prints learned policies and controls over unseen weeks."""
     from noonward.cli.compare import print_comparison
-    from noonward.evaluate.figure_list import to_json
+    from noonward.evaluate.metrics import to_json
     from noonward.studies.dvfs_training.controls import study_controls, study_policies
 
     with progress_bar(weeks * (len(study_policies()) + 1), "dvfs-training --learned") as step:
         found = study_controls(out, weeks, step)
     if json:
-        print(to_json(found.figures, records=str(found.comparison.folder), report=str(found.report)))
+        print(to_json(found.metrics, records=str(found.comparison.folder), report=str(found.report)))
         return
     print_comparison(found.comparison)
     for table in found.tables:
@@ -95,7 +95,7 @@ def fine_tuning(
 
     from noonward.cli.compare import print_comparison
     from noonward.data.scenarios.load import load_scenario
-    from noonward.evaluate.figure_list import to_json
+    from noonward.evaluate.metrics import to_json
     from noonward.studies.fine_tuning.report import claims_tables, findings, seeds_table, write_fine_tuning
     from noonward.studies.fine_tuning.reproduce import SCENARIO, chosen_policies, reproduce_fine_tuning
 
@@ -117,7 +117,7 @@ def fine_tuning(
     report = write_fine_tuning(found, place, command=shlex.join(["noonward", *sys.argv[1:]]))
     if json:
         more = {"environments": environments, "seed": seed, "notes": list(found.notes)}
-        print(to_json(found.figures(), **more, records=records, report=str(report)))
+        print(to_json(found.metrics(), **more, records=records, report=str(report)))
         return
     for half in found.halves:
         print(f"{half.name} test environments")
@@ -156,32 +156,32 @@ def load_shaping(
 
     from rich.table import Table
 
-    from noonward.evaluate.figure_list import to_json
-    from noonward.evaluate.report.page import write_pictures
-    from noonward.studies.load_shaping.figures import load_shaping_pictures
+    from noonward.evaluate.metrics import to_json
+    from noonward.evaluate.report.page import write_figures
+    from noonward.studies.load_shaping.figures import load_shaping_figures
     from noonward.studies.load_shaping.reproduce import PLANS_PER_DRAW, reproduce_load_shaping
 
     with progress_bar(draws * PLANS_PER_DRAW, "load-shaping") as step:
         found = reproduce_load_shaping(profiles, sources=tuple(source or ()), draws=draws, seed=seed, progress=step)
-    figures = found.figures()
-    report = write_pictures(
+    metrics = found.metrics()
+    report = write_figures(
         "Day-ahead plans with probabilistic guarantees",
         f"Load shapes: {found.source}. {draws} draws of 60 training and 15 validation days, seed {seed}. Costs are "
         "those of the realised load, above the plan that knows the day.",
-        figures,
-        load_shaping_pictures(found),
+        metrics,
+        load_shaping_figures(found),
         out / "reproduce-load-shaping" / "report.html",
         command=shlex.join(["noonward", *sys.argv[1:]]),
     )
     if json:
-        print(to_json(figures, source=found.source, draws=draws, seed=seed, report=str(report)))
+        print(to_json(metrics, source=found.source, draws=draws, seed=seed, report=str(report)))
         return
     table = Table("figure", "value", "95 % interval", "reference", "unit", title=f"load shaping, {found.source}")
-    for figure in figures:
-        value = "–" if figure.value is None else f"{figure.value:.4f}"
-        interval = "–" if figure.low is None else f"{figure.low:.4f} to {figure.high:.4f}"
-        known = "–" if figure.reference is None else f"{figure.reference:.4f}"
-        table.add_row(figure.name, value, interval, known, figure.unit)
+    for metric in metrics:
+        value = "–" if metric.value is None else f"{metric.value:.4f}"
+        interval = "–" if metric.low is None else f"{metric.low:.4f} to {metric.high:.4f}"
+        known = "–" if metric.reference is None else f"{metric.reference:.4f}"
+        table.add_row(metric.name, value, interval, known, metric.unit)
     print_table(table)
     print("references: the paper's values; for guarantee_held_share the promise, 1 - beta")
     for draw, choice in enumerate(found.chosen):

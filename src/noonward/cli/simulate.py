@@ -24,7 +24,7 @@ def simulate(
     """Run one policy in one environment; prints the ledger and where the record is."""
     from noonward.data.environments import build_environment
     from noonward.evaluate.compare import comparison_folder, recorded_run, require_fit
-    from noonward.evaluate.figure_list import Figure, to_json
+    from noonward.evaluate.metrics import Metric, to_json
 
     scenario = open_scenario(name, settings, signals, jobs)
     drawn = build_environment(scenario, environment, seed)
@@ -32,12 +32,12 @@ def simulate(
     record = recorded_run(drawn, policy, scenario, seed, comparison_folder(scenario, seed, out))
     content = record.ledger.as_dict()
     if json:
-        figures = [
-            Figure.of(f"{key}/{policy}", float("nan") if v is None else v, _unit(key)) for key, v in content.items()
+        metrics = [
+            Metric.of(f"{key}/{policy}", float("nan") if v is None else v, _unit(key)) for key, v in content.items()
         ]
         print(
             to_json(
-                figures,
+                metrics,
                 scenario=scenario.name,
                 seed=seed,
                 environment=environment,

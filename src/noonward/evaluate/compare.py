@@ -19,7 +19,7 @@ from noonward.data.environments import build_environment
 from noonward.engine.cluster.engine import check_fit
 from noonward.engine.run import run
 from noonward.errors import DataError, InfeasiblePlanError, ScenarioError
-from noonward.evaluate.figure_list import Figure
+from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.ledger.record import Record, environment_digest, read_record, write_record
 from noonward.model.cluster.environment import Environment
@@ -122,23 +122,23 @@ class Comparison:
             notes.append("every environment has the same jobs, from a file: the spread is that of the signals alone")
         return tuple(dict.fromkeys(notes))
 
-    def figures(self) -> list[Figure]:
-        """Returns the comparison's machine-readable figures."""
-        out: list[Figure] = []
+    def metrics(self) -> list[Metric]:
+        """Returns the comparison's metrics for ``--json``."""
+        out: list[Metric] = []
         for policy in self.records:
             if self.has_utility:
                 out += [
-                    Figure.of(f"utility_usd/{policy}", self.mean(policy, "utility_usd"), "USD"),
-                    Figure.of(f"gain_over_{self.reference}/{policy}", self.gain(policy), "fraction"),
-                    Figure.of(f"gap_closed/{policy}", self.gap_closed(policy), "fraction"),
+                    Metric.of(f"utility_usd/{policy}", self.mean(policy, "utility_usd"), "USD"),
+                    Metric.of(f"gain_over_{self.reference}/{policy}", self.gain(policy), "fraction"),
+                    Metric.of(f"gap_closed/{policy}", self.gap_closed(policy), "fraction"),
                 ]
             for name, unit in _PLAIN:
-                out.append(Figure.of(f"{name}/{policy}", self.mean(policy, _FIELDS.get(name, name)), unit))
-            out.append(Figure.of(f"longest_queue/{policy}", mean(self.longest_queue(policy)), "jobs"))
+                out.append(Metric.of(f"{name}/{policy}", self.mean(policy, _FIELDS.get(name, name)), unit))
+            out.append(Metric.of(f"longest_queue/{policy}", mean(self.longest_queue(policy)), "jobs"))
         for name, label, unit in BOUND_FIGURES:
             values = self.bound_values(name)
             if not np.isnan(values).all():
-                out.append(Figure.of(label, mean(values), unit))
+                out.append(Metric.of(label, mean(values), unit))
         return out
 
 

@@ -1,4 +1,4 @@
-"""A scenario's day-ahead plan: made as ``plan-advisory`` makes it, with its tables, figures and picture."""
+"""A scenario's day-ahead plan: made as ``plan-advisory`` makes it, with its tables, metrics and figure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from noonward.arrays import F8
 from noonward.engine.cluster.engine import ClusterEngine, check_fit
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
-from noonward.evaluate.figure_list import Figure
+from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import mean
 from noonward.ledger.outcome import OVERDUE
 from noonward.ledger.record import hour_table
@@ -54,28 +54,28 @@ class PlannedDay:
     over_cap_gpu_hours: float
     overdue: int
 
-    def figures(self) -> list[Figure]:
-        """Returns the machine-readable figures."""
+    def metrics(self) -> list[Metric]:
+        """Returns the metrics for ``--json``."""
         plan = self.plan
         proof, problem = plan.certificate, plan.problem
         moved = plan.fractions.run_hour_X > plan.fractions.row_X // plan.fractions.classes
         load_L = problem.load_NKC.mean(axis=0).ravel()
         share_X = plan.fractions.value_X * load_L[plan.fractions.row_X]
         return [
-            Figure.of("planned_cost_usd", plan.objective, "USD"),
-            Figure.of("certificate_gap", proof.gap, "fraction"),
-            Figure.of("certificate_violation", proof.violation, "GPU"),
-            Figure.of("rows_generated", proof.rows, "rows"),
-            Figure.of("rows_whole", proof.rows_whole, "rows"),
-            Figure.of("expected_load", float(load_L.sum()), "GPU h"),
-            Figure.of("delayed_share", float(share_X[moved].sum() / load_L.sum()), "fraction"),
-            Figure.of("reserved", float(plan.curve_TD.sum()), "GPU h"),
-            Figure.of(
+            Metric.of("planned_cost_usd", plan.objective, "USD"),
+            Metric.of("certificate_gap", proof.gap, "fraction"),
+            Metric.of("certificate_violation", proof.violation, "GPU"),
+            Metric.of("rows_generated", proof.rows, "rows"),
+            Metric.of("rows_whole", proof.rows_whole, "rows"),
+            Metric.of("expected_load", float(load_L.sum()), "GPU h"),
+            Metric.of("delayed_share", float(share_X[moved].sum() / load_L.sum()), "fraction"),
+            Metric.of("reserved", float(plan.curve_TD.sum()), "GPU h"),
+            Metric.of(
                 "guarantee_held_share", mean((self.excess_N <= 1e-6).astype(float)), "fraction", 1 - problem.beta
             ),
-            Figure.of("largest_excess", mean(np.maximum(self.excess_N, 0.0)), "GPU"),
-            Figure.of("over_cap_gpu_hours", self.over_cap_gpu_hours, "GPU h"),
-            Figure.of("overdue_jobs", self.overdue, "jobs"),
+            Metric.of("largest_excess", mean(np.maximum(self.excess_N, 0.0)), "GPU"),
+            Metric.of("over_cap_gpu_hours", self.over_cap_gpu_hours, "GPU h"),
+            Metric.of("overdue_jobs", self.overdue, "jobs"),
         ]
 
     def tables(self) -> dict[str, pl.DataFrame]:

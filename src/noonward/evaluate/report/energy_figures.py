@@ -16,7 +16,7 @@ from noonward.evaluate.report.figure_style import (
     INK,
     POLICY_COLORS,
     SYMBOLS,
-    Picture,
+    Figure,
     close_grid,
     grid,
     lay_out,
@@ -36,7 +36,7 @@ BEHIND: Final = 0.02
 """Policies that leave more than this share of the jobs unfinished are drawn open: their queues grow."""
 
 
-def energy_latency_figure(comparison: Comparison, frontier: FluidFrontier | None = None) -> Picture:
+def energy_latency_figure(comparison: Comparison, frontier: FluidFrontier | None = None) -> Figure:
     """Draws exact energy per unit against mean time in system, and what no scheduler can go below.
 
     The time is the mean over all arrivals up to the run's end (unfinished jobs count with their time so far): the mean
@@ -83,10 +83,10 @@ def energy_latency_figure(comparison: Comparison, frontier: FluidFrontier | None
     )
     if frontier is not None:
         caption += " No scheduler that processes all of the work can enter the grey region below the frontier."
-    return Picture(name="energy-latency", title="Energy against latency", caption=caption, figure=figure)
+    return Figure(name="energy-latency", title="Energy against latency", caption=caption, plot=figure)
 
 
-def frontier_figure(comparison: Comparison, frontier: FluidFrontier | None = None) -> Picture:
+def frontier_figure(comparison: Comparison, frontier: FluidFrontier | None = None) -> Figure:
     """Draws every policy's energy per unit against mean and 99th percentile of the time in system, families joined.
 
     Policies whose names differ in a number at the end alone (``greedy-energy-1``, ``-2``, ...) are joined by a line.
@@ -131,7 +131,7 @@ def frontier_figure(comparison: Comparison, frontier: FluidFrontier | None = Non
         "policies of one family. No scheduler that does all of the work enters the grey region (left; it bounds no "
         "percentile)."
     )
-    return Picture(name="frontier", title="Energy-latency frontier of every policy", caption=caption, figure=figure)
+    return Figure(name="frontier", title="Energy-latency frontier of every policy", caption=caption, plot=figure)
 
 
 def families(policies: Sequence[str]) -> dict[str, list[str]]:
@@ -156,7 +156,7 @@ def _range(values: Sequence[float]) -> list[float] | None:
     return [min(shown) - 0.12 * room, max(shown) + 0.05 * room]
 
 
-def power_figure(comparison: Comparison) -> Picture:
+def power_figure(comparison: Comparison) -> Figure:
     """Draws the fleet's power over time (CHSAC-AF, Fig. 2)."""
     figure = go.Figure()
     styles = policy_styles(comparison)
@@ -182,7 +182,7 @@ def power_figure(comparison: Comparison) -> Picture:
         "After CHSAC-AF, Fig. 2: hourly means of the fleet's power, free GPUs included; bands span the environments. "
         "Lower is better only at equal work done: a policy whose jobs wait also draws little."
     )
-    return Picture(name="power", title="Power over time", caption=caption, figure=figure)
+    return Figure(name="power", title="Power over time", caption=caption, plot=figure)
 
 
 def _power_kw(record: Record) -> np.ndarray:
@@ -191,7 +191,7 @@ def _power_kw(record: Record) -> np.ndarray:
     return np.asarray((job_kwh_SH + free_kwh_SH).sum(axis=0)[: window_hours(record)])
 
 
-def latency_figure(comparison: Comparison) -> Picture:
+def latency_figure(comparison: Comparison) -> Figure:
     """Draws the distributions of time in system and of time to start over all arrivals (CHSAC-AF, Fig. 3)."""
     titles = ["Time in system: arrival to finish", "Wait: arrival to start"]
     figure = make_subplots(1, 2, shared_yaxes=True, horizontal_spacing=0.03, subplot_titles=titles)
@@ -227,7 +227,7 @@ def latency_figure(comparison: Comparison) -> Picture:
         "higher and further left is better. A curve that levels off below 100 % leaves jobs undone. Bands span the "
         "environments."
     )
-    return Picture(name="latency", title="Distributions of latency", caption=caption, figure=figure)
+    return Figure(name="latency", title="Distributions of latency", caption=caption, plot=figure)
 
 
 def _times(record: Record) -> tuple[np.ndarray, np.ndarray]:
@@ -256,7 +256,7 @@ def routing_shares(record: Record) -> np.ndarray:
     return np.asarray(100.0 * np.divide(counts, totals, out=np.full_like(counts, np.nan), where=totals > 0))
 
 
-def routing_figure(comparison: Comparison) -> Picture:
+def routing_figure(comparison: Comparison) -> Figure:
     """Draws the shares of each ingress point's jobs that go to each site, per policy (CHSAC-AF, Fig. 4)."""
     names = ranked(comparison)
     columns = min(len(names), 5)
@@ -283,4 +283,4 @@ def routing_figure(comparison: Comparison) -> Picture:
         "After CHSAC-AF, Fig. 4: each row shows where the jobs of one ingress went (rows sum to 100 %; means over the "
         "environments). Even columns mean that sites are loaded alike whatever their size, which overloads small ones."
     )
-    return Picture(name="routing", title="Where the jobs of each ingress go", caption=caption, figure=figure)
+    return Figure(name="routing", title="Where the jobs of each ingress go", caption=caption, plot=figure)

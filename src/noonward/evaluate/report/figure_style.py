@@ -1,4 +1,4 @@
-"""What all figures share: pictures with captions, colours of policies and sites, a layout for screen and print."""
+"""What all figures share: figures with captions, colours of policies and sites, a layout for screen and print."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ FONT: Final = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Arial, sans-
 
 
 @dataclass(frozen=True, kw_only=True)
-class Picture:
-    """A figure with its words.
+class Figure:
+    """A figure with its title and caption.
 
     Attributes:
         name: Stable name, fit for a file.
         title: What it shows.
         caption: How to read it and what is better.
-        figure: The plotly figure.
+        plot: The plotly figure.
     """
 
     name: str
     title: str
     caption: str
-    figure: go.Figure
+    plot: go.Figure
 
 
 @dataclass(frozen=True)

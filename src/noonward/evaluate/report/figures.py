@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from noonward.evaluate.compare import Comparison
 from noonward.evaluate.report.energy_figures import energy_latency_figure, latency_figure, power_figure, routing_figure
-from noonward.evaluate.report.figure_style import Picture
+from noonward.evaluate.report.figure_style import Figure
 from noonward.evaluate.report.utility_figures import (
     gain_figure,
     money_figure,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from noonward.bound.cluster_energy import FluidFrontier
 
 
-def comparison_figures(comparison: Comparison, frontier: FluidFrontier | None = None) -> list[Picture]:
+def comparison_figures(comparison: Comparison, frontier: FluidFrontier | None = None) -> list[Figure]:
     """Returns the figures that suit a comparison, the one that tells most first.
 
     Args:

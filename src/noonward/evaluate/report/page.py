@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from noonward.evaluate.compare import Comparison
-from noonward.evaluate.figure_list import Figure
-from noonward.evaluate.report.figure_style import Picture
+from noonward.evaluate.metrics import Metric
+from noonward.evaluate.report.figure_style import Figure
 from noonward.evaluate.report.figures import comparison_figures
 from noonward.evaluate.report.service_tables import class_table, constraint_table
 from noonward.evaluate.results import UNDEFINED, Column, Summary, best_known_values, number, ranked, summary_rows
@@ -71,7 +71,7 @@ def write_report(
     *,
     frontier: FluidFrontier | None = None,
     command: str | None = None,
-    pictures: Sequence[Picture] | None = None,
+    figures: Sequence[Figure] | None = None,
     tables: Sequence[TextTable] = (),
 ) -> Path:
     """Writes a comparison as one HTML file that loads nothing from anywhere.
@@ -82,22 +82,22 @@ def write_report(
         frontier: Points of ``noonward.bound.cluster_energy.fluid_frontier`` for the plane of energy and latency, or
             None; taken where the scenario has no economics.
         command: The command that made the comparison; by default one that gives the same for a packaged scenario.
-        pictures: Pictures, the one that tells most first; by default those that suit the comparison.
-        tables: Further tables, shown after the first picture.
+        figures: Figures, the most telling first; by default those that suit the comparison.
+        tables: Further tables, shown after the first figure.
 
     Returns:
         The file.
     """
-    pictures = comparison_figures(comparison, frontier) if pictures is None else pictures
+    figures = comparison_figures(comparison, frontier) if figures is None else figures
     served = [table for table in (class_table(comparison), constraint_table(comparison)) if table is not None]
     body = "\n".join(
         [
             _head(comparison),
             _results(comparison),
             _beyond(comparison),
-            *_figures(pictures[:1], 0),
+            *_figures(figures[:1], 0),
             *(_table(table) for table in (*tables, *served)),
-            *_figures(pictures[1:], 1),
+            *_figures(figures[1:], 1),
             _policies(comparison),
             _again(comparison, command or default_command(comparison)),
         ]
@@ -105,16 +105,16 @@ def write_report(
     return _write_page(f"{comparison.scenario.name}: {len(comparison.records)} policies compared", body, path)
 
 
-def write_pictures(
-    title: str, lead: str, figures: Sequence[Figure], pictures: Sequence[Picture], path: Path, *, command: str
+def write_figures(
+    title: str, lead: str, metrics: Sequence[Metric], figures: Sequence[Figure], path: Path, *, command: str
 ) -> Path:
-    """Writes figures and pictures as one HTML file that loads nothing from anywhere.
+    """Writes metrics and figures as one HTML file that loads nothing from anywhere.
 
     Args:
         title: What was reproduced.
         lead: What a reader must know first.
-        figures: Values, shown as a table with their intervals and references.
-        pictures: Pictures.
+        metrics: Values, shown as a table with their intervals and references.
+        figures: Figures.
         path: File; its folder is made.
         command: The command that made it.
 
@@ -123,13 +123,13 @@ def write_pictures(
     """
     rows = tuple(
         (
-            figure.name,
-            UNDEFINED if figure.value is None else f"{figure.value:.4g}",
-            UNDEFINED if figure.low is None else f"{figure.low:.4g} to {figure.high:.4g}",
-            UNDEFINED if figure.reference is None else f"{figure.reference:.4g}",
-            figure.unit,
+            metric.name,
+            UNDEFINED if metric.value is None else f"{metric.value:.4g}",
+            UNDEFINED if metric.low is None else f"{metric.low:.4g} to {metric.high:.4g}",
+            UNDEFINED if metric.reference is None else f"{metric.reference:.4g}",
+            metric.unit,
         )
-        for figure in figures
+        for metric in metrics
     )
     table = TextTable(
         title="Results",
@@ -137,27 +137,27 @@ def write_pictures(
         rows=rows,
         caption="References are the paper's values, or what is promised.",
     )
-    return write_tables(title, lead, [table], pictures, path, command=command)
+    return write_tables(title, lead, [table], figures, path, command=command)
 
 
 def write_tables(
     title: str,
     lead: str,
     tables: Sequence[TextTable],
-    pictures: Sequence[Picture],
+    figures: Sequence[Figure],
     path: Path,
     *,
     command: str,
     notes: Sequence[str] = (),
     findings: Sequence[str] = (),
 ) -> Path:
-    """Writes tables and pictures as one HTML file that loads nothing from anywhere.
+    """Writes tables and figures as one HTML file that loads nothing from anywhere.
 
     Args:
         title: What was reproduced.
         lead: What a reader must know first.
         tables: Tables.
-        pictures: Pictures.
+        figures: Figures.
         path: File; its folder is made.
         command: The command that made it.
         notes: What must be known about the data.
@@ -172,7 +172,7 @@ def write_tables(
         _notes(notes),
         f"<h2>What came out</h2>\n<ul>{found}</ul>" if found else "",
         *(_table(table) for table in tables),
-        *_figures(pictures, 0),
+        *_figures(figures, 0),
         f"<h2>How to make it again</h2>\n<pre>{escape(command)}</pre>",
     ]
     return _write_page(title, "\n".join(part for part in body if part), path)
@@ -346,21 +346,21 @@ def _energy_limits(comparison: Comparison) -> list[str]:
     return sentences
 
 
-def _figures(pictures: Sequence[Picture], first: int) -> list[str]:
+def _figures(figures: Sequence[Figure], first: int) -> list[str]:
     return [
-        f"<section class='figure'>\n<h2>{escape(picture.title)}</h2>\n"
-        f"<p class='caption'>{_text(picture.caption)}</p>\n{_div(picture, inline=first + i == 0)}\n</section>"
-        for i, picture in enumerate(pictures)
+        f"<section class='figure'>\n<h2>{escape(figure.title)}</h2>\n"
+        f"<p class='caption'>{_text(figure.caption)}</p>\n{_div(figure, inline=first + i == 0)}\n</section>"
+        for i, figure in enumerate(figures)
     ]
 
 
-def _div(picture: Picture, *, inline: bool) -> str:
+def _div(figure: Figure, *, inline: bool) -> str:
     """Returns a figure's HTML, plotly's program within it if asked for."""
     return str(
-        picture.figure.to_html(
+        figure.plot.to_html(
             full_html=False,
             include_plotlyjs=inline,
-            div_id=f"figure-{picture.name}",
+            div_id=f"figure-{figure.name}",
             config={"displaylogo": False, "responsive": True, "modeBarButtons": [["toImage"]]},
         )
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from noonward.evaluate.compare import Comparison
-from noonward.evaluate.figure_list import Figure
+from noonward.evaluate.metrics import Metric
 from noonward.evaluate.results import UNDEFINED, number, percent, ranked
 from noonward.evaluate.statistics import mean
 from noonward.evaluate.table import TextTable
@@ -171,18 +171,18 @@ def class_values(comparison: Comparison, policy: str, name: str, field: str) -> 
     return np.array([None if one is None else getattr(one, field) for one in found], dtype=np.float64)
 
 
-def service_figures(comparison: Comparison) -> list[Figure]:
-    """Returns the figures of constraints (their limits as references) and, with several classes, of each class."""
-    figures = []
+def service_metrics(comparison: Comparison) -> list[Metric]:
+    """Returns the metrics of constraints (their limits as references) and, with several classes, of each class."""
+    metrics = []
     shown = classes_of(comparison)
     for policy in comparison.records:
         for held in held_constraints(comparison, policy):
             name, _, at = held.name.partition("/")
             tail = f"/{at}" if at else ""
-            figures.append(Figure.of(f"constraint_{name}/{policy}{tail}", mean(held.attained_E), held.unit, held.limit))
+            metrics.append(Metric.of(f"constraint_{name}/{policy}{tail}", mean(held.attained_E), held.unit, held.limit))
             if not np.isnan(held.exceeded_E).all():
                 share = mean(held.exceeded_E)
-                figures.append(Figure.of(f"constraint_over_cap_share/{policy}{tail}", share, "fraction"))
+                metrics.append(Metric.of(f"constraint_over_cap_share/{policy}{tail}", share, "fraction"))
         for name in shown if len(shown) > 1 else ():
             for field, unit in (
                 ("mean_time_in_system_s", "s"),
@@ -190,5 +190,5 @@ def service_figures(comparison: Comparison) -> list[Figure]:
                 ("within_target", "fraction"),
             ):
                 value = mean(class_values(comparison, policy, name, field))
-                figures.append(Figure.of(f"class_{field}/{policy}/{name}", value, unit))
-    return figures
+                metrics.append(Metric.of(f"class_{field}/{policy}/{name}", value, unit))
+    return metrics

@@ -16,7 +16,7 @@ from noonward.evaluate.report.figure_style import (
     INK,
     PALE,
     SITE_COLORS,
-    Picture,
+    Figure,
     Style,
     close_grid,
     grid,
@@ -46,7 +46,7 @@ _MONEY: Final = (
 )
 
 
-def gain_figure(comparison: Comparison) -> Picture:
+def gain_figure(comparison: Comparison) -> Figure:
     """Draws the paired change of utility against the reference, and the share of its gap to the bound closed."""
     styles = policy_styles(comparison)
     rows = {policy: comparison.values(policy, "utility_usd") for policy in ranked(comparison)}
@@ -75,7 +75,7 @@ def gain_figure(comparison: Comparison) -> Picture:
     )
     if bounded:
         caption += " At 100 % (dashed) a policy would earn the upper bound, which knows the whole future."
-    return Picture(name="gain", title="How much each policy gains", caption=caption, figure=figure)
+    return Figure(name="gain", title="How much each policy gains", caption=caption, plot=figure)
 
 
 def _dots(figure: go.Figure, estimates: dict[str, Estimate], looks: dict[str, Style], column: int, unit: str) -> None:
@@ -103,7 +103,7 @@ def _dots(figure: go.Figure, estimates: dict[str, Estimate], looks: dict[str, St
     figure.update_xaxes(range=[low - 0.05 * room, high + 0.2 * room], row=1, col=column)
 
 
-def outcome_figure(comparison: Comparison) -> Picture:
+def outcome_figure(comparison: Comparison) -> Figure:
     """Draws utility, GPU-hours, cost and emissions per GPU-hour over the test environments (MASAC, Fig. 6)."""
     panels = (
         ("utility_usd", "Utility (higher is better)", "utility (USD)"),
@@ -141,7 +141,7 @@ def outcome_figure(comparison: Comparison) -> Picture:
         "with 95 % intervals. Each grey line joins one environment's results: follow it to compare policies within it."
     )
     title = "Utility, GPU-hours, cost and carbon over the test environments"
-    return Picture(name="outcomes", title=title, caption=caption, figure=figure)
+    return Figure(name="outcomes", title=title, caption=caption, plot=figure)
 
 
 def money_parts(comparison: Comparison, ledger: Ledger) -> np.ndarray:
@@ -165,7 +165,7 @@ def money_parts(comparison: Comparison, ledger: Ledger) -> np.ndarray:
     )
 
 
-def money_figure(comparison: Comparison) -> Picture:
+def money_figure(comparison: Comparison) -> Figure:
     """Draws the parts U1 to U5 of the utility per policy, and how they change against the reference."""
     names = ranked(comparison)
     parts_PEM = np.array([[money_parts(comparison, r.ledger) for r in comparison.records[p]] for p in names])
@@ -196,10 +196,10 @@ def money_figure(comparison: Comparison) -> Picture:
         "Bars right of 0 are earned (left) or gained against the reference (right), bars left of 0 are paid or lost; "
         "means over the environments. The diamond is their sum: the utility, and its paired change. Right is better."
     )
-    return Picture(name="money", title="Where the money comes from and goes", caption=caption, figure=figure)
+    return Figure(name="money", title="Where the money comes from and goes", caption=caption, plot=figure)
 
 
-def utilisation_map(comparison: Comparison, environment: int = 0) -> Picture:
+def utilisation_map(comparison: Comparison, environment: int = 0) -> Figure:
     """Draws GPU utilisation per site and hour for every policy in one environment (MASAC, Fig. 5)."""
     names = ranked(comparison)
     rows = math.ceil(len(names) / 2)
@@ -232,12 +232,12 @@ def utilisation_map(comparison: Comparison, environment: int = 0) -> Picture:
         f"After MASAC, Fig. 5: environment {environment}, from {shown.manifest['start'][:10]}. Darker hours have more "
         "of a site's GPUs in use; good policies fill the cheap and clean sites first."
     )
-    return Picture(
-        name="utilisation-map", title="Utilisation hour by hour in one environment", caption=caption, figure=figure
+    return Figure(
+        name="utilisation-map", title="Utilisation hour by hour in one environment", caption=caption, plot=figure
     )
 
 
-def utilisation_bars(comparison: Comparison) -> Picture:
+def utilisation_bars(comparison: Comparison) -> Figure:
     """Draws mean GPU utilisation over the window per site and policy (MASAC, Fig. 5)."""
     names, styles = ranked(comparison), policy_styles(comparison)
     sites = site_names(comparison.records[names[0]][0])
@@ -268,7 +268,7 @@ def utilisation_bars(comparison: Comparison) -> Picture:
         "Share of a site's GPU-hours within the window that ran jobs, mean over the environments with 95 % intervals; "
         f"use of {good} is better."
     )
-    return Picture(name="utilisation", title="Mean utilisation of the sites", caption=caption, figure=figure)
+    return Figure(name="utilisation", title="Mean utilisation of the sites", caption=caption, plot=figure)
 
 
 def arrivals_IH(record: Record, hours: int) -> np.ndarray:
@@ -282,7 +282,7 @@ def arrivals_IH(record: Record, hours: int) -> np.ndarray:
     )
 
 
-def signals_figure(comparison: Comparison, environments: Sequence[int] | None = None) -> Picture:
+def signals_figure(comparison: Comparison, environments: Sequence[int] | None = None) -> Figure:
     """Draws arrivals, prices and carbon intensities per site over the windows of some environments (MASAC, Fig. 3).
 
     Args:
@@ -332,4 +332,4 @@ def signals_figure(comparison: Comparison, environments: Sequence[int] | None = 
         "(stacked), and each site's hourly price (each panel on its own scale) and carbon intensity; policies earn by "
         "the differences."
     )
-    return Picture(name="signals", title="Arrivals, prices and carbon intensities", caption=caption, figure=figure)
+    return Figure(name="signals", title="Arrivals, prices and carbon intensities", caption=caption, plot=figure)

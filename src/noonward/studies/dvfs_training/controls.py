@@ -13,7 +13,7 @@ import numpy as np
 from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import split_seed
 from noonward.evaluate.compare import Comparison, compare, environment_bounds, frontier
-from noonward.evaluate.figure_list import Figure
+from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.energy_figures import (
     energy_latency_figure,
     frontier_figure,
@@ -55,13 +55,13 @@ class ControlStudy:
     Attributes:
         comparison: The runs.
         tables: Distances to the bound and to the controls; training seeds; the published learner beside chance.
-        figures: Machine-readable figures.
+        metrics: Metrics for ``--json``.
         report: HTML report.
     """
 
     comparison: Comparison
     tables: tuple[TextTable, ...]
-    figures: list[Figure]
+    metrics: list[Metric]
     report: Path
 
 
@@ -102,7 +102,7 @@ def study_controls(out: Path, weeks: int = 10, progress: Callable[[str], None] |
         out / "reproduce-dvfs-training" / "learned.html",
         command=f"noonward reproduce dvfs-training --learned --seeds {weeks}",
         tables=tables,
-        pictures=[
+        figures=[
             frontier_figure(comparison, curve),
             energy_latency_figure(some, curve),
             power_figure(some),
@@ -110,7 +110,7 @@ def study_controls(out: Path, weeks: int = 10, progress: Callable[[str], None] |
             routing_figure(some),
         ],
     )
-    return ControlStudy(comparison=comparison, tables=tables, figures=study_figures(comparison, least), report=report)
+    return ControlStudy(comparison=comparison, tables=tables, metrics=study_metrics(comparison, least), report=report)
 
 
 def drawn_part(comparison: Comparison) -> Comparison:
@@ -312,9 +312,9 @@ def published_table(comparison: Comparison) -> TextTable:
     )
 
 
-def study_figures(comparison: Comparison, least: dict[str, np.ndarray]) -> list[Figure]:
-    """Returns the study's figures: means over weeks with 95 % intervals, changes paired."""
-    figures = []
+def study_metrics(comparison: Comparison, least: dict[str, np.ndarray]) -> list[Metric]:
+    """Returns the metrics of the study: means over weeks with 95 % intervals, changes paired."""
+    metrics = []
     for policy in comparison.records:
         energy_E = comparison.values(policy, "joules_per_unit")
         base_E = comparison.values(REFERENCE, "joules_per_unit")
@@ -332,13 +332,13 @@ def study_figures(comparison: Comparison, least: dict[str, np.ndarray]) -> list[
             ("mean_time_change_s", mean(slower_E), "s"),
             *((name, estimate, "fraction") for name, estimate in above.items()),
         ):
-            figures.append(Figure.of(f"{name}/{policy}", estimate, unit))
+            metrics.append(Metric.of(f"{name}/{policy}", estimate, unit))
     for family, files in families(comparison).items():
-        figures.append(Figure.of(f"training_seeds/{family}", len(files), "seeds"))
+        metrics.append(Metric.of(f"training_seeds/{family}", len(files), "seeds"))
         for name, unit, _, values in seed_values(comparison, least, files):
-            figures.append(Figure.of(f"{name}_over_seeds/{family}", mean([each.value for each in values]), unit))
+            metrics.append(Metric.of(f"{name}_over_seeds/{family}", mean([each.value for each in values]), unit))
     if PUBLISHED in comparison.records:
         for name, _, change in against_random(comparison):
-            figures.append(Figure.of(f"{name}/{PUBLISHED}", change, "fraction"))
-    figures.append(Figure.of("j_per_unit_exact/bound", mean(comparison.bound_values("joules_per_unit")), "J/unit"))
-    return figures
+            metrics.append(Metric.of(f"{name}/{PUBLISHED}", change, "fraction"))
+    metrics.append(Metric.of("j_per_unit_exact/bound", mean(comparison.bound_values("joules_per_unit")), "J/unit"))
+    return metrics

@@ -10,14 +10,14 @@ from typing import Final
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.evaluate.compare import Comparison, compute_bound, frontier, recorded_run
-from noonward.evaluate.figure_list import Figure
+from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.page import write_report
 from noonward.evaluate.table import TextTable
 from noonward.model.cluster.scenario import Scenario
 from noonward.studies.dvfs_training.tables import (
     PUBLISHED,
     j_per_unit_paper,
-    paper_figures,
+    paper_metrics,
     paper_tables,
     table_ii,
     table_iii,
@@ -58,7 +58,7 @@ class Reproduction:
     Attributes:
         comparison: The runs; the controls that route by themselves ran on the stream without routing draws.
         tables: Tables II and III.
-        figures: Machine-readable figures.
+        metrics: Metrics for ``--json``.
         remarks: What must be said beside the tables.
         folder: Where the records lie.
         report: HTML report.
@@ -66,7 +66,7 @@ class Reproduction:
 
     comparison: Comparison
     tables: tuple[TextTable, ...]
-    figures: list[Figure]
+    metrics: list[Metric]
     remarks: tuple[str, ...]
     folder: Path
     report: Path
@@ -104,7 +104,7 @@ def reproduce(out: Path, progress: Callable[[str], None] | None = None) -> Repro
     return Reproduction(
         comparison=comparison,
         tables=(table_ii(comparison), table_iii(comparison)),
-        figures=[*paper_figures(comparison), *control_figures(comparison)],
+        metrics=[*paper_metrics(comparison), *control_metrics(comparison)],
         remarks=_remarks(comparison),
         folder=folder,
         report=write_report(
@@ -117,25 +117,25 @@ def reproduce(out: Path, progress: Callable[[str], None] | None = None) -> Repro
     )
 
 
-def control_figures(comparison: Comparison) -> list[Figure]:
+def control_metrics(comparison: Comparison) -> list[Metric]:
     """Returns the controls' figures, times in system of all policies, and the bound."""
-    figures = []
+    metrics = []
     for policy, (record,) in comparison.records.items():
         ledger = record.ledger
         completed, counted, mean_time_s = CONTROLS.get(policy, (None, None, None))
         if policy not in PUBLISHED:
-            figures += [
-                Figure.of(f"completed_jobs/{policy}", ledger.done, "jobs", completed),
-                Figure.of(f"j_per_unit_paper/{policy}", j_per_unit_paper(record), "J/unit", counted),
-                Figure.of(f"j_per_unit_exact/{policy}", ledger.joules_per_unit, "J/unit"),
+            metrics += [
+                Metric.of(f"completed_jobs/{policy}", ledger.done, "jobs", completed),
+                Metric.of(f"j_per_unit_paper/{policy}", j_per_unit_paper(record), "J/unit", counted),
+                Metric.of(f"j_per_unit_exact/{policy}", ledger.joules_per_unit, "J/unit"),
             ]
-        figures += [
-            Figure.of(f"mean_time_in_system_s/{policy}", ledger.mean_time_in_system_s, "s", mean_time_s),
-            Figure.of(f"p99_time_in_system_s/{policy}", ledger.p99_time_in_system_s, "s"),
+        metrics += [
+            Metric.of(f"mean_time_in_system_s/{policy}", ledger.mean_time_in_system_s, "s", mean_time_s),
+            Metric.of(f"p99_time_in_system_s/{policy}", ledger.p99_time_in_system_s, "s"),
         ]
     least = comparison.bounds[0].joules_per_unit
-    figures.append(Figure.of("j_per_unit_exact/bound", float("nan") if least is None else least, "J/unit"))
-    return figures
+    metrics.append(Metric.of("j_per_unit_exact/bound", float("nan") if least is None else least, "J/unit"))
+    return metrics
 
 
 def _remarks(comparison: Comparison) -> tuple[str, ...]:

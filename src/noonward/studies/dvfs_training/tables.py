@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from noonward.evaluate.compare import Comparison
-from noonward.evaluate.figure_list import Figure
+from noonward.evaluate.metrics import Metric
 from noonward.evaluate.results import UNDEFINED, number
 from noonward.evaluate.statistics import mean
 from noonward.evaluate.table import TextTable
@@ -157,18 +157,18 @@ def table_iii(comparison: Comparison) -> TextTable:
     )
 
 
-def paper_figures(comparison: Comparison) -> list[Figure]:
+def paper_metrics(comparison: Comparison) -> list[Metric]:
     """Returns the values of Tables II and III of the policies that the paper shows, with its values as references."""
-    figures = []
+    metrics = []
     for policy in published_policies(comparison):
         records, paper = comparison.records[policy], PUBLISHED[policy]
         counted = mean([j_per_unit_paper(record) for record in records])
-        figures += [
-            Figure.of(f"completed_jobs/{policy}", comparison.mean(policy, "done"), "jobs", paper.completed),
-            Figure.of(f"j_per_unit_paper/{policy}", counted, "J/unit", paper.joules_per_unit),
-            Figure.of(f"j_per_unit_exact/{policy}", comparison.mean(policy, "joules_per_unit"), "J/unit"),
+        metrics += [
+            Metric.of(f"completed_jobs/{policy}", comparison.mean(policy, "done"), "jobs", paper.completed),
+            Metric.of(f"j_per_unit_paper/{policy}", counted, "J/unit", paper.joules_per_unit),
+            Metric.of(f"j_per_unit_exact/{policy}", comparison.mean(policy, "joules_per_unit"), "J/unit"),
         ]
         ours_ED = np.array([queues_at(record, DAYS) for record in records])
         for day, ours_E, queue in zip(DAYS, ours_ED.T, paper.queue, strict=True):
-            figures.append(Figure.of(f"queue_day_{day}/{policy}", mean(ours_E), "jobs", queue))
-    return figures
+            metrics.append(Metric.of(f"queue_day_{day}/{policy}", mean(ours_E), "jobs", queue))
+    return metrics

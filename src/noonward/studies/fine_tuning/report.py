@@ -6,9 +6,9 @@ import dataclasses
 from pathlib import Path
 
 from noonward.evaluate.compare import Comparison
-from noonward.evaluate.figure_list import Figure
 from noonward.evaluate.learned import seed_gains
-from noonward.evaluate.report.figure_style import Picture
+from noonward.evaluate.metrics import Metric
+from noonward.evaluate.report.figure_style import Figure
 from noonward.evaluate.report.page import write_tables
 from noonward.evaluate.report.utility_figures import (
     gain_figure,
@@ -35,7 +35,7 @@ _TEST_CLAIMS = (
     ("utility of carbon greedy over local FCFS (%)", "gain_over_local-fcfs/carbon-greedy", "above"),
     ("utility of MADQN over local FCFS (%)", "gain_over_local-fcfs/madqn", "above"),
 )
-"""Claim, figure, and what the paper says (Sec. IV.B)."""
+"""Claim, metric, and what the paper says (Sec. IV.B)."""
 _TRAINING_CLAIMS = (
     ("epochs until MASAC's step reward converges", "converged_epoch/masac", "10", 1.0),
     ("epochs until MADQN's step reward converges", "converged_epoch/madqn", "40", 1.0),
@@ -64,11 +64,11 @@ _TRAINING_CLAIMS = (
 
 def claims_tables(found: FineTuning) -> list[TextTable]:
     """Returns the paper's claims beside what came out: in test environments, and in training where it was logged."""
-    figures = {figure.name: figure for figure in found.figures()}
+    metrics = {metric.name: metric for metric in found.metrics()}
     tables = []
     rows = []
     for claim, name, paper in _TEST_CLAIMS:
-        cells = [figures.get(f"{name}@{half.name}") for half in found.halves]
+        cells = [metrics.get(f"{name}@{half.name}") for half in found.halves]
         if any(cells):
             rows.append((claim, paper, *(_percent(cell) for cell in cells)))
     if rows:
@@ -82,9 +82,9 @@ def claims_tables(found: FineTuning) -> list[TextTable]:
             )
         )
     rows = [
-        (claim, paper, _scaled(figures[name], scale))
+        (claim, paper, _scaled(metrics[name], scale))
         for claim, name, paper, scale in _TRAINING_CLAIMS
-        if name in figures
+        if name in metrics
     ]
     if rows:
         tables.append(
@@ -132,8 +132,8 @@ def results_table(half: Half) -> TextTable:
 
 
 def findings(found: FineTuning) -> list[str]:
-    """Returns what came out, in sentences whose numbers are the figures."""
-    values = {figure.name: figure for figure in found.figures()}
+    """Returns what came out, in sentences with the numbers of the metrics."""
+    values = {metric.name: metric for metric in found.metrics()}
     out = []
     for half in found.halves:
         out += _masac_findings(half, values)
@@ -160,7 +160,7 @@ def _best_rule(half: Half) -> str:
     return next((name for name in ranked(found) if name in rules and not foresees(name)), found.reference)
 
 
-def _masac_findings(half: Half, values: dict[str, Figure]) -> list[str]:
+def _masac_findings(half: Half, values: dict[str, Metric]) -> list[str]:
     """Returns how MASAC does on one kind of environments, and what drives where it differs from the paper."""
     found, at = half.policies, f"@{half.name}"
     if "masac" not in found.records:
@@ -190,25 +190,25 @@ def _masac_findings(half: Half, values: dict[str, Figure]) -> list[str]:
     return out
 
 
-def _estimate(figure: Figure | None) -> Estimate:
-    if figure is None or figure.value is None:
+def _estimate(metric: Metric | None) -> Estimate:
+    if metric is None or metric.value is None:
         return Estimate(float("nan"))
-    return Estimate(figure.value, figure.low, figure.high)
+    return Estimate(metric.value, metric.low, metric.high)
 
 
-def _percent(figure: Figure | None) -> str:
-    """Returns a figure in percent with its interval."""
-    return percent(_estimate(figure), signed=True)
+def _percent(metric: Metric | None) -> str:
+    """Returns a metric in percent with its interval."""
+    return percent(_estimate(metric), signed=True)
 
 
-def _scaled(figure: Figure, scale: float) -> str:
-    """Returns a figure in another unit with its interval."""
-    if figure.value is None:
+def _scaled(metric: Metric, scale: float) -> str:
+    """Returns a metric in another unit with its interval."""
+    if metric.value is None:
         return UNDEFINED
-    text = f"{scale * figure.value:.1f}"
-    if figure.low is None or figure.high is None:
+    text = f"{scale * metric.value:.1f}"
+    if metric.low is None or metric.high is None:
         return text
-    return f"{text} [{scale * figure.low:.1f}, {scale * figure.high:.1f}]"
+    return f"{text} [{scale * metric.low:.1f}, {scale * metric.high:.1f}]"
 
 
 def foresees(policy: str) -> bool:
@@ -224,7 +224,7 @@ def chosen(comparison: Comparison) -> Comparison:
     return dataclasses.replace(comparison, records={name: comparison.records[name] for name in kept})
 
 
-def pictures(found: FineTuning) -> list[Picture]:
+def figures(found: FineTuning) -> list[Figure]:
     """Returns Figs. 3 to 6, the gains, and where the money goes, for each kind of test environments."""
     out = []
     for half in found.halves:
@@ -243,13 +243,13 @@ def pictures(found: FineTuning) -> list[Picture]:
     return out
 
 
-def _of(half: Half, picture: Picture, title: str, more: str = "") -> Picture:
-    """Returns a picture that says which environments it shows."""
+def _of(half: Half, figure: Figure, title: str, more: str = "") -> Figure:
+    """Returns a figure whose title says which environments it shows."""
     return dataclasses.replace(
-        picture,
-        name=f"{picture.name}-{half.name}",
+        figure,
+        name=f"{figure.name}-{half.name}",
         title=f"{title}: {half.name} test environments",
-        caption=picture.caption + more,
+        caption=figure.caption + more,
     )
 
 
@@ -280,7 +280,7 @@ def write_fine_tuning(found: FineTuning, path: Path, *, command: str) -> Path:
         "Fine-tuning jobs over regional data centers: the paper's comparison",
         lead,
         tables,
-        pictures(found),
+        figures(found),
         path,
         notes=list(dict.fromkeys(notes)),
         findings=findings(found),

@@ -24,7 +24,6 @@ from noonward.evaluate.compare import (
     recorded_run,
     require_fit,
 )
-from noonward.evaluate.figure_list import Figure
 from noonward.evaluate.learned import (
     Learned,
     change_over_training,
@@ -35,6 +34,7 @@ from noonward.evaluate.learned import (
     pooled,
     seed_gains,
 )
+from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.utility_figures import money_parts
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.model.cluster.scenario import FineTuningJobs, Scenario
@@ -90,10 +90,10 @@ class FineTuning:
     rules_in_validation: dict[str, float]
     notes: tuple[str, ...]
 
-    def figures(self) -> list[Figure]:
-        """Returns the machine-readable figures; those of test environments end in ``@generated`` or ``@real``."""
+    def metrics(self) -> list[Metric]:
+        """Returns the metrics for ``--json``; those of test environments end in ``@generated`` or ``@real``."""
         return [
-            *(figure for half in self.halves for figure in environment_figures(half, self.learned)),
+            *(metric for half in self.halves for metric in environment_metrics(half, self.learned)),
             *training_values(self.learned),
         ]
 
@@ -233,49 +233,49 @@ def _notes(learned: dict[str, Learned], real: bool) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def environment_figures(half: Half, learned: dict[str, Learned]) -> list[Figure]:
-    """Returns the figures of one kind of test environments."""
+def environment_metrics(half: Half, learned: dict[str, Learned]) -> list[Metric]:
+    """Returns the metrics of one kind of test environments."""
     found = half.policies
-    out = found.figures()
+    out = found.metrics()
     for policy in found.records:
         out += [
-            Figure.of(f"migration_usd/{policy}", mean(-_parts_EM(found, policy)[:, 4]), "USD"),
-            Figure.of(f"decision_steps/{policy}", found.mean(policy, "steps"), "steps"),
-            Figure.of(f"revenue_share_of_gain/{policy}", revenue_share(found, policy), "fraction"),
+            Metric.of(f"migration_usd/{policy}", mean(-_parts_EM(found, policy)[:, 4]), "USD"),
+            Metric.of(f"decision_steps/{policy}", found.mean(policy, "steps"), "steps"),
+            Metric.of(f"revenue_share_of_gain/{policy}", revenue_share(found, policy), "fraction"),
         ]
     for each in learned.values():
         gains = seed_gains(half.runs, each)
         spread = float(gains.std(ddof=1)) if len(gains) > 1 else float("nan")
-        out.append(Figure.of(f"seed_spread/{each.name}", spread, "fraction"))
+        out.append(Metric.of(f"seed_spread/{each.name}", spread, "fraction"))
     if "masac" in found.records:
-        out += _masac_figures(found)
+        out += _masac_metrics(found)
     if BEST_LEARNED in found.records:
         out += [
-            Figure.of(f"gap_closed_more/{policy}", closed_more(found, policy), "fraction")
+            Metric.of(f"gap_closed_more/{policy}", closed_more(found, policy), "fraction")
             for policy in found.records
             if policy != BEST_LEARNED
         ]
     return [
         dataclasses.replace(
-            figure,
-            name=f"{figure.name}@{half.name}",
-            reference=PAPER_GAIN if figure.name == f"gain_over_{REFERENCE}/masac" else figure.reference,
+            metric,
+            name=f"{metric.name}@{half.name}",
+            reference=PAPER_GAIN if metric.name == f"gain_over_{REFERENCE}/masac" else metric.reference,
         )
-        for figure in out
+        for metric in out
     ]
 
 
-def _masac_figures(found: Comparison) -> list[Figure]:
+def _masac_metrics(found: Comparison) -> list[Metric]:
     """Returns MASAC's GPU-hours and utility over the paper's other policies', paired."""
     over = {name: hours_over(found, name) for name in PAPER_POLICIES[:-1] if name in found.records}
-    out = [Figure.of(f"masac_gpu_hours_over/{name}", value, "fraction") for name, value in over.items()]
+    out = [Metric.of(f"masac_gpu_hours_over/{name}", value, "fraction") for name, value in over.items()]
     most = max(over.values(), key=lambda estimate: estimate.value)
-    out.append(Figure.of("masac_gpu_hours_over/least", most, "fraction", PAPER_GPU_HOURS))
+    out.append(Metric.of("masac_gpu_hours_over/least", most, "fraction", PAPER_GPU_HOURS))
     if "madqn" in found.records:
         masac, madqn = (found.values(name, "utility_usd") for name in ("masac", "madqn"))
         out += [
-            Figure.of("masac_gain_over_madqn", ratio(masac - madqn, madqn), "fraction"),
-            Figure.of("masac_less_madqn_usd", mean(masac - madqn), "USD"),
+            Metric.of("masac_gain_over_madqn", ratio(masac - madqn, madqn), "fraction"),
+            Metric.of("masac_less_madqn_usd", mean(masac - madqn), "USD"),
         ]
     return out
 
@@ -304,31 +304,31 @@ def revenue_share(found: Comparison, policy: str) -> Estimate:
     return ratio(change_EM[:, 0], change_EM.sum(axis=1))
 
 
-def training_values(learned: dict[str, Learned]) -> list[Figure]:
-    """Returns the figures of training, means over seeds with their intervals; none for policies without curves."""
+def training_values(learned: dict[str, Learned]) -> list[Metric]:
+    """Returns the metrics of training, means over seeds with their intervals; none for policies without curves."""
     out, levels = [], {}
     for name, each in learned.items():
-        out.append(Figure.of(f"training_seeds/{name}", len(each.members), "seeds"))
+        out.append(Metric.of(f"training_seeds/{name}", len(each.members), "seeds"))
         reward_KE, validation_KE = each.curve("reward_per_step"), each.curve("validation_reward")
         if reward_KE.size:
             levels[name] = [last_level(row) for row in reward_KE]
             epochs = mean([converged_epoch(row) for row in reward_KE])
             out += [
-                Figure.of(f"step_reward_last/{name}", mean(levels[name]), "USD/step"),
-                Figure.of(f"converged_epoch/{name}", epochs, "epochs", PAPER_CONVERGED.get(name)),
+                Metric.of(f"step_reward_last/{name}", mean(levels[name]), "USD/step"),
+                Metric.of(f"converged_epoch/{name}", epochs, "epochs", PAPER_CONVERGED.get(name)),
             ]
         if validation_KE.size:
             spread = mean([fluctuation(row) for row in validation_KE])
-            out.append(Figure.of(f"validation_fluctuation/{name}", spread, "fraction"))
-        for figure, curve in (
+            out.append(Metric.of(f"validation_fluctuation/{name}", spread, "fraction"))
+        for metric, curve in (
             ("migration_change_in_training", "migration_usd_per_step"),
             ("migration_change_in_validation", "validation_migration_usd"),
         ):
             paid_KE = each.curve(curve)
             if paid_KE.size:
                 changes = [change_over_training(row) for row in paid_KE]
-                out.append(Figure.of(f"{figure}/{name}", mean(changes), "fraction"))
+                out.append(Metric.of(f"{metric}/{name}", mean(changes), "fraction"))
     if "masac" in levels and "madqn" in levels and np.mean(levels["masac"]) > 0:
         share = float(np.mean(levels["madqn"]) / np.mean(levels["masac"]))
-        out.append(Figure.of("step_reward_madqn_over_masac", share, "ratio", PAPER_STEP_REWARD))
+        out.append(Metric.of("step_reward_madqn_over_masac", share, "ratio", PAPER_STEP_REWARD))
     return out

@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from noonward.arrays import F8
 from noonward.evaluate.learned import Learned
-from noonward.evaluate.report.figure_style import AXIS, DASHES, POLICY_COLORS, Picture, lay_out
+from noonward.evaluate.report.figure_style import AXIS, DASHES, POLICY_COLORS, Figure, lay_out
 
 _REWARD: Final = (
     ("reward_per_step", "Training: reward of a decision step", "reward (USD per step)"),
@@ -23,14 +23,14 @@ _MIGRATION: Final = (
 )
 
 
-def training_figures(learned: Sequence[Learned], rules: Mapping[str, float]) -> list[Picture]:
+def training_figures(learned: Sequence[Learned], rules: Mapping[str, float]) -> list[Figure]:
     """Draws rewards by epoch, and migration cost where it was logged; nothing for policies without curves.
 
     Args:
         learned: Policies.
         rules: Mean utility of rules over the validation environments, USD: levels in the validation panel.
     """
-    pictures = []
+    figures = []
     if any(each.curve("reward_per_step").size for each in learned):
         caption = (
             "After MASAC, Fig. 4. Higher is better. Lines are means over training seeds, bands reach from the lowest "
@@ -46,7 +46,7 @@ def training_figures(learned: Sequence[Learned], rules: Mapping[str, float]) -> 
             )
         title = "Training: reward of a step, and of validation runs, by epoch"
         figure = _curves(learned, _REWARD, {"validation_reward": rules})
-        pictures.append(Picture(name="training", title=title, caption=caption, figure=figure))
+        figures.append(Figure(name="training", title=title, caption=caption, plot=figure))
     if any(each.curve("validation_migration_usd").size for each in learned):
         caption = (
             "What migrations cost, emissions included (U4, Eq. 5), while the policies learn. Lower is better where the "
@@ -54,8 +54,8 @@ def training_figures(learned: Sequence[Learned], rules: Mapping[str, float]) -> 
         )
         figure = _curves(learned, _MIGRATION, {})
         title = "Migration cost while the policies learn"
-        pictures.append(Picture(name="migration-cost", title=title, caption=caption, figure=figure))
-    return pictures
+        figures.append(Figure(name="migration-cost", title=title, caption=caption, plot=figure))
+    return figures
 
 
 def _curves(

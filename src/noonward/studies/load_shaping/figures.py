@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from noonward.arrays import F8
-from noonward.evaluate.report.figure_style import AXIS, INK, PALE, SHARE_SCALE, SITE_COLORS, Picture, lay_out
+from noonward.evaluate.report.figure_style import AXIS, INK, PALE, SHARE_SCALE, SITE_COLORS, Figure, lay_out
 from noonward.schedule.plan.result import Plan
 from noonward.studies.load_shaping.reproduce import EPS, QUEUE_CLUSTER, LoadShaping
 
@@ -18,16 +18,16 @@ LOAD: Final = "load (share of a cluster)"
 HOUR: Final = "execution hour"
 
 
-def load_shaping_pictures(result: LoadShaping) -> list[Picture]:
+def load_shaping_figures(result: LoadShaping) -> list[Figure]:
     """Returns all figures, in the paper's order."""
     return [
-        load_days_picture(result),
-        greedy_picture(result),
-        fractions_picture(result),
-        heat_picture(result),
-        violations_picture(result),
-        trade_off_picture(result),
-        queue_picture(result),
+        load_days_figure(result),
+        greedy_figure(result),
+        fractions_figure(result),
+        heat_figure(result),
+        violations_figure(result),
+        trade_off_figure(result),
+        queue_figure(result),
     ]
 
 
@@ -50,7 +50,7 @@ def _finish(figure: go.Figure, x: str, y: str, height: int) -> go.Figure:
     return figure
 
 
-def load_days_picture(result: LoadShaping) -> Picture:
+def load_days_figure(result: LoadShaping) -> Figure:
     """Draws training and validation days under the plan's fractions against the curves (Fig. 3)."""
     plan = result.plans[f"eps {EPS:g}"]
     clusters = plan.curve_TD.shape[1]
@@ -65,15 +65,15 @@ def load_days_picture(result: LoadShaping) -> Picture:
                     row=d + 1, col=column,
                 )  # fmt: skip
             _curve(figure, plan.curve_TD[:, d], d + 1, column, legend=d == 0 and column == 1)
-    return Picture(
+    return Figure(
         name="load-days",
         title="Load under the plan: days it was made from (left) and days it has not seen (right)",
         caption="Thin lines are days, the thick line is the virtual capacity curve. Few may cross it.",
-        figure=_finish(figure, HOUR, LOAD, 220 * clusters),
+        plot=_finish(figure, HOUR, LOAD, 220 * clusters),
     )
 
 
-def greedy_picture(result: LoadShaping) -> Picture:
+def greedy_figure(result: LoadShaping) -> Figure:
     """Draws one validation day under the plan and under greedy (Fig. 4)."""
     plan = result.plans[f"eps {EPS:g}"]
     load_TD = plan.fractions.load(result.validation_NKC[0])
@@ -83,15 +83,15 @@ def greedy_picture(result: LoadShaping) -> Picture:
             figure.add_scatter(
                 y=values[:, d], name=name, line={"color": color, "shape": "hv"}, showlegend=d == 0, row=d + 1, col=1
             )
-    return Picture(
+    return Figure(
         name="plan-and-greedy",
         title="One day under the plan and under greedy",
         caption="Greedy runs load in the hour it comes; the plan moves it to cheap hours and clusters.",
-        figure=_finish(figure, HOUR, LOAD, 180 * load_TD.shape[1]),
+        plot=_finish(figure, HOUR, LOAD, 180 * load_TD.shape[1]),
     )
 
 
-def fractions_picture(result: LoadShaping) -> Picture:
+def fractions_figure(result: LoadShaping) -> Figure:
     """Draws where the load of the spatially flexible classes goes, by submission hour (Fig. 5)."""
     plan = result.plans[f"eps {EPS:g}"]
     y_KCD = plan.fractions.dense().sum(axis=2)
@@ -105,15 +105,15 @@ def fractions_picture(result: LoadShaping) -> Picture:
                 showlegend=row == 1, row=row, col=1,
             )  # fmt: skip
     figure.update_layout(barmode="stack")
-    return Picture(
+    return Figure(
         name="fractions",
         title="Where the load of the flexible classes goes",
         caption="Share of the load submitted in each hour by the cluster it runs at.",
-        figure=_finish(figure, "submission hour", "share of the load", 200 * len(flexible)),
+        plot=_finish(figure, "submission hour", "share of the load", 200 * len(flexible)),
     )
 
 
-def heat_picture(result: LoadShaping) -> Picture:
+def heat_figure(result: LoadShaping) -> Figure:
     """Draws which hours the load of the first cluster's class runs in, for two tails (Fig. 6)."""
     labels = [label for label in ("beta 0.02", f"eps {EPS:g}") if label in result.plans]
     titles = [f"beta {result.plans[label].problem.beta:g}" for label in labels]
@@ -122,28 +122,28 @@ def heat_picture(result: LoadShaping) -> Picture:
         y_KT = result.plans[label].fractions.dense()[:, 0, :, 0]
         figure.add_heatmap(z=y_KT, zmin=0, zmax=1, colorscale=SHARE_SCALE, showscale=column == 1, row=1, col=column)
     figure.update_yaxes(autorange="reversed")
-    return Picture(
+    return Figure(
         name="fractions-heat",
         title="Submission hour against execution hour, class bound to cluster 1",
         caption="Darker: a larger share of the hour's load. On the diagonal it runs at once; to the right it waits.",
-        figure=_finish(figure, HOUR, "submission hour", 420),
+        plot=_finish(figure, HOUR, "submission hour", 420),
     )
 
 
-def violations_picture(result: LoadShaping) -> Picture:
+def violations_figure(result: LoadShaping) -> Figure:
     """Draws hours and clusters above the curve per day, by tail (Fig. 7)."""
     figure = go.Figure()
     for beta, values in result.violations.items():
         figure.add_box(y=values, name=f"beta {beta:g}", marker_color=SITE_COLORS[0], boxpoints="all", showlegend=False)
-    return Picture(
+    return Figure(
         name="violations",
         title="Hours and clusters above the virtual capacity, per day of discrete jobs",
         caption="A larger tail beta asks for less and is violated more often.",
-        figure=_finish(figure, "tail of the guarantee", "hours x clusters per day", 360),
+        plot=_finish(figure, "tail of the guarantee", "hours x clusters per day", 360),
     )
 
 
-def trade_off_picture(result: LoadShaping) -> Picture:
+def trade_off_figure(result: LoadShaping) -> Figure:
     """Draws planned cost and largest excess on held-out days by radius (Fig. 8)."""
     figure = make_subplots(specs=[[{"secondary_y": True}]])
     labels = [f"{eps:g}" for eps in result.excess]
@@ -157,26 +157,26 @@ def trade_off_picture(result: LoadShaping) -> Picture:
     )
     _finish(figure, "radius eps", "largest load above the curve", 400)
     figure.update_yaxes(title_text="planned cost", secondary_y=True)
-    return Picture(
+    return Figure(
         name="radius-trade-off",
         title="What the radius buys and costs",
         caption="Boxes: largest load above the curve on held-out days. Line: cost of the curve (first draw).",
-        figure=figure,
+        plot=figure,
     )
 
 
-def queue_picture(result: LoadShaping) -> Picture:
+def queue_figure(result: LoadShaping) -> Figure:
     """Draws the mean queue at one cluster under hard curves, by radius (Fig. 9)."""
     figure = go.Figure()
     for index, (eps, queues) in enumerate(result.queue.items()):
         figure.add_scatter(
             y=np.mean(queues, axis=0), name=f"eps {eps:g}", line={"color": (*SITE_COLORS, PALE)[index % 9]}
         )
-    return Picture(
+    return Figure(
         name="queue",
         title=f"Queue at cluster {QUEUE_CLUSTER + 1} when the curve is a hard limit",
         caption="Mean over held-out days. A smaller radius leaves tighter curves and longer queues.",
-        figure=_finish(figure, HOUR, "queued load (share of a cluster)", 360),
+        plot=_finish(figure, HOUR, "queued load (share of a cluster)", 360),
     )
 
 
@@ -185,9 +185,9 @@ def _closed(value_T: F8) -> F8:
     return np.concatenate([value_T, value_T[-1:]])
 
 
-def plan_picture(
+def plan_figure(
     plan: Plan, sites: Sequence[str] = (), *, first_hour: int = 0, ran_SH: F8 | None = None, unit: str = ""
-) -> Picture:
+) -> Figure:
     """Draws the cost of load per hour, and a plan's curves, its samples' load and the machine capacity per cluster.
 
     Args:
@@ -235,10 +235,10 @@ def plan_picture(
     figure.update_xaxes(title_text=f"{HOUR} (0: start of the day)", row=clusters + 1, col=1)
     figure.update_yaxes(title_text=unit or "load", rangemode="tozero")
     figure.update_yaxes(title_text="USD", rangemode="normal", row=1, col=1)
-    return Picture(
+    return Figure(
         name="plan",
         title="Virtual capacity and load",
         caption="The thick line is what the plan reserves: low where load is dear, high where it is cheap. The load of "
         "the sampled days stays within it up to the guarantee's tail.",
-        figure=figure,
+        plot=figure,
     )

@@ -18,7 +18,7 @@ from noonward.data.jobs.load_shapes import (
     load_shape_constants,
     read_load_profiles,
 )
-from noonward.evaluate.figure_list import Figure
+from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import Estimate, mean
 from noonward.schedule.plan.baselines import greedy, perfect_forecast
 from noonward.schedule.plan.classes import LoadClass
@@ -105,35 +105,35 @@ class LoadShaping:
             for excess in self.excess[found.chosen.eps][draw * days : (draw + 1) * days]
         ]
 
-    def figures(self) -> list[Figure]:
-        """Returns the machine-readable figures."""
+    def metrics(self) -> list[Metric]:
+        """Returns the metrics for ``--json``."""
         out = [
-            Figure.of(f"cost_above_perfect_forecast/{name}", mean(values), "fraction", PAPER_COST.get(name))
+            Metric.of(f"cost_above_perfect_forecast/{name}", mean(values), "fraction", PAPER_COST.get(name))
             for name, values in self.cost.items()
         ]
         out += [
-            Figure.of(f"violations_per_day/beta-{beta:g}", mean(values), "hours x clusters", PAPER_VIOLATIONS.get(beta))
+            Metric.of(f"violations_per_day/beta-{beta:g}", mean(values), "hours x clusters", PAPER_VIOLATIONS.get(beta))
             for beta, values in self.violations.items()
         ]
-        out.append(Figure.of("guarantee_held_share", self.held_share(), "fraction", 1 - BETA))
-        out.append(Figure.of("guarantee_cvar_held_share", float(np.mean([t <= 1e-9 for t in self.tail])), "fraction"))
+        out.append(Metric.of("guarantee_held_share", self.held_share(), "fraction", 1 - BETA))
+        out.append(Metric.of("guarantee_cvar_held_share", float(np.mean([t <= 1e-9 for t in self.tail])), "fraction"))
         for eps in self.excess:
             over = np.maximum(self.excess[eps], 0.0)
-            out.append(Figure.of(f"guarantee_held_share/eps-{eps:g}", self.held_share(eps), "fraction", 1 - BETA))
-            out.append(Figure.of(f"largest_excess/eps-{eps:g}", mean(over), "cluster capacity"))
+            out.append(Metric.of(f"guarantee_held_share/eps-{eps:g}", self.held_share(eps), "fraction", 1 - BETA))
+            out.append(Metric.of(f"largest_excess/eps-{eps:g}", mean(over), "cluster capacity"))
             peaks = mean([queue_T.max() for queue_T in self.queue[eps]])
-            out.append(Figure.of(f"queue_peak/eps-{eps:g}", peaks, "cluster capacity"))
+            out.append(Metric.of(f"queue_peak/eps-{eps:g}", peaks, "cluster capacity"))
         excess = self.chosen_excess()
         held = mean([float(value <= 1e-9) for value in excess])
-        out.append(Figure.of("cross_validated/eps", mean([found.chosen.eps for found in self.chosen]), "load"))
-        out.append(Figure.of("cross_validated/guarantee_held_share", held, "fraction", 1 - BETA))
+        out.append(Metric.of("cross_validated/eps", mean([found.chosen.eps for found in self.chosen]), "load"))
+        out.append(Metric.of("cross_validated/guarantee_held_share", held, "fraction", 1 - BETA))
         within = mean([found.chosen.held_share for found in self.chosen])
-        out.append(Figure.of("cross_validated/held_share_in_training", within, "fraction", 1 - BETA))
+        out.append(Metric.of("cross_validated/held_share_in_training", within, "fraction", 1 - BETA))
         kept = float(np.mean([found.kept for found in self.chosen]))
-        out.append(Figure.of("cross_validated/promise_kept_share", kept, "fraction"))
-        out.append(Figure.of("cross_validated/largest_excess", mean(np.maximum(excess, 0.0)), "cluster capacity"))
-        out.append(Figure.of("greedy_late_share", mean(self.late), "fraction"))
-        out.append(Figure.of("planned_cost_above_perfect_forecast", mean(self.planned), "fraction"))
+        out.append(Metric.of("cross_validated/promise_kept_share", kept, "fraction"))
+        out.append(Metric.of("cross_validated/largest_excess", mean(np.maximum(excess, 0.0)), "cluster capacity"))
+        out.append(Metric.of("greedy_late_share", mean(self.late), "fraction"))
+        out.append(Metric.of("planned_cost_above_perfect_forecast", mean(self.planned), "fraction"))
         return out
 
 

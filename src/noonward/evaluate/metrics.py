@@ -1,4 +1,4 @@
-"""Machine-readable figures: one flat list of named values that ``--json`` prints."""
+"""Metrics: named values with unit and interval, the flat list that ``--json`` prints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from noonward.evaluate.statistics import Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
+class Metric:
     """A named value.
 
     Attributes:
@@ -32,14 +32,14 @@ class Figure:
     reference: float | None = None
 
     @classmethod
-    def of(cls, name: str, estimate: Estimate | float, unit: str, reference: float | None = None) -> Figure:
-        """Returns a figure from an estimate or a plain value."""
+    def of(cls, name: str, estimate: Estimate | float, unit: str, reference: float | None = None) -> Metric:
+        """Returns a metric from an estimate or a plain value."""
         if not isinstance(estimate, Estimate):
             estimate = Estimate(float(estimate))
         value = None if math.isnan(estimate.value) else estimate.value
         return cls(name=name, value=value, unit=unit, low=estimate.low, high=estimate.high, reference=reference)
 
 
-def to_json(figures: Iterable[Figure], **more: Any) -> str:
+def to_json(metrics: Iterable[Metric], **more: Any) -> str:
     """Returns one JSON object whose ``figures`` is the list."""
-    return json.dumps({**more, "figures": [asdict(figure) for figure in figures]}, indent=1, allow_nan=False)
+    return json.dumps({**more, "figures": [asdict(metric) for metric in metrics]}, indent=1, allow_nan=False)

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from noonward.evaluate.figure_list import Figure, to_json
+from noonward.evaluate.metrics import Metric, to_json
 from noonward.evaluate.statistics import Estimate
 
 
@@ -13,7 +13,7 @@ def refuse(word):
 
 def test_undefined_values_are_null_and_never_nan(money, energy):
     for comparison in (money, energy):
-        content = json.loads(to_json(comparison.figures()), parse_constant=refuse)
+        content = json.loads(to_json(comparison.metrics()), parse_constant=refuse)
         assert len(content["figures"]) > len(comparison.records)
     emissions = {f["name"]: f["value"] for f in content["figures"] if f["name"].startswith("g_per_gpu_hour")}
     assert emissions == {f"g_per_gpu_hour/{policy}": None for policy in energy.records}
@@ -21,19 +21,19 @@ def test_undefined_values_are_null_and_never_nan(money, energy):
 
 def test_a_stray_nan_raises_rather_than_pass():
     with pytest.raises(ValueError, match="JSON compliant"):
-        to_json([Figure(name="x", value=math.nan, unit="USD")])
+        to_json([Metric(name="x", value=math.nan, unit="USD")])
 
 
 def test_estimates_and_plain_values_become_figures():
-    figure = Figure.of("gain", Estimate(0.5, 0.4, 0.6, 0.1), "fraction", 0.286)
-    assert (figure.value, figure.low, figure.high, figure.reference) == (0.5, 0.4, 0.6, 0.286)
-    assert Figure.of("jobs", 3, "jobs").value == 3.0
+    metric = Metric.of("gain", Estimate(0.5, 0.4, 0.6, 0.1), "fraction", 0.286)
+    assert (metric.value, metric.low, metric.high, metric.reference) == (0.5, 0.4, 0.6, 0.286)
+    assert Metric.of("jobs", 3, "jobs").value == 3.0
 
 
 def test_figures_hold_the_ledgers_means(money):
-    figures = {figure.name: figure for figure in money.figures()}
+    metrics = {metric.name: metric for metric in money.metrics()}
     for policy, records in money.records.items():
         expected = sum(record.ledger.utility_usd for record in records) / len(records)
-        assert figures[f"utility_usd/{policy}"].value == pytest.approx(expected)
-        assert figures[f"utility_usd/{policy}"].low < expected < figures[f"utility_usd/{policy}"].high
-    assert len(figures) == len(money.figures())
+        assert metrics[f"utility_usd/{policy}"].value == pytest.approx(expected)
+        assert metrics[f"utility_usd/{policy}"].low < expected < metrics[f"utility_usd/{policy}"].high
+    assert len(metrics) == len(money.metrics())

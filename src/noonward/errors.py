@@ -5,8 +5,9 @@ NoonwardError                  base of all; the command line prints it and exits
 ├── ScenarioError              a scenario file or option is wrong (what, value, unit, allowed, what to do)
 ├── DataError                  a file's content is wrong (file, row, column)
 │   └── SignalRangeError       a price or carbon intensity was asked outside the hours that are known
+├── FileError                  a file or folder cannot be written, or another process uses it (path, why, what to do)
 ├── InfeasibleActionError      a scheduler answered something the engine cannot do (job, site, reason)
-├── ConformanceError         a scheduler breaks a rule of the interface (which, where, what to do)
+├── ConformanceError           a scheduler breaks a rule of the interface (which, where, what to do)
 ├── InfeasiblePlanError        no plan satisfies the constraints (class, hour, cluster, what would do)
 └── MissingExtraError          an optional dependency is not installed (names the extra)
 ```
@@ -32,6 +33,10 @@ class DataError(NoonwardError):
 
 class SignalRangeError(DataError):
     """A signal was asked outside the hours it covers."""
+
+
+class FileError(NoonwardError):
+    """A file or folder cannot be written, or another process uses it."""
 
 
 class InfeasibleActionError(NoonwardError):

@@ -10,6 +10,7 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.errors import ScenarioError
 from noonward.evaluate import compare as subject
 from noonward.evaluate.compare import Bound, compare, comparison_folder
+from noonward.files import file_name
 from trained_files import write_random_policy
 
 POLICIES = ("local-fcfs", "cheapest-feasible", "random")
@@ -223,7 +224,7 @@ def test_a_policy_of_ones_own_runs_and_is_never_taken_from_a_record(runs, tmp_pa
     assert runs == [("LocalFcfs", 0), ("Lazy", 0), ("Lazy", 0)]
     assert first == again
     lazy = first.records["own_policy:Lazy"][0]
-    assert lazy.folder == first.folder / "own_policy.Lazy" / "000"
+    assert lazy.folder == first.folder / file_name("own_policy:Lazy") / "000"
     assert lazy.jobs["start_s"].drop_nans().min() >= 3600
 
 

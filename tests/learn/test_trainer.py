@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from learn.two_sites import LENGTH, TwoSites, best_reward, toy_setting
-from noonward.errors import DataError, ScenarioError
+from noonward.errors import DataError, FileError, ScenarioError
+from noonward.files import locked_folder
 from noonward.learn.core.checkpoint import load_checkpoint
 from noonward.learn.tasks.rows import Rows, advice_of
 from noonward.learn.train.run_config import RunConfig, Source, with_settings
@@ -279,6 +280,15 @@ def test_another_run_in_the_same_folder_is_refused_and_a_damaged_checkpoint_name
         Trainer(toy_run(epochs=2), toy_setting(), tmp_path)
 
 
+def test_two_trainings_in_one_folder_are_refused(tmp_path: Path) -> None:
+    trainer = Trainer(toy_run(epochs=1), toy_setting(), tmp_path)
+    with locked_folder(tmp_path, "training"), pytest.raises(FileError, match="is in use by training, process"):
+        trainer.run()
+    trainer.run()
+    with locked_folder(tmp_path, "training"):
+        trainer.run()  # there is nothing left to train
+
+
 def test_a_checkpoint_is_the_old_one_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Trainer(toy_run(epochs=1), toy_setting(), tmp_path).run()
     old = (tmp_path / "checkpoint.npz").read_bytes()
@@ -289,7 +299,7 @@ def test_a_checkpoint_is_the_old_one_or_the_new_one(tmp_path: Path, monkeypatch:
 
     trainer = Trainer(toy_run(epochs=2), toy_setting(), tmp_path)
     monkeypatch.setattr(np, "savez", broken)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(FileError, match="disk full"):
         trainer.run()
     assert (tmp_path / "checkpoint.npz").read_bytes() == old
 

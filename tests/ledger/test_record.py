@@ -1,17 +1,23 @@
 """Run records: what they hold by hand, whole or not at all, the same bytes for the same seed."""
 
+import errno
 import json
+import os
+import subprocess
+import sys
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
 from ledger.two_jobs import HOUR_S, PLAN, START, environment, played
+from noonward import files
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
-from noonward.errors import DataError
+from noonward.errors import DataError, FileError
 from noonward.ledger import record
 from noonward.ledger.ledger import settle
 from noonward.ledger.outcome import TRANSIT
@@ -71,25 +77,38 @@ def test_a_failure_leaves_nothing_behind_and_an_older_record_whole(tmp_path, mon
     outcome = played()
 
     def broken(*arguments):
-        raise OSError("disk full")
+        raise ValueError("broken")
 
     with monkeypatch.context() as patch:
         patch.setattr(record, part, broken)
-        with pytest.raises(OSError, match="disk full"):
+        with pytest.raises(ValueError, match="broken"):
             write(outcome, tmp_path / "000")
         assert list(tmp_path.iterdir()) == []
         patch.undo()
         older = write(outcome, tmp_path / "000")
         patch.setattr(record, part, broken)
-        with pytest.raises(OSError, match="disk full"):
+        with pytest.raises(ValueError, match="broken"):
             write(outcome, tmp_path / "000")
     assert [path.name for path in tmp_path.iterdir()] == ["000"]
     assert read_record(tmp_path / "000") == older
 
 
-def test_what_an_interrupted_run_left_is_cleared(tmp_path):
-    (tmp_path / "000.part").mkdir()
-    (tmp_path / "000.part" / "stray").touch()
+def test_a_full_disk_leaves_nothing_behind_and_is_named(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(FileError, match="000 cannot be written: the disk is full"):
+        write(played(), tmp_path / "000")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_run_left_is_cleared(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        pass
+    left = tmp_path / f".000.{files._machine()}-{dead.pid}-0.part"
+    left.mkdir()
+    (left / "stray").touch()
     write(played(), tmp_path / "000")
     assert [path.name for path in tmp_path.iterdir()] == ["000"]
     assert sorted(path.name for path in (tmp_path / "000").iterdir()) == sorted(FILES)

@@ -26,6 +26,8 @@ def _scan_csv(path: Path) -> pl.DataFrame:
 
 
 _READERS: Mapping[str, Callable[[Path], pl.DataFrame]] = {".csv": _scan_csv, ".parquet": pl.read_parquet}
+EXTENSIONS: Final = tuple(_READERS)
+"""Endings of the files that are read and written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +160,7 @@ def open_table(
     reader = _READERS.get(path.suffix)
     if reader is None:
         raise DataError(
-            f"{path} has the extension {path.suffix!r}; it must be one of {', '.join(_READERS)}: "
+            f"{path} has the extension {path.suffix!r}; it must be one of {', '.join(EXTENSIONS)}: "
             "convert the file or rename it"
         )
     if not path.is_file():
@@ -207,7 +209,7 @@ def column_names(path: Path) -> tuple[str, ...]:
     scanners: Mapping[str, Callable[[Path], pl.LazyFrame]] = {".csv": pl.scan_csv, ".parquet": pl.scan_parquet}
     reader = scanners.get(path.suffix)
     if reader is None:
-        raise DataError(f"{path} has the extension {path.suffix!r}; it must be one of .csv, .parquet")
+        raise DataError(f"{path} has the extension {path.suffix!r}; it must be one of {', '.join(EXTENSIONS)}")
     try:
         return tuple(reader(path).collect_schema().names())
     except (PolarsError, OSError) as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from noonward.engine.run import run
 from noonward.errors import DataError, InfeasiblePlanError, ScenarioError
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import Estimate, mean, ratio
+from noonward.files import file_name, write_text
 from noonward.ledger.record import Record, environment_digest, read_record, write_record
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import JobTable, Scenario
@@ -241,7 +241,7 @@ def comparison_folder(scenario: Scenario, seed: int, out: Path) -> Path:
 
 def recorded_run(environment: Environment, policy: str, scenario: Scenario, seed: int, folder: Path) -> Record:
     """Returns the record of a run: the one that lies there, if it is of the same world, policy and version."""
-    place = folder / re.sub(r"[:/\\]+", ".", policy).lstrip(".") / f"{environment.index:03d}"
+    place = folder / file_name(policy) / f"{environment.index:03d}"
     try:
         found = read_record(place)
     except DataError:
@@ -320,10 +320,7 @@ def _bound(environment: Environment, path: Path) -> Bound:
     except (OSError, ValueError, KeyError, TypeError):
         pass  # none there, or one that was cut short: it is computed again
     bound = compute_bound(environment)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps({"of": of, "bound": vars(bound)}, indent=1) + "\n", encoding="utf-8")
-    part.replace(path)
+    write_text(path, json.dumps({"of": of, "bound": vars(bound)}, indent=1) + "\n")
     return bound
 
 

@@ -14,6 +14,7 @@ from noonward.engine.run import run
 from noonward.errors import ScenarioError
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import mean
+from noonward.files import write_table
 from noonward.ledger.outcome import OVERDUE
 from noonward.ledger.record import hour_table
 from noonward.model.cluster.environment import Environment
@@ -109,10 +110,9 @@ class PlannedDay:
 
     def write(self, folder: Path) -> dict[str, Path]:
         """Writes the tables as Parquet files; returns their paths."""
-        folder.mkdir(parents=True, exist_ok=True)
         paths = {name: folder / f"{name}.parquet" for name in ("curves", "fractions", "prices")}
         for name, table in self.tables().items():
-            table.write_parquet(paths[name])
+            write_table(paths[name], table)
         return paths
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from noonward import __version__
 from noonward.arrays import F8
 from noonward.compiled import code_digest, kernel
 from noonward.errors import DataError
+from noonward.files import table_bytes, whole_folder
 from noonward.ledger.ledger import Ledger, Market, processed_units, settle, settle_jobs
 from noonward.ledger.outcome import OVERDUE, STATUS_NAMES, TRANSIT, Outcome
 from noonward.ledger.service import Service, measure_service
@@ -141,22 +141,11 @@ def write_record(
     """
     ledger, service = settle(outcome), measure_service(outcome)
     manifest = manifest_of(outcome, policy, seed, scenario_digest, notes)
-    part = folder.with_name(folder.name + ".part")
-    if part.exists():
-        shutil.rmtree(part)
-    part.mkdir(parents=True)
-    try:
-        job_table(outcome).write_parquet(part / "jobs.parquet")
-        hour_table(outcome).write_parquet(part / "hours.parquet")
-        (part / "ledger.json").write_text(json.dumps(ledger.as_dict(), indent=1) + "\n", encoding="utf-8")
-        (part / "service.json").write_text(json.dumps(service.as_dict(), indent=1) + "\n", encoding="utf-8")
-        (part / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    except BaseException:
-        shutil.rmtree(part)
-        raise
-    if folder.exists():
-        shutil.rmtree(folder)
-    part.rename(folder)
+    with whole_folder(folder) as part:
+        for name, table in (("jobs", job_table(outcome)), ("hours", hour_table(outcome))):
+            (part / f"{name}.parquet").write_bytes(table_bytes(table, ".parquet"))
+        for name, content in (("ledger", ledger.as_dict()), ("service", service.as_dict()), ("manifest", manifest)):
+            (part / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return Record(folder=folder, manifest=manifest, ledger=ledger, service=service)
 
 

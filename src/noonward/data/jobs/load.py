@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -12,8 +12,9 @@ import numpy as np
 import polars as pl
 
 from noonward.arrays import F8, I8
-from noonward.data.table_file import TableFile, open_table
+from noonward.data.table_file import EXTENSIONS, TableFile, open_table
 from noonward.errors import DataError
+from noonward.files import write_table
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
 from noonward.units import DAY_S, HOUR_S
@@ -241,7 +242,6 @@ def write_job_table(jobs: Jobs, fleet: Fleet, path: Path) -> None:
         },
         schema_overrides={"site": pl.String},
     )
-    writers: dict[str, Callable[[Path], object]] = {".csv": frame.write_csv, ".parquet": frame.write_parquet}
-    if path.suffix not in writers:
-        raise DataError(f"{path} has the extension {path.suffix!r}; it must be one of {', '.join(writers)}")
-    writers[path.suffix](path)
+    if path.suffix not in EXTENSIONS:
+        raise DataError(f"{path} has the extension {path.suffix!r}; it must be one of {', '.join(EXTENSIONS)}")
+    write_table(path, frame)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from noonward.arrays import F8
 from noonward.data.signals.rows import FLAGS, Layout, electricity_maps_layout, known_zones, read_rows, tidy_layout
 from noonward.errors import DataError, nearest
+from noonward.files import write_table
 from noonward.model.signals import Signals
 
 _ESTIMATED_SHARE_WORTH_A_NOTE = 0.2
@@ -189,4 +190,4 @@ def write_generated_signals(signals: Signals, path: Path) -> None:
             "is_real": np.zeros(len(signals.zones) * signals.hours, dtype=bool),
         }
     )
-    frame.fill_nan(None).write_csv(path)
+    write_table(path, frame.fill_nan(None))

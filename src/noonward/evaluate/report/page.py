@@ -20,6 +20,7 @@ from noonward.evaluate.report.service_tables import class_table, constraint_tabl
 from noonward.evaluate.results import UNDEFINED, Column, Summary, best_known_values, number, ranked, summary_rows
 from noonward.evaluate.statistics import mean, ratio
 from noonward.evaluate.table import TextTable
+from noonward.files import write_text
 from noonward.ledger.record import Record
 from noonward.model.cluster.scenario import GeneratedSignals, SignalSource, SinusoidalSignals
 from noonward.schedule.registry import policies as registered
@@ -184,12 +185,11 @@ def _notes(notes: Sequence[str]) -> str:
 
 
 def _write_page(title: str, body: str, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
+    write_text(
+        path,
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
         f"<style>{_CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n",
-        encoding="utf-8",
     )
     return path
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 
 from noonward.errors import DataError
+from noonward.files import whole_file
 
 FORMAT: Final = 1
 PLAIN: Final = "plain.json"
@@ -20,29 +20,14 @@ Tree = dict[str, Any]
 """Nested dictionaries of arrays, tensors and plain values (what JSON knows); keys are words without ``|``."""
 
 
-def write_atomically(path: Path, write: Any) -> None:
-    """Writes a file beside its place and renames it, so that the place holds the old file or the new one, whole.
-
-    Args:
-        path: Where the file shall stand.
-        write: Called with the open binary file.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-
-
 def save_checkpoint(path: Path, tree: Tree) -> None:
-    """Writes a tree, atomically."""
+    """Writes a tree, whole or not at all."""
     arrays: dict[str, Any] = {}
     plain: dict[str, Any] = {"format": FORMAT, "values": {}, "empty": []}
     _flatten(tree, "", arrays, plain)
     arrays[PLAIN] = np.frombuffer(json.dumps(plain).encode(), np.uint8)
-    write_atomically(path, lambda file: np.savez(file, **arrays))
+    with whole_file(path) as file:
+        np.savez(file, **arrays)
 
 
 def load_checkpoint(path: Path) -> Tree:

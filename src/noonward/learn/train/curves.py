@@ -9,20 +9,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from noonward.learn.core.checkpoint import write_atomically
+from noonward.files import write_text
 
 Row = dict[str, float | int | None]
 """Figures of an epoch by name; None where there is none, as for the losses of an epoch without updates."""
 
 
 def write_curves(path: Path, rows: Sequence[Row]) -> None:
-    """Writes the rows as CSV, atomically; floats with all their digits, nothing for None."""
+    """Writes the rows as CSV, whole or not at all; floats with all their digits, nothing for None."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     table = csv.DictWriter(text, names, lineterminator="\n")
     table.writeheader()
     table.writerows({name: "" if value is None else repr(value) for name, value in row.items()} for row in rows)
-    write_atomically(path, lambda file: file.write(text.getvalue().encode()))
+    write_text(path, text.getvalue())
 
 
 class Events:

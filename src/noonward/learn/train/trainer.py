@@ -12,9 +12,10 @@ import numpy as np
 import torch
 
 from noonward.errors import DataError, ScenarioError
+from noonward.files import locked_folder, write_text
 from noonward.learn.algorithms.algorithm import Algorithm, PolicyArrays
 from noonward.learn.algorithms.registry import algorithm_named
-from noonward.learn.core.checkpoint import load_checkpoint, save_checkpoint, write_atomically
+from noonward.learn.core.checkpoint import load_checkpoint, save_checkpoint
 from noonward.learn.tasks.rows import Rows, advice_of, measured, moment_of
 from noonward.learn.tasks.setting import Engine, Setting, dimensions_of
 from noonward.learn.train.curves import Events, Row, write_curves
@@ -121,13 +122,21 @@ class Trainer:
         self._validation = self._validation_engine()
         if kept is not None:
             self._load(kept)
-        write_atomically(folder / CONFIG, lambda file: file.write(config.to_json().encode()))
+        write_text(folder / CONFIG, config.to_json())
 
     def run(self) -> None:
-        """Trains until the last epoch."""
+        """Trains until the last epoch.
+
+        Raises:
+            FileError: Another process is training in the folder, or it cannot be written.
+        """
+        if self.epoch < self.config.epochs:
+            with locked_folder(self.folder, "training"):
+                self._run()
+
+    def _run(self) -> None:
+        """Trains the epochs that are left."""
         began, first = time.monotonic(), self.epoch
-        if self.epoch >= self.config.epochs:
-            return
         events = Events(self.folder / EVENTS, self.epoch + 1 if self.curves else 0)
         try:
             if self.config.warm_start is not None and not self.curves:

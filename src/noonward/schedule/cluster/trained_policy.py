@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory, random_below
 from noonward.decision.scheduler import CompiledScheduler, months_remarks
 from noonward.errors import DataError, ScenarioError, nearest
+from noonward.files import whole_file
 from noonward.forecasts.forecast import Forecast
 from noonward.model.cluster.environment import Environment
 
@@ -89,14 +89,8 @@ def write_policy(
     arrays = {f"weight_{layer}": array for layer, array in enumerate(weights)}
     arrays |= {f"bias_{layer}": array for layer, array in enumerate(biases)}
     stored = {name: _halved(array, path) for name, array in arrays.items()} if half else arrays
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            np.savez(file, meta=np.array(json.dumps(content)), **stored)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    os.replace(part, path)  # noqa: PTH105
+    with whole_file(path) as file:
+        np.savez(file, meta=np.array(json.dumps(content)), **stored)
 
 
 def _halved(array: F4, path: Path) -> NDArray[np.float16]:

@@ -6,6 +6,14 @@ from noonward.bound.cluster_energy import fluid_frontier
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.evaluate.compare import compare
+from noonward.schedule.registry import default_registry, using
+
+
+@pytest.fixture
+def own_registry():
+    """A copy of the registry: what a test registers is gone after it."""
+    with using(default_registry().copy()) as registry:
+        yield registry
 
 
 @pytest.fixture(scope="session")

@@ -191,6 +191,28 @@ def test_unknown_protocol(noonward: CommandLine) -> None:
     refused(noonward("policies", "--protocol", "daily"), "'daily'", "each-slot, on-arrival")
 
 
+def test_unknown_role(noonward: CommandLine) -> None:
+    refused(noonward("policies", "--role", "planers"), "unknown role 'planers'", "did you mean 'planner'?")
+
+
+def test_policy_named_twice_in_two_ways(noonward: CommandLine) -> None:
+    answer = noonward("compare", "dvfs-training", "--policies", "dp,dp(clock=0.6)")
+    refused(answer, "a policy stands twice", "name each once")
+
+
+@pytest.mark.parametrize("key", ["policies", "reference_policy"])
+@pytest.mark.parametrize("name", ["os:abort", "evilmod:Policy"])
+@pytest.mark.parametrize("command", [("scenario", "check"), ("compare",)])
+def test_a_scenario_file_cannot_name_code(noonward: CommandLine, key: str, name: str, command: tuple[str, ...]) -> None:
+    """``os:abort`` would end this process; ``evilmod`` would leave a file."""
+    Path("evilmod.py").write_text("open('ran', 'w').close()\n", encoding="utf-8")
+    value = f"[local-fcfs, '{name}']" if key == "policies" else f"'{name}'"
+    Path("evil.yaml").write_text(f"extends: tiny\nname: evil\n{key}: {value}\n", encoding="utf-8")
+    answer = noonward(*command, "evil.yaml")
+    refused(answer, f"scenario 'evil': {key}: unknown policy '{name}'", "a file may name registered policies only")
+    assert not Path("ran").exists()
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -6,17 +6,16 @@ from pathlib import Path
 import pytest
 
 from command_line import CommandLine
-from noonward.schedule import registry
+from noonward.schedule.registry import Registry
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
-def in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own_registry: Registry) -> None:
     """Runs in an empty folder, with the examples importable and a registry of one's own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
 
 
 def test_every_example_is_tested_here() -> None:

@@ -100,17 +100,21 @@ def test_figures_of_reproduce_fine_tuning(
     noonward: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from noonward.schedule import registry
+    from noonward.schedule.cluster.catalogue import add_trained
     from noonward.studies.fine_tuning import reproduce as reproduction
     from trained_files import training_record, write_random_policy
 
     for n, name in enumerate(("masac", "masac-seed1", "madqn", "madqn-seed1", "masac-plus")):
         write_random_policy(tmp_path / "trained" / f"{name}.npz", n, record=training_record(n))
-    rules = {policy.name: policy for policy in registry.policies(trained=False)}
-    monkeypatch.setattr(registry, "_POLICIES", rules)
-    registry.register_trained(tmp_path / "trained")
+    own = registry.Registry()
+    for policy in registry.policies(trained=False):
+        own.add(policy)
+    add_trained(own, tmp_path / "trained")
     monkeypatch.setattr(reproduction, "SCENARIO", "tiny")
     command = ("reproduce", "fine-tuning", "-n", 2, "--policies", "price-greedy,masac,madqn,masac-plus", "--json")
-    hold_against_page("reproduce fine-tuning", [noonward(*command).out])
+    with registry.using(own):
+        answer = noonward(*command)
+    hold_against_page("reproduce fine-tuning", [answer.out])
 
 
 def test_figures_of_bench(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,12 +83,6 @@ def named(page: Path) -> str:
 
 
 @pytest.fixture
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets a block register policies that no other test sees."""
-    monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
-
-
-@pytest.fixture
 def files(tmp_path: Path) -> Path:
     """Files by the names that the pages use, with two months of signals of both zones of ``tiny``."""
     from noonward.data.signals.generate import generate_signals

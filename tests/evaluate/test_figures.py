@@ -80,7 +80,7 @@ def test_policies_keep_their_colour_and_the_reference_is_dark(money):
     styles = policy_styles(money)
     assert styles["local-fcfs"].color == INK
     assert len({style.color for style in styles.values()}) == len(styles)
-    shown = {trace.name: trace.marker.color for trace in marks(gain_figure(money).figure) if trace.name in styles}
+    shown = {trace.name: trace.marker.color for trace in marks(gain_figure(money).plot) if trace.name in styles}
     assert shown == {policy: style.color for policy, style in styles.items()}
 
 
@@ -101,7 +101,7 @@ def test_time_axes_have_few_ticks_and_none_at_the_end(money):
 
 
 def test_gains_have_the_comparisons_values_and_intervals(money):
-    traces = [trace for trace in marks(gain_figure(money).figure) if trace.xaxis == "x"]
+    traces = [trace for trace in marks(gain_figure(money).plot) if trace.xaxis == "x"]
     found = {trace.name: trace for trace in traces}
     for policy in money.records:
         estimate, trace = money.gain(policy), found[policy]
@@ -113,10 +113,10 @@ def test_gains_have_the_comparisons_values_and_intervals(money):
 
 
 def test_one_environment_shows_no_spread(money):
-    traces = marks(gain_figure(first_only(money)).figure)
+    traces = marks(gain_figure(first_only(money)).plot)
     assert traces
     assert not any(trace.error_x.visible for trace in traces)
-    assert any(trace.error_x.visible for trace in marks(gain_figure(money).figure))
+    assert any(trace.error_x.visible for trace in marks(gain_figure(money).plot))
 
 
 def test_parts_of_the_money_sum_to_the_utility(money):
@@ -128,7 +128,7 @@ def test_parts_of_the_money_sum_to_the_utility(money):
 
 
 def test_money_figure_stacks_what_was_earned_and_paid(money):
-    figure = money_figure(money).figure
+    figure = money_figure(money).plot
     left = [trace for trace in figure.data if trace.type == "bar" and trace.xaxis == "x"]
     policies = list(left[0].y)
     sums = np.sum([trace.x for trace in left], axis=0)
@@ -138,7 +138,7 @@ def test_money_figure_stacks_what_was_earned_and_paid(money):
 
 
 def test_utilisation_is_a_share_of_the_gpus_and_its_map_is_the_records(money):
-    figure = utilisation_map(money, environment=1).figure
+    figure = utilisation_map(money, environment=1).plot
     record = money.records["random"][1]
     share_SH = utilisation_SH(record)
     assert share_SH.shape == (2, 12)
@@ -151,20 +151,20 @@ def test_utilisation_is_a_share_of_the_gpus_and_its_map_is_the_records(money):
 def test_maps_of_few_policies_label_the_lowest_panels(money, count):
     policies = ["local-fcfs", "random", "price-greedy"][:count]
     few = dataclasses.replace(money, records={policy: money.records[policy] for policy in policies})
-    shown = axes(utilisation_map(few).figure, "x")
+    shown = axes(utilisation_map(few).plot, "x")
     assert len(shown) == count
     assert sum(axis.title.text == "time (UTC)" for axis in shown) == min(count, 2)
 
 
 def test_plane_holds_exact_energy_against_the_mean_that_the_bound_holds_for(energy, frontier):
-    figure = energy_latency_figure(energy, frontier).figure
+    figure = energy_latency_figure(energy, frontier).plot
     for trace in marks(figure):
         assert trace.x[0] == pytest.approx(energy.mean(trace.name, "mean_time_so_far_s").value)
         assert trace.y[0] == pytest.approx(energy.mean(trace.name, "joules_per_unit").value)
         assert trace.error_y.array[0] > 0
     line = next(trace for trace in figure.data if "frontier" in (trace.name or ""))
     assert np.array_equal(line.x, frontier.mean_time_s_P)
-    assert not any("frontier" in (t.name or "") for t in energy_latency_figure(energy).figure.data)
+    assert not any("frontier" in (t.name or "") for t in energy_latency_figure(energy).plot.data)
 
 
 def test_policies_that_leave_work_behind_are_drawn_open(energy):
@@ -176,7 +176,7 @@ def test_policies_that_leave_work_behind_are_drawn_open(energy):
             ]
             for policy, records in energy.records.items()
         }
-        figure = energy_latency_figure(dataclasses.replace(energy, records=changed)).figure
+        figure = energy_latency_figure(dataclasses.replace(energy, records=changed)).plot
         return [trace.marker.symbol for trace in marks(figure)]
 
     assert all(symbol.endswith("-open") for symbol in symbols(0.03))
@@ -184,13 +184,13 @@ def test_policies_that_leave_work_behind_are_drawn_open(energy):
 
 
 def test_power_is_the_ledgers_energy_over_time(energy):
-    lines = {trace.name: trace for trace in marks(power_figure(energy).figure, "lines")}
+    lines = {trace.name: trace for trace in marks(power_figure(energy).plot, "lines")}
     for policy in energy.records:
         assert np.mean(lines[policy].y) * 3 == pytest.approx(energy.mean(policy, "energy_kwh").value)
 
 
 def test_latency_curves_end_at_the_share_of_jobs_that_finished(energy):
-    lines = [t for t in marks(latency_figure(energy).figure, "lines") if t.xaxis == "x"]
+    lines = [t for t in marks(latency_figure(energy).plot, "lines") if t.xaxis == "x"]
     for trace in lines:
         shares = [100 * r.ledger.done / r.ledger.jobs for r in energy.records[trace.name]]
         assert trace.y[-1] == pytest.approx(np.mean(shares))

@@ -14,6 +14,7 @@ from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle
 from noonward.schedule import registry
 from noonward.schedule.cluster.bid_price import BidPrice
+from noonward.schedule.cluster.catalogue import add_trained
 from noonward.schedule.cluster.packaged_policies import FOLDER, trained_policies
 from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_meta, read_policy, write_policy
 from trained_files import write_random_policy
@@ -38,10 +39,19 @@ def test_files_are_found_by_family_and_seed(folder):
     assert trained_policies(folder / "absent") == []
 
 
-def test_they_are_registered_by_their_names_and_kept_apart(folder, monkeypatch):
+def test_they_are_registered_by_their_names_and_kept_apart(folder):
     rules = [policy.name for policy in registry.policies(trained=False)]
-    monkeypatch.setattr(registry, "_POLICIES", {name: registry._POLICIES[name] for name in rules})
-    registry.register_trained(folder)
+    only_rules = registry.Registry()
+    for policy in registry.policies(trained=False):
+        only_rules.add(policy)
+    add_trained(only_rules, folder)
+    with registry.using(only_rules):
+        check_trained(rules)
+    with pytest.raises(ValueError, match="'early' is registered already"):
+        add_trained(only_rules, folder)
+
+
+def check_trained(rules):
     trained = registry.policies(trained=True)
     assert [policy.name for policy in trained] == ["early", "plus", "plus-seed2", "plus-seed10"]
     assert trained[1].summary == "Says plus."
@@ -50,8 +60,6 @@ def test_they_are_registered_by_their_names_and_kept_apart(folder, monkeypatch):
     assert not set(load_scenario("fine-tuning").policies) & {policy.name for policy in trained}
     outcome = run(build_environment(load_scenario("tiny")), registry.make_scheduler("plus-seed2"))
     assert outcome.engine["steps"] > 10
-    with pytest.raises(ValueError, match="'early' is registered already"):
-        registry.register_trained(folder)
 
 
 def test_a_file_without_a_summary_says_what_it_is(tmp_path):

@@ -9,15 +9,18 @@ from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import ForecastKind
 from noonward.schedule import registry
 from noonward.schedule.cluster.slot_rules import MostFree
-from noonward.schedule.registry import make_scheduler, policies, register
+from noonward.schedule.registry import (
+    Argument,
+    Family,
+    canonical_name,
+    make_scheduler,
+    policies,
+    register,
+    require_registered,
+)
 
 
-@pytest.fixture
-def fresh(monkeypatch):
-    monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
-
-
-def test_every_policy_makes_a_fresh_scheduler_and_says_what_it_does():
+def test_every_policy_makes_a_own_registry_scheduler_and_says_what_it_does():
     for policy in policies():
         assert isinstance(policy.make(), Scheduler)
         assert policy.make() is not policy.make()
@@ -49,12 +52,120 @@ def test_gangs_in_names_are_the_gangs_asked_for():
     assert (make_scheduler("dp").clock, make_scheduler("dp-max-clock").clock) == (0.6, 1.0)
 
 
-def test_own_policy_can_be_registered_once(fresh):
+def test_own_policy_can_be_registered_once(own_registry):
     register("mine", MostFree)
     assert isinstance(make_scheduler("mine"), MostFree)
     assert policies()[-1].summary == "Control: to the site with the most free GPUs, among those with room; else hold."
     with pytest.raises(ValueError, match="a policy named 'mine' is registered already"):
         register("mine", MostFree)
+
+
+def test_what_was_registered_in_another_registry_is_unknown_here(own_registry):
+    own_registry.copy().add(registry.Policy(name="mine", make=MostFree, summary="", family="mine"))
+    assert "mine" not in [policy.name for policy in policies()]
+    register("mine", MostFree, family="most-free", roles=["control"])
+    assert policies(family="most-free")[-1].name == policies(role="control")[-1].name == "mine"
+    assert not policies()[-1].packaged
+
+
+@pytest.mark.parametrize("name", ["", "a(b=1)", "a,b", "a b"])
+def test_a_name_that_could_not_be_given_is_refused(own_registry, name):
+    with pytest.raises(ValueError, match="without brackets, commas and blanks"):
+        register(name, MostFree)
+
+
+def test_an_unknown_role_is_refused(own_registry):
+    with pytest.raises(ValueError, match="unknown role 'planer'; did you mean 'planner'"):
+        register("mine", MostFree, roles=["planer"])
+
+
+def test_arguments_in_a_name_make_the_scheduler():
+    assert make_scheduler("greedy-energy(gpus=12)").gpus == 12
+    assert make_scheduler(" most-free( gpus = 3 ) ".strip()).gpus == 3
+    assert make_scheduler("greedy-tradeoff(watts=2.5)").weights == (1.0, 0.0, 0.0, 2.5)
+    assert make_scheduler("sla-energy(target_s=60)").target_s == 60
+    assert make_scheduler("dp(clock=0.8)").clock == 0.8
+    assert make_scheduler("booked(forecast=noisy, noise=0.1)").forecast.noise == 0.1
+    bids = make_scheduler("bid-price(forecast=learned, net=2, samples=4, rounds=16)")
+    assert (bids.forecast.kind, bids.forecast.net, bids.samples, bids.rounds) == ("learned", 2, 4, 16)
+    plan = make_scheduler("plan(curves=hard, replan=hourly, beta=0.1, eps=0, samples=20)")
+    assert (plan.curves, plan.hourly, plan.beta, plan.eps, plan.samples) == ("hard", True, 0.1, 0.0, 20)
+
+
+def test_the_short_name_is_the_one_that_reports_show():
+    for given, shown in (
+        ("greedy-energy(gpus=4)", "greedy-energy-4"),
+        ("greedy-energy(gpus=12)", "greedy-energy(gpus=12)"),
+        ("greedy-tradeoff( watts=30.0 )", "greedy-tradeoff-30"),
+        ("booked(forecast=perfect)", "booked-perfect"),
+        ("bid-price(rounds=8,forecast=regression)", "bid-price-regression"),
+        ("bid-price(samples=3,forecast=regression)", "bid-price(forecast=regression, samples=3)"),
+        ("plan()", "plan-advisory"),
+        ("plan", "plan-advisory"),
+        ("dp(clock=1)", "dp-max-clock"),
+        ("most-free", "most-free"),
+        ("net.npz", "net.npz"),
+    ):
+        assert canonical_name(given) == shown
+        assert canonical_name(shown) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "greedy-energy",
+            r"argument gpus is missing; give a whole number from 1 to 4096 \(GPUs\)",
+        ),
+        ("greedy-energy(gpus=0)", r"gpus is '0'; allowed: a whole number from 1 to 4096 \(GPUs\)"),
+        ("greedy-energy(gpus=2.5)", "gpus is '2.5'; allowed: a whole number"),
+        ("greedy-energy(gpu=2)", "there is no argument 'gpu'; it takes gpus: a whole number"),
+        ("greedy-energy(4)", "'4' is not of the form name=value; it takes gpus"),
+        ("greedy-energy(gpus=2, gpus=3)", "argument gpus is given twice"),
+        ("greedy-tradeoff(watts=-1)", r"watts is '-1'; allowed: a number of at least 0 \(J per second in system\)"),
+        ("greedy-tradeoff(watts=nan)", "watts is 'nan'; allowed"),
+        ("sla-energy(target_s=0)", r"target_s is '0'; allowed: a number above 0 \(s\)"),
+        (
+            "booked(forecast=true)",
+            "forecast is 'true'; allowed: one of perfect, persistence, regression",
+        ),
+        ("booked(forecast=perfect, noise=0.1)", "noise is given, but the forecast is perfect"),
+        ("bid-price(forecast=noisy, net=1)", "net is given, but the forecast is noisy"),
+        ("local-fcfs(gpus=2)", r"policy 'local-fcfs' takes no arguments; it was given \(gpus=2\); write 'local-fcfs'"),
+        ("gredy-energy(gpus=2)", r"unknown policy 'gredy-energy\(gpus=2\)'; did you mean 'greedy-energy'"),
+    ],
+)
+def test_wrong_arguments_are_explained(name, message):
+    with pytest.raises(ScenarioError, match=message):
+        make_scheduler(name)
+
+
+def test_a_family_of_ones_own_takes_arguments(own_registry):
+    own_registry.add_family(
+        Family(
+            name="held",
+            arguments=(Argument(name="slots", kind="whole number", unit="slots", low=1),),
+            make=lambda slots: make_scheduler("random") if slots > 1 else MostFree(),
+            describe=lambda slots: f"Holds for {slots} slots.",
+        )
+    )
+    own_registry.add_member("held-once", "held", {"slots": 1})
+    assert isinstance(make_scheduler("held(slots=1)"), MostFree)
+    assert own_registry.find("held(slots=1)").name == "held-once"
+    assert own_registry.find("held(slots=2)").summary == "Holds for 2 slots."
+    with pytest.raises(ValueError, match="'held' is registered already"):
+        own_registry.add_family(own_registry.families()[-1])
+
+
+def test_a_file_names_registered_policies_only(monkeypatch):
+    def refuse(name):
+        raise AssertionError(f"{name} was imported")
+
+    monkeypatch.setattr(registry.importlib, "import_module", refuse)
+    require_registered(["local-fcfs", "greedy-energy(gpus=12)", "masac"], "scenario 's'")
+    for name in ("os:abort", "net.npz", "nosuch", "greedy-energy(gpus=x)"):
+        with pytest.raises(ScenarioError, match=r"^scenario 's': .*a file may name registered policies only"):
+            require_registered([name], "scenario 's'")
 
 
 def test_own_class_is_loaded_by_module_and_name():

@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 
 from noonward.data.scenarios.load import load_scenario
-from noonward.schedule import registry
 from noonward.schedule.registry import make_scheduler, register
 from noonward.studies.dvfs_training import controls as dvfs_controls
 from noonward.studies.dvfs_training.controls import above_controls, drawn_part, study_controls, study_policies
-
-
-@pytest.fixture
-def own_registry(monkeypatch):
-    monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
 
 
 def with_values(comparison, values):

@@ -18,6 +18,7 @@ from noonward.errors import ScenarioError
 from noonward.evaluate.learned import learned_policies
 from noonward.ledger.ledger import settle
 from noonward.schedule import registry
+from noonward.schedule.cluster.catalogue import add_trained
 from noonward.studies.fine_tuning.report import (
     chosen,
     claims_tables,
@@ -40,9 +41,11 @@ def registered(tmp_path_factory):
     for n, name in enumerate(SEEDS):
         write_random_policy(folder / f"{name}.npz", n, record=training_record(n))
     write_random_policy(folder / "elsewhere.npz", scenario="fine-tuning")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "_POLICIES", {policy.name: policy for policy in registry.policies(trained=False)})
-        registry.register_trained(folder)
+    own = registry.Registry()
+    for policy in registry.policies(trained=False):
+        own.add(policy)
+    add_trained(own, folder)
+    with registry.using(own):
         yield
 
 

@@ -45,13 +45,13 @@ def compare(
     import sys
 
     from noonward.evaluate.compare import compare as run_comparison
-    from noonward.evaluate.compare import frontier
+    from noonward.evaluate.compare import frontier, policy_names
     from noonward.evaluate.metrics import to_json
     from noonward.evaluate.report.service_tables import class_table, constraint_table, service_metrics
 
     scenario = open_scenario(name, settings, signals, jobs)
     names = split_names(policies)
-    count = len(scenario.policies if names is None else names)
+    count = len(policy_names(scenario, names))
     with progress_bar(environments * (count + 1), scenario.name) as step:
         found = run_comparison(scenario, names, environments=environments, seed=seed, out=out, progress=step)
     path = None

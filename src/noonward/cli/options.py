@@ -52,7 +52,12 @@ Settings = Annotated[
 Out = Annotated[Path, typer.Option(help="Folder for records and reports.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object with all figures.")]
 Policies = Annotated[
-    str | None, typer.Option("--policies", help="Comma-separated policies (see 'noonward policies'), or module:Class.")
+    str | None,
+    typer.Option(
+        "--policies",
+        help="Comma-separated policies (see 'noonward policies'), with arguments as in 'greedy-energy(gpus=12)'; or "
+        "module:Class, or a trained policy's .npz file.",
+    ),
 ]
 
 
@@ -67,8 +72,10 @@ def open_scenario(
 
 
 def split_names(names: str | None) -> list[str] | None:
-    """Returns the names of a comma-separated option."""
-    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+    """Returns the names of a comma-separated option; commas within brackets separate a name's arguments."""
+    import re
+
+    return None if names is None else [name.strip() for name in re.split(r",(?![^()]*\))", names) if name.strip()]
 
 
 @contextmanager

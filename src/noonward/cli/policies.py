@@ -1,26 +1,51 @@
-"""``noonward policies``: the registered schedulers."""
+"""``noonward policies``: the registered policies by family, with their roles, protocols and arguments."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from noonward.cli.options import print_table
 
+if TYPE_CHECKING:
+    from noonward.schedule.registry import Policy
+
 
 def policies(
     protocol: Annotated[str | None, typer.Option(help="Only those of a protocol: each-slot or on-arrival.")] = None,
+    role: Annotated[
+        str | None,
+        typer.Option(help="Only those of a role: rule, planner, learned, control, published or clairvoyant."),
+    ] = None,
 ) -> None:
-    """List the schedulers by name, with the protocols they answer."""
+    """List the policies by family: names, roles, protocols, and the arguments that a name may give."""
+    from typing import get_args
+
     from rich.table import Table
 
-    from noonward.errors import ScenarioError
-    from noonward.schedule.registry import policies as registered
+    from noonward.errors import ScenarioError, nearest
+    from noonward.schedule.registry import Role, default_registry
 
     if protocol not in (None, "each-slot", "on-arrival"):
         raise ScenarioError(f"unknown protocol {protocol!r}; protocols: each-slot, on-arrival")
-    table = Table("policy", "protocols", "what it does")
-    for policy in registered(protocol):  # type: ignore[arg-type]
-        table.add_row(policy.name, ", ".join(policy.make().protocols), policy.summary)
+    if role is not None and role not in get_args(Role):
+        raise ScenarioError(f"unknown role {role!r}; {nearest(role, get_args(Role))}")
+    registry = default_registry()
+    families: dict[str, list[Policy]] = {}
+    for policy in registry.policies(protocol, role=role):  # type: ignore[arg-type]
+        families.setdefault(policy.family, []).append(policy)
+    arguments = {family.name: family.arguments for family in registry.families()}
+    table = Table("policy", "roles", "protocols", "what it does")
+    for name, members in families.items():
+        for policy in members:
+            table.add_row(policy.name, ", ".join(sorted(policy.roles)), ", ".join(policy.protocols), policy.summary)
+        if name in arguments:
+            said = "\n".join(
+                f"{each.name}: {each.allowed}" + ("" if each.default is None else f", by default {each.default}")
+                for each in arguments[name]
+            )
+            table.add_row(f"{name}({', '.join(each.name + '=' for each in arguments[name])})", "", "", said)
+        if len(members) > 1 or name in arguments:
+            table.add_section()
     print_table(table)

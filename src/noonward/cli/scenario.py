@@ -30,14 +30,15 @@ def show(name: ScenarioName, settings: Settings = None) -> None:
 
 @app.command()
 def check(name: ScenarioName, settings: Settings = None) -> None:
-    """Check a scenario and draw its first environment; says what it holds."""
+    """Check a scenario and draw its first environment; prints what it holds."""
     from noonward.data.environments import build_environment
-    from noonward.schedule.registry import make_scheduler
+    from noonward.schedule.registry import require_registered
     from noonward.units import HOUR_S
 
     scenario = open_scenario(name, settings)
-    for policy in (*scenario.policies, *([scenario.reference_policy] if scenario.reference_policy else [])):
-        make_scheduler(policy)
+    require_registered(scenario.policies, f"scenario {scenario.name!r}: policies")
+    if scenario.reference_policy is not None:
+        require_registered([scenario.reference_policy], f"scenario {scenario.name!r}: reference_policy")
     environment = build_environment(scenario)
     gpus = sum(site.gpus for site in scenario.fleet.sites)
     print(f"{scenario.name}: valid. {len(scenario.fleet.sites)} sites, {gpus} GPUs, protocol {scenario.protocol}")

@@ -24,7 +24,7 @@ from noonward.files import file_name, write_text
 from noonward.ledger.record import Record, environment_digest, read_record, write_record
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import JobTable, Scenario
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.registry import canonical_name, default_registry, make_scheduler, require_registered
 
 Progress = Callable[[str], None]
 """Called once per unit of work with what was done."""
@@ -190,7 +190,8 @@ def compare(
 
     Args:
         scenario: Scenario.
-        policies: Names (or ``module:Class``); by default the scenario's.
+        policies: Names (or ``module:Class``, or a trained policy's file); by default the scenario's, which may name
+            registered policies only.
         environments: Number of environments.
         seed: Seed of environments and policies.
         out: Folder of all comparisons.
@@ -199,16 +200,14 @@ def compare(
     Raises:
         ScenarioError: No policy, an unknown one, a policy named twice, or one that does not fit the scenario.
     """
-    names = list(scenario.policies if policies is None else policies)
+    names = policy_names(scenario, policies)
     if not names:
         raise ScenarioError(f"no policy to compare: name at least one (scenario {scenario.name!r}: --policies A,B)")
     if len(set(names)) != len(names):
         raise ScenarioError(f"a policy stands twice in {', '.join(names)}; name each once")
     if environments < 1:
         raise ScenarioError(f"{environments} environments were asked for; ask for at least 1")
-    if scenario.reference_policy is not None:
-        make_scheduler(scenario.reference_policy)
-    reference = scenario.reference_policy if scenario.reference_policy in names else names[0]
+    reference = reference_of(scenario, names)
     folder = comparison_folder(scenario, seed, out)
     records: dict[str, list[Record]] = {name: [] for name in names}
     bounds = []
@@ -223,9 +222,32 @@ def compare(
         bounds.append(_bound(environment, folder / "bound" / f"{index:03d}.json"))
         if progress is not None:
             progress(f"bound, environment {index}")
-    return Comparison(
-        scenario=scenario, seed=seed, folder=folder, reference=str(reference), records=records, bounds=bounds
-    )
+    return Comparison(scenario=scenario, seed=seed, folder=folder, reference=reference, records=records, bounds=bounds)
+
+
+def policy_names(scenario: Scenario, policies: Sequence[str] | None = None) -> list[str]:
+    """Returns the policies to compare under the names that reports show: those asked for, else the scenario's.
+
+    Raises:
+        ScenarioError: The scenario names something else than a registered policy, or arguments are wrong.
+    """
+    if policies is None:
+        require_registered(scenario.policies, f"scenario {scenario.name!r}: policies")
+    return [canonical_name(name) for name in (scenario.policies if policies is None else policies)]
+
+
+def reference_of(scenario: Scenario, names: Sequence[str]) -> str:
+    """Returns the policy that changes are measured against: the scenario's reference, else the first one compared.
+
+    Raises:
+        ScenarioError: The scenario's reference is neither compared nor a registered policy.
+    """
+    reference = scenario.reference_policy
+    if reference is None or reference in names:
+        return reference or names[0]
+    require_registered([reference], f"scenario {scenario.name!r}: reference_policy")
+    reference = canonical_name(reference)
+    return reference if reference in names else names[0]
 
 
 def require_fit(environment: Environment, names: Sequence[str]) -> None:
@@ -256,8 +278,9 @@ def recorded_run(environment: Environment, policy: str, scenario: Scenario, seed
 
 
 def _is_packaged(policy: str) -> bool:
-    """Returns whether a policy belongs to this package, whose every change shows in the code's digest."""
-    return not policy.endswith(".npz") and type(make_scheduler(policy)).__module__.startswith("noonward.")
+    """Returns whether a policy belongs to this package: then ``code_digest`` changes whenever the policy does."""
+    registry = default_registry()
+    return registry.knows(policy) and registry.find(policy).packaged
 
 
 def _same(record: Record, environment: Environment, policy: str, seed: int, scenario: Scenario) -> bool:

@@ -1,38 +1,143 @@
-"""The registry of schedulers by name: the package's own, and what users add."""
+"""The registry of schedulers: policies by name, in families, with roles, and with arguments given in their names."""
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
 
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError, nearest
-from noonward.forecasts.forecast import Forecast
 from noonward.model.cluster.environment import Protocol
-from noonward.schedule.cluster.advised_policy import AdvisedPolicy
-from noonward.schedule.cluster.bandit import Ucb1
-from noonward.schedule.cluster.bid_price import BidPrice
-from noonward.schedule.cluster.booking import Booked
-from noonward.schedule.cluster.packaged_policies import FOLDER, PolicyFile, planners, trained_policies
-from noonward.schedule.cluster.routing import CheapestNow, Router
-from noonward.schedule.cluster.slot_rules import (
-    CarbonGreedy,
-    CheapestFeasible,
-    LocalBackfill,
-    LocalFcfs,
-    MostFree,
-    PriceGreedy,
-    RandomMasked,
-)
-from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_policy
-from noonward.schedule.cluster.weighed import MarketRouter, WeighedRouter
-from noonward.schedule.plan.follow import FollowPlan, Fractional, PerfectPlan
+
+if TYPE_CHECKING:
+    from noonward.schedule.cluster.packaged_policies import PolicyFile
+
+Value = int | float | str
+"""Value of an argument in a policy's name."""
+Role = Literal["rule", "planner", "learned", "control", "published", "clairvoyant"]
+"""What a policy is in a comparison.
+
+``rule``: a fixed rule of what is known now; ``planner``: plans with forecasts or sampled jobs; ``learned``: trained;
+``control``: a simple policy that others are held against; ``published``: as a paper describes it; ``clairvoyant``:
+reads future jobs or true future signals, so it is a benchmark that nobody can run.
+"""
+_CALL = re.compile(r"([^()\s]+)\s*\((.*)\)", re.DOTALL)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """An argument that the name of a policy may give, as ``gpus`` in ``greedy-energy(gpus=4)``.
+
+    Attributes:
+        name: Name.
+        kind: Type of its value.
+        unit: Unit, or what the value counts; empty for words.
+        low: Least value (numbers).
+        high: Largest value (numbers).
+        above: Whether the value must be above ``low``, not equal to it.
+        words: Values allowed (words).
+        default: Value where the name gives none; None: the name must give it.
+    """
+
+    name: str
+    kind: Literal["whole number", "number", "word"]
+    unit: str = ""
+    low: float = 0.0
+    high: float = math.inf
+    above: bool = False
+    words: tuple[str, ...] = ()
+    default: Value | None = None
+
+    @property
+    def allowed(self) -> str:
+        """What values it takes, in words.
+
+        Example:
+            >>> Argument(name="gpus", kind="whole number", unit="GPUs", low=1, high=64).allowed
+            'a whole number from 1 to 64 (GPUs)'
+        """
+        if self.kind == "word":
+            return f"one of {', '.join(self.words)}"
+        unit = f" ({self.unit})" if self.unit else ""
+        if self.high < math.inf:
+            return f"a {self.kind} from {self.low:g} to {self.high:g}{unit}"
+        return f"a {self.kind} {'above' if self.above else 'of at least'} {self.low:g}{unit}"
+
+    def read(self, text: str) -> Value:
+        """Returns the value that a name gives.
+
+        Raises:
+            ValueError: The text is no such value; the message says what is allowed.
+        """
+        value: Value
+        try:
+            value = text if self.kind == "word" else int(text) if self.kind == "whole number" else float(text)
+        except ValueError:
+            raise ValueError(f"{self.name} is {text!r}; allowed: {self.allowed}") from None
+        fits = value in self.words if isinstance(value, str) else self._within(value)
+        if not fits:
+            raise ValueError(f"{self.name} is {text!r}; allowed: {self.allowed}")
+        return value
+
+    def _within(self, value: float) -> bool:
+        return math.isfinite(value) and self.low <= value <= self.high and not (self.above and value == self.low)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """Policies that differ in arguments alone.
+
+    Attributes:
+        name: Name, which a name with arguments begins with.
+        arguments: Arguments.
+        make: Makes a fresh scheduler from the arguments, given by name.
+        describe: Says in a line what a policy of the family does, from the same arguments.
+        roles: Roles of its policies, or what returns them from the same arguments.
+        kind: Kind of scenarios that its policies run in.
+        check: Raises ValueError where arguments, each within its range, do not go together.
+        packaged: As ``Policy.packaged``.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    make: Callable[..., Scheduler]
+    describe: Callable[..., str]
+    roles: frozenset[Role] | Callable[..., frozenset[Role]] = frozenset()
+    kind: str = "cluster"
+    check: Callable[..., None] | None = None
+    packaged: bool = False
+
+    def values(self, given: Mapping[str, Value]) -> dict[str, Value]:
+        """Returns the value of every argument, defaults included, in the family's order.
+
+        Raises:
+            ValueError: An argument without default is not given, or the arguments do not go together.
+        """
+        values = {argument.name: given.get(argument.name, argument.default) for argument in self.arguments}
+        for argument in self.arguments:
+            if values[argument.name] is None:
+                raise ValueError(f"argument {argument.name} is missing; give {argument.allowed}")
+        complete = {name: value for name, value in values.items() if value is not None}
+        if self.check is not None:
+            self.check(**complete)
+        return complete
+
+    def written(self, values: Mapping[str, Value]) -> str:
+        """Returns the name with arguments that gives some values: those that are not defaults."""
+        said = [(a.name, values[a.name]) for a in self.arguments if values[a.name] != a.default]
+        listed = ", ".join(f"{name}={v if isinstance(v, str) else format(v, '.15g')}" for name, v in said)
+        return f"{self.name}({listed})" if listed else self.name
+
+
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """A registered scheduler.
 
@@ -40,78 +145,301 @@ class Policy:
         name: Name on the command line and in reports.
         make: Makes a fresh scheduler.
         summary: What it does, in a line.
+        family: Family it belongs to; its own name if it stands alone.
+        roles: What it is in a comparison.
+        kind: Kind of scenarios that it runs in.
         trained: Packaged file it runs, or None for one that is not trained.
+        packaged: Whether it comes with this package, so that its records stay valid while the package's code does.
     """
 
     name: str
     make: Callable[[], Scheduler]
     summary: str
-    trained: PolicyFile | None = None
+    family: str
+    roles: frozenset[Role] = frozenset()
+    kind: str = "cluster"
+    trained: PolicyFile | None = field(default=None, repr=False)
+    packaged: bool = False
+
+    @property
+    def protocols(self) -> tuple[Protocol, ...]:
+        """Protocols it answers."""
+        return self.make().protocols
 
 
-_POLICIES: dict[str, Policy] = {}
+class Registry:
+    """Policies by name, in the order they were added."""
+
+    def __init__(self) -> None:
+        self._policies: dict[str, Policy] = {}
+        self._families: dict[str, Family] = {}
+        self._listed: dict[str, str] = {}
+        """Listed name of a policy by its name with arguments."""
+
+    def copy(self) -> Registry:
+        """Returns a registry of the same policies, to which others can be added."""
+        other = Registry()
+        other._policies, other._families = dict(self._policies), dict(self._families)
+        other._listed = dict(self._listed)
+        return other
+
+    def add(self, policy: Policy) -> None:
+        """Adds a policy.
+
+        Raises:
+            ValueError: The name is taken, or is no name (it holds brackets, commas or blanks).
+        """
+        name = policy.name
+        if name in self._policies:
+            raise ValueError(f"a policy named {name!r} is registered already; choose another name")
+        if not name or re.search(r"[()\s,]", name):
+            raise ValueError(f"a policy cannot be named {name!r}; choose a name without brackets, commas and blanks")
+        unknown = set(policy.roles) - set(get_args(Role))
+        if unknown:
+            raise ValueError(f"policy {name!r}: unknown role {min(unknown)!r}; {nearest(min(unknown), get_args(Role))}")
+        self._policies[name] = policy
+
+    def add_family(self, family: Family) -> None:
+        """Adds a family, whose policies can then be named with arguments.
+
+        Raises:
+            ValueError: The name is taken by another family.
+        """
+        if family.name in self._families:
+            raise ValueError(f"a family named {family.name!r} is registered already; choose another name")
+        self._families[family.name] = family
+
+    def add_member(self, name: str, family: str, given: Mapping[str, Value] | None = None) -> None:
+        """Adds a short name for a policy of a family: it is listed, and stands for the policy in all reports.
+
+        Args:
+            name: Short name, e.g. ``greedy-energy-4``.
+            family: Family.
+            given: Arguments that are not defaults.
+        """
+        of = self._families[family]
+        values = of.values(given or {})
+        self.add(self._made(of, values, name))
+        self._listed[of.written(values)] = name
+
+    def policies(
+        self,
+        protocol: Protocol | None = None,
+        *,
+        trained: bool | None = None,
+        role: Role | None = None,
+        family: str | None = None,
+        kind: str | None = None,
+    ) -> list[Policy]:
+        """Returns the policies that have names of their own, in the order they were added.
+
+        Args:
+            protocol: Only those that answer it.
+            trained: Only trained ones (True: they run at the sites they were trained for) or only others (False).
+            role: Only those of a role.
+            family: Only those of a family.
+            kind: Only those of a kind of scenarios.
+        """
+        return [
+            each
+            for each in self._policies.values()
+            if (trained is None or trained == (each.trained is not None))
+            and (role is None or role in each.roles)
+            and (family is None or family == each.family)
+            and (kind is None or kind == each.kind)
+            and (protocol is None or protocol in each.protocols)
+        ]
+
+    def families(self) -> list[Family]:
+        """Returns the families whose policies can be named with arguments."""
+        return list(self._families.values())
+
+    def knows(self, name: str) -> bool:
+        """Returns whether a name is that of a policy or of a family, whatever its arguments."""
+        call = _CALL.fullmatch(name)
+        first = call[1] if call else name
+        return first in self._families or first in self._policies
+
+    def find(self, name: str) -> Policy:
+        """Returns a policy by its name, which may give arguments: ``greedy-energy(gpus=4)``.
+
+        A policy that has a short name is returned under it.
+
+        Raises:
+            ScenarioError: There is no such policy, or an argument is unknown, missing or out of its range.
+
+        Example:
+            >>> default_registry().find("greedy-energy( gpus = 4 )").name
+            'greedy-energy-4'
+        """
+        if name in self._policies:
+            return self._policies[name]
+        call = _CALL.fullmatch(name.strip())
+        first, text = (call[1], call[2]) if call else (name, "")
+        if first not in self._families:
+            if first in self._policies:
+                raise ScenarioError(f"policy {first!r} takes no arguments; it was given ({text}); write {first!r}")
+            known = [*self._policies, *self._families]
+            close = nearest(first, known, list_all=False) or "'noonward policies' lists those there are"
+            raise ScenarioError(f"unknown policy {name!r}; {close}")
+        family = self._families[first]
+        try:
+            values = family.values(_given(family, text))
+        except ValueError as error:
+            raise ScenarioError(f"policy {name!r}: {error}") from None
+        written = family.written(values)
+        if written in self._listed:
+            return self._policies[self._listed[written]]
+        return self._made(family, values, written)
+
+    @staticmethod
+    def _made(family: Family, values: Mapping[str, Value], name: str) -> Policy:
+        return Policy(
+            name=name,
+            make=functools.partial(family.make, **values),
+            summary=family.describe(**values),
+            family=family.name,
+            roles=family.roles(**values) if callable(family.roles) else family.roles,
+            kind=family.kind,
+            packaged=family.packaged,
+        )
 
 
-def register(name: str, make: Callable[[], Scheduler], summary: str = "", *, trained: PolicyFile | None = None) -> None:
-    """Adds a scheduler to the registry.
+def _given(family: Family, text: str) -> dict[str, Value]:
+    """Returns the arguments that the text between a name's brackets gives.
+
+    Raises:
+        ValueError: It is not of the form ``name=value, name=value``, or gives something that the family does not take.
+    """
+    known = {argument.name: argument for argument in family.arguments}
+    given: dict[str, Value] = {}
+    for part in text.split(",") if text.strip() else ():
+        name, equals, value = (each.strip() for each in part.partition("="))
+        takes = "; ".join(f"{argument.name}: {argument.allowed}" for argument in family.arguments)
+        if not equals:
+            raise ValueError(f"{part.strip()!r} is not of the form name=value; it takes {takes}")
+        if name not in known:
+            raise ValueError(f"there is no argument {name!r}; it takes {takes}")
+        if name in given:
+            raise ValueError(f"argument {name} is given twice; give it once")
+        given[name] = known[name].read(value)
+    return given
+
+
+@functools.cache
+def _packaged() -> Registry:
+    """Returns the registry that this process uses unless it is told otherwise; made when it is first asked for."""
+    from noonward.schedule.cluster import catalogue
+
+    registry = Registry()
+    catalogue.add_policies(registry)
+    return registry
+
+
+_IN_USE: ContextVar[Registry | None] = ContextVar("registry in use", default=None)
+
+
+def default_registry() -> Registry:
+    """Returns the registry in use: the package's policies and those registered since, or what ``using`` names."""
+    return _IN_USE.get() or _packaged()
+
+
+@contextmanager
+def using(registry: Registry) -> Iterator[Registry]:
+    """Puts another registry in use for a while, e.g. a copy in which a test registers policies of its own.
+
+    Example:
+        >>> with using(default_registry().copy()):
+        ...     register("mine", lambda: make_scheduler("random"), "A policy that is gone afterwards.")
+        >>> "mine" in [policy.name for policy in policies()]
+        False
+    """
+    token = _IN_USE.set(registry)
+    try:
+        yield registry
+    finally:
+        _IN_USE.reset(token)
+
+
+def register(
+    name: str,
+    make: Callable[[], Scheduler],
+    summary: str = "",
+    *,
+    family: str | None = None,
+    roles: Collection[Role] = (),
+    kind: str = "cluster",
+) -> None:
+    """Adds a scheduler of your own to this process's registry.
 
     Args:
         name: Its name; must be new.
         make: A class or function that returns a fresh scheduler.
         summary: What it does, in a line; by default the first line of the docstring of ``make``.
-        trained: Packaged file it runs, if it does.
+        family: Family it is listed with; by default it stands alone.
+        roles: What it is in a comparison.
+        kind: Kind of scenarios that it runs in.
 
     Raises:
-        ValueError: The name is taken.
+        ValueError: The name is taken or is no name, or a role is unknown.
     """
-    if name in _POLICIES:
-        raise ValueError(f"a policy named {name!r} is registered already; choose another name")
-    _POLICIES[name] = Policy(name, make, summary or (make.__doc__ or "").strip().split("\n")[0], trained)
+    said = summary or (make.__doc__ or "").strip().split("\n")[0]
+    policy = Policy(name=name, make=make, summary=said, family=family or name, roles=frozenset(roles), kind=kind)
+    default_registry().add(policy)
 
 
-def register_trained(folder: Path = FOLDER) -> None:
-    """Adds the trained policies of a folder, each by its file's name.
+def policies(
+    protocol: Protocol | None = None,
+    *,
+    trained: bool | None = None,
+    role: Role | None = None,
+    family: str | None = None,
+    kind: str | None = None,
+) -> list[Policy]:
+    """Returns the registered policies that have names of their own; see ``Registry.policies``."""
+    return default_registry().policies(protocol, trained=trained, role=role, family=family, kind=kind)
 
-    Args:
-        folder: Folder; by default the package's.
+
+def canonical_name(name: str) -> str:
+    """Returns the name that reports show for a policy: the short one where it has one.
+
+    Names of files and of one's own classes stay as they are.
 
     Raises:
-        DataError: A file is damaged or of another format.
-        ValueError: A name is taken.
+        ScenarioError: Its arguments are not those it takes.
+
+    Example:
+        >>> canonical_name("greedy-tradeoff(watts=30)"), canonical_name("mine:Policy")
+        ('greedy-tradeoff-30', 'mine:Policy')
     """
-    for file in trained_policies(folder):
-        register(file.name, partial(load_policy, file.path), file.summary, trained=file)
-
-
-def policies(protocol: Protocol | None = None, *, trained: bool | None = None) -> list[Policy]:
-    """Returns the registered schedulers, in the order they were registered.
-
-    Args:
-        protocol: Only those that answer it.
-        trained: Only trained ones (True: they run at the sites they were trained for) or only others (False).
-    """
-    found = [p for p in _POLICIES.values() if trained is None or trained == (p.trained is not None)]
-    return [p for p in found if protocol is None or protocol in p.make().protocols]
+    registry = default_registry()
+    return registry.find(name).name if registry.knows(name) else name
 
 
 def make_scheduler(name: str) -> Scheduler:
     """Returns a fresh scheduler by its name, by ``module:Class`` for one of your own, or by a trained policy's file.
 
+    Loading a class runs its module's code: for names that a file gives, use ``require_registered`` first.
+
     Raises:
-        ScenarioError: There is no such policy, module or class, or the class cannot be made without arguments.
+        ScenarioError: There is no such policy, module or class, an argument is wrong, or the class cannot be made
+            without arguments.
         DataError: A file ``.npz`` holds no trained policy.
 
     Example:
-        >>> type(make_scheduler("local-fcfs")).__name__
-        'LocalFcfs'
+        >>> type(make_scheduler("local-fcfs")).__name__, make_scheduler("greedy-energy(gpus=12)").gpus
+        ('LocalFcfs', 12)
     """
-    if name in _POLICIES:
-        return _POLICIES[name].make()
+    registry = default_registry()
+    if registry.knows(name):
+        return registry.find(name).make()
     if name.endswith(".npz"):
         return load_policy(Path(name))
     if ":" not in name:
-        close = nearest(name, _POLICIES, list_all=False) or "'noonward policies' lists those there are"
-        raise ScenarioError(f"unknown policy {name!r}; {close} (or give module:Class)")
+        try:
+            return registry.find(name).make()
+        except ScenarioError as error:
+            raise ScenarioError(f"{error} (or give module:Class)") from None
     module, _, attribute = name.partition(":")
     try:
         made = getattr(importlib.import_module(module), attribute)()
@@ -125,107 +453,38 @@ def make_scheduler(name: str) -> Scheduler:
     return made
 
 
+def require_registered(names: Iterable[str], where: str) -> None:
+    """Raises ScenarioError unless every name that a file gives is that of a registered policy.
+
+    Files are data: they cannot name modules to be imported. Nothing is imported here.
+
+    Args:
+        names: Names.
+        where: Where they stand, for the message.
+    """
+    for name in names:
+        try:
+            default_registry().find(name)
+        except ScenarioError as error:
+            raise ScenarioError(
+                f"{where}: {error}; a file may name registered policies only: give module:Class or a policy's file on "
+                "the command line (--policies), or register it in Python (noonward.register)"
+            ) from None
+
+
 def load_policy(path: str | Path) -> Scheduler:
     """Returns the scheduler of a trained policy's file, with its adviser if it has one.
 
     Raises:
         DataError: There is no such file, or it holds no trained policy.
-        ScenarioError: Its adviser is unknown.
+        ScenarioError: Its adviser is not a registered policy.
     """
+    from noonward.schedule.cluster.advised_policy import AdvisedPolicy
+    from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_policy
+
     path = Path(path)
     adviser = read_policy(path).meta.get("adviser")
-    return TrainedPolicy(path) if adviser is None else AdvisedPolicy(path, make_scheduler(adviser))
-
-
-register("local-fcfs", LocalFcfs)
-register("local-backfill", LocalBackfill)
-register("price-greedy", PriceGreedy)
-register("carbon-greedy", CarbonGreedy)
-register("random", RandomMasked)
-register("most-free", MostFree)
-register("cheapest-feasible", CheapestFeasible)
-_FORECASTS = {
-    "a perfect forecast": Forecast("perfect"),
-    "the last day's values as forecast": Forecast("persistence"),
-    "a regression on the last days": Forecast("regression"),
-    "a noisy forecast": Forecast("noisy"),
-}
-for _what, _forecast in _FORECASTS.items():
-    register(
-        f"booked-{_forecast.kind}",
-        partial(Booked, _forecast),
-        f"Best (site, start) booked at arrival under {_what}.",
-    )
-    register(
-        f"bid-price-{_forecast.kind}",
-        partial(BidPrice, _forecast),
-        f"Booked and rebooked hourly where value exceeds the price of capacity, under {_what}.",
-    )
-
-register("dp", partial(Router, "uniform", clock=0.6), "Default policy: uniform site, all useful GPUs, clock 0.6.")
-register("dp-max-clock", partial(Router, "uniform", clock=1.0), "Default policy at the maximum clock.")
-register("ucb1", Ucb1)
-register("jointnf", partial(Router, "jointnf"), "Uniform site; gang and clock of least energy per unit.")
-register("uniform", partial(Router, "uniform"), "Uniform site, all useful GPUs, oracle clock.")
-register("random-free", partial(Router, "random-free"), "Random site with a free GPU, random gang, oracle clock.")
-for _gpus in range(1, 9):
-    register(
-        f"most-free-{_gpus}",
-        partial(Router, "most-free", gpus=_gpus),
-        f"Site with the most free GPUs, up to {_gpus} GPU{'s' * (_gpus > 1)}, oracle clock.",
-    )
-for _gpus in range(1, 9):
-    register(
-        f"greedy-energy-{_gpus}",
-        partial(Router, "greedy-energy", gpus=_gpus),
-        f"Least extra energy among sites with a free GPU, up to {_gpus} GPU{'s' * (_gpus > 1)}, oracle clock.",
-    )
-for _watts in (10, 30, 100, 200, 300, 500, 1000):
-    register(
-        f"greedy-tradeoff-{_watts}",
-        partial(WeighedRouter, second=float(_watts)),
-        f"Site, gang and clock of least extra energy plus {_watts} J per second in system, among those free.",
-    )
-register(
-    "sla-energy",
-    partial(WeighedRouter, target_s=1800.0, heed_stated=True),
-    "Least extra energy within the latency target of the job's class (1800 s where none is stated), else the fastest.",
-)
-for _target in (900, 1200, 1800, 2700, 3600, 7200):
-    register(
-        f"sla-energy-{_target}",
-        partial(WeighedRouter, target_s=float(_target)),
-        f"Least extra energy that keeps the time in system within {_target} s, else the fastest, among those free.",
-    )
-register(
-    "greedy-price",
-    partial(MarketRouter, usd=1.0, second=3e-6),
-    "Site, gang and clock of least energy cost this hour plus 3e-6 USD per second in system.",
-)
-register(
-    "greedy-carbon",
-    partial(MarketRouter, kg=1.0, second=1e-5),
-    "Site, gang and clock of least emissions this hour plus 1e-5 kg per second in system.",
-)
-register(
-    "greedy-mixed",
-    partial(MarketRouter, usd=1.0, kg=0.1, second=4e-6),
-    "Least energy cost and emissions at 100 USD/t this hour plus 4e-6 USD per second in system.",
-)
-
-register("cheapest-now", CheapestNow)
-register("at-once", Fractional, "Every job at once, evenly over the sites of its range.")
-register("spread-evenly", partial(Fractional, spread=True), "Evenly over the sites and hours each job may run in.")
-register("plan-advisory", FollowPlan, "Day-ahead plan from sampled days, followed; its curves are advisory.")
-register("plan-hard", partial(FollowPlan, "hard"), "Day-ahead plan from sampled days, followed; its curves are limits.")
-register("plan-receding", partial(FollowPlan, hourly=True), "The same planned again every hour; advisory curves.")
-register("plan-perfect", PerfectPlan)
-
-register_trained()
-for _file in planners():
-    register(
-        _file.name,
-        partial(BidPrice, Forecast("learned", net=_file.seed), samples=4, rounds=16),
-        _file.summary,
-        trained=_file,
-    )
+    if adviser is None:
+        return TrainedPolicy(path)
+    require_registered([adviser], f"{path}: adviser")
+    return AdvisedPolicy(path, make_scheduler(adviser))

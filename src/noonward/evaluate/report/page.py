@@ -23,7 +23,7 @@ from noonward.evaluate.table import TextTable
 from noonward.files import write_text
 from noonward.ledger.record import Record
 from noonward.model.cluster.scenario import GeneratedSignals, SignalSource, SinusoidalSignals
-from noonward.schedule.registry import policies as registered
+from noonward.schedule.registry import default_registry
 from noonward.units import HOUR_S
 
 if TYPE_CHECKING:
@@ -376,12 +376,9 @@ def _table(table: TextTable) -> str:
 
 
 def _policies(comparison: Comparison) -> str:
-    summaries = {policy.name: policy.summary for policy in registered()}
-    unknown = "not one of the registered policies"
-    items = "".join(
-        f"<dt><code>{escape(name)}</code></dt><dd>{escape(summaries.get(name, unknown))}</dd>"
-        for name in comparison.records
-    )
+    registry, unknown = default_registry(), "not one of the registered policies"
+    summaries = {n: registry.find(n).summary if registry.knows(n) else unknown for n in comparison.records}
+    items = "".join(f"<dt><code>{escape(n)}</code></dt><dd>{escape(summary)}</dd>" for n, summary in summaries.items())
     return f"<h2>The policies</h2>\n<dl>{items}</dl>"
 
 

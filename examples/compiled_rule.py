@@ -7,7 +7,17 @@ import time
 
 from own_scheduler import CheapestSite
 
-from noonward import CompiledScheduler, RuleMemory, build_environment, check_scheduler, load_scenario, rule, run, settle
+from noonward import (
+    CompiledScheduler,
+    Needs,
+    RuleMemory,
+    build_environment,
+    check_scheduler,
+    load_scenario,
+    rule,
+    run,
+    settle,
+)
 
 
 @rule
@@ -29,11 +39,10 @@ def cheapest_site(view, answers, memory):
 class CompiledCheapestSite(CompiledScheduler):
     """Holds the rule and makes its memory, which this rule leaves alone."""
 
-    protocols = ("each-slot",)
-    needs_signals = True
+    needs = Needs(protocols=("each-slot",), signals=True)
     rule = staticmethod(cheapest_site)
 
-    def memory(self, environment, rng):
+    def make_memory(self, brief, rng):
         """Returns what the rule keeps between questions."""
         return RuleMemory.make()
 

@@ -4,14 +4,13 @@ Run it with ``python examples/own_scheduler.py``, or from this folder with
 ``noonward compare tiny --policies local-fcfs,own_scheduler:CheapestSite``.
 """
 
-from noonward import Scheduler, check_scheduler, compare, load_scenario, register
+from noonward import Needs, Scheduler, check_scheduler, compare, load_scenario, register
 
 
 class CheapestSite(Scheduler):
     """Runs each job at the site of lowest price among those with room now; without room it waits."""
 
-    protocols = ("each-slot",)
-    needs_signals = True
+    needs = Needs(protocols=("each-slot",), signals=True)
 
     def decide(self, view, answers):
         """Answers for every site that asks about a job."""

@@ -15,6 +15,7 @@ _HOMES: Final = {
     "PRICE": "noonward.decision.cluster.view",
     "Answers": "noonward.decision.cluster.view",
     "BatchEngine": "noonward.engine.cluster.batch",
+    "Brief": "noonward.decision.brief",
     "ClusterEngine": "noonward.engine.cluster.engine",
     "ClusterView": "noonward.decision.cluster.view",
     "CompiledScheduler": "noonward.decision.scheduler",
@@ -23,6 +24,7 @@ _HOMES: Final = {
     "GpuCaps": "noonward.model.cluster.environment",
     "Jobs": "noonward.model.cluster.jobs",
     "Ledger": "noonward.ledger.ledger",
+    "Needs": "noonward.decision.brief",
     "NoonwardError": "noonward.errors",
     "Observation": "noonward.decision.cluster.observation",
     "Outcome": "noonward.ledger.outcome",
@@ -52,6 +54,7 @@ __all__ = [
     "PRICE",
     "Answers",
     "BatchEngine",
+    "Brief",
     "ClusterEngine",
     "ClusterView",
     "CompiledScheduler",
@@ -60,6 +63,7 @@ __all__ = [
     "GpuCaps",
     "Jobs",
     "Ledger",
+    "Needs",
     "NoonwardError",
     "Observation",
     "Outcome",
@@ -99,6 +103,7 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from noonward.data.environments import build_environment, build_environments
     from noonward.data.scenarios.load import load_scenario
+    from noonward.decision.brief import Brief, Needs
     from noonward.decision.cluster.observation import Observation
     from noonward.decision.cluster.rule import rule
     from noonward.decision.cluster.view import (

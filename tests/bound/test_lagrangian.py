@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from noonward.bound.cluster_utility.lagrangian import Relaxation, descend, utility_bound
+from noonward.decision.brief import Needs
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
@@ -191,7 +192,7 @@ def brute_force(env):
 class Replay(Scheduler):
     """Carries a booked schedule out."""
 
-    protocols = ("each-slot",)
+    needs = Needs(protocols=("each-slot",))
 
     def __init__(self, schedule):
         self.schedule = schedule
@@ -208,7 +209,7 @@ class Replay(Scheduler):
 class Chooser(Scheduler):
     """Starts and moves jobs at random; clock levels at random, or always the one given."""
 
-    protocols = ("each-slot",)
+    needs = Needs(protocols=("each-slot",))
 
     def __init__(self, seed, level=None):
         self.rng, self.level = random.Random(seed), level

@@ -171,7 +171,7 @@ def test_policies_lists_the_registry_by_protocol(noonward: CommandLine) -> None:
         for policy in policies(protocol):
             assert f"│ {policy.name} " in shown
         for policy in policies():
-            assert protocol in policy.make().protocols or f"│ {policy.name} " not in shown
+            assert protocol in policy.make().needs.protocols or f"│ {policy.name} " not in shown
 
 
 def test_policies_lists_the_arguments_of_families_and_those_of_a_role(noonward: CommandLine) -> None:
@@ -195,9 +195,9 @@ def test_policies_with_arguments_are_compared_under_their_short_names(noonward: 
 
 def test_a_policy_of_ones_own_lies_in_the_working_folder(noonward: CommandLine) -> None:
     Path("a_policy_of_mine.py").write_text(
-        "from noonward import Scheduler\n\n"
+        "from noonward import Needs, Scheduler\n\n"
         "class Waits(Scheduler):\n"
-        "    protocols = ('each-slot',)\n"
+        "    needs = Needs(protocols=('each-slot',))\n"
         "    def decide(self, view, answers):\n"
         "        pass\n"
     )

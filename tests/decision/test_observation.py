@@ -8,6 +8,7 @@ import pytest
 
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
+from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.observation import Observation
 from noonward.engine.cluster.batch import BatchEngine
 from noonward.errors import ScenarioError
@@ -261,13 +262,13 @@ def test_fields_that_do_not_fit_are_refused():
 def test_environments_that_do_not_fit_are_refused():
     environment = on_arrival().environment()
     with pytest.raises(ScenarioError, match="shows 3 job classes"):
-        Observation(kind="extended", protocol="on-arrival", classes=3).numbers(environment)
+        Observation(kind="extended", protocol="on-arrival", classes=3).numbers(Brief.of(environment, Needs()))
     with pytest.raises(ScenarioError, match="has no signals"):
-        Observation(kind="extended", protocol="on-arrival", signals=True).numbers(environment)
+        Observation(kind="extended", protocol="on-arrival", signals=True).numbers(Brief.of(environment, Needs()))
     world = on_arrival()
     world.rows[0]["gpus_min"] = 3
     with pytest.raises(ScenarioError, match="needs 3 GPUs at once, but the choices end at 2"):
-        Observation(kind="paper", protocol="on-arrival", gpus_max=2).numbers(world.environment())
+        Observation(kind="paper", protocol="on-arrival", gpus_max=2).numbers(Brief.of(world.environment(), Needs()))
     tiny = build_environment(load_scenario("tiny", ["economics=null"]))
     with pytest.raises(ScenarioError, match="has no economics"):
-        Observation(kind="extended").numbers(tiny)
+        Observation(kind="extended").numbers(Brief.of(tiny, Needs()))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from noonward.decision.brief import Brief
 from noonward.decision.cluster.view import (
     ANSWER,
     ORACLE,
@@ -90,7 +91,7 @@ def test_view_shows_the_state_of_all_sites():
     world = plain([4, 8], jobs, price=[[10.0, 20.0], [-30.0, 40.0]], carbon=[[1.0, 2.0], [3.0, 4.0]])
     scheduler = make_scheduler("local-fcfs")
     engine = ClusterEngine(world.environment(), scheduler)
-    scheduler.reset(world.environment(), np.random.default_rng(0))
+    scheduler.reset(Brief.of(world.environment(), scheduler.needs), np.random.default_rng(0))
     seen = []
     while engine.step():
         view = engine.view

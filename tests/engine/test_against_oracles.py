@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from noonward.decision.brief import Needs
 from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_ROUTE
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
@@ -20,9 +21,9 @@ STATUS = ("planned", "in transit", "queued", "running", "done", "overdue")
 class Wanderer(Scheduler):
     """Answers at random within the mask, and writes down every question and answer."""
 
-    def __init__(self, seed, *, wants_allocate=False, wants_finished=False, holds=0.3):
+    def __init__(self, seed, *, allocate=False, finished=False, holds=0.3):
         self.rng = random.Random(seed)
-        self.wants_allocate, self.wants_finished, self.holds = wants_allocate, wants_finished, holds
+        self.needs, self.holds = Needs(allocate=allocate, finished=finished), holds
         self.log = []
 
     def gang(self, view, job):
@@ -195,8 +196,8 @@ def replay_on_arrival(world, scheduler):
         link_s_per_gb=world.s_per_gb(),
         home_site=world.homes,
         caps=world.hard_caps,
-        allocate=replay.allocate if scheduler.wants_allocate else None,
-        finished=replay.finished if scheduler.wants_finished else None,
+        allocate=replay.allocate if scheduler.needs.allocate else None,
+        finished=replay.finished if scheduler.needs.finished else None,
         ledger=replay.ledger,
     )
     assert next(replay.log, None) is None
@@ -206,7 +207,7 @@ def replay_on_arrival(world, scheduler):
 @pytest.mark.parametrize("seed", range(120))
 def test_on_arrival_equals_the_slow_oracle(seed):
     world = small_worlds.draw(seed, "on-arrival")
-    scheduler = Wanderer(seed, wants_allocate=seed % 2 == 1, wants_finished=seed % 4 > 1)
+    scheduler = Wanderer(seed, allocate=seed % 2 == 1, finished=seed % 4 > 1)
     outcome = play(world, scheduler)
     jobs, replay = replay_on_arrival(world, scheduler)
     compare_jobs_on_arrival(outcome, jobs)

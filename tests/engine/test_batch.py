@@ -7,6 +7,7 @@ import pytest
 
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
+from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.observation import Observation
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.batch import BatchEngine
@@ -92,8 +93,7 @@ def state(outcome):
 class Repeats(Scheduler):
     """Answers as a row's scheduler does; for a single engine beside a batch of one."""
 
-    forecast = Forecast("noisy")
-    lookahead_h = 4
+    needs = Needs(forecast=Forecast("noisy"), lookahead_h=4)
 
     def decide(self, view, answers):
         raise NotImplementedError
@@ -128,8 +128,8 @@ def test_any_scheduler_can_be_asked_about_a_row(protocol, name):
     environment = draw(3, protocol)
     many, scheduler = batch([environment], protocol, kind="paper"), make_scheduler(name)
     one = ClusterEngine(environment, make_scheduler(name), seed=0, rewards=True)
-    scheduler.reset(environment, stream(0, "policy"))
-    one.scheduler.reset(environment, stream(0, "policy"))
+    scheduler.reset(Brief.of(environment, scheduler.needs), stream(0, "policy"))
+    one.scheduler.reset(Brief.of(environment, scheduler.needs), stream(0, "policy"))
     while one.step():
         one.scheduler.decide(one.view, one.answers)
         scheduler.decide(many.row_view(0), many.row_answers(0))

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from noonward.decision.brief import Needs
 from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_ROUTE, RuleMemory
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
@@ -21,7 +22,7 @@ from reference.small_worlds import plain
 class Mute(Scheduler):
     """Answers nothing by itself."""
 
-    wants_allocate = True
+    needs = Needs(allocate=True)
 
     def decide(self, view, answers):
         raise NotImplementedError
@@ -95,7 +96,7 @@ def test_infeasible_answer_of_a_compiled_rule_is_refused_too():
     class Stubborn(CompiledScheduler):
         rule = staticmethod(stubborn)
 
-        def memory(self, environment, rng):
+        def make_memory(self, brief, rng):
             return RuleMemory.make()
 
     world = plain([1], [{}, {}])

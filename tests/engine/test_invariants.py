@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from noonward.decision.brief import Brief
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.ledger.outcome import DONE, OVERDUE, RUNNING
@@ -148,7 +149,7 @@ def test_a_step_after_the_end_changes_nothing():
         environment = small_worlds.draw(3, protocol, drained=False).environment()
         scheduler = make_scheduler({"each-slot": "local-backfill", "on-arrival": "most-free-1"}[protocol])
         engine = ClusterEngine(environment, scheduler)
-        scheduler.reset(environment, stream(0, "policy"))
+        scheduler.reset(Brief.of(environment, scheduler.needs), stream(0, "policy"))
         while engine.step():
             scheduler.decide(engine.view, engine.answers)
         before = [part.tobytes() for part in (engine.world.track_J, engine.world.engine_1, engine.world.heap_E)]

@@ -19,7 +19,7 @@ CLOCKS = (0.3, 0.6, 0.8, 1.0)
 
 def environment_for(scheduler, seed=1):
     """A crowded world with signals, in the scheduler's protocol, every site with the clocks the registry asks for."""
-    world = small_worlds.draw(seed, scheduler.protocols[0], drained=True, caps="none", signals=True, history_h=24)
+    world = small_worlds.draw(seed, scheduler.needs.protocols[0], drained=True, caps="none", signals=True, history_h=24)
     world.sites = [replace(site, clocks=CLOCKS) for site in world.sites]
     small_worlds.add_signals(world, random.Random(seed), True, 24)
     return world.environment()

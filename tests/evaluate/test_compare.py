@@ -16,10 +16,10 @@ from trained_files import write_random_policy
 POLICIES = ("local-fcfs", "cheapest-feasible", "random")
 TINY = load_scenario("tiny")
 OWN = """
-from noonward import Scheduler
+from noonward import Needs, Scheduler
 
 class Lazy(Scheduler):
-    protocols = ("each-slot",)
+    needs = Needs(protocols=("each-slot",))
     def decide(self, view, answers):
         for site, job in view.asked():
             if view.now_s >= 3600 and view.allowed(site, site):

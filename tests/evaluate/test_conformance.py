@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from noonward.decision.brief import Needs
 from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.view import HOLD, RuleMemory
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
@@ -19,7 +20,7 @@ def test_every_registered_policy_conforms(name):
 
 
 class StartHere(Scheduler):
-    protocols = ("each-slot",)
+    needs = Needs(protocols=("each-slot",))
 
     def decide(self, view, answers):
         for site, _ in view.asked():
@@ -67,6 +68,36 @@ class LooksAhead(StartHere):
             super().decide(view, answers)
 
 
+class Forgetful(StartHere):
+    """Starts jobs at every other question, and forgets in a restart which one it is at."""
+
+    def reset(self, brief, rng):
+        self.questions = 0
+
+    def decide(self, view, answers):
+        self.questions += 1
+        if self.questions % 2:
+            super().decide(view, answers)
+
+
+class KeepsNoCopy(Forgetful):
+    """Hands its own list out as its state, which changes as the run continues."""
+
+    def reset(self, brief, rng):
+        self.seen = [0]
+
+    def decide(self, view, answers):
+        self.seen[0] += 1
+        if self.seen[0] % 2:
+            StartHere.decide(self, view, answers)
+
+    def state(self):
+        return {"seen": self.seen}
+
+    def load_state(self, state):
+        self.seen = list(state["seen"])
+
+
 class Fails(StartHere):
     def decide(self, view, answers):
         raise KeyError("no such thing")
@@ -80,6 +111,8 @@ class Fails(StartHere):
         (OwnDice, r"OwnDice answers differently when run again with the same seed"),
         (NeverForgets, r"answers differently when run again"),
         (LooksAhead, r"LooksAhead answers differently before .* s when only jobs that arrive later are changed"),
+        (Forgetful, r"Forgetful answers differently when it is restored from its state after \d+ questions"),
+        (KeepsNoCopy, r"KeepsNoCopy answers differently when it is restored"),
         (Fails, r"Fails fails at .* s with KeyError: 'no such thing'"),
     ],
 )
@@ -102,10 +135,10 @@ def _hold_all(view, answers, memory):
 class TwoFaced(CompiledScheduler):
     """Its compiled rule holds; its decide starts."""
 
-    protocols = ("each-slot",)
+    needs = Needs(protocols=("each-slot",))
     rule = staticmethod(_hold_all)
 
-    def memory(self, environment, rng):
+    def make_memory(self, brief, rng):
         return RuleMemory.make()
 
     def decide(self, view, answers):

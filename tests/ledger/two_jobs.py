@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from noonward.decision.brief import Needs
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.run import run
 from noonward.model.cluster.environment import Environment
@@ -43,7 +44,7 @@ PLAN = {0: (0, 0.5 * HOUR_S), 1: (1, 1.5 * HOUR_S)}
 class Script(Scheduler):
     """Moves jobs at once (or at a time) and starts them when a plan says so."""
 
-    protocols = ("each-slot",)
+    needs = Needs(protocols=("each-slot",))
 
     def __init__(self, plan, moves_at_s=0.0):
         self.plan = plan

@@ -8,6 +8,7 @@ import pytest
 
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
+from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.observation import Observation
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
@@ -65,7 +66,7 @@ def same(one, other):
 class StartHere(Scheduler):
     """Starts whatever may start where it is; else holds."""
 
-    protocols = ("each-slot",)
+    needs = Needs(protocols=("each-slot",))
 
     def decide(self, view, answers):
         for site, _ in view.asked():
@@ -92,7 +93,7 @@ def test_the_books_of_an_overruled_rule_hold_what_was_carried_out(environment, t
     adviser = BidPrice(PERSISTENCE)
     policy = AdvisedPolicy(path, adviser)
     engine = ClusterEngine(environment, policy, seed=3)
-    policy.reset(environment, stream(3, "policy", environment.index))
+    policy.reset(Brief.of(environment, policy.needs), stream(3, "policy", environment.index))
     while engine.step():
         policy.decide(engine.view, engine.answers)
     track_J, jobs = engine.outcome().track_J, environment.jobs

@@ -9,6 +9,7 @@ import pytest
 
 from noonward.data.environments import build_environment, build_environments
 from noonward.data.scenarios.load import load_scenario
+from noonward.decision.brief import Brief, Needs
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
@@ -43,7 +44,7 @@ def asked_once(environment, **options):
     """The scheduler after its first question."""
     scheduler = BidPrice(PERFECT, **options)
     engine = ClusterEngine(environment, scheduler)
-    scheduler.reset(environment, stream(0, "policy"))
+    scheduler.reset(Brief.of(environment, scheduler.needs), stream(0, "policy"))
     engine.step()
     scheduler.decide(engine.view, engine.answers)
     return scheduler
@@ -167,7 +168,7 @@ def test_the_best_start_between_turns_of_hours_is_the_best_of_all_minutes(seed):
     world, environment = grid_world(seed)
     scheduler = BidPrice(PERFECT, first_rounds=5, rounds=2)
     engine = ClusterEngine(environment, scheduler)
-    scheduler.reset(environment, stream(0, "policy"))
+    scheduler.reset(Brief.of(environment, scheduler.needs), stream(0, "policy"))
     rng, jobs, tried = np.random.default_rng(seed), world.jobs(), 0
     while engine.step():
         scheduler.decide(engine.view, engine.answers)
@@ -302,7 +303,7 @@ def test_jobs_that_cannot_be_sampled_are_refused():
     with pytest.raises(ScenarioError, match="scenario 'tiny' cannot be sampled"):
         run(environment, BidPrice(PERFECT))
     with pytest.raises(ScenarioError, match="scenario 'tiny' cannot be sampled; use generated jobs or another policy"):
-        BidPrice(PERFECT).reset(environment, stream(0, "policy"))
+        BidPrice(PERFECT).reset(Brief.of(environment, Needs()), stream(0, "policy"))
 
 
 def test_jobs_whose_revenue_is_unknown_are_refused():

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+from noonward.decision.brief import Brief
 from noonward.decision.cluster.view import CARBON, PRICE
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
@@ -74,10 +75,10 @@ def test_jobs_that_run_past_a_window_stay_within_the_bookings(policy):
     world = plain([3], jobs, price=[[20.0]], window_h=4, drained=False, history_h=24)
     environment, scheduler = world.environment(), make_scheduler(policy)
     run(environment, scheduler)
-    booked = scheduler.state.table_XY
+    booked = scheduler.memory.job_index_JP
     assert (booked[booked[:, 0] >= 0, 1] * 60.0 <= 4 * HOUR_S + 60.0).all()
-    assert scheduler.state.index_XY.min() >= 0
-    assert scheduler.state.index_XY.max() <= 3
+    assert scheduler.memory.index_XY.min() >= 0
+    assert scheduler.memory.index_XY.max() <= 3
 
 
 def test_a_hard_cap_keeps_a_booked_job_waiting():
@@ -163,13 +164,13 @@ def test_every_booking_is_the_best_of_a_slow_search(seed):
     small_worlds.add_signals(world, random.Random(seed), True)
     environment, scheduler = world.environment(), Booked(Forecast("perfect"))
     engine = ClusterEngine(environment, scheduler)
-    scheduler.reset(environment, stream(0, "policy"))
+    scheduler.reset(Brief.of(environment, scheduler.needs), stream(0, "policy"))
     search, jobs, bookings = Search(world), world.jobs(), {}
     while engine.step():
         scheduler.decide(engine.view, engine.answers)
         for s, job in engine.view.asked():
             if job not in bookings:
-                bookings[job] = tuple(scheduler.state.table_XY[job].astype(int).tolist())
+                bookings[job] = tuple(scheduler.memory.job_index_JP[job].tolist())
                 search.check_and_book(jobs[job], s, engine.view.now_s, bookings[job])
     track = engine.outcome().track_J
     assert bookings

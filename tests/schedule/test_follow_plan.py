@@ -8,6 +8,7 @@ import pytest
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
+from noonward.decision.brief import Brief, Needs
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
@@ -144,7 +145,7 @@ def test_each_day_is_planned_at_its_start():
     assert scheduler.first == 24
 
 
-def test_the_clairvoyant_plan_knows_its_jobs():
+def test_the_plan_with_foresight_knows_its_jobs():
     world = day((6, 10), (4, 4), expected=(1, 1))
     outcome = run(world.environment(), PerfectPlan())
     assert starts(outcome)[0, 1] == 6
@@ -180,7 +181,7 @@ def test_without_samples_or_with_too_much_load():
 
 def test_workload_counts_gpu_hours_where_they_may_run():
     world = plain((2, 8), jobs_of((2, 1), slack_s=7000.0, gpus=2), protocol="on-arrival", price=[[1.0], [1.0]])
-    found = Workload.of(world.environment(), [world.table()])
+    found = Workload.of(Brief.of(world.environment(), Needs()), [world.table()])
     assert found.load_NHC[0, :2, 0].tolist() == [4.0, 2.0]
     assert found.classes[0].flexibility_h == 1
     assert found.watts_S.tolist() == [100.0, 100.0]
@@ -208,7 +209,7 @@ def test_no_policy_leaves_a_class_range(policy):
     scheduler = make_scheduler(policy)
     ran = 0
     for seed in range(12):
-        world = small_worlds.draw(seed, scheduler.protocols[0], signals=True, history_h=24)
+        world = small_worlds.draw(seed, scheduler.needs.protocols[0], signals=True, history_h=24)
         if not any(site.barred for site in world.sites):
             continue
         track = run(world.environment(), make_scheduler(policy)).track_J
@@ -231,7 +232,7 @@ def test_the_bound_keeps_to_ranges():
 
 
 def test_policies_of_the_packaged_scenario_are_ordered():
-    """On one day: clairvoyant plan, plan, greedy, spread; nobody beats the bound."""
+    """On one day: plan with foresight, plan, greedy, spread; nobody beats the bound."""
     scenario = load_scenario("load-shaping")
     environment = build_environment(scenario)
     names = ("plan-perfect", "plan-advisory", "cheapest-now", "spread-evenly")
@@ -244,5 +245,5 @@ def test_policies_of_the_packaged_scenario_are_ordered():
 def test_jobs_without_a_deadline_may_be_put_off_by_a_day():
     environment = build_environment(load_scenario("dvfs-mixed", ["window_h=2"]))
     assert np.isinf(environment.jobs.slack_s_J).all()
-    workload = Workload.of(environment, [environment.jobs])
+    workload = Workload.of(Brief.of(environment, Needs()), [environment.jobs])
     assert [each.flexibility_h for each in workload.classes] == [24] * len(workload.classes)

@@ -124,7 +124,7 @@ def test_masac_plus_is_bid_prices_under_the_nets_of_three_seeds():
         assert policy.trained.meta["record"]["seed"] == seed
         scheduler = policy.make()
         assert isinstance(scheduler, BidPrice)
-        assert scheduler.forecast == Forecast("learned", net=seed)
+        assert scheduler.needs.forecast == Forecast("learned", net=seed)
         assert (scheduler.samples, scheduler.rounds) == (4, 16)
 
 

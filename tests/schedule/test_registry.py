@@ -41,9 +41,9 @@ def test_policies_say_what_they_cannot_do_without():
     kinds = get_args(ForecastKind)
     valuing |= {f"{way}-{kind}" for way in ("booked", "bid-price") for kind in kinds if kind != "learned"}
     made = {policy.name: policy.make() for policy in policies(trained=False)}
-    assert {name for name, scheduler in made.items() if scheduler.needs_economics} == valuing
+    assert {name for name, scheduler in made.items() if scheduler.needs.economics} == valuing
     sampling = {name for name in made if name.startswith(("bid-price-", "plan-"))} | {"at-once", "spread-evenly"}
-    assert {name for name, scheduler in made.items() if scheduler.needs_samples} == sampling
+    assert {name for name, scheduler in made.items() if scheduler.needs.samples} == sampling
 
 
 def test_gangs_in_names_are_the_gangs_asked_for():
@@ -85,11 +85,11 @@ def test_arguments_in_a_name_make_the_scheduler():
     assert make_scheduler("greedy-tradeoff(watts=2.5)").weights == (1.0, 0.0, 0.0, 2.5)
     assert make_scheduler("sla-energy(target_s=60)").target_s == 60
     assert make_scheduler("dp(clock=0.8)").clock == 0.8
-    assert make_scheduler("booked(forecast=noisy, noise=0.1)").forecast.noise == 0.1
+    assert make_scheduler("booked(forecast=noisy, noise=0.1)").needs.forecast.noise == 0.1
     bids = make_scheduler("bid-price(forecast=learned, net=2, samples=4, rounds=16)")
-    assert (bids.forecast.kind, bids.forecast.net, bids.samples, bids.rounds) == ("learned", 2, 4, 16)
+    assert (bids.needs.forecast.kind, bids.needs.forecast.net, bids.samples, bids.rounds) == ("learned", 2, 4, 16)
     plan = make_scheduler("plan(curves=hard, replan=hourly, beta=0.1, eps=0, samples=20)")
-    assert (plan.curves, plan.hourly, plan.beta, plan.eps, plan.samples) == ("hard", True, 0.1, 0.0, 20)
+    assert (plan.needs.curves, plan.hourly, plan.beta, plan.eps, plan.samples) == ("hard", True, 0.1, 0.0, 20)
 
 
 def test_the_short_name_is_the_one_that_reports_show():

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from noonward.decision.brief import Brief
 from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_ROUTE, ORACLE, RuleMemory
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
@@ -19,8 +20,8 @@ def asked(router, view, *, levels=None):
     """The answer (choice, gpus, level) of a router with a memory as `memory` makes it."""
     levels = levels or [ORACLE] * len(view.site_S)
     numbers = (float(router.gpus), router.slo_s or 0.0)
-    if not hasattr(router, "state"):
-        router.state = RuleMemory.make(numbers=numbers, index=[[level] for level in levels], random_state=3)
+    if not hasattr(router, "memory"):
+        router.memory = RuleMemory.make(numbers=numbers, index=[[level] for level in levels], random_state=3)
     return ask(router, view)[0][:3]
 
 
@@ -148,7 +149,7 @@ def test_router_refuses_wrong_options(where, options, message):
 def test_ucb1_pulls_as_by_hand():
     """Energies of 10.0 and 9.9 J a unit; choices, and completions between them, traced by hand."""
     scheduler = Ucb1()
-    scheduler.state = RuleMemory.make(numbers=(0.0,), table=[[0.0]] * 2, index=[[0]] * 2)
+    scheduler.memory = RuleMemory.make(numbers=(0.0,), table=[[0.0]] * 2, index=[[0]] * 2)
     view = make_view([{}], asked=(0,), power_w=((10.0, 9.9),))
 
     def pull():
@@ -170,15 +171,15 @@ def test_ucb1_pulls_as_by_hand():
     complete(0)
     # t = 5: -10 + sqrt(2 ln 5 / 2) = -8.731 against -9.9 + sqrt(2 ln 5 / 2) = -8.631
     assert pull() == 1
-    assert scheduler.state.number_P.tolist() == [5.0]
-    assert scheduler.state.index_XY[:, 0].tolist() == [2, 2]
-    assert scheduler.state.table_XY[:, 0].tolist() == pytest.approx([-10.0, -9.9])
+    assert scheduler.memory.number_P.tolist() == [5.0]
+    assert scheduler.memory.index_XY[:, 0].tolist() == [2, 2]
+    assert scheduler.memory.table_XY[:, 0].tolist() == pytest.approx([-10.0, -9.9])
 
 
 def test_ucb1_routes_like_uniform_and_keeps_arms_per_site_and_class():
     scheduler = Ucb1()
     world = plain([1, 1], [{}], protocol="on-arrival", clocks=(0.5, 1.0))
-    scheduler.reset(world.environment(), np.random.default_rng(0))
-    assert scheduler.state.index_XY.shape == (4, 1)
+    scheduler.reset(Brief.of(world.environment(), scheduler.needs), np.random.default_rng(0))
+    assert scheduler.memory.index_XY.shape == (4, 1)
     view = make_view([{}, {}], asked=(0,), jobs=({"preset_site": 1},), kind=ASK_ROUTE)
     assert ask(scheduler, view)[0][0] == 2

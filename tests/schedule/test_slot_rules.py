@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from noonward.decision.brief import Needs
 from noonward.decision.cluster.value import run_value_usd, travel_cost_usd
 from noonward.decision.cluster.view import RuleMemory
 from noonward.decision.scheduler import Scheduler
@@ -18,7 +19,7 @@ from reference.views import choices, make_view
 def rule(name, **memory):
     """A scheduler with a memory of its own making."""
     scheduler = make_scheduler(name)
-    scheduler.state = RuleMemory.make(**memory)
+    scheduler.memory = RuleMemory.make(**memory)
     return scheduler
 
 
@@ -109,7 +110,7 @@ def test_random_is_uniform_over_the_mask():
 class GoTo(Scheduler):
     """Sends every job to one site and starts it there."""
 
-    protocols = ("each-slot",)
+    needs = Needs(protocols=("each-slot",))
 
     def __init__(self, site):
         self.site = site

@@ -11,6 +11,7 @@ import pytest
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import split_scenario
+from noonward.decision.brief import Brief
 from noonward.decision.cluster.observation import Observation
 from noonward.engine.cluster.batch import BatchEngine
 from noonward.engine.run import run
@@ -109,7 +110,7 @@ def test_it_answers_as_a_plain_forward_pass_does(tmp_path, kind, head, one_hot, 
     policy = TrainedPolicy(tmp_path / "net.npz")
     world, chosen = environment(observation.protocol), set()
     engine = BatchEngine([world], observation, seeds=[0], forecast=Forecast("persistence"))
-    policy.reset(world, np.random.default_rng(0))
+    policy.reset(Brief.of(world, policy.needs), np.random.default_rng(0))
     while not engine.done_B[0]:
         policy.decide(engine.row_view(0), engine.row_answers(0))
         choice_N = engine.choices_of(0)
@@ -243,7 +244,7 @@ def test_a_drawn_answer_follows_the_softmax_over_what_fits(tmp_path, gang_mask):
         for gang, q in zip(good, np.exp(logits) / np.exp(logits).sum(), strict=True):
             expected[s, min(gang, np.flatnonzero(mask_SG[s])[-1])] += p * q
     policy, counts = TrainedPolicy(tmp_path / "p.npz"), np.zeros((3, 5))
-    policy.reset(world, np.random.default_rng(0))
+    policy.reset(Brief.of(world, policy.needs), np.random.default_rng(0))
     draws = 4000
     for _ in range(draws):
         policy.decide(engine.row_view(0), engine.row_answers(0))
@@ -267,7 +268,8 @@ def test_unknown_ways_to_act_are_named(tmp_path, name, value):
 def test_a_policy_in_a_month_it_was_trained_on_says_so(name):
     policy, notes = make_scheduler(name), {}
     for part in ("train", "test"):
-        notes[part] = policy.remarks(build_environment(split_scenario(load_scenario("fine-tuning"), part)))
+        environment = build_environment(split_scenario(load_scenario("fine-tuning"), part))
+        notes[part] = policy.remarks(Brief.of(environment, policy.needs))
     assert "trained on the months 1, 2, 5, 7, 8, 11" in notes["train"][0]
     assert notes["test"] == ()
 
@@ -276,7 +278,7 @@ def test_a_policy_in_another_scenario_than_its_own_says_so():
     own = build_environment(load_scenario("dvfs-training", ["window_h=1"]))
     other = build_environment(load_scenario("dvfs-mixed", ["window_h=1"]))
     policy = make_scheduler("chsac-af")
-    assert policy.remarks(own) == ()
-    (remark,) = policy.remarks(other)
+    assert policy.remarks(Brief.of(own, policy.needs)) == ()
+    (remark,) = policy.remarks(Brief.of(other, policy.needs))
     assert "trained in scenario 'dvfs-training'" in remark
     assert "'dvfs-mixed'" in remark

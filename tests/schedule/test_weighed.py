@@ -8,6 +8,7 @@ import pytest
 from noonward.bound.cluster_energy import environment_energy_bound
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
+from noonward.decision.brief import Brief
 from noonward.decision.cluster.view import ORACLE
 from noonward.engine.run import run
 from noonward.ledger.ledger import settle
@@ -23,7 +24,8 @@ EIGHT = build_environment(load_scenario("dvfs-training", ["window_h=6"]))
 
 def asked(router, view, classes=1):
     """The answer (choice, gpus, level) of a router with the memory it makes for a fleet of some classes."""
-    router.reset(EIGHT if classes == 2 else build_environment(load_scenario("tiny")), np.random.default_rng(0))
+    environment = EIGHT if classes == 2 else build_environment(load_scenario("tiny"))
+    router.reset(Brief.of(environment, router.needs), np.random.default_rng(0))
     return ask(router, view)[0][:3]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
+from noonward.decision.brief import Needs
 from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
@@ -27,7 +28,7 @@ ARRIVALS_PER_S = 0.16
 class StartLocally(Scheduler):
     """The plain-Python scheduler that is timed: starts each job where it arrived as soon as it fits."""
 
-    protocols = ("each-slot",)
+    needs = Needs(protocols=("each-slot",))
 
     def decide(self, view: ClusterView, answers: Answers) -> None:
         """Starts what fits."""

@@ -4,66 +4,46 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 
-from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory
-from noonward.forecasts.forecast import Forecast
-from noonward.model.cluster.environment import Environment, Protocol
+from noonward.decision.brief import Brief, Needs
+from noonward.decision.cluster.view import PER_JOB, Answers, ClusterView, RuleMemory
+from noonward.errors import ScenarioError
 
-Curves = Literal["advisory", "hard"]
-"""Kinds of capacity curves, see ``GpuCaps``."""
+State = dict[str, Any]
+"""What a scheduler keeps: arrays, numbers, strings, None, and lists and dicts of such, by name."""
 
 
 class Scheduler(ABC):
     """Answers questions; never changes the world.
 
-    Write one by giving it ``protocols`` and ``decide``:
+    Write one by giving it ``needs`` and ``decide``; one that remembers anything between questions also has ``reset``,
+    ``state`` and ``load_state``.
 
     Example:
         >>> class StartHere(Scheduler):
-        ...     protocols = ("each-slot",)
+        ...     needs = Needs(protocols=("each-slot",))
         ...     def decide(self, view, answers):
         ...         for site, job in view.asked():
         ...             if view.allowed(site, site):
         ...                 answers.send(site, site)
     """
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("each-slot", "on-arrival")
-    """Protocols it can answer."""
-    needs_signals: ClassVar[bool] = False
-    """Whether it reads prices or carbon intensities."""
-    needs_economics: ClassVar[bool] = False
-    """Whether it reads revenue or the carbon price, both 0 in the view of a scenario without economics."""
-    needs_samples: ClassVar[bool] = False
-    """Whether it plans with jobs drawn from ``environment.sample_jobs``."""
-    wants_allocate: ClassVar[bool] = False
-    """Whether it is asked again (ASK_ALLOCATE) when a job is about to start (protocol on-arrival)."""
-    wants_finished: ClassVar[bool] = False
-    """Whether it is told (ASK_FINISHED) when a job finishes (protocol on-arrival)."""
-    clairvoyant: ClassVar[bool] = False
-    """Whether it reads the environment's jobs beforehand: a yardstick, no policy that one could run."""
-    curves: Curves | None = None
-    """Whether it sets capacity curves (``answers.limit``), and of which kind; see ``GpuCaps``. They start at the sites'
-    GPUs. An environment with curves of its own keeps those instead."""
-    forecast: Forecast | None = None
-    """Forecast it is given in ``view.forecast_KSL``; None: none."""
-    lookahead_h: int = 0
-    """Hours its forecast reaches at least; it always reaches as far as any job may run."""
+    needs: Needs = Needs()
+    """What it can answer and what it must be given; an instance may replace its class'."""
 
-    def reset(self, environment: Environment, rng: np.random.Generator) -> None:  # noqa: B027
-        """Prepares for a run.
+    def reset(self, brief: Brief, rng: np.random.Generator) -> None:  # noqa: B027
+        """Prepares for a run; forgets all that was before.
 
         Args:
-            environment: The run's environment. Decisions may rest on its fleet, links, economics, protocol, slots,
-                window and end, and on jobs drawn by ``sample_jobs``. Its jobs may be used for the sizes of arrays
-                only (unless it is ``clairvoyant``), and its signals not at all: both lie in the future.
+            brief: What is known before the first job.
             rng: Stream ``policy`` of the run.
         """
 
-    def remarks(self, environment: Environment) -> tuple[str, ...]:
-        """Returns what a reader of its results in an environment must know; they stand among the record's notes."""
+    def remarks(self, brief: Brief) -> tuple[str, ...]:
+        """Returns what a reader of its results in a run must know; they stand among the record's notes."""
         return ()
 
     @abstractmethod
@@ -74,6 +54,26 @@ class Scheduler(ABC):
             view: What is asked and what is known.
             answers: To be filled; set to "hold, largest gang, oracle clock, at once" beforehand.
         """
+
+    def state(self) -> State:
+        """Returns a copy of all it remembers; empty for a scheduler that remembers nothing."""
+        return {}
+
+    def load_state(self, state: State) -> None:
+        """Restores from ``state()``, after a ``reset`` with the same brief; answers then continue bit for bit.
+
+        Args:
+            state: What ``state()`` of a scheduler made in the same way returned. Whatever ``reset`` drew from its
+                generator is replaced.
+
+        Raises:
+            ScenarioError: The state is of another scheduler.
+        """
+        if state:
+            raise ScenarioError(
+                f"the state holds {', '.join(sorted(state))}, but {type(self).__name__} remembers nothing; restore "
+                "the state of a scheduler that was made in the same way"
+            )
 
     def propose(self, view: ClusterView, answers: Answers) -> None:
         """Advises: answers like ``decide``, but another may answer otherwise; ``heed`` follows in either case.
@@ -87,34 +87,84 @@ class Scheduler(ABC):
 
 
 class CompiledScheduler(Scheduler):
-    """A scheduler whose decisions are one compiled rule, so that engine and rule run as one compiled loop."""
+    """A scheduler whose decisions are one compiled rule, so that engine and rule run as one compiled loop.
+
+    Attributes:
+        memory: What the rule remembers, since ``reset``.
+    """
 
     rule: Any
     """Function compiled with ``@rule``: (view, answers, memory) -> None."""
+    memory: RuleMemory
 
     @abstractmethod
-    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+    def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
         """Returns the rule's memory at the start of a run; arguments as in ``reset``."""
 
-    def reset(self, environment: Environment, rng: np.random.Generator) -> None:
+    def reset(self, brief: Brief, rng: np.random.Generator) -> None:
         """Makes the rule's memory."""
-        self.state = self.memory(environment, rng)
+        self.memory = self.make_memory(brief, rng)
 
     def decide(self, view: ClusterView, answers: Answers) -> None:
         """Calls the rule."""
-        self.rule(view, answers, self.state)
+        self.memory = self.memory.for_jobs(len(view.job_J))
+        self.rule(view, answers, self.memory)
+
+    def state(self) -> State:
+        """Returns a copy of the rule's memory."""
+        return {name: array.copy() for name, array in self.memory._asdict().items()}
+
+    def load_state(self, state: State) -> None:
+        """Restores the rule's memory.
+
+        Raises:
+            ScenarioError: The state is of another scheduler.
+        """
+        checked = checked_state(self, state, self.memory._asdict(), grows=PER_JOB)
+        self.memory = RuleMemory(**{name: np.array(array, order="C") for name, array in checked.items()})
 
 
-def months_remarks(what: str, record: Mapping[str, Any], environment: Environment) -> tuple[str, ...]:
-    """Returns a note where an environment lies in a month that something was trained on.
+def checked_state(scheduler: Scheduler, state: State, like: Mapping[str, Any], *, grows: tuple[str, ...] = ()) -> State:
+    """Returns a state if it could be of this scheduler.
+
+    Args:
+        scheduler: Who is to restore it.
+        state: What is to be restored.
+        like: The same names; where a value is an array, the array restored must have its type and shape.
+        grows: Names of arrays whose first axis may have another length.
+
+    Raises:
+        ScenarioError: It has other names, or an array of another type or shape.
+    """
+    if set(state) != set(like):
+        raise ScenarioError(
+            f"a state of {type(scheduler).__name__} holds {', '.join(sorted(like))}, but the one given holds "
+            f"{', '.join(sorted(state)) or 'nothing'}; restore the state of a scheduler that was made in the same way"
+        )
+    for name, mine in like.items():
+        if not isinstance(mine, np.ndarray):
+            continue
+        first = 1 if name in grows else 0
+        given = np.asarray(state[name])
+        if given.dtype != mine.dtype or given.ndim != mine.ndim or given.shape[first:] != mine.shape[first:]:
+            raise ScenarioError(
+                f"{name} of the state of {type(scheduler).__name__} has shape {given.shape} and type {given.dtype}; "
+                f"expected {mine.shape} and {mine.dtype}; restore the state of a scheduler that was made in the same "
+                "way, for the same sites"
+            )
+    return state
+
+
+def months_remarks(what: str, record: Mapping[str, Any], brief: Brief) -> tuple[str, ...]:
+    """Returns a note where a run lies in a month that something was trained on.
 
     Args:
         what: What was trained.
         record: How; ``months["train"]`` lists the months, if it learned from prices and intensities.
-        environment: Environment.
+        brief: Brief of the run.
     """
     months = record.get("months", {}).get("train", ())
-    if environment.signals is None or environment.start.month not in months:
+    if not brief.signals or brief.start.month not in months:
         return ()
     listed = ", ".join(map(str, months))
     return (

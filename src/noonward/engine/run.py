@@ -37,13 +37,11 @@ def run(
         InfeasibleActionError: The scheduler gave an infeasible answer.
     """
     engine = ClusterEngine(environment, scheduler, seed=seed, rewards=rewards)
-    scheduler.reset(environment, stream(seed, "policy", environment.index))
+    scheduler.reset(engine.brief, stream(seed, "policy", environment.index))
     if compiled is None:
         compiled = isinstance(scheduler, CompiledScheduler) and not rewards
     if compiled:
-        if not isinstance(scheduler, CompiledScheduler):
-            raise TypeError(f"{type(scheduler).__name__} has no compiled rule; run it with compiled=False")
-        engine.run_compiled(scheduler.rule, scheduler.state)
+        engine.run_compiled()
         return engine.outcome()
     earned: list[float] = []
     view, answers = engine.view, engine.answers

@@ -15,7 +15,7 @@ from noonward.bound.cluster_energy import FluidFrontier, environment_energy_boun
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.compiled import code_digest
 from noonward.data.environments import build_environment
-from noonward.engine.cluster.engine import check_fit
+from noonward.decision.brief import Brief, check_fit
 from noonward.engine.run import run
 from noonward.errors import DataError, InfeasiblePlanError, ScenarioError
 from noonward.evaluate.metrics import Metric
@@ -253,7 +253,8 @@ def reference_of(scenario: Scenario, names: Sequence[str]) -> str:
 def require_fit(environment: Environment, names: Sequence[str]) -> None:
     """Raises ScenarioError unless every policy is known and can answer what an environment asks."""
     for name in names:
-        check_fit(environment, make_scheduler(name), name)
+        needs = make_scheduler(name).needs
+        check_fit(Brief.of(environment, needs), needs, repr(name))
 
 
 def comparison_folder(scenario: Scenario, seed: int, out: Path) -> Path:
@@ -273,7 +274,7 @@ def recorded_run(environment: Environment, policy: str, scenario: Scenario, seed
         return found
     scheduler = make_scheduler(policy)
     outcome = run(environment, scheduler, seed=seed)
-    notes = scheduler.remarks(environment)
+    notes = scheduler.remarks(Brief.of(environment, scheduler.needs))
     return write_record(outcome, place, policy=policy, seed=seed, scenario_digest=scenario.digest, notes=notes)
 
 

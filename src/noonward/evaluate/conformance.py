@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from noonward.decision.cluster.view import Answers, ClusterView
-from noonward.decision.scheduler import CompiledScheduler, Scheduler
+from noonward.decision.scheduler import CompiledScheduler, Scheduler, State
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.errors import ConformanceError
@@ -35,10 +35,11 @@ QUESTIONS_MAX: Final = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class _Trace:
-    """A run that was watched: per question (time s, kind, asked and answers as bytes), and its outcome."""
+    """A run that was watched: per question (time s, kind, asked and answers as bytes), outcome, and a state it had."""
 
     questions: list[tuple[float, int, bytes]]
     outcome: Outcome
+    state: State
 
 
 def check_scheduler(
@@ -52,7 +53,8 @@ def check_scheduler(
     - every answer is feasible;
     - it does not write the view;
     - the same seed gives the same answers;
-    - answers do not depend on jobs that have not arrived yet, unless it says that it is ``clairvoyant``;
+    - answers do not depend on jobs that have not arrived yet, unless it says that it needs ``foresight``;
+    - restored from ``state()`` in mid-run, it answers like one that never stopped;
     - the compiled loop does what the Python loop does, if it has a compiled rule;
     - the run ends.
 
@@ -70,7 +72,7 @@ def check_scheduler(
         >>> check_scheduler("local-fcfs", seeds=[0])
     """
     subject = make_scheduler(scheduler) if isinstance(scheduler, str) else scheduler
-    chosen = subject.protocols if protocol is None else (protocol,)
+    chosen = subject.needs.protocols if protocol is None else (protocol,)
     for seed in seeds:
         for each in chosen:
             for environment in _environments(each, seed):
@@ -97,7 +99,8 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
                 "does something else in the compiled loop than in the Python loop",
                 "let decide call the rule alone, and keep all that changes in the rule's memory",
             )
-    if scheduler.clairvoyant:
+    _check_restored(scheduler, environment, seed, first)
+    if scheduler.needs.foresight:
         return
     changed, time_s = _other_future(environment)
     other = _watch(scheduler, changed, seed)
@@ -111,17 +114,52 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
         )
 
 
-def _watch(scheduler: Scheduler, environment: Environment, seed: int) -> _Trace:
+def _check_restored(scheduler: Scheduler, environment: Environment, seed: int, whole: _Trace) -> None:
+    """Stops a scheduler after half of its questions, restores it, and compares the rest with a run in one go."""
+    half = len(whole.questions) // 2
+    stopped = _watch(scheduler, environment, seed, stop=half)
+    kept = stopped.state
+    resumed = _watch(scheduler, environment, seed, restore=(half, kept))
+    if resumed.questions != whole.questions or _state(resumed.outcome) != _state(whole.outcome):
+        raise _broken(
+            scheduler,
+            environment,
+            f"answers differently when it is restored from its state after {half} questions",
+            "return all that it remembers in state(), as copies, and restore it in load_state(state)",
+        )
+
+
+def _watch(
+    scheduler: Scheduler,
+    environment: Environment,
+    seed: int,
+    *,
+    stop: int = -1,
+    restore: tuple[int, State] | None = None,
+) -> _Trace:
     """Runs a scheduler question by question.
+
+    Args:
+        scheduler: Scheduler.
+        environment: Environment.
+        seed: Seed of the run.
+        stop: Questions after which its state is taken; the run then continues.
+        restore: Questions after which it is reset, and the state it is restored from.
 
     Raises:
         ConformanceError: It fails, writes the view or does not end.
     """
     engine = ClusterEngine(environment, scheduler, seed=seed)
-    scheduler.reset(environment, stream(seed, "policy", environment.index))
+    scheduler.reset(engine.brief, stream(seed, "policy", environment.index))
     view, answers = engine.view, engine.answers
     questions: list[tuple[float, int, bytes]] = []
+    state: State = {}
     while engine.step():
+        if len(questions) == stop:
+            state = scheduler.state()
+        if restore is not None and len(questions) == restore[0]:
+            scheduler.reset(engine.brief, stream(seed + 1, "policy", environment.index))
+            scheduler.load_state(restore[1])
         before = _bytes(view)
         try:
             scheduler.decide(view, answers)
@@ -142,7 +180,7 @@ def _watch(scheduler: Scheduler, environment: Environment, seed: int) -> _Trace:
             raise _broken(
                 scheduler, environment, f"still runs after {QUESTIONS_MAX} questions", "move jobs less to and fro"
             )
-    return _Trace(questions=questions, outcome=engine.outcome())
+    return _Trace(questions=questions, outcome=engine.outcome(), state=state)
 
 
 def _answered(view: ClusterView, answers: Answers) -> bytes:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.engine.cluster.engine import ClusterEngine, check_fit
+from noonward.decision.brief import Brief, check_fit
+from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
 from noonward.evaluate.metrics import Metric
@@ -131,9 +132,10 @@ def plan_day(environment: Environment, scheduler: FollowPlan, *, seed: int = 0) 
         InfeasiblePlanError: The expected load does not fit the machines.
     """
     environment = replace(environment, protocol="on-arrival")
-    check_fit(environment, scheduler, "noonward plan")
+    brief = Brief.of(environment, scheduler.needs)
+    check_fit(brief, scheduler.needs, "'noonward plan'")
     engine = ClusterEngine(environment, scheduler, seed=seed)
-    scheduler.reset(environment, stream(seed, "policy", environment.index))
+    scheduler.reset(brief, stream(seed, "policy", environment.index))
     _require_alike(environment, scheduler.workload)
     engine.step()
     scheduler.decide(engine.view, engine.answers)
@@ -142,7 +144,7 @@ def plan_day(environment: Environment, scheduler: FollowPlan, *, seed: int = 0) 
         make_plan(plan.problem)  # raises, and says what does not fit
     sample, rng = environment.sample_jobs, stream(seed, "policy", environment.index, "fresh")
     assert sample is not None  # check_fit
-    fresh = Workload.of(environment, [sample(each) for each in rng.spawn(FRESH_DAYS)])
+    fresh = Workload.of(brief, [sample(each) for each in rng.spawn(FRESH_DAYS)])
     excess_N = plan.excess(fresh.days(first, plan.fractions.hours))
     outcome = run(environment, scheduler, seed=seed)
     sites = len(environment.sites)

@@ -164,7 +164,7 @@ class Policy:
     @property
     def protocols(self) -> tuple[Protocol, ...]:
         """Protocols it answers."""
-        return self.make().protocols
+        return self.make().needs.protocols
 
 
 class Registry:

@@ -10,6 +10,7 @@ import numpy as np
 
 from noonward.arrays import F4, F8
 from noonward.compiled import kernel
+from noonward.decision.brief import Brief
 from noonward.decision.cluster.value import forecast_value_usd, run_seconds, run_value_usd, travel_cost_usd
 from noonward.decision.cluster.view import (
     CARBON,
@@ -22,7 +23,7 @@ from noonward.decision.cluster.view import (
     latest_start_s,
 )
 from noonward.errors import ScenarioError, nearest
-from noonward.model.cluster.environment import Environment, Protocol
+from noonward.model.cluster.environment import Protocol
 from noonward.units import DAY_S, HOUR_S
 
 EXTENDED, FORECAST_H, GPUS_MAX, SIGNALS, START_S, CLASSES, RAW = range(7)
@@ -199,37 +200,40 @@ class Observation:
             for signal in ("price", "carbon"):
                 yield from (f"{signal}+{lead}/{site}" for lead in range(1, self.forecast_h + 1))
 
-    def numbers(self, environment: Environment) -> F8:
+    def numbers(self, brief: Brief) -> F8:
         """Returns what the compiled functions need to know.
 
+        Args:
+            brief: Brief of the run.
+
         Raises:
-            ScenarioError: The environment does not fit: its protocol, its signals or its gangs.
+            ScenarioError: The run does not fit: its protocol, its signals or its gangs.
         """
-        self._check(environment)
+        self._check(brief)
         out = np.zeros(7)
         out[EXTENDED], out[FORECAST_H], out[GPUS_MAX] = self.kind == "extended", self.forecast_h, self.gpus_max
-        out[SIGNALS], out[START_S] = self.signals, environment.start.hour * HOUR_S
+        out[SIGNALS], out[START_S] = self.signals, brief.start.hour * HOUR_S
         out[CLASSES], out[RAW] = self.classes, self.kind == "raw"
         return out
 
-    def _check(self, environment: Environment) -> None:
-        where = f"scenario {environment.scenario!r}"
-        if environment.protocol != self.protocol:
+    def _check(self, brief: Brief) -> None:
+        where = f"scenario {brief.scenario!r}"
+        if brief.protocol != self.protocol:
             raise ScenarioError(
-                f"the observation is of protocol {self.protocol}, but {where} asks {environment.protocol}; "
-                f"use Observation(protocol={environment.protocol!r})"
+                f"the observation is of protocol {self.protocol}, but {where} asks {brief.protocol}; "
+                f"use Observation(protocol={brief.protocol!r})"
             )
         wants_signals = self.protocol == "each-slot" or self.signals or self.forecast_h > 0
-        if wants_signals and environment.signals is None:
+        if wants_signals and not brief.signals:
             raise ScenarioError(f"the observation shows prices and intensities, but {where} has no signals; add them")
-        if self.protocol == "each-slot" and self.kind == "extended" and environment.economics is None:
+        if self.protocol == "each-slot" and self.kind == "extended" and brief.economics is None:
             raise ScenarioError(f"the observation shows what jobs are worth, but {where} has no economics; add them")
-        if self.classes not in (0, len(environment.fleet.classes)):
+        if self.classes not in (0, len(brief.fleet.classes)):
             raise ScenarioError(
-                f"the observation shows {self.classes} job classes, but {where} has {len(environment.fleet.classes)}; "
-                f"use classes={len(environment.fleet.classes)}"
+                f"the observation shows {self.classes} job classes, but {where} has {len(brief.fleet.classes)}; "
+                f"use classes={len(brief.fleet.classes)}"
             )
-        smallest = int(environment.jobs.gpus_min_J.max())
+        smallest = brief.largest_need
         if self.protocol == "on-arrival" and smallest > self.gpus_max:
             raise ScenarioError(
                 f"a job of {where} needs {smallest} GPUs at once, but the choices end at {self.gpus_max}; "

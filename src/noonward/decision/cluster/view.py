@@ -74,6 +74,7 @@ JOB: Final = np.dtype(
         ("gpus_min", "i8"),
         ("gpus_max", "i8"),
         ("preset_site", "i8"),  # site the workload itself names, or -1
+        ("serial", "i8"),  # number of its arrival, from 0
     ]
 )
 """A job as it was submitted."""
@@ -219,7 +220,12 @@ class Answers(NamedTuple):
 
 
 class RuleMemory(NamedTuple):
-    """What a compiled rule keeps between questions; its scheduler makes it and says what each part holds."""
+    """What a compiled rule keeps between questions; its scheduler makes it and says what each part holds.
+
+    The last parts hold what the rule remembers of each job. They have a row for each row of ``view.job_J`` and grow
+    with it. A rule calls ``first_seen`` before it reads a job's row, which sets the row to the defaults where it was
+    another job's.
+    """
 
     number_P: F8
     """Numbers."""
@@ -233,6 +239,16 @@ class RuleMemory(NamedTuple):
     """Weights of a net, one after the other."""
     scratch_XY: NDArray[np.float32]
     """Room for what a net is fed and makes of it."""
+    new_number_P: F8
+    """Numbers of a job that has not been seen before."""
+    new_index_P: I8
+    """Indices of a job that has not been seen before."""
+    serial_J: I8
+    """Serial of the job that a row is about, or -1."""
+    job_number_JP: F8
+    """Numbers per job."""
+    job_index_JP: I8
+    """Indices per job."""
 
     @classmethod
     def make(
@@ -244,8 +260,23 @@ class RuleMemory(NamedTuple):
         random_state: int = 0,
         weights: Any = (0.0,),
         scratch: Any = ((0.0,),),
+        job_numbers: Any = (),
+        job_index: Any = (),
     ) -> RuleMemory:
-        """Returns a memory with the parts that are given."""
+        """Returns a memory with the parts that are given.
+
+        Args:
+            numbers: Numbers.
+            table: Table of numbers.
+            index: Table of indices.
+            random_state: Start of the rule's random numbers.
+            weights: Weights of a net.
+            scratch: Room for a net.
+            job_numbers: Numbers kept per job, as they are for a new one.
+            job_index: Indices kept per job, as they are for a new one.
+        """
+        new_number_P = np.ascontiguousarray(job_numbers, dtype=np.float64)
+        new_index_P = np.ascontiguousarray(job_index, dtype=np.int64)
         return cls(
             number_P=np.ascontiguousarray(numbers, dtype=np.float64),
             table_XY=np.ascontiguousarray(table, dtype=np.float64),
@@ -253,7 +284,31 @@ class RuleMemory(NamedTuple):
             random_1=np.array([random_state], dtype=np.uint64),
             weight_W=np.ascontiguousarray(weights, dtype=np.float32),
             scratch_XY=np.ascontiguousarray(scratch, dtype=np.float32),
+            new_number_P=new_number_P,
+            new_index_P=new_index_P,
+            serial_J=np.zeros(0, np.int64),
+            job_number_JP=np.zeros((0, len(new_number_P))),
+            job_index_JP=np.zeros((0, len(new_index_P)), np.int64),
         )
+
+    def for_jobs(self, jobs: int) -> RuleMemory:
+        """Returns the memory with rows for so many jobs: itself, or one whose per-job parts are longer copies."""
+        known = len(self.serial_J)
+        if known >= jobs:
+            return self
+        serial_J = np.full(jobs, -1, np.int64)
+        job_number_JP = np.tile(self.new_number_P, (jobs, 1))
+        job_index_JP = np.tile(self.new_index_P, (jobs, 1))
+        serial_J[:known], job_number_JP[:known], job_index_JP[:known] = (
+            self.serial_J,
+            self.job_number_JP,
+            self.job_index_JP,
+        )
+        return self._replace(serial_J=serial_J, job_number_JP=job_number_JP, job_index_JP=job_index_JP)
+
+
+PER_JOB: Final = ("serial_J", "job_number_JP", "job_index_JP")
+"""Parts of a rule's memory that grow with the jobs in view."""
 
 
 def job_records(jobs: Jobs) -> Records:
@@ -263,7 +318,22 @@ def job_records(jobs: Jobs) -> Records:
         out[name] = getattr(jobs, f"{name.rstrip('_')}_J")
     out["deadline_s"] = jobs.arrival_s_J + jobs.slack_s_J
     out["move_gb"] = jobs.data_gb_J + jobs.model_gb_J
+    out["serial"] = np.arange(len(jobs))
     return out
+
+
+@kernel(inline=True, allocates=False)
+def first_seen(view: ClusterView, memory: RuleMemory, job: int) -> bool:
+    """Returns whether a rule has not met a job before, and then sets what it remembers of the job to the defaults."""
+    serial = view.job_J[job].serial
+    if memory.serial_J[job] == serial:
+        return False
+    memory.serial_J[job] = serial
+    for p in range(memory.new_number_P.shape[0]):
+        memory.job_number_JP[job, p] = memory.new_number_P[p]
+    for p in range(memory.new_index_P.shape[0]):
+        memory.job_index_JP[job, p] = memory.new_index_P[p]
+    return True
 
 
 @kernel(inline=True, allocates=False)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.arrays import F8
+from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.observation import Observation
 from noonward.decision.cluster.view import HOLD, ORACLE, Answers, ClusterView
 from noonward.engine.cluster.engine import build_world
@@ -101,6 +102,7 @@ class BatchEngine:
             )
         self.observation, self.reward, self.forecast = observation, reward, forecast
         self.environments, self.seeds = list(environments), list(seeds)
+        self._needs = Needs(forecast=forecast, lookahead_h=observation.forecast_h + 1)
         first = environments[0]
         sites, points, rows = len(first.sites), len(first.fleet.ingress_points), len(environments)
         each_slot = first.protocol == "each-slot"
@@ -114,7 +116,7 @@ class BatchEngine:
         self.done_B = np.zeros(rows, np.bool_)
         self._board = Board(*(getattr(self, name) for name in Board._fields))
         self._place_B = np.zeros(rows, PLACE)
-        self._numbers_BP = np.zeros((rows, len(observation.numbers(first))))
+        self._numbers_BP = np.zeros((rows, len(observation.numbers(Brief.of(first, self._needs)))))
         self._step_rows = batch.step_rows_each_slot if each_slot else batch.step_rows_on_arrival
         self._worlds = [self._world(b, *each) for b, each in enumerate(zip(environments, seeds, strict=True))]
         self._open(0, rows)
@@ -281,16 +283,12 @@ class BatchEngine:
                 f"{', '.join(environment.sites)}; all rows need the protocol {first.protocol}, the sites "
                 f"{', '.join(first.sites)} and the same ingress points"
             )
-        numbers_P = self.observation.numbers(environment)
+        brief = Brief.of(environment, self._needs)
+        numbers_P = self.observation.numbers(brief)
         kinds = {"utility": AS_EARNED, "at-start": AT_START}
         has_utility = environment.signals is not None and environment.economics is not None
-        world = build_world(
-            environment,
-            seed=seed,
-            rewards=kinds[self.reward] if has_utility else NO_REWARDS,
-            forecast=self.forecast,
-            lookahead_h=self.observation.forecast_h + 1,
-        )
+        rewards = kinds[self.reward] if has_utility else NO_REWARDS
+        world = build_world(environment, self._needs, brief, seed=seed, rewards=rewards)
         if environment.protocol == "each-slot":
             self.mask_BNA[row] = 0
             world = world._replace(shown=world.shown._replace(mask_NA=self.mask_BNA[row]))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
-
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.decision.brief import Brief, Curves, Needs, check_fit
 from noonward.decision.cluster.rule import blank_view
 from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView, job_records
-from noonward.decision.scheduler import Curves, Scheduler
+from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.kernels import loops
 from noonward.engine.cluster.kernels.world import (
     ADVISORY_CAPS,
@@ -29,14 +28,13 @@ from noonward.engine.cluster.kernels.world import (
     YARD,
     World,
 )
-from noonward.errors import InfeasibleActionError, ScenarioError, nearest
+from noonward.errors import InfeasibleActionError
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import Market
 from noonward.ledger.outcome import Outcome
-from noonward.model.cluster.environment import Environment, Protocol
+from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.fleet import FleetTables
 from noonward.seeding import stream
-from noonward.units import HOUR_S
 
 
 class ClusterEngine:
@@ -58,36 +56,32 @@ class ClusterEngine:
     slack - return delay`` (Eq. 7b, 7c); a move needs that the job fits into the destination, may run there and can be
     there by its latest start there. The mask says so; an infeasible answer raises.
 
-    Curves: a scheduler may set capacity curves in its answers (``Scheduler.curves``), unless the environment has some.
+    Curves: a scheduler may set capacity curves in its answers (``Needs.curves``), unless the environment has some.
 
     Reward: growth of the utility U1 - U2 - U3 - U4 - U5 since the last question; the rewards sum to the ledger's
     utility. End: when every job is done or overdue, or at the window's end.
 
     Args:
         environment: What to run.
-        scheduler: Who is asked; says which questions and forecasts it wants.
+        scheduler: Who is asked; says which questions and forecasts it needs.
         seed: Seed of the streams ``policy`` and ``forecast``.
         rewards: Read the reward at every question.
+
+    Attributes:
+        brief: What the scheduler is told before the first job.
 
     Raises:
         ScenarioError: Scheduler and environment do not fit.
     """
 
     def __init__(self, environment: Environment, scheduler: Scheduler, *, seed: int = 0, rewards: bool = False) -> None:
-        check_fit(environment, scheduler)
+        self.brief = Brief.of(environment, scheduler.needs)
+        check_fit(self.brief, scheduler.needs, type(scheduler).__name__)
         self.environment = environment
         self.scheduler = scheduler
         self.seed = seed
-        self.world = build_world(
-            environment,
-            seed=seed,
-            rewards=AS_EARNED if rewards else NO_REWARDS,
-            forecast=scheduler.forecast,
-            lookahead_h=scheduler.lookahead_h,
-            wants_allocate=scheduler.wants_allocate,
-            wants_finished=scheduler.wants_finished,
-            curves=scheduler.curves,
-        )
+        kind = AS_EARNED if rewards else NO_REWARDS
+        self.world = build_world(environment, scheduler.needs, self.brief, seed=seed, rewards=kind)
         each_slot = environment.protocol == "each-slot"
         self._step = loops.step_each_slot if each_slot else loops.step_on_arrival
         self._run = loops.run_each_slot if each_slot else loops.run_on_arrival
@@ -121,13 +115,18 @@ class ClusterEngine:
             raise self._infeasible(kind)
         return kind
 
-    def run_compiled(self, rule: Any, memory: Any) -> None:
-        """Runs to the end under a compiled rule.
+    def run_compiled(self) -> None:
+        """Runs to the end under the scheduler's compiled rule.
 
         Raises:
             InfeasibleActionError: The rule gave an infeasible answer.
+            TypeError: The scheduler has no compiled rule.
         """
-        failed = int(self._run(self.world, rule, memory))
+        scheduler = self.scheduler
+        if not isinstance(scheduler, CompiledScheduler):
+            raise TypeError(f"{type(scheduler).__name__} has no compiled rule; run it with compiled=False")
+        scheduler.memory = scheduler.memory.for_jobs(len(self.view.job_J))
+        failed = int(self._run(self.world, scheduler.rule, scheduler.memory))
         if failed:
             raise self._infeasible(failed)
 
@@ -172,78 +171,29 @@ class ClusterEngine:
         )
 
 
-def check_fit(environment: Environment, scheduler: Scheduler, policy: str | None = None) -> None:
-    """Raises ScenarioError if a scheduler cannot answer an environment's questions.
-
-    Args:
-        environment: Environment.
-        scheduler: Scheduler.
-        policy: Its name, for messages.
-    """
-    name = type(scheduler).__name__ if policy is None else f"{policy!r}"
-    for protocol in scheduler.protocols:
-        if protocol not in get_args(Protocol):
-            raise ScenarioError(
-                f"scheduler {name} claims the unknown protocol {protocol!r}; {nearest(protocol, get_args(Protocol))}"
-            )
-    if environment.protocol not in scheduler.protocols:
-        raise ScenarioError(
-            f"scheduler {name} answers the protocols {', '.join(scheduler.protocols)}, but scenario "
-            f"{environment.scenario!r} asks {environment.protocol}; choose another policy or protocol"
-        )
-    if environment.signals is None and (scheduler.needs_signals or scheduler.forecast is not None):
-        raise ScenarioError(
-            f"scheduler {name} reads prices or carbon intensities, but scenario {environment.scenario!r} has no "
-            "signals; give signals or choose another policy"
-        )
-    if environment.economics is None and scheduler.needs_economics:
-        raise ScenarioError(
-            f"scheduler {name} weighs revenue against cost, but scenario {environment.scenario!r} has no economics; "
-            "give economics or choose another policy"
-        )
-    if environment.sample_jobs is None and scheduler.needs_samples:
-        raise ScenarioError(
-            f"scheduler {name} plans for jobs to come, but the jobs of scenario {environment.scenario!r} cannot be "
-            "sampled (a complete job table has no statistics); use generated jobs or a trace, or choose another policy"
-        )
-
-
-def build_world(
-    environment: Environment,
-    *,
-    seed: int,
-    rewards: int,
-    forecast: Forecast | None,
-    lookahead_h: int,
-    wants_allocate: bool = False,
-    wants_finished: bool = False,
-    curves: Curves | None = None,
-) -> World:
+def build_world(environment: Environment, needs: Needs, brief: Brief, *, seed: int, rewards: int) -> World:
     """Returns the state at second 0.
 
     Args:
         environment: What is run.
+        needs: What is asked and shown.
+        brief: Brief of the environment for these needs.
         seed: Seed of the stream ``forecast``.
         rewards: NO_REWARDS, AS_EARNED or AT_START.
-        forecast: Forecast that is shown, or None.
-        lookahead_h: Hours it reaches at least.
-        wants_allocate: Ask when a job is about to start (protocol on-arrival).
-        wants_finished: Tell when a job has finished (protocol on-arrival).
-        curves: Kind of capacity curves the scheduler sets, or None.
     """
     sites, count = len(environment.sites), len(environment.jobs)
-    tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
-    forecast_KISL = _forecasts(environment, forecast, lookahead_h, seed)
+    tables = environment.fleet.tables(brief.largest_gang)
+    forecast_KISL = _forecasts(environment, needs.forecast, brief.lookahead_h, seed)
     askers = sites if environment.protocol == "each-slot" else 1
-    caps_SH, kind = _caps(environment, curves)
-    own = curves is not None
+    caps_SH, kind = _caps(environment, needs.curves)
+    own = needs.curves is not None
     shown = _view(environment, tables, askers, forecast_KISL.shape[3])
     engine_1 = np.zeros(1, ENGINE)
     engine_1["dispatch"] = engine_1["hour_shown"] = -1
     engine_1["drained"] = environment.drained
     engine_1["has_signals"] = environment.signals is not None
-    engine_1["wants_allocate"] = wants_allocate
-    engine_1["wants_finished"] = wants_finished
+    engine_1["wants_allocate"] = needs.allocate
+    engine_1["wants_finished"] = needs.finished
     engine_1["rewards"] = rewards
     engine_1["caps"] = kind
     yard_S = np.zeros(sites, YARD)
@@ -337,10 +287,6 @@ def _forecasts(environment: Environment, forecast: Forecast | None, lookahead_h:
     # Forecasts are of zones: two sites in one zone are told the same.
     zones = list(dict.fromkeys(signals.zone_index(site.zone) for site in sites))
     row_S = [zones.index(signals.zone_index(site.zone)) for site in sites]
-    jobs = environment.jobs
-    slowest = np.nanmax(environment.fleet.tables(int(jobs.gpus_max_J.max())).seconds_per_unit_SCNF[:, :, 1:], (0, 2, 3))
-    span_s = jobs.work_J * slowest[jobs.class_J] + np.where(np.isinf(jobs.slack_s_J), 0.0, jobs.slack_s_J)
-    lookahead_h = max(lookahead_h, int(np.ceil(float(span_s.max()) / HOUR_S)) + 2)
     rng = stream(seed, "forecast", environment.index)
     of_zones = signals.select(tuple(signals.zones[zone] for zone in zones)).window(signals.start, until)
     return np.ascontiguousarray(forecast.issued(of_zones, history_h, lookahead_h, rng)[:, :, row_S])

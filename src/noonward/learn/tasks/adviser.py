@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from noonward.arrays import I8
+from noonward.decision.brief import Brief, check_fit
 from noonward.decision.cluster.view import HOLD, ORACLE
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.batch import BatchEngine
-from noonward.engine.cluster.engine import check_fit
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
 from noonward.schedule.registry import make_scheduler
@@ -35,9 +35,11 @@ class SchedulerAdviser:
     def begin(self, row: int) -> None:
         """Starts the scheduler of a row anew, for the episode the row has just started."""
         environment = self.engine.environments[row]
-        check_fit(environment, self.schedulers[row], self.policy)
+        needs = self.schedulers[row].needs
+        brief = Brief.of(environment, needs)
+        check_fit(brief, needs, repr(self.policy))
         self.schedulers[row] = make_scheduler(self.policy)
-        self.schedulers[row].reset(environment, stream(self.engine.seeds[row], "policy", environment.index))
+        self.schedulers[row].reset(brief, stream(self.engine.seeds[row], "policy", environment.index))
 
     def advise(self, rows: I8) -> I8:
         """Returns the choices of some rows, [rows, N]; -1 where an agent is not asked or the answer is infeasible."""
@@ -74,7 +76,7 @@ def adviser_forecast(policy: str, shown: Forecast | None) -> Forecast | None:
     Raises:
         ScenarioError: Adviser and observation want different forecasts.
     """
-    wanted = make_scheduler(policy).forecast
+    wanted = make_scheduler(policy).needs.forecast
     if wanted is not None and shown is not None and wanted != shown:
         raise ScenarioError(
             f"the observation or another adviser has the forecast {shown.kind!r}, {policy!r} plans by {wanted.kind!r}; "

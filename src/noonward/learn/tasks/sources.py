@@ -14,9 +14,9 @@ from noonward.arrays import F8
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario, with_files
 from noonward.data.splits import Split, split_scenario, split_seed
+from noonward.decision.brief import Brief, check_fit
 from noonward.decision.cluster.observation import Observation
 from noonward.engine.cluster.batch import BatchEngine
-from noonward.engine.cluster.engine import check_fit
 from noonward.engine.cluster.service_meter import DECISIONS, WORK, EnergyMix, ServiceMeter, cost_names
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
@@ -107,7 +107,8 @@ def open_setting(config: RunConfig) -> Setting:
         forecast = adviser_forecast(config.adviser, forecast)
         adviser = functools.partial(SchedulerAdviser, config.adviser)
     if config.warm_start is not None:
-        check_fit(training(0)[0], make_scheduler(config.warm_start), config.warm_start)
+        needs = make_scheduler(config.warm_start).needs
+        check_fit(Brief.of(training(0)[0], needs), needs, repr(config.warm_start))
         forecast = adviser_forecast(config.warm_start, forecast)
         demonstrator = functools.partial(SchedulerAdviser, config.warm_start)
 

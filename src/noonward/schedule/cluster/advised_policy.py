@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
+from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.view import Answers, ClusterView
-from noonward.decision.scheduler import Scheduler
+from noonward.decision.scheduler import Scheduler, State, checked_state
 from noonward.errors import DataError
-from noonward.model.cluster.environment import Environment, Protocol
 from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_policy
 
 
@@ -28,29 +27,42 @@ class AdvisedPolicy(Scheduler):
         DataError: The file is no policy, or was trained without an adviser.
     """
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("each-slot",)
-
     def __init__(self, path: Path | str, adviser: Scheduler) -> None:
         net = read_policy(Path(path))
         if not net.meta.get("adviser"):
             raise DataError(f"{path} was trained without an adviser; run it as TrainedPolicy")
         self.adviser = adviser
         self.policy = TrainedPolicy(path, net)
-        if adviser.forecast is not None and net.forecast not in (None, adviser.forecast):
-            raise DataError(f"{path} is fed the forecast {net.forecast}, its adviser plans by {adviser.forecast}")
-        self.forecast = adviser.forecast or self.policy.forecast
-        self.lookahead_h = max(adviser.lookahead_h, self.policy.lookahead_h)
-        for need in ("needs_signals", "needs_economics", "needs_samples"):
-            setattr(self, need, getattr(adviser, need) or getattr(self.policy, need))
+        mine, its = self.policy.needs, adviser.needs
+        if its.forecast is not None and net.forecast not in (None, its.forecast):
+            raise DataError(f"{path} is fed the forecast {net.forecast}, its adviser plans by {its.forecast}")
+        self.needs = Needs(
+            protocols=("each-slot",),
+            signals=its.signals or mine.signals,
+            economics=its.economics or mine.economics,
+            forecast=its.forecast or mine.forecast,
+            lookahead_h=max(its.lookahead_h, mine.lookahead_h),
+            samples=its.samples or mine.samples,
+        )
 
-    def remarks(self, environment: Environment) -> tuple[str, ...]:
+    def remarks(self, brief: Brief) -> tuple[str, ...]:
         """Returns those of adviser and net."""
-        return (*self.adviser.remarks(environment), *self.policy.remarks(environment))
+        return (*self.adviser.remarks(brief), *self.policy.remarks(brief))
 
-    def reset(self, environment: Environment, rng: np.random.Generator) -> None:
+    def reset(self, brief: Brief, rng: np.random.Generator) -> None:
         """Prepares adviser and net."""
-        self.adviser.reset(environment, rng)
-        self.policy.reset(environment, rng)
+        self.adviser.reset(brief, rng)
+        self.policy.reset(brief, rng)
+
+    def state(self) -> State:
+        """Returns what adviser and net remember."""
+        return {"adviser": self.adviser.state(), "policy": self.policy.state()}
+
+    def load_state(self, state: State) -> None:
+        """Restores adviser and net."""
+        state = checked_state(self, state, {"adviser": {}, "policy": {}})
+        self.adviser.load_state(state["adviser"])
+        self.policy.load_state(state["policy"])
 
     def decide(self, view: ClusterView, answers: Answers) -> None:
         """Answers by the net, told what the adviser proposes."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
+from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.view import (
     ASK_ALLOCATE,
@@ -18,7 +17,6 @@ from noonward.decision.cluster.view import (
     RuleMemory,
 )
 from noonward.decision.scheduler import CompiledScheduler
-from noonward.model.cluster.environment import Environment, Protocol
 from noonward.schedule.cluster.routing import uniform_site
 
 
@@ -63,14 +61,12 @@ class Ucb1(CompiledScheduler):
     simulator.
     """
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("on-arrival",)
+    needs = Needs(protocols=("on-arrival",), allocate=True, finished=True)
     rule = staticmethod(_ucb1)
-    wants_allocate = True
-    wants_finished = True
 
-    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+    def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
         """Returns t (number), mean reward (table) and completions (index) per arm."""
-        tables = environment.fleet.tables(1)
+        tables = brief.fleet.tables(1)
         arms = tables.oracle_level_SCN.shape[0] * tables.oracle_level_SCN.shape[1] * tables.clock_SF.shape[1]
         return RuleMemory.make(
             numbers=(0.0,),

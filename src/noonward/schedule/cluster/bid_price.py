@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 
 from noonward.arrays import F8, I8
 from noonward.compiled import kernel
+from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.value import forecast_value_usd, run_seconds, travel_cost_usd
-from noonward.decision.cluster.view import HOLD, Answers, ClusterView, delay_s, fits, job_records, latest_start_s
-from noonward.decision.scheduler import Scheduler, months_remarks
+from noonward.decision.cluster.view import HOLD, JOB, Answers, ClusterView, delay_s, fits, job_records, latest_start_s
+from noonward.decision.scheduler import Scheduler, State, checked_state, months_remarks
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
 from noonward.forecasts.learned import packaged_record
-from noonward.model.cluster.environment import Environment, Protocol, latest_end_s
+from noonward.model.cluster.environment import latest_end_s
 from noonward.schedule.cluster.booking import first_slot, in_time
 from noonward.units import HOUR_S
 
@@ -24,6 +25,11 @@ STARTED: Final = -2
 """Plan of a job that has been told to start."""
 REFUSED: Final = -1
 """Plan of a job that does not pay at these prices."""
+KEPT: Final = (
+    *("_sampled", "_hours", "_hour", "_improved", "_booked_TS", "_price_SH", "_square_SH", "_price_sum_SH"),
+    *("_job_J", "_site_J", "_plan_J2"),
+)
+"""Attributes that a state holds."""
 
 
 @kernel(inline=True, allocates=False)
@@ -275,11 +281,6 @@ class BidPrice(Scheduler):
         ValueError: A number is out of its range.
     """
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("each-slot",)
-    needs_signals = True
-    needs_economics = True
-    needs_samples = True
-
     def __init__(
         self,
         forecast: Forecast,
@@ -294,53 +295,105 @@ class BidPrice(Scheduler):
                 raise ValueError(f"{name} of bid prices is {value}; it must be at least {least}")
         if not 0 < step < np.inf:
             raise ValueError(f"step of bid prices is {step} USD per GPU-hour; it must be finite and above 0")
-        self.forecast = forecast
+        self.needs = Needs(protocols=("each-slot",), signals=True, economics=True, forecast=forecast, samples=True)
         self.samples = samples
         self.first_rounds = first_rounds
         self.rounds = rounds
         self.step = step
 
-    def reset(self, environment: Environment, rng: np.random.Generator) -> None:
+    def reset(self, brief: Brief, rng: np.random.Generator) -> None:
         """Samples the jobs to come and opens the books.
 
         Raises:
-            ScenarioError: The environment's workload cannot be sampled.
+            ScenarioError: The workload cannot be sampled.
         """
-        if environment.sample_jobs is None:
+        if brief.sample_jobs is None:
             raise ScenarioError(
-                f"bid prices plan for jobs to come, but those of scenario {environment.scenario!r} cannot be sampled; "
+                f"bid prices plan for jobs to come, but those of scenario {brief.scenario!r} cannot be sampled; "
                 "use generated jobs or another policy"
             )
-        draws = [in_time(environment.sample_jobs(draw), environment) for draw in rng.spawn(self.samples)]
-        self._sampled = np.concatenate([job_records(jobs) for jobs in draws])
-        sites = len(environment.sites)
-        tables_of = [*draws, in_time(environment.jobs, environment)]
-        fleet, window_s, slot_s = environment.fleet, environment.window_s, environment.slot_s
-        ends_s = max(latest_end_s(jobs, fleet, window_s, slot_s) for jobs in tables_of)
-        self._hours = int(np.ceil(ends_s / HOUR_S)) + 1
-        # Sampled gangs may be larger than any of the environment's own, for which the view's tables are made.
-        tables = fleet.tables(max(int(jobs.gpus_max_J.max()) for jobs in tables_of))
+        draws = [in_time(brief.sample_jobs(draw), brief) for draw in rng.spawn(self.samples)]
+        fleet, slot_s, sites = brief.fleet, brief.slot_s, len(brief.sites)
+        # Sampled gangs may be larger than any the view's tables are made for.
+        tables = fleet.tables(max(brief.largest_gang, *(int(jobs.gpus_max_J.max()) for jobs in draws)))
         self._speed_KSCGF = np.stack([tables.power_w_SCNF, tables.seconds_per_unit_SCNF])
         self._oracle_SCG = tables.oracle_level_SCN
-        self._last_start_s = np.inf if environment.drained else window_s
-        slots = int(np.ceil(self._hours * HOUR_S / environment.slot_s)) + 2
-        self._slots_per_hour = round(HOUR_S / environment.slot_s)
-        self._booked_TS = np.zeros((slots, sites), np.int64)
-        self._price_SH = np.zeros((sites, self._hours))
-        self._price_sum_SH = np.zeros((sites, self._hours + 1))
-        self._square_SH = np.zeros((sites, self._hours))
-        self._use_SH = np.zeros((sites, self._hours))
-        self._mean_SH = np.zeros((sites, self._hours))
-        self._site_J = np.full(len(environment.jobs), UNSEEN, np.int64)
-        self._plan_J2 = np.full((len(environment.jobs), 2), UNSEEN, np.int64)
-        self._hour = -1
+        self._slowest_C = np.nanmax(tables.seconds_per_unit_SCNF[:, :, 1:], axis=(0, 2, 3))
+        self._last_start_s = np.inf if brief.drained else brief.window_s
+        self._slots_per_hour = round(HOUR_S / slot_s)
+        self._slot_s = slot_s
+        self._known: ClusterView | None = None
+        ends_s = max(latest_end_s(jobs, fleet, brief.window_s, slot_s) for jobs in draws)
+        self._sampled = np.concatenate([job_records(jobs) for jobs in draws])
+        self._hours, self._hour, self._improved = 0, -1, 0
+        self._booked_TS = np.zeros((0, sites), np.int64)
+        self._price_SH = np.zeros((sites, 0))
+        self._square_SH = np.zeros((sites, 0))
+        self._price_sum_SH = np.zeros((sites, 1))
+        self._job_J = np.zeros(0, JOB)
+        self._site_J = np.zeros(0, np.int64)
+        self._plan_J2 = np.zeros((0, 2), np.int64)
+        self._reach(int(np.ceil(ends_s / HOUR_S)) + 1)
 
-    def remarks(self, environment: Environment) -> tuple[str, ...]:
-        """Returns a note where the environment lies in a month that a learned forecast was trained on."""
-        forecast = self.forecast
+    def remarks(self, brief: Brief) -> tuple[str, ...]:
+        """Returns a note where the run lies in a month that a learned forecast was trained on."""
+        forecast = self.needs.forecast
         if forecast is None or forecast.kind != "learned":
             return ()
-        return months_remarks("the net of the learned forecast", packaged_record(forecast.net), environment)
+        return months_remarks("the net of the learned forecast", packaged_record(forecast.net), brief)
+
+    def state(self) -> State:
+        """Returns a copy of the books, the prices and the sampled jobs."""
+        return {name: np.copy(getattr(self, name)) for name in KEPT}
+
+    def load_state(self, state: State) -> None:
+        """Restores the books, the prices and the sampled jobs.
+
+        Raises:
+            ScenarioError: The state is of another scheduler.
+        """
+        checked_state(self, state, dict.fromkeys(KEPT))
+        for name in KEPT:
+            value = np.array(state[name])
+            setattr(self, name, value if value.ndim else int(value))
+        self._scratch()
+        self._known = None
+
+    def _reach(self, hours: int) -> None:
+        """Lets books and prices reach so many hours; an hour that no job has used yet is free."""
+        sites, more = len(self._price_SH), hours - self._hours
+        slots = int(np.ceil(hours * HOUR_S / self._slot_s)) + 2
+        self._booked_TS = np.concatenate([self._booked_TS, np.zeros((slots - len(self._booked_TS), sites), np.int64)])
+        self._price_SH = np.concatenate([self._price_SH, np.zeros((sites, more))], axis=1)
+        # In every round so far the whole site was free then, which is a slope of 1.
+        self._square_SH = np.concatenate([self._square_SH, np.full((sites, more), float(self._improved))], axis=1)
+        self._price_sum_SH = np.concatenate(
+            [self._price_sum_SH, np.repeat(self._price_sum_SH[:, -1:], more, axis=1)], axis=1
+        )
+        self._hours = hours
+        self._scratch()
+        self._known = None
+
+    def _scratch(self) -> None:
+        """Makes the arrays that every improvement of the prices fills anew."""
+        self._use_SH, self._mean_SH = np.zeros_like(self._price_SH), np.zeros_like(self._price_SH)
+
+    def _note_jobs(self, view: ClusterView) -> None:
+        """Makes room for the jobs asked about and copies what is known of them."""
+        more = len(view.job_J) - len(self._job_J)
+        if more > 0:
+            self._job_J = np.concatenate([self._job_J, np.zeros(more, JOB)])
+            self._site_J = np.concatenate([self._site_J, np.full(more, UNSEEN, np.int64)])
+            self._plan_J2 = np.concatenate([self._plan_J2, np.full((more, 2), UNSEEN, np.int64)])
+            self._known = None
+        asked_N = view.asked_N[view.asked_N >= 0]
+        record_N = view.job_J[asked_N]
+        record_N["deadline_s"] = np.minimum(record_N["deadline_s"], self._last_start_s)
+        self._job_J[asked_N] = record_N
+        end_N = record_N["deadline_s"] + record_N["work"] * self._slowest_C[record_N["class_"]] + self._slot_s
+        hours = int(np.ceil(end_N.max() / HOUR_S)) + 1
+        if hours > self._hours:
+            self._reach(hours)
 
     def decide(self, view: ClusterView, answers: Answers) -> None:
         """Answers by the plan; at the turn of an hour, prices and plan are renewed first."""
@@ -349,29 +402,35 @@ class BidPrice(Scheduler):
 
     def heed(self, view: ClusterView, answers: Answers) -> None:
         """Enters what is carried out into the books."""
-        note(self._known, answers, self._booked_TS, self._site_J, self._plan_J2)
+        note(self._view(view), answers, self._booked_TS, self._site_J, self._plan_J2)
 
     def propose(self, view: ClusterView, answers: Answers) -> None:
         """Answers by the plan and leaves open what is carried out."""
+        self._note_jobs(view)
         hour = int(view.now_s // HOUR_S)
         if hour != self._hour:
-            job_J = view.job_J.copy()
-            np.minimum(job_J["deadline_s"], self._last_start_s, out=job_J["deadline_s"])
+            self._known = None
+            self._renew(self._view(view), first=self._hour < 0)
+            self._hour = hour
+        answer(self._view(view), answers, self._price_sum_SH, self._booked_TS, self._site_J, self._plan_J2)
+
+    def _view(self, view: ClusterView) -> ClusterView:
+        """Returns the view with the jobs asked about so far, the forecast extended, and tables for sampled gangs."""
+        if self._known is None:
             self._known = view._replace(
-                job_J=job_J,
+                job_J=self._job_J,
                 forecast_KSL=extended(view.forecast_KSL, self._hours),
                 speed_KSCGF=self._speed_KSCGF,
                 oracle_SCG=self._oracle_SCG,
             )
-            self._renew(self._known, first=self._hour < 0)
-            self._hour = hour
-        answer(self._known, answers, self._price_sum_SH, self._booked_TS, self._site_J, self._plan_J2)
+        return self._known
 
     def _renew(self, view: ClusterView, *, first: bool) -> None:
         asked = np.flatnonzero(self._site_J >= 0)
         late = view.job_J["deadline_s"][asked] < view.now_s
         self._forget(view, asked[late])
         waiting = asked[~late]
+        rounds = self.first_rounds if first else self.rounds
         reprice(
             view,
             view._replace(job_J=self._sampled),
@@ -385,8 +444,9 @@ class BidPrice(Scheduler):
             self._use_SH,
             self._mean_SH,
             self.step,
-            self.first_rounds if first else self.rounds,
+            rounds,
         )
+        self._improved += rounds
         replan(view, self._price_sum_SH, self._booked_TS, self._site_J, self._plan_J2, waiting)
 
     def _forget(self, view: ClusterView, overdue: I8) -> None:

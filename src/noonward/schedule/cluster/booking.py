@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 
 from noonward.compiled import kernel
+from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.value import forecast_value_usd, run_seconds, travel_cost_usd
-from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory, delay_s, fits, latest_start_s
+from noonward.decision.cluster.view import (
+    Answers,
+    ClusterView,
+    RuleMemory,
+    delay_s,
+    first_seen,
+    fits,
+    latest_start_s,
+)
 from noonward.decision.scheduler import CompiledScheduler
 from noonward.forecasts.forecast import Forecast
-from noonward.model.cluster.environment import Environment, Protocol, latest_end_s
 from noonward.model.cluster.jobs import Jobs
 from noonward.units import HOUR_S
 
-UNSEEN, REFUSED = -2, -1
-"""Values of a job's booked site in ``memory.table_XY[job, 0]`` before it is asked about and when nothing pays."""
+REFUSED = -1
+"""Booked site of a job that pays nowhere."""
+SITE, SLOT = range(2)
+"""Positions in ``memory.job_index_JP``: a job's booked site and slot."""
+FREED, LAST_START_S = range(2)
+"""Positions in ``memory.number_P``: the first slot whose row of ``memory.index_XY`` counts; the latest start, s."""
 
 
 @kernel(inline=True, allocates=False)
@@ -44,8 +55,7 @@ def _best_start(view: ClusterView, memory: RuleMemory, job: int, d: int, first: 
     run_s = run_seconds(view, job, d)
     length = int(np.ceil(run_s / slot_s))
     known_s = (view.run_1[0].now_s // HOUR_S + view.forecast_KSL.shape[2] - 1) * HOUR_S
-    last = int(min(latest_start_s(view, job, d), known_s - run_s) // slot_s)
-    last = min(last, memory.index_XY.shape[0] - 1 - length)
+    last = int(min(latest_start_s(view, job, d), memory.number_P[LAST_START_S], known_s - run_s) // slot_s)
     best, most = -1, -np.inf
     if not fits(view, job, d):
         return most, best
@@ -55,7 +65,7 @@ def _best_start(view: ClusterView, memory: RuleMemory, job: int, d: int, first: 
         if full >= slot:
             continue
         while seen < slot + length:
-            if memory.index_XY[seen, d] + gpus > view.site_S[d].gpus:
+            if memory.index_XY[seen % memory.index_XY.shape[0], d] + gpus > view.site_S[d].gpus:
                 full = seen
             seen += 1
         if full >= slot:
@@ -77,27 +87,38 @@ def _book(view: ClusterView, memory: RuleMemory, job: int, s: int) -> None:
         value -= travel_cost_usd(view, job, s, d)
         if slot >= 0 and value > most:
             best_site, best_slot, most = d, slot, value
-    memory.table_XY[job, 0] = best_site
-    memory.table_XY[job, 1] = best_slot
+    memory.job_index_JP[job, SITE] = best_site
+    memory.job_index_JP[job, SLOT] = best_slot
     if best_site == REFUSED:
         return
     gpus = min(view.job_J[job].gpus_max, view.site_S[best_site].gpus)
     length = int(np.ceil(run_seconds(view, job, best_site) / view.run_1[0].slot_s))
     for slot in range(best_slot, best_slot + length):
-        memory.index_XY[slot, best_site] += gpus
+        memory.index_XY[slot % memory.index_XY.shape[0], best_site] += gpus
+
+
+@kernel(inline=True, allocates=False)
+def _free_past(memory: RuleMemory, slot: int) -> None:
+    """Sets the rows of past slots to zero, so that later slots can take them."""
+    rows = memory.index_XY.shape[0]
+    first = max(int(memory.number_P[FREED]), slot - rows)
+    for past in range(first, slot):
+        memory.index_XY[past % rows, :] = 0
+    memory.number_P[FREED] = slot
 
 
 @rule
 def _booked(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     slot = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+    _free_past(memory, slot)
     for s in range(view.site_S.shape[0]):
         job = view.asked_N[s]
         if job < 0:
             continue
-        if memory.table_XY[job, 0] == UNSEEN:
+        if first_seen(view, memory, job):
             _book(view, memory, job, s)
-        site = int(memory.table_XY[job, 0])
-        if site >= 0 and view.mask_NA[s, 1 + site] and (site != s or slot >= memory.table_XY[job, 1]):
+        site = memory.job_index_JP[job, SITE]
+        if site >= 0 and view.mask_NA[s, 1 + site] and (site != s or slot >= memory.job_index_JP[job, SLOT]):
             answers.answer_N[s].choice = 1 + site
 
 
@@ -113,25 +134,25 @@ class Booked(CompiledScheduler):
         forecast: Forecast to plan by.
     """
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("each-slot",)
     rule = staticmethod(_booked)
-    needs_signals = True
-    needs_economics = True
 
     def __init__(self, forecast: Forecast) -> None:
-        self.forecast = forecast
+        self.needs = Needs(protocols=("each-slot",), signals=True, economics=True, forecast=forecast)
 
-    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
-        """Returns per job its booked site and slot (table), per slot and site the GPUs booked (index)."""
-        jobs = in_time(environment.jobs, environment)
-        end_s = latest_end_s(jobs, environment.fleet, environment.window_s, environment.slot_s)
-        slots = int(np.ceil(end_s / environment.slot_s)) + 2
-        table = np.full((len(jobs), 2), float(UNSEEN))
-        return RuleMemory.make(table=table, index=np.zeros((slots, len(environment.sites)), np.int64))
+    def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
+        """Returns the latest start (number), the GPUs booked per slot and site (index), and each job's booking.
+        Slots take turns in the rows of the index. A booked run ends within the hours that are forecast, so as many
+        slots as those hours have suffice.
+        """
+        slots = int(np.ceil((brief.lookahead_h + 1) * HOUR_S / brief.slot_s)) + 1
+        last_start_s = np.inf if brief.drained else brief.window_s
+        return RuleMemory.make(
+            numbers=(0.0, last_start_s), index=np.zeros((slots, len(brief.sites)), np.int64), job_index=(REFUSED, 0)
+        )
 
 
-def in_time(jobs: Jobs, environment: Environment) -> Jobs:
+def in_time(jobs: Jobs, brief: Brief) -> Jobs:
     """Returns jobs with the slack they really have: nothing starts after the window of a run that is cut off there."""
-    if environment.drained:
+    if brief.drained:
         return jobs
-    return replace(jobs, slack_s_J=np.minimum(jobs.slack_s_J, np.maximum(environment.window_s - jobs.arrival_s_J, 0.0)))
+    return replace(jobs, slack_s_J=np.minimum(jobs.slack_s_J, np.maximum(brief.window_s - jobs.arrival_s_J, 0.0)))

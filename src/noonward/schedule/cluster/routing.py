@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from noonward.compiled import kernel
+from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.value import run_value_usd
 from noonward.decision.cluster.view import (
@@ -20,7 +21,6 @@ from noonward.decision.cluster.view import (
 )
 from noonward.decision.scheduler import CompiledScheduler
 from noonward.errors import ScenarioError
-from noonward.model.cluster.environment import Environment, Protocol
 
 GPUS, SLO_S = 0, 1
 """Positions in ``memory.number_P``: gang asked for (0: all the job can use), service time allowed, s (0: any)."""
@@ -189,11 +189,10 @@ class CheapestNow(CompiledScheduler):
     the GPUs free, at this hour's price and carbon.
     """
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("on-arrival",)
+    needs = Needs(protocols=("on-arrival",), signals=True)
     rule = staticmethod(_cheapest_now)
-    needs_signals = True
 
-    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+    def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
         """Returns an empty memory."""
         return RuleMemory.make()
 
@@ -214,7 +213,7 @@ class Router(CompiledScheduler):
         ValueError: An argument is out of range.
     """
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("on-arrival",)
+    needs = Needs(protocols=("on-arrival",))
 
     def __init__(
         self,
@@ -235,7 +234,7 @@ class Router(CompiledScheduler):
         self.clock = clock
         self.slo_s = slo_s
 
-    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+    def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
         """Returns gang and SLO (number) and the clock level per site (index).
 
         Raises:
@@ -243,22 +242,22 @@ class Router(CompiledScheduler):
         """
         return RuleMemory.make(
             numbers=(float(self.gpus), self.slo_s or 0.0),
-            index=clock_levels(environment, self.clock)[:, None],
+            index=clock_levels(brief, self.clock)[:, None],
             random_state=int(rng.integers(2**63)),
         )
 
 
-def clock_levels(environment: Environment, clock: float | None) -> np.ndarray:
+def clock_levels(brief: Brief, clock: float | None) -> np.ndarray:
     """Returns the level of a clock at every site, or ORACLE.
 
     Raises:
         ScenarioError: A site does not offer the clock.
     """
-    levels = np.full(len(environment.sites), ORACLE, np.int64)
+    levels = np.full(len(brief.sites), ORACLE, np.int64)
     if clock is None:
         return levels
-    for s, site in enumerate(environment.fleet.sites):
-        clocks = environment.fleet.gpu_types[site.gpu_type].clocks
+    for s, site in enumerate(brief.fleet.sites):
+        clocks = brief.fleet.gpu_types[site.gpu_type].clocks
         near = np.isclose(clocks, clock, rtol=0, atol=1e-9)
         if not near.any():
             raise ScenarioError(

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from noonward.compiled import kernel
+from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.value import run_value_usd, travel_cost_usd
 from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory, random_below
 from noonward.decision.scheduler import CompiledScheduler
-from noonward.model.cluster.environment import Environment, Protocol
 
 
 class SlotRule(CompiledScheduler):
     """A rule of protocol each-slot that keeps no memory of its own."""
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("each-slot",)
+    needs = Needs(protocols=("each-slot",))
 
-    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+    def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
         """Returns an empty memory with a random state."""
         return RuleMemory.make(random_state=int(rng.integers(2**63)))
 
@@ -44,9 +42,9 @@ class LocalFcfs(SlotRule):
 
     rule = staticmethod(_local_fcfs)
 
-    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+    def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
         """Returns per site the slot in which its queue was blocked, s."""
-        return RuleMemory.make(table=np.full((len(environment.sites), 1), -1.0))
+        return RuleMemory.make(table=np.full((len(brief.sites), 1), -1.0))
 
 
 @rule
@@ -96,14 +94,14 @@ class PriceGreedy(SlotRule):
     """S1: local first; without room, to the site of lowest price (MASAC, Sec. IV.A)."""
 
     rule = staticmethod(_price_greedy)
-    needs_signals = True
+    needs = Needs(protocols=("each-slot",), signals=True)
 
 
 class CarbonGreedy(SlotRule):
     """S2: local first; without room, to the site of lowest carbon intensity (MASAC, Sec. IV.A)."""
 
     rule = staticmethod(_carbon_greedy)
-    needs_signals = True
+    needs = Needs(protocols=("each-slot",), signals=True)
 
 
 @rule
@@ -170,5 +168,4 @@ class CheapestFeasible(SlotRule):
     """Starts or moves each job where it earns most at the prices of this hour, among the sites with room now."""
 
     rule = staticmethod(_cheapest_feasible)
-    needs_signals = True
-    needs_economics = True
+    needs = Needs(protocols=("each-slot",), signals=True, economics=True)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from noonward.arrays import F4
 from noonward.compiled import kernel
+from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.gangs import largest_gang, some_room
 from noonward.decision.cluster.observation import GPUS_MAX, Observation, observe_each_slot, observe_on_arrival
 from noonward.decision.cluster.rule import rule
@@ -22,7 +23,6 @@ from noonward.decision.scheduler import CompiledScheduler, months_remarks
 from noonward.errors import DataError, ScenarioError, nearest
 from noonward.files import whole_file
 from noonward.forecasts.forecast import Forecast
-from noonward.model.cluster.environment import Environment
 
 FORMAT: Final = 1
 HEADS: Final = ("logits", "values", "site-gang")
@@ -377,45 +377,47 @@ class TrainedPolicy(CompiledScheduler):
         observation = self.net.observation
         each_slot = observation.protocol == "each-slot"
         self.rule = _each_slot if each_slot else _on_arrival
-        self.protocols = (observation.protocol,)  # type: ignore[misc]
-        self.needs_signals = each_slot or observation.signals or observation.forecast_h > 0  # type: ignore[misc]
-        self.needs_economics = each_slot and observation.kind == "extended"  # type: ignore[misc]
-        self.forecast = self.net.forecast
-        self.lookahead_h = observation.forecast_h + 1
+        self.needs = Needs(
+            protocols=(observation.protocol,),
+            signals=each_slot or observation.signals or observation.forecast_h > 0,
+            economics=each_slot and observation.kind == "extended",
+            forecast=self.net.forecast,
+            lookahead_h=observation.forecast_h + 1,
+        )
 
-    def remarks(self, environment: Environment) -> tuple[str, ...]:
-        """Returns notes where the environment is of another scenario, or of months, that the policy was trained in."""
+    def remarks(self, brief: Brief) -> tuple[str, ...]:
+        """Returns notes where the run is of another scenario, or of months, that the policy was trained in."""
         trained, what = self.net.meta["scenario"], f"policy {self.path.name}"
-        notes = months_remarks(what, self.net.meta["record"], environment)
-        if trained == environment.scenario:
+        notes = months_remarks(what, self.net.meta["record"], brief)
+        if trained == brief.scenario:
             return notes
         return (
-            f"{what} was trained in scenario {trained!r}: on {environment.scenario!r} its results say how it carries "
+            f"{what} was trained in scenario {trained!r}: on {brief.scenario!r} its results say how it carries "
             "over, not what learning reaches there",
             *notes,
         )
 
-    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+    def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
         """Returns the observation's numbers, the layers' places (index), the weights and room for what they make.
 
         Raises:
             ScenarioError: The policy was trained for other sites, or for another number of ingress points.
         """
-        net, sites = self.net, environment.sites
+        net, sites = self.net, brief.sites
         if tuple(net.meta["sites"]) != sites:
             raise ScenarioError(
                 f"policy {self.path.name} was trained for the sites {', '.join(net.meta['sites'])}, but scenario "
-                f"{environment.scenario!r} has {', '.join(sites)}; train one for these sites"
+                f"{brief.scenario!r} has {', '.join(sites)}; train one for these sites"
             )
-        agents = len(sites) if environment.protocol == "each-slot" else 1
-        seen = net.observation.global_size(len(sites), len(environment.fleet.ingress_points))
+        agents = len(sites) if brief.protocol == "each-slot" else 1
+        seen = net.observation.global_size(len(sites), len(brief.fleet.ingress_points))
         own, one_hot = net.observation.own_size(len(sites)), bool(net.meta["agent_one_hot"])
         advice = bool(net.meta.get("advice_features")) * net.observation.choices(len(sites))
         inputs = seen + own + advice + one_hot * agents
         if net.weights[0].shape[1] != inputs:
             raise ScenarioError(
                 f"policy {self.path.name} is fed {net.weights[0].shape[1]} numbers, but its observation of scenario "
-                f"{environment.scenario!r} has {inputs}; train one for this scenario"
+                f"{brief.scenario!r} has {inputs}; train one for this scenario"
             )
         meta = net.meta
         sampled, of_fleet = meta.get("execute") == "sample", meta.get("gang_mask") == "fleet"
@@ -427,7 +429,7 @@ class TrainedPolicy(CompiledScheduler):
             flat += [weight.ravel(), bias.ravel()]
         width = max(inputs, *(weight.shape[2] for weight in net.weights))
         return RuleMemory.make(
-            numbers=[*net.observation.numbers(environment), net.meta.get("advice_logit", 0.0)],
+            numbers=[*net.observation.numbers(brief), net.meta.get("advice_logit", 0.0)],
             index=index,
             random_state=int(rng.integers(2**63)),
             weights=np.concatenate(flat),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from noonward.compiled import kernel
+from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.view import (
     ORACLE,
@@ -18,7 +17,6 @@ from noonward.decision.cluster.view import (
     delay_s,
 )
 from noonward.decision.scheduler import CompiledScheduler
-from noonward.model.cluster.environment import Environment, Protocol
 from noonward.units import WATT_SECONDS_PER_MWH
 
 GPUS, JOULE, USD, KG, SECOND = range(5)
@@ -109,7 +107,7 @@ class WeighedRouter(CompiledScheduler):
         ValueError: An argument is out of range, or all weights are 0.
     """
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("on-arrival",)
+    needs = Needs(protocols=("on-arrival",))
 
     def __init__(
         self,
@@ -138,13 +136,13 @@ class WeighedRouter(CompiledScheduler):
         self.target_s = target_s
         self.heed_stated = heed_stated
 
-    def memory(self, environment: Environment, rng: np.random.Generator) -> RuleMemory:
+    def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
         """Returns gang and weights (number) and the latency target per class (table)."""
         given_s = np.inf if self.target_s is None else self.target_s
-        target_C = np.full(len(environment.fleet.classes), given_s)
-        if self.heed_stated and environment.constraints is not None:
-            stated = environment.constraints.latency_target_s
-            target_C[:] = [stated.get(name, given_s) for name in environment.fleet.classes]
+        target_C = np.full(len(brief.fleet.classes), given_s)
+        if self.heed_stated and brief.constraints is not None:
+            stated = brief.constraints.latency_target_s
+            target_C[:] = [stated.get(name, given_s) for name in brief.fleet.classes]
         return RuleMemory.make(numbers=(float(self.gpus), *self.weights), table=target_C[:, None])
 
 
@@ -166,7 +164,7 @@ class MarketRouter(WeighedRouter):
         ValueError: As ``WeighedRouter``.
     """
 
-    needs_signals: ClassVar[bool] = True
+    needs = Needs(protocols=("on-arrival",), signals=True)
 
     def __init__(
         self,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.view import CARBON, PRICE, SECONDS, Answers, ClusterView, latest_start_s
-from noonward.decision.scheduler import Scheduler
+from noonward.decision.scheduler import Scheduler, State, checked_state
 from noonward.errors import InfeasiblePlanError, ScenarioError
 from noonward.forecasts.forecast import Forecast
-from noonward.model.cluster.environment import Environment, Protocol
 from noonward.model.cluster.jobs import Jobs
 from noonward.schedule.plan.baselines import run_at_once, spread_evenly
 from noonward.schedule.plan.placement import Tracker
@@ -44,8 +44,7 @@ class Fractional(Scheduler):
         ScenarioError: There is no sample.
     """
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("on-arrival",)
-    needs_samples = True
+    needs = Needs(protocols=("on-arrival",), samples=True)
     hourly = False
 
     def __init__(self, *, spread: bool = False, samples: int = 10) -> None:
@@ -54,20 +53,43 @@ class Fractional(Scheduler):
         self.spread = spread
         self.samples = samples
 
-    def reset(self, environment: Environment, rng: np.random.Generator) -> None:
+    def reset(self, brief: Brief, rng: np.random.Generator) -> None:
         """Samples the workload; fractions are made at the first question of a day."""
-        self.workload = Workload.of(environment, self.draw(environment, rng))
-        self.hours = min(DAY_H, int(environment.window_s / HOUR_S))
-        self.gpus_S = np.array([site.gpus for site in environment.fleet.sites], dtype=np.float64)
+        self.workload = Workload.of(brief, self.draw(brief, rng))
+        self.hours = int(min(DAY_H, brief.window_s / HOUR_S))
+        self.gpus_S = np.array([site.gpus for site in brief.fleet.sites], dtype=np.float64)
         self.hour = self.first = self.end = -1
-        last_h = environment.hours + 2 * DAY_H + self.workload.reach_h
-        self.booked_HS = np.zeros((last_h, len(self.gpus_S)))
+        self.booked_HS = np.zeros((0, len(self.gpus_S)))
+        self.tracker: Tracker | None = None
 
-    def draw(self, environment: Environment, rng: np.random.Generator) -> list[Jobs]:
+    def draw(self, brief: Brief, rng: np.random.Generator) -> list[Jobs]:
         """Returns the tables of jobs that the workload is taken from."""
-        if environment.sample_jobs is None:
-            raise ScenarioError(f"the jobs of scenario {environment.scenario!r} cannot be sampled")
-        return [environment.sample_jobs(each) for each in rng.spawn(self.samples)]
+        if brief.sample_jobs is None:
+            raise ScenarioError(f"the jobs of scenario {brief.scenario!r} cannot be sampled")
+        return [brief.sample_jobs(each) for each in rng.spawn(self.samples)]
+
+    def state(self) -> State:
+        """Returns a copy of the sampled workload, the fractions followed, and what has been placed."""
+        return {
+            "workload": self.workload.state(),
+            "hours": [self.hour, self.first, self.end],
+            "booked_HS": self.booked_HS.copy(),
+            "tracker": None if self.tracker is None else self.tracker.state(),
+        }
+
+    def load_state(self, state: State) -> None:
+        """Restores workload, fractions and what has been placed.
+
+        Raises:
+            ScenarioError: The state is of another scheduler.
+        """
+        checked_state(self, state, self.state(), grows=("booked_HS",))
+        self.workload = Workload.of_state(state["workload"])
+        self.hour, self.first, self.end = (int(hour) for hour in state["hours"])
+        self.booked_HS = np.array(state["booked_HS"])
+        self.tracker = None if state["tracker"] is None else Tracker.of_state(state["tracker"])
+        if self.tracker is not None:
+            self.share_KCD = self.tracker.fractions.dense().sum(axis=2)
 
     def problem(self) -> PlanProblem:
         """Returns the planning problem of the hours ``first`` to ``end``, without costs and what is placed."""
@@ -90,11 +112,14 @@ class Fractional(Scheduler):
         """Places a job."""
         now_s = view.now_s
         hour = int(now_s / HOUR_S)
+        if hour != self.hour:
+            self.booked_HS = self.booked_HS[hour - self.hour :]
         if hour != self.hour and (hour >= self.end or self.hourly):
             self.first, self.end = hour, (hour // self.hours + 1) * self.hours
             fractions = self.fractions(view, answers)
             self.tracker = Tracker(fractions)
             self.share_KCD = fractions.dense().sum(axis=2)
+        assert self.tracker is not None  # the first question has made one
         self.hour = hour
         job = view.job
         record = view.job_J[job]
@@ -108,12 +133,16 @@ class Fractional(Scheduler):
         answers.send(0, site, earliest_s=earliest_s)
 
     def _book(self, view: ClusterView, job: int, site: int, hour: int) -> None:
-        """Notes the GPUs that a job will take, hour by hour."""
+        """Notes the GPUs that a job will take, hour by hour; the first row of the books is the current hour."""
         record = view.job_J[job]
         gpus = min(int(record["gpus_max"]), int(self.gpus_S[site]))
         level = view.oracle_SCG[site, record["class_"], gpus]
         left_h = float(record["work"] * view.speed_KSCGF[SECONDS, site, record["class_"], gpus, level]) / HOUR_S
-        for t in range(hour, len(self.booked_HS)):
+        first = hour - self.hour
+        more = first + max(1, int(np.ceil(left_h))) - len(self.booked_HS)
+        if more > 0:
+            self.booked_HS = np.concatenate([self.booked_HS, np.zeros((more, len(self.gpus_S)))])
+        for t in range(first, len(self.booked_HS)):
             self.booked_HS[t, site] += gpus * min(1.0, left_h)
             left_h -= 1.0
             if left_h <= 0:
@@ -151,8 +180,6 @@ class FollowPlan(Fractional):
 
     plan: Plan
     whole: bool
-    needs_signals = True
-    lookahead_h = 2 * DAY_H + 1
 
     def __init__(
         self,
@@ -166,15 +193,34 @@ class FollowPlan(Fractional):
         forecast: Forecast | None = None,
     ) -> None:
         super().__init__(samples=samples)
-        self.curves = curves
+        self.needs = Needs(
+            protocols=("on-arrival",),
+            signals=True,
+            samples=True,
+            forecast=Forecast("persistence") if forecast is None else forecast,
+            lookahead_h=2 * DAY_H + 1,
+            curves=curves,
+        )
         self.hourly = hourly
         self.beta, self.eps, self.peak_usd = beta, eps, peak_usd
-        self.forecast = Forecast("persistence") if forecast is None else forecast
 
-    def reset(self, environment: Environment, rng: np.random.Generator) -> None:
+    def reset(self, brief: Brief, rng: np.random.Generator) -> None:
         """Samples the workload; the plan is made at the first question of a day."""
-        super().reset(environment, rng)
+        super().reset(brief, rng)
         self.planner = Planner()
+
+    def state(self) -> State:
+        """Returns what ``Fractional.state`` does, and what the next plan starts from."""
+        return {**super().state(), "planner": self.planner.state()}
+
+    def load_state(self, state: State) -> None:
+        """Restores what ``Fractional.load_state`` does, and what the next plan starts from; ``plan`` stays unset.
+
+        Raises:
+            ScenarioError: The state is of another scheduler.
+        """
+        super().load_state(state)
+        self.planner = Planner.of_state(state["planner"])
 
     def problem(self) -> PlanProblem:
         """Returns the planning problem of the hours ``first`` to ``end``, without costs and what is placed."""
@@ -208,7 +254,9 @@ class FollowPlan(Fractional):
 
     def _placed(self, view: ClusterView, capacity_TD: F8) -> F8:
         """Returns the GPUs taken already per hour of the plan; what finds no room in an hour waits for the next."""
-        placed_TD = self.booked_HS[self.first : self.first + len(capacity_TD)].copy()
+        placed_TD = np.zeros_like(capacity_TD)
+        known_HS = self.booked_HS[: len(placed_TD)]
+        placed_TD[: len(known_HS)] = known_HS
         site = view.site_S
         placed_TD[0] = np.maximum(placed_TD[0], site["gpus"] - site["free"] + site["waiting_gpus"])
         for t in range(len(placed_TD)):
@@ -240,13 +288,13 @@ class FollowPlan(Fractional):
 
 
 class PerfectPlan(FollowPlan):
-    """Clairvoyant: plans each day from its own jobs and the true prices, without a margin, and follows the plan."""
-
-    clairvoyant = True
+    """Benchmark with foresight: plans each day from its own jobs and the true prices, without a margin."""
 
     def __init__(self) -> None:
         super().__init__(beta=1.0, eps=0.0, samples=1, forecast=Forecast("perfect"))
+        self.needs = replace(self.needs, foresight=True)
 
-    def draw(self, environment: Environment, rng: np.random.Generator) -> list[Jobs]:
-        """Returns the environment's own jobs."""
-        return [environment.jobs]
+    def draw(self, brief: Brief, rng: np.random.Generator) -> list[Jobs]:
+        """Returns the jobs that will come."""
+        assert brief.future is not None  # needs.foresight
+        return [brief.future]

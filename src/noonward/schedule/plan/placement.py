@@ -107,6 +107,33 @@ class Tracker:
         """Forgets what was placed, as before the first job."""
         self._clock_1[0] = -1
 
+    def state(self) -> dict[str, Any]:
+        """Returns the fractions followed and what was placed this hour as plain data, for ``of_state``."""
+        fractions = self.fractions
+        sizes = [fractions.hours, fractions.classes, fractions.span, fractions.clusters]
+        arrays = {name: getattr(fractions, name).copy() for name in ("first_L", "run_hour_X", "cluster_X", "value_X")}
+        placed = {"cell_X2": self._cell_X2.copy(), "total_L": self._total_L.copy(), "clock_1": self._clock_1.copy()}
+        return {"sizes": sizes, **arrays, **placed}
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any]) -> Tracker:
+        """Returns the tracker of a ``state``; it knows of the fractions only what placement needs."""
+        hours, classes, span, clusters = state["sizes"]
+        fractions = Fractions(
+            hours=hours,
+            classes=classes,
+            span=span,
+            clusters=clusters,
+            first_L=np.array(state["first_L"]),
+            run_hour_X=np.array(state["run_hour_X"]),
+            cluster_X=np.array(state["cluster_X"]),
+            value_X=np.array(state["value_X"]),
+        )
+        tracker = cls(fractions)
+        for name in ("cell_X2", "total_L", "clock_1"):
+            getattr(tracker, f"_{name}")[:] = state[name]
+        return tracker
+
     def place(self, hour: int, load_class: int, volume: float) -> tuple[int, int]:
         """Places one job.
 

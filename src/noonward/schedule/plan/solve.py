@@ -45,7 +45,7 @@ class Planner:
     """
 
     active: Active | None = field(default=None, repr=False)
-    _shape: tuple[object, ...] | None = field(default=None, repr=False)
+    _shape: str = field(default="", repr=False)
 
     def plan(self, problem: PlanProblem) -> Plan:
         """Returns the optimal plan. Whatever it starts from, the result is the optimum.
@@ -55,12 +55,27 @@ class Planner:
         """
         began_s = time.process_time()
         waiting = tuple((wait.load_class, wait.flexibility_h) for wait in problem.queued)
-        shape = (problem.shape, problem.classes, problem.resources, waiting, problem.robust, problem.support)
+        shape = repr((problem.shape, problem.classes, problem.resources, waiting, problem.robust, problem.support))
         solved = generate(problem, self.active if shape == self._shape else None)
         if solved is None:
             raise why_infeasible(problem)
         self.active, self._shape = solved.program.active(solved.point), shape
         return _plan_of(solved, time.process_time() - began_s)
+
+    def state(self) -> dict[str, Any]:
+        """Returns what the next plan starts from as plain data, for ``of_state``."""
+        if self.active is None:
+            return {}
+        rows = {name: getattr(self.active, name).copy() for name in ("fit_RX", "slope_R", "raised_R")}
+        return {"shape": self._shape, **rows}
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any]) -> Planner:
+        """Returns the planner of a ``state``."""
+        if not state:
+            return cls()
+        active = Active(**{name: np.array(state[name]) for name in ("fit_RX", "slope_R", "raised_R")})
+        return cls(active, state["shape"])
 
     def replan(self, plan: Plan, **changes: Any) -> Plan:
         """Returns the plan of the same problem with an hour's new data, say; ``horizon.remaining`` moves on an hour.

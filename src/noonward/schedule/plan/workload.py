@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.model.cluster.environment import Environment
+from noonward.decision.brief import Brief
 from noonward.model.cluster.fleet import FleetTables
 from noonward.model.cluster.jobs import Jobs
 from noonward.schedule.plan.classes import LoadClass
@@ -24,7 +24,7 @@ ROUNDING_H: Final = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """Sampled load of an environment's job classes. Axes: N samples, H hours of arrival, C classes, S sites.
+    """Sampled load of a run's job classes. Axes: N samples, H hours of arrival, C classes, S sites.
 
     Attributes:
         classes: The fleet's job classes: range, the whole hours that every sampled job may be delayed, and the hours
@@ -40,19 +40,19 @@ class Workload:
     shortest_h_C: F8
 
     @classmethod
-    def of(cls, environment: Environment, drawn: Sequence[Jobs]) -> Workload:
+    def of(cls, brief: Brief, drawn: Sequence[Jobs]) -> Workload:
         """Returns the workload of sampled tables of jobs.
 
         A job's GPU-hours and run time are the means over the sites it may run at, with its largest gang and the clock
         of least energy.
 
         Args:
-            environment: Where they run.
+            brief: Where they run.
             drawn: Tables of jobs, one a sample.
         """
-        fleet = environment.fleet
+        fleet = brief.fleet
         tables = fleet.tables(max(int(jobs.gpus_max_J.max()) for jobs in drawn))
-        last_s = max(environment.window_s, *(float(jobs.arrival_s_J[-1]) + 1.0 for jobs in drawn))
+        last_s = max(brief.window_s, *(float(jobs.arrival_s_J[-1]) + 1.0 for jobs in drawn))
         count = len(fleet.classes)
         hours = int(np.ceil(last_s / HOUR_S))
         load_NHC = np.zeros((len(drawn), hours, count))
@@ -80,6 +80,25 @@ class Workload:
             )
         )
         return cls(classes=classes, load_NHC=load_NHC / run_h_C, watts_S=watts_S / total, shortest_h_C=shortest_h_C)
+
+    def state(self) -> dict[str, Any]:
+        """Returns the workload as plain data, for ``of_state``."""
+        return {
+            "classes": [[c.name, list(c.clusters), c.flexibility_h, c.run_hours] for c in self.classes],
+            "load_NHC": self.load_NHC.copy(),
+            "watts_S": self.watts_S.copy(),
+            "shortest_h_C": self.shortest_h_C.copy(),
+        }
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any]) -> Workload:
+        """Returns the workload of a ``state``."""
+        classes = (
+            LoadClass(name=name, clusters=tuple(clusters), flexibility_h=flexibility_h, run_hours=run_hours)
+            for name, clusters, flexibility_h, run_hours in state["classes"]
+        )
+        arrays = {name: np.array(state[name]) for name in ("load_NHC", "watts_S", "shortest_h_C")}
+        return cls(classes=tuple(classes), **arrays)
 
     @property
     def reach_h(self) -> int:

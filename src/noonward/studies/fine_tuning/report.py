@@ -213,7 +213,7 @@ def _scaled(metric: Metric, scale: float) -> str:
 
 def foresees(policy: str) -> bool:
     """Returns whether a policy is shown a forecast made from the truth, as it is or with an error: nobody has that."""
-    forecast = make_scheduler(policy).forecast
+    forecast = make_scheduler(policy).needs.forecast
     return forecast is not None and forecast.kind in ("perfect", "noisy")
 
 

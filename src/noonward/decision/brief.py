@@ -1,0 +1,180 @@
+"""What a scheduler says it needs before a run, and what it is told before the first job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, get_args
+
+import numpy as np
+
+from noonward.errors import ScenarioError, nearest
+from noonward.forecasts.forecast import Forecast
+from noonward.model.cluster.environment import Environment, Protocol
+from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.jobs import Jobs
+from noonward.model.economics import Economics
+from noonward.model.limits import Constraints
+from noonward.model.network import Links
+from noonward.units import HOUR_S
+
+Curves = Literal["advisory", "hard"]
+"""Kinds of capacity curves, see ``GpuCaps``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What a scheduler can answer and what it must be given.
+
+    Attributes:
+        protocols: Protocols it can answer.
+        signals: It reads prices or carbon intensities.
+        economics: It reads revenue or the carbon price; both are 0 in the view of a scenario without economics.
+        forecast: Forecast it is given in ``view.forecast_KSL``; None: none.
+        lookahead_h: Hours its forecast reaches at least; it always reaches as far as any job may run.
+        samples: It plans with jobs drawn from ``brief.sample_jobs``.
+        allocate: It is asked again (ASK_ALLOCATE) when a job is about to start (protocol on-arrival).
+        finished: It is told (ASK_FINISHED) when a job finishes (protocol on-arrival).
+        curves: Kind of the capacity curves it sets (``answers.limit``); None: it sets none. They start at the sites'
+            GPUs. An environment with curves of its own keeps those instead.
+        foresight: True if it reads future jobs (``brief.future``); use it only as a benchmark.
+
+    Raises:
+        ValueError: A protocol is unknown.
+    """
+
+    protocols: tuple[Protocol, ...] = ("each-slot", "on-arrival")
+    signals: bool = False
+    economics: bool = False
+    forecast: Forecast | None = None
+    lookahead_h: int = 0
+    samples: bool = False
+    allocate: bool = False
+    finished: bool = False
+    curves: Curves | None = None
+    foresight: bool = False
+
+    def __post_init__(self) -> None:
+        for protocol in self.protocols:
+            if protocol not in get_args(Protocol):
+                raise ValueError(f"unknown protocol {protocol!r}; {nearest(protocol, get_args(Protocol))}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brief:
+    """What a scheduler is told before the first job: nothing of the jobs and signals to come.
+
+    A simulation makes it from an environment (``Brief.of``), a live service from its configuration.
+
+    Attributes:
+        scenario: Name of what is run, for messages.
+        start: UTC time of second 0.
+        protocol: When the scheduler is asked.
+        slot_s: Length of a slot, s (protocol each-slot).
+        window_s: Horizon over which free GPUs are charged, s; infinite for a service.
+        drained: Whether jobs may start after the window; else the run stops at its end.
+        fleet: Sites and GPU types.
+        links: Network, ingress points x sites.
+        largest_gang: Largest gang (``gpus_max``) that a job may have, GPUs.
+        largest_need: Most GPUs that a job may need at once (``gpus_min``).
+        signals: Whether prices and carbon intensities are known.
+        lookahead_h: Hours that the forecasts in the view reach; 0 without a forecast.
+        economics: Revenue and carbon price, or None.
+        constraints: Limits and latency targets, or None.
+        sample_jobs: Draws a table of jobs from the statistics of the jobs to come, or None where there are none.
+        future: The jobs that will come, for a scheduler with ``Needs.foresight``; else None.
+    """
+
+    scenario: str
+    start: datetime
+    protocol: Protocol
+    slot_s: float
+    window_s: float
+    drained: bool
+    fleet: Fleet
+    links: Links
+    largest_gang: int
+    largest_need: int
+    signals: bool = False
+    lookahead_h: int = 0
+    economics: Economics | None = None
+    constraints: Constraints | None = None
+    sample_jobs: Callable[[np.random.Generator], Jobs] | None = None
+    future: Jobs | None = None
+
+    @classmethod
+    def of(cls, environment: Environment, needs: Needs) -> Brief:
+        """Returns the brief of an environment for a scheduler.
+
+        Args:
+            environment: Environment.
+            needs: What the scheduler needs.
+        """
+        jobs = environment.jobs
+        shown = needs.forecast is not None and environment.signals is not None
+        return cls(
+            scenario=environment.scenario,
+            start=environment.start,
+            protocol=environment.protocol,
+            slot_s=environment.slot_s,
+            window_s=environment.window_s,
+            drained=environment.drained,
+            fleet=environment.fleet,
+            links=environment.links,
+            largest_gang=int(jobs.gpus_max_J.max()),
+            largest_need=int(jobs.gpus_min_J.max()),
+            signals=environment.signals is not None,
+            lookahead_h=max(needs.lookahead_h, _longest_h(jobs, environment.fleet)) if shown else 0,
+            economics=environment.economics,
+            constraints=environment.constraints,
+            sample_jobs=environment.sample_jobs,
+            future=jobs if needs.foresight else None,
+        )
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return self.fleet.site_names
+
+
+def _longest_h(jobs: Jobs, fleet: Fleet) -> int:
+    """Returns how many hours after its arrival a job may still run, counted in hours that a forecast must know."""
+    slowest_C = np.nanmax(fleet.tables(int(jobs.gpus_max_J.max())).seconds_per_unit_SCNF[:, :, 1:], (0, 2, 3))
+    span_s = jobs.work_J * slowest_C[jobs.class_J] + np.where(np.isinf(jobs.slack_s_J), 0.0, jobs.slack_s_J)
+    return int(np.ceil(float(span_s.max()) / HOUR_S)) + 2
+
+
+def check_fit(brief: Brief, needs: Needs, name: str) -> None:
+    """Raises ScenarioError if a scheduler cannot answer a run's questions.
+
+    Args:
+        brief: Brief of the run.
+        needs: What the scheduler needs.
+        name: Its name, for messages.
+    """
+    scenario = f"scenario {brief.scenario!r}"
+    if brief.protocol not in needs.protocols:
+        raise ScenarioError(
+            f"scheduler {name} answers the protocols {', '.join(needs.protocols)}, but {scenario} asks "
+            f"{brief.protocol}; choose another policy or protocol"
+        )
+    if not brief.signals and (needs.signals or needs.forecast is not None):
+        raise ScenarioError(
+            f"scheduler {name} reads prices or carbon intensities, but {scenario} has no signals; give signals or "
+            "choose another policy"
+        )
+    if brief.economics is None and needs.economics:
+        raise ScenarioError(
+            f"scheduler {name} weighs revenue against cost, but {scenario} has no economics; give economics or choose "
+            "another policy"
+        )
+    if brief.sample_jobs is None and needs.samples:
+        raise ScenarioError(
+            f"scheduler {name} plans for jobs to come, but the jobs of {scenario} cannot be sampled (a complete job "
+            "table has no statistics); use generated jobs or a trace, or choose another policy"
+        )
+    if brief.future is None and needs.foresight:
+        raise ScenarioError(
+            f"scheduler {name} reads future jobs, which {scenario} does not know; choose another policy"
+        )

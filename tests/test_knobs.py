@@ -20,7 +20,7 @@ from noonward.data.scenarios.load import load_scenario, scenario_from
 from noonward.data.signals.generate import generate_signals
 from noonward.engine.run import run
 from noonward.errors import SignalRangeError
-from noonward.ledger.ledger import Market, settle
+from noonward.ledger.ledger import settle
 from noonward.model.cluster.scenario import Scenario
 from noonward.schedule.registry import make_scheduler
 
@@ -145,7 +145,7 @@ def result(name, values):
     made = scenario(name, values)
     environment = build_environment(made)
     ledger = settle(run(environment, make_scheduler(POLICIES[made.protocol])))
-    market = Market.of(environment)
+    market = environment.site_signals
     arrays = (*vars(environment.jobs).values(), market.price_SH, market.carbon_SH)
     return b"".join(array.tobytes() for array in arrays), tuple(ledger.as_dict().values())
 

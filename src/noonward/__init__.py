@@ -27,7 +27,7 @@ _HOMES: Final = {
     "Needs": "noonward.decision.brief",
     "NoonwardError": "noonward.errors",
     "Observation": "noonward.decision.cluster.observation",
-    "Outcome": "noonward.ledger.outcome",
+    "Outcome": "noonward.ledger.segments",
     "RuleMemory": "noonward.decision.cluster.view",
     "Scenario": "noonward.model.cluster.scenario",
     "Scheduler": "noonward.decision.scheduler",
@@ -124,8 +124,8 @@ if TYPE_CHECKING:
     from noonward.evaluate.conformance import check_scheduler
     from noonward.forecasts.forecast import Forecast
     from noonward.ledger.ledger import Ledger, settle
-    from noonward.ledger.outcome import Outcome
     from noonward.ledger.record import read_record, write_record
+    from noonward.ledger.segments import Outcome
     from noonward.model.cluster.environment import Environment, GpuCaps
     from noonward.model.cluster.jobs import Jobs
     from noonward.model.cluster.scenario import Scenario

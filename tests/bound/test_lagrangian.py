@@ -70,7 +70,9 @@ def build(
         fleet=fleet,
         links=network.links(fleet),
         jobs=jobs,
-        signals=Signals(start=START, zones=tuple(names), price_usd_per_mwh_ZH=price, carbon_g_per_kwh_ZH=carbon),
+        signals=Signals(
+            start=START, zones=tuple(names), value_ZH={"price_usd_per_mwh": price, "carbon_g_per_kwh": carbon}
+        ),
         economics=Economics(revenue_usd_per_gpu_hour=revenue, carbon_usd_per_t=100.0),
     )
 

@@ -62,10 +62,10 @@ def from_file(tmp_path):
     return write
 
 
-def with_holes(signals, unknown_H, zone=0, name="price_usd_per_mwh_ZH"):
-    value_ZH = getattr(signals, name).copy()
+def with_holes(signals, unknown_H, zone=0, name="price_usd_per_mwh"):
+    value_ZH = signals.of(name).copy()
     value_ZH[zone, unknown_H] = np.nan
-    return replace(signals, **{name: value_ZH})
+    return replace(signals, value_ZH={**signals.value_ZH, name: value_ZH})
 
 
 @pytest.mark.parametrize("name", ["tiny", "fine-tuning", "dvfs-training"])
@@ -128,7 +128,7 @@ def test_a_policys_seed_changes_nothing_of_the_world():
     environment = build_environment(tiny())
     before = bytes_of(environment)
     outcomes = [run(environment, make_scheduler("random"), seed=seed) for seed in (1, 2)]
-    assert outcomes[0].track_J.tobytes() != outcomes[1].track_J.tobytes()
+    assert outcomes[0].job_J.tobytes() != outcomes[1].job_J.tobytes()
     assert bytes_of(environment) == before
 
 
@@ -136,8 +136,8 @@ def test_the_number_of_jobs_leaves_the_signals_alone_over_the_hours_both_have():
     one, two = (build_environment(tiny(f"jobs.count={count}")) for count in (30, 60))
     assert one.start == two.start
     hours = min(one.signals.hours, two.signals.hours)
-    for name in ("price_usd_per_mwh_ZH", "carbon_g_per_kwh_ZH"):
-        np.testing.assert_allclose(getattr(one.signals, name)[:, :hours], getattr(two.signals, name)[:, :hours])
+    for name in ("price_usd_per_mwh", "carbon_g_per_kwh"):
+        np.testing.assert_allclose(one.signals.of(name)[:, :hours], two.signals.of(name)[:, :hours])
 
 
 def test_the_scenarios_parts_reach_the_environment():
@@ -256,7 +256,7 @@ def test_runs_until_drained_may_end_after_the_last_day(from_file, year):
     assert environment.hours > 24
 
 
-@pytest.mark.parametrize(("zone", "name"), [(0, "price_usd_per_mwh_ZH"), (1, "carbon_g_per_kwh_ZH")])
+@pytest.mark.parametrize(("zone", "name"), [(0, "price_usd_per_mwh"), (1, "carbon_g_per_kwh")])
 def test_only_windows_whose_hours_are_all_known_are_taken(from_file, year, zone, name):
     unknown_H = np.ones(year.hours, dtype=bool)
     unknown_H[24 * 100 : 24 * 104] = False  # known: 11 to 14 April
@@ -286,7 +286,8 @@ def test_a_window_that_fits_nowhere_is_refused_with_what_would_help(from_file, y
 
 def test_a_file_that_has_changed_is_read_again(from_file, year):
     first = build_environment(from_file(year.window(FIRST, 24 * 30)))
-    scenario = from_file(replace(year, price_usd_per_mwh_ZH=year.price_usd_per_mwh_ZH + 100).window(FIRST, 24 * 30))
+    dearer = replace(year, value_ZH={**year.value_ZH, "price_usd_per_mwh": year.price_usd_per_mwh_ZH + 100})
+    scenario = from_file(dearer.window(FIRST, 24 * 30))
     second = build_environment(scenario)
     assert second.start == first.start
     np.testing.assert_allclose(second.signals.price_usd_per_mwh_ZH, first.signals.price_usd_per_mwh_ZH + 100)
@@ -296,7 +297,7 @@ def test_history_from_files_serves_persistence_forecasts(from_file, year):
     short = year.window(FIRST, 24 * 3)
     environment = build_environment(from_file(short, "end=window", "window_h=24"))
     assert environment.signals.hour_of(environment.start) >= 24
-    assert run(environment, Booked(Forecast("persistence"))).track_J["start_s"].size == len(environment.jobs)
+    assert run(environment, Booked(Forecast("persistence"))).job_J["start_s"].size == len(environment.jobs)
 
 
 # ---------------------------------------------------------------- traces and tables

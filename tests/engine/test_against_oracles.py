@@ -11,7 +11,8 @@ from noonward.decision.brief import Needs
 from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_ROUTE
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
-from noonward.ledger.outcome import PLANNED
+from noonward.ledger.segments import PLANNED
+from noonward.ledger.settle import settle_transfers
 from reference import each_slot, on_arrival, small_worlds
 from reference.ledger import over_cap_gpu_s
 
@@ -70,7 +71,7 @@ def play(world, scheduler):
 
 
 def compare_jobs(outcome, jobs):
-    track = outcome.track_J
+    track = outcome.job_J
     assert [STATUS[status] for status in track["status"]] == [job.status for job in jobs]
     for name in ("reach_s", "start_s", "finish_s"):
         expected = [getattr(job, name) for job in jobs]
@@ -85,28 +86,33 @@ def compare_jobs(outcome, jobs):
 def compare_meters(outcome, world, ledger, jobs):
     close = {"rel": 1e-9, "abs": 1e-9}
     kinds = ("kwh", "usd", "kg") if world.price is not None else ("kwh",)
-    for s, yard in enumerate(outcome.yard_S):
-        assert yard["gpu_s"] == pytest.approx(ledger.busy[s]["gpu_s"], **close)
+    meters = outcome.meters
+    own_JA, _ = settle_transfers(
+        outcome.transfer_X, outcome.environment.links, outcome.environment.fleet.tables(1).home_I,
+        outcome.environment.site_signals, len(outcome.job_J),
+    )  # fmt: skip
+    for s in range(len(world.sites)):
+        assert meters.gpu_s_S[s] == pytest.approx(ledger.busy[s]["gpu_s"], **close)
         for kind in kinds:
-            assert yard[f"busy_{kind}"] == pytest.approx(ledger.busy[s][kind], **close)
-            assert yard[f"free_{kind}"] == pytest.approx(ledger.free[s][kind], **close)
+            assert getattr(meters, f"busy_{kind}_S")[s] == pytest.approx(ledger.busy[s][kind], **close)
+            assert getattr(meters, f"free_{kind}_S")[s] == pytest.approx(ledger.free[s][kind], **close)
         if world.caps is not None:
             expected = over_cap_gpu_s(jobs, s, world.caps[s], outcome.ended_s)
-            assert yard["over_cap_gpu_s"] == pytest.approx(expected, **close)
-    for kind in kinds:
-        assert outcome.engine[f"move_{kind}"] == pytest.approx(ledger.moved[kind], **close)
-        assert outcome.engine[f"result_{kind}"] == pytest.approx(ledger.returned[kind], **close)
-        assert outcome.track_J[f"move_{kind}"].sum() == pytest.approx(ledger.moved[kind], **close)
+            assert outcome.over_cap_gpu_s_S[s] == pytest.approx(expected, **close)
+    for a, kind in enumerate(kinds):
+        assert getattr(outcome.meters, f"move_{kind}") == pytest.approx(ledger.moved[kind], **close)
+        assert getattr(outcome.meters, f"result_{kind}") == pytest.approx(ledger.returned[kind], **close)
+        assert own_JA[:, a].sum() == pytest.approx(ledger.moved[kind], **close)
 
 
 def compare_rewards(outcome, world, rewards):
-    assert len(outcome.rewards_K) == len(rewards) == outcome.engine["steps"] + 1
+    assert len(outcome.rewards_K) == len(rewards) == outcome.steps + 1
     if world.price is None:
         assert np.isnan(outcome.rewards_K).any()
     else:
         scale = sum(map(abs, rewards))
         np.testing.assert_allclose(outcome.rewards_K, rewards, rtol=1e-9, atol=1e-10 * scale)
-        assert outcome.engine["utility_usd"] == pytest.approx(math.fsum(rewards), rel=1e-9, abs=1e-10 * scale)
+        assert outcome.meters.utility_usd == pytest.approx(math.fsum(rewards), rel=1e-9, abs=1e-10 * scale)
 
 
 def replay_each_slot(world, scheduler):
@@ -223,10 +229,10 @@ def test_on_arrival_equals_the_slow_oracle(seed):
 
 def compare_jobs_on_arrival(outcome, jobs):
     """As `compare_jobs`; the oracle leaves out jobs that arrive after the window."""
-    late = outcome.track_J[len(jobs) :]
+    late = outcome.job_J[len(jobs) :]
     assert (late["status"] == PLANNED).all()
     assert np.isnan(late["reach_s"]).all()
-    compare_jobs(replace(outcome, track_J=outcome.track_J[: len(jobs)]), jobs)
+    compare_jobs(replace(outcome, job_J=outcome.job_J[: len(jobs)]), jobs)
 
 
 def last_event_s(job):
@@ -242,8 +248,8 @@ def test_the_random_worlds_hold_what_there_is_to_test(protocol):
     tracks, over_cap = [], 0.0
     for seed in range(60):
         outcome = play(small_worlds.draw(seed, protocol), Wanderer(seed))
-        tracks.append(outcome.track_J)
-        over_cap += outcome.yard_S["over_cap_gpu_s"].sum()
+        tracks.append(outcome.job_J)
+        over_cap += outcome.over_cap_gpu_s_S.sum()
     track = np.concatenate(tracks)
     assert (np.bincount(track["status"], minlength=6) > 0).all()
     assert track["moves"].max() >= (2 if protocol == "each-slot" else 1)

@@ -87,7 +87,7 @@ def shown(engine, row):
 
 
 def state(outcome):
-    return outcome.track_J.tobytes(), outcome.yard_S.tobytes(), outcome.engine.tobytes(), outcome.ended_s
+    return outcome.tobytes()
 
 
 class Repeats(Scheduler):

@@ -13,7 +13,7 @@ from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.errors import InfeasibleActionError, ScenarioError
-from noonward.ledger.outcome import DONE, OVERDUE
+from noonward.ledger.segments import DONE, OVERDUE
 from noonward.model.cluster.environment import GpuCaps
 from noonward.schedule.registry import make_scheduler
 from reference.small_worlds import plain
@@ -146,7 +146,7 @@ def test_infeasible_allocation_is_refused(arrival):
         refused(arrival, message)
     arrival.answers.send(0, 0, gpus=1, level=1)
     assert arrival.step() == 0
-    assert arrival.outcome().track_J[["gpus", "level", "start_s"]].tolist() == [(1, 1, 0.0)]
+    assert arrival.outcome().job_J[["gpus", "level", "start_s"]].tolist() == [(1, 1, 0.0)]
 
 
 def test_job_that_no_site_can_reach_in_time_is_overdue_unasked():
@@ -154,19 +154,19 @@ def test_job_that_no_site_can_reach_in_time_is_overdue_unasked():
     world = plain([1], [{"slack_s": 4.0}, {"slack_s": 5.0}], protocol="on-arrival", network=network)
     world.homes = [-1]
     outcome = run(world.environment(), make_scheduler("uniform"))
-    assert outcome.track_J["status"].tolist() == [OVERDUE, DONE]
-    assert outcome.engine["steps"] == 1
+    assert outcome.job_J["status"].tolist() == [OVERDUE, DONE]
+    assert outcome.steps == 1
 
 
 def test_hard_cap_holds_a_job_until_the_hour_turns_and_leaves_running_jobs_alone():
     jobs = [{"work": 7200.0, "gpus": 2}, {"arrival_s": 3600.0, "slack_s": 7200.0, "gpus": 2}]
     for protocol, policy in (("each-slot", "local-fcfs"), ("on-arrival", "uniform")):
         world = plain([4], jobs, protocol=protocol, caps=[[4, 2, 4]])
-        assert run(world.environment(), make_scheduler(policy)).track_J["start_s"].tolist() == [0.0, 7200.0]
+        assert run(world.environment(), make_scheduler(policy)).job_J["start_s"].tolist() == [0.0, 7200.0]
         world.hard = False
         outcome = run(world.environment(), make_scheduler(policy))
-        assert outcome.track_J["start_s"].tolist() == [0.0, 3600.0]
-        assert outcome.yard_S["over_cap_gpu_s"].tolist() == [2 * 600.0]
+        assert outcome.job_J["start_s"].tolist() == [0.0, 3600.0]
+        assert outcome.over_cap_gpu_s_S.tolist() == [2 * 600.0]
 
 
 def test_utility_by_hand():
@@ -174,7 +174,7 @@ def test_utility_by_hand():
     # 2 - 0.2 kWh x 0.05 USD/kWh - 0.1 USD/kg x 0.04 kg = 2 - 0.01 - 0.004.
     world = plain([2], [{"gpus": 2, "work": 3600.0}], price=[[50.0]], carbon=[[200.0]], mu=100.0)
     outcome = run(world.environment(), make_scheduler("local-fcfs"))
-    assert outcome.engine["utility_usd"] == pytest.approx(2 - 0.014, rel=1e-12)
+    assert outcome.meters.utility_usd == pytest.approx(2 - 0.014, rel=1e-12)
 
 
 def environment(**changes):

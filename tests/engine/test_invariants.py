@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from noonward.decision.brief import Brief
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
-from noonward.ledger.outcome import DONE, OVERDUE, RUNNING
+from noonward.ledger.segments import DONE, OVERDUE, RUNNING
 from noonward.model.cluster.environment import GpuCaps
 from noonward.schedule.registry import make_scheduler
 from noonward.seeding import stream
@@ -58,7 +58,7 @@ def test_gpus_in_use_never_exceed_the_sites(played):
     world, outcome = played
     for s, site in enumerate(world.sites):
         busy = 0
-        for _, _, change in events(outcome.track_J, s):
+        for _, _, change in events(outcome.job_J, s):
             busy += change
             assert 0 <= busy <= site.gpus
 
@@ -69,7 +69,7 @@ def test_no_start_exceeds_a_hard_cap(played):
     world, outcome = played
     for s in range(len(world.sites)):
         busy = 0
-        for time_s, _, change in events(outcome.track_J, s):
+        for time_s, _, change in events(outcome.job_J, s):
             busy += change
             assert change < 0 or busy <= world.caps[s][int(time_s // 3600)]
 
@@ -81,17 +81,17 @@ def test_advisory_caps_are_metered_and_change_no_job(seed, case):
     environment = small_worlds.draw(seed, protocol, caps="advisory").environment()
     outcome = run(environment, make_scheduler(name))
     without = run(environment.with_caps(None), make_scheduler(name))
-    assert outcome.track_J.tobytes() == without.track_J.tobytes()
+    assert outcome.job_J.tobytes() == without.job_J.tobytes()
     caps_SH = np.zeros_like(environment.caps.gpus_SH)
     nothing = run(environment.with_caps(GpuCaps(gpus_SH=caps_SH, hard=False)), make_scheduler(name))
-    np.testing.assert_allclose(nothing.yard_S["over_cap_gpu_s"], without.yard_S["gpu_s"], rtol=1e-9)
+    np.testing.assert_allclose(nothing.over_cap_gpu_s_S, without.meters.gpu_s_S, rtol=1e-9)
 
 
 @many
 @given(runs(drained=True))
 def test_drained_run_leaves_every_job_done_or_overdue(played):
     _, outcome = played
-    track = outcome.track_J
+    track = outcome.job_J
     assert np.isin(track["status"], (DONE, OVERDUE)).all()
     assert ((track["status"] == DONE) == (track["start_s"] >= 0)).all()
     assert (track["finish_s"][track["status"] == DONE] <= outcome.ended_s).all()
@@ -101,7 +101,7 @@ def test_drained_run_leaves_every_job_done_or_overdue(played):
 @given(runs(drained=False))
 def test_run_to_the_window_ends_there(played):
     world, outcome = played
-    track, window_s = outcome.track_J, world.window_h * 3600.0
+    track, window_s = outcome.job_J, world.window_h * 3600.0
     assert outcome.ended_s == window_s
     assert (track["finish_s"][track["status"] == DONE] <= window_s).all()
     assert (track["finish_s"][track["status"] == RUNNING] > window_s).all()
@@ -112,7 +112,7 @@ def test_run_to_the_window_ends_there(played):
 @given(runs())
 def test_every_start_is_in_time_with_a_gang_in_range(played):
     world, outcome = played
-    for record, job in zip(outcome.track_J, world.jobs(), strict=True):
+    for record, job in zip(outcome.job_J, world.jobs(), strict=True):
         if not math.isnan(record["start_s"]):
             assert job.arrival_s <= record["reach_s"] <= record["start_s"] <= job.deadline_s
             assert job.gpus_min <= record["gpus"] <= min(job.gpus_max, world.sites[record["site"]].gpus)
@@ -123,17 +123,20 @@ def test_every_start_is_in_time_with_a_gang_in_range(played):
 @given(runs())
 def test_energy_of_the_jobs_equals_energy_of_the_meters(played):
     world, outcome = played
-    track, window_s = outcome.track_J, world.window_h * 3600.0
-    for s, (site, yard) in enumerate(zip(world.sites, outcome.yard_S, strict=True)):
+    track, window_s = outcome.job_J, world.window_h * 3600.0
+    meters = outcome.meters
+    for s, site in enumerate(world.sites):
         mine = track[(track["site"] == s) & (track["start_s"] >= 0)]
         end_s = np.minimum(mine["finish_s"], outcome.ended_s)
-        assert yard["busy_kwh"] * 3.6e6 == pytest.approx((mine["power_w"] * (end_s - mine["start_s"])).sum(), rel=1e-9)
+        assert meters.busy_kwh_S[s] * 3.6e6 == pytest.approx(
+            (mine["power_w"] * (end_s - mine["start_s"])).sum(), rel=1e-9
+        )
         used = np.maximum(np.minimum(end_s, window_s) - mine["start_s"], 0.0) * mine["gpus"]
         free_w = site.free_w * site.pue
-        assert yard["free_kwh"] * 3.6e6 == pytest.approx(
+        assert meters.free_kwh_S[s] * 3.6e6 == pytest.approx(
             free_w * (site.gpus * window_s - used.sum()), rel=1e-9, abs=1e-6
         )
-        assert yard["gpu_s"] == pytest.approx((mine["gpus"] * (end_s - mine["start_s"])).sum(), rel=1e-9)
+        assert meters.gpu_s_S[s] == pytest.approx((mine["gpus"] * (end_s - mine["start_s"])).sum(), rel=1e-9)
 
 
 @many
@@ -141,7 +144,7 @@ def test_energy_of_the_jobs_equals_energy_of_the_meters(played):
 def test_rewards_sum_to_the_utility(played):
     _, outcome = played
     scale = np.abs(outcome.rewards_K).sum()
-    assert math.fsum(outcome.rewards_K) == pytest.approx(outcome.engine["utility_usd"], rel=1e-9, abs=1e-10 * scale)
+    assert math.fsum(outcome.rewards_K) == pytest.approx(outcome.meters.utility_usd, rel=1e-9, abs=1e-10 * scale)
 
 
 def test_a_step_after_the_end_changes_nothing():

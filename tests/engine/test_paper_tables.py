@@ -9,7 +9,7 @@ import pytest
 from noonward.data.jobs.generate import paper_stream_jobs
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
-from noonward.ledger.outcome import DONE
+from noonward.ledger.segments import DONE
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import PaperStreamJobs
 from noonward.schedule.registry import make_scheduler
@@ -51,7 +51,7 @@ def queued(track, time_s):
     ],
 )
 def test_baselines_complete_and_queue_as_published(policy, completed, queue_by_day):
-    track = run(environment(routed=True), make_scheduler(policy)).track_J
+    track = run(environment(routed=True), make_scheduler(policy)).job_J
     assert (track["status"] == DONE).sum() == completed
     assert [queued(track, day * DAY_S) for day in range(2, 8)] == queue_by_day
 
@@ -66,7 +66,7 @@ def test_baselines_complete_and_queue_as_published(policy, completed, queue_by_d
     ],
 )
 def test_controls_complete_as_measured(policy, routed, completed, queue):
-    track = run(environment(routed), make_scheduler(policy)).track_J
+    track = run(environment(routed), make_scheduler(policy)).job_J
     assert (track["status"] == DONE).sum() == completed
     assert queue in (None, queued(track, 7 * DAY_S))
 
@@ -79,10 +79,10 @@ def test_first_day_equals_the_slow_simulator_job_by_job(policy, name):
     figures, jobs, _ = on_arrival.run(**options, days=1)
     outcome = run(environment(options["choose"], days=1), make_scheduler(policy))
     for column in ("site", "reach_s", "start_s", "finish_s"):
-        np.testing.assert_array_equal(outcome.track_J[column], [getattr(job, column) for job in jobs])
-    started = outcome.track_J["start_s"] >= 0
+        np.testing.assert_array_equal(outcome.job_J[column], [getattr(job, column) for job in jobs])
+    started = outcome.job_J["start_s"] >= 0
     for column in ("gpus", "level"):
         expected = np.array([getattr(job, column) for job in jobs])[started]
-        np.testing.assert_array_equal(outcome.track_J[column][started], expected)
-    joules = 3.6e6 * (outcome.yard_S["busy_kwh"].sum() + outcome.yard_S["free_kwh"].sum())
+        np.testing.assert_array_equal(outcome.job_J[column][started], expected)
+    joules = 3.6e6 * (outcome.meters.busy_kwh_S.sum() + outcome.meters.free_kwh_S.sum())
     assert joules == pytest.approx(figures["energy_j"], rel=1e-9)

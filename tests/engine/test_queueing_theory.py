@@ -38,7 +38,7 @@ def waits_s(gpus, arrival_s, work_s):
         links=Network().links(fleet),
         jobs=Jobs.build(arrival_s=arrival_s, work=work_s),
     )
-    track = run(environment, Router("uniform")).track_J
+    track = run(environment, Router("uniform")).job_J
     return track["start_s"] - arrival_s
 
 

@@ -26,7 +26,7 @@ def environment_for(scheduler, seed=1):
 
 
 def state(outcome):
-    return outcome.track_J.tobytes(), outcome.yard_S.tobytes(), outcome.engine.tobytes(), outcome.ended_s
+    return outcome.tobytes()
 
 
 def inputs(environment):
@@ -84,8 +84,8 @@ def test_rewards_are_read_one_step_at_a_time():
     scheduler = make_scheduler("most-free")
     environment = environment_for(scheduler)
     outcome = run(environment, scheduler, rewards=True)
-    assert len(outcome.rewards_K) == outcome.engine["steps"] + 1
-    assert outcome.track_J.tobytes() == run(environment, scheduler).track_J.tobytes()
+    assert len(outcome.rewards_K) == outcome.steps + 1
+    assert outcome.job_J.tobytes() == run(environment, scheduler).job_J.tobytes()
     assert run(environment, scheduler).rewards_K is None
 
 

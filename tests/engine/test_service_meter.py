@@ -9,7 +9,6 @@ from noonward import build_environment, load_scenario
 from noonward.decision.cluster.observation import Observation
 from noonward.engine.cluster.batch import BatchEngine
 from noonward.engine.cluster.service_meter import MAY_EXCEED, PLACES, EnergyMix, ServiceMeter, cost_names
-from noonward.ledger.ledger import Market
 from noonward.ledger.settle import settle_segment
 from noonward.model.limits import Constraints
 
@@ -47,7 +46,7 @@ def test_credits_sum_to_what_the_jobs_took(settings: tuple[str, ...]) -> None:
     free_w = np.array([28.0, 28.0, 25.0, 35.0, 8.0, 35.0, 12.0, 10.0])
     for row in range(2):
         outcome = engine.outcome(row)
-        track, jobs = outcome.track_J, outcome.environment.jobs
+        track, jobs = outcome.job_J, outcome.environment.jobs
         decided = np.flatnonzero(track["site"] >= 0)
         started = decided[~np.isnan(track["start_s"][decided])]
         run_s = track["finish_s"] - track["start_s"]
@@ -81,13 +80,13 @@ def test_weighed_energy_is_what_the_ledger_settles(mix: EnergyMix, weight_3: Any
     meter = ServiceMeter(engine, None, 100.0, mix)
     reward_B, _ = play(engine, meter)
     outcome = engine.outcome(0)
-    track, market = outcome.track_J, Market.of(outcome.environment)
+    track, market = outcome.job_J, outcome.environment.site_signals
     free_w = np.array([28.0, 28.0, 25.0, 35.0, 8.0, 35.0, 12.0, 10.0])
     total = 0.0
     for job in np.flatnonzero(~np.isnan(track["start_s"])):
         one = track[job]
         watts = float(one["power_w"] - one["gpus"] * free_w[one["site"]] * 1.3)
-        sums = (market.price_cumulative_SH, market.carbon_cumulative_SH)
+        sums = tuple(market.cumulative_QSH)
         kwh, usd, kg = settle_segment(*sums, int(one["site"]), one["start_s"], one["finish_s"], watts)
         total += weight_3[0] * 3.6e6 * kwh + weight_3[1] * usd + weight_3[2] * kg
     assert -reward_B[0] * 100.0 == pytest.approx(total, rel=1e-9)
@@ -104,7 +103,7 @@ def test_queues_and_powers_are_those_of_the_next_question() -> None:
         _, cost_BK = meter.read()
         view, there = engine.row_view(0), choice_BN[0, 0] // 8 == 2
         assert cost_BK[0, 2] == (view.waiting_S[1] - 0.5) / 0.5
-        power_w = engine.outcome(0).yard_S["busy_w"][2] + view.site_S["free"][2] * 25.0
+        power_w = engine._worlds[0].yard_S["busy_w"][2] + view.site_S["free"][2] * 25.0
         over = bool(there and power_w > 9000.0)
         assert cost_BK[0, 3] == (1.0 / MAY_EXCEED if over else 0.0) - 1.0
         seen.add((bool(there), bool(power_w > 9000.0)))

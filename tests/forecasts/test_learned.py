@@ -39,7 +39,9 @@ def changed(signals, from_hour, to_hour=None, *, by=100.0):
     price, carbon = signals.price_usd_per_mwh_ZH.copy(), signals.carbon_g_per_kwh_ZH.copy()
     price[:, from_hour:to_hour] += by
     carbon[:, from_hour:to_hour] += by
-    return Signals(start=signals.start, zones=signals.zones, price_usd_per_mwh_ZH=price, carbon_g_per_kwh_ZH=carbon)
+    return Signals(
+        start=signals.start, zones=signals.zones, value_ZH={"price_usd_per_mwh": price, "carbon_g_per_kwh": carbon}
+    )
 
 
 def silent(zones=OWN, inputs=None):
@@ -158,8 +160,10 @@ def test_a_zone_it_was_not_trained_on_is_refused():
     strange = Signals(
         start=signals.start,
         zones=(*OWN[:4], "XX"),
-        price_usd_per_mwh_ZH=signals.price_usd_per_mwh_ZH,
-        carbon_g_per_kwh_ZH=signals.carbon_g_per_kwh_ZH,
+        value_ZH={
+            "price_usd_per_mwh": signals.price_usd_per_mwh_ZH,
+            "carbon_g_per_kwh": signals.carbon_g_per_kwh_ZH,
+        },
     )
     with pytest.raises(ScenarioError, match=r"not trained on the zones XX; it knows AU-SA, .* as bid-price-regression"):
         hourly(strange, 60, 5)
@@ -219,7 +223,9 @@ def test_the_tool_trains_a_net_that_learns(monkeypatch):
     hour = np.arange(2000)
     price = 50.0 + 20.0 * (hour % 33 < 11)  # no rhythm of a day
     carbon = 300.0 + np.zeros(2000)
-    wave = Signals(start=START, zones=("SG",), price_usd_per_mwh_ZH=price[None], carbon_g_per_kwh_ZH=carbon[None])
+    wave = Signals(
+        start=START, zones=("SG",), value_ZH={"price_usd_per_mwh": price[None], "carbon_g_per_kwh": carbon[None]}
+    )
     found = tool.samples(iter([wave]), 3, ("SG",))
     torch.manual_seed(0)
     net = tool.make_net(found[0].shape[1])

@@ -251,7 +251,7 @@ def test_an_each_slot_scenario_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["chsac-af", "chsac-af-published"])
 def test_a_shipped_policy_answers_the_same_in_both_loops_and_says_how_it_was_made(name: str) -> None:
     environment = build_environment(load_scenario("dvfs-training", ["window_h=1"]), 0, 0)
-    tracks = [run(environment, make_scheduler(name), compiled=way).track_J for way in (True, False)]
+    tracks = [run(environment, make_scheduler(name), compiled=way).job_J for way in (True, False)]
     assert tracks[0].tobytes() == tracks[1].tobytes()
     record = make_scheduler(name).net.meta["record"]  # type: ignore[attr-defined]
     assert record["config"]["algorithm"] == name
@@ -278,7 +278,7 @@ def test_the_clock_that_weighs_time_reaches_training_and_what_was_trained(tmp_pa
         outcome = run(
             build_environment(load_scenario("dvfs-training", list(settings)), 0, 0), make_scheduler("chsac-af")
         )
-        times.append(np.nanmean(outcome.track_J["finish_s"] - outcome.environment.jobs.arrival_s_J))
+        times.append(np.nanmean(outcome.job_J["finish_s"] - outcome.environment.jobs.arrival_s_J))
     assert clocks[0] == pytest.approx(0.8)
     assert clocks[1] == pytest.approx(1.0)
     assert joules[1] < joules[0]  # the faster clock takes more energy

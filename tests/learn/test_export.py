@@ -45,8 +45,8 @@ def test_the_runner_makes_the_same_choices_as_the_nets(algorithm: str, more: Any
         moment = moment_of(engine, advice_of(engine, None))
         engine.step(np.where(moment.asked_BN, trainer.algorithm.act(moment, explore=False), 0))
     mine = engine.outcome(0)
-    assert (mine.track_J["site"] == outcome.track_J["site"]).all()
-    np.testing.assert_array_equal(mine.track_J["start_s"], outcome.track_J["start_s"])
+    assert (mine.job_J["site"] == outcome.job_J["site"]).all()
+    np.testing.assert_array_equal(mine.job_J["start_s"], outcome.job_J["start_s"])
     assert settle(outcome).utility_usd == pytest.approx(trainer.best_reward, rel=1e-6)
     record = read_policy(tmp_path / "policy.npz").meta["record"]
     assert record["config"]["settings"]["hidden"] == [8]

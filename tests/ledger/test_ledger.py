@@ -196,20 +196,20 @@ def test_a_result_for_a_region_without_gpus_emits_at_the_site_alone():
 def test_the_ledger_equals_the_engines_own_meters(scenario, settings, policy, index):
     environment = build_environment(load_scenario(scenario, settings), index)
     outcome = run(environment, make_scheduler(policy), rewards=True)
-    ledger, yard_S, engine = settle(outcome), outcome.yard_S, outcome.engine
-    meters = {
-        "gpu_hours": yard_S["gpu_s"].sum() / HOUR_S,
-        "job_kwh": yard_S["busy_kwh"].sum(),
-        "free_kwh": yard_S["free_kwh"].sum(),
-        "job_energy_usd": yard_S["busy_usd"].sum(),
-        "free_energy_usd": yard_S["free_usd"].sum(),
-        "job_kg": yard_S["busy_kg"].sum(),
-        "free_kg": yard_S["free_kg"].sum(),
-        "move_kwh": engine["move_kwh"] + engine["result_kwh"],
-        **{name: engine[name] for name in ("move_usd", "move_kg", "result_usd", "result_kg", "utility_usd")},
+    ledger, meters = settle(outcome), outcome.meters
+    metered = {
+        "gpu_hours": meters.gpu_s_S.sum() / HOUR_S,
+        "job_kwh": meters.busy_kwh_S.sum(),
+        "free_kwh": meters.free_kwh_S.sum(),
+        "job_energy_usd": meters.busy_usd_S.sum(),
+        "free_energy_usd": meters.free_usd_S.sum(),
+        "job_kg": meters.busy_kg_S.sum(),
+        "free_kg": meters.free_kg_S.sum(),
+        "move_kwh": meters.move_kwh + meters.result_kwh,
+        **{name: getattr(meters, name) for name in ("move_usd", "move_kg", "result_usd", "result_kg", "utility_usd")},
     }
     assert ledger.moves > 0
-    for name, value in meters.items():
+    for name, value in metered.items():
         assert getattr(ledger, name) == pytest.approx(value, rel=1e-9), name
     assert math.fsum(outcome.rewards_K) == pytest.approx(ledger.utility_usd, rel=1e-9)
     assert len(outcome.rewards_K) == ledger.steps + 1

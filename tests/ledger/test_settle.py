@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noonward.ledger.settle import cumulative, integral, settle_segment, settle_transfer
+from noonward.ledger.settle import integral, settle_segment, settle_transfer
+from noonward.model.signals import cumulative
 from reference.ledger import hourly
 
 PRICE_SH = np.array([[100.0, 200.0, 300.0], [10.0, -10.0, -40.0]])

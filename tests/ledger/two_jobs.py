@@ -34,8 +34,10 @@ ECONOMICS = Economics(revenue_usd_per_gpu_hour=1.0, carbon_usd_per_t=100.0)
 SIGNALS = Signals(
     start=START,
     zones=("A", "B"),
-    price_usd_per_mwh_ZH=np.array([[100.0, 200.0, 300.0, 300.0], [50.0, -50.0, 10.0, 10.0]]),
-    carbon_g_per_kwh_ZH=np.array([[400.0, 600.0, 800.0, 800.0], [100.0, 200.0, 400.0, 400.0]]),
+    value_ZH={
+        "price_usd_per_mwh": np.array([[100.0, 200.0, 300.0, 300.0], [50.0, -50.0, 10.0, 10.0]]),
+        "carbon_g_per_kwh": np.array([[400.0, 600.0, 800.0, 800.0], [100.0, 200.0, 400.0, 400.0]]),
+    },
 )
 PLAN = {0: (0, 0.5 * HOUR_S), 1: (1, 1.5 * HOUR_S)}
 """Job -> (site, start s)."""

@@ -50,7 +50,9 @@ def signals(hours, zones=("A", "B"), unknown=None):
     price_ZH = np.ones((len(zones), hours))
     if unknown is not None:
         price_ZH[unknown] = np.nan
-    return Signals(start=START, zones=zones, price_usd_per_mwh_ZH=price_ZH, carbon_g_per_kwh_ZH=np.ones_like(price_ZH))
+    return Signals(
+        start=START, zones=zones, value_ZH={"price_usd_per_mwh": price_ZH, "carbon_g_per_kwh": np.ones_like(price_ZH)}
+    )
 
 
 @pytest.mark.parametrize(

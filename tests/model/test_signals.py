@@ -14,7 +14,7 @@ NAN = float("nan")
 
 def signals(price=((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)), carbon=((10.0, 20.0, 30.0), (40.0, 50.0, 60.0)), **changes):
     parts = {"start": START, "zones": ("SG", "PL"), "notes": ("SG is a stand-in",)} | changes
-    return Signals(price_usd_per_mwh_ZH=np.array(price), carbon_g_per_kwh_ZH=np.array(carbon), **parts)
+    return Signals(value_ZH={"price_usd_per_mwh": np.array(price), "carbon_g_per_kwh": np.array(carbon)}, **parts)
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,11 @@ def signals(price=((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)), carbon=((10.0, 20.0, 30.0)
         ({"start": START.replace(minute=30)}, "full hour"),
         ({"start": START.replace(microsecond=1)}, "full hour"),
         ({"zones": ("SG", "SG")}, "a zone stands twice"),
-        ({"zones": ("SG",)}, r"price_usd_per_mwh_ZH has shape \(2, 3\); expected \(zones, hours\) = \(1, 3\)"),
-        ({"carbon": ((1.0, 2.0), (1.0, 2.0))}, r"carbon_g_per_kwh_ZH has shape \(2, 2\)"),
+        ({"zones": ("SG",)}, r"price_usd_per_mwh has shape \(2, 3\); expected \(zones, hours\) = \(1, 3\)"),
+        ({"carbon": ((1.0, 2.0), (1.0, 2.0))}, r"carbon_g_per_kwh has shape \(2, 2\)"),
         (
             {"price": ((1.0, 2.0, 3.0), (4.0, np.inf, 6.0))},
-            "price_usd_per_mwh_ZH of PL is infinite at 2022-03-01 23:00",
+            "price_usd_per_mwh of PL is infinite at 2022-03-01 23:00",
         ),
         (
             {"carbon": ((1.0, 2.0, -3.0), (4.0, 5.0, 6.0))},

@@ -70,8 +70,10 @@ class World:
             signals = Signals(
                 start=datetime.fromtimestamp(START.timestamp() - self.history_h * HOUR_S, UTC),
                 zones=tuple(site.zone for site in fleet.sites),
-                price_usd_per_mwh_ZH=np.array(self.extra["price"]),
-                carbon_g_per_kwh_ZH=np.array(self.extra["carbon"]),
+                value_ZH={
+                    "price_usd_per_mwh": np.array(self.extra["price"]),
+                    "carbon_g_per_kwh": np.array(self.extra["carbon"]),
+                },
             )
         return Environment(
             scenario="small",

@@ -58,7 +58,7 @@ def write(path, environment, *, own_start=0.0, hold=0.0, logit=0.0, adviser="bid
 
 def same(one, other):
     return all(
-        np.array_equal(one.track_J[name], other.track_J[name], equal_nan=name.endswith("_s"))
+        np.array_equal(one.job_J[name], other.job_J[name], equal_nan=name.endswith("_s"))
         for name in ("status", "site", "start_s")
     )
 
@@ -96,12 +96,12 @@ def test_the_books_of_an_overruled_rule_hold_what_was_carried_out(environment, t
     policy.reset(Brief.of(environment, policy.needs), stream(3, "policy", environment.index))
     while engine.step():
         policy.decide(engine.view, engine.answers)
-    track_J, jobs = engine.outcome().track_J, environment.jobs
+    job_J, jobs = engine.outcome().job_J, environment.jobs
     booked_TS = np.zeros_like(adviser._booked_TS)
-    for job in np.flatnonzero(~np.isnan(track_J["start_s"])):
-        first = round(track_J["start_s"][job] / environment.slot_s)
+    for job in np.flatnonzero(~np.isnan(job_J["start_s"])):
+        first = round(job_J["start_s"][job] / environment.slot_s)
         length = int(np.ceil(jobs.work_J[job] / environment.slot_s))
-        booked_TS[first : first + length, track_J["site"][job]] += jobs.gpus_max_J[job]
+        booked_TS[first : first + length, job_J["site"][job]] += jobs.gpus_max_J[job]
     np.testing.assert_array_equal(adviser._booked_TS, booked_TS)
 
 

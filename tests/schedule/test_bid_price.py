@@ -15,7 +15,7 @@ from noonward.engine.run import run
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle
-from noonward.ledger.outcome import DONE, OVERDUE
+from noonward.ledger.segments import DONE, OVERDUE
 from noonward.model.cluster.environment import GpuCaps
 from noonward.model.cluster.jobs import Jobs
 from noonward.schedule.cluster.bid_price import BidPrice, _best_kink, extended
@@ -98,23 +98,23 @@ def test_a_flexible_job_leaves_the_cheap_hour_to_one_that_has_no_other():
     sampled = jobs_at([0.02, 1], slack_h=np.array([3.0, 0.0]))  # the statistics know both kinds
     environment = environment_of([1], [flexible, later], sampled, price=[[50.0, 10.0, 50.0, 50.0]])
     booked = run(environment, make_scheduler("booked-perfect"))
-    assert booked.track_J["start_s"][0] == HOUR_S
-    assert booked.track_J["status"].tolist() == [DONE, OVERDUE]
+    assert booked.job_J["start_s"][0] == HOUR_S
+    assert booked.job_J["status"].tolist() == [DONE, OVERDUE]
     priced = run(environment, BidPrice(PERFECT))
-    assert priced.track_J["status"].tolist() == [DONE, DONE]
-    assert priced.track_J["start_s"][1] == HOUR_S
+    assert priced.job_J["status"].tolist() == [DONE, DONE]
+    assert priced.job_J["start_s"][1] == HOUR_S
     assert settle(priced).utility_usd > settle(booked).utility_usd + 0.09
 
 
 def test_without_a_rival_the_cheap_hour_is_taken():
     flexible = {"work": HOUR_S, "slack_s": 3 * HOUR_S}
     environment = environment_of([1], [flexible], jobs_at([7]), price=[[50.0, 10.0, 50.0, 50.0]])
-    assert run(environment, BidPrice(PERFECT)).track_J["start_s"].tolist() == [HOUR_S]
+    assert run(environment, BidPrice(PERFECT)).job_J["start_s"].tolist() == [HOUR_S]
 
 
 def test_a_job_worth_less_than_its_gpus_cost_is_refused():
     environment = environment_of([1], [{"work": HOUR_S}], jobs_at([7]), price=[[2000.0]])  # 0.2 USD for 0.1 USD
-    assert run(environment, BidPrice(PERFECT)).track_J["status"].tolist() == [OVERDUE]
+    assert run(environment, BidPrice(PERFECT)).job_J["status"].tolist() == [OVERDUE]
 
 
 # ---------------------------------------------------------------- the best start, slowly
@@ -245,7 +245,7 @@ def test_bookings_never_exceed_the_sites_and_every_answer_is_feasible(kind, sett
     for environment in build_environments(load_scenario("tiny", settings), 3):
         outcome = run(environment, Audited(Forecast(kind)))
         if environment.drained:
-            assert np.isin(outcome.track_J["status"], (DONE, OVERDUE)).all()
+            assert np.isin(outcome.job_J["status"], (DONE, OVERDUE)).all()
 
 
 def test_bookings_never_exceed_the_sites_of_the_main_scenario():
@@ -260,7 +260,7 @@ def test_jobs_that_may_wait_for_ever_are_planned_within_the_window():
     sampled = jobs_at([1, 2, 3], work_h=1.5, slack_h=math.inf)
     environment = environment_of([2], jobs, sampled, window_h=6, drained=False)
     outcome = run(environment, Audited(PERFECT))
-    started = outcome.track_J["start_s"][outcome.started_J]
+    started = outcome.job_J["start_s"][outcome.started_J]
     assert len(started) >= 8
     assert (started <= 6 * HOUR_S).all()
 
@@ -284,17 +284,17 @@ def test_bid_prices_earn_more_than_local_fcfs(name):
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_other_samples():
     environment = build_environment(load_scenario("tiny"), 3)
-    runs = [run(environment, BidPrice(Forecast("noisy")), seed=seed).track_J.tobytes() for seed in (1, 1, 2)]
+    runs = [run(environment, BidPrice(Forecast("noisy")), seed=seed).job_J.tobytes() for seed in (1, 1, 2)]
     assert runs[0] == runs[1]
     assert runs[0] != runs[2]
     scheduler = BidPrice(Forecast("noisy"))
-    assert [run(environment, scheduler, seed=1).track_J.tobytes() for _ in range(2)] == runs[:1] * 2
+    assert [run(environment, scheduler, seed=1).job_J.tobytes() for _ in range(2)] == runs[:1] * 2
 
 
 @pytest.mark.parametrize("option", [{"samples": 3}, {"first_rounds": 20}, {"rounds": 2}, {"step": 0.05}])
 def test_every_setting_is_a_knob(option):
     environment = build_environment(load_scenario("tiny"), 3)
-    plain, turned = (run(environment, BidPrice(PERFECT, **options)).track_J.tobytes() for options in ({}, option))
+    plain, turned = (run(environment, BidPrice(PERFECT, **options)).job_J.tobytes() for options in ({}, option))
     assert plain != turned
 
 
@@ -332,4 +332,4 @@ def test_settings_out_of_range_are_refused(options, message):
 def test_the_least_settings_are_allowed():
     environment = environment_of([1], [{"work": 60.0}], jobs_at([2]))
     outcome = run(environment, BidPrice(PERFECT, samples=1, first_rounds=0, rounds=0))
-    assert outcome.track_J["status"].tolist() == [DONE]
+    assert outcome.job_J["status"].tolist() == [DONE]

@@ -11,7 +11,7 @@ from noonward.decision.cluster.view import CARBON, PRICE
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.forecasts.forecast import Forecast
-from noonward.ledger.outcome import OVERDUE
+from noonward.ledger.segments import OVERDUE
 from noonward.schedule.cluster.booking import REFUSED, Booked
 from noonward.schedule.registry import make_scheduler
 from noonward.seeding import stream
@@ -26,7 +26,7 @@ JOB = {"work": HOUR_S, "slack_s": 3 * HOUR_S}
 
 
 def track(gpus, jobs, policy="booked-perfect", **options):
-    return run(plain(gpus, jobs, **options).environment(), make_scheduler(policy)).track_J
+    return run(plain(gpus, jobs, **options).environment(), make_scheduler(policy)).job_J
 
 
 def test_the_cheap_hour_is_booked():
@@ -62,7 +62,7 @@ def test_persistence_books_yesterdays_cheap_hour():
     job = {"work": HOUR_S, "slack_s": 23 * HOUR_S}
     world = plain([1], [job], price=[yesterday + VALLEY], history_h=24)
     starts_s = [
-        run(world.environment(), make_scheduler(name)).track_J["start_s"][0]
+        run(world.environment(), make_scheduler(name)).job_J["start_s"][0]
         for name in ("booked-persistence", "booked-perfect")
     ]
     assert starts_s == [22 * HOUR_S, 2 * HOUR_S]
@@ -172,7 +172,7 @@ def test_every_booking_is_the_best_of_a_slow_search(seed):
             if job not in bookings:
                 bookings[job] = tuple(scheduler.memory.job_index_JP[job].tolist())
                 search.check_and_book(jobs[job], s, engine.view.now_s, bookings[job])
-    track = engine.outcome().track_J
+    track = engine.outcome().job_J
     assert bookings
     for job, (site, slot) in bookings.items():
         if site == REFUSED:

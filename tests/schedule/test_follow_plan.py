@@ -13,7 +13,7 @@ from noonward.engine.run import run
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle
-from noonward.ledger.outcome import DONE, OVERDUE
+from noonward.ledger.segments import DONE, OVERDUE
 from noonward.schedule.plan.follow import FollowPlan, Fractional, PerfectPlan
 from noonward.schedule.plan.workload import Workload
 from noonward.schedule.registry import make_scheduler, policies
@@ -48,7 +48,7 @@ def planner(curves="advisory", **more):
 
 def starts(outcome):
     """Jobs started per (site, hour)."""
-    track = outcome.track_J[outcome.track_J["status"] == DONE]
+    track = outcome.job_J[outcome.job_J["status"] == DONE]
     keys, counts = np.unique(np.stack([track["site"], track["start_s"] // 3600]), axis=1, return_counts=True)
     return dict(zip(map(tuple, keys.T.astype(int).tolist()), counts.tolist(), strict=True))
 
@@ -77,7 +77,7 @@ def test_the_plan_costs_what_the_power_costs():
 
 def busy_beyond(environment, outcome, curve_SH):
     """Largest use above a curve, by going through all starts."""
-    track, worst = outcome.track_J, -np.inf
+    track, worst = outcome.job_J, -np.inf
     for start_s in np.unique(track["start_s"][~np.isnan(track["start_s"])]):
         runs = (track["start_s"] <= start_s) & (track["finish_s"] > start_s)
         busy_S = np.bincount(track["site"][runs], track["gpus"][runs], minlength=len(environment.sites))
@@ -95,10 +95,10 @@ def test_a_hard_curve_is_never_exceeded_an_advisory_one_may_be():
         if curves == "hard":
             assert busy_beyond(environment, outcome, curve_SH) < 1e-6
             assert settle(outcome).over_cap_gpu_hours == 0.0
-            assert (outcome.track_J["status"] == OVERDUE).sum() == 8
+            assert (outcome.job_J["status"] == OVERDUE).sum() == 8
         else:
             assert settle(outcome).over_cap_gpu_hours == pytest.approx(8.0)
-            assert (outcome.track_J["status"] == DONE).all()
+            assert (outcome.job_J["status"] == DONE).all()
 
 
 def test_an_environments_own_curves_stand():
@@ -212,7 +212,7 @@ def test_no_policy_leaves_a_class_range(policy):
         world = small_worlds.draw(seed, scheduler.needs.protocols[0], signals=True, history_h=24)
         if not any(site.barred for site in world.sites):
             continue
-        track = run(world.environment(), make_scheduler(policy)).track_J
+        track = run(world.environment(), make_scheduler(policy)).job_J
         for record, row in zip(track, world.rows, strict=True):
             if record["gpus"] and not np.isnan(record["start_s"]):
                 assert row["class_"] not in world.sites[record["site"]].barred

@@ -59,7 +59,7 @@ def check_trained(rules):
     assert [policy.name for policy in registry.policies("each-slot")][-4:] == [policy.name for policy in trained]
     assert not set(load_scenario("fine-tuning").policies) & {policy.name for policy in trained}
     outcome = run(build_environment(load_scenario("tiny")), registry.make_scheduler("plus-seed2"))
-    assert outcome.engine["steps"] > 10
+    assert outcome.steps > 10
 
 
 def test_a_file_without_a_summary_says_what_it_is(tmp_path):
@@ -91,7 +91,7 @@ def test_half_precision_is_rounded_smaller_and_runs_as_what_it_holds(tmp_path):
     write_policy(tmp_path / "rounded.npz", half.weights, half.biases, half.meta)
     environment = build_environment(load_scenario("tiny"))
     runs = [run(environment, TrainedPolicy(tmp_path / f"{name}.npz")) for name in ("half", "rounded")]
-    assert runs[0].track_J.tobytes() == runs[1].track_J.tobytes()
+    assert runs[0].job_J.tobytes() == runs[1].job_J.tobytes()
     assert read_meta(tmp_path / "half.npz") == read_meta(tmp_path / "whole.npz")
 
 

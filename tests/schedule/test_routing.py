@@ -121,9 +121,9 @@ def test_joint_nf_asks_for_no_more_than_the_site_has():
 
 def test_clock_is_the_one_asked_for_at_every_site():
     world = plain([1, 1], [{"preset_site": 0}, {"preset_site": 1}], protocol="on-arrival", clocks=(0.3, 0.6, 1.0))
-    track = run(world.environment(), Router("uniform", clock=0.6)).track_J
+    track = run(world.environment(), Router("uniform", clock=0.6)).job_J
     assert track["level"].tolist() == [1, 1]
-    assert run(world.environment(), Router("uniform", clock=1.0)).track_J["level"].tolist() == [2, 2]
+    assert run(world.environment(), Router("uniform", clock=1.0)).job_J["level"].tolist() == [2, 2]
 
 
 def test_clock_not_offered_is_refused():

@@ -24,7 +24,7 @@ def rule(name, **memory):
 
 
 def starts_s(name, gpus, jobs, **options):
-    return run(plain(gpus, jobs, **options).environment(), make_scheduler(name)).track_J["start_s"].tolist()
+    return run(plain(gpus, jobs, **options).environment(), make_scheduler(name)).job_J["start_s"].tolist()
 
 
 CROWD = [{"gpus": 2}, {"gpus": 2}, {"gpus": 1}]
@@ -66,7 +66,7 @@ def test_greedy_goes_to_the_lowest_where_there_is_no_room(name, values, mask, ch
 def test_greedy_moves_the_job_in_a_world():
     jobs = [{"gpus": 1}, {"gpus": 1}]
     outcome = run(plain([1, 1, 1], jobs, price=[[50.0], [30.0], [20.0]]).environment(), make_scheduler("price-greedy"))
-    assert outcome.track_J[["site", "start_s"]].tolist() == [(0, 0.0), (2, 60.0)]
+    assert outcome.job_J[["site", "start_s"]].tolist() == [(0, 0.0), (2, 60.0)]
 
 
 def test_most_free_chooses_the_most_free_with_room_and_stays_on_ties():
@@ -133,4 +133,4 @@ def test_value_less_travel_cost_is_the_utility_a_job_adds(site):
     idle_kwh = [gpus * free_w * 1.5 * 24 / 1000 for gpus in (2, 3)]
     idle = -sum(kwh * (p + mu * c / 1000) / 1000 for kwh, p, c in zip(idle_kwh, price, carbon, strict=True))
     outcome = run(world.environment(), GoTo(site))
-    assert outcome.engine["utility_usd"] - idle == pytest.approx(value, rel=1e-9)
+    assert outcome.meters.utility_usd - idle == pytest.approx(value, rel=1e-9)

@@ -58,7 +58,7 @@ def play(environment, name, *, restart=-1):
             scheduler.load_state(pickle.loads(stored))
         scheduler.decide(engine.view, engine.answers)
         answers.append(engine.answers.answer_N.tobytes() + engine.answers.limit_SH.tobytes())
-    return answers, engine.outcome().track_J.tobytes()
+    return answers, engine.outcome().job_J.tobytes()
 
 
 @pytest.mark.parametrize("policy", policies(), ids=lambda policy: policy.name)

@@ -121,7 +121,7 @@ def test_it_answers_as_a_plain_forward_pass_does(tmp_path, kind, head, one_hot, 
         engine.step(np.where(asked, choice_N, 0)[None])
     assert len(chosen) >= 2
     compiled = run(world, policy)
-    assert compiled.track_J.tobytes() == engine.outcome(0).track_J.tobytes()
+    assert compiled.job_J.tobytes() == engine.outcome(0).job_J.tobytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -147,7 +147,7 @@ def test_it_runs_without_the_training_library(tmp_path):
         "from noonward import build_environment, load_scenario, run\n"
         "from noonward.schedule.cluster.trained_policy import TrainedPolicy\n"
         f"outcome = run(build_environment(load_scenario('tiny')), TrainedPolicy({str(tmp_path / 'net.npz')!r}))\n"
-        "assert outcome.engine['steps'] > 10\n"
+        "assert outcome.steps > 10\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -16,7 +16,7 @@ from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.evaluate.metrics import Metric
-from noonward.ledger.outcome import DONE
+from noonward.ledger.segments import DONE
 from noonward.model.cluster.environment import Environment
 from noonward.schedule.registry import make_scheduler
 from noonward.units import HOUR_S
@@ -84,7 +84,7 @@ def _training_jobs() -> list[Metric]:
 def _python_decisions() -> list[Metric]:
     """Decision steps per CPU-second of a plain-Python scheduler on two-day ``fine-tuning``."""
     environment = build_environment(load_scenario("fine-tuning"))
-    steps = int(run(environment, StartLocally()).engine["steps"])
+    steps = run(environment, StartLocally()).steps
     seconds = cpu_seconds(lambda: run(environment, StartLocally()))
     return [Metric.of("engine/python-scheduler/decisions_per_cpu_s", steps / seconds, "decision steps/CPU s")]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
-from noonward.ledger.outcome import Outcome
+from noonward.ledger.segments import Outcome
 from noonward.model.cluster.environment import Environment
 from noonward.seeding import stream
 

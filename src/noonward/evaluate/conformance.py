@@ -14,7 +14,7 @@ from noonward.decision.scheduler import CompiledScheduler, Scheduler, State
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.errors import ConformanceError
-from noonward.ledger.outcome import Outcome
+from noonward.ledger.segments import Outcome
 from noonward.model.cluster.environment import Environment, GpuCaps, Protocol
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
@@ -83,7 +83,7 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
     """Checks a scheduler on one environment."""
     first = _watch(scheduler, environment, seed)
     again = _watch(scheduler, environment, seed)
-    if first.questions != again.questions or _state(first.outcome) != _state(again.outcome):
+    if first.questions != again.questions or first.outcome.tobytes() != again.outcome.tobytes():
         raise _broken(
             scheduler,
             environment,
@@ -92,7 +92,7 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
         )
     if isinstance(scheduler, CompiledScheduler):
         compiled = run(environment, scheduler, seed=seed, compiled=True)
-        if _state(compiled) != _state(first.outcome):
+        if compiled.tobytes() != first.outcome.tobytes():
             raise _broken(
                 scheduler,
                 environment,
@@ -120,7 +120,7 @@ def _check_restored(scheduler: Scheduler, environment: Environment, seed: int, w
     stopped = _watch(scheduler, environment, seed, stop=half)
     kept = stopped.state
     resumed = _watch(scheduler, environment, seed, restore=(half, kept))
-    if resumed.questions != whole.questions or _state(resumed.outcome) != _state(whole.outcome):
+    if resumed.questions != whole.questions or resumed.outcome.tobytes() != whole.outcome.tobytes():
         raise _broken(
             scheduler,
             environment,
@@ -193,11 +193,6 @@ def _bytes(view: ClusterView) -> dict[str, bytes]:
     return {name: getattr(view, name).tobytes() for name in view._fields}
 
 
-def _state(outcome: Outcome) -> tuple[bytes, bytes, bytes, float]:
-    """Returns what became of a run, for comparison."""
-    return outcome.track_J.tobytes(), outcome.yard_S.tobytes(), outcome.engine.tobytes(), outcome.ended_s
-
-
 def _broken(scheduler: Scheduler, environment: Environment, what: str, remedy: str) -> ConformanceError:
     return ConformanceError(f"scheduler {type(scheduler).__name__} {what} ({environment.scenario}); {remedy}")
 
@@ -237,8 +232,10 @@ def _environment(protocol: Protocol, rng: np.random.Generator, *, drained: bool)
         signals=Signals(
             start=START - timedelta(hours=HISTORY_H),
             zones=("Z0", "Z1", "Z2"),
-            price_usd_per_mwh_ZH=rng.uniform(-20.0, 200.0, (3, hours)),
-            carbon_g_per_kwh_ZH=rng.uniform(0.0, 700.0, (3, hours)),
+            value_ZH={
+                "price_usd_per_mwh": rng.uniform(-20.0, 200.0, (3, hours)),
+                "carbon_g_per_kwh": rng.uniform(0.0, 700.0, (3, hours)),
+            },
         ),
         economics=Economics(revenue_usd_per_gpu_hour=0.1, carbon_usd_per_t=100.0),
         sample_jobs=lambda draw: _jobs(draw, drained=drained),

@@ -95,11 +95,9 @@ def _mean_record(records: Sequence[Record]) -> Record:
     """Returns the first of some records of one environment, with the mean of their ledgers and longest queues."""
     if len(records) == 1:
         return records[0]
-    names = [field.name for field in dataclasses.fields(Ledger)]
-    means: dict[str, Any] = {name: float(np.mean([getattr(r.ledger, name) for r in records])) for name in names}
     longest_queue = float(np.mean([record.service.longest_queue for record in records]))
     service = dataclasses.replace(records[0].service, longest_queue=longest_queue)
-    return dataclasses.replace(records[0], ledger=Ledger(**means), service=service)
+    return dataclasses.replace(records[0], ledger=Ledger.mean([record.ledger for record in records]), service=service)
 
 
 def seed_gains(comparison: Comparison, learned: Learned) -> F8:

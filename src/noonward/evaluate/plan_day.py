@@ -16,8 +16,8 @@ from noonward.errors import ScenarioError
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import mean
 from noonward.files import write_table
-from noonward.ledger.outcome import OVERDUE
 from noonward.ledger.record import hour_table
+from noonward.ledger.segments import OVERDUE
 from noonward.model.cluster.environment import Environment
 from noonward.schedule.plan.follow import FollowPlan
 from noonward.schedule.plan.result import Plan
@@ -158,8 +158,8 @@ def plan_day(environment: Environment, scheduler: FollowPlan, *, seed: int = 0) 
         first_hour=first,
         excess_N=excess_N,
         ran_SH=ran_SH,
-        over_cap_gpu_hours=float(outcome.yard_S["over_cap_gpu_s"].sum() / HOUR_S),
-        overdue=int((outcome.track_J["status"] == OVERDUE).sum()),
+        over_cap_gpu_hours=float(outcome.over_cap_gpu_s_S.sum() / HOUR_S),
+        overdue=int((outcome.job_J["status"] == OVERDUE).sum()),
     )
 
 

@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noonward.arrays import F8
-from noonward.compiled import kernel
-from noonward.ledger.outcome import DONE, OVERDUE, Outcome
-from noonward.ledger.settle import cumulative, settle_segment, settle_transfer
-from noonward.model.cluster.environment import Environment
+from noonward.ledger.segments import DONE, OVERDUE, Outcome, PowerSegments
+from noonward.ledger.settle import SettledPower, settle_power, settle_transfers
+from noonward.model.signals import SiteSignals
 from noonward.units import HOUR_S, KG_PER_TONNE, WATT_SECONDS_PER_KWH
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What a run used of a further signal, e.g. litres of water; NaN where the signal is unknown.
+
+    Attributes:
+        job: Through the power of jobs.
+        free: Through the power of free GPUs over the window.
+        move: Through the journeys of jobs.
+        result: Through the journeys of results.
+        fixed: Through a fleet that stays free all through the window: no policy changes it.
+    """
+
+    job: float
+    free: float
+    move: float
+    result: float
+    fixed: float
+
+    @property
+    def total(self) -> float:
+        """Jobs, free GPUs and journeys together."""
+        return self.job + self.free + self.move + self.result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +78,7 @@ class Ledger:
         mean_time_so_far_s: Mean over all arrivals but overdue jobs of min(end, run's end) - arrival, s: the mean that
             the latency-aware bound holds for, also where queues grow.
         steps: Questions asked.
+        further: Accounts of signals beside price and carbon intensity, by the name of their total, e.g. ``water_l``.
     """
 
     jobs: int
@@ -87,6 +111,7 @@ class Ledger:
     p99_time_in_system_s: float
     mean_time_so_far_s: float
     steps: int
+    further: dict[str, Account] = field(default_factory=dict)
 
     @property
     def energy_kwh(self) -> float:
@@ -134,222 +159,179 @@ class Ledger:
         return 1000.0 * self.carbon_kg / self.units if self.units else float("nan")
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns all fields and derived figures, NaN as None."""
+        """Returns all fields and derived figures, NaN as None; ``further`` only where there is a further signal."""
         derived = {name: getattr(self, name) for name, value in vars(type(self)).items() if isinstance(value, property)}
-        return {
-            name: None if isinstance(value, float) and np.isnan(value) else value
-            for name, value in {**asdict(self), **derived}.items()
-        }
+        content = {**asdict(self), **derived}
+        further = content.pop("further")
+        if further:
+            content["further"] = {name: _none_for_nan(account) for name, account in further.items()}
+        return _none_for_nan(content)
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Ledger:
         """Returns a ledger from what ``as_dict`` returned."""
-        names = [field.name for field in fields(cls)]
-        values: dict[str, Any] = {name: float("nan") if content[name] is None else content[name] for name in names}
-        return cls(**values)
-
-
-@kernel(allocates=False)
-def _settle_jobs(
-    price_SH: F8, carbon_SH: F8, site_J: NDArray[np.int64], start_J: F8, end_J: F8, power_w_J: F8, out_J3: F8
-) -> None:
-    """Writes (kWh, USD, kg) of every job's segment; jobs without a start get zeros."""
-    for j in range(site_J.shape[0]):
-        if end_J[j] > start_J[j]:
-            kwh, usd, kg = settle_segment(price_SH, carbon_SH, site_J[j], start_J[j], end_J[j], power_w_J[j])
-            out_J3[j, 0], out_J3[j, 1], out_J3[j, 2] = kwh, usd, kg
-
-
-@kernel(allocates=False)
-def _settle_results(
-    usd_per_gb_J: F8, kwh_per_gb_J: F8, size_gb_J: F8, carbon_from_J: F8, carbon_to_J: F8, out_J3: F8
-) -> None:
-    """Writes (kWh, USD, kg) of every result's journey."""
-    for j in range(size_gb_J.shape[0]):
-        kwh, usd, kg = settle_transfer(size_gb_J[j], usd_per_gb_J[j], kwh_per_gb_J[j], carbon_from_J[j], carbon_to_J[j])
-        out_J3[j, 0], out_J3[j, 1], out_J3[j, 2] = kwh, usd, kg
-
-
-@dataclass(frozen=True, kw_only=True)
-class Market:
-    """Signals of an environment per site from its start, and their integrals; NaN without signals.
-
-    Attributes:
-        price_SH: USD/MWh.
-        carbon_SH: g/kWh.
-        price_cumulative_SH: USD/MWh x s, one more column.
-        carbon_cumulative_SH: g/kWh x s.
-    """
-
-    price_SH: F8
-    carbon_SH: F8
-    price_cumulative_SH: F8
-    carbon_cumulative_SH: F8
+        names = [one.name for one in fields(cls) if one.name != "further"]
+        values: dict[str, Any] = _nan_for_none({name: content[name] for name in names})
+        further = {name: Account(**_nan_for_none(one)) for name, one in content.get("further", {}).items()}
+        return cls(**values, further=further)
 
     @classmethod
-    def of(cls, environment: Environment) -> Market:
-        """Returns the signals of an environment."""
-        shape = (len(environment.sites), environment.hours)
-        price_SH = carbon_SH = np.full(shape, np.nan)
-        if environment.signals is not None:
-            window = environment.signals.window(environment.start, environment.hours)
-            rows = [window.zone_index(site.zone) for site in environment.fleet.sites]
-            price_SH = np.ascontiguousarray(window.price_usd_per_mwh_ZH[rows])
-            carbon_SH = np.ascontiguousarray(window.carbon_g_per_kwh_ZH[rows])
-        return cls(
-            price_SH=price_SH,
-            carbon_SH=carbon_SH,
-            price_cumulative_SH=cumulative(price_SH),
-            carbon_cumulative_SH=cumulative(carbon_SH),
-        )
+    def mean(cls, ledgers: Sequence[Ledger]) -> Ledger:
+        """Returns the means of all fields; of counts too, which are then no whole numbers."""
+        names = [one.name for one in fields(cls) if one.name != "further"]
+        means: dict[str, Any] = {name: _mean([getattr(one, name) for one in ledgers]) for name in names}
+        further = {
+            total: Account(
+                **{
+                    one.name: _mean([getattr(each.further[total], one.name) for each in ledgers])
+                    for one in fields(Account)
+                }
+            )
+            for total in ledgers[0].further
+        }
+        return cls(**means, further=further)
+
+
+def _mean(values: Sequence[Any]) -> float:
+    return float(np.mean(values))
+
+
+def _none_for_nan(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in content.items()}
+
+
+def _nan_for_none(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: float("nan") if value is None else value for name, value in content.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settled:
-    """Segments of a run, settled per job: columns kWh, USD, kgCO2.
+class SettledRun:
+    """All that happened in a run, settled per job. Axes: J jobs, A amounts: kWh, then the total of each signal.
 
     Attributes:
-        end_s_J: End of the segment within the run, s; NaN before a start.
-        job_J3: The jobs' own power.
-        displaced_J3: What their GPUs would have drawn free within the window.
-        result_J3: Journeys of results; zeros for jobs not done.
+        signals: Signals at the sites; they name the amounts.
+        power: Power of the jobs, loads of their models included; GPU-seconds without the loads.
+        move_JA: Their own journeys.
+        result_JA: Journeys of their results.
+        fixed_A: A fleet that stays free all through the window.
     """
 
-    end_s_J: F8
-    job_J3: F8
-    displaced_J3: F8
-    result_J3: F8
+    signals: SiteSignals
+    power: SettledPower
+    move_JA: F8
+    result_JA: F8
+    fixed_A: F8
 
 
-def settle_jobs(outcome: Outcome, market: Market) -> Settled:
-    """Settles every job's power segment, the free power it displaces, and its result's journey."""
-    environment, track_J = outcome.environment, outcome.track_J
-    count = len(track_J)
-    tables = environment.fleet.tables(1)
-    end_s_J = np.minimum(track_J["finish_s"], outcome.ended_s)
-    site_J = np.ascontiguousarray(track_J["site"])
-    start_J = np.ascontiguousarray(track_J["start_s"])
-    sums = (market.price_cumulative_SH, market.carbon_cumulative_SH)
-    job_J3 = np.zeros((count, 3))
-    _settle_jobs(*sums, site_J, start_J, end_s_J, np.ascontiguousarray(track_J["power_w"]), job_J3)
-    free_w_J = np.where(outcome.started_J, (tables.free_w_S * tables.pue_S)[site_J] * track_J["gpus"], 0.0)
-    displaced_J3 = np.zeros((count, 3))
-    _settle_jobs(*sums, site_J, start_J, np.minimum(end_s_J, environment.window_s), free_w_J, displaced_J3)
-    return Settled(
-        end_s_J=end_s_J, job_J3=job_J3, displaced_J3=displaced_J3, result_J3=_settle_all_results(outcome, market)
+def settle_run(outcome: Outcome) -> SettledRun:
+    """Settles the segments and transfers of a run."""
+    environment, jobs = outcome.environment, len(outcome.job_J)
+    signals, tables = environment.site_signals, environment.fleet.tables(1)
+    free_w_S, window_s = tables.free_w_S * tables.pue_S, environment.window_s
+    power = settle_power(outcome.power, signals, jobs, free_w_S, window_s)
+    if len(outcome.loads):
+        loads = settle_power(outcome.loads, signals, jobs, free_w_S, window_s)
+        power = replace(power, job_JA=power.job_JA + loads.job_JA, displaced_JA=power.displaced_JA + loads.displaced_JA)
+    move_JA, result_JA = settle_transfers(outcome.transfer_X, environment.links, tables.home_I, signals, jobs)
+    return SettledRun(
+        signals=signals,
+        power=power,
+        move_JA=move_JA,
+        result_JA=result_JA,
+        fixed_A=fixed_power(signals, tables.gpus_S * free_w_S, window_s),
     )
 
 
-def _settle_all_results(outcome: Outcome, market: Market) -> F8:
-    """Returns (kWh, USD, kg) of the journeys of all results home, at the intensities of the hour they leave."""
-    environment, track_J, jobs = outcome.environment, outcome.track_J, outcome.environment.jobs
-    out_J3 = np.zeros((len(track_J), 3))
-    home_J = environment.fleet.tables(1).home_I[jobs.origin_J]
-    sent = (track_J["status"] == DONE) & (home_J != track_J["site"]) & (jobs.result_gb_J > 0)
-    if not sent.any():
-        return out_J3
-    origin, site, home = jobs.origin_J[sent], track_J["site"][sent], home_J[sent]
-    hour = np.minimum((track_J["finish_s"][sent] / HOUR_S).astype(np.int64), environment.hours - 1)
-    leaves = market.carbon_SH[site, hour]
-    arrives = np.where(home >= 0, market.carbon_SH[home, hour], leaves)
-    links = environment.links
-    part = np.zeros((int(sent.sum()), 3))
-    _settle_results(
-        links.usd_per_gb_IS[origin, site],
-        links.kwh_per_gb_IS[origin, site],
-        jobs.result_gb_J[sent],
-        leaves,
-        arrives,
-        part,
+def fixed_power(signals: SiteSignals, watts_S: F8, window_s: float) -> F8:
+    """Returns the amounts of constant power at every site all through the window."""
+    sites = np.arange(len(watts_S))
+    whole = PowerSegments(
+        site_K=sites,
+        job_K=sites,
+        from_s_K=np.zeros(len(sites)),
+        to_s_K=np.full(len(sites), window_s),
+        watts_K=watts_S,
+        gpus_K=np.zeros(len(sites), np.int64),
     )
-    out_J3[sent] = part
-    return out_J3
-
-
-def fixed_power(environment: Environment, market: Market) -> F8:
-    """Returns (kWh, USD, kg) of a fleet that stays free all through the window."""
-    tables = environment.fleet.tables(1)
-    total = np.zeros(3)
-    for s, power_w in enumerate(tables.gpus_S * tables.free_w_S * tables.pue_S):
-        total += settle_segment(
-            market.price_cumulative_SH, market.carbon_cumulative_SH, s, 0.0, environment.window_s, float(power_w)
-        )
-    return total
-
-
-def processed_units(outcome: Outcome) -> F8:
-    """Returns the units of work processed per job; running jobs pro rata."""
-    track_J = outcome.track_J
-    share = (np.minimum(track_J["finish_s"], outcome.ended_s) - track_J["start_s"]) / (
-        track_J["finish_s"] - track_J["start_s"]
-    )
-    return np.where(outcome.started_J, np.nan_to_num(share) * outcome.environment.jobs.work_J, 0.0)
+    return np.asarray(settle_power(whole, signals, len(sites)).job_JA.sum(axis=0))
 
 
 def settle(outcome: Outcome) -> Ledger:
-    """Settles a run: every figure from the jobs' segments and journeys, none from the engine's meters.
+    """Settles a run: every figure from what it emitted, none from the engine's meters."""
+    return total(outcome, settle_run(outcome))
+
+
+def total(outcome: Outcome, settled: SettledRun) -> Ledger:
+    """Returns the ledger of a run that has been settled.
 
     Only the use above capacity curves is the engine's own: a segment does not know which jobs it ran beside.
     """
-    environment, track_J = outcome.environment, outcome.track_J
-    market = Market.of(environment)
-    settled = settle_jobs(outcome, market)
-    fixed = fixed_power(environment, market)
-    job, result = settled.job_J3.sum(axis=0), settled.result_J3.sum(axis=0)
-    free = fixed - settled.displaced_J3.sum(axis=0)
+    environment, job_J = outcome.environment, outcome.job_J
+    fixed, job, result = settled.fixed_A, settled.power.job_JA.sum(axis=0), settled.result_JA.sum(axis=0)
+    free = fixed - settled.power.displaced_JA.sum(axis=0)
     if not outcome.started_J.any():
         job = np.where(np.isnan(fixed), np.nan, 0.0)
-    seconds_J = np.where(outcome.started_J, settled.end_s_J - track_J["start_s"], 0.0)
-    gpu_hours = float((seconds_J * track_J["gpus"]).sum() / HOUR_S)
-    no_signals = environment.signals is None
-    move_kg = np.nan if no_signals else float(track_J["move_kg"].sum())
-    result_kg = np.nan if no_signals else float(result[2])
+    gpu_hours = float(settled.power.gpu_s_J.sum() / HOUR_S)
+    move = np.array([column.sum() for column in settled.move_JA.T])
+    # A journey's USD are those of its links, known without any signal.
+    unknown = np.concatenate([[False, False], np.isnan(settled.signals.value_QSH[1:]).all(axis=(1, 2))])
+    move[unknown] = result[unknown] = np.nan
     economics = environment.economics
     revenue = carbon_usd = utility = fixed_usd = np.nan
     if economics is not None:
         usd_per_kg = economics.carbon_usd_per_t / KG_PER_TONNE
         revenue = economics.revenue_usd_per_gpu_hour * gpu_hours
-        carbon_usd = usd_per_kg * (float(job[2] + free[2]) + move_kg + result_kg)
-        utility = revenue - float(job[1] + free[1]) - carbon_usd - float(track_J["move_usd"].sum() + result[1])
+        carbon_usd = usd_per_kg * (float(job[2] + free[2]) + move[2] + result[2])
+        utility = revenue - float(job[1] + free[1]) - carbon_usd - float(move[1] + result[1])
         fixed_usd = float(fixed[1] + usd_per_kg * fixed[2])
     return Ledger(
-        jobs=len(track_J),
+        jobs=len(job_J),
         done=outcome.count(DONE),
         overdue=outcome.count(OVERDUE),
-        unfinished=len(track_J) - outcome.count(DONE) - outcome.count(OVERDUE),
-        moves=int(track_J["moves"].sum()),
+        unfinished=len(job_J) - outcome.count(DONE) - outcome.count(OVERDUE),
+        moves=int(job_J["moves"].sum()),
         gpu_hours=gpu_hours,
-        over_cap_gpu_hours=float(outcome.yard_S["over_cap_gpu_s"].sum() / HOUR_S),
-        units=float(processed_units(outcome).sum()),
+        over_cap_gpu_hours=float(outcome.over_cap_gpu_s_S.sum() / HOUR_S),
+        units=float(job_J["units"].sum()),
         job_kwh=float(job[0]),
         free_kwh=float(free[0]),
-        move_kwh=float(track_J["move_kwh"].sum() + result[0]),
+        move_kwh=float(move[0] + result[0]),
         revenue_usd=float(revenue),
         job_energy_usd=float(job[1]),
         free_energy_usd=float(free[1]),
         job_kg=float(job[2]),
         free_kg=float(free[2]),
-        move_usd=float(track_J["move_usd"].sum()),
-        move_kg=move_kg,
+        move_usd=float(move[1]),
+        move_kg=float(move[2]),
         result_usd=float(result[1]),
-        result_kg=result_kg,
+        result_kg=float(result[2]),
         carbon_usd=float(carbon_usd),
         utility_usd=float(utility),
         fixed_usd=float(fixed_usd),
         fixed_kwh=float(fixed[0]),
         fixed_kg=float(fixed[2]),
         **_times(outcome),
-        steps=int(outcome.engine["steps"]),
+        steps=outcome.steps,
+        further={
+            quantity.total: Account(
+                job=float(job[a]),
+                free=float(free[a]),
+                move=float(move[a]),
+                result=float(result[a]),
+                fixed=float(fixed[a]),
+            )
+            for a, quantity in enumerate(settled.signals.quantities[2:], start=3)
+        },
     )
 
 
 def _times(outcome: Outcome) -> dict[str, float]:
     """Returns mean wait, mean and p99 time in system of done jobs, s (NaN without any), and the mean of all so far."""
     all_arrivals = outcome.environment.jobs.arrival_s_J
-    arrived = (all_arrivals <= outcome.ended_s) & (outcome.track_J["status"] != OVERDUE)
-    end_s_J = np.fmin(outcome.track_J["finish_s"], outcome.ended_s)
+    arrived = (all_arrivals <= outcome.ended_s) & (outcome.job_J["status"] != OVERDUE)
+    end_s_J = np.fmin(outcome.job_J["finish_s"], outcome.ended_s)
     so_far = float((end_s_J - all_arrivals)[arrived].mean()) if arrived.any() else float("nan")
-    done = outcome.track_J["status"] == DONE
+    done = outcome.job_J["status"] == DONE
     if not done.any():
         nan = float("nan")
         return {
@@ -359,9 +341,9 @@ def _times(outcome: Outcome) -> dict[str, float]:
             "mean_time_so_far_s": so_far,
         }
     arrival = outcome.environment.jobs.arrival_s_J[done]
-    in_system = outcome.track_J["finish_s"][done] - arrival
+    in_system = outcome.job_J["finish_s"][done] - arrival
     return {
-        "mean_wait_s": float((outcome.track_J["start_s"][done] - arrival).mean()),
+        "mean_wait_s": float((outcome.job_J["start_s"][done] - arrival).mean()),
         "mean_time_in_system_s": float(in_system.mean()),
         "p99_time_in_system_s": float(np.percentile(in_system, 99)),
         "mean_time_so_far_s": so_far,

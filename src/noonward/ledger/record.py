@@ -18,10 +18,11 @@ from noonward.arrays import F8
 from noonward.compiled import code_digest, kernel
 from noonward.errors import DataError
 from noonward.files import table_bytes, whole_folder
-from noonward.ledger.ledger import Ledger, Market, processed_units, settle, settle_jobs
-from noonward.ledger.outcome import OVERDUE, STATUS_NAMES, TRANSIT, Outcome
+from noonward.ledger.ledger import Ledger, SettledRun, settle_run, total
+from noonward.ledger.segments import OVERDUE, STATUS_NAMES, TRANSIT, Outcome
 from noonward.ledger.service import Service, measure_service
 from noonward.model.cluster.environment import Environment
+from noonward.model.signals import CARBON_NAME, PRICE_NAME
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
 if TYPE_CHECKING:
@@ -117,7 +118,9 @@ def environment_digest(environment: Environment) -> str:
         signals = environment.signals
         until = signals.hour_of(environment.start) + environment.hours
         digest.update(f"{signals.start.isoformat()} {signals.zones}".encode())
-        arrays += [signals.price_usd_per_mwh_ZH[:, :until], signals.carbon_g_per_kwh_ZH[:, :until]]
+        further = [name for name in signals.value_ZH if name not in (PRICE_NAME, CARBON_NAME)]
+        digest.update(" ".join(further).encode())
+        arrays += [signals.of(name)[:, :until] for name in (PRICE_NAME, CARBON_NAME, *further)]
     if environment.caps is not None:
         digest.update(f"caps {environment.caps.hard}".encode())
         arrays.append(environment.caps.gpus_SH)
@@ -139,10 +142,11 @@ def write_record(
         scenario_digest: ``Scenario`` digest.
         notes: What a reader must know beside the environment's notes.
     """
-    ledger, service = settle(outcome), measure_service(outcome)
+    settled = settle_run(outcome)
+    ledger, service = total(outcome, settled), measure_service(outcome)
     manifest = manifest_of(outcome, policy, seed, scenario_digest, notes)
     with whole_folder(folder) as part:
-        for name, table in (("jobs", job_table(outcome)), ("hours", hour_table(outcome))):
+        for name, table in (("jobs", job_table(outcome, settled)), ("hours", hour_table(outcome))):
             (part / f"{name}.parquet").write_bytes(table_bytes(table, ".parquet"))
         for name, content in (("ledger", ledger.as_dict()), ("service", service.as_dict()), ("manifest", manifest)):
             (part / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -176,22 +180,26 @@ def read_record(folder: Path) -> Record:
     return Record(folder=folder, manifest=manifest, ledger=ledger, service=service)
 
 
-def job_table(outcome: Outcome) -> pl.DataFrame:
+def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFrame:
     """Returns one row a job: what was asked, what became of it, and what it used, cost and emitted.
 
     Times are seconds since the run's start. ``energy_kwh``, ``energy_usd`` and ``carbon_kg`` are those of its power
-    segment; journeys stand apart. ``units`` are those processed; ``units_per_s`` is its rate.
+    segments; journeys stand apart. ``units`` are those processed; ``units_per_s`` is its rate.
+
+    Args:
+        outcome: The run.
+        settled: Its settlement, if it is there already.
     """
     import polars as pl
 
-    environment, track_J, jobs = outcome.environment, outcome.track_J, outcome.environment.jobs
-    settled = settle_jobs(outcome, Market.of(environment))
+    environment, job_J, jobs = outcome.environment, outcome.job_J, outcome.environment.jobs
+    settled = settled or settle_run(outcome)
     fleet, started = environment.fleet, outcome.started_J
     names = np.array([*environment.sites, None], dtype=object)
     points = np.array([point.name for point in fleet.ingress_points], dtype=object)
     clock_SF = fleet.tables(1).clock_SF
-    level = np.where(started, track_J["level"], 0)
-    seconds_J = np.where(started, track_J["finish_s"] - track_J["start_s"], np.nan)
+    level = np.where(started, job_J["level"], 0)
+    seconds_J = np.where(started, job_J["finish_s"] - job_J["start_s"], np.nan)
     return pl.DataFrame(
         {
             "arrival_s": jobs.arrival_s_J,
@@ -199,24 +207,24 @@ def job_table(outcome: Outcome) -> pl.DataFrame:
             "class": pl.Series(np.array(fleet.classes, dtype=object)[jobs.class_J].tolist(), dtype=pl.Categorical),
             "work": jobs.work_J,
             "slack_s": jobs.slack_s_J,
-            "status": pl.Series(np.array(STATUS_NAMES, dtype=object)[track_J["status"]].tolist(), dtype=pl.Categorical),
-            "site": pl.Series(names[track_J["site"]].tolist(), dtype=pl.Categorical),
-            "gpus": np.where(started, track_J["gpus"], 0),
-            "clock": np.where(started, clock_SF[track_J["site"], level], np.nan),
-            "reach_s": track_J["reach_s"],
-            "start_s": track_J["start_s"],
-            "finish_s": track_J["finish_s"],
-            "power_w": track_J["power_w"],
-            "units": processed_units(outcome),
+            "status": pl.Series(np.array(STATUS_NAMES, dtype=object)[job_J["status"]].tolist(), dtype=pl.Categorical),
+            "site": pl.Series(names[job_J["site"]].tolist(), dtype=pl.Categorical),
+            "gpus": np.where(started, job_J["gpus"], 0),
+            "clock": np.where(started, clock_SF[job_J["site"], level], np.nan),
+            "reach_s": job_J["reach_s"],
+            "start_s": job_J["start_s"],
+            "finish_s": job_J["finish_s"],
+            "power_w": job_J["power_w"],
+            "units": job_J["units"],
             "units_per_s": jobs.work_J / seconds_J,
-            "energy_kwh": settled.job_J3[:, 0],
-            "energy_usd": settled.job_J3[:, 1],
-            "carbon_kg": settled.job_J3[:, 2],
-            "moves": track_J["moves"],
-            "move_usd": track_J["move_usd"],
-            "move_kg": track_J["move_kg"],
-            "result_usd": settled.result_J3[:, 1],
-            "result_kg": settled.result_J3[:, 2],
+            "energy_kwh": settled.power.job_JA[:, 0],
+            "energy_usd": settled.power.job_JA[:, 1],
+            "carbon_kg": settled.power.job_JA[:, 2],
+            "moves": job_J["moves"],
+            "move_usd": settled.move_JA[:, 1],
+            "move_kg": settled.move_JA[:, 2],
+            "result_usd": settled.result_JA[:, 1],
+            "result_kg": settled.result_JA[:, 2],
         }
     )
 
@@ -229,13 +237,12 @@ def hour_table(outcome: Outcome) -> pl.DataFrame:
     """
     import polars as pl
 
-    environment, track_J = outcome.environment, outcome.track_J
+    environment = outcome.environment
     sites, hours = len(environment.sites), max(1, int(np.ceil(outcome.ended_s / HOUR_S)))
-    market, tables = Market.of(environment), environment.fleet.tables(1)
+    market, tables = environment.site_signals, environment.fleet.tables(1)
     busy_SH2 = np.zeros((sites, hours, 2))
-    end_J = np.minimum(track_J["finish_s"], outcome.ended_s)
-    columns = [np.ascontiguousarray(track_J[name]) for name in ("site", "start_s", "gpus", "power_w")]
-    _spread(columns[0], columns[1], end_J, columns[2], columns[3], busy_SH2)
+    power = outcome.power
+    _spread(power.site_K, power.from_s_K, power.to_s_K, power.gpus_K, power.watts_K, busy_SH2)
     waiting_SH = _waiting(outcome, hours)
     window_H = np.clip(environment.window_s / HOUR_S - np.arange(hours), 0.0, 1.0)
     free_gpu_hours = np.maximum(0.0, tables.gpus_S[:, None] - busy_SH2[:, :, 0]) * window_H
@@ -262,18 +269,16 @@ def hour_table(outcome: Outcome) -> pl.DataFrame:
 
 @kernel(allocates=False)
 def _spread(
-    site_J: NDArray[np.int64], start_J: F8, end_J: F8, gpus_J: NDArray[np.int64], power_w_J: F8, out_SH2: F8
+    site_K: NDArray[np.int64], from_s_K: F8, to_s_K: F8, gpus_K: NDArray[np.int64], watts_K: F8, out_SH2: F8
 ) -> None:
     """Spreads segments over hours: GPU-hours and kWh per site and hour."""
-    for j in range(site_J.shape[0]):
-        if not end_J[j] > start_J[j]:
-            continue
-        time = start_J[j]
+    for k in range(site_K.shape[0]):
+        time = from_s_K[k]
         hour = int(time / HOUR_S)
-        while time < end_J[j]:
-            until = min(end_J[j], (hour + 1) * HOUR_S)
-            out_SH2[site_J[j], hour, 0] += gpus_J[j] * (until - time) / HOUR_S
-            out_SH2[site_J[j], hour, 1] += power_w_J[j] * (until - time) / WATT_SECONDS_PER_KWH
+        while time < to_s_K[k]:
+            until = min(to_s_K[k], (hour + 1) * HOUR_S)
+            out_SH2[site_K[k], hour, 0] += gpus_K[k] * (until - time) / HOUR_S
+            out_SH2[site_K[k], hour, 1] += watts_K[k] * (until - time) / WATT_SECONDS_PER_KWH
             time = until
             hour += 1
 
@@ -283,15 +288,15 @@ def _waiting(outcome: Outcome, hours: int) -> NDArray[np.int64]:
 
     Jobs that end overdue or still travelling are left out: the track does not keep when they left the queue.
     """
-    track_J = outcome.track_J
+    job_J = outcome.job_J
     sites = len(outcome.environment.sites)
     change = np.zeros((sites, hours + 1), np.int64)
-    joined = ~np.isnan(track_J["reach_s"]) & ~np.isin(track_J["status"], (OVERDUE, TRANSIT))
-    first = np.clip(np.ceil(track_J["reach_s"][joined] / HOUR_S), 0, hours).astype(np.int64)
-    left_s = np.where(np.isnan(track_J["start_s"][joined]), np.inf, track_J["start_s"][joined])
+    joined = ~np.isnan(job_J["reach_s"]) & ~np.isin(job_J["status"], (OVERDUE, TRANSIT))
+    first = np.clip(np.ceil(job_J["reach_s"][joined] / HOUR_S), 0, hours).astype(np.int64)
+    left_s = np.where(np.isnan(job_J["start_s"][joined]), np.inf, job_J["start_s"][joined])
     last = np.clip(np.ceil(left_s / HOUR_S), 0, hours).astype(np.int64)
-    np.add.at(change, (track_J["site"][joined], first), 1)
-    np.add.at(change, (track_J["site"][joined], last), -1)
+    np.add.at(change, (job_J["site"][joined], first), 1)
+    np.add.at(change, (job_J["site"][joined], last), -1)
     return np.cumsum(change, axis=1)[:, :hours]
 
 

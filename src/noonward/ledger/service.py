@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.arrays import F8
-from noonward.ledger.outcome import DONE, OVERDUE, TRANSIT, Outcome
+from noonward.ledger.segments import DONE, OVERDUE, TRANSIT, Outcome
 from noonward.model.limits import Constraints
 
 
@@ -87,9 +87,9 @@ class Service:
 
 def measure_service(outcome: Outcome) -> Service:
     """Measures latency, queues and power of a run from what became of its jobs."""
-    environment, track_J = outcome.environment, outcome.track_J
+    environment, job_J = outcome.environment, outcome.job_J
     limits = environment.constraints or Constraints()
-    waited_J = ~np.isnan(track_J["reach_s"]) & ~np.isin(track_J["status"], (OVERDUE, TRANSIT))
+    waited_J = ~np.isnan(job_J["reach_s"]) & ~np.isin(job_J["status"], (OVERDUE, TRANSIT))
     classes = {}
     for c, name in enumerate(environment.fleet.classes):
         of_J = (environment.jobs.class_J == c) & (environment.jobs.arrival_s_J <= outcome.ended_s)
@@ -99,7 +99,7 @@ def measure_service(outcome: Outcome) -> Service:
         name: _site_service(outcome, s, waited_J, limits.power_cap_w.get(name))
         for s, name in enumerate(environment.sites)
     }
-    longest = longest_queue(track_J["reach_s"][waited_J], track_J["start_s"][waited_J])
+    longest = longest_queue(job_J["reach_s"][waited_J], job_J["start_s"][waited_J])
     return Service(longest_queue=longest, classes=classes, sites=sites)
 
 
@@ -121,7 +121,7 @@ def longest_queue(reach_s: F8, start_s: F8) -> int:
 
 
 def _class_service(outcome: Outcome, of_J: NDArray[np.bool_], target_s: float | None) -> ClassService:
-    track, arrival_s = outcome.track_J[of_J], outcome.environment.jobs.arrival_s_J[of_J]
+    track, arrival_s = outcome.job_J[of_J], outcome.environment.jobs.arrival_s_J[of_J]
     done = track["status"] == DONE
     taken_s = (track["finish_s"] - arrival_s)[done]
     within = None
@@ -140,7 +140,7 @@ def _class_service(outcome: Outcome, of_J: NDArray[np.bool_], target_s: float | 
 
 
 def _site_service(outcome: Outcome, s: int, waited_J: NDArray[np.bool_], cap_w: float | None) -> SiteService:
-    here = outcome.track_J[waited_J & (outcome.track_J["site"] == s)]
+    here = outcome.job_J[waited_J & (outcome.job_J["site"] == s)]
     left_s = np.fmin(here["start_s"], outcome.ended_s)
     power_w, seconds = power_steps(outcome, s)
     total_s = float(seconds.sum())
@@ -163,7 +163,7 @@ def power_steps(outcome: Outcome, s: int) -> tuple[F8, F8]:
     site, tables = environment.fleet.sites[s], environment.fleet.tables(1)
     free_w = float(tables.free_w_S[s]) * site.pue
     window_s = min(environment.window_s, outcome.ended_s)
-    ran = outcome.track_J[(outcome.track_J["site"] == s) & outcome.started_J]
+    ran = outcome.job_J[(outcome.job_J["site"] == s) & outcome.started_J]
     ran = ran[ran["start_s"] < window_s]
     change_w = ran["power_w"] - ran["gpus"] * free_w
     time_s = np.concatenate([[0.0], ran["start_s"], np.minimum(ran["finish_s"], window_s)])

@@ -1,30 +1,17 @@
-"""Settlement, in one place: watts and gigabytes to kWh, USD and kgCO2, O(1) a segment by cumulative integrals."""
+"""Settlement, in one place: watts and gigabytes to kWh, USD, kgCO2 and any other signal, O(1) a segment."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from noonward.arrays import F8
+from noonward.arrays import F8, I8, Records
 from noonward.compiled import kernel
+from noonward.ledger.segments import OWN_JOURNEY, PowerSegments
+from noonward.model.network import Links
+from noonward.model.signals import SiteSignals
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH, WATT_SECONDS_PER_MWH
-
-
-def cumulative(value_SH: F8) -> F8:
-    """Returns running integrals of hourly values over time, one more than there are hours.
-
-    Args:
-        value_SH: Values per hour, e.g. USD/MWh, shape (sites, hours).
-
-    Returns:
-        Integral from second 0 to each hour's start and to the last's end, value x s, shape (sites, hours + 1).
-
-    Example:
-        >>> cumulative(np.array([[1.0, 3.0]])).tolist()
-        [[0.0, 3600.0, 14400.0]]
-    """
-    out = np.zeros((value_SH.shape[0], value_SH.shape[1] + 1))
-    np.cumsum(value_SH * HOUR_S, axis=1, out=out[:, 1:])
-    return out
 
 
 @kernel(inline=True, allocates=False)
@@ -80,3 +67,139 @@ def settle_transfer(
     """
     energy = kwh_per_gb * size_gb
     return energy, usd_per_gb * size_gb, energy * 0.5 * (carbon_from_g_per_kwh + carbon_to_g_per_kwh) / 1000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettledPower:
+    """Power segments, settled per job. Axes: J jobs, A amounts: kWh, then the total of each signal (USD, kgCO2, ...).
+
+    Attributes:
+        job_JA: What the segments drew.
+        displaced_JA: What their GPUs would have drawn free within the window.
+        gpu_s_J: GPUs x time, s.
+    """
+
+    job_JA: F8
+    displaced_JA: F8
+    gpu_s_J: F8
+
+
+def settle_power(
+    segments: PowerSegments, signals: SiteSignals, jobs: int, free_w_S: F8 | None = None, window_s: float = 0.0
+) -> SettledPower:
+    """Settles power segments.
+
+    Args:
+        segments: Segments of any engine.
+        signals: Signals at the sites.
+        jobs: Number of jobs J.
+        free_w_S: Facility power of a free GPU, W; none: nothing is displaced.
+        window_s: Time up to which free GPUs are charged, s.
+    """
+    amounts = 1 + len(signals.quantities)
+    out = SettledPower(job_JA=np.zeros((jobs, amounts)), displaced_JA=np.zeros((jobs, amounts)), gpu_s_J=np.zeros(jobs))
+    _settle_power(
+        signals.cumulative_QSH,
+        np.array([quantity.watt_seconds for quantity in signals.quantities]),
+        np.zeros(signals.cumulative_QSH.shape[1]) if free_w_S is None else free_w_S,
+        window_s,
+        segments.site_K,
+        segments.job_K,
+        segments.from_s_K,
+        segments.to_s_K,
+        segments.watts_K,
+        segments.gpus_K,
+        out.job_JA,
+        out.displaced_JA,
+        out.gpu_s_J,
+    )
+    return out
+
+
+@kernel(allocates=False)
+def _settle_power(
+    cumulative_QSH: F8,
+    watt_seconds_Q: F8,
+    free_w_S: F8,
+    window_s: float,
+    site_K: I8,
+    job_K: I8,
+    from_s_K: F8,
+    to_s_K: F8,
+    watts_K: F8,
+    gpus_K: I8,
+    job_JA: F8,
+    displaced_JA: F8,
+    gpu_s_J: F8,
+) -> None:
+    """Adds every segment to its job: each amount as ``settle_segment`` reckons it."""
+    for k in range(site_K.shape[0]):
+        s, j, t0_s, t1_s = site_K[k], job_K[k], from_s_K[k], to_s_K[k]
+        free_w = free_w_S[s] * gpus_K[k]
+        until_s = min(t1_s, window_s)
+        charged = until_s > t0_s
+        gpu_s_J[j] += (t1_s - t0_s) * gpus_K[k]
+        job_JA[j, 0] += watts_K[k] * (t1_s - t0_s) / WATT_SECONDS_PER_KWH
+        if charged:
+            displaced_JA[j, 0] += free_w * (until_s - t0_s) / WATT_SECONDS_PER_KWH
+        for q in range(cumulative_QSH.shape[0]):
+            before = integral(cumulative_QSH[q, s], t0_s)
+            drawn = integral(cumulative_QSH[q, s], t1_s) - before
+            job_JA[j, 1 + q] += watts_K[k] * drawn / watt_seconds_Q[q]
+            if charged:
+                if until_s < t1_s:
+                    drawn = integral(cumulative_QSH[q, s], until_s) - before
+                displaced_JA[j, 1 + q] += free_w * drawn / watt_seconds_Q[q]
+
+
+def settle_transfers(transfer_X: Records, links: Links, home_I: I8, signals: SiteSignals, jobs: int) -> tuple[F8, F8]:
+    """Settles transfers per job, at the signals of the hour each begins; an ingress point without a home has no signal.
+
+    Args:
+        transfer_X: TRANSFER records of any engine.
+        links: Links between ingress points and sites.
+        home_I: Site that an ingress point belongs to, or -1.
+        signals: Signals at the sites.
+        jobs: Number of jobs J.
+
+    Returns:
+        Own journeys and results of the jobs, each [J, A] with the amounts of ``SettledPower``. The USD are the links'
+        own, which pay for the energy.
+    """
+    own_JA, result_JA = np.zeros((2, jobs, 1 + len(signals.quantities)))
+    if len(transfer_X):
+        watt_seconds_Q = np.array([quantity.watt_seconds for quantity in signals.quantities])
+        _settle_transfers(
+            transfer_X, links.usd_per_gb_IS, links.kwh_per_gb_IS, home_I, signals.value_QSH, watt_seconds_Q, own_JA,
+            result_JA,
+        )  # fmt: skip
+    return own_JA, result_JA
+
+
+@kernel(allocates=False)
+def _settle_transfers(
+    transfer_X: Records,
+    usd_per_gb_IS: F8,
+    kwh_per_gb_IS: F8,
+    home_I: I8,
+    value_QSH: F8,
+    watt_seconds_Q: F8,
+    own_JA: F8,
+    result_JA: F8,
+) -> None:
+    """Adds every transfer to its job: as ``settle_transfer`` reckons it, further signals like the carbon intensity."""
+    for x in range(len(transfer_X)):
+        one = transfer_X[x]
+        i, s, j = one.ingress, one.site, one.job
+        here = home_I[i] if home_I[i] >= 0 else s
+        hour = min(int(one.time_s / HOUR_S), value_QSH.shape[2] - 1)
+        kwh, usd, kg = settle_transfer(
+            one.size_gb, usd_per_gb_IS[i, s], kwh_per_gb_IS[i, s], value_QSH[1, here, hour], value_QSH[1, s, hour]
+        )
+        out_JA = own_JA if one.kind == OWN_JOURNEY else result_JA
+        out_JA[j, 0] += kwh
+        out_JA[j, 1] += usd
+        out_JA[j, 2] += kg
+        for q in range(2, value_QSH.shape[0]):
+            mean = 0.5 * (value_QSH[q, here, hour] + value_QSH[q, s, hour])
+            out_JA[j, 1 + q] += kwh * mean * (WATT_SECONDS_PER_KWH / watt_seconds_Q[q])

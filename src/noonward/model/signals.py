@@ -1,37 +1,95 @@
-"""Signals: hourly electricity price and carbon intensity per zone, in UTC, by interval start."""
+"""Signals: named hourly quantities of the grid (price, carbon intensity, ...) per zone, and per site with integrals."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import numpy as np
 
 from noonward.arrays import F8
 from noonward.errors import DataError, SignalRangeError, nearest
+from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH, WATT_SECONDS_PER_MWH
+
+PRICE_NAME: Final = "price_usd_per_mwh"
+"""Electricity price."""
+CARBON_NAME: Final = "carbon_g_per_kwh"
+"""Carbon intensity, life cycle."""
+_AMOUNTS: Final = {"usd": ("USD", "usd", 1.0), "g": ("g", "kg", 1000.0), "kg": ("kg", "kg", 1.0), "l": ("L", "l", 1.0)}
+"""Unit of an amount in a quantity's name: as it is printed, unit it is totalled in, and how many make one of those."""
+_ENERGIES: Final = {"kwh": ("kWh", WATT_SECONDS_PER_KWH), "mwh": ("MWh", WATT_SECONDS_PER_MWH)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """What a signal states per unit of energy, read from its name: what, ``_``, amount, ``_per_``, energy.
+
+    Attributes:
+        name: Name, e.g. ``carbon_g_per_kwh``.
+        unit: Unit of its values, e.g. ``g/kWh``.
+        total: Name of what energy settles to, e.g. ``carbon_kg``.
+        watt_seconds: Watts x integral of the values over seconds / this = total.
+
+    Example:
+        >>> water = Quantity.named("water_l_per_kwh")
+        >>> water.unit, water.total, water.watt_seconds
+        ('L/kWh', 'water_l', 3600000.0)
+    """
+
+    name: str
+    unit: str
+    total: str
+    watt_seconds: float
+
+    @classmethod
+    def named(cls, name: str) -> Quantity:
+        """Returns the quantity of a name.
+
+        Raises:
+            DataError: The name states no unit.
+        """
+        amounts, energies = "|".join(_AMOUNTS), "|".join(_ENERGIES)
+        found = re.fullmatch(f"([a-z][a-z0-9_]*)_({amounts})_per_({energies})", name)
+        if found is None:
+            raise DataError(
+                f"signal {name!r} does not state its unit; end its name in _<amount>_per_<energy>, with an amount of "
+                f"{', '.join(_AMOUNTS)} and an energy of {', '.join(_ENERGIES)}, e.g. water_l_per_kwh"
+            )
+        what, amount, energy = found.groups()
+        shown, totalled, per_total = _AMOUNTS[amount]
+        energy_shown, watt_seconds = _ENERGIES[energy]
+        return cls(
+            name=name,
+            unit=f"{shown}/{energy_shown}",
+            total=f"{what}_{totalled}",
+            watt_seconds=watt_seconds * per_total,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signals:
-    """Hourly price and carbon intensity of some zones.
+    """Hourly signals of some zones.
 
     Attributes:
         start: First hour, timezone-aware UTC, on the full hour; value ``h`` holds for
             ``[start + h, start + h + 1)`` hours.
         zones: Zone keys, e.g. ``"CA-ON"``, in the order of the arrays' first axis.
-        price_usd_per_mwh_ZH: Price per zone and hour, USD/MWh. Negative prices are legal; NaN marks an unknown hour.
-        carbon_g_per_kwh_ZH: Carbon intensity per zone and hour, gCO2/kWh, at least 0; NaN marks an unknown hour.
+        value_ZH: Values per zone and hour by the name of the quantity, which states its unit (``Quantity``):
+            ``price_usd_per_mwh`` (negative prices are legal), ``carbon_g_per_kwh`` (at least 0), and any other, e.g.
+            ``water_l_per_kwh``. NaN marks an unknown hour; a quantity that is missing is unknown throughout.
         notes: What a reader of any result must know about the data (stand-ins, estimates), per zone.
 
     Raises:
-        DataError: Shapes disagree, the start is not a UTC hour, a zone stands twice, an intensity is negative
-            or a value is infinite.
+        DataError: Shapes disagree, the start is not a UTC hour, a zone stands twice, a name states no unit, a carbon
+            intensity is negative or a value is infinite.
     """
 
     start: datetime
     zones: tuple[str, ...]
-    price_usd_per_mwh_ZH: F8
-    carbon_g_per_kwh_ZH: F8
+    value_ZH: Mapping[str, F8]
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -41,25 +99,43 @@ class Signals:
             raise DataError(f"signals start at {self.start!s}; they must start on a full hour")
         if len(set(self.zones)) != len(self.zones):
             raise DataError(f"a zone stands twice in {self.zones}; name each zone once")
+        if not self.value_ZH:
+            raise DataError(f"signals hold no quantity; give at least {PRICE_NAME} or {CARBON_NAME}")
         shape = (len(self.zones), self.hours)
-        for name in ("price_usd_per_mwh_ZH", "carbon_g_per_kwh_ZH"):
-            array = getattr(self, name)
+        for name, array in self.value_ZH.items():
+            Quantity.named(name)
             if array.shape != shape:
                 raise DataError(f"{name} has shape {array.shape}; expected (zones, hours) = {shape}")
             if np.isinf(array).any():
                 zone, hour = np.argwhere(np.isinf(array))[0]
                 raise DataError(f"{name} of {self.zones[zone]} is infinite at {self.time_of(int(hour))}")
-        if (self.carbon_g_per_kwh_ZH < 0).any():
-            zone, hour = np.argwhere(self.carbon_g_per_kwh_ZH < 0)[0]
+        carbon_ZH = self.value_ZH.get(CARBON_NAME)
+        if carbon_ZH is not None and (carbon_ZH < 0).any():
+            zone, hour = np.argwhere(carbon_ZH < 0)[0]
             raise DataError(
-                f"carbon intensity of {self.zones[zone]} is {self.carbon_g_per_kwh_ZH[zone, hour]} g/kWh at "
+                f"carbon intensity of {self.zones[zone]} is {carbon_ZH[zone, hour]} g/kWh at "
                 f"{self.time_of(int(hour))}; it must be at least 0"
             )
+
+    def of(self, name: str) -> F8:
+        """Returns the values of a quantity per zone and hour; NaN where it is missing."""
+        found = self.value_ZH.get(name)
+        return np.full((len(self.zones), self.hours), np.nan) if found is None else found
+
+    @property
+    def price_usd_per_mwh_ZH(self) -> F8:
+        """Electricity price per zone and hour, USD/MWh."""
+        return self.of(PRICE_NAME)
+
+    @property
+    def carbon_g_per_kwh_ZH(self) -> F8:
+        """Carbon intensity per zone and hour, gCO2/kWh."""
+        return self.of(CARBON_NAME)
 
     @property
     def hours(self) -> int:
         """Number of hours covered."""
-        return int(self.price_usd_per_mwh_ZH.shape[-1])
+        return int(next(iter(self.value_ZH.values())).shape[-1])
 
     @property
     def end(self) -> datetime:
@@ -111,8 +187,7 @@ class Signals:
         return replace(
             self,
             start=self.time_of(first),
-            price_usd_per_mwh_ZH=self.price_usd_per_mwh_ZH[:, cut],
-            carbon_g_per_kwh_ZH=self.carbon_g_per_kwh_ZH[:, cut],
+            value_ZH={name: array[:, cut] for name, array in self.value_ZH.items()},
         )
 
     def select(self, zones: tuple[str, ...]) -> Signals:
@@ -125,12 +200,11 @@ class Signals:
         return replace(
             self,
             zones=tuple(zones),
-            price_usd_per_mwh_ZH=self.price_usd_per_mwh_ZH[rows],
-            carbon_g_per_kwh_ZH=self.carbon_g_per_kwh_ZH[rows],
+            value_ZH={name: array[rows] for name, array in self.value_ZH.items()},
         )
 
     def require_known(self, what: str) -> Signals:
-        """Returns itself if no value is missing.
+        """Returns itself if every price and carbon intensity is known.
 
         Args:
             what: Who needs the values, for the message.
@@ -148,3 +222,70 @@ class Signals:
                     "complete the signals"
                 )
         return self
+
+
+def cumulative(value_SH: F8) -> F8:
+    """Returns running integrals of hourly values over time, one more than there are hours.
+
+    Args:
+        value_SH: Values per hour, e.g. USD/MWh, shape (sites, hours).
+
+    Returns:
+        Integral from second 0 to each hour's start and to the last's end, value x s, shape (sites, hours + 1).
+
+    Example:
+        >>> cumulative(np.array([[1.0, 3.0]])).tolist()
+        [[0.0, 3600.0, 14400.0]]
+    """
+    out = np.zeros((value_SH.shape[0], value_SH.shape[1] + 1))
+    np.cumsum(value_SH * HOUR_S, axis=1, out=out[:, 1:])
+    return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteSignals:
+    """Signals at the sites of a run from its start, and their running integrals.
+
+    Attributes:
+        quantities: What each position of the first axis holds: the price, the carbon intensity, then any others.
+        value_QSH: Values per site and hour; NaN where unknown.
+        cumulative_QSH: ``cumulative`` of the values, value x s, one more column.
+    """
+
+    quantities: tuple[Quantity, ...]
+    value_QSH: F8
+    cumulative_QSH: F8
+
+    @classmethod
+    def of(cls, signals: Signals | None, zones: Sequence[str], start: datetime, hours: int) -> SiteSignals:
+        """Returns the signals of some sites.
+
+        Args:
+            signals: Signals of their zones, or None: price and carbon intensity are unknown throughout.
+            zones: Zone of each site.
+            start: Start of the run, UTC.
+            hours: Hours the run may touch.
+        """
+        names = [PRICE_NAME, CARBON_NAME]
+        if signals is None:
+            value_QSH = np.full((2, len(zones), hours), np.nan)
+        else:
+            names += [name for name in signals.value_ZH if name not in names]
+            window = signals.window(start, hours)
+            rows = [window.zone_index(zone) for zone in zones]
+            value_QSH = np.stack([window.of(name)[rows] for name in names])
+        return cls(
+            quantities=tuple(Quantity.named(name) for name in names),
+            value_QSH=value_QSH,
+            cumulative_QSH=np.stack([cumulative(value_SH) for value_SH in value_QSH]),
+        )
+
+    @property
+    def price_SH(self) -> F8:
+        """Electricity price, USD/MWh."""
+        return np.asarray(self.value_QSH[0])
+
+    @property
+    def carbon_SH(self) -> F8:
+        """Carbon intensity, g/kWh."""
+        return np.asarray(self.value_QSH[1])

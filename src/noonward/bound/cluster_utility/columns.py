@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from noonward.arrays import F8, I8
 from noonward.bound.cluster_utility.kernels import TIME_TOLERANCE_S, count_candidates, fill_columns, least_moves
 from noonward.errors import ScenarioError
-from noonward.ledger.settle import cumulative
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.fleet import FleetTables
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.economics import Economics
 from noonward.model.network import Links
-from noonward.model.signals import Signals
+from noonward.model.signals import Signals, cumulative
 from noonward.units import HOUR_S, KG_PER_TONNE, WATT_SECONDS_PER_MWH
 
 GRAMS_PER_TONNE = 1e6
@@ -139,13 +138,10 @@ def require_bounded(environment: Environment) -> tuple[Signals, Economics]:
 
 def market(environment: Environment, tables: FleetTables) -> Market:
     """Reads prices and intensities over the environment's hours."""
-    signals, economics = require_bounded(environment)
-    zones = tuple(dict.fromkeys(site.zone for site in environment.fleet.sites))
-    row_S = [zones.index(site.zone) for site in environment.fleet.sites]
-    cut = signals.select(zones).window(environment.start, environment.hours)
-    carbon_SH = np.ascontiguousarray(cut.carbon_g_per_kwh_ZH[row_S], dtype=np.float64)
-    usd_per_mwh_SH = cut.price_usd_per_mwh_ZH[row_S] + economics.carbon_usd_per_t / KG_PER_TONNE * carbon_SH
-    weight_SH = cumulative(np.asarray(usd_per_mwh_SH, dtype=np.float64))
+    _, economics = require_bounded(environment)
+    signals = environment.site_signals
+    carbon_SH = signals.carbon_SH
+    weight_SH = cumulative(signals.price_SH + economics.carbon_usd_per_t / KG_PER_TONNE * carbon_SH)
     window = int(environment.window_s / HOUR_S)
     idle_w_S = tables.gpus_S * tables.free_w_S * tables.pue_S
     return Market(

@@ -9,9 +9,9 @@ import numpy as np
 from noonward.arrays import F8, I8
 from noonward.bound.cluster_utility.booking import Desk, book_in_order, departures, improve
 from noonward.bound.cluster_utility.columns import Market, Options, return_delay_s
-from noonward.ledger.settle import cumulative
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.fleet import FleetTables
+from noonward.model.signals import cumulative
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 

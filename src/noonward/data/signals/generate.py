@@ -81,8 +81,10 @@ def draw_signals(
     return Signals(
         start=start.astimezone(UTC),
         zones=tuple(zones),
-        price_usd_per_mwh_ZH=value_SH[: len(zones)],
-        carbon_g_per_kwh_ZH=value_SH[len(zones) :],
+        value_ZH={
+            "price_usd_per_mwh": value_SH[: len(zones)],
+            "carbon_g_per_kwh": value_SH[len(zones) :],
+        },
         notes=tuple(
             f"{part.zone} {variable}: generated from statistics of a stand-in, not of the market"
             for part in parts
@@ -201,6 +203,8 @@ def sinusoidal_signals(spec: SinusoidalSignals, zones: tuple[str, ...], start: d
     return Signals(
         start=start,
         zones=zones,
-        price_usd_per_mwh_ZH=spec.price_usd_per_mwh * shape_ZH,
-        carbon_g_per_kwh_ZH=spec.carbon_g_per_kwh * shape_ZH,
+        value_ZH={
+            "price_usd_per_mwh": spec.price_usd_per_mwh * shape_ZH,
+            "carbon_g_per_kwh": spec.carbon_g_per_kwh * shape_ZH,
+        },
     )

@@ -85,7 +85,10 @@ def load_signals(
         known = int(np.isfinite(price_ZH[wanted.index(zone)]).sum())
         notes.append(f"{zone} price: {count} of {known} hours are a stand-in, not market data (file {path.name})")
     return Signals(
-        start=start, zones=wanted, price_usd_per_mwh_ZH=price_ZH, carbon_g_per_kwh_ZH=carbon_ZH, notes=tuple(notes)
+        start=start,
+        zones=wanted,
+        value_ZH={"price_usd_per_mwh": price_ZH, "carbon_g_per_kwh": carbon_ZH},
+        notes=tuple(notes),
     )
 
 

@@ -13,23 +13,24 @@ from noonward.arrays import F8
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.observation import Observation
 from noonward.decision.cluster.view import HOLD, ORACLE, Answers, ClusterView
-from noonward.engine.cluster.engine import build_world
+from noonward.engine.cluster.emit import emit
+from noonward.engine.cluster.engine import build_world, with_more_transfers
 from noonward.engine.cluster.kernels import batch
 from noonward.engine.cluster.kernels.batch import COUNTED, PLACE, SHAPES, Board
 from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARDS, World
 from noonward.errors import InfeasibleActionError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
-from noonward.ledger.outcome import Outcome
+from noonward.ledger.segments import Outcome
 from noonward.model.cluster.environment import Environment
 from noonward.units import KG_PER_TONNE
 
 Reward = Literal["utility", "at-start"]
-STATE_FORMAT: Final = 1
+STATE_FORMAT: Final = 2
 MOVING: Final = (
     *("run_1", "site_S", "asked_N", "mask_NA", "forecast_KSL", "answer_N"),
     *("engine_1", "yard_S", "track_J", "heap_E"),
 )
-"""Arrays of a world that change while it runs."""
+"""Arrays of a world that change while it runs, beside ``transfer_X``, of which a state holds the part in use."""
 
 
 class BatchEngine:
@@ -149,6 +150,9 @@ class BatchEngine:
             )
         given = np.ascontiguousarray(given, np.int64)
         wrong = int(self._step_rows(self._place_B, self._board, self._numbers_BP, given, 0, len(given)))
+        while wrong < -1:
+            self._widen(-2 - wrong)
+            wrong = int(self._step_rows(self._place_B, self._board, self._numbers_BP, given, 0, len(given)))
         if wrong >= 0:
             row, agent = divmod(wrong, self.agents)
             raise self._infeasible(row, agent, int(given[row, agent]))
@@ -209,15 +213,8 @@ class BatchEngine:
             answer_N["choice"][asked_N], answer_N["gpus"][asked_N] = 1 + site_N, 1 + gang_N
 
     def outcome(self, row: int) -> Outcome:
-        """Returns what became of every job of a row so far (live arrays)."""
-        world = self._worlds[row]
-        return Outcome(
-            environment=self.environments[row],
-            track_J=world.track_J,
-            yard_S=world.yard_S,
-            engine=world.engine_1[0],
-            ended_s=world.shown.now_s,
-        )
+        """Returns what has happened in a row so far."""
+        return emit(self.environments[row], self._worlds[row])
 
     def migration_usd(self) -> F8:
         """Returns what each row's jobs have paid for their journeys so far, emissions included (U4), USD, [B]."""
@@ -237,6 +234,7 @@ class BatchEngine:
         for b, world in enumerate(self._worlds):
             arrays = _arrays(world)
             out |= {f"{b}/{name}": arrays[name].copy() for name in MOVING}
+            out[f"{b}/transfer_X"] = world.transfer_X[: world.engine_1[0]["transfers"]].copy()
             out[f"{b}/digest"] = np.array(_digest(world))
         return out
 
@@ -249,7 +247,9 @@ class BatchEngine:
         """
         mine = self.state()
         if set(mine) != set(state) or any(
-            np.shape(state[name]) != array.shape or state[name].dtype != array.dtype for name, array in mine.items()
+            state[name].dtype != array.dtype
+            or (np.shape(state[name]) != array.shape and not name.endswith("/transfer_X"))  # it grows with the run
+            for name, array in mine.items()
         ):
             raise ScenarioError(
                 "the state is of another batch: its format, number of rows, sites, jobs or observation differ; build "
@@ -262,10 +262,19 @@ class BatchEngine:
                 )
         for name, array in self._board._asdict().items():
             array[:] = state[name]
-        for b, world in enumerate(self._worlds):
-            arrays = _arrays(world)
+        for b in range(self.rows):
+            transfer_X = state[f"{b}/transfer_X"]
+            while len(self._worlds[b].transfer_X) < len(transfer_X):
+                self._widen(b)
+            self._worlds[b].transfer_X[: len(transfer_X)] = transfer_X
+            arrays = _arrays(self._worlds[b])
             for name in MOVING:
                 arrays[name][:] = state[f"{b}/{name}"]
+
+    def _widen(self, row: int) -> None:
+        """Makes room for more transfers of a row."""
+        self._worlds[row] = with_more_transfers(self._worlds[row])
+        self._place_B[row] = _place(self._worlds[row])
 
     def _open(self, first: int, until: int) -> None:
         """Runs some fresh rows to their first question."""
@@ -342,6 +351,6 @@ def _digest(world: World) -> int:
     """Returns a checksum of what a world is made from: jobs, signals, forecasts, tables."""
     digest = 0
     for name, array in _arrays(world).items():
-        if name not in MOVING:
+        if name not in (*MOVING, "transfer_X"):
             digest = zlib.crc32(np.ascontiguousarray(array).tobytes(), digest)
     return digest

@@ -9,6 +9,7 @@ from noonward.decision.brief import Brief, Curves, Needs, check_fit
 from noonward.decision.cluster.rule import blank_view
 from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView, job_records
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
+from noonward.engine.cluster.emit import emit
 from noonward.engine.cluster.kernels import loops
 from noonward.engine.cluster.kernels.world import (
     ADVISORY_CAPS,
@@ -20,6 +21,7 @@ from noonward.engine.cluster.kernels.world import (
     FAILED_GPUS,
     FAILED_LEVEL,
     FAILED_MASK,
+    FULL,
     HARD_CAPS,
     NO_CAPS,
     NO_REWARDS,
@@ -30,8 +32,7 @@ from noonward.engine.cluster.kernels.world import (
 )
 from noonward.errors import InfeasibleActionError
 from noonward.forecasts.forecast import Forecast
-from noonward.ledger.ledger import Market
-from noonward.ledger.outcome import Outcome
+from noonward.ledger.segments import TRANSFER, Outcome
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.fleet import FleetTables
 from noonward.seeding import stream
@@ -111,6 +112,9 @@ class ClusterEngine:
             InfeasibleActionError: An answer is infeasible; nothing has changed.
         """
         kind = int(self._step(self.world))
+        while kind == FULL:
+            self.world = with_more_transfers(self.world)
+            kind = int(self._step(self.world))
         if kind < 0:
             raise self._infeasible(kind)
         return kind
@@ -127,20 +131,15 @@ class ClusterEngine:
             raise TypeError(f"{type(scheduler).__name__} has no compiled rule; run it with compiled=False")
         scheduler.memory = scheduler.memory.for_jobs(len(self.view.job_J))
         failed = int(self._run(self.world, scheduler.rule, scheduler.memory))
+        while failed == FULL:
+            self.world = with_more_transfers(self.world)
+            failed = int(self._run(self.world, scheduler.rule, scheduler.memory))
         if failed:
             raise self._infeasible(failed)
 
     def outcome(self, rewards_K: F8 | None = None) -> Outcome:
-        """Returns what became of every job so far."""
-        world = self.world
-        return Outcome(
-            environment=self.environment,
-            track_J=world.track_J,
-            yard_S=world.yard_S,
-            engine=world.engine_1[0],
-            ended_s=self.view.now_s,
-            rewards_K=rewards_K,
-        )
+        """Returns what has happened so far."""
+        return emit(self.environment, self.world, rewards_K)
 
     def _infeasible(self, failed: int) -> InfeasibleActionError:
         view = self.view
@@ -196,6 +195,8 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, seed: i
     engine_1["wants_finished"] = needs.finished
     engine_1["rewards"] = rewards
     engine_1["caps"] = kind
+    movers, results = (int((shown.job_J[name] > 0).sum()) for name in ("move_gb", "result_gb"))
+    engine_1["results_max"] = results
     yard_S = np.zeros(sites, YARD)
     for name in ("head", "tail", "cursor", "before"):
         yard_S[name] = -1
@@ -216,7 +217,16 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, seed: i
         signal_KSH=_signals(environment),
         forecast_KISL=forecast_KISL,
         caps_SH=caps_SH,
+        # Under on-arrival a job travels once. Under each-slot it may travel more often; then the array grows.
+        transfer_X=np.zeros(movers + results + sites, TRANSFER),
     )
+
+
+def with_more_transfers(world: World) -> World:
+    """Returns a world that has room for twice as many transfers."""
+    transfer_X = np.zeros(2 * len(world.transfer_X), TRANSFER)
+    transfer_X[: len(world.transfer_X)] = world.transfer_X
+    return world._replace(transfer_X=transfer_X)
 
 
 def _caps(environment: Environment, curves: Curves | None) -> tuple[F8, int]:
@@ -269,10 +279,10 @@ def _signals(environment: Environment) -> F8:
     sites = environment.fleet.sites
     if environment.signals is None:
         return np.full((4, len(sites), 2), np.nan)
-    market = Market.of(environment)
+    signals = environment.site_signals
     out = np.full((4, len(sites), environment.hours + 1), np.nan)
-    out[PRICE, :, :-1], out[CARBON, :, :-1] = market.price_SH, market.carbon_SH
-    out[PRICE_SUM], out[CARBON_SUM] = market.price_cumulative_SH, market.carbon_cumulative_SH
+    out[PRICE, :, :-1], out[CARBON, :, :-1] = signals.price_SH, signals.carbon_SH
+    out[PRICE_SUM], out[CARBON_SUM] = signals.cumulative_QSH[:2]
     return out
 
 

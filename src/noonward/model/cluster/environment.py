@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,7 +17,7 @@ from noonward.model.cluster.jobs import Jobs
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
 from noonward.model.network import Links
-from noonward.model.signals import Signals
+from noonward.model.signals import Signals, SiteSignals
 from noonward.units import HOUR_S
 
 Protocol = Literal["each-slot", "on-arrival"]
@@ -153,7 +154,12 @@ class Environment:
         slot_s = self.slot_s if self.protocol == "each-slot" else 0.0
         return latest_end_s(self.jobs, self.fleet, self.window_s, slot_s)
 
-    @property
+    @functools.cached_property
+    def site_signals(self) -> SiteSignals:
+        """Signals at the sites over the hours of the run, with their integrals."""
+        return SiteSignals.of(self.signals, [site.zone for site in self.fleet.sites], self.start, self.hours)
+
+    @functools.cached_property
     def hours(self) -> int:
         """Whole hours from the start that a run may touch."""
         return int(np.ceil(self.latest_end_s / HOUR_S))

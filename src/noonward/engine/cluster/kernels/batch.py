@@ -23,7 +23,8 @@ from noonward.decision.cluster.observation import GPUS_MAX, observe_each_slot, o
 from noonward.decision.cluster.view import ANSWER, JOB, LINK, RUN, SITE, Answers, ClusterView
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
-from noonward.engine.cluster.kernels.world import ENGINE, EVENT, TRACK, YARD, World
+from noonward.engine.cluster.kernels.physics import transfers_fit
+from noonward.engine.cluster.kernels.world import ENGINE, EVENT, TRACK, TRANSFER, YARD, World
 
 SHAPES: Final[dict[str, tuple[str, ...]]] = {
     "run_1": ("one",),
@@ -47,6 +48,7 @@ SHAPES: Final[dict[str, tuple[str, ...]]] = {
     "signal_KSH": ("four", "sites", "hours"),
     "forecast_KISL": ("two", "issues", "sites", "leads"),
     "caps_SH": ("sites", "cap_hours"),
+    "transfer_X": ("transfers",),
 }
 """Every array of a world, and the names of its axes."""
 COUNTED: Final = {"one": 1, "two": 2, "four": 4}
@@ -116,6 +118,7 @@ def world_at(place_B: NDArray[np.void], b: int) -> World:
         _at(p.signal_KSH, (4, p.sites, p.hours), np.float64),
         _at(p.forecast_KISL, (2, p.issues, p.sites, p.leads), np.float64),
         _at(p.caps_SH, (p.sites, p.cap_hours), np.float64),
+        _at(p.transfer_X, (p.transfers,), TRANSFER),
     )
 
 
@@ -171,11 +174,15 @@ def step_rows_each_slot(
         until: Row after the last.
 
     Returns:
-        -1, or row x agents + agent of the first infeasible choice; nothing is then changed.
+        -1 when all went well. Else nothing is changed: row x agents + agent of the first infeasible choice, or
+        -2 - row where the row's ``transfer_X`` must grow first.
     """
     wrong = _find_infeasible(board, choice_BN, first, until)
     if wrong >= 0:
         return wrong
+    for b in range(first, until):
+        if not transfers_fit(world_at(place_B, b)):
+            return -2 - b
     for b in range(first, until):
         if board.done_B[b]:
             _rest(board, b)

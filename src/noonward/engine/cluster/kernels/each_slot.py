@@ -26,6 +26,7 @@ from noonward.engine.cluster.kernels.physics import (
     set_defaults,
     show_hour,
     start,
+    transfers_fit,
     uncount,
     unlink,
 )
@@ -35,6 +36,7 @@ from noonward.engine.cluster.kernels.world import (
     FAILED_LEVEL,
     FAILED_MASK,
     FINISH,
+    FULL,
     KIND_SHIFT,
     REACH,
     TRANSIT,
@@ -131,8 +133,10 @@ def carry_out(w: World, job: int, s: int) -> None:
 
 @kernel(inline=True, allocates=False)
 def apply_each_slot(w: World) -> int:
-    """Carries out all sites' answers; returns 0, or what is wrong with one (nothing is then changed)."""
+    """Carries out all sites' answers; returns 0, FULL, or what is wrong with one (nothing is then changed)."""
     view = w.shown
+    if not transfers_fit(w):
+        return FULL
     for s in range(view.site_S.shape[0]):
         if view.asked_N[s] >= 0:
             failed = check_slot_action(w, view.asked_N[s], s)

@@ -12,7 +12,7 @@ from noonward.decision.cluster.rule import EXAMPLE_ANSWERS, EXAMPLE_VIEW, MEMORY
 from noonward.decision.cluster.view import RuleMemory
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
-from noonward.engine.cluster.kernels.world import ENGINE, EVENT, TRACK, YARD, World
+from noonward.engine.cluster.kernels.world import ENGINE, EVENT, TRACK, TRANSFER, YARD, World
 
 WORLD = typeof(
     World(
@@ -25,6 +25,7 @@ WORLD = typeof(
         signal_KSH=np.zeros((4, 1, 2)),
         forecast_KISL=np.zeros((2, 1, 1, 2)),
         caps_SH=np.zeros((1, 1)),
+        transfer_X=np.zeros(1, TRANSFER),
     )
 )
 """numba type of the world."""
@@ -32,31 +33,13 @@ LOOP = int64(WORLD, types.FunctionType(RULE), MEMORY)
 """Signature of a loop."""
 
 
-@kernel(LOOP, allocates=False)
-def run_each_slot(w: World, rule: Any, memory: RuleMemory) -> int:
-    """Runs protocol each-slot under a compiled rule to its end; returns 0, or what is wrong with an action."""
-    while advance_each_slot(w):
-        rule(w.shown, w.answers, memory)
-        failed = apply_each_slot(w)
-        if failed:
-            return failed
-    return 0
-
-
-@kernel(LOOP, allocates=False)
-def run_on_arrival(w: World, rule: Any, memory: RuleMemory) -> int:
-    """Runs protocol on-arrival under a compiled rule to its end; returns 0, or what is wrong with an action."""
-    while advance_on_arrival(w):
-        rule(w.shown, w.answers, memory)
-        failed = apply_on_arrival(w)
-        if failed:
-            return failed
-    return 0
-
-
 @kernel(int64(WORLD), allocates=False)
 def step_each_slot(w: World) -> int:
-    """Carries out the last answer (if there was a question) and runs to the next; returns its kind, 0 or an error."""
+    """Carries out the last answer (if there was a question) and runs to the next.
+
+    Returns:
+        Kind of the question, 0 at the run's end, or what kept the answer from being carried out (below 0).
+    """
     if w.shown.run_1[0].kind and not w.engine_1[0].ended:
         failed = apply_each_slot(w)
         if failed:
@@ -66,9 +49,29 @@ def step_each_slot(w: World) -> int:
 
 @kernel(int64(WORLD), allocates=False)
 def step_on_arrival(w: World) -> int:
-    """Carries out the last answer (if there was a question) and runs to the next; returns its kind, 0 or an error."""
+    """Does for protocol on-arrival what ``step_each_slot`` does."""
     if w.shown.run_1[0].kind and not w.engine_1[0].ended:
         failed = apply_on_arrival(w)
         if failed:
             return failed
     return advance_on_arrival(w)
+
+
+@kernel(LOOP, allocates=False)
+def run_each_slot(w: World, rule: Any, memory: RuleMemory) -> int:
+    """Runs protocol each-slot under a compiled rule, from where it stands; returns 0 at its end, or what stopped it."""
+    while True:
+        kind = step_each_slot(w)
+        if kind <= 0:
+            return kind
+        rule(w.shown, w.answers, memory)
+
+
+@kernel(LOOP, allocates=False)
+def run_on_arrival(w: World, rule: Any, memory: RuleMemory) -> int:
+    """Does for protocol on-arrival what ``run_each_slot`` does."""
+    while True:
+        kind = step_on_arrival(w)
+        if kind <= 0:
+            return kind
+        rule(w.shown, w.answers, memory)

@@ -8,9 +8,9 @@ import numpy as np
 
 from noonward.arrays import F8, Records
 from noonward.decision.cluster.view import Answers, ClusterView
-from noonward.ledger.outcome import DONE, OVERDUE, PLANNED, RUNNING, TRACK, TRANSIT, WAITING
+from noonward.ledger.segments import DONE, OVERDUE, PLANNED, RUNNING, TRANSFER, TRANSIT, WAITING
 
-__all__ = ["DONE", "OVERDUE", "PLANNED", "RUNNING", "TRACK", "TRANSIT", "WAITING", "World"]
+__all__ = ["DONE", "OVERDUE", "PLANNED", "RUNNING", "TRANSFER", "TRANSIT", "WAITING", "World"]
 
 
 FINISH: Final = 0
@@ -35,6 +35,8 @@ PRICE_SUM, CARBON_SUM = 2, 3
 
 FAILED_MASK, FAILED_GPUS, FAILED_LEVEL, FAILED_EARLIEST = -1, -2, -3, -4
 """What carrying out an infeasible answer returns; 0 when all went well."""
+FULL: Final = -5
+"""What carrying out answers returns where ``World.transfer_X`` must grow first; nothing is then changed."""
 
 ENGINE: Final = np.dtype(
     [
@@ -45,6 +47,9 @@ ENGINE: Final = np.dtype(
         ("hour_shown", "i8"),  # hour whose signals the view shows
         ("steps", "i8"),  # questions asked
         ("events", "i8"),  # events taken
+        ("transfers", "i8"),  # transfers noted in World.transfer_X
+        ("results", "i8"),  # those of them that took a result home
+        ("results_max", "i8"),  # jobs that have a result
         ("in_slot", "i8"),  # 1 while jobs of the current slot are asked about
         ("ended", "i8"),
         ("drained", "i8"),  # run until every job is done or overdue
@@ -67,6 +72,22 @@ ENGINE: Final = np.dtype(
 """Counters, switches and totals of a run."""
 EVENT: Final = np.dtype([("time", "f8"), ("item", "i8")])
 """An event in the heap."""
+TRACK: Final = np.dtype(
+    [
+        ("status", "i8"),
+        ("site", "i8"),  # site it is at or on its way to, or -1
+        ("gpus", "i8"),  # gang: as asked for while waiting (0: largest), as started afterwards
+        ("level", "i8"),  # clock level: as asked for while waiting, as started afterwards
+        ("next", "i8"),  # waiting job behind, or -1
+        ("moves", "i8"),  # journeys with data
+        ("earliest_s", "f8"),  # earliest start asked for
+        ("reach_s", "f8"),  # time it joined the last site's queue; NaN before
+        ("start_s", "f8"),  # NaN before the start
+        ("finish_s", "f8"),  # end of its run, also if that lies after the run's end; NaN before the start
+        ("power_w", "f8"),  # facility power while it runs; 0 before
+    ]
+)
+"""What the engine keeps per job."""
 YARD: Final = np.dtype(
     [
         ("head", "i8"),  # first waiting job, or -1
@@ -109,3 +130,5 @@ class World(NamedTuple):
     """Forecast integrals by hour of issue (one row if issued once), site and lead."""
     caps_SH: F8
     """Capacity curves, GPUs; one unused column without."""
+    transfer_X: Records
+    """TRANSFER records, in the order of time; the engine's ``transfers`` are in use."""

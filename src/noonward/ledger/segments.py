@@ -1,0 +1,175 @@
+"""What happened in a run, as engines emit it: power segments, transfers, loads of models, and the fate of every job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+import numpy as np
+
+from noonward.arrays import F8, I8, Bools, Records
+from noonward.model.cluster.environment import Environment
+
+PLANNED: Final = 0
+"""Status: has not arrived yet."""
+TRANSIT: Final = 1
+"""Status: travels to a site, or is held until its earliest start."""
+WAITING: Final = 2
+"""Status: waits at a site."""
+RUNNING: Final = 3
+"""Status: runs."""
+DONE: Final = 4
+"""Status: finished."""
+OVERDUE: Final = 5
+"""Status: could not start in time and was dropped."""
+STATUS_NAMES: Final = ("planned", "in transit", "waiting", "running", "done", "overdue")
+"""Names of the statuses, by number."""
+
+JOB_OUTCOME: Final = np.dtype(
+    [
+        ("status", "i8"),
+        ("site", "i8"),  # site it is at or on its way to, or -1
+        ("gpus", "i8"),  # gang: as asked for while waiting (0: largest), as started afterwards
+        ("level", "i8"),  # clock level: as asked for while waiting, as started afterwards
+        ("moves", "i8"),  # journeys with data
+        ("reach_s", "f8"),  # time it joined the last site's queue; NaN before
+        ("start_s", "f8"),  # NaN before the start
+        ("finish_s", "f8"),  # end of its run, also if that lies after the run's end; NaN before the start
+        ("power_w", "f8"),  # facility power while it runs; 0 before
+        ("units", "f8"),  # units of work processed by the run's end
+    ]
+)
+"""What became of a job."""
+OWN_JOURNEY: Final = 0
+"""Kind of transfer: a job travels with its data from an ingress point to a site."""
+RESULT: Final = 1
+"""Kind of transfer: a job's result travels from the site home to its ingress point."""
+TRANSFER: Final = np.dtype(
+    [
+        ("kind", "i4"),  # OWN_JOURNEY or RESULT
+        ("job", "i4"),
+        ("ingress", "i4"),  # one end of the link
+        ("site", "i4"),  # the other end
+        ("size_gb", "f8"),
+        ("time_s", "f8"),  # when it begins
+    ]
+)
+"""Data that travelled over a link."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerSegments:
+    """Stretches of constant power that jobs drew at sites; a job may have several, side by side or one after another.
+
+    Attributes:
+        site_K: Site.
+        job_K: Job the power is drawn for.
+        from_s_K: Begin, seconds since the run's start.
+        to_s_K: End within the run, s, later than the begin.
+        watts_K: Facility power (PUE included), W.
+        gpus_K: GPUs it occupies.
+    """
+
+    site_K: I8
+    job_K: I8
+    from_s_K: F8
+    to_s_K: F8
+    watts_K: F8
+    gpus_K: I8
+
+    def __len__(self) -> int:
+        return len(self.site_K)
+
+    @classmethod
+    def none(cls) -> PowerSegments:
+        """Returns an empty table."""
+        ints, floats = np.zeros(0, np.int64), np.zeros(0)
+        return cls(site_K=ints, job_K=ints, from_s_K=floats, to_s_K=floats, watts_K=floats, gpus_K=ints)
+
+
+class ModelLoads(PowerSegments):
+    """Power drawn while a model is loaded for a job; it occupies GPUs, and earns nothing. Columns: PowerSegments."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meters:
+    """The engine's own integrals, kept while it ran: a second entry beside the ledger's, which tests hold together.
+
+    Attributes:
+        gpu_s_S: Use, GPU-seconds per site.
+        busy_kwh_S: Facility energy of jobs, kWh.
+        busy_usd_S: Its price, USD; NaN without signals.
+        busy_kg_S: Its emissions, kgCO2.
+        free_kwh_S: Facility energy of free GPUs within the window, kWh.
+        free_usd_S: Its price, USD.
+        free_kg_S: Its emissions, kgCO2.
+        move_kwh: Energy of the jobs' own journeys, kWh.
+        move_usd: Their price, USD.
+        move_kg: Their emissions, kgCO2.
+        result_kwh: Energy of the results' journeys, kWh.
+        result_usd: Their price, USD.
+        result_kg: Their emissions, kgCO2.
+        utility_usd: Utility at the last reading, USD.
+        events: Events taken.
+    """
+
+    gpu_s_S: F8
+    busy_kwh_S: F8
+    busy_usd_S: F8
+    busy_kg_S: F8
+    free_kwh_S: F8
+    free_usd_S: F8
+    free_kg_S: F8
+    move_kwh: float
+    move_usd: float
+    move_kg: float
+    result_kwh: float
+    result_usd: float
+    result_kg: float
+    utility_usd: float
+    events: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What happened in a run, and the engine's meters.
+
+    Attributes:
+        environment: What was run.
+        job_J: What became of every job: JOB_OUTCOME records.
+        power: Power of the jobs.
+        transfer_X: Journeys of jobs and results: TRANSFER records in the order of time.
+        loads: Loads of models.
+        over_cap_gpu_s_S: Use above the capacity curves, GPU-seconds per site; zeros without curves.
+        ended_s: Time at which the run ended, s.
+        steps: Questions asked.
+        meters: The engine's own meters.
+        rewards_K: Reward of every step, USD, if asked for.
+    """
+
+    environment: Environment
+    job_J: Records
+    power: PowerSegments
+    transfer_X: Records
+    loads: PowerSegments = field(default_factory=PowerSegments.none)
+    over_cap_gpu_s_S: F8
+    ended_s: float
+    steps: int
+    meters: Meters
+    rewards_K: F8 | None = None
+
+    @property
+    def started_J(self) -> Bools:
+        """Jobs that have started."""
+        return ~np.isnan(self.job_J["start_s"])
+
+    def count(self, status: int) -> int:
+        """Returns the number of jobs with a status."""
+        return int((self.job_J["status"] == status).sum())
+
+    def tobytes(self) -> bytes:
+        """Returns all that was emitted as bytes: the same for two runs in which the same happened."""
+        tables = (self.power, self.loads, self.meters)
+        columns = [getattr(table, one.name) for table in tables for one in fields(table)]
+        columns += [self.job_J, self.transfer_X, self.over_cap_gpu_s_S, self.ended_s, self.steps]
+        return b"".join(np.asarray(column).tobytes() for column in columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -168,10 +168,6 @@ class Environment:
     def sites(self) -> tuple[str, ...]:
         """Names of the sites."""
         return self.fleet.site_names
-
-    def with_caps(self, caps: GpuCaps | None) -> Environment:
-        """Returns the same environment under other capacity curves."""
-        return replace(self, caps=caps)
 
 
 def latest_end_s(jobs: Jobs, fleet: Fleet, window_s: float, slot_s: float) -> float:

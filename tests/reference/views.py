@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from noonward.decision.cluster.rule import blank_view
+from noonward.decision.cluster.layout import VIEW_PARTS, blank
 from noonward.decision.cluster.view import ANSWER, ORACLE, Answers, ClusterView
 
 
@@ -10,7 +10,7 @@ def make_view(sites, *, asked=(0,), jobs=({},), mask=None, power_w=((100.0,),), 
     """A view of some sites.
 
     Args:
-        sites: A dict of SITE fields per site; `free` is `gpus` unless given, PUE 1, one level, a door at home.
+        sites: A dict of SITE fields per site; `free` is `gpus` unless given, PUE 1, one level, an ingress point.
         asked: Job per asker.
         jobs: A dict of JOB fields per job; gangs of 1, one unit of work and no deadline unless given.
         mask: mask[asker][choice]; all 1 unless given.
@@ -19,26 +19,25 @@ def make_view(sites, *, asked=(0,), jobs=({},), mask=None, power_w=((100.0,),), 
         leads: Hours ahead of the forecasts.
         run: RUN fields.
     """
-    parts = blank_view(len(sites), len(asked), len(jobs), len(sites))
+    levels, count = len(power_w[0]), len(sites)
+    sizes = {"sites": count, "ingress": count, "choices": 1 + count, "askers": len(asked), "jobs": len(jobs)}
+    parts = blank(VIEW_PARTS, **sizes, leads=leads + 1, gangs=len(power_w) + 1, levels=levels)
     fill(parts["run_1"], [{"slot_s": 60.0, "site": -1} | run])
-    levels = len(power_w[0])
     default = {"gpus": 1, "pue": 1.0, "levels": levels, "price": np.nan, "carbon": np.nan}
-    fill(parts["site_S"], [default | {"door": s, "free": site.get("gpus", 1)} | site for s, site in enumerate(sites)])
+    fill(
+        parts["site_S"], [default | {"ingress": s, "free": site.get("gpus", 1)} | site for s, site in enumerate(sites)]
+    )
     default = {"work": 1.0, "deadline_s": np.inf, "gpus_min": 1, "gpus_max": 1, "preset_site": -1}
     fill(parts["job_J"], [default | job for job in jobs])
     parts["asked_N"][:] = asked
     parts["mask_NA"][:] = 1 if mask is None else mask
     parts["home_I"][:] = range(len(sites))
-    speed = np.full((2, len(sites), 1, len(power_w) + 1, levels), np.nan)
+    speed = parts["speed_KSCGF"]
     speed[0, :, 0, 1:], speed[1, :, 0, 1:] = np.array(power_w), np.array(seconds)
     energy = np.nan_to_num(speed[0] * speed[1], nan=np.inf)
-    return ClusterView(
-        **parts,
-        forecast_KSL=np.full((2, len(sites), leads + 1), np.nan),
-        speed_KSCGF=speed,
-        oracle_SCG=energy.argmin(-1).astype(np.int64),
-        clock_SF=np.tile(np.linspace(1 / levels, 1.0, levels), (len(sites), 1)),
-    )
+    parts["oracle_SCG"][:] = energy.argmin(-1)
+    parts["clock_SF"][:] = np.linspace(1 / levels, 1.0, levels)
+    return ClusterView(**parts)
 
 
 def fill(records, rows):

@@ -11,7 +11,8 @@ import numpy as np
 from noonward.arrays import F4, F8
 from noonward.compiled import kernel
 from noonward.decision.brief import Brief
-from noonward.decision.cluster.value import forecast_value_usd, run_seconds, run_value_usd, travel_cost_usd
+from noonward.decision.cluster.feasibility import first_start_s
+from noonward.decision.cluster.value import forecast_value_usd, gang_at, run_seconds, run_value_usd, travel_cost_usd
 from noonward.decision.cluster.view import (
     CARBON,
     HOLD,
@@ -285,13 +286,9 @@ def _write_forecasts(view: ClusterView, numbers_P: F8, out_G: F4, at: int) -> in
 @kernel(inline=True, allocates=False)
 def _first_start_s(view: ClusterView, job: int, s: int, choice: int) -> float:
     """Returns when a job of site s starts at the earliest under a choice, s."""
-    run = view.run_1[0]
     if choice == HOLD:
-        return run.now_s + run.slot_s
-    if choice == 1 + s:
-        return run.now_s
-    arrives = run.now_s + delay_s(view, job, view.site_S[s].door, choice - 1)
-    return max(np.ceil(arrives / run.slot_s) * run.slot_s, run.now_s + run.slot_s)
+        return view.run_1[0].now_s + view.run_1[0].slot_s
+    return first_start_s(view, job, s, choice - 1)
 
 
 @kernel(inline=True, allocates=False)
@@ -335,7 +332,7 @@ def _write_own(view: ClusterView, numbers_P: F8, job: int, s: int, own_O: F4) ->
         if not view.mask_NA[s, choice] or first_s > last_s or not fits:
             continue
         travel = travel_cost_usd(view, job, s, d)
-        gpu_hours = min(record.gpus_max, view.site_S[d].gpus) * run_seconds(view, job, d) / HOUR_S
+        gpu_hours = gang_at(view, job, d) * run_seconds(view, job, d) / HOUR_S
         unit = gpu_hours * VALUE_USD_PER_GPU_HOUR
         value = run_value_usd(view, job, d)
         own_O[6 + choice] = _signed((value - travel) / unit)

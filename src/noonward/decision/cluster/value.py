@@ -8,10 +8,16 @@ from noonward.units import HOUR_S, KG_PER_TONNE, WATT_SECONDS_PER_MWH
 
 
 @kernel(inline=True, allocates=False)
+def gang_at(view: ClusterView, job: int, site: int) -> int:
+    """Returns a job's largest gang at a site, GPUs."""
+    return min(view.job_J[job].gpus_max, view.site_S[site].gpus)
+
+
+@kernel(inline=True, allocates=False)
 def run_seconds(view: ClusterView, job: int, site: int) -> float:
     """Returns a job's run time at a site with its largest gang and the oracle's clock, s."""
     record = view.job_J[job]
-    gpus = min(record.gpus_max, view.site_S[site].gpus)
+    gpus = gang_at(view, job, site)
     level = view.oracle_SCG[site, record.class_, gpus]
     return record.work * view.speed_KSCGF[SECONDS, site, record.class_, gpus, level]
 
@@ -20,7 +26,7 @@ def run_seconds(view: ClusterView, job: int, site: int) -> float:
 def extra_power_w(view: ClusterView, job: int, site: int) -> float:
     """Returns the facility power a running job adds to that of its GPUs when free, W: PUE (P - n free power)."""
     record = view.job_J[job]
-    gpus = min(record.gpus_max, view.site_S[site].gpus)
+    gpus = gang_at(view, job, site)
     level = view.oracle_SCG[site, record.class_, gpus]
     power_w = view.speed_KSCGF[POWER_W, site, record.class_, gpus, level]
     return view.site_S[site].pue * (power_w - gpus * view.site_S[site].free_w)
@@ -29,7 +35,7 @@ def extra_power_w(view: ClusterView, job: int, site: int) -> float:
 @kernel(inline=True, allocates=False)
 def revenue_usd(view: ClusterView, job: int, site: int) -> float:
     """Returns what a job earns at a site, USD: alpha x GPUs x hours."""
-    gpus = min(view.job_J[job].gpus_max, view.site_S[site].gpus)
+    gpus = gang_at(view, job, site)
     return view.run_1[0].revenue_usd_per_gpu_hour * gpus * run_seconds(view, job, site) / HOUR_S
 
 
@@ -47,7 +53,7 @@ def travel_cost_usd(view: ClusterView, job: int, s: int, d: int) -> float:
     usd_per_g = view.run_1[0].carbon_usd_per_t / KG_PER_TONNE / 1000.0
     cost = 0.0
     if d != s:
-        link = view.link_IS[sites[s].door, d]
+        link = view.link_IS[sites[s].ingress, d]
         carbon = 0.5 * (sites[s].carbon + sites[d].carbon)
         cost += record.move_gb * (link.usd_per_gb + usd_per_g * link.kwh_per_gb * carbon)
     home = view.home_I[record.origin]

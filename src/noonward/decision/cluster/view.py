@@ -54,7 +54,7 @@ SITE: Final = np.dtype(
         ("waiting", "i8"),  # jobs that wait
         ("waiting_gpus", "i8"),  # GPUs asked by the jobs that wait (smallest gangs)
         ("levels", "i8"),  # number of clock levels
-        ("door", "i8"),  # ingress point at home here, or -1
+        ("ingress", "i8"),  # ingress point at home here, or -1
         ("price", "f8"),  # price of the current hour, USD/MWh; NaN without signals
         ("carbon", "f8"),  # carbon intensity of the current hour, g/kWh; NaN without signals
         ("pue", "f8"),

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from noonward.arrays import F8
 from noonward.decision.brief import Brief, Needs
+from noonward.decision.cluster.layout import COUNTED
 from noonward.decision.cluster.observation import Observation
 from noonward.decision.cluster.view import HOLD, ORACLE, Answers, ClusterView
 from noonward.engine.cluster.emit import emit
 from noonward.engine.cluster.engine import build_world, with_more_transfers
 from noonward.engine.cluster.kernels import batch
-from noonward.engine.cluster.kernels.batch import COUNTED, PLACE, SHAPES, Board
-from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARDS, World
+from noonward.engine.cluster.kernels.batch import PLACE, Board
+from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARDS, PARTS, World
 from noonward.errors import InfeasibleActionError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.segments import Outcome
@@ -26,10 +27,7 @@ from noonward.units import KG_PER_TONNE
 
 Reward = Literal["utility", "at-start"]
 STATE_FORMAT: Final = 2
-MOVING: Final = (
-    *("run_1", "site_S", "asked_N", "mask_NA", "forecast_KSL", "answer_N"),
-    *("engine_1", "yard_S", "track_J", "heap_E"),
-)
+MOVING: Final = tuple(part.name for part in PARTS if part.moves)
 """Arrays of a world that change while it runs, beside ``transfer_X``, of which a state holds the part in use."""
 
 
@@ -334,12 +332,13 @@ def _arrays(world: World) -> dict[str, NDArray[np.generic]]:
 def _place(world: World) -> NDArray[np.void]:
     """Returns where a world's arrays lie; they must stay alive as long as it is used."""
     place = np.zeros((), PLACE)
-    lengths = dict(COUNTED)
-    for name, array in _arrays(world).items():
+    lengths, arrays = dict(COUNTED), _arrays(world)
+    for name, _, axes, *_ in PARTS:
+        array = arrays[name]
         if not (array.flags.c_contiguous and array.flags.aligned):
             raise AssertionError(f"array {name} of a world is not contiguous")
         place[name] = array.ctypes.data
-        for axis, length in zip(SHAPES[name], array.shape, strict=True):
+        for axis, length in zip(axes, array.shape, strict=True):
             if lengths.setdefault(axis, length) != length:
                 raise AssertionError(f"array {name} of a world has {length} {axis}, others have {lengths[axis]}")
             if axis not in COUNTED:

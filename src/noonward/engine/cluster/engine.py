@@ -6,7 +6,7 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.decision.brief import Brief, Curves, Needs, check_fit
-from noonward.decision.cluster.rule import blank_view
+from noonward.decision.cluster.assembly import make_view
 from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView, job_records
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.emit import emit
@@ -34,7 +34,6 @@ from noonward.errors import InfeasibleActionError
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.segments import TRANSFER, Outcome
 from noonward.model.cluster.environment import Environment
-from noonward.model.cluster.fleet import FleetTables
 from noonward.seeding import stream
 
 
@@ -181,12 +180,11 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, seed: i
         rewards: NO_REWARDS, AS_EARNED or AT_START.
     """
     sites, count = len(environment.sites), len(environment.jobs)
-    tables = environment.fleet.tables(brief.largest_gang)
     forecast_KISL = _forecasts(environment, needs.forecast, brief.lookahead_h, seed)
-    askers = sites if environment.protocol == "each-slot" else 1
     caps_SH, kind = _caps(environment, needs.curves)
     own = needs.curves is not None
-    shown = _view(environment, tables, askers, forecast_KISL.shape[3])
+    shown = make_view(brief, count)
+    shown.job_J[:] = job_records(environment.jobs)
     engine_1 = np.zeros(1, ENGINE)
     engine_1["dispatch"] = engine_1["hour_shown"] = -1
     engine_1["drained"] = environment.drained
@@ -207,7 +205,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, seed: i
     return World(
         shown=shown,
         answers=Answers(
-            answer_N=np.zeros(askers, ANSWER),
+            answer_N=np.zeros(len(shown.asked_N), ANSWER),
             limit_SH=np.zeros((sites, 0)) if not own else caps_SH if environment.caps is None else caps_SH.copy(),
         ),
         engine_1=engine_1,
@@ -239,39 +237,6 @@ def _caps(environment: Environment, curves: Curves | None) -> tuple[F8, int]:
     gpus_S = np.array([site.gpus for site in environment.fleet.sites], dtype=np.float64)
     caps_SH = np.repeat(gpus_S[:, None], environment.hours, axis=1)
     return caps_SH, HARD_CAPS if curves == "hard" else ADVISORY_CAPS
-
-
-def _view(environment: Environment, tables: FleetTables, askers: int, leads: int) -> ClusterView:
-    """Returns the view at second 0."""
-    jobs, links, economics = environment.jobs, environment.links, environment.economics
-    sites, ingress = len(environment.sites), len(tables.home_I)
-    parts = blank_view(sites, askers, len(jobs), ingress, len(environment.fleet.classes))
-    run = parts["run_1"]
-    run["slot_s"], run["window_s"], run["site"] = environment.slot_s, environment.window_s, -1
-    if economics is not None:
-        run["revenue_usd_per_gpu_hour"] = economics.revenue_usd_per_gpu_hour
-        run["carbon_usd_per_t"] = economics.carbon_usd_per_t
-    site = parts["site_S"]
-    site["gpus"] = site["free"] = tables.gpus_S
-    site["levels"], site["pue"], site["free_w"] = tables.levels_S, tables.pue_S, tables.free_w_S
-    site["price"] = site["carbon"] = np.nan
-    site["door"] = -1
-    for i, home in enumerate(tables.home_I.tolist()):
-        if home >= 0:
-            site["door"][home] = i
-    parts["job_J"] = job_records(jobs)
-    link = parts["link_IS"]
-    for name in ("latency_s", "seconds_per_gb", "usd_per_gb", "kwh_per_gb"):
-        link[name] = getattr(links, f"{name}_IS")
-    parts["home_I"][:] = tables.home_I
-    parts["range_CS"][:] = tables.range_CS
-    return ClusterView(
-        **parts,
-        forecast_KSL=np.full((2, sites, leads), np.nan),
-        speed_KSCGF=np.stack([tables.power_w_SCNF, tables.seconds_per_unit_SCNF]),
-        oracle_SCG=tables.oracle_level_SCN,
-        clock_SF=tables.clock_SF,
-    )
 
 
 def _signals(environment: Environment) -> F8:

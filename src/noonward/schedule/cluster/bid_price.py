@@ -9,7 +9,7 @@ import numpy as np
 from noonward.arrays import F8, I8
 from noonward.compiled import kernel
 from noonward.decision.brief import Brief, Needs
-from noonward.decision.cluster.value import forecast_value_usd, run_seconds, travel_cost_usd
+from noonward.decision.cluster.value import forecast_value_usd, gang_at, run_seconds, travel_cost_usd
 from noonward.decision.cluster.view import HOLD, JOB, Answers, ClusterView, delay_s, fits, job_records, latest_start_s
 from noonward.decision.scheduler import Scheduler, State, checked_state, months_remarks
 from noonward.errors import ScenarioError
@@ -49,11 +49,6 @@ def _paid(price_sum_SH: F8, site: int, from_s: float, to_s: float) -> float:
     return out
 
 
-@kernel(inline=True, allocates=False)
-def _gang(view: ClusterView, job: int, site: int) -> int:
-    return min(view.job_J[job].gpus_max, view.site_S[site].gpus)
-
-
 @kernel(allocates=False)
 def _best_kink(view: ClusterView, price_sum_SH: F8, job: int, s: int, from_s: float) -> tuple[float, int, float]:
     """Returns (value USD, site, start s) of a job's best start at some prices, whatever the room.
@@ -64,11 +59,11 @@ def _best_kink(view: ClusterView, price_sum_SH: F8, job: int, s: int, from_s: fl
     for d in range(view.site_S.shape[0]):
         if not fits(view, job, d):
             continue
-        earliest = from_s if s == d else from_s + delay_s(view, job, view.site_S[s].door, d)
+        earliest = from_s if s == d else from_s + delay_s(view, job, view.site_S[s].ingress, d)
         latest = latest_start_s(view, job, d)
         if earliest > latest:
             continue
-        seconds, gpus = run_seconds(view, job, d), _gang(view, job, d)
+        seconds, gpus = run_seconds(view, job, d), gang_at(view, job, d)
         cost = travel_cost_usd(view, job, s, d)
         for end in range(2):
             start = earliest
@@ -90,7 +85,7 @@ def _use(view: ClusterView, job: int, site: int, start_s: float, weight: float, 
     """Adds the GPU-hours of a run to the hours that are priced."""
     until = start_s + run_seconds(view, job, site)
     hour = int(start_s / HOUR_S)
-    gpus = weight * _gang(view, job, site)
+    gpus = weight * gang_at(view, job, site)
     while start_s < until and hour < use_SH.shape[1]:
         end = min(until, (hour + 1) * HOUR_S)
         use_SH[site, hour] += gpus * (end - start_s) / HOUR_S
@@ -166,7 +161,7 @@ def _best_room(view: ClusterView, price_sum_SH: F8, booked_TS: I8, job: int, s: 
     for d in range(view.site_S.shape[0]):
         if not fits(view, job, d):
             continue
-        seconds, gpus = run_seconds(view, job, d), _gang(view, job, d)
+        seconds, gpus = run_seconds(view, job, d), gang_at(view, job, d)
         length = int(np.ceil(seconds / slot_s))
         first = first_slot(view, job, s, d)
         last = int(np.floor(latest_start_s(view, job, d) / slot_s))
@@ -193,7 +188,7 @@ def _best_room(view: ClusterView, price_sum_SH: F8, booked_TS: I8, job: int, s: 
 def _book(view: ClusterView, booked_TS: I8, job: int, site: int, slot: int, sign: int) -> None:
     """Takes (or gives back) the slots of a booking."""
     length = int(np.ceil(run_seconds(view, job, site) / view.run_1[0].slot_s))
-    gpus = sign * _gang(view, job, site)
+    gpus = sign * gang_at(view, job, site)
     for t in range(slot, slot + length):
         booked_TS[t, site] += gpus
 

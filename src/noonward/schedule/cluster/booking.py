@@ -8,13 +8,13 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.brief import Brief, Needs
+from noonward.decision.cluster.feasibility import first_start_s
 from noonward.decision.cluster.rule import rule
-from noonward.decision.cluster.value import forecast_value_usd, run_seconds, travel_cost_usd
+from noonward.decision.cluster.value import forecast_value_usd, gang_at, run_seconds, travel_cost_usd
 from noonward.decision.cluster.view import (
     Answers,
     ClusterView,
     RuleMemory,
-    delay_s,
     first_seen,
     fits,
     latest_start_s,
@@ -35,12 +35,7 @@ FREED, LAST_START_S = range(2)
 @kernel(inline=True, allocates=False)
 def first_slot(view: ClusterView, job: int, s: int, d: int) -> int:
     """Returns the first slot in which a job at site s can start at site d."""
-    slot_s = view.run_1[0].slot_s
-    now = view.run_1[0].now_s
-    if s == d:
-        return int(np.round(now / slot_s))
-    arrives = now + delay_s(view, job, view.site_S[s].door, d)
-    return max(int(np.ceil(arrives / slot_s)), int(np.round(now / slot_s)) + 1)
+    return int(np.round(first_start_s(view, job, s, d) / view.run_1[0].slot_s))
 
 
 @kernel(inline=True, allocates=False)
@@ -51,7 +46,7 @@ def _best_start(view: ClusterView, memory: RuleMemory, job: int, d: int, first: 
     starts the value is evaluated at every slot.
     """
     slot_s = view.run_1[0].slot_s
-    gpus = min(view.job_J[job].gpus_max, view.site_S[d].gpus)
+    gpus = gang_at(view, job, d)
     run_s = run_seconds(view, job, d)
     length = int(np.ceil(run_s / slot_s))
     known_s = (view.run_1[0].now_s // HOUR_S + view.forecast_KSL.shape[2] - 1) * HOUR_S
@@ -91,7 +86,7 @@ def _book(view: ClusterView, memory: RuleMemory, job: int, s: int) -> None:
     memory.job_index_JP[job, SLOT] = best_slot
     if best_site == REFUSED:
         return
-    gpus = min(view.job_J[job].gpus_max, view.site_S[best_site].gpus)
+    gpus = gang_at(view, job, best_site)
     length = int(np.ceil(run_seconds(view, job, best_site) / view.run_1[0].slot_s))
     for slot in range(best_slot, best_slot + length):
         memory.index_XY[slot % memory.index_XY.shape[0], best_site] += gpus

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import types
+from numba import typeof
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
@@ -19,42 +19,17 @@ from numpy.typing import NDArray
 from noonward.arrays import F4, F8, U1
 from noonward.compiled import kernel
 from noonward.decision.cluster.gangs import fill_gang_mask
+from noonward.decision.cluster.layout import ANSWER_PARTS, COUNTED, VIEW_PARTS, Part
 from noonward.decision.cluster.observation import GPUS_MAX, observe_each_slot, observe_on_arrival
-from noonward.decision.cluster.view import ANSWER, JOB, LINK, RUN, SITE, Answers, ClusterView
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
 from noonward.engine.cluster.kernels.physics import transfers_fit
-from noonward.engine.cluster.kernels.world import ENGINE, EVENT, TRACK, TRANSFER, YARD, World
+from noonward.engine.cluster.kernels.world import EXAMPLE_WORLD, PARTS, WORLD_PARTS, World
 
-SHAPES: Final[dict[str, tuple[str, ...]]] = {
-    "run_1": ("one",),
-    "site_S": ("sites",),
-    "job_J": ("jobs",),
-    "asked_N": ("askers",),
-    "mask_NA": ("askers", "choices"),
-    "link_IS": ("ingress", "sites"),
-    "home_I": ("ingress",),
-    "range_CS": ("classes", "sites"),
-    "forecast_KSL": ("two", "sites", "leads"),
-    "speed_KSCGF": ("two", "sites", "classes", "gangs", "levels"),
-    "oracle_SCG": ("sites", "classes", "gangs"),
-    "clock_SF": ("sites", "levels"),
-    "answer_N": ("askers",),
-    "limit_SH": ("sites", "limit_hours"),
-    "engine_1": ("one",),
-    "yard_S": ("sites",),
-    "track_J": ("jobs",),
-    "heap_E": ("events",),
-    "signal_KSH": ("four", "sites", "hours"),
-    "forecast_KISL": ("two", "issues", "sites", "leads"),
-    "caps_SH": ("sites", "cap_hours"),
-    "transfer_X": ("transfers",),
-}
-"""Every array of a world, and the names of its axes."""
-COUNTED: Final = {"one": 1, "two": 2, "four": 4}
-_AXES = sorted({axis for shape in SHAPES.values() for axis in shape} - set(COUNTED))
-PLACE: Final = np.dtype([(name, "i8") for name in SHAPES] + [(axis, "i8") for axis in _AXES])
+_AXES = sorted({axis for part in PARTS for axis in part.axes} - set(COUNTED))
+PLACE: Final = np.dtype([(part.name, "i8") for part in PARTS] + [(axis, "i8") for axis in _AXES])
 """Where a row's arrays lie: an address per array, a length per axis."""
+WORLD: Final = typeof(EXAMPLE_WORLD)
 
 
 class Board(NamedTuple):
@@ -70,56 +45,49 @@ class Board(NamedTuple):
     done_B: NDArray[np.bool_]
 
 
-def _array_at(context: Any, address: Any, shape: Any, dtype: Any) -> tuple[Any, Callable[..., Any]]:
-    """Returns the contiguous array of a shape and an element type that lies at an address."""
-    array = types.Array(dtype.dtype, len(shape), "C")
+def _array_at(context: Any, builder: Any, array: Any, address: Any, lengths: list[Any]) -> Any:
+    """Returns the contiguous array of a numba type and some lengths that lies at an address."""
+    out = make_array(array)(context, builder)
+    itemsize = cgutils.intp_t(context.get_abi_sizeof(context.get_data_type(array.dtype)))
+    strides = [itemsize]
+    for length in reversed(lengths[1:]):
+        strides.insert(0, builder.mul(strides[0], length))
+    data = builder.inttoptr(address, context.get_data_type(array.dtype).as_pointer())
+    populate_array(out, data=data, shape=lengths, strides=strides, itemsize=itemsize, meminfo=None)
+    return out._getvalue()
+
+
+def _world_of(context: Any, place: Any) -> tuple[Any, Callable[..., Any]]:
+    """Returns the world whose arrays lie where a PLACE record says."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        out = make_array(array)(context, builder)
-        lengths = cgutils.unpack_tuple(builder, args[1])
-        itemsize = cgutils.intp_t(context.get_abi_sizeof(context.get_data_type(array.dtype)))
-        strides = [itemsize]
-        for length in reversed(lengths[1:]):
-            strides.insert(0, builder.mul(strides[0], length))
-        data = builder.inttoptr(args[0], context.get_data_type(array.dtype).as_pointer())
-        populate_array(out, data=data, shape=lengths, strides=strides, itemsize=itemsize, meminfo=None)
-        return out._getvalue()
+        def number(name: str) -> Any:
+            pointer = cgutils.get_record_member(builder, args[0], place.offset(name), cgutils.intp_t)
+            return builder.load(pointer)
 
-    return array(address, shape, dtype), generate
+        def part_of(part: Part, array: Any) -> Any:
+            lengths = [cgutils.intp_t(COUNTED[axis]) if axis in COUNTED else number(axis) for axis in part.axes]
+            return _array_at(context, builder, array, number(part.name), lengths)
+
+        def tuple_of(parts: tuple[Part, ...], kind: Any) -> Any:
+            arrays = [part_of(part, array) for part, array in zip(parts, kind.types, strict=True)]
+            return context.make_tuple(builder, kind, arrays)
+
+        shown, answers, *rest = WORLD.types
+        more = [part_of(part, array) for part, array in zip(WORLD_PARTS, rest, strict=True)]
+        values = [tuple_of(VIEW_PARTS, shown), tuple_of(ANSWER_PARTS, answers), *more]
+        return context.make_tuple(builder, WORLD, values)
+
+    return WORLD(place), generate
 
 
-_at: Any = intrinsic(_array_at)
+_world: Any = intrinsic(_world_of)
 
 
 @kernel(inline=True, allocates=False)
 def world_at(place_B: NDArray[np.void], b: int) -> World:
     """Returns the world of a row."""
-    p = place_B[b]
-    return World(
-        ClusterView(
-            _at(p.run_1, (1,), RUN),
-            _at(p.site_S, (p.sites,), SITE),
-            _at(p.job_J, (p.jobs,), JOB),
-            _at(p.asked_N, (p.askers,), np.int64),
-            _at(p.mask_NA, (p.askers, p.choices), np.uint8),
-            _at(p.link_IS, (p.ingress, p.sites), LINK),
-            _at(p.home_I, (p.ingress,), np.int64),
-            _at(p.range_CS, (p.classes, p.sites), np.uint8),
-            _at(p.forecast_KSL, (2, p.sites, p.leads), np.float64),
-            _at(p.speed_KSCGF, (2, p.sites, p.classes, p.gangs, p.levels), np.float64),
-            _at(p.oracle_SCG, (p.sites, p.classes, p.gangs), np.int64),
-            _at(p.clock_SF, (p.sites, p.levels), np.float64),
-        ),
-        Answers(_at(p.answer_N, (p.askers,), ANSWER), _at(p.limit_SH, (p.sites, p.limit_hours), np.float64)),
-        _at(p.engine_1, (1,), ENGINE),
-        _at(p.yard_S, (p.sites,), YARD),
-        _at(p.track_J, (p.jobs,), TRACK),
-        _at(p.heap_E, (p.events,), EVENT),
-        _at(p.signal_KSH, (4, p.sites, p.hours), np.float64),
-        _at(p.forecast_KISL, (2, p.issues, p.sites, p.leads), np.float64),
-        _at(p.caps_SH, (p.sites, p.cap_hours), np.float64),
-        _at(p.transfer_X, (p.transfers,), TRANSFER),
-    )
+    return _world(place_B[b])
 
 
 @kernel(inline=True, allocates=False)

@@ -5,14 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from noonward.compiled import kernel
-from noonward.decision.cluster.view import (
-    ASK_SLOT,
-    HOLD,
-    ORACLE,
-    delay_s,
-    fits,
-    latest_start_s,
-)
+from noonward.decision.cluster.feasibility import fill_mask, is_overdue, joins_at, slot_at
+from noonward.decision.cluster.view import ASK_SLOT, HOLD, ORACLE
 from noonward.engine.cluster.kernels.physics import (
     drop_top,
     enqueue,
@@ -22,7 +16,7 @@ from noonward.engine.cluster.kernels.physics import (
     push,
     read_meters,
     read_reward,
-    room,
+    room_now,
     set_defaults,
     show_hour,
     start,
@@ -42,55 +36,6 @@ from noonward.engine.cluster.kernels.world import (
     TRANSIT,
     World,
 )
-
-
-@kernel(inline=True, allocates=False)
-def slot_at(view_slot_s: float, time: float) -> float:
-    """Returns the first slot boundary at or after a time, s."""
-    return np.ceil(time / view_slot_s) * view_slot_s
-
-
-@kernel(inline=True, allocates=False)
-def joins_at(w: World, job: int, s: int, d: int) -> float:
-    """Returns when a job that leaves site s now joins the queue of site d: a slot boundary, not before the next."""
-    view = w.shown
-    slot_s = view.run_1[0].slot_s
-    arrives = view.run_1[0].now_s + delay_s(view, job, view.site_S[s].door, d)
-    return max(slot_at(slot_s, arrives), view.run_1[0].now_s + slot_s)
-
-
-@kernel(inline=True, allocates=False)
-def can_move(w: World, job: int, s: int, d: int) -> bool:
-    """Returns whether a job at site s fits into site d and can be there in time (MASAC, Eq. 7b)."""
-    return d != s and fits(w.shown, job, d) and joins_at(w, job, s, d) <= latest_start_s(w.shown, job, d)
-
-
-@kernel(inline=True, allocates=False)
-def is_overdue(w: World, job: int, s: int) -> bool:
-    """Returns whether a job at site s can no longer start in time anywhere."""
-    view = w.shown
-    if fits(view, job, s) and view.run_1[0].now_s <= latest_start_s(view, job, s):
-        return False
-    for d in range(view.site_S.shape[0]):
-        if can_move(w, job, s, d):
-            return False
-    return True
-
-
-@kernel(inline=True, allocates=False)
-def fill_mask(w: World, job: int, s: int) -> None:
-    """Marks what a site may do with a job: hold always; start with room and in time; move where it is still in time."""
-    view = w.shown
-    view.mask_NA[s, HOLD] = 1
-    for d in range(view.site_S.shape[0]):
-        if d == s:
-            view.mask_NA[s, 1 + d] = (
-                fits(view, job, s)
-                and room(w, s) >= view.job_J[job].gpus_min
-                and view.run_1[0].now_s <= latest_start_s(view, job, s)
-            )
-        else:
-            view.mask_NA[s, 1 + d] = can_move(w, job, s, d)
 
 
 @kernel(inline=True, allocates=False)
@@ -123,12 +68,12 @@ def carry_out(w: World, job: int, s: int) -> None:
         most = view.job_J[job].gpus_max
         if w.answers.answer_N[s].gpus > 0:
             most = min(most, w.answers.answer_N[s].gpus)
-        start(w, job, s, min(most, room(w, s)), w.answers.answer_N[s].level)
+        start(w, job, s, min(most, room_now(w, s)), w.answers.answer_N[s].level)
         return
     w.track_J[job].status = TRANSIT
     w.track_J[job].site = d
-    push(w, joins_at(w, job, s, d), REACH, job)
-    move(w, job, view.site_S[s].door, d)
+    push(w, joins_at(view, job, s, d), REACH, job)
+    move(w, job, view.site_S[s].ingress, d)
 
 
 @kernel(inline=True, allocates=False)
@@ -159,7 +104,7 @@ def ask_slot(w: World) -> int:
         view.asked_N[s] = job
         if job >= 0:
             some = True
-            fill_mask(w, job, s)
+            fill_mask(view, job, s, room_now(w, s))
         else:
             view.mask_NA[s, :] = 0
     if not some:
@@ -228,7 +173,7 @@ def drop_overdue(w: World) -> None:
         before, job = -1, w.yard_S[s].head
         while job >= 0:
             behind = w.track_J[job].next
-            if is_overdue(w, job, s):
+            if is_overdue(w.shown, job, s):
                 unlink(w, job, before, s)
                 uncount(w, job, s)
                 give_up(w, job)

@@ -4,30 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numba import int64, typeof, types
 
 from noonward.compiled import kernel
-from noonward.decision.cluster.rule import EXAMPLE_ANSWERS, EXAMPLE_VIEW, MEMORY, RULE
+from noonward.decision.cluster.rule import MEMORY, RULE
 from noonward.decision.cluster.view import RuleMemory
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
-from noonward.engine.cluster.kernels.world import ENGINE, EVENT, TRACK, TRANSFER, YARD, World
+from noonward.engine.cluster.kernels.world import EXAMPLE_WORLD, World
 
-WORLD = typeof(
-    World(
-        shown=EXAMPLE_VIEW,
-        answers=EXAMPLE_ANSWERS,
-        engine_1=np.zeros(1, ENGINE),
-        yard_S=np.zeros(1, YARD),
-        track_J=np.zeros(1, TRACK),
-        heap_E=np.zeros(1, EVENT),
-        signal_KSH=np.zeros((4, 1, 2)),
-        forecast_KISL=np.zeros((2, 1, 1, 2)),
-        caps_SH=np.zeros((1, 1)),
-        transfer_X=np.zeros(1, TRANSFER),
-    )
-)
+WORLD = typeof(EXAMPLE_WORLD)
 """numba type of the world."""
 LOOP = int64(WORLD, types.FunctionType(RULE), MEMORY)
 """Signature of a loop."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from noonward.compiled import kernel
+from noonward.decision.cluster.feasibility import fill_route_mask
 from noonward.decision.cluster.view import (
     ASK_ALLOCATE,
     ASK_FINISHED,
     ASK_ROUTE,
     ORACLE,
     delay_s,
-    fits,
     latest_start_s,
 )
 from noonward.engine.cluster.kernels.physics import (
@@ -23,7 +23,7 @@ from noonward.engine.cluster.kernels.physics import (
     push,
     read_meters,
     read_reward,
-    room,
+    room_now,
     set_defaults,
     show_hour,
     start,
@@ -46,23 +46,6 @@ from noonward.engine.cluster.kernels.world import (
     World,
 )
 from noonward.units import HOUR_S
-
-
-@kernel(inline=True, allocates=False)
-def fill_route_mask(w: World, job: int) -> bool:
-    """Marks the sites a job can reach in time and fits into; returns whether there is one."""
-    view = w.shown
-    now, ingress = view.run_1[0].now_s, view.job_J[job].origin
-    unlimited = np.isinf(view.job_J[job].deadline_s)
-    some = False
-    view.mask_NA[0, 0] = 0
-    for s in range(view.site_S.shape[0]):
-        good = fits(view, job, s) and (
-            unlimited or now + delay_s(view, job, ingress, s) <= latest_start_s(view, job, s)
-        )
-        view.mask_NA[0, 1 + s] = good
-        some = some or good
-    return some
 
 
 @kernel(inline=True, allocates=False)
@@ -105,7 +88,7 @@ def dispatch(w: World, s: int) -> int:
             uncount(w, job, s)
             give_up(w, job)
             continue
-        if room(w, s) < view.job_J[job].gpus_min:
+        if room_now(w, s) < view.job_J[job].gpus_min:
             return 0
         if w.engine_1[0].wants_allocate:
             ask(w, ASK_ALLOCATE, job, s)
@@ -123,7 +106,7 @@ def start_head(w: World, s: int) -> None:
     most = w.shown.job_J[job].gpus_max
     if w.track_J[job].gpus > 0:
         most = min(most, w.track_J[job].gpus)
-    start(w, job, s, min(most, room(w, s)), w.track_J[job].level)
+    start(w, job, s, min(most, room_now(w, s)), w.track_J[job].level)
 
 
 @kernel(inline=True, allocates=False)
@@ -229,7 +212,7 @@ def next_arrival(w: World) -> int:
     job = w.engine_1[0].next_arrival
     w.engine_1[0].next_arrival = job + 1
     w.shown.run_1[0].now_s = w.shown.job_J[job].arrival_s
-    if not fill_route_mask(w, job):
+    if not fill_route_mask(w.shown, job):
         give_up(w, job)
         return 0
     return ask(w, ASK_ROUTE, job, -1)

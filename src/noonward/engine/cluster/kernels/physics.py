@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from noonward.compiled import kernel
+from noonward.decision.cluster.feasibility import room
 from noonward.decision.cluster.view import CARBON, ORACLE, POWER_W, PRICE, SECONDS
 from noonward.engine.cluster.kernels.world import (
     AT_START,
@@ -194,15 +193,9 @@ def set_defaults(w: World) -> None:
 
 
 @kernel(inline=True, allocates=False)
-def room(w: World, s: int) -> int:
-    """Returns how many GPUs may start at a site now: its free ones, within a hard capacity curve."""
-    free = w.shown.site_S[s].free
-    if w.engine_1[0].caps == HARD_CAPS:
-        hour = int(w.shown.run_1[0].now_s / HOUR_S)
-        if hour < w.caps_SH.shape[1]:
-            busy = w.shown.site_S[s].gpus - free
-            free = min(free, int(np.floor(w.caps_SH[s, hour])) - busy)
-    return free
+def room_now(w: World, s: int) -> int:
+    """Returns how many GPUs may start at a site now."""
+    return room(w.shown, s, w.caps_SH, w.engine_1[0].caps == HARD_CAPS)
 
 
 @kernel(inline=True, allocates=False)

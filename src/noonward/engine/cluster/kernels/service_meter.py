@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from noonward.arrays import F8, I8
 from noonward.compiled import kernel
 from noonward.decision.cluster.observation import CARBON_G_PER_KWH, PRICE_USD_PER_MWH
+from noonward.decision.cluster.value import gang_at
 from noonward.decision.cluster.view import ORACLE, POWER_W, SECONDS, delay_s
 from noonward.engine.cluster.kernels.batch import world_at
 from noonward.engine.cluster.kernels.world import CARBON_SUM, OVERDUE, PRICE_SUM, World
@@ -82,7 +83,7 @@ def _credit(w: World, job: int, limit_s: float, weight_3: F8, out_X: F8) -> bool
         out_X[JOULES] = (track.power_w - track.gpus * site.free_w * site.pue) * weighed_s
         out_X[LATENCY_S] = track.finish_s - record.arrival_s
     else:
-        gpus = min(record.gpus_max, site.gpus)
+        gpus = gang_at(view, job, s)
         if track.gpus > 0:
             gpus = min(gpus, track.gpus)
         level = track.level

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from noonward.arrays import F8, Records
+from noonward.decision.cluster.layout import ANSWER_PARTS, VIEW_PARTS, Part, blank
 from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.ledger.segments import DONE, OVERDUE, PLANNED, RUNNING, TRANSFER, TRANSIT, WAITING
 
@@ -132,3 +133,20 @@ class World(NamedTuple):
     """Capacity curves, GPUs; one unused column without."""
     transfer_X: Records
     """TRANSFER records, in the order of time; the engine's ``transfers`` are in use."""
+
+
+WORLD_PARTS: Final = (
+    Part("engine_1", ENGINE, ("one",), moves=True),
+    Part("yard_S", YARD, ("sites",), moves=True),
+    Part("track_J", TRACK, ("jobs",), moves=True),
+    Part("heap_E", EVENT, ("events",), moves=True),
+    Part("signal_KSH", np.float64, ("four", "sites", "hours"), fill=np.nan),
+    Part("forecast_KISL", np.float64, ("two", "issues", "sites", "leads"), fill=np.nan),
+    Part("caps_SH", np.float64, ("sites", "cap_hours")),
+    Part("transfer_X", TRANSFER, ("transfers",)),
+)
+"""The arrays of a ``World`` beside view and answers, in its order."""
+PARTS: Final = (*VIEW_PARTS, *ANSWER_PARTS, *WORLD_PARTS)
+"""All arrays of a world."""
+EXAMPLE_WORLD: Final = World(ClusterView(**blank(VIEW_PARTS)), Answers(**blank(ANSWER_PARTS)), **blank(WORLD_PARTS))
+"""A world with the element types and axes of every world."""

@@ -1,0 +1,54 @@
+"""View assembly: the view of a run or of a live service before the first job, from its brief."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noonward.decision.brief import Brief
+from noonward.decision.cluster.layout import VIEW_PARTS, blank
+from noonward.decision.cluster.view import ClusterView
+
+
+def make_view(brief: Brief, jobs: int) -> ClusterView:
+    """Returns the view at second 0: all GPUs free, nobody asked, no job, price, intensity or forecast known.
+
+    Whoever keeps the view writes what changes: time and question (``run_1``), free GPUs, queues, prices and intensities
+    (``site_S``), jobs (``job_J``), who is asked (``asked_N``), masks (``mask_NA``, by
+    :mod:`noonward.decision.cluster.feasibility`) and forecasts.
+
+    Args:
+        brief: What is known before the first job.
+        jobs: Rows of ``job_J``.
+    """
+    fleet, links, economics = brief.fleet, brief.links, brief.economics
+    tables = fleet.tables(brief.largest_gang)
+    sites = len(brief.sites)
+    parts = blank(
+        VIEW_PARTS,
+        sites=sites,
+        jobs=jobs,
+        askers=sites if brief.protocol == "each-slot" else 1,
+        choices=1 + sites,
+        ingress=len(tables.home_I),
+        classes=len(fleet.classes),
+        leads=max(1, brief.lookahead_h) + 1,
+    )
+    run, site, link = parts["run_1"], parts["site_S"], parts["link_IS"]
+    run["slot_s"], run["window_s"], run["site"] = brief.slot_s, brief.window_s, -1
+    if economics is not None:
+        run["revenue_usd_per_gpu_hour"] = economics.revenue_usd_per_gpu_hour
+        run["carbon_usd_per_t"] = economics.carbon_usd_per_t
+    site["gpus"] = site["free"] = tables.gpus_S
+    site["levels"], site["pue"], site["free_w"] = tables.levels_S, tables.pue_S, tables.free_w_S
+    site["price"] = site["carbon"] = np.nan
+    site["ingress"] = -1
+    for i, home in enumerate(tables.home_I.tolist()):
+        if home >= 0:
+            site["ingress"][home] = i
+    for name in ("latency_s", "seconds_per_gb", "usd_per_gb", "kwh_per_gb"):
+        link[name] = getattr(links, f"{name}_IS")
+    parts["home_I"][:] = tables.home_I
+    parts["range_CS"][:] = tables.range_CS
+    parts["speed_KSCGF"] = np.stack([tables.power_w_SCNF, tables.seconds_per_unit_SCNF])
+    parts["oracle_SCG"], parts["clock_SF"] = tables.oracle_level_SCN, tables.clock_SF
+    return ClusterView(**parts)

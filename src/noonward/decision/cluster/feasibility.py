@@ -1,0 +1,106 @@
+"""Feasibility: where and when a job may start, and the masks that engines and live services ask with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noonward.arrays import F8
+from noonward.compiled import kernel
+from noonward.decision.cluster.view import HOLD, ClusterView, delay_s, fits, latest_start_s
+from noonward.units import HOUR_S
+
+
+@kernel(inline=True, allocates=False)
+def slot_at(slot_s: float, time: float) -> float:
+    """Returns the first slot boundary at or after a time, s."""
+    return np.ceil(time / slot_s) * slot_s
+
+
+@kernel(inline=True, allocates=False)
+def joins_at(view: ClusterView, job: int, s: int, d: int) -> float:
+    """Returns when a job that leaves site s now joins the queue of site d: a slot boundary, not before the next."""
+    slot_s = view.run_1[0].slot_s
+    arrives = view.run_1[0].now_s + delay_s(view, job, view.site_S[s].ingress, d)
+    return max(slot_at(slot_s, arrives), view.run_1[0].now_s + slot_s)
+
+
+@kernel(inline=True, allocates=False)
+def first_start_s(view: ClusterView, job: int, s: int, d: int) -> float:
+    """Returns when a job at site s could start at site d at the earliest, s: now if it is there already."""
+    return view.run_1[0].now_s if s == d else joins_at(view, job, s, d)
+
+
+@kernel(inline=True, allocates=False)
+def can_move(view: ClusterView, job: int, s: int, d: int) -> bool:
+    """Returns whether a job at site s fits into site d and can be there in time (MASAC, Eq. 7b)."""
+    return d != s and fits(view, job, d) and joins_at(view, job, s, d) <= latest_start_s(view, job, d)
+
+
+@kernel(inline=True, allocates=False)
+def is_overdue(view: ClusterView, job: int, s: int) -> bool:
+    """Returns whether a job at site s can no longer start in time anywhere."""
+    if fits(view, job, s) and view.run_1[0].now_s <= latest_start_s(view, job, s):
+        return False
+    for d in range(view.site_S.shape[0]):
+        if can_move(view, job, s, d):
+            return False
+    return True
+
+
+@kernel(inline=True, allocates=False)
+def room(view: ClusterView, s: int, limit_SH: F8, hard: bool) -> int:
+    """Returns how many GPUs may start at a site now: its free ones, within a hard capacity curve.
+
+    Args:
+        view: View.
+        s: Site.
+        limit_SH: Capacity curves, GPUs; hours after the last have none.
+        hard: Whether the curves are limits; else the free GPUs count alone.
+    """
+    free = view.site_S[s].free
+    if hard:
+        hour = int(view.run_1[0].now_s / HOUR_S)
+        if hour < limit_SH.shape[1]:
+            busy = view.site_S[s].gpus - free
+            free = min(free, int(np.floor(limit_SH[s, hour])) - busy)
+    return free
+
+
+@kernel(inline=True, allocates=False)
+def fill_mask(view: ClusterView, job: int, s: int, room_here: int) -> None:
+    """Marks what a site may do with a job (protocol each-slot).
+
+    Hold always; start with room and in time; move where it is still in time.
+
+    Args:
+        view: View; row s of ``mask_NA`` is filled.
+        job: Job that waits at the site.
+        s: Site.
+        room_here: GPUs that may start there (``room``).
+    """
+    view.mask_NA[s, HOLD] = 1
+    for d in range(view.site_S.shape[0]):
+        if d == s:
+            view.mask_NA[s, 1 + d] = (
+                fits(view, job, s)
+                and room_here >= view.job_J[job].gpus_min
+                and view.run_1[0].now_s <= latest_start_s(view, job, s)
+            )
+        else:
+            view.mask_NA[s, 1 + d] = can_move(view, job, s, d)
+
+
+@kernel(inline=True, allocates=False)
+def fill_route_mask(view: ClusterView, job: int) -> bool:
+    """Marks the sites a job can reach in time and fits into (protocol on-arrival); returns whether there is one."""
+    now, ingress = view.run_1[0].now_s, view.job_J[job].origin
+    unlimited = np.isinf(view.job_J[job].deadline_s)
+    some = False
+    view.mask_NA[0, HOLD] = 0
+    for s in range(view.site_S.shape[0]):
+        good = fits(view, job, s) and (
+            unlimited or now + delay_s(view, job, ingress, s) <= latest_start_s(view, job, s)
+        )
+        view.mask_NA[0, 1 + s] = good
+        some = some or good
+    return some

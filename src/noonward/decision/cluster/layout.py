@@ -1,0 +1,69 @@
+"""Layout of array records: one table of names, element types and axes, from which all else derives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.decision.cluster.view import ANSWER, JOB, LINK, RUN, SITE
+
+COUNTED: Final = {"one": 1, "two": 2, "four": 4}
+"""Axes of fixed length."""
+
+
+class Part(NamedTuple):
+    """One array of a state.
+
+    Attributes:
+        name: Its name.
+        dtype: Element type.
+        axes: Names of its axes; arrays that share a name share the length.
+        moves: Whether it changes while a run goes on.
+        fill: Value of every entry at first; records are zero.
+    """
+
+    name: str
+    dtype: Any
+    axes: tuple[str, ...]
+    moves: bool = False
+    fill: float = 0
+
+
+VIEW_PARTS: Final = (
+    Part("run_1", RUN, ("one",), moves=True),
+    Part("site_S", SITE, ("sites",), moves=True),
+    Part("job_J", JOB, ("jobs",)),
+    Part("asked_N", np.int64, ("askers",), moves=True, fill=-1),
+    Part("mask_NA", np.uint8, ("askers", "choices"), moves=True),
+    Part("link_IS", LINK, ("ingress", "sites")),
+    Part("home_I", np.int64, ("ingress",), fill=-1),
+    Part("range_CS", np.uint8, ("classes", "sites"), fill=1),
+    Part("forecast_KSL", np.float64, ("two", "sites", "leads"), moves=True, fill=np.nan),
+    Part("speed_KSCGF", np.float64, ("two", "sites", "classes", "gangs", "levels"), fill=np.nan),
+    Part("oracle_SCG", np.int64, ("sites", "classes", "gangs")),
+    Part("clock_SF", np.float64, ("sites", "levels"), fill=np.nan),
+)
+"""The arrays of a ``ClusterView``, in its order."""
+ANSWER_PARTS: Final = (
+    Part("answer_N", ANSWER, ("askers",), moves=True),
+    Part("limit_SH", np.float64, ("sites", "limit_hours")),
+)
+"""The arrays of ``Answers``, in its order."""
+
+
+def blank(parts: Iterable[Part], **lengths: int) -> dict[str, NDArray[Any]]:
+    """Returns the arrays of some parts, filled with their first values.
+
+    Args:
+        parts: Parts.
+        lengths: Length of each axis by name; 1 where it is not given.
+    """
+    known: Mapping[str, int] = COUNTED | lengths
+    made = {}
+    for part in parts:
+        shape = tuple(known.get(axis, 1) for axis in part.axes)
+        made[part.name] = np.zeros(shape, part.dtype) if not part.fill else np.full(shape, part.fill, part.dtype)
+    return made

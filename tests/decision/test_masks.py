@@ -1,0 +1,112 @@
+"""Masks are the view's own: what the engine asks with, a live service computes from the view, without an engine."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from noonward.decision.cluster.feasibility import fill_mask, fill_route_mask, first_start_s, joins_at, room
+from noonward.decision.cluster.view import ASK_ROUTE
+from noonward.engine.cluster.engine import ClusterEngine
+from noonward.schedule.registry import make_scheduler
+from noonward.seeding import stream
+from reference import small_worlds
+from reference.views import make_view
+
+LIVE = """
+import sys
+from datetime import UTC, datetime
+
+import numpy as np
+
+from noonward import Brief, load_scenario, make_scheduler
+from noonward.decision.cluster.assembly import make_view
+from noonward.decision.cluster.feasibility import fill_mask, room
+from noonward.decision.cluster.layout import ANSWER_PARTS, blank
+from noonward.decision.cluster.view import ASK_SLOT, Answers
+
+tiny = load_scenario("tiny")
+brief = Brief(
+    scenario="live",
+    start=datetime(2026, 11, 22, tzinfo=UTC),
+    protocol="each-slot",
+    slot_s=900.0,
+    window_s=float("inf"),
+    drained=True,
+    fleet=tiny.fleet,
+    links=tiny.network.links(tiny.fleet),
+    largest_gang=4,
+    largest_need=4,
+    signals=True,
+    economics=tiny.economics,
+)
+view = make_view(brief, jobs=8)
+view.run_1["now_s"], view.run_1["kind"] = 1800.0, ASK_SLOT
+view.site_S["price"], view.site_S["carbon"] = [90.0, 10.0], [300.0, 20.0]
+view.site_S["free"][0] = 1
+job = view.job_J[5]
+job["arrival_s"], job["work"], job["deadline_s"], job["gpus_min"], job["gpus_max"] = 1700.0, 3600.0, 9000.0, 2, 4
+view.asked_N[0] = 5
+no_curve_SH = np.zeros((2, 0))
+fill_mask(view, 5, 0, room(view, 0, no_curve_SH, False))
+answers = Answers(**blank(ANSWER_PARTS, askers=2, sites=2, limit_hours=0))
+answers.answer_N["level"] = -1
+said = []
+for name in ("local-backfill", "price-greedy", "cheapest-feasible"):
+    scheduler = make_scheduler(name)
+    scheduler.reset(brief, np.random.default_rng(0))
+    answers.answer_N["choice"] = 0
+    scheduler.decide(view, answers)
+    said.append(int(answers.answer_N["choice"][0]))
+print(view.mask_NA[0].tolist(), said, [name for name in sys.modules if name.startswith("noonward.engine")])
+"""
+
+
+def test_a_live_service_asks_without_an_engine():
+    """No room at home for a gang of 2: it holds, or goes to the cheap site that has room; no engine was imported."""
+    done = subprocess.run([sys.executable, "-c", LIVE], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[1, 0, 1] [0, 2, 2] []"
+
+
+@pytest.mark.parametrize("protocol", ["each-slot", "on-arrival"])
+@pytest.mark.parametrize("seed", range(8))
+def test_masks_from_the_view_are_those_the_engine_asks_with(protocol, seed):
+    world = small_worlds.draw(seed, protocol)
+    scheduler = make_scheduler("random" if protocol == "each-slot" else "random-free")
+    environment = world.environment()
+    engine = ClusterEngine(environment, scheduler)
+    scheduler.reset(engine.brief, stream(0, "policy"))
+    curve_SH = np.zeros((len(environment.sites), 0)) if environment.caps is None else environment.caps.gpus_SH
+    hard = environment.caps is not None and environment.caps.hard
+    asked = 0
+    while engine.step():
+        view = engine.view
+        again = view._replace(mask_NA=np.zeros_like(view.mask_NA))
+        for s, job in view.asked():
+            if protocol == "each-slot":
+                fill_mask(again, job, s, room(again, s, curve_SH, hard))
+            elif view.kind == ASK_ROUTE:
+                assert fill_route_mask(again, job)
+        assert again.mask_NA.tolist() == view.mask_NA.tolist()
+        scheduler.decide(view, engine.answers)
+        asked += 1
+    assert asked or protocol == "on-arrival"
+
+
+def test_a_job_joins_at_a_slot_boundary_and_not_before_the_next():
+    view = make_view([{}, {}], jobs=({"move_gb": 1.0},), now_s=120.0)
+    for delay_s, joins_s in ((0.0, 180.0), (60.0, 180.0), (61.0, 240.0), (120.0, 240.0)):
+        view.link_IS["latency_s"] = delay_s
+        assert joins_at(view, 0, 0, 1) == joins_s
+        assert first_start_s(view, 0, 0, 1) == joins_s
+    assert first_start_s(view, 0, 1, 1) == 120.0
+
+
+@pytest.mark.parametrize(("curve", "hard", "left"), [(2.9, True, 1), (2.9, False, 3), (0.0, True, -1), (9.0, True, 3)])
+def test_a_hard_curve_leaves_whole_gpus_within_it(curve, hard, left):
+    """4 GPUs, 3 free: one is busy. The second hour has no curve."""
+    view = make_view([{"gpus": 4, "free": 3}])
+    assert room(view, 0, np.array([[curve]]), hard) == left
+    view.run_1["now_s"] = 3600.0
+    assert room(view, 0, np.array([[curve]]), hard) == 3

@@ -35,6 +35,7 @@ PACKAGED = {
 """Values under which the packaged scenarios are quick and still use all their parts."""
 
 NOT_TURNED = {
+    "Scenario.kind": "which model a file is of (tests/evaluate/test_kinds.py)",
     "Scenario.name": "a name",
     "Scenario.description": "a text",
     "Scenario.reference_policy": "read by comparisons (tests/evaluate/test_compare.py)",

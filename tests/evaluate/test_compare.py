@@ -9,7 +9,9 @@ import pytest
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import ScenarioError
 from noonward.evaluate import compare as subject
-from noonward.evaluate.compare import Bound, compare, comparison_folder
+from noonward.evaluate.cluster_objectives import ClusterObjective
+from noonward.evaluate.compare import compare, comparison_folder
+from noonward.evaluate.objective import Bound
 from noonward.files import file_name
 from trained_files import write_random_policy
 
@@ -37,7 +39,9 @@ def runs(monkeypatch):
         return run(environment, scheduler, **options)
 
     monkeypatch.setattr(subject, "run", counted)
-    monkeypatch.setattr(subject, "compute_bound", lambda environment: Bound(utility_usd=10.0 + environment.index))
+    monkeypatch.setattr(
+        ClusterObjective, "compute_bound", lambda self, environment: Bound(utility_usd=10.0 + environment.index)
+    )
     return played
 
 
@@ -72,7 +76,7 @@ def test_every_policy_meets_the_same_worlds(whole):
 
 def test_gains_and_gaps_are_ratios_of_sums_of_ledgers(whole):
     base, other = ([record.ledger.utility_usd for record in whole.records[name]] for name in POLICIES[:2])
-    bound = [bound.utility_usd for bound in whole.bounds]
+    bound = [bound["utility_usd"] for bound in whole.bounds]
     assert whole.reference == "local-fcfs"
     assert whole.gain("cheapest-feasible").value == pytest.approx(sum(other) / sum(base) - 1)
     closed = (sum(other) - sum(base)) / (sum(bound) - sum(base))
@@ -170,7 +174,7 @@ def test_other_scenarios_and_seeds_have_folders_of_their_own(runs, tmp_path):
 def test_bounds_are_read_back_unless_the_world_is_another(runs, tmp_path, monkeypatch):
     first = compare(TINY, ["random"], environments=1, out=tmp_path)
     assert first.bounds == [Bound(utility_usd=10.0)]
-    monkeypatch.setattr(subject, "compute_bound", lambda environment: Bound(utility_usd=99.0))
+    monkeypatch.setattr(ClusterObjective, "compute_bound", lambda self, environment: Bound(utility_usd=99.0))
     assert compare(TINY, ["random"], environments=1, out=tmp_path).bounds == first.bounds
     path = first.folder / "bound" / "000.json"
     content = json.loads(path.read_text(encoding="utf-8"))
@@ -248,7 +252,7 @@ def test_progress_is_told_of_every_run_and_bound(runs, tmp_path):
 
 
 def test_a_gap_that_nothing_opens_is_not_defined(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr(subject, "compute_bound", lambda environment: Bound())
+    monkeypatch.setattr(ClusterObjective, "compute_bound", lambda self, environment: Bound())
     done = compare(TINY, ["local-fcfs", "random"], environments=2, out=tmp_path)
     assert math.isnan(done.gap_closed("random").value)
     assert next(metric for metric in done.metrics() if metric.name == "gap_closed/random").value is None

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from noonward.data.scenarios.load import load_scenario
-from noonward.evaluate.report.energy_figures import energy_latency_figure, latency_figure, power_figure, routing_shares
+from noonward.evaluate.cluster_objectives import energy_figures
+from noonward.evaluate.report.cluster_figures import arrivals_IH, routing_shares, utilisation_map
+from noonward.evaluate.report.energy_figures import energy_latency_figure, latency_figure, power_figure
 from noonward.evaluate.report.figure_style import (
     INK,
     policy_styles,
@@ -14,13 +16,10 @@ from noonward.evaluate.report.figure_style import (
     utilisation_SH,
     window_hours,
 )
-from noonward.evaluate.report.figures import comparison_figures
 from noonward.evaluate.report.utility_figures import (
-    arrivals_IH,
     gain_figure,
     money_figure,
     money_parts,
-    utilisation_map,
 )
 
 CATEGORIES = {"policy", "site", "ingress"}
@@ -28,7 +27,7 @@ CATEGORIES = {"policy", "site", "ingress"}
 
 @pytest.fixture(scope="module")
 def figures(money, energy, frontier):
-    return [*comparison_figures(money), *comparison_figures(energy, frontier)]
+    return [*money.objective.figures(money), *energy_figures(energy, frontier)]
 
 
 def axes(figure, letter):

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from noonward.evaluate.cluster_objectives import energy_figures
 from noonward.evaluate.report.page import default_command, write_report
 from noonward.evaluate.results import summary_rows
 from noonward.studies.dvfs_training.tables import paper_tables
@@ -57,7 +58,9 @@ def page(html):
 
 @pytest.fixture(scope="module")
 def energy_page(energy, frontier, tmp_path_factory):
-    path = write_report(energy, tmp_path_factory.mktemp("report") / "energy.html", frontier=frontier)
+    path = write_report(
+        energy, tmp_path_factory.mktemp("report") / "energy.html", figures=energy_figures(energy, frontier)
+    )
     return Page(path.read_text(encoding="utf-8"))
 
 

@@ -4,8 +4,9 @@ import math
 import numpy as np
 import pytest
 
-from noonward.evaluate.compare import Bound
-from noonward.evaluate.results import UNDEFINED, best_known_values, number, percent, ranked, summary_rows
+from noonward.evaluate.cluster_objectives import best_known_values
+from noonward.evaluate.objective import Bound
+from noonward.evaluate.results import UNDEFINED, number, percent, summary_rows
 from noonward.evaluate.statistics import Estimate
 
 
@@ -18,7 +19,7 @@ def with_utilities(comparison, utilities, bounds=(None, None)):
         ]
         for policy, values in utilities.items()
     }
-    made = [Bound(utility_usd=bound) for bound in bounds]
+    made = [Bound() if bound is None else Bound(utility_usd=bound) for bound in bounds]
     return dataclasses.replace(comparison, records=records, bounds=made)
 
 
@@ -37,11 +38,11 @@ def test_numbers_and_shares_are_written_with_their_spread():
 
 def test_best_policy_stands_first_and_undefined_ones_last(money):
     utilities = {"price-greedy": [1.0, 2.0], "local-fcfs": [5.0, 5.0], "random": [math.nan, 1.0]}
-    assert ranked(with_utilities(money, utilities)) == ["local-fcfs", "price-greedy", "random"]
+    assert with_utilities(money, utilities).ranked() == ["local-fcfs", "price-greedy", "random"]
 
 
 def test_least_energy_stands_first_without_economics(energy):
-    order = ranked(energy)
+    order = energy.ranked()
     values = [energy.mean(policy, "joules_per_unit").value for policy in order]
     assert values == sorted(values)
     assert order[0] == "greedy-energy-2"
@@ -80,7 +81,7 @@ def test_rows_have_a_cell_a_column_and_say_what_they_are(money, energy):
         summary = summary_rows(comparison)
         assert {len(row.cells) for row in summary.rows} == {len(summary.columns)}
         assert [row.name for row in summary.rows if row.kind == "reference"] == [comparison.reference]
-        assert [row.name for row in summary.rows if row.kind != "bound"] == ranked(comparison)
+        assert [row.name for row in summary.rows if row.kind != "bound"] == comparison.ranked()
         assert all(column.unit for column in summary.columns)
 
 

@@ -6,14 +6,14 @@ import pytest
 from noonward.data.scenarios.load import load_scenario
 from noonward.evaluate.compare import compare
 from noonward.evaluate.report.page import write_report
-from noonward.evaluate.report.service_tables import (
+from noonward.evaluate.results import summary_rows
+from noonward.evaluate.service_tables import (
     class_table,
     constraint_table,
     held_constraints,
     service_metrics,
     trained_multipliers,
 )
-from noonward.evaluate.results import summary_rows
 from trained_files import write_random_policy
 
 LIMITS = (

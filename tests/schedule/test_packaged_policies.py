@@ -9,7 +9,7 @@ from noonward.engine.run import run
 from noonward.errors import DataError
 from noonward.evaluate.compare import compare
 from noonward.evaluate.report.page import write_report
-from noonward.evaluate.report.service_tables import constraint_table
+from noonward.evaluate.service_tables import constraint_table
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle
 from noonward.schedule import registry

@@ -45,9 +45,8 @@ def compare(
     import sys
 
     from noonward.evaluate.compare import compare as run_comparison
-    from noonward.evaluate.compare import frontier, policy_names
+    from noonward.evaluate.compare import policy_names
     from noonward.evaluate.metrics import to_json
-    from noonward.evaluate.report.service_tables import class_table, constraint_table, service_metrics
 
     scenario = open_scenario(name, settings, signals, jobs)
     names = split_names(policies)
@@ -62,19 +61,16 @@ def compare(
         path = write_report(
             found,
             found.folder / f"report-{found.digest}.html",
-            frontier=frontier(scenario, seed),
             tables=paper_tables(found),
             command=shlex.join(["noonward", *sys.argv[1:]]),
         )
     if json:
         more = {"scenario": scenario.name, "environments": environments, "seed": seed, "notes": list(found.notes)}
-        metrics = [*found.metrics(), *service_metrics(found)]
-        print(to_json(metrics, **more, report=None if path is None else str(path), records=str(found.folder)))
+        print(to_json(found.metrics(), **more, report=None if path is None else str(path), records=str(found.folder)))
         return
     print_comparison(found)
-    for shown in (class_table(found), constraint_table(found)):
-        if shown is not None:
-            print_text_table(shown)
+    for shown in found.objective.tables(found):
+        print_text_table(shown)
     print(f"records: {found.folder}")
     if path is not None:
         print(f"report:  {path}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from noonward.evaluate.compare import Progress
     from noonward.evaluate.table import TextTable
-    from noonward.model.cluster.scenario import Scenario
 
 INTERRUPTED = 130
 """Exit code after an interrupt."""
@@ -63,7 +62,7 @@ Policies = Annotated[
 
 def open_scenario(
     name: str, settings: list[str] | None, signals: list[Path] | None = None, jobs: Path | None = None
-) -> Scenario:
+) -> Any:
     """Returns the scenario that the options describe."""
     from noonward.data.scenarios.load import load_scenario, with_files
 

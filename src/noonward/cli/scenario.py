@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from noonward.cli.options import ScenarioName, Settings, open_scenario
@@ -31,30 +33,28 @@ def show(name: ScenarioName, settings: Settings = None) -> None:
 @app.command()
 def check(name: ScenarioName, settings: Settings = None) -> None:
     """Check a scenario and draw its first environment; prints what it holds."""
-    from noonward.data.environments import build_environment
+    from noonward.model.kinds import find_kind
+    from noonward.runtime.by_kind import build_environment
     from noonward.schedule.registry import require_registered
-    from noonward.units import HOUR_S
 
     scenario = open_scenario(name, settings)
     require_registered(scenario.policies, f"scenario {scenario.name!r}: policies")
     if scenario.reference_policy is not None:
         require_registered([scenario.reference_policy], f"scenario {scenario.name!r}: reference_policy")
     environment = build_environment(scenario)
-    gpus = sum(site.gpus for site in scenario.fleet.sites)
-    print(f"{scenario.name}: valid. {len(scenario.fleet.sites)} sites, {gpus} GPUs, protocol {scenario.protocol}")
-    print(
-        f"environment 0 (seed 0): {len(environment.jobs)} jobs from {environment.start:%Y-%m-%d %H:%M} UTC over "
-        f"{environment.window_s / HOUR_S:.0f} h, last possible end after {environment.hours} h"
-    )
+    print(f"{scenario.name}: valid. Kind {scenario.kind}.")
+    print(f"environment 0 (seed 0): {find_kind(scenario.kind).part('describe')(environment)}")
     for note in environment.notes:
         print(f"note: {note}")
 
 
 @app.command()
-def schema() -> None:
+def schema(
+    kind: Annotated[str, typer.Option(help="Kind of scenarios, as in the key 'kind' of a scenario file.")] = "cluster",
+) -> None:
     """Print the JSON schema of scenario files, for editors."""
     import json
 
-    from noonward.model.cluster.scenario import Scenario
+    from noonward.model.kinds import find_kind
 
-    print(json.dumps(Scenario.model_json_schema(), indent=1))
+    print(json.dumps(find_kind(kind).part("scenario").model_json_schema(), indent=1))

@@ -17,7 +17,7 @@ def warmup() -> None:
     from noonward.data.environments import build_environment
     from noonward.data.scenarios.load import load_scenario
     from noonward.engine.run import run
-    from noonward.evaluate.compare import compute_bound
+    from noonward.evaluate.objective import objective_of
     from noonward.ledger.ledger import settle
     from noonward.ledger.record import hour_table
     from noonward.schedule.registry import make_scheduler
@@ -29,7 +29,7 @@ def warmup() -> None:
             outcome = run(environment, make_scheduler(policy))
             settle(outcome)
             hour_table(outcome)
-        compute_bound(environment)
+        objective_of(scenario).compute_bound(environment)
         _compile_learned(environment)
     prune_cache()
     print(f"compiled functions are in {cache_base()} ({time.perf_counter() - began:.0f} s)")

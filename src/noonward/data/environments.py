@@ -111,6 +111,17 @@ def build_environments(scenario: Scenario, count: int, seed: int = 0) -> Iterato
         yield build_environment(scenario, index, seed)
 
 
+def describe_environment(environment: Environment) -> str:
+    """Returns what an environment holds, in words."""
+    sites = environment.fleet.sites
+    gpus = sum(site.gpus for site in sites)
+    return (
+        f"{len(sites)} sites, {gpus} GPUs, protocol {environment.protocol}; {len(environment.jobs)} jobs from "
+        f"{environment.start:%Y-%m-%d %H:%M} UTC over {environment.window_s / HOUR_S:.0f} h, last possible end after "
+        f"{environment.hours} h"
+    )
+
+
 def _zones(scenario: Scenario) -> tuple[str, ...]:
     return tuple(dict.fromkeys(site.zone for site in scenario.fleet.sites))
 

@@ -11,38 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from noonward.bound.cluster_energy import FluidFrontier, environment_energy_bound, fluid_frontier
-from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.compiled import code_digest
 from noonward.data.environments import build_environment
 from noonward.decision.brief import Brief, check_fit
 from noonward.engine.run import run
-from noonward.errors import DataError, InfeasiblePlanError, ScenarioError
+from noonward.errors import DataError, ScenarioError
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.statistics import Estimate, mean, ratio
+from noonward.evaluate.objective import Bound, Objective, objective_of
+from noonward.evaluate.statistics import Estimate, mean
 from noonward.files import file_name, write_text
 from noonward.ledger.record import Record, environment_digest, read_record, write_record
 from noonward.model.cluster.environment import Environment
-from noonward.model.cluster.scenario import JobTable, Scenario
+from noonward.model.cluster.scenario import Scenario
 from noonward.schedule.registry import canonical_name, default_registry, make_scheduler, require_registered
 
 Progress = Callable[[str], None]
 """Called once per unit of work with what was done."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bound:
-    """What no policy can beat in one environment.
-
-    Attributes:
-        utility_usd: Upper bound of the utility, USD; None without economics.
-        best_known_usd: Utility of the best schedule found with full knowledge, USD; None without.
-        joules_per_unit: Lower bound of the energy per unit at any mean time in system, J; None where not defined.
-    """
-
-    utility_usd: float | None = None
-    best_known_usd: float | None = None
-    joules_per_unit: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,32 +53,30 @@ class Comparison:
         """Returns a ledger figure of a policy per environment."""
         return np.array([float(getattr(record.ledger, name)) for record in self.records[policy]])
 
-    def longest_queue(self, policy: str) -> np.ndarray:
-        """Returns the most jobs that ever waited at once under a policy per environment."""
-        return np.array([float(record.service.longest_queue) for record in self.records[policy]])
-
     def mean(self, policy: str, name: str) -> Estimate:
         """Returns the mean of a ledger figure over environments."""
         return mean(self.values(policy, name))
 
+    @property
+    def objective(self) -> Objective:
+        """What the policies are compared by."""
+        return objective_of(self.scenario)
+
+    def ranked(self) -> list[str]:
+        """Returns the policies, best first."""
+        return self.objective.ranked(self)
+
     def gain(self, policy: str) -> Estimate:
-        """Returns the paired change of utility against the reference policy, as a fraction of its utility."""
-        base = self.values(self.reference, "utility_usd")
-        return ratio(self.values(policy, "utility_usd") - base, base)
+        """Returns the paired change of the ranked value against the reference policy, as a fraction of that."""
+        return self.objective.change(self, self.values(policy, self.objective.value))
 
     def gap_closed(self, policy: str) -> Estimate:
         """Returns the share of the gap between reference policy and bound that a policy closes."""
-        base = self.values(self.reference, "utility_usd")
-        return ratio(self.values(policy, "utility_usd") - base, self.bound_values("utility_usd") - base)
+        return self.objective.gap_closed(self, self.values(policy, self.objective.value))
 
     def bound_values(self, name: str) -> np.ndarray:
-        """Returns a figure of the bounds per environment; NaN where it is not defined."""
-        return np.array([np.nan if getattr(b, name) is None else getattr(b, name) for b in self.bounds])
-
-    @property
-    def has_utility(self) -> bool:
-        """Whether utilities are reported."""
-        return self.scenario.economics is not None
+        """Returns a value of the bounds per environment; NaN where it is not defined."""
+        return np.array([bound.get(name, np.nan) for bound in self.bounds])
 
     @property
     def digest(self) -> str:
@@ -118,60 +100,12 @@ class Comparison:
                 f"only {distinct} of the {len(drawn)} environments are distinct (the files hold no more): "
                 "spreads and intervals are too narrow"
             )
-        if isinstance(self.scenario.jobs, JobTable):
-            notes.append("every environment has the same jobs, from a file: the spread is that of the signals alone")
+        notes += self.objective.notes(self)
         return tuple(dict.fromkeys(notes))
 
     def metrics(self) -> list[Metric]:
         """Returns the comparison's metrics for ``--json``."""
-        out: list[Metric] = []
-        for policy in self.records:
-            if self.has_utility:
-                out += [
-                    Metric.of(f"utility_usd/{policy}", self.mean(policy, "utility_usd"), "USD"),
-                    Metric.of(f"gain_over_{self.reference}/{policy}", self.gain(policy), "fraction"),
-                    Metric.of(f"gap_closed/{policy}", self.gap_closed(policy), "fraction"),
-                ]
-            for name, unit in _PLAIN:
-                out.append(Metric.of(f"{name}/{policy}", self.mean(policy, _FIELDS.get(name, name)), unit))
-            out.append(Metric.of(f"longest_queue/{policy}", mean(self.longest_queue(policy)), "jobs"))
-        for name, label, unit in BOUND_FIGURES:
-            values = self.bound_values(name)
-            if not np.isnan(values).all():
-                out.append(Metric.of(label, mean(values), unit))
-        return out
-
-
-BOUND_FIGURES = (
-    ("utility_usd", "utility_usd/bound", "USD"),
-    ("best_known_usd", "utility_usd/best-known", "USD"),
-    ("joules_per_unit", "j_per_unit_exact/bound", "J/unit"),
-)
-"""Fields of a bound, and the name and unit of the figure each makes."""
-_PLAIN = (
-    ("gpu_hours", "GPU h"),
-    ("over_cap_gpu_hours", "GPU h"),
-    ("completed_jobs", "jobs"),
-    ("overdue_jobs", "jobs"),
-    ("unfinished_jobs", "jobs"),
-    ("energy_kwh", "kWh"),
-    ("usd_per_gpu_hour", "USD/(GPU h)"),
-    ("g_per_gpu_hour", "gCO2/(GPU h)"),
-    ("migrations", "moves"),
-    ("mean_wait_s", "s"),
-    ("mean_time_in_system_s", "s"),
-    ("p99_time_in_system_s", "s"),
-    ("j_per_unit_exact", "J/unit"),
-    ("usd_per_unit", "USD/unit"),
-    ("g_per_unit", "gCO2/unit"),
-)
-_FIELDS = {
-    "completed_jobs": "done",
-    "overdue_jobs": "overdue",
-    "unfinished_jobs": "unfinished",
-    "migrations": "moves",
-    "j_per_unit_exact": "joules_per_unit",
-}
+        return self.objective.metrics(self)
 
 
 def compare(
@@ -219,7 +153,7 @@ def compare(
             records[name].append(recorded_run(environment, name, scenario, seed, folder))
             if progress is not None:
                 progress(f"{name}, environment {index}")
-        bounds.append(_bound(environment, folder / "bound" / f"{index:03d}.json"))
+        bounds.append(_bound(objective_of(scenario), environment, folder / "bound" / f"{index:03d}.json"))
         if progress is not None:
             progress(f"bound, environment {index}")
     return Comparison(scenario=scenario, seed=seed, folder=folder, reference=reference, records=records, bounds=bounds)
@@ -295,46 +229,7 @@ def _same(record: Record, environment: Environment, policy: str, seed: int, scen
     )
 
 
-def environment_bounds(comparison: Comparison, policy: str) -> np.ndarray:
-    """Returns the least energy per unit at a policy's own mean time in system (all arrivals) per environment, J.
-
-    NaN where the bound is not defined: runs until drained, or jobs of several classes.
-    """
-    if comparison.scenario.end != "window":
-        return np.full(len(comparison.bounds), np.nan)
-    out = []
-    for index, time_s in enumerate(comparison.values(policy, "mean_time_so_far_s")):
-        environment = build_environment(comparison.scenario, index, comparison.seed)
-        one_class = len(set(environment.jobs.class_J.tolist())) == 1
-        out.append(environment_energy_bound(environment, float(time_s)) if one_class else np.nan)
-    return np.array(out)
-
-
-def frontier(scenario: Scenario, seed: int) -> FluidFrontier | None:
-    """Returns the fluid bound's energy-latency frontier for a scenario's first environment, where it is defined."""
-    if scenario.economics is not None or scenario.end != "window":
-        return None
-    environment = build_environment(scenario, 0, seed)
-    jobs = environment.jobs
-    arrived = jobs.arrival_s_J <= environment.window_s
-    classes = set(jobs.class_J.tolist())
-    if len(classes) != 1:
-        return None
-    try:
-        return fluid_frontier(
-            environment.fleet,
-            work=float(jobs.work_J[arrived].sum()),
-            horizon_s=environment.window_s,
-            jobs=int(arrived.sum()),
-            job_class=environment.fleet.classes[classes.pop()],
-            gangs=(int(jobs.gpus_min_J.min()), int(jobs.gpus_max_J.max())),
-            points=60,
-        )
-    except InfeasiblePlanError:
-        return None  # more work than the fleet can do: no run does it all
-
-
-def _bound(environment: Environment, path: Path) -> Bound:
+def _bound(objective: Objective, environment: Environment, path: Path) -> Bound:
     """Returns an environment's bound, read back where it was computed already."""
     of = {"environment_digest": environment_digest(environment), "code": code_digest()}
     try:
@@ -343,18 +238,6 @@ def _bound(environment: Environment, path: Path) -> Bound:
             return Bound(**content["bound"])
     except (OSError, ValueError, KeyError, TypeError):
         pass  # none there, or one that was cut short: it is computed again
-    bound = compute_bound(environment)
-    write_text(path, json.dumps({"of": of, "bound": vars(bound)}, indent=1) + "\n")
+    bound = objective.compute_bound(environment)
+    write_text(path, json.dumps({"of": of, "bound": bound}, indent=1) + "\n")
     return bound
-
-
-def compute_bound(environment: Environment) -> Bound:
-    """Returns what no policy can beat in an environment: Lagrangian with economics, else the fluid LP."""
-    if environment.economics is not None and environment.drained:
-        found = utility_bound(environment)
-        best = found.schedule is not None
-        return Bound(utility_usd=found.upper_usd, best_known_usd=found.lower_usd if best else None)
-    if not environment.drained and len(set(environment.jobs.class_J.tolist())) == 1:
-        joules = environment_energy_bound(environment)
-        return Bound(joules_per_unit=None if np.isnan(joules) else joules)
-    return Bound()

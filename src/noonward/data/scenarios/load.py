@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from noonward.data.table_file import column_names
 from noonward.errors import ScenarioError, nearest
 from noonward.model.cluster.scenario import Scenario
+from noonward.model.kinds import CLUSTER, find_kind
 
 
 def packaged_scenarios() -> tuple[str, ...]:
@@ -22,8 +23,10 @@ def packaged_scenarios() -> tuple[str, ...]:
     return tuple(sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")))
 
 
-def load_scenario(name_or_path: str | Path, settings: Iterable[str] = ()) -> Scenario:
+def load_scenario(name_or_path: str | Path, settings: Iterable[str] = ()) -> Any:
     """Returns a packaged scenario by name, or one's own by the path of its YAML file.
+
+    Its key ``kind`` says which model it is of (``noonward.model.kinds``): a ``Scenario`` for ``cluster``, the default.
 
     Args:
         name_or_path: Name of a packaged scenario, or path ending in .yaml or .yml.
@@ -49,7 +52,7 @@ def load_scenario(name_or_path: str | Path, settings: Iterable[str] = ()) -> Sce
     return scenario_from(content, str(source), base)
 
 
-def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Path | None = None) -> Scenario:
+def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Path | None = None) -> Any:
     """Returns a scenario from its content.
 
     Args:
@@ -61,9 +64,13 @@ def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Pa
         ScenarioError: As ``load_scenario``.
     """
     try:
-        scenario = Scenario.model_validate(content)
+        model: type[BaseModel] = find_kind(content.get("kind", CLUSTER.name)).part("scenario")
+    except ScenarioError as error:
+        raise ScenarioError(f"{source}: kind: {error}") from None
+    try:
+        scenario = model.model_validate(content)
     except ValidationError as error:
-        raise ScenarioError(_explain(error, source, content)) from error
+        raise ScenarioError(_explain(error, source, content, model)) from error
     return scenario if base is None or base == Path() else _rebase(scenario, base)
 
 
@@ -195,7 +202,7 @@ def _place(problem: Mapping[str, Any], content: Any) -> str:
     return ".".join(keys) or "scenario"
 
 
-def _explain(error: ValidationError, source: str, content: Any) -> str:
+def _explain(error: ValidationError, source: str, content: Any, model: type[BaseModel]) -> str:
     """Returns one line per problem: where, what, value, what is allowed."""
     lines = []
     problems = error.errors()
@@ -208,7 +215,7 @@ def _explain(error: ValidationError, source: str, content: Any) -> str:
         where = _place(problem, content)
         if problem["type"] == "extra_forbidden":
             key = str(problem["loc"][-1])
-            lines.append(f"{where}: unknown key; {nearest(key, _siblings(problem['loc'][:-1]))}")
+            lines.append(f"{where}: unknown key; {nearest(key, _siblings(problem['loc'][:-1], model))}")
         elif problem["type"] == "missing":
             lines.append(f"{where}: missing; give it a value")
         else:
@@ -220,9 +227,9 @@ def _explain(error: ValidationError, source: str, content: Any) -> str:
     return "\n  ".join([head, *lines])
 
 
-def _siblings(location: tuple[int | str, ...]) -> tuple[str, ...]:
+def _siblings(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, ...]:
     """Returns the keys known at a place of a scenario, found by walking its JSON schema."""
-    schema = Scenario.model_json_schema()
+    schema = model.model_json_schema()
     nodes = [schema]
 
     def resolve(node: dict[str, Any]) -> list[dict[str, Any]]:
@@ -245,25 +252,40 @@ def _siblings(location: tuple[int | str, ...]) -> tuple[str, ...]:
                     below.append(leaf)  # the tag of a discriminated union
         nodes = below or nodes
     keys = [key for node in nodes for leaf in resolve(node) for key in leaf.get("properties", {})]
-    return tuple(dict.fromkeys(keys)) or _keys_of(Scenario)
+    return tuple(dict.fromkeys(keys)) or _keys_of(model)
 
 
-def with_files(scenario: Scenario, signals: Sequence[Path] = (), jobs: Path | None = None) -> Scenario:
+def with_files(scenario: Any, signals: Sequence[Path] = (), jobs: Path | None = None) -> Any:
     """Returns a scenario that takes its signals or jobs from files.
 
     Args:
         scenario: Scenario; its other settings stay.
         signals: Tidy signal files, a later one filling what the earlier leave unknown; none: as the scenario says.
-        jobs: A complete job table (a file with a column ``origin``), or a trace whose gangs and durations the
-            scenario's fine-tuning jobs take; None: as the scenario says.
+        jobs: File of jobs, as the scenario's kind takes them; None: as the scenario says.
 
     Raises:
-        ScenarioError: A file does not exist, or a trace is given to a scenario without fine-tuning jobs.
+        ScenarioError: A file does not exist, or is of no use to the scenario.
     """
     for path in [*signals, *([] if jobs is None else [jobs])]:
         if not path.is_file():
             raise ScenarioError(f"file {path} does not exist; check the path")
-    content = scenario.model_dump(mode="json")
+    content = find_kind(scenario.kind).part("with_files")(scenario, signals, jobs)
+    return scenario_from(content, scenario.name)
+
+
+def content_with_files(scenario: Scenario, signals: Sequence[Path], jobs: Path | None) -> dict[str, Any]:
+    """Returns the content of a cluster scenario that takes its signals or jobs from files.
+
+    Args:
+        scenario: Scenario.
+        signals: Tidy signal files.
+        jobs: A complete job table (a file with a column ``origin``), or a trace whose gangs and durations the
+            scenario's fine-tuning jobs take; None: as the scenario says.
+
+    Raises:
+        ScenarioError: A trace is given to a scenario without fine-tuning jobs.
+    """
+    content: dict[str, Any] = scenario.model_dump(mode="json")
     if signals:
         said = content["signals"] or {}
         kept = said if said.get("source") == "files" else {key: said[key] for key in ("months",) if key in said}
@@ -278,4 +300,4 @@ def with_files(scenario: Scenario, signals: Sequence[Path] = (), jobs: Path | No
                 f"{jobs} has no column 'origin', so it is a trace of gangs and durations; scenario {scenario.name!r} "
                 "takes none: give a complete job table (docs/data.md)"
             )
-    return scenario_from(content, scenario.name)
+    return content

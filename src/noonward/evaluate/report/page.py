@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import json
-import platform
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import Final
 
 from noonward.evaluate.compare import Comparison
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.figure_style import Figure
-from noonward.evaluate.report.figures import comparison_figures
-from noonward.evaluate.report.service_tables import class_table, constraint_table
-from noonward.evaluate.results import UNDEFINED, Column, Summary, best_known_values, number, ranked, summary_rows
-from noonward.evaluate.statistics import mean, ratio
+from noonward.evaluate.results import UNDEFINED, Column, Summary, summary_rows
 from noonward.evaluate.table import TextTable
 from noonward.files import write_text
 from noonward.ledger.record import Record
-from noonward.model.cluster.scenario import GeneratedSignals, SignalSource, SinusoidalSignals
 from noonward.schedule.registry import default_registry
-from noonward.units import HOUR_S
-
-if TYPE_CHECKING:
-    from noonward.bound.cluster_energy import FluidFrontier
 
 _CSS: Final = """
 :root { color-scheme: light; }
@@ -70,7 +59,6 @@ def write_report(
     comparison: Comparison,
     path: Path,
     *,
-    frontier: FluidFrontier | None = None,
     command: str | None = None,
     figures: Sequence[Figure] | None = None,
     tables: Sequence[TextTable] = (),
@@ -80,8 +68,6 @@ def write_report(
     Args:
         comparison: Comparison.
         path: File; its folder is made.
-        frontier: Points of ``noonward.bound.cluster_energy.fluid_frontier`` for the plane of energy and latency, or
-            None; taken where the scenario has no economics.
         command: The command that made the comparison; by default one that gives the same for a packaged scenario.
         figures: Figures, the most telling first; by default those that suit the comparison.
         tables: Further tables, shown after the first figure.
@@ -89,15 +75,14 @@ def write_report(
     Returns:
         The file.
     """
-    figures = comparison_figures(comparison, frontier) if figures is None else figures
-    served = [table for table in (class_table(comparison), constraint_table(comparison)) if table is not None]
+    figures = comparison.objective.figures(comparison) if figures is None else figures
     body = "\n".join(
         [
             _head(comparison),
             _results(comparison),
             _beyond(comparison),
             *_figures(figures[:1], 0),
-            *(_table(table) for table in (*tables, *served)),
+            *(_table(table) for table in (*tables, *comparison.objective.tables(comparison))),
             *_figures(figures[1:], 1),
             _policies(comparison),
             _again(comparison, command or default_command(comparison)),
@@ -228,55 +213,35 @@ def _head(comparison: Comparison) -> str:
 def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     """Returns what was compared: names and HTML."""
     scenario, records = comparison.scenario, _first(comparison)
-    manifest = records[0].manifest
-    gpus = sum(int(site["gpus"]) for site in manifest["sites"])
-    sites = ", ".join(f"{site['name']} {site['gpus']}" for site in manifest["sites"])
-    end = "runs go on until every job is done or overdue" if scenario.end == "drained" else "runs stop there"
-    versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
+    paired = "; every policy faces the same environments" if comparison.paired else ""
+    setting = [(name, escape(text)) for name, text in comparison.objective.facts(comparison)]
     return [
-        ("Scenario", escape(f"{scenario.name} (digest {scenario.digest}), protocol {scenario.protocol}")),
-        ("Fleet", escape(f"{_count(len(manifest['sites']), 'site')}, {gpus:,} GPUs: {sites}")),
-        ("Horizon", f"jobs arrive over {scenario.window_h} hours; {end}"),
-        ("Signals", escape(_signals(scenario.signals))),
-        ("Environments", _environments(records, dated=scenario.signals is not None)),
-        (
-            "Seed",
-            f"{comparison.seed}" + ("; every policy faces the same jobs and signals" if comparison.paired else ""),
-        ),
-        ("Versions", escape(f"{versions}; {platform.system()} {platform.machine()}")),
+        ("Scenario", escape(f"{scenario.name} (digest {scenario.digest})")),
+        *setting,
+        ("Environments", _environments(comparison)),
+        ("Seed", f"{comparison.seed}{paired}"),
+        ("Versions", escape(describe_versions(records[0].manifest["versions"]))),
     ]
 
 
-def _environments(records: Sequence[Record], *, dated: bool) -> str:
-    """Returns the environments with the UTC days they start on (where signals make days matter) and their jobs."""
-    items = []
-    for i, record in enumerate(records):
-        jobs = f"{record.ledger.jobs:,} jobs"
-        items.append(f"{i}: {record.manifest['start'][:10]} ({jobs})" if dated else f"{i}: {jobs}")
-    listed = " · ".join(f"<span class='nb'>{escape(item)}</span>" for item in items)
-    start = " that start at 00:00 UTC" if dated else ""
-    return f"{_count(len(records), 'draw')} of the scenario{start}. {listed}"
+def describe_versions(versions: Mapping[str, str]) -> str:
+    """Returns the versions and the machine that runs were made with, as records hold them."""
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
-def _signals(signals: SignalSource | None) -> str:
-    if signals is None:
-        return "none: energy is reported, money and carbon are not"
-    if isinstance(signals, GeneratedSignals):
-        span = {"w2022": "the year 2022", "train": "January 2021 to June 2023"}[signals.calibration]
-        return f"hourly prices and carbon intensities generated from the statistics of {span}, not recorded ones"
-    if isinstance(signals, SinusoidalSignals):
-        return "hourly prices and carbon intensities that follow a cosine, the same every day, not recorded ones"
-    return "hourly prices and carbon intensities from " + ", ".join(path.name for path in signals.paths)
+def _environments(comparison: Comparison) -> str:
+    """Returns the environments in HTML: how many, and what each is."""
+    records = _first(comparison)
+    listed = " · ".join(
+        f"<span class='nb'>{escape(f'{i}: {comparison.objective.name_environment(comparison, record)}')}</span>"
+        for i, record in enumerate(records)
+    )
+    return f"{_count(len(records), 'draw')} of the scenario. {listed}"
 
 
 def _results(comparison: Comparison) -> str:
     summary = summary_rows(comparison)
-    meaning = (
-        " Utility is revenue less the cost of energy, of emissions at the carbon price, and of the journeys of jobs "
-        "and results (Zhang et al., MASAC, Eqs. 2 to 7); overdue jobs could not start in time and were dropped."
-        if comparison.has_utility
-        else ""
-    )
+    meaning = f" {comparison.objective.meaning}" if comparison.objective.meaning else ""
     return (
         f"<h2>Results</h2>\n<p class='caption'>{_text(summary.caption)} Arrows say which way is better.{meaning}</p>\n"
         f"<div class='scroll'><table id='results'>{_header(summary.columns)}{_body(summary)}</table></div>"
@@ -301,49 +266,8 @@ def _body(summary: Summary) -> str:
 
 def _beyond(comparison: Comparison) -> str:
     """Returns what the bound is and how tight, and what no policy can change."""
-    sentences = _utility_limits(comparison) if comparison.has_utility else _energy_limits(comparison)
-    items = "".join(f"<li>{_text(sentence)}</li>" for sentence in sentences)
+    items = "".join(f"<li>{_text(sentence)}</li>" for sentence in comparison.objective.limits(comparison))
     return f"<h2>What no policy can change</h2>\n<ul>{items}</ul>" if items else ""
-
-
-def _utility_limits(comparison: Comparison) -> list[str]:
-    sentences = []
-    upper = comparison.bound_values("utility_usd")
-    if not np.isnan(upper).all():
-        known = best_known_values(comparison)
-        gap = ratio(upper - known, upper)
-        sentences.append(
-            f"Upper bound: {number(mean(upper))} USD. No scheduler earns more, not even one that knows every job, "
-            f"price and carbon intensity beforehand. The best schedule known (with that knowledge) earns "
-            f"{number(mean(known))} USD, so the bound is at most {100 * gap.value:.1f} % too high (its duality gap)."
-        )
-    fixed, best = comparison.mean(comparison.reference, "fixed_usd"), ranked(comparison)[0]
-    controllable = comparison.mean(best, "controllable_usd")
-    reference = comparison.mean(comparison.reference, "controllable_usd")
-    apart = f"Apart from it {comparison.reference} earns {number(reference)} USD"
-    if best != comparison.reference:
-        apart += f" and {best} {number(controllable)} USD"
-    sentences.append(
-        f"Fixed cost: {number(fixed, 1)} USD an environment for energy and carbon of GPUs kept ready over the window, "
-        f"whatever a policy does. {apart}."
-    )
-    return sentences
-
-
-def _energy_limits(comparison: Comparison) -> list[str]:
-    sentences = []
-    lower = comparison.bound_values("joules_per_unit")
-    if not np.isnan(lower).all():
-        sentences.append(
-            f"Lower bound: {number(mean(lower), 3)} J/unit at any mean time in system. No scheduler processes the work "
-            "that arrives, or any part of it, with less energy per unit; jobs are taken as a fluid."
-        )
-    fixed = comparison.mean(comparison.reference, "fixed_kwh")
-    hours = float(_first(comparison)[0].manifest["window_s"]) / HOUR_S
-    sentences.append(
-        f"A fleet without any job draws {fixed.value / hours:.2f} kW: {fixed.value:,.0f} kWh over the window."
-    )
-    return sentences
 
 
 def _figures(figures: Sequence[Figure], first: int) -> list[str]:

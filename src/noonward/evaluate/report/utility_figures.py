@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from noonward.evaluate.cluster_objectives import best_known_values
 from noonward.evaluate.compare import Comparison
 from noonward.evaluate.report.figure_style import (
     AXIS,
     INK,
     PALE,
-    SITE_COLORS,
     Figure,
     Style,
-    close_grid,
-    grid,
     lay_out,
     policy_styles,
-    share_axis,
-    site_names,
-    time_ticks,
-    utc_hours,
-    utilisation_SH,
     whiskers,
-    window_hours,
 )
-from noonward.evaluate.results import best_known_values, gain_of, gap_closed_of, percent, ranked
+from noonward.evaluate.results import percent
 from noonward.evaluate.statistics import Estimate, mean
 from noonward.ledger.ledger import Ledger
-from noonward.ledger.record import Record
-from noonward.units import HOUR_S, KG_PER_TONNE
+from noonward.units import KG_PER_TONNE
 
 _MONEY: Final = (
     ("revenue (U1)", "#009e73"),
@@ -49,7 +39,7 @@ _MONEY: Final = (
 def gain_figure(comparison: Comparison) -> Figure:
     """Draws the paired change of utility against the reference, and the share of its gap to the bound closed."""
     styles = policy_styles(comparison)
-    rows = {policy: comparison.values(policy, "utility_usd") for policy in ranked(comparison)}
+    rows = {policy: comparison.values(policy, "utility_usd") for policy in comparison.ranked()}
     looks = {policy: styles[policy] for policy in rows}
     upper = comparison.bound_values("utility_usd")
     bounded = not np.isnan(upper).all()
@@ -58,7 +48,8 @@ def gain_figure(comparison: Comparison) -> Figure:
         looks |= {name: Style(AXIS, "line-ns-open", "solid") for name in ("upper bound", "best known schedule")}
     titles = [f"Change of utility against {comparison.reference}", "Share of the gap to the upper bound closed"]
     figure = make_subplots(1, 2 if bounded else 1, shared_yaxes=True, horizontal_spacing=0.04, subplot_titles=titles)
-    panels = [(gain_of, "%", 1), (gap_closed_of, "%", 2)] if bounded else [(gain_of, "%", 1)]
+    objective = comparison.objective
+    panels = [(objective.change, "%", 1), *([(objective.gap_closed, "%", 2)] if bounded else [])]
     for estimate_of, unit, column in panels:
         estimates = {name: estimate_of(comparison, values) for name, values in rows.items()}
         _dots(figure, estimates, looks, column, unit)
@@ -71,7 +62,7 @@ def gain_figure(comparison: Comparison) -> Figure:
     lay_out(figure, 130 + 34 * len(rows))
     caption = (
         "Further right is better. Dots are paired estimates over the same environments, bars their 95 % intervals: a "
-        f"bar that crosses 0 is not told apart from {comparison.reference}."
+        f"policy whose bar crosses 0 cannot be distinguished from {comparison.reference}."
     )
     if bounded:
         caption += " At 100 % (dashed) a policy would earn the upper bound, which knows the whole future."
@@ -111,7 +102,7 @@ def outcome_figure(comparison: Comparison) -> Figure:
         ("usd_per_gpu_hour", "Energy cost per GPU-hour (lower is better)", "energy cost (USD per GPU-hour)"),
         ("g_per_gpu_hour", "Emissions per GPU-hour (lower is better)", "emissions (gCO2 per GPU-hour)"),
     )
-    names, styles = ranked(comparison), policy_styles(comparison)
+    names, styles = comparison.ranked(), policy_styles(comparison)
     titles = [title for _, title, _ in panels]
     figure = make_subplots(
         2, 2, shared_yaxes=True, horizontal_spacing=0.04, vertical_spacing=0.16, subplot_titles=titles
@@ -167,7 +158,7 @@ def money_parts(comparison: Comparison, ledger: Ledger) -> np.ndarray:
 
 def money_figure(comparison: Comparison) -> Figure:
     """Draws the parts U1 to U5 of the utility per policy, and how they change against the reference."""
-    names = ranked(comparison)
+    names = comparison.ranked()
     parts_PEM = np.array([[money_parts(comparison, r.ledger) for r in comparison.records[p]] for p in names])
     base_EM = parts_PEM[names.index(comparison.reference)]
     titles = ["Parts of the utility", f"Their change against {comparison.reference}"]
@@ -197,139 +188,3 @@ def money_figure(comparison: Comparison) -> Figure:
         "means over the environments. The diamond is their sum: the utility, and its paired change. Right is better."
     )
     return Figure(name="money", title="Where the money comes from and goes", caption=caption, plot=figure)
-
-
-def utilisation_map(comparison: Comparison, environment: int = 0) -> Figure:
-    """Draws GPU utilisation per site and hour for every policy in one environment (MASAC, Fig. 5)."""
-    names = ranked(comparison)
-    rows = math.ceil(len(names) / 2)
-    gap = 0.3 / rows
-    figure = make_subplots(
-        rows,
-        2,
-        shared_xaxes="all",
-        shared_yaxes=True,
-        horizontal_spacing=0.03,
-        vertical_spacing=gap,
-        subplot_titles=names,
-    )
-    for i, policy in enumerate(names):
-        record = comparison.records[policy][environment]
-        values_SH = utilisation_SH(record)
-        figure.add_heatmap(
-            z=values_SH, x=utc_hours(record, values_SH.shape[1] + 1), y=site_names(record), coloraxis="coloraxis",
-            hovertemplate=f"{policy}, %{{y}}, %{{x}} UTC: %{{z:.0f}} %<extra></extra>", row=i // 2 + 1, col=i % 2 + 1,
-        )  # fmt: skip
-    figure.update_layout(coloraxis=share_axis("GPUs in use (%)", 100))
-    figure.update_yaxes(autorange="reversed", tickfont={"size": 11}, dtick=1)
-    figure.update_yaxes(title="site", col=1)
-    shown = comparison.records[names[0]][environment]
-    figure.update_xaxes(tickformat="%H:%M\n%d %b", tickvals=time_ticks(shown, window_hours(shown)))
-    close_grid(figure, len(names), rows, 2, "time (UTC)")
-    sites = len(shown.manifest["sites"])
-    lay_out(figure, 110 + rows * (45 + 17 * sites))
-    caption = (
-        f"After MASAC, Fig. 5: environment {environment}, from {shown.manifest['start'][:10]}. Darker hours have more "
-        "of a site's GPUs in use; good policies fill the cheap and clean sites first."
-    )
-    return Figure(
-        name="utilisation-map", title="Utilisation hour by hour in one environment", caption=caption, plot=figure
-    )
-
-
-def utilisation_bars(comparison: Comparison) -> Figure:
-    """Draws mean GPU utilisation over the window per site and policy (MASAC, Fig. 5)."""
-    names, styles = ranked(comparison), policy_styles(comparison)
-    sites = site_names(comparison.records[names[0]][0])
-    values_PES = np.array([[utilisation_SH(r).mean(axis=1) for r in comparison.records[p]] for p in names])
-    columns = min(len(sites), 5)
-    rows = math.ceil(len(sites) / columns)
-    figure = make_subplots(
-        rows, columns, shared_yaxes=True, horizontal_spacing=0.015, vertical_spacing=0.18, subplot_titles=sites
-    )
-    for s in range(len(sites)):
-        estimates = [mean(values_E) for values_E in values_PES[:, :, s]]
-        figure.add_bar(
-            x=[estimate.value for estimate in estimates], y=names, orientation="h", showlegend=False, name=sites[s],
-            marker={"color": [styles[policy].color for policy in names], "opacity": 0.6},
-            error_x=whiskers(estimates, INK),
-            hovertemplate=f"{sites[s]}, %{{y}}: %{{x:.1f}} %<extra></extra>", row=s // columns + 1, col=s % columns + 1,
-        )  # fmt: skip
-    figure.update_xaxes(range=[0, 105], tickvals=[0, 50, 100])
-    close_grid(figure, len(sites), rows, columns, "GPUs in use (%)")
-    figure.update_yaxes(autorange="reversed")
-    figure.update_yaxes(title="policy", col=1)
-    figure.update_layout(bargap=0.25)
-    lay_out(figure, rows * (130 + 22 * len(names)))
-    good = (
-        "sites with low prices and clean power" if comparison.has_utility else "sites that need little energy per unit"
-    )
-    caption = (
-        "Share of a site's GPU-hours within the window that ran jobs, mean over the environments with 95 % intervals; "
-        f"use of {good} is better."
-    )
-    return Figure(name="utilisation", title="Mean utilisation of the sites", caption=caption, plot=figure)
-
-
-def arrivals_IH(record: Record, hours: int) -> np.ndarray:
-    """Returns the jobs that arrive at each ingress point in each of the first hours."""
-    jobs = record.jobs
-    hour_J = (jobs["arrival_s"].to_numpy() / HOUR_S).astype(np.int64)
-    origin_J = jobs["origin"].to_numpy()
-    counted = hour_J < hours
-    return np.stack(
-        [np.bincount(hour_J[counted & (origin_J == point)], minlength=hours) for point in record.manifest["ingress"]]
-    )
-
-
-def signals_figure(comparison: Comparison, environments: Sequence[int] | None = None) -> Figure:
-    """Draws arrivals, prices and carbon intensities per site over the windows of some environments (MASAC, Fig. 3).
-
-    Args:
-        comparison: Comparison.
-        environments: Numbers of the environments; by default the first three.
-    """
-    shown = list(range(len(comparison.bounds)))[:3] if environments is None else list(environments)
-    records = [comparison.records[comparison.reference][e] for e in shown]
-    titles = [f"environment {e}, from {r.manifest['start'][:10]}" for e, r in zip(shown, records, strict=True)]
-    panels = (
-        ("arrivals", "arrivals<br>(jobs/h)"),
-        ("price_usd_per_mwh", "price<br>(USD/MWh)"),
-        ("carbon_g_per_kwh", "carbon intensity<br>(gCO2/kWh)"),
-    )
-    figure = make_subplots(
-        3, len(shown), shared_xaxes=True, shared_yaxes=True, horizontal_spacing=0.05, vertical_spacing=0.06,
-        subplot_titles=titles,
-    )  # fmt: skip
-    for column, record in enumerate(records, 1):
-        hours = window_hours(record)
-        times = utc_hours(record, hours)
-        figure.update_xaxes(tickvals=time_ticks(record, hours), col=column)
-        sites = site_names(record)
-        points = record.manifest["ingress"]
-        colors = {name: SITE_COLORS[n % len(SITE_COLORS)] for n, name in enumerate(dict.fromkeys([*sites, *points]))}
-        for point, arrivals_H in zip(points, arrivals_IH(record, hours), strict=True):
-            figure.add_bar(
-                x=times, y=arrivals_H, offset=0, width=3.6e6, name=point, legendgroup=point, row=1, col=column,
-                marker={"color": colors[point]}, showlegend=column == 1,
-            )  # fmt: skip
-        for row, values_SH in enumerate(grid(record, *(name for name, _ in panels[1:])), 2):
-            for s, site in enumerate(sites):
-                figure.add_scatter(
-                    x=times, y=values_SH[s, :hours], mode="lines", name=site, legendgroup=site, row=row, col=column,
-                    line={"color": colors[site], "width": 1.8, "shape": "hv"},
-                    showlegend=column == 1 and row == 2 and site not in points,
-                )  # fmt: skip
-    figure.update_layout(barmode="stack", bargap=0)
-    for row, (_, title) in enumerate(panels, 1):
-        figure.update_yaxes(title=title, row=row, col=1)
-    figure.update_yaxes(matches=None, showticklabels=True, row=2)
-    figure.update_xaxes(title="time (UTC)", row=3)
-    figure.update_xaxes(tickformat="%H:%M\n%d %b")
-    lay_out(figure, 700, legend="above")
-    caption = (
-        "After MASAC, Fig. 3, times in UTC. What all policies face: jobs by the ingress point they come from "
-        "(stacked), and each site's hourly price (each panel on its own scale) and carbon intensity; policies earn by "
-        "the differences."
-    )
-    return Figure(name="signals", title="Arrivals, prices and carbon intensities", caption=caption, plot=figure)

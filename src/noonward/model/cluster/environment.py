@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,9 @@ class Environment:
         ScenarioError: A job needs more GPUs than any site has, an index is out of range, signals end before
             the last job could, or the protocol does not fit the ingress points.
     """
+
+    kind: ClassVar[str] = "cluster"
+    """Kind of the scenario."""
 
     scenario: str
     index: int

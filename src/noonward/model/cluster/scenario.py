@@ -260,6 +260,8 @@ JobSource = Annotated[
 class Scenario(Spec):
     """Fleet, network, signals, jobs, economics, protocol and horizon."""
 
+    kind: Literal["cluster"] = "cluster"
+    """Kind of the scenario: jobs on GPUs at several sites."""
     name: str = Field(min_length=1)
     """Name."""
     description: str = ""
@@ -320,5 +322,5 @@ class Scenario(Spec):
     @property
     def digest(self) -> str:
         """Digest of everything that a run depends on: all but the description and which policies are compared."""
-        said = self.model_dump_json(exclude={"description", "reference_policy", "policies"})
+        said = self.model_dump_json(exclude={"kind", "description", "reference_policy", "policies"})
         return hashlib.sha256(said.encode()).hexdigest()[:16]

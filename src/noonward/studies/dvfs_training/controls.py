@@ -12,21 +12,18 @@ import numpy as np
 
 from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import split_seed
-from noonward.evaluate.compare import Comparison, compare, environment_bounds, frontier
+from noonward.evaluate.cluster_objectives import environment_bounds, frontier, longest_queue
+from noonward.evaluate.compare import Comparison, compare
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.report.energy_figures import (
-    energy_latency_figure,
-    frontier_figure,
-    latency_figure,
-    power_figure,
-    routing_figure,
-)
+from noonward.evaluate.report.cluster_figures import routing_figure
+from noonward.evaluate.report.energy_figures import energy_latency_figure, latency_figure, power_figure
 from noonward.evaluate.report.page import write_report
-from noonward.evaluate.results import UNDEFINED, number, percent, ranked
+from noonward.evaluate.results import UNDEFINED, number, percent
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.evaluate.table import TextTable
 from noonward.schedule.cluster.packaged_policies import PolicyFile, by_family
 from noonward.schedule.registry import policies as registered
+from noonward.studies.dvfs_training.figures import frontier_figure
 
 if TYPE_CHECKING:
     from noonward.model.cluster.scenario import Scenario
@@ -67,7 +64,8 @@ class ControlStudy:
 
 def week() -> Scenario:
     """Returns the scenario of the study."""
-    return load_scenario("dvfs-training")
+    scenario: Scenario = load_scenario("dvfs-training")
+    return scenario
 
 
 def study_policies() -> list[str]:
@@ -190,7 +188,7 @@ def distances(comparison: Comparison, policy: str, least: dict[str, np.ndarray])
 def distance_table(comparison: Comparison, least: dict[str, np.ndarray]) -> TextTable:
     """Returns how far every policy lies above the bound and above the other controls, at its own mean time."""
     rows = []
-    for policy in ranked(comparison):
+    for policy in comparison.ranked():
         above = distances(comparison, policy, least)
         rows.append(
             (
@@ -327,7 +325,7 @@ def study_metrics(comparison: Comparison, least: dict[str, np.ndarray]) -> list[
             ("j_per_unit_exact", comparison.mean(policy, "joules_per_unit"), "J/unit"),
             ("mean_time_in_system_s", comparison.mean(policy, "mean_time_in_system_s"), "s"),
             ("p99_time_in_system_s", comparison.mean(policy, "p99_time_in_system_s"), "s"),
-            ("longest_queue", mean(comparison.longest_queue(policy)), "jobs"),
+            ("longest_queue", mean(longest_queue(comparison, policy)), "jobs"),
             ("j_per_unit_change", ratio(energy_E - base_E, base_E), "fraction"),
             ("mean_time_change_s", mean(slower_E), "s"),
             *((name, estimate, "fraction") for name, estimate in above.items()),

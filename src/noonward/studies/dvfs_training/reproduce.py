@@ -9,8 +9,10 @@ from typing import Final
 
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
-from noonward.evaluate.compare import Comparison, compute_bound, frontier, recorded_run
+from noonward.evaluate.cluster_objectives import energy_figures, frontier
+from noonward.evaluate.compare import Comparison, recorded_run
 from noonward.evaluate.metrics import Metric
+from noonward.evaluate.objective import objective_of
 from noonward.evaluate.report.page import write_report
 from noonward.evaluate.table import TextTable
 from noonward.model.cluster.scenario import Scenario
@@ -74,7 +76,9 @@ class Reproduction:
 
 def stream_scenario(routed: bool) -> Scenario:
     """Returns ``dvfs-training`` on the published runs' job stream."""
-    return load_scenario("dvfs-training", [f"jobs={{source: paper-stream, routed: {str(routed).lower()}}}"])
+    settings = [f"jobs={{source: paper-stream, routed: {str(routed).lower()}}}"]
+    scenario: Scenario = load_scenario("dvfs-training", settings)
+    return scenario
 
 
 def reproduce(out: Path, progress: Callable[[str], None] | None = None) -> Reproduction:
@@ -95,7 +99,7 @@ def reproduce(out: Path, progress: Callable[[str], None] | None = None) -> Repro
             records[policy] = [recorded_run(environment, policy, scenario, 0, folder)]
             if progress is not None:
                 progress(policy)
-    bound = compute_bound(environment)
+    bound = objective_of(scenario).compute_bound(environment)
     if progress is not None:
         progress("bound")
     comparison = Comparison(
@@ -110,7 +114,7 @@ def reproduce(out: Path, progress: Callable[[str], None] | None = None) -> Repro
         report=write_report(
             comparison,
             folder / "report.html",
-            frontier=frontier(stream_scenario(False), 0),
+            figures=energy_figures(comparison, frontier(stream_scenario(False), 0)),
             tables=paper_tables(comparison),
             command="noonward reproduce dvfs-training",
         ),
@@ -133,8 +137,8 @@ def control_metrics(comparison: Comparison) -> list[Metric]:
             Metric.of(f"mean_time_in_system_s/{policy}", ledger.mean_time_in_system_s, "s", mean_time_s),
             Metric.of(f"p99_time_in_system_s/{policy}", ledger.p99_time_in_system_s, "s"),
         ]
-    least = comparison.bounds[0].joules_per_unit
-    metrics.append(Metric.of("j_per_unit_exact/bound", float("nan") if least is None else least, "J/unit"))
+    least = comparison.bound_values("joules_per_unit")[0]
+    metrics.append(Metric.of("j_per_unit_exact/bound", least, "J/unit"))
     return metrics
 
 
@@ -150,6 +154,6 @@ def _remarks(comparison: Comparison) -> tuple[str, ...]:
         "CHSAC-AF's published row (96,399 jobs, 9.77 J/unit, no queue) takes no learning: routing to sites with a free "
         f"GPU reaches it: at random, {free.ledger.done:,} jobs at {j_per_unit_paper(free):.2f} J/unit; greedily with "
         f"8 GPUs, {greedy.ledger.done:,} jobs at {j_per_unit_paper(greedy):.2f} J/unit (paper's counter).",
-        f"No policy can use less than {comparison.bounds[0].joules_per_unit or float('nan'):.2f} J/unit (exact) at any "
+        f"No policy can use less than {comparison.bound_values('joules_per_unit')[0]:.2f} J/unit (exact) at any "
         "latency.",
     )

@@ -104,8 +104,9 @@ def _draws(comparison: Comparison) -> str:
 
 def paper_tables(comparison: Comparison) -> list[TextTable]:
     """Returns Tables II and III where a comparison shows one of its policies over its seven days."""
-    window_s = float(comparison.records[comparison.reference][0].manifest["window_s"])
-    if comparison.has_utility or not published_policies(comparison) or window_s < DAYS[-1] * DAY_S:
+    if comparison.objective.value != "joules_per_unit" or not published_policies(comparison):
+        return []
+    if float(comparison.records[comparison.reference][0].manifest["window_s"]) < DAYS[-1] * DAY_S:
         return []
     return [table_ii(comparison), table_iii(comparison)]
 

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Final
 
 from noonward.evaluate.compare import Comparison
 from noonward.evaluate.learned import seed_gains
 from noonward.evaluate.metrics import Metric
+from noonward.evaluate.report.cluster_figures import signals_figure, utilisation_bars, utilisation_map
 from noonward.evaluate.report.figure_style import Figure
 from noonward.evaluate.report.page import write_tables
-from noonward.evaluate.report.utility_figures import (
-    gain_figure,
-    money_figure,
-    outcome_figure,
-    signals_figure,
-    utilisation_bars,
-    utilisation_map,
-)
-from noonward.evaluate.results import UNDEFINED, percent, ranked, summary_rows
+from noonward.evaluate.report.utility_figures import gain_figure, money_figure, outcome_figure
+from noonward.evaluate.results import UNDEFINED, percent, summary_rows
 from noonward.evaluate.statistics import Estimate
 from noonward.evaluate.table import TextTable
 from noonward.schedule.registry import make_scheduler, policies
 from noonward.studies.fine_tuning.reproduce import BEST_LEARNED, PAPER_POLICIES, FineTuning, Half
 from noonward.studies.fine_tuning.training_figures import training_figures
 
+GOOD_SITES: Final = "sites with low prices and clean power"
+"""Sites whose use is better, in words."""
 _TEST_CLAIMS = (
     ("utility of MASAC over local FCFS (%)", "gain_over_local-fcfs/masac", "+28.6"),
     ("its share of the gap to the bound (%)", "gap_closed/masac", "not given"),
@@ -137,7 +134,7 @@ def findings(found: FineTuning) -> list[str]:
     out = []
     for half in found.halves:
         out += _masac_findings(half, values)
-        best = next((name for name in ranked(half.policies) if not foresees(name)), half.policies.reference)
+        best = next((name for name in half.policies.ranked() if not foresees(name)), half.policies.reference)
         gain, share = half.policies.gain(best), half.policies.gap_closed(best)
         rule = _best_rule(half)
         more = values.get(f"gap_closed_more/{rule}@{half.name}")
@@ -157,7 +154,7 @@ def _best_rule(half: Half) -> str:
     """Returns the best policy that neither learned nor knows the future."""
     rules = {policy.name for policy in policies(trained=False)}
     found = half.policies
-    return next((name for name in ranked(found) if name in rules and not foresees(name)), found.reference)
+    return next((name for name in found.ranked() if name in rules and not foresees(name)), found.reference)
 
 
 def _masac_findings(half: Half, values: dict[str, Metric]) -> list[str]:
@@ -219,7 +216,7 @@ def foresees(policy: str) -> bool:
 
 def chosen(comparison: Comparison) -> Comparison:
     """Returns the paper's policies of a comparison and the best of the others, for figures hour by hour."""
-    others = [name for name in ranked(comparison) if name not in PAPER_POLICIES and not foresees(name)]
+    others = [name for name in comparison.ranked() if name not in PAPER_POLICIES and not foresees(name)]
     kept = [*(name for name in PAPER_POLICIES if name in comparison.records), *others[:1]]
     return dataclasses.replace(comparison, records={name: comparison.records[name] for name in kept})
 
@@ -236,7 +233,7 @@ def figures(found: FineTuning) -> list[Figure]:
         out += [
             _of(half, signals_figure(half.days), "Arrivals, prices and carbon intensities over five days"),
             _of(half, utilisation_map(chosen(half.policies)), "Utilisation hour by hour in one environment", first),
-            _of(half, utilisation_bars(half.policies), "Mean utilisation of the sites", first),
+            _of(half, utilisation_bars(half.policies, GOOD_SITES), "Mean utilisation of the sites", first),
             _of(half, outcome_figure(half.policies), "Utility, GPU-hours, cost and carbon"),
             _of(half, money_figure(half.policies), "Where the money comes from and goes"),
         ]

@@ -16,7 +16,6 @@ from noonward.data.scenarios.load import load_scenario, with_files
 from noonward.data.splits import MONTHS, split_scenario, split_seed
 from noonward.errors import ScenarioError
 from noonward.evaluate.compare import (
-    Bound,
     Comparison,
     Progress,
     compare,
@@ -35,6 +34,7 @@ from noonward.evaluate.learned import (
     seed_gains,
 )
 from noonward.evaluate.metrics import Metric
+from noonward.evaluate.objective import Bound
 from noonward.evaluate.report.utility_figures import money_parts
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.model.cluster.scenario import FineTuningJobs, Scenario

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from noonward.evaluate.compare import Comparison
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.results import UNDEFINED, number, percent, ranked
+from noonward.evaluate.results import UNDEFINED, number, percent
 from noonward.evaluate.statistics import mean
 from noonward.evaluate.table import TextTable
 from noonward.ledger.record import Record
 from noonward.schedule.cluster.trained_policy import read_meta
 from noonward.schedule.registry import policies
+
+if TYPE_CHECKING:
+    from noonward.evaluate.compare import Comparison
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +78,7 @@ def constraint_table(comparison: Comparison) -> TextTable | None:
     if comparison.scenario.constraints is None:
         return None
     rows = []
-    for policy in ranked(comparison):
+    for policy in comparison.ranked():
         multipliers = trained_multipliers(policy)
         for held in held_constraints(comparison, policy):
             kept = int((held.attained_E <= held.limit).sum())
@@ -132,7 +135,7 @@ def class_table(comparison: Comparison) -> TextTable | None:
     if len(shown) < 2 and not (limits and limits.latency_target_s):
         return None
     rows = []
-    for policy in ranked(comparison):
+    for policy in comparison.ranked():
         for name in shown:
             target = None if limits is None else limits.latency_target_s.get(name)
             values = {field: class_values(comparison, policy, name, field) for field in _CLASS_FIELDS}

@@ -1,0 +1,379 @@
+"""Objectives of cluster scenarios: utility where there are economics, else energy per unit of work."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from noonward.arrays import F8
+from noonward.bound.cluster_energy import FluidFrontier, environment_energy_bound, fluid_frontier
+from noonward.bound.cluster_utility.lagrangian import utility_bound
+from noonward.data.environments import build_environment
+from noonward.errors import InfeasiblePlanError
+from noonward.evaluate.metrics import Metric
+from noonward.evaluate.objective import Bound, BoundValue, Objective, no_value
+from noonward.evaluate.results import UNDEFINED, Column, Row, number, percent
+from noonward.evaluate.service_tables import class_table, constraint_table, service_metrics
+from noonward.evaluate.statistics import mean, ratio
+from noonward.ledger.record import Record
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.scenario import GeneratedSignals, JobTable, Scenario, SignalSource, SinusoidalSignals
+from noonward.units import HOUR_S
+
+if TYPE_CHECKING:
+    from noonward.evaluate.compare import Comparison
+    from noonward.evaluate.objective import Cell
+    from noonward.evaluate.report.figure_style import Figure
+    from noonward.evaluate.table import TextTable
+
+
+def objective_of(scenario: Scenario) -> Objective:
+    """Returns the objective of a cluster scenario."""
+    return UtilityObjective() if scenario.economics is not None else EnergyObjective()
+
+
+class ClusterObjective(Objective):
+    """What both objectives of cluster scenarios share: bounds, metrics, tables of service, facts."""
+
+    bound_values = (
+        BoundValue(name="utility_usd", metric="utility_usd/bound", unit="USD"),
+        BoundValue(name="best_known_usd", metric="utility_usd/best-known", unit="USD"),
+        BoundValue(name="joules_per_unit", metric="j_per_unit_exact/bound", unit="J/unit"),
+    )
+    bound_condition = (
+        "the bound of the utility needs economics and 'end: drained', the bound of the energy 'end: window' and one "
+        "class of jobs"
+    )
+
+    def compute_bound(self, environment: Environment) -> Bound:
+        """Returns the Lagrangian bound of the utility, else the fluid bound of the energy per unit.
+
+        ``utility_usd`` is an upper bound of the utility and ``best_known_usd`` the utility of the best schedule found
+        with full knowledge, USD; ``joules_per_unit`` is a lower bound of the energy per unit at any mean time in
+        system, J.
+        """
+        if environment.economics is not None and environment.drained:
+            found = utility_bound(environment)
+            best = {} if found.schedule is None else {"best_known_usd": found.lower_usd}
+            return Bound(utility_usd=found.upper_usd, **best)
+        if not environment.drained and len(set(environment.jobs.class_J.tolist())) == 1:
+            joules = environment_energy_bound(environment)
+            return Bound() if np.isnan(joules) else Bound(joules_per_unit=joules)
+        return Bound()
+
+    def describe_bound(self, bound: Bound) -> str:
+        """Returns a bound in words."""
+        if "utility_usd" not in bound:
+            return f"at least {bound.get('joules_per_unit', math.nan):.3f} J/unit"
+        upper, best = bound["utility_usd"], bound.get("best_known_usd", math.nan)
+        return (
+            f"utility at most {upper:.2f} USD; best schedule known {best:.2f} USD "
+            f"(duality gap {(upper - best) / abs(upper):.2%})"
+        )
+
+    def metrics(self, comparison: Comparison) -> list[Metric]:
+        """Returns the ledger's means per policy, then the bounds, then constraints and job classes."""
+        out: list[Metric] = []
+        for policy in comparison.records:
+            out += self.value_metrics(comparison, policy)
+            for name, field, unit in _LEDGER_METRICS:
+                out.append(Metric.of(f"{name}/{policy}", comparison.mean(policy, field), unit))
+            out.append(Metric.of(f"longest_queue/{policy}", mean(longest_queue(comparison, policy)), "jobs"))
+        for each in self.bound_values:
+            if not no_value(comparison.bounds, each.name):
+                out.append(Metric.of(each.metric, mean(comparison.bound_values(each.name)), each.unit))
+        return out + service_metrics(comparison)
+
+    def value_metrics(self, comparison: Comparison, policy: str) -> list[Metric]:
+        """Returns a policy's metrics of the ranked value."""
+        return []
+
+    def tables(self, comparison: Comparison) -> list[TextTable]:
+        """Returns latency per job class, and the constraints with what was attained."""
+        return [table for table in (class_table(comparison), constraint_table(comparison)) if table is not None]
+
+    def notes(self, comparison: Comparison) -> list[str]:
+        """Returns that the jobs never change where they come from a file."""
+        if not isinstance(comparison.scenario.jobs, JobTable):
+            return []
+        return ["every environment has the same jobs, from a file: the spread is that of the signals alone"]
+
+    def name_environment(self, comparison: Comparison, record: Record) -> str:
+        """Returns the jobs of an environment, after the UTC day it starts on where signals make days matter."""
+        jobs = f"{record.ledger.jobs:,} jobs"
+        return jobs if comparison.scenario.signals is None else f"{record.manifest['start'][:10]} ({jobs})"
+
+    def facts(self, comparison: Comparison) -> list[tuple[str, str]]:
+        """Returns protocol, fleet, horizon and signals."""
+        scenario = comparison.scenario
+        sites = comparison.records[comparison.reference][0].manifest["sites"]
+        gpus = sum(int(site["gpus"]) for site in sites)
+        listed = ", ".join(f"{site['name']} {site['gpus']}" for site in sites)
+        count = f"{len(sites)} site{'s' * (len(sites) != 1)}"
+        end = "runs continue until every job is done or overdue" if scenario.end == "drained" else "runs stop there"
+        return [
+            ("Protocol", scenario.protocol),
+            ("Fleet", f"{count}, {gpus:,} GPUs: {listed}"),
+            ("Horizon", f"jobs arrive over {scenario.window_h} hours; {end}"),
+            ("Signals", describe_signals(scenario.signals)),
+            *([] if scenario.signals is None else [("Start", "every environment starts at 00:00 UTC of its day")]),
+        ]
+
+
+def longest_queue(comparison: Comparison, policy: str) -> F8:
+    """Returns the most jobs that ever waited at once under a policy per environment."""
+    return np.array([float(record.service.longest_queue) for record in comparison.records[policy]])
+
+
+def describe_signals(signals: SignalSource | None) -> str:
+    """Returns where prices and carbon intensities come from."""
+    if signals is None:
+        return "none: energy is reported, money and carbon are not"
+    if isinstance(signals, GeneratedSignals):
+        span = {"w2022": "the year 2022", "train": "January 2021 to June 2023"}[signals.calibration]
+        return f"hourly prices and carbon intensities generated from the statistics of {span}, not recorded ones"
+    if isinstance(signals, SinusoidalSignals):
+        return "hourly prices and carbon intensities that follow a cosine, the same every day, not recorded ones"
+    return "hourly prices and carbon intensities from " + ", ".join(path.name for path in signals.paths)
+
+
+_LEDGER_METRICS: Final = (
+    ("gpu_hours", "gpu_hours", "GPU h"),
+    ("over_cap_gpu_hours", "over_cap_gpu_hours", "GPU h"),
+    ("completed_jobs", "done", "jobs"),
+    ("overdue_jobs", "overdue", "jobs"),
+    ("unfinished_jobs", "unfinished", "jobs"),
+    ("energy_kwh", "energy_kwh", "kWh"),
+    ("usd_per_gpu_hour", "usd_per_gpu_hour", "USD/(GPU h)"),
+    ("g_per_gpu_hour", "g_per_gpu_hour", "gCO2/(GPU h)"),
+    ("migrations", "moves", "moves"),
+    ("mean_wait_s", "mean_wait_s", "s"),
+    ("mean_time_in_system_s", "mean_time_in_system_s", "s"),
+    ("p99_time_in_system_s", "p99_time_in_system_s", "s"),
+    ("j_per_unit_exact", "joules_per_unit", "J/unit"),
+    ("usd_per_unit", "usd_per_unit", "USD/unit"),
+    ("g_per_unit", "g_per_unit", "gCO2/unit"),
+)
+"""Metric, field of the ledger, and unit."""
+
+
+def _ledger(name: str, digits: int = 0, scale: float = 1.0) -> Cell:
+    return lambda comparison, policy: number(mean(scale * comparison.values(policy, name)), digits)
+
+
+class UtilityObjective(ClusterObjective):
+    """Utility, the higher the better, held against the Lagrangian bound (MASAC, Eqs. 2 to 7)."""
+
+    value = "utility_usd"
+    better = "up"
+    bound_value = "utility_usd"
+    meaning = (
+        "Utility is revenue less the cost of energy, of emissions at the carbon price, and of the transfers of jobs "
+        "and results (Zhang et al., MASAC, Eqs. 2 to 7); overdue jobs could not start in time and were dropped."
+    )
+
+    def columns(self, comparison: Comparison) -> tuple[tuple[Column, Cell], ...]:
+        """Returns utility, paired change, share of the gap, GPU-hours, jobs, cost and emissions, migrations."""
+        return (
+            (Column("Utility", "USD", "up"), lambda c, p: number(c.mean(p, "utility_usd"), utility_digits(c))),
+            (Column("Change against reference", "%", "up"), lambda c, p: percent(c.gain(p), signed=True)),
+            (Column("Share of the gap to the bound", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
+            (Column("GPU-hours", "GPU h", "up"), _ledger("gpu_hours")),
+            (Column("Done", "jobs", "up"), _ledger("done")),
+            (Column("Overdue", "jobs", "down"), _ledger("overdue")),
+            (Column("Energy cost", "USD/(GPU h)", "down"), _ledger("usd_per_gpu_hour", 4)),
+            (Column("Emissions", "gCO2/(GPU h)", "down"), _ledger("g_per_gpu_hour", 1)),
+            (Column("Migrations", "moves"), _ledger("moves")),
+        )
+
+    def bound_rows(self, comparison: Comparison) -> list[Row]:
+        """Returns the upper bound and the best schedule known."""
+        if no_value(comparison.bounds, "utility_usd"):
+            return []
+        upper_E = comparison.bound_values("utility_usd")
+        rest = (UNDEFINED,) * (len(self.columns(comparison)) - 3)
+        rows = []
+        for name, values_E in (("upper bound", upper_E), ("best known schedule", best_known_values(comparison))):
+            utility = number(mean(values_E), utility_digits(comparison))
+            change, share = self.change(comparison, values_E), self.gap_closed(comparison, values_E)
+            cells = (utility, percent(change, signed=True), percent(share), *rest)
+            rows.append(Row(name=name, cells=cells, kind="bound"))
+        return rows
+
+    def value_metrics(self, comparison: Comparison, policy: str) -> list[Metric]:
+        """Returns utility, change and share of the gap."""
+        gain = f"gain_over_{comparison.reference}/{policy}"
+        return [
+            Metric.of(f"utility_usd/{policy}", comparison.mean(policy, "utility_usd"), "USD"),
+            Metric.of(gain, comparison.gain(policy), "fraction"),
+            Metric.of(f"gap_closed/{policy}", comparison.gap_closed(policy), "fraction"),
+        ]
+
+    def figures(self, comparison: Comparison) -> list[Figure]:
+        """Returns gains, money, outcomes, utilisation and signals."""
+        from noonward.evaluate.report import cluster_figures, utility_figures
+
+        return [
+            utility_figures.gain_figure(comparison),
+            utility_figures.money_figure(comparison),
+            utility_figures.outcome_figure(comparison),
+            cluster_figures.utilisation_bars(comparison, "sites with low prices and clean power"),
+            cluster_figures.utilisation_map(comparison),
+            cluster_figures.signals_figure(comparison),
+        ]
+
+    def limits(self, comparison: Comparison) -> list[str]:
+        """Returns how tight the bound is, and the cost that no policy can change."""
+        sentences = []
+        if not no_value(comparison.bounds, "utility_usd"):
+            upper_E, known_E = comparison.bound_values("utility_usd"), best_known_values(comparison)
+            gap = ratio(upper_E - known_E, upper_E)
+            sentences.append(
+                f"Upper bound: {number(mean(upper_E))} USD. No scheduler earns more, not even one that knows every "
+                f"job, price and carbon intensity beforehand. The best schedule known (with that knowledge) earns "
+                f"{number(mean(known_E))} USD, so the bound is at most {100 * gap.value:.1f} % too high (its duality "
+                "gap)."
+            )
+        reference, best = comparison.reference, self.ranked(comparison)[0]
+        fixed = comparison.mean(reference, "fixed_usd")
+        rest = f"Without it {reference} earns {number(comparison.mean(reference, 'controllable_usd'))} USD"
+        if best != reference:
+            rest += f" and {best} {number(comparison.mean(best, 'controllable_usd'))} USD"
+        sentences.append(
+            f"Fixed cost: {number(fixed, 1)} USD an environment for energy and carbon of GPUs kept ready over the "
+            f"window, whatever a policy does. {rest}."
+        )
+        return sentences
+
+
+def best_known_values(comparison: Comparison) -> F8:
+    """Returns the utility of the best schedule known per environment, USD: the bound's own, or a policy's above it."""
+    utilities = [comparison.values(policy, "utility_usd") for policy in comparison.records]
+    return np.asarray(np.fmax(comparison.bound_values("best_known_usd"), np.max(utilities, axis=0)))
+
+
+def utility_digits(comparison: Comparison) -> int:
+    """Returns the decimals utilities are shown with: three significant digits of the reference's."""
+    size = abs(comparison.mean(comparison.reference, "utility_usd").value)
+    return 0 if size >= 100 else 1 if size >= 10 else 2
+
+
+class EnergyObjective(ClusterObjective):
+    """Energy per unit of work, the lower the better, held against the fluid bound."""
+
+    value = "joules_per_unit"
+    better = "down"
+    bound_value = "joules_per_unit"
+
+    def columns(self, comparison: Comparison) -> tuple[tuple[Column, Cell], ...]:
+        """Returns jobs, energy per unit and its distance from the bound, times, queue; with signals cost and carbon."""
+
+        def beyond(c: Comparison, policy: str) -> str:
+            return percent(self.beyond_bound(c, c.values(policy, self.value)))
+
+        without_signals: tuple[tuple[Column, Cell], ...] = (
+            (Column("Completed", "jobs", "up"), _ledger("done")),
+            (Column("Unfinished", "jobs", "down"), _ledger("unfinished")),
+            (Column("Energy per unit, exact", "J/unit", "down"), _ledger("joules_per_unit", 2)),
+            (Column("Change against reference", "%", "down"), lambda c, p: percent(c.gain(p), signed=True)),
+            (Column("Above the bound", "%", "down"), beyond),
+            (Column("Mean time in system", "s", "down"), _ledger("mean_time_in_system_s")),
+            (Column("99th percentile", "s", "down"), _ledger("p99_time_in_system_s")),
+            (Column("Mean time, all arrivals so far", "s", "down"), _ledger("mean_time_so_far_s")),
+            (Column("Longest queue", "jobs", "down"), lambda c, p: number(mean(longest_queue(c, p)))),
+        )
+        if comparison.scenario.signals is None:
+            return without_signals
+        return (
+            *without_signals,
+            (Column("Energy cost", "USD/million units", "down"), _ledger("usd_per_unit", 3, 1e6)),
+            (Column("Emissions", "gCO2/1000 units", "down"), _ledger("g_per_unit", 3, 1e3)),
+        )
+
+    def bound_rows(self, comparison: Comparison) -> list[Row]:
+        """Returns the lower bound."""
+        if no_value(comparison.bounds, self.bound_value):
+            return []
+        lower_E = comparison.bound_values(self.bound_value)
+        cells = [UNDEFINED] * len(self.columns(comparison))
+        cells[2:5] = [number(mean(lower_E), 2), percent(self.change(comparison, lower_E), signed=True), "0.0"]
+        return [Row(name="lower bound", cells=tuple(cells), kind="bound")]
+
+    def figures(self, comparison: Comparison) -> list[Figure]:
+        """Returns energy against latency, distributions of latency, power, routing and utilisation."""
+        return energy_figures(comparison, frontier(comparison.scenario, comparison.seed))
+
+    def limits(self, comparison: Comparison) -> list[str]:
+        """Returns the bound, and what the fleet draws without any job."""
+        sentences = []
+        if not no_value(comparison.bounds, self.bound_value):
+            lower = number(mean(comparison.bound_values(self.bound_value)), 3)
+            sentences.append(
+                f"Lower bound: {lower} J/unit at any mean time in system. No scheduler processes the work that "
+                "arrives, or any part of it, with less energy per unit; jobs are taken as a fluid."
+            )
+        fixed = comparison.mean(comparison.reference, "fixed_kwh")
+        hours = float(comparison.records[comparison.reference][0].manifest["window_s"]) / HOUR_S
+        sentences.append(
+            f"A fleet without any job draws {fixed.value / hours:.2f} kW: {fixed.value:,.0f} kWh over the window."
+        )
+        return sentences
+
+
+def energy_figures(comparison: Comparison, curve: FluidFrontier | None) -> list[Figure]:
+    """Returns the figures of a comparison by energy.
+
+    Args:
+        comparison: Comparison.
+        curve: Points of the fluid bound's frontier at the work that arrives, or None.
+    """
+    from noonward.evaluate.report import cluster_figures, energy_figures
+
+    return [
+        energy_figures.energy_latency_figure(comparison, curve),
+        energy_figures.latency_figure(comparison),
+        energy_figures.power_figure(comparison),
+        cluster_figures.routing_figure(comparison),
+        cluster_figures.utilisation_bars(comparison, "sites that need little energy per unit"),
+    ]
+
+
+def environment_bounds(comparison: Comparison, policy: str) -> F8:
+    """Returns the least energy per unit at a policy's own mean time in system (all arrivals) per environment, J.
+
+    NaN where the bound is not defined: runs until drained, or jobs of several classes.
+    """
+    if comparison.scenario.end != "window":
+        return np.full(len(comparison.bounds), np.nan)
+    out = []
+    for index, time_s in enumerate(comparison.values(policy, "mean_time_so_far_s")):
+        environment = build_environment(comparison.scenario, index, comparison.seed)
+        one_class = len(set(environment.jobs.class_J.tolist())) == 1
+        out.append(environment_energy_bound(environment, float(time_s)) if one_class else np.nan)
+    return np.array(out)
+
+
+def frontier(scenario: Scenario, seed: int) -> FluidFrontier | None:
+    """Returns the fluid bound's energy-latency frontier for a scenario's first environment, where it is defined."""
+    if scenario.economics is not None or scenario.end != "window":
+        return None
+    environment = build_environment(scenario, 0, seed)
+    jobs = environment.jobs
+    arrived = jobs.arrival_s_J <= environment.window_s
+    classes = set(jobs.class_J.tolist())
+    if len(classes) != 1:
+        return None
+    try:
+        return fluid_frontier(
+            environment.fleet,
+            work=float(jobs.work_J[arrived].sum()),
+            horizon_s=environment.window_s,
+            jobs=int(arrived.sum()),
+            job_class=environment.fleet.classes[classes.pop()],
+            gangs=(int(jobs.gpus_min_J.min()), int(jobs.gpus_max_J.max())),
+            points=60,
+        )
+    except InfeasiblePlanError:
+        return None  # more work than the fleet can do: no run does it all

@@ -1,0 +1,146 @@
+"""Objectives: what a comparison of a kind of scenarios measures, ranks by, bounds, prints and draws."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from noonward.arrays import F8
+from noonward.evaluate.results import Column, Row
+from noonward.evaluate.statistics import Estimate, ratio
+from noonward.model.kinds import AnyScenario, find_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noonward.evaluate.compare import Comparison
+    from noonward.evaluate.metrics import Metric
+    from noonward.evaluate.report.figure_style import Figure
+    from noonward.evaluate.table import TextTable
+
+    Cell = Callable[[Comparison, str], str]
+    """Returns the cell of a policy in a column."""
+
+
+class Bound(dict[str, float]):
+    """What no policy can beat in one environment: values by name; one that is missing is not defined.
+
+    Example:
+        >>> Bound(utility_usd=12.5)["utility_usd"]
+        12.5
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundValue:
+    """A value that bounds hold.
+
+    Attributes:
+        name: Its name in a ``Bound``.
+        metric: Name of its mean among the metrics.
+        unit: Unit.
+    """
+
+    name: str
+    metric: str
+    unit: str
+
+
+class Objective(ABC):
+    """What policies are compared by. One object serves all comparisons of its kind; it holds no state."""
+
+    value: ClassVar[str]
+    """Field of the ledger that policies are ranked by."""
+    better: ClassVar[Literal["up", "down"]]
+    """Whether higher or lower values of it are better."""
+    bound_value: ClassVar[str]
+    """Value of the bounds that it is held against."""
+    bound_values: ClassVar[tuple[BoundValue, ...]]
+    """All values of the bounds."""
+    bound_condition: ClassVar[str]
+    """What a scenario must be for a bound to be known; said where none is."""
+    meaning: ClassVar[str] = ""
+    """What the ranked value is, for readers of a report; may be empty."""
+
+    def ranked(self, comparison: Comparison) -> list[str]:
+        """Returns the policies, best first; undefined values last."""
+        sign = -1.0 if self.better == "up" else 1.0
+        key = {policy: sign * comparison.mean(policy, self.value).value for policy in comparison.records}
+        return sorted(key, key=lambda policy: (math.isnan(key[policy]), key[policy]))
+
+    def change(self, comparison: Comparison, values_E: F8) -> Estimate:
+        """Returns the paired change of values against the reference policy's, as a fraction of those."""
+        base_E = comparison.values(comparison.reference, self.value)
+        return ratio(values_E - base_E, base_E)
+
+    def gap_closed(self, comparison: Comparison, values_E: F8) -> Estimate:
+        """Returns the share of the gap between reference policy and bound that values close, paired."""
+        sign = 1.0 if self.better == "up" else -1.0
+        base_E = comparison.values(comparison.reference, self.value)
+        gap_E = comparison.bound_values(self.bound_value) - base_E
+        return ratio(sign * (values_E - base_E), sign * gap_E)
+
+    def beyond_bound(self, comparison: Comparison, values_E: F8) -> Estimate:
+        """Returns how far values lie above a lower bound, or below an upper one, as a fraction of the bound, paired."""
+        sign = 1.0 if self.better == "down" else -1.0
+        bound_E = comparison.bound_values(self.bound_value)
+        return ratio(sign * (values_E - bound_E), bound_E)
+
+    @abstractmethod
+    def compute_bound(self, environment: Any) -> Bound:
+        """Returns what no policy can beat in an environment; empty where no bound is known."""
+
+    @abstractmethod
+    def describe_bound(self, bound: Bound) -> str:
+        """Returns a bound in words, for one line."""
+
+    @abstractmethod
+    def columns(self, comparison: Comparison) -> tuple[tuple[Column, Cell], ...]:
+        """Returns the columns of the results table, each with what fills its cells."""
+
+    @abstractmethod
+    def bound_rows(self, comparison: Comparison) -> list[Row]:
+        """Returns the rows of the results table that no policy made: the bound's."""
+
+    @abstractmethod
+    def metrics(self, comparison: Comparison) -> list[Metric]:
+        """Returns the metrics that ``--json`` prints."""
+
+    @abstractmethod
+    def facts(self, comparison: Comparison) -> list[tuple[str, str]]:
+        """Returns name and text of what a report's head says about the setting."""
+
+    @abstractmethod
+    def figures(self, comparison: Comparison) -> list[Figure]:
+        """Returns the figures of a report, the most telling first."""
+
+    def name_environment(self, comparison: Comparison, record: Any) -> str:
+        """Returns what a report says of the environment of a record, in a few words."""
+        return str(record.manifest["start"])[:10]
+
+    def limits(self, comparison: Comparison) -> list[str]:
+        """Returns sentences about the bound and about what no policy can change."""
+        return []
+
+    def tables(self, comparison: Comparison) -> list[TextTable]:
+        """Returns further tables of a report, which the command line prints too."""
+        return []
+
+    def notes(self, comparison: Comparison) -> list[str]:
+        """Returns what a reader must know about the data beside the notes of the environments."""
+        return []
+
+
+def objective_of(scenario: AnyScenario) -> Objective:
+    """Returns the objective that a scenario's policies are compared by."""
+    objective: Objective = find_kind(scenario.kind).part("objective")(scenario)
+    return objective
+
+
+def no_value(bounds: list[Bound], name: str) -> bool:
+    """Returns whether no bound holds a value."""
+    return all(math.isnan(bound.get(name, np.nan)) for bound in bounds)

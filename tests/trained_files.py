@@ -45,6 +45,7 @@ def write_random_policy(
         "observation": asdict(observation),
         "hidden": "relu",
         "head": "logits",
+        "agent_one_hot": False,
         "record": dict(record or {}),
         **more,
     }

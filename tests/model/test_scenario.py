@@ -67,7 +67,7 @@ def test_an_unknown_key_is_refused_at_its_place_with_the_nearest_known_one(chang
     [
         ({"fleet__sites__1__gpus": 0}, "fleet.sites.1.gpus: input should be greater than or equal to 1 (value: 0)"),
         ({"fleet__sites__0__pue": 0.9}, "fleet.sites.0.pue: input should be greater than or equal to 1 (value: 0.9)"),
-        ({"slot_s": 0}, "slot_s: input should be greater than 0 (value: 0)"),
+        ({"slot_s": 0}, "slot_s: input should be greater than or equal to 1 (value: 0)"),
         ({"slot_s": 7}, "slot_s is 7 s; a slot must divide the hour (3600 s)"),
         ({"window_h": 1.5}, "window_h: input should be a valid integer"),
         ({"end": "never"}, "end: input should be 'drained' or 'window' (value: 'never')"),

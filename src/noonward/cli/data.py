@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noonward.cli.options import ScenarioName, Seed, Settings, open_scenario, print_table
+from noonward.cli.options import ScenarioName, Seed, Settings, open_scenario, print_table, writable
 
 app = typer.Typer(help="Check data files; write generated ones.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -75,7 +75,7 @@ def jobs(
 @app.command()
 def generate(
     name: ScenarioName,
-    out: Annotated[Path, typer.Option(help="Folder for signals.csv and jobs.csv.")],
+    out: Annotated[Path, typer.Option(help="Folder for signals.csv and jobs.csv.", callback=writable)],
     environment: Annotated[int, typer.Option(min=0, help="Number of the environment.")] = 0,
     seed: Seed = 0,
     settings: Settings = None,
@@ -86,7 +86,6 @@ def generate(
     from noonward.data.signals.load import write_generated_signals
 
     drawn = build_environment(open_scenario(name, settings), environment, seed)
-    out.mkdir(parents=True, exist_ok=True)
     write_job_table(drawn.jobs, drawn.fleet, out / "jobs.csv")
     print(f"{len(drawn.jobs)} jobs: {out / 'jobs.csv'}")
     if drawn.signals is not None:

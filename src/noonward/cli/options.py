@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noonward.files import require_writable
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -48,7 +50,19 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a value of the scenario: economics.carbon_usd_per_t=50."),
 ]
-Out = Annotated[Path, typer.Option(help="Folder for records and reports.")]
+
+
+def writable(folder: Path) -> Path:
+    """Returns the folder of the option --out, checked before anything is computed.
+
+    Raises:
+        FileError: A file is named where a folder is meant, or nothing can be written there.
+    """
+    require_writable(folder, "--out")
+    return folder
+
+
+Out = Annotated[Path, typer.Option(help="Folder for records and reports.", callback=writable)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object with all figures.")]
 Policies = Annotated[
     str | None,

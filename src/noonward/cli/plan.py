@@ -16,6 +16,7 @@ from noonward.cli.options import (
     SignalFiles,
     open_scenario,
     print_table,
+    writable,
 )
 
 
@@ -30,7 +31,9 @@ def plan(
     signals: SignalFiles = None,
     jobs: JobFile = None,
     settings: Settings = None,
-    out: Annotated[Path, typer.Option(help="Folder for the plan's tables and figure.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder for the plan's tables and figure.", callback=writable)] = Path(
+        "runs"
+    ),
     json: Json = False,
 ) -> None:
     """Plan a scenario's first day ahead: what load may use of every site and hour, and which share goes where."""

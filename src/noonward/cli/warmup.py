@@ -62,6 +62,7 @@ def _compile_learned(environment: Environment) -> None:
         "observation": asdict(observation),
         "hidden": "relu",
         "head": "logits",
+        "agent_one_hot": False,
         "record": {},
     }
     with TemporaryDirectory() as folder:

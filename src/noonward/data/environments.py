@@ -14,7 +14,7 @@ from noonward.data.jobs.generate import build_jobs
 from noonward.data.signals.generate import generate_signals, sinusoidal_signals
 from noonward.data.signals.load import load_signals
 from noonward.errors import ScenarioError, SignalRangeError
-from noonward.model.cluster.environment import Environment, latest_end_s
+from noonward.model.cluster.environment import Environment, latest_end_s, require_end
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.scenario import (
     FineTuningJobs,
@@ -147,8 +147,7 @@ def _hours(scenario: Scenario, jobs: Jobs) -> int:
         return scenario.window_h
     slot_s = scenario.slot_s if scenario.protocol == "each-slot" else 0.0
     end_s = latest_end_s(jobs, scenario.fleet, scenario.window_h * HOUR_S, slot_s)
-    if not np.isfinite(end_s):
-        raise ScenarioError("jobs with infinite slack cannot run until drained; give slack_s or 'end: window'")
+    require_end(end_s)
     return int(np.ceil(end_s / HOUR_S))
 
 

@@ -18,7 +18,7 @@ from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH, WATT_SECONDS_PER_MWH
 def integral(cumulative_H: F8, time_s: float) -> float:
     """Returns the integral of an hourly signal from second 0 to ``time_s`` (within the hours covered), value x s."""
     position = time_s / HOUR_S
-    hour = min(int(position), cumulative_H.shape[0] - 2)
+    hour = int(min(position, cumulative_H.shape[0] - 2.0))
     below = cumulative_H[hour]
     return below + (cumulative_H[hour + 1] - below) * (position - hour)
 

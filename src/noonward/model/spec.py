@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from noonward.files import SLUG
+from noonward.units import HOUR_S
+
+LARGEST: Final = 1e18
+"""Largest number that a scenario may hold, in any unit: products of several such numbers are still finite."""
+SMALLEST: Final = 1e-30
+"""Smallest number where a value must be above 0."""
+MOST: Final = 1_000_000_000
+"""Most GPUs or other things that are counted."""
+LONGEST_WINDOW_H: Final = 87_600
+"""Longest window, h: ten years."""
+LARGEST_GANG: Final = 65_536
+"""Most GPUs of one job: tables of power and speed have an entry for every gang."""
 
 
 class Spec(BaseModel):
@@ -13,7 +27,38 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
-NonNegative = Annotated[float, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
+def slug(name: str) -> str:
+    """Returns a name that can be part of a path.
+
+    Raises:
+        ValueError: It holds other characters, or is too long.
+
+    Example:
+        >>> slug("../../x")
+        Traceback (most recent call last):
+        ValueError: a name is 1 to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit
+    """
+    if not SLUG.fullmatch(name):
+        raise ValueError(
+            "a name is 1 to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit"
+        )
+    return name
+
+
+def _no_truth(value: object) -> object:
+    """Refuses true and false where a number is meant: as numbers they would be 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError("input should be a number, not true or false")
+    return value
+
+
+_NUMBER: Final = BeforeValidator(_no_truth)
+NonNegative = Annotated[float, _NUMBER, Field(ge=0, le=LARGEST)]
+Positive = Annotated[float, _NUMBER, Field(gt=0, ge=SMALLEST, le=LARGEST)]
+Count = Annotated[int, _NUMBER, Field(ge=1, le=MOST)]
+Gang = Annotated[int, _NUMBER, Field(ge=1, le=LARGEST_GANG)]
+Hours = Annotated[int, _NUMBER, Field(ge=1, le=LONGEST_WINDOW_H)]
+Slot = Annotated[float, _NUMBER, Field(ge=1, le=HOUR_S)]
+Sigma = Annotated[float, _NUMBER, Field(ge=0, le=20)]
+Slug = Annotated[str, AfterValidator(slug)]
 Share = Annotated[float, Field(ge=0, le=1)]

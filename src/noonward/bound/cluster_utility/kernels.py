@@ -24,7 +24,7 @@ def least_intensity(carbon_SH: F8, first: int, second: int, from_s: float, to_s:
     An end of -1 (an ingress that belongs to no site) counts as 0 g/kWh.
     """
     least = np.inf
-    last = min(int(to_s / HOUR_S), carbon_SH.shape[1] - 1)
+    last = int(min(to_s / HOUR_S, carbon_SH.shape[1] - 1.0))
     for hour in range(int(from_s / HOUR_S), last + 1):
         mean = 0.5 * carbon_SH[second, hour]
         if first >= 0:

@@ -9,7 +9,7 @@ import numpy as np
 from noonward.arrays import F8, I8
 from noonward.bound.cluster_utility.booking import Desk, book_in_order, departures, improve
 from noonward.bound.cluster_utility.columns import Market, Options, return_delay_s
-from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.environment import LONGEST_RUN_H, Environment
 from noonward.model.cluster.fleet import FleetTables
 from noonward.model.signals import cumulative
 from noonward.seeding import stream
@@ -60,7 +60,8 @@ def open_desk(environment: Environment, tables: FleetTables, costs: Market, opti
     back_O = return_delay_s(links, spot, jobs.result_gb_J[job_O])
     away_O = options.home_O != options.site_O
     ready_O = np.ceil(jobs.arrival_s_J[job_O] / slot_s).astype(np.int64)
-    travel_O = np.where(away_O, np.maximum(1, np.ceil(delay_O / slot_s)), 0).astype(np.int64)
+    # A direct link may take longer than any run, where a chain of links is in time.
+    travel_O = np.where(away_O, np.clip(np.ceil(delay_O / slot_s), 1, LONGEST_RUN_H * HOUR_S), 0).astype(np.int64)
     latest_O = np.floor((jobs.arrival_s_J[job_O] + jobs.slack_s_J[job_O] - back_O) / slot_s).astype(np.int64)
     return Desk(
         first_J=np.searchsorted(job_O, np.arange(len(jobs) + 1)).astype(np.int64),

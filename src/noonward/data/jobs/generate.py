@@ -18,6 +18,7 @@ from noonward.arrays import F8, I8
 from noonward.data.jobs.calibration import WorkloadCalibration, load_workload_calibration
 from noonward.data.jobs.kernels import CELL_S, burst_factors, draw_times, scale_to_demand
 from noonward.data.jobs.load import JobTrace, load_job_table, load_job_trace
+from noonward.data.jobs.size import require_size
 from noonward.data.jobs.streams import (
     generate_mixed_jobs,
     generate_poisson_jobs,
@@ -288,6 +289,7 @@ def _check_window(start: datetime, window_h: int, slot_s: float) -> None:
 
 
 def _job_count(spec: FineTuningJobs, rng: np.random.Generator) -> int:
+    require_size(spec.count, "jobs.count")
     count = 0
     while not count:
         count = int(rng.poisson(spec.count))

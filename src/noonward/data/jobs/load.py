@@ -17,6 +17,7 @@ from noonward.errors import DataError
 from noonward.files import write_table
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
+from noonward.model.spec import LARGEST_GANG
 from noonward.units import DAY_S, HOUR_S
 
 TRACE_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
@@ -190,8 +191,10 @@ def _gangs(table: TableFile) -> tuple[I8, I8]:
     allowed = "give a whole number of GPUs, at least 1"
     if _one_of(table, "gpus", "gpus_min", "gpus_max"):
         gpus = table.integers("gpus", allowed, low=1)
+        table.refuse("gpus", gpus > LARGEST_GANG, f"a job takes at most {LARGEST_GANG:,} GPUs")
         return gpus, gpus
     low, high = table.integers("gpus_min", allowed, low=1), table.integers("gpus_max", allowed, low=1)
+    table.refuse("gpus_max", high > LARGEST_GANG, f"a job takes at most {LARGEST_GANG:,} GPUs")
     table.refuse("gpus_max", high < low, "give a whole number of GPUs, at least gpus_min of the same row")
     return low, high
 

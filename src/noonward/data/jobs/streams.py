@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.data.jobs.load_shapes import DAY_HOURS, generate_load_shapes
+from noonward.data.jobs.size import require_size
 from noonward.errors import ScenarioError
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
@@ -38,6 +39,7 @@ def generate_poisson_jobs(spec: PoissonJobs, fleet: Fleet, window_s: float, rng:
     """
     arrival_rng, work_rng = rng.spawn(2)
     points = len(fleet.ingress_points)
+    require_size(spec.rate_per_s * window_s * points, "jobs.rate_per_s")
     count_I: NDArray[np.int64] = arrival_rng.poisson(spec.rate_per_s * window_s, size=points)
     total = int(count_I.sum())
     if not total:
@@ -68,11 +70,14 @@ def generate_mixed_jobs(spec: MixedJobs, fleet: Fleet, window_s: float, rng: np.
     Raises:
         ScenarioError: The draw holds no job.
     """
+    points = len(fleet.ingress_points)
+    most = sum(stream.rate_per_s * (1 + stream.amplitude) for stream in spec.classes.values()) * window_s * points
+    require_size(most, "the classes' rate_per_s")
     parts = []
     for c, (name, class_rng) in enumerate(zip(fleet.classes, rng.spawn(len(fleet.classes)), strict=True)):
         if name in spec.classes:
             stream = spec.classes[name]
-            arrival_s, origin, work = _class_jobs(stream, len(fleet.ingress_points), window_s, class_rng)
+            arrival_s, origin, work = _class_jobs(stream, points, window_s, class_rng)
             gangs = np.array([[c, stream.gpus_min, stream.gpus_max]] * len(work), dtype=np.int64).reshape(-1, 3)
             parts.append((arrival_s, origin, work, *gangs.T))
     arrival_s, origin, work, class_, gpus_min, gpus_max = (
@@ -80,7 +85,7 @@ def generate_mixed_jobs(spec: MixedJobs, fleet: Fleet, window_s: float, rng: np.
     )
     if not len(work):
         rate = sum(stream.rate_per_s for stream in spec.classes.values())
-        raise _no_job(rate * window_s * len(fleet.ingress_points))
+        raise _no_job(rate * window_s * points)
     return Jobs.build(
         arrival_s=arrival_s, origin=origin, work=work, class_=class_, gpus_min=gpus_min, gpus_max=gpus_max
     )
@@ -123,6 +128,7 @@ def generate_shaped_jobs(spec: ShapedJobs, fleet: Fleet, window_h: int, rng: np.
     shape_rng, size_rng, order_rng = rng.spawn(3)
     classes = len(fleet.classes)
     days = -(-window_h // DAY_HOURS)
+    require_size(spec.cluster_gpus / spec.mean_gpus * window_h * classes, "jobs.cluster_gpus")
     load_HC = generate_load_shapes(days, classes, shape_rng).reshape(-1, classes)[:window_h]
     count_HC = np.rint(load_HC * spec.cluster_gpus / spec.mean_gpus).astype(np.int64)
     total = int(count_HC.sum())
@@ -161,6 +167,7 @@ def paper_stream_jobs(spec: PaperStreamJobs, fleet: Fleet, window_s: float) -> J
     sites = range(len(fleet.sites))
     due = [(source.expovariate(spec.rate_per_s), point) for point in range(len(fleet.ingress_points))]
     mean = spec.rate_per_s * window_s * len(due)
+    require_size(mean, "jobs.rate_per_s")
     heapq.heapify(due)
     rows: list[tuple[float, int, float, int]] = []
     while due[0][0] <= window_s:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -75,10 +76,46 @@ def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Pa
 
 
 def _parsed(text: str, source: str | Path) -> Any:
+    """Returns what a YAML text holds.
+
+    Raises:
+        ScenarioError: It is not valid YAML, is nested too deeply, or unfolds to more values than a scenario can have.
+    """
     try:
-        return yaml.load(text, Loader=_UniqueKeys)
-    except yaml.YAMLError as error:
+        loader = _UniqueKeys(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            _require_size(node)
+            return loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except RecursionError:
+        raise ScenarioError(f"{source} is not valid YAML: it is nested too deeply; use at most 100 levels") from None
+    except (yaml.YAMLError, ValueError) as error:  # a number or a date that Python cannot hold is a ValueError
         raise ScenarioError(f"{source} is not valid YAML: {_one_line(error)}") from error
+
+
+def _require_size(node: yaml.Node, most: int = 1_000_000) -> None:
+    """Raises YAMLError if a document unfolds to too many values: aliases may stand for one another many times."""
+    size_of: dict[int, int] = {}
+    open_: set[int] = set()
+
+    def size(node: yaml.Node) -> int:
+        if isinstance(node, yaml.ScalarNode):
+            return 1
+        if id(node) in open_:
+            raise yaml.YAMLError(f"the value in line {node.start_mark.line + 1} holds itself; write it out")
+        if id(node) not in size_of:
+            open_.add(id(node))
+            below = [each for pair in node.value for each in (pair if isinstance(pair, tuple) else (pair,))]
+            size_of[id(node)] = 1 + sum(map(size, below))
+            open_.remove(id(node))
+        return size_of[id(node)]
+
+    if size(node) > most:
+        raise yaml.YAMLError(f"its aliases unfold to more than {most:,} values; write fewer")
 
 
 def _extended(content: dict[str, Any], source: str) -> dict[str, Any]:
@@ -113,9 +150,11 @@ class _UniqueKeys(yaml.SafeLoader):
         seen: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
+            line = key_node.start_mark.line + 1
+            if not isinstance(key, str):
+                raise yaml.YAMLError(f"the key {_short(key)} in line {line} is no text; put it in quotes or rename it")
             if key in seen:
-                mark = key_node.start_mark
-                raise yaml.YAMLError(f"the key {key!r} stands twice, again in line {mark.line + 1}; keep one of them")
+                raise yaml.YAMLError(f"the key {_short(key)} stands twice, again in line {line}; keep one of them")
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -141,7 +180,13 @@ def _read(name_or_path: str | Path) -> tuple[str, str | Path]:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return _short(" ".join(str(error).split()), 400)
+
+
+def _short(value: Any, most: int = 80) -> str:
+    """Returns a value as messages show it, cut where it is long."""
+    text = value if isinstance(value, str) and most > 80 else repr(value)
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def _set(content: dict[str, Any], setting: str) -> None:
@@ -153,7 +198,7 @@ def _set(content: dict[str, Any], setting: str) -> None:
     for depth, key in enumerate(keys):
         where = ".".join(keys[:depth]) or "the scenario"
         if isinstance(node, list):
-            if not key.isdigit() or int(key) >= len(node):
+            if not re.fullmatch("[0-9]{1,9}", key) or int(key) >= len(node):
                 raise ScenarioError(f"setting {setting!r}: {where} has the positions 0 to {len(node) - 1}, not {key!r}")
             index: Any = int(key)
         elif isinstance(node, dict):
@@ -161,10 +206,7 @@ def _set(content: dict[str, Any], setting: str) -> None:
         else:
             raise ScenarioError(f"setting {setting!r}: {where} holds a single value, so it has no key {key!r}")
         if depth == len(keys) - 1:
-            try:
-                node[index] = yaml.safe_load(value)
-            except yaml.YAMLError as error:
-                raise ScenarioError(f"setting {setting!r}: the value is not valid YAML: {_one_line(error)}") from error
+            node[index] = _parsed(value, f"setting {_short(setting)}: the value")
             return
         if isinstance(node, dict) and key not in node:
             node[key] = {}
@@ -221,7 +263,7 @@ def _explain(error: ValidationError, source: str, content: Any, model: type[Base
         else:
             message = problem["msg"].removeprefix("Value error, ")
             value = problem.get("input")
-            shown = "" if isinstance(value, dict | list | tuple | BaseModel) else f" (value: {value!r})"
+            shown = "" if isinstance(value, dict | list | tuple | BaseModel) else f" (value: {_short(value)})"
             lines.append(f"{where}: {message[:1].lower()}{message[1:]}{shown}")
     head = f"{source} is not a valid scenario ({len(lines)} problem{'s' if len(lines) > 1 else ''}):"
     return "\n  ".join([head, *lines])

@@ -376,7 +376,7 @@ def lead_integral(forecast_KSL: F8, kind: int, site: int, seconds_ahead: float) 
         seconds_ahead: Seconds after the current hour's start, within the hours forecast.
     """
     position = seconds_ahead / HOUR_S
-    lead = min(int(position), forecast_KSL.shape[2] - 2)
+    lead = int(min(position, forecast_KSL.shape[2] - 2.0))
     below = forecast_KSL[kind, site, lead]
     return below + (forecast_KSL[kind, site, lead + 1] - below) * (position - lead)
 

@@ -52,6 +52,8 @@ class Moment(NamedTuple):
     """1 where a choice is feasible."""
     asked_BN: Bools
     """Whether an agent is asked."""
+    advice_BN: I8
+    """Choice an adviser would make, -1 where there is none."""
 
 
 class Transition(NamedTuple):
@@ -74,14 +76,14 @@ class Transition(NamedTuple):
 
 
 class PolicyArrays(NamedTuple):
-    """A policy as arrays: one perceptron per agent."""
+    """A policy as arrays: one perceptron per agent (or one for all)."""
 
     weights: list[F4]
-    """Per layer [N, in, out]."""
+    """Per layer [N or 1, in, out]."""
     biases: list[F4]
-    """Per layer [N, out]."""
+    """Per layer [N or 1, out]."""
     meta: dict[str, Any]
-    """``algorithm``, ``head`` (logits or values), ``hidden``, and what the algorithm adds."""
+    """``algorithm``, ``head`` (logits or values), ``hidden``, ``agent_one_hot``, and what the algorithm adds."""
 
 
 class Algorithm(ABC):
@@ -90,12 +92,12 @@ class Algorithm(ABC):
     name: ClassVar[str]
     """Name on the command line."""
     constrained: ClassVar[bool] = False
-    """Whether it learns from the costs of constraints too, not from the reward alone."""
+    """Whether it heeds the costs of constraints beside the reward."""
     consumes: ClassVar[Literal["replay", "rollout"]]
     """``replay``: the trainer calls ``update`` a fixed number of times an epoch. ``rollout``: every ``rollout_steps``
     decision steps and at the end of an epoch, over all that was observed since the last call, which it then forgets."""
-    imitation_loss: ClassVar[Literal["cross-entropy", "margin"] | None] = None
-    """Loss by which it is fitted to demonstrations (``imitation.Imitator``); None: it cannot be."""
+    lesson: ClassVar[Literal["cross-entropy", "margin"] | None] = None
+    """How it is fitted to demonstrations (``imitation.Pupil``); None: it cannot be."""
 
     @property
     def rollout_steps(self) -> int | None:

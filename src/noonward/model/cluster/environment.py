@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,11 @@ from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
 from noonward.model.network import Links
 from noonward.model.signals import Signals, SiteSignals
+from noonward.model.spec import LONGEST_WINDOW_H
 from noonward.units import HOUR_S
 
+LONGEST_RUN_H: Final = 2 * LONGEST_WINDOW_H
+"""Longest run, h: the window, and as long again for the jobs to end."""
 Protocol = Literal["each-slot", "on-arrival"]
 
 
@@ -113,8 +116,7 @@ class Environment:
                     "protocol each-slot needs one ingress at home in every site and no other; "
                     f"use 'ingress: sites' (sites without: {missing})"
                 )
-        if self.drained and not np.isfinite(self.latest_end_s):
-            raise ScenarioError("jobs with infinite slack cannot run until drained; give slack_s or 'end: window'")
+        require_end(self.latest_end_s)
         if self.signals is not None:
             zones = tuple(dict.fromkeys(site.zone for site in fleet.sites))
             covered = self.signals.select(zones).window(self.start, self.hours)
@@ -171,6 +173,25 @@ class Environment:
     def sites(self) -> tuple[str, ...]:
         """Names of the sites."""
         return self.fleet.site_names
+
+    def with_caps(self, caps: GpuCaps | None) -> Environment:
+        """Returns the same environment under other capacity curves."""
+        return replace(self, caps=caps)
+
+
+def require_end(end_s: float) -> None:
+    """Raises ScenarioError if a run could last longer than ``LONGEST_RUN_H``.
+
+    Args:
+        end_s: Upper limit of the run's end, s.
+    """
+    if not np.isfinite(end_s):
+        raise ScenarioError("jobs with infinite slack cannot run until drained; give slack_s or 'end: window'")
+    if end_s > LONGEST_RUN_H * HOUR_S:
+        raise ScenarioError(
+            f"the last job may end {end_s / HOUR_S:.4g} h after the start; a run may last {LONGEST_RUN_H:,} h (20 "
+            "years): shorten the jobs' slack or run time, speed the GPUs up, or use 'end: window'"
+        )
 
 
 def latest_end_s(jobs: Jobs, fleet: Fleet, window_s: float, slot_s: float) -> float:

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from noonward.arrays import F8, I8
 from noonward.errors import nearest
 from noonward.model.cluster.power import GpuType, energy_optimal_level
-from noonward.model.spec import Count, NonNegative, Spec
+from noonward.model.spec import LARGEST, Count, NonNegative, Spec
 
 
 class Site(Spec):
@@ -27,7 +27,7 @@ class Site(Spec):
     """Name of its GPU type."""
     gpus: Count
     """Number of GPUs."""
-    pue: float = Field(default=1.0, ge=1)
+    pue: float = Field(default=1.0, ge=1, le=LARGEST)
     """Power usage effectiveness: facility power over IT power."""
     timezone: str | None = None
     """IANA time zone of its users (for the daily shape of arrivals); the zone's own where it is left out."""

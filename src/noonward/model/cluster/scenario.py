@@ -15,7 +15,7 @@ from noonward.model.cluster.fleet import Fleet
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
 from noonward.model.network import Network
-from noonward.model.spec import Count, NonNegative, Positive, Share, Spec
+from noonward.model.spec import LARGEST, Count, Gang, Hours, NonNegative, Positive, Share, Sigma, Slot, Slug, Spec
 from noonward.units import HOUR_S
 
 Month = Annotated[int, Field(ge=1, le=12)]
@@ -109,7 +109,7 @@ class FineTuningJobs(Spec):
     """Mean number of jobs per environment (the number itself is Poisson)."""
     origin_shares: dict[str, NonNegative]
     """Relative amount of jobs per ingress point (the job amount coefficients delta)."""
-    gpus_cap: Count = 16
+    gpus_cap: Gang = 16
     """Gangs are capped at this many GPUs."""
     demand: Positive = 0.85
     """GPU-hours asked over the fleet's GPU-hours in the window; run times are scaled to it."""
@@ -136,13 +136,13 @@ class PoissonJobs(Spec):
     """Arrivals per second and ingress point."""
     median_work: Positive
     """Median of the work, units (exp of mu)."""
-    sigma: NonNegative
+    sigma: Sigma
     """Standard deviation of the work's logarithm."""
     work_min: Positive = 0.1
     """Smaller draws become this, units (as in the paper's simulator)."""
-    gpus_min: Count = 1
+    gpus_min: Gang = 1
     """Smallest gang."""
-    gpus_max: Count = 8
+    gpus_max: Gang = 8
     """Largest gang."""
 
     @model_validator(mode="after")
@@ -159,7 +159,7 @@ class LogNormalWork(Spec):
     """``log-normal``."""
     median_work: Positive
     """Median of the work, units."""
-    sigma: NonNegative
+    sigma: Sigma
     """Standard deviation of the work's logarithm."""
     work_min: Positive = 0.1
     """Smaller draws become this, units."""
@@ -172,7 +172,7 @@ class ParetoWork(Spec):
     """``pareto``."""
     work_min: Positive
     """Least work, units."""
-    tail: Annotated[float, Field(gt=1)]
+    tail: Annotated[float, Field(gt=1, le=LARGEST)]
     """Exponent of the tail, above 1 (so that the mean is finite)."""
 
 
@@ -187,9 +187,9 @@ class ClassStream(Spec):
     """Period of the wave, h; it starts with the window, the same at every ingress point."""
     work: Annotated[LogNormalWork | ParetoWork, Field(discriminator="law")]
     """Law of the work."""
-    gpus_min: Count = 1
+    gpus_min: Gang = 1
     """Smallest gang."""
-    gpus_max: Count = 8
+    gpus_max: Gang = 8
     """Largest gang."""
 
     @model_validator(mode="after")
@@ -233,11 +233,11 @@ class PaperStreamJobs(Spec):
     """Arrivals per second and ingress point."""
     median_work: Positive = 50000.0
     """Median of the work, units."""
-    sigma: NonNegative = 0.4
+    sigma: Sigma = 0.4
     """Standard deviation of the work's logarithm."""
     routed: bool = True
     """Whether the stream also draws a uniform site per job (the baselines' routing); it changes the later draws."""
-    gpus_max: Count = 8
+    gpus_max: Gang = 8
     """Largest gang."""
 
 
@@ -262,16 +262,16 @@ class Scenario(Spec):
 
     kind: Literal["cluster"] = "cluster"
     """Kind of the scenario: jobs on GPUs at several sites."""
-    name: str = Field(min_length=1)
-    """Name."""
+    name: Slug
+    """Name: 1 to 64 letters, digits, dots, dashes and underscores; it names the folder of records."""
     description: str = ""
     """What the scenario is, in a sentence or two."""
     protocol: Protocol
     """``each-slot``: every site decides on its pending jobs once a slot; ``on-arrival``: asked once per job."""
-    slot_s: Positive = 60.0
+    slot_s: Slot = 60.0
     """Length of a slot, s (``each-slot``); must divide 3600."""
-    window_h: Count
-    """Hours over which jobs arrive and free GPUs are charged."""
+    window_h: Hours
+    """Hours over which jobs arrive and free GPUs are charged; at most ten years."""
     end: Literal["drained", "window"]
     """When a run ends: when every job is done or overdue, or at the end of the window."""
     fleet: Fleet

@@ -69,7 +69,7 @@ def drop_top(w: World) -> None:
 @kernel(inline=True, allocates=False)
 def current_hour(w: World, time: float) -> int:
     """Returns the hour a time lies in, at most the last hour known."""
-    return min(int(time / HOUR_S), w.signal_KSH.shape[2] - 2)
+    return int(min(time / HOUR_S, w.signal_KSH.shape[2] - 2.0))
 
 
 @kernel(inline=True, allocates=False)

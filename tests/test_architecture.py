@@ -64,7 +64,7 @@ def breaches(name: str, source: str) -> list[str]:
     found = []
     for module, line in imports(ast.parse(source)):
         words = module.split(".")
-        if words[0] in EXTRAS and part != "learn":
+        if words[0] in EXTRAS and part not in ("learn", "bench"):
             found.append(f"{name}:{line} imports {module}, which only an extra brings")
         if words[0] != "noonward" or len(words) < 2 or words[1] == "__version__":
             continue

@@ -45,7 +45,6 @@ def write_random_policy(
         "observation": asdict(observation),
         "hidden": "relu",
         "head": "logits",
-        "agent_one_hot": False,
         "record": dict(record or {}),
         **more,
     }

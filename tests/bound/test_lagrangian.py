@@ -298,11 +298,11 @@ def test_a_job_without_a_result_may_start_as_late_as_the_engine_lets_it():
 def test_no_schedule_is_made_under_hard_capacity_curves():
     env = random_environment(5, count=4)
     caps = GpuCaps(gpus_SH=np.zeros((2, env.hours)))
-    free, hard = utility_bound(env), utility_bound(env.with_caps(caps))
+    free, hard = utility_bound(env), utility_bound(replace(env, caps=caps))
     assert hard.schedule is None
     assert math.isnan(hard.lower_usd)
     assert hard.upper_usd == free.upper_usd
-    advisory = utility_bound(env.with_caps(replace(caps, hard=False)))
+    advisory = utility_bound(replace(env, caps=replace(caps, hard=False)))
     assert advisory.lower_usd == free.lower_usd > free.idle_usd
 
 

@@ -1,6 +1,7 @@
 """What holds for every run, whatever the world and the answers."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,10 +81,10 @@ def test_advisory_caps_are_metered_and_change_no_job(seed, case):
     protocol, name = case
     environment = small_worlds.draw(seed, protocol, caps="advisory").environment()
     outcome = run(environment, make_scheduler(name))
-    without = run(environment.with_caps(None), make_scheduler(name))
+    without = run(replace(environment, caps=None), make_scheduler(name))
     assert outcome.job_J.tobytes() == without.job_J.tobytes()
     caps_SH = np.zeros_like(environment.caps.gpus_SH)
-    nothing = run(environment.with_caps(GpuCaps(gpus_SH=caps_SH, hard=False)), make_scheduler(name))
+    nothing = run(replace(environment, caps=GpuCaps(gpus_SH=caps_SH, hard=False)), make_scheduler(name))
     np.testing.assert_allclose(nothing.over_cap_gpu_s_S, without.meters.gpu_s_S, rtol=1e-9)
 
 

@@ -11,7 +11,7 @@ DIMENSIONS = Dimensions(agents=3, choices=4, global_size=5, own_size=2)
 
 
 def random_batch(seed: int, size: int = 16, dimensions: Dimensions = DIMENSIONS) -> Batch:
-    """Returns a batch with random masks, some agents not asked, some ends of runs, random weights and advice."""
+    """Returns a batch with random masks, some agents not asked, some ends of runs and random weights."""
     rng = np.random.default_rng(seed)
     shape, d = (dimensions.agents, size), dimensions
 
@@ -27,16 +27,13 @@ def random_batch(seed: int, size: int = 16, dimensions: Dimensions = DIMENSIONS)
         seen_NBI=rng.normal(size=(*shape, d.global_size + d.own_size)).astype(np.float32),
         mask_NBA=mask_NBA,
         asked_NB=asked,
-        advice_NB=rng.integers(-1, d.choices, shape),
         choice_NB=np.where(mask_NBA, rng.random(mask_NBA.shape), -1).argmax(-1),
         reward_NB=rng.normal(size=shape),
         cost_NBK=np.zeros((*shape, 0)),
         discount_NB=np.where(rng.random(shape) < 0.2, 0.0, 0.9),
         next_seen_NBI=rng.normal(size=(*shape, d.global_size + d.own_size)).astype(np.float32),
         next_mask_NBA=mask(next_asked),
-        next_advice_NB=rng.integers(-1, d.choices, shape),
         weight_NB=rng.uniform(0.2, 1.0, shape),
-        slot_NB=np.zeros(shape, np.int64),
     )
 
 
@@ -51,7 +48,6 @@ def random_moment(rng: np.random.Generator, rows: int = 6, dimensions: Dimension
         own_BNO=rng.normal(size=(rows, d.agents, d.own_size)).astype(np.float32),
         mask_BNA=(mask & asked[..., None]).astype(np.uint8),
         asked_BN=asked,
-        advice_BN=np.where(asked, rng.integers(-1, d.choices, asked.shape), -1),
     )
 
 

@@ -36,7 +36,7 @@ FAST: dict[str, Any] = {
 SETTLING: dict[str, Any] = {**FAST, "dual_rate": 0.005, "dual_damping": 0.3, "average_rate": 0.05}
 CONFIGS = [
     ChsacConfig(**SMALL),
-    ChsacConfig(**{**SMALL, "kappa": 0.3, "n_steps": 3, "centre": False, "fewer_gpus": 0.2}),
+    ChsacConfig(**{**SMALL, "kappa": 0.3, "centre": False, "fewer_gpus": 0.2}),
     ChsacConfig(**{**SMALL, "gang_head": "fleet", "weigh_by_size": False}),
 ]
 
@@ -54,16 +54,13 @@ def batch(seed: int, size: int = 16) -> Batch:
         seen_NBI=rng.normal(size=(1, size, 4)).astype(np.float32),
         mask_NBA=first,
         asked_NB=np.ones((1, size), bool),
-        advice_NB=np.full((1, size), -1),
         choice_NB=np.where(first, rng.random(first.shape), -1).argmax(-1),
         reward_NB=rng.normal(size=(1, size)),
         cost_NBK=rng.uniform(0.5, 1.5, size=(1, size, 3)),
         discount_NB=np.where(rng.random((1, size)) < 0.2, 0.0, 0.9),
         next_seen_NBI=rng.normal(size=(1, size, 4)).astype(np.float32),
         next_mask_NBA=mask(),
-        next_advice_NB=np.full((1, size), -1),
         weight_NB=np.ones((1, size)),
-        slot_NB=np.zeros((1, size), np.int64),
     )
 
 

@@ -11,7 +11,7 @@ from noonward.errors import DataError
 from noonward.learn.tasks.sources import open_setting
 from noonward.learn.train.export import export_policy
 from noonward.learn.train.run_config import Source, with_settings
-from noonward.learn.train.trainer import Trainer, advice_of, moment_of
+from noonward.learn.train.trainer import Trainer, moment_of
 from noonward.ledger.ledger import settle
 from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_policy
 
@@ -29,7 +29,7 @@ def trained(folder: Path, algorithm: str, *more: str) -> Trainer:
     ("algorithm", "more"),
     [
         ("masac", ()),
-        ("masac", ("share_parameters=true", "observation=extended", "forecast_h=2", "forecast=persistence")),
+        ("masac", ("observation=extended", "forecast_h=2", "forecast=persistence")),
         ("madqn", ("observation=extended",)),
     ],
     ids=str,
@@ -42,7 +42,7 @@ def test_the_runner_makes_the_same_choices_as_the_nets(algorithm: str, more: Any
     outcome = run(environment, policy, seed=seed)
     engine: Any = trainer.setting.engine([environment], [seed])
     while not engine.done_B.all():
-        moment = moment_of(engine, advice_of(engine, None))
+        moment = moment_of(engine)
         engine.step(np.where(moment.asked_BN, trainer.algorithm.act(moment, explore=False), 0))
     mine = engine.outcome(0)
     assert (mine.job_J["site"] == outcome.job_J["site"]).all()
@@ -57,11 +57,3 @@ def test_the_runner_makes_the_same_choices_as_the_nets(algorithm: str, more: Any
 def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no training run"):
         export_policy(tmp_path, tmp_path / "policy.npz")
-
-
-def test_a_policy_beside_an_adviser_earns_with_its_own_runner_what_it_earned_in_validation(tmp_path: Path) -> None:
-    settings = ("adviser=bid-price-persistence", "advice_logit=1.0", "advice_features=true", "share_parameters=true")
-    trainer = trained(tmp_path, "masac", *settings)
-    meta = export_policy(tmp_path, tmp_path / "policy.npz")
-    assert meta["adviser"] == "bid-price-persistence"
-    assert meta["record"]["validation_utility_usd"] == pytest.approx(trainer.best_reward, rel=1e-6)

@@ -10,7 +10,7 @@ import torch
 
 from learn.batches import DIMENSIONS, feed, random_moment
 from learn.test_trainer import MADQN, MASAC, assert_same, toy_run
-from learn.two_sites import AGENTS, LENGTH, BestAdviser, best_reward, toy_setting
+from learn.two_sites import AGENTS, LENGTH, BestDemonstrator, best_reward, toy_setting
 from noonward.errors import ScenarioError
 from noonward.learn.algorithms.madqn import Madqn, MadqnConfig
 from noonward.learn.algorithms.mappo import Mappo, MappoConfig
@@ -39,8 +39,8 @@ BRIEF: dict[str, dict[str, Any]] = {
 }
 
 
-def taught_setting(**more: Any) -> Setting:
-    return dataclasses.replace(toy_setting(**more), demonstrator=BestAdviser)
+def taught_setting() -> Setting:
+    return dataclasses.replace(toy_setting(), demonstrator=BestDemonstrator)
 
 
 def brief_run(algorithm: str, settings: dict[str, Any] | None = None, **fields: Any) -> RunConfig:
@@ -50,8 +50,8 @@ def brief_run(algorithm: str, settings: dict[str, Any] | None = None, **fields: 
     return dataclasses.replace(base, algorithm=algorithm, settings=given, **{**more, **fields})
 
 
-@pytest.mark.parametrize("lesson", ["cross-entropy", "margin"])
-def test_losses_equal_plain_loops(lesson: Any) -> None:
+@pytest.mark.parametrize("kind", ["cross-entropy", "margin"])
+def test_losses_equal_plain_loops(kind: Any) -> None:
     rng, generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
     preference = torch.randn(3, 7, 4, generator=generator, dtype=torch.float64, requires_grad=True)
     mask = rng.random((3, 7, 4)) < 0.6
@@ -59,12 +59,12 @@ def test_losses_equal_plain_loops(lesson: Any) -> None:
     choice = np.where(mask, rng.random(mask.shape), -1).argmax(-1)
     told = rng.random((3, 7)) < 0.5
     tensors = [torch.from_numpy(each) for each in (mask, choice, told.astype(float))]
-    found = imitation_loss(preference, *tensors, lesson=lesson, margin=0.3)
+    found = imitation_loss(preference, *tensors, kind=kind, margin=0.3)
     wanted = torch.zeros((), dtype=torch.float64)
     for n, b in np.argwhere(told).tolist():
         mine, feasible = preference[n, b], np.flatnonzero(mask[n, b]).tolist()
         chosen = int(choice[n, b])
-        if lesson == "margin":
+        if kind == "margin":
             loss = max(mine[a] + 0.3 * (a != chosen) for a in feasible) - mine[chosen]
         else:
             loss = torch.log(sum(torch.exp(mine[a]) for a in feasible)) - mine[chosen]  # type: ignore[arg-type]
@@ -94,35 +94,32 @@ def made(algorithm: str, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("algorithm", ["masac", "madqn", "mappo"])
-@pytest.mark.parametrize(
-    "fields", [{}, {"share_parameters": True}, {"advice_features": True, "advice_logit": 1.0}], ids=str
-)
-def test_a_few_choices_are_learned_by_heart(algorithm: str, fields: dict[str, Any]) -> None:
-    pupil, shown = made(algorithm, **fields), random_shown()
-    before = accuracy(pupil, shown)[0]
-    olds = [p.detach().clone() for p in pupil.pupil().parameters()]
-    loss = fit(pupil, shown, np.random.default_rng(0), passes=400, batch=16, rate=5e-3, margin=0.8)
-    right, recall = accuracy(pupil, shown)
+def test_a_few_choices_are_learned_by_heart(algorithm: str) -> None:
+    imitator, shown = made(algorithm), random_shown()
+    before = accuracy(imitator, shown)[0]
+    olds = [p.detach().clone() for p in imitator.deciding_net.parameters()]
+    loss = fit(imitator, shown, np.random.default_rng(0), passes=400, batch=16, rate=5e-3, margin=0.8)
+    right, recall = accuracy(imitator, shown)
     assert before < 0.8 < 0.97 < right
     assert recall > 0.97
     assert loss < 0.1
     told_BN = shown.told_BN
-    assert (pupil.act(shown.seen, explore=False) == shown.choice_BN)[told_BN].mean() == right
-    for new, old in zip(pupil.pupil().parameters(), olds, strict=True):
+    assert (imitator.act(shown.seen, explore=False) == shown.choice_BN)[told_BN].mean() == right
+    for new, old in zip(imitator.deciding_net.parameters(), olds, strict=True):
         assert ((new != old).flatten(1).float().mean(1) > 0.8).all()
     if algorithm == "madqn":
-        for new, target in zip(pupil.net.parameters(), pupil.target.parameters(), strict=True):
+        for new, target in zip(imitator.net.parameters(), imitator.target.parameters(), strict=True):
             assert (new == target).all()
 
 
 def test_what_is_not_told_teaches_nothing() -> None:
-    pupil, shown = made("masac"), random_shown()
+    imitator, shown = made("masac"), random_shown()
     rows = np.arange(40)
     other = shown._replace(choice_BN=np.where(shown.told_BN, shown.choice_BN, 0))
-    losses = [loss_of(pupil, each, weights_of(each, 0.0), rows, 0.8).item() for each in (shown, other)]
+    losses = [loss_of(imitator, each, weights_of(each, 0.0), rows, 0.8).item() for each in (shown, other)]
     assert losses[0] == losses[1] > 0.0
     silent = shown._replace(told_BN=np.zeros_like(shown.told_BN))
-    assert loss_of(pupil, silent, weights_of(silent, 0.0), rows, 0.8).item() == 0.0
+    assert loss_of(imitator, silent, weights_of(silent, 0.0), rows, 0.8).item() == 0.0
 
 
 def test_the_critics_of_masac_learn_alone_at_first() -> None:
@@ -160,26 +157,20 @@ def test_demonstrations_are_whole_runs_of_the_policy() -> None:
 
 
 def test_an_answer_that_is_no_choice_is_counted_and_not_learned() -> None:
-    class Half(BestAdviser):
-        def advise(self, rows: Any) -> Any:
-            out = super().advise(rows)
-            out[:, 0] = -1
+    class Half(BestDemonstrator):
+        def choices(self) -> Any:
+            out = super().choices()
+            out[0] = -1
             return out
-
-        def heed(self, choice_BN: Any) -> None:
-            pass
 
     shown = demonstrate(dataclasses.replace(toy_setting(), demonstrator=Half), 2, 1000)
     assert shown.missed == shown.seen.asked_BN[:, 0].sum() > 0
     assert not shown.told_BN[:, 0].any()
     assert (shown.choice_BN[:, 0] == 0).all()
 
-    class Silent(BestAdviser):
-        def advise(self, rows: Any) -> Any:
-            return np.full((len(rows), AGENTS), -1)
-
-        def heed(self, choice_BN: Any) -> None:
-            pass
+    class Silent(BestDemonstrator):
+        def choices(self) -> Any:
+            return np.full(AGENTS, -1)
 
     with pytest.raises(ScenarioError, match="nothing to imitate"):
         demonstrate(dataclasses.replace(toy_setting(), demonstrator=Silent), 1, 1000)
@@ -223,7 +214,7 @@ def test_the_toy_is_learned_by_imitation_alone(algorithm: str, tmp_path: Path) -
 
 
 def test_the_toy_is_learned_by_mappo(tmp_path: Path) -> None:
-    for name, more in (("own", {}), ("shared", {"share_parameters": True, "minibatches": 2})):
+    for name, more in (("whole", {}), ("parts", {"minibatches": 2})):
         config = RunConfig(
             algorithm="mappo",
             sources=(Source(scenario="x"),),
@@ -262,9 +253,9 @@ class StopIn:
     ("algorithm", "settings", "fields"),
     [
         ("masac", {"critic_alone": 7}, {"warm_start_keep": True}),
-        ("madqn", {"priority": 0.6}, {"warm_start_keep": True}),
+        ("madqn", {"span": "own"}, {"warm_start_keep": True}),
         ("mappo", {"per_slot": True, "critic_alone": 3}, {}),
-        ("mappo", {"advice_features": True, "share_parameters": True, "minibatches": 3}, {"adviser": "best"}),
+        ("mappo", {"minibatches": 3}, {}),
     ],
     ids=str,
 )
@@ -273,7 +264,7 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_bits(
     algorithm: str, settings: dict[str, Any], fields: dict[str, Any], phase: str, after: int, tmp_path: Path
 ) -> None:
     config = brief_run(algorithm, settings, **fields)
-    setting = taught_setting(advised="adviser" in fields)
+    setting = taught_setting()
     Trainer(config, setting, tmp_path / "whole").run()
     with pytest.raises(KeyboardInterrupt):
         Trainer(config, setting, tmp_path / "cut", StopIn(phase, after)).run()
@@ -350,9 +341,9 @@ def test_policies_that_do_not_exist_or_fit_are_named(tmp_path: Path) -> None:
         config = with_settings("masac", (Source(scenario="tiny"),), [f"warm_start={policy}", "capacity=100"])
         with pytest.raises(ScenarioError, match=message):
             open_setting(config)
-    given = ["warm_start=booked-noisy", "adviser=booked-persistence"]
+    given = ["warm_start=booked-noisy", "observation=extended", "forecast_h=2", "forecast=persistence"]
     config = with_settings("masac", (Source(scenario="tiny"),), given)
-    with pytest.raises(ScenarioError, match="runs have one forecast"):
+    with pytest.raises(ScenarioError, match="a run has one forecast"):
         open_setting(config)
 
 

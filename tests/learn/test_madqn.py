@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from learn.batches import DIMENSIONS, feed, random_batch, random_moment
-from learn.test_masac import inputs_of, one_net
+from learn.test_masac import one_net
 from noonward.learn.algorithms.madqn import Madqn, MadqnConfig
 from noonward.learn.core.masking import with_hold
 
@@ -20,27 +20,21 @@ def small(**more: Any) -> Madqn:
 
 def plain_loss(madqn: Madqn, batch: Any) -> Any:
     """Returns the loss by loops over agents, samples and choices."""
-    config: Any = madqn.config
     loss = torch.zeros((), dtype=torch.float64)
     for n in range(3):
-        net = 0 if config.share_parameters else n
         for b in range(16):
-            after = inputs_of(config, batch.next_seen_NBI[n, b], n, batch.next_advice_NB[n, b])
-            target, mine = one_net(madqn.target, net, after), one_net(madqn.net, net, after)
+            target = one_net(madqn.target, n, torch.tensor(batch.next_seen_NBI[n, b], dtype=torch.float64))
             feasible = np.flatnonzero(batch.next_mask_NBA[n, b]).tolist()
-            best = max(feasible, key=lambda a: (mine if config.double else target)[a].item())
-            y = config.reward_scale * batch.reward_NB[n, b] + batch.discount_NB[n, b] * target[best].detach()
-            here = inputs_of(config, batch.seen_NBI[n, b], n, batch.advice_NB[n, b])
-            taken = one_net(madqn.net, net, here)[batch.choice_NB[n, b]]
+            best = max(feasible, key=lambda a, target=target: target[a].item())
+            y = batch.reward_NB[n, b] + batch.discount_NB[n, b] * target[best].detach()
+            taken = one_net(madqn.net, n, torch.tensor(batch.seen_NBI[n, b], dtype=torch.float64))[
+                batch.choice_NB[n, b]
+            ]
             loss = loss + batch.weight_NB[n, b] * 0.5 * (taken - y) ** 2 / 16
     return loss
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [{}, {"double": True}, {"share_parameters": True}, {"reward_scale": 3.0}, {"advice_features": True}],
-    ids=str,
-)
+@pytest.mark.parametrize("fields", [{}, {"hidden": (8,)}], ids=str)
 def test_loss_and_gradients_equal_a_plain_loop(fields: dict[str, Any]) -> None:
     madqn, batch = small(**fields), random_batch(1)
     with torch.no_grad():
@@ -85,13 +79,3 @@ def test_epsilon_falls_in_a_line_with_the_updates() -> None:
         madqn.update()
         seen.append(madqn.epsilon)
     np.testing.assert_allclose(seen, [0.8, 0.65, 0.5, 0.35, 0.2, 0.2, 0.2])
-
-
-def test_advice_lifts_the_value_of_a_choice_in_acting() -> None:
-    moment = random_moment(np.random.default_rng(1), rows=40)
-    choice_BN = small(advice_logit=1e3).act(moment, explore=False)
-    advised = np.take_along_axis(moment.mask_BNA, moment.advice_BN.clip(0)[..., None], -1)[..., 0] != 0
-    advised &= moment.advice_BN >= 0
-    assert advised.sum() > 10
-    assert (choice_BN == moment.advice_BN)[advised].all()
-    assert (small().act(moment, explore=False) != moment.advice_BN)[advised].any()

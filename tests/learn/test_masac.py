@@ -7,20 +7,15 @@ import pytest
 import torch
 
 from learn.batches import DIMENSIONS, feed, random_batch, random_moment
+from noonward.bench.plain_masac import PlainMasac
 from noonward.errors import ScenarioError
 from noonward.learn.algorithms.masac import Masac, MasacConfig
-from noonward.learn.algorithms.plain_masac import PlainMasac
 from noonward.learn.core.masking import with_hold
 
 FIELDS: list[dict[str, Any]] = [
     {},
-    {"share_parameters": True},
-    {"reward_scale": 3.0},
     {"tune_temperature": True, "temperature": 0.2},
     {"temperature": 0.0},
-    {"advice_features": True},
-    {"advice_logit": 2.0},
-    {"advice_features": True, "advice_logit": -1.0, "share_parameters": True},
     {"hidden": (8,)},
 ]
 SMALL: dict[str, Any] = {"hidden": (8, 8), "batch": 16, "precision": "float64", "capacity": 1000}
@@ -39,31 +34,17 @@ def one_net(net: Any, which: int, x: Any) -> Any:
     return x
 
 
-def inputs_of(config: MasacConfig, seen: Any, agent: int, advice: int) -> Any:
-    parts = [torch.tensor(seen, dtype=torch.float64)]
-    if config.advice_features:
-        parts.append(torch.tensor([float(a == advice) for a in range(4)], dtype=torch.float64))
-    if config.share_parameters:
-        parts.append(torch.tensor([float(n == agent) for n in range(3)], dtype=torch.float64))
-    return torch.cat(parts)
-
-
-def plain_policy(masac: Masac, seen: Any, agent: int, advice: int, mask: Any) -> dict[int, Any]:
+def plain_policy(masac: Masac, seen: Any, agent: int, mask: Any) -> dict[int, Any]:
     """Returns the probability of every feasible choice, by the definition of softmax."""
-    config = masac.config
-    net = 0 if config.share_parameters else agent
-    logits = one_net(masac.actor, net, inputs_of(config, seen, agent, advice))
-    logits = [x + config.advice_logit * (a == advice) for a, x in enumerate(logits)]
+    logits = one_net(masac.actor, agent, torch.tensor(seen, dtype=torch.float64))
     weights = {a: torch.exp(x) for a, x in enumerate(logits) if mask[a]}
     total = sum(weights.values())
     return {a: weight / total for a, weight in weights.items()}
 
 
-def plain_values(masac: Masac, nets: Any, seen: Any, agent: int, advice: int) -> list[Any]:
+def plain_values(nets: Any, seen: Any, agent: int) -> list[Any]:
     """Returns the values of both twins."""
-    config = masac.config
-    sets, net = (1, 0) if config.share_parameters else (3, agent)
-    return [one_net(nets, twin * sets + net, inputs_of(config, seen, agent, advice)) for twin in range(2)]
+    return [one_net(nets, twin * 3 + agent, torch.tensor(seen, dtype=torch.float64)) for twin in range(2)]
 
 
 def plain_losses(masac: Masac, batch: Any) -> tuple[Any, Any, Any]:
@@ -74,13 +55,13 @@ def plain_losses(masac: Masac, batch: Any) -> tuple[Any, Any, Any]:
         alpha = config.temperature
         asked = max(1, int(batch.asked_NB[n].sum()))
         for b in range(batch.choice_NB.shape[1]):
-            after = batch.next_seen_NBI[n, b], n, batch.next_advice_NB[n, b]
+            after = batch.next_seen_NBI[n, b], n
             policy = plain_policy(masac, *after, batch.next_mask_NBA[n, b])
-            first, second = plain_values(masac, masac.target, *after)
+            first, second = plain_values(masac.target, *after)
             soft = sum(p * (torch.minimum(first[a], second[a]) - alpha * torch.log(p)) for a, p in policy.items())
-            y = config.reward_scale * batch.reward_NB[n, b] + batch.discount_NB[n, b] * soft
-            here = batch.seen_NBI[n, b], n, batch.advice_NB[n, b]
-            twins = plain_values(masac, masac.critic, *here)
+            y = batch.reward_NB[n, b] + batch.discount_NB[n, b] * soft
+            here = batch.seen_NBI[n, b], n
+            twins = plain_values(masac.critic, *here)
             weight = batch.weight_NB[n, b]
             for twin in twins:
                 critic = critic + weight * 0.5 * (twin[batch.choice_NB[n, b]] - y.detach()) ** 2 / 16
@@ -113,22 +94,6 @@ def test_losses_and_gradients_equal_a_plain_loop(fields: dict[str, Any]) -> None
         torch.testing.assert_close(mine, plain, rtol=0, atol=1e-9)
 
 
-def test_critics_first_lets_the_actors_learn_from_critics_after_their_step() -> None:
-    one, other = small(critic_rate=0.1), small(critic_rate=0.1, critic_first=True)
-    for masac in (one, other):
-        feed(masac)
-        masac.update()
-    for mine, its in zip(one.critic.parameters(), other.critic.parameters(), strict=True):
-        torch.testing.assert_close(mine, its)
-    fresh = small(critic_rate=0.1)
-    feed(fresh)
-    batch = fresh.replay.sample(np.random.default_rng(0), 16)
-    loss_before = fresh.losses(batch).actor
-    fresh.critic.load_state_dict(other.critic.state_dict())
-    assert other.actor.weights[0].equal(one.actor.weights[0]) is False
-    assert fresh.losses(batch).actor.item() != pytest.approx(loss_before.item())
-
-
 def parameters_of(masac: Masac, plain: PlainMasac) -> list[tuple[Any, Any]]:
     """Returns the parameters of the stacked nets, net by net, each with the plain loop's."""
     agents, pairs = masac.dimensions.agents, []
@@ -144,10 +109,10 @@ def parameters_of(masac: Masac, plain: PlainMasac) -> list[tuple[Any, Any]]:
     return pairs
 
 
-def test_updates_with_critics_first_equal_algorithm_1_agent_by_agent() -> None:
-    masac = small(critic_first=True, precision="float32", critic_rate=1e-2, actor_rate=1e-2, target_rate=0.1)
+def test_updates_equal_a_plain_loop_agent_by_agent() -> None:
+    masac = small(precision="float32", critic_rate=1e-2, actor_rate=1e-2, target_rate=0.1)
     feed(masac)
-    plain = PlainMasac(masac)
+    plain = PlainMasac(masac, critics_first=False)
     with torch.no_grad():
         for mine, its in parameters_of(masac, plain):
             its.copy_(mine)
@@ -213,7 +178,7 @@ def test_exploration_follows_the_policy() -> None:
     for n in range(3):
         if moment.asked_BN[0, n]:
             seen = np.concatenate([moment.global_BG[0], moment.own_BNO[0, n]])
-            policy = plain_policy(masac, seen, n, int(moment.advice_BN[0, n]), moment.mask_BNA[0, n])
+            policy = plain_policy(masac, seen, n, moment.mask_BNA[0, n])
             for a, p in policy.items():
                 assert (choice_BN[:, n] == a).mean() == pytest.approx(p.item(), abs=0.02)
 

@@ -46,7 +46,7 @@ def test_migration_cost_of_an_epoch_is_the_growth_over_its_steps_also_over_the_e
     grown = 0.0
     step = Rows.step
 
-    def watched(rows, choice_BN, *, cut=False):
+    def watched(rows, choice_BN):
         nonlocal grown
         before = rows.engine.migration_usd()
         carried = rows.engine.step
@@ -58,7 +58,7 @@ def test_migration_cost_of_an_epoch_is_the_growth_over_its_steps_also_over_the_e
 
         with monkeypatch.context() as patch:
             patch.setattr(rows.engine, "step", and_read)
-            return step(rows, choice_BN, cut=cut)
+            return step(rows, choice_BN)
 
     monkeypatch.setattr(Rows, "step", watched)
     trainer.run()

@@ -9,7 +9,6 @@ from learn.batches import random_moment
 from noonward.errors import ScenarioError
 from noonward.learn.algorithms.algorithm import Dimensions, Transition
 from noonward.learn.core.masking import with_hold
-from noonward.learn.core.priorities import Priorities
 from noonward.learn.core.replay import Replay
 
 SIZES = Dimensions(agents=2, choices=3, global_size=2, own_size=1, costs=("price",))
@@ -35,25 +34,24 @@ def record(steps: int, seed: int = 0) -> list[Transition]:
     return out
 
 
-def plain_transitions(steps: list[Transition], n: int, *, span: str, count: int, per_slot: bool) -> dict[Any, Any]:
+def plain_transitions(steps: list[Transition], n: int, *, span: str, per_slot: bool) -> dict[Any, Any]:
     """Returns what each transition of agent n must be, by what it saw at its start."""
     found = {}
     for row in range(ROWS):
         for start, first in enumerate(steps):
             if span == "own" and not first.before.asked_BN[row, n]:
                 continue
-            reward, cost, discount, ticks, after, at = 0.0, 0.0, 1.0, 0, None, start
+            reward, cost, discount, after, at = 0.0, 0.0, 1.0, None, start
             while at < len(steps):
                 step = steps[at]
                 reward += discount * step.reward_B[row]
                 cost += discount * step.cost_BK[row, 0]
                 discount *= 0.9 ** (step.elapsed_s_B[row] / 60.0) if per_slot else 0.9
                 asked = span == "joint" or bool(step.after.asked_BN[row, n])
-                ticks += asked
                 if step.ended_B[row]:
                     discount = 0.0
                     break
-                if (ticks == count and asked) or (step.cut_B[row] and asked):
+                if asked:
                     after = step.after
                     break
                 if step.cut_B[row]:
@@ -67,15 +65,14 @@ def plain_transitions(steps: list[Transition], n: int, *, span: str, count: int,
 
 
 @pytest.mark.parametrize("span", ["joint", "own"])
-@pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("per_slot", [False, True])
-def test_transitions_equal_those_of_a_plain_walk(span: Any, count: int, per_slot: bool) -> None:
-    replay = Replay(SIZES, capacity=500, gamma=0.9, span=span, steps=count, per_slot=per_slot)
+def test_transitions_equal_those_of_a_plain_walk(span: Any, per_slot: bool) -> None:
+    replay = Replay(SIZES, capacity=500, gamma=0.9, span=span, per_slot=per_slot)
     steps = record(60)
     for step in steps:
         replay.observe(step)
     for n in range(2):
-        wanted = plain_transitions(steps, n, span=span, count=count, per_slot=per_slot)
+        wanted = plain_transitions(steps, n, span=span, per_slot=per_slot)
         slots = np.flatnonzero(replay.valid_CN[:, n])
         assert len(slots) == len(wanted) == replay.valid_N[n]
         batch = replay._gather(np.stack([slots, slots]), np.ones((2, len(slots))))
@@ -101,39 +98,32 @@ def test_masks_of_agents_that_are_not_asked_hold() -> None:
     assert (replay.mask_CNA[: len(replay)][idle] == (np.arange(3) == 0)).all()
 
 
-@pytest.mark.parametrize("priority", [0.0, 0.6])
-def test_a_full_ring_forgets_the_oldest_and_samples_only_what_it_holds(priority: float) -> None:
-    replay = Replay(SIZES, capacity=32, gamma=0.9, span="own", priority=priority)
+def test_a_full_ring_forgets_the_oldest_and_samples_only_what_it_holds() -> None:
+    replay = Replay(SIZES, capacity=32, gamma=0.9, span="own")
     steps, rng = record(80), np.random.default_rng(1)
     for step in steps:
         replay.observe(step)
         if replay.valid_N.all():
             batch = replay.sample(rng, 8)
-            taken = replay.valid_CN[batch.slot_NB, np.arange(2)[:, None]]
-            assert taken.all()
+            held = {tuple(row) for row in replay.global_CG[: len(replay)]}
+            assert {tuple(row) for row in batch.seen_NBI[..., :2].reshape(-1, 2)} <= held
             assert batch.asked_NB.all()
-            replay.reprioritise(batch.slot_NB, rng.normal(size=batch.slot_NB.shape))
     assert len(replay) == 32
     assert (replay.valid_CN.sum(0) == replay.valid_N).all()
     recent = {tuple(row) for step in steps[-16:] for part in (step.before, step.after) for row in part.global_BG}
     assert {tuple(row) for row in replay.global_CG} <= recent
 
 
-def test_samples_are_even_without_priorities_and_follow_them_with() -> None:
-    even, ranked = (Replay(SIZES, capacity=64, gamma=0.9, priority=p, priority_correction=1.0) for p in (0.0, 1.0))
+def test_every_transition_is_as_likely_as_any_other() -> None:
+    replay = Replay(SIZES, capacity=64, gamma=0.9)
     for step in record(10):
-        even.observe(step)
-        ranked.observe(step)
-    slots = np.flatnonzero(ranked.valid_CN[:, 0])
-    both = np.stack([slots, np.flatnonzero(ranked.valid_CN[:, 1])[: len(slots)]])
-    ranked.reprioritise(both, np.broadcast_to(np.arange(len(slots)) == 3, both.shape) * 9.0)
-    rng = np.random.default_rng(0)
-    for replay, share in ((even, 1 / len(slots)), (ranked, 9.001 / (9.001 + 0.001 * (len(slots) - 1)))):
-        batch = replay.sample(rng, 20_000)
-        assert (batch.slot_NB[0] == slots[3]).mean() == pytest.approx(share, abs=0.02)
-        probability = np.where(batch.slot_NB[0] == slots[3], share, (1 - share) / (len(slots) - 1))
-        if replay is ranked:
-            np.testing.assert_allclose(batch.weight_NB[0], probability.min() / probability, rtol=1e-9)
+        replay.observe(step)
+    slots = np.flatnonzero(replay.valid_CN[:, 0])
+    batch = replay.sample(np.random.default_rng(0), 20_000)
+    seen = {tuple(row): slot for slot, row in enumerate(replay._seen(np.stack([slots, slots]))[0])}
+    counts = np.bincount([seen[tuple(row)] for row in batch.seen_NBI[0]], minlength=len(slots))
+    np.testing.assert_allclose(counts / 20_000, 1 / len(slots), atol=0.01)
+    assert (batch.weight_NB == 1.0).all()
 
 
 def test_an_agent_without_transitions_gets_weight_zero_and_none_at_all_is_an_error() -> None:
@@ -150,7 +140,7 @@ def test_an_agent_without_transitions_gets_weight_zero_and_none_at_all_is_an_err
 
 
 def test_a_state_goes_on_to_the_same_bits() -> None:
-    one, other = (Replay(SIZES, capacity=32, gamma=0.9, steps=2, span="own", priority=0.5) for _ in range(2))
+    one, other = (Replay(SIZES, capacity=32, gamma=0.9, span="own") for _ in range(2))
     steps = record(40)
     for step in steps[:25]:
         one.observe(step)
@@ -161,19 +151,3 @@ def test_a_state_goes_on_to_the_same_bits() -> None:
     batches = [replay.sample(np.random.default_rng(2), 16) for replay in (one, other)]
     for mine, its in zip(*batches, strict=True):
         assert (mine == its).all()
-
-
-def test_a_tree_holds_sums_and_never_draws_what_has_no_priority() -> None:
-    rng = np.random.default_rng(0)
-    tree = Priorities(1, 13)
-    leaf = np.zeros(16)
-    for _ in range(50):
-        slot = rng.choice(13, 4, replace=False)
-        value = rng.random(4) * (rng.random(4) < 0.5)
-        tree.put(np.zeros(4, int), slot, value)
-        leaf[slot] = value
-        assert tree.tree_NX[0, 1] == pytest.approx(leaf.sum())
-        if leaf.sum() > 0:
-            drawn, probability = tree.draw(0, 64, rng)
-            assert (leaf[drawn] > 0).all()
-            np.testing.assert_allclose(probability, leaf[drawn] / leaf.sum())

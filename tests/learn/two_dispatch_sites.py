@@ -44,7 +44,6 @@ def moment(price_BS: Any, mask_BA: Any) -> Moment:
         own_BNO=np.zeros((rows, 1, 0), np.float32),
         mask_BNA=mask_BA[:, None].astype(np.uint8),
         asked_BN=np.ones((rows, 1), bool),
-        advice_BN=np.full((rows, 1), -1),
     )
 
 

@@ -109,25 +109,24 @@ class TwoSites:
             rng.bit_generator.state = state[f"rng/{row}"]
 
 
-class BestAdviser:
-    """Says the best choice; answers each question once."""
+class BestDemonstrator:
+    """Demonstrates the best choices in the first row of an engine."""
 
     def __init__(self, engine: TwoSites) -> None:
         self.engine = engine
 
-    def begin(self, row: int) -> None:
+    def begin(self) -> None:
         """Has nothing to prepare."""
 
-    def advise(self, rows: Any) -> Any:
-        """Returns the best choices."""
-        out = np.full((len(rows), AGENTS), -1)
-        for place, row in enumerate(rows):
-            best = np.where(self.engine.mask_BNA[row] != 0, self.engine.values(row), -np.inf).argmax(-1)
-            out[place] = np.where(self.engine.asked_BN[row], best, -1)
-        return out
+    def choices(self) -> Any:
+        """Returns the best choices, -1 where an agent is not asked."""
+        return best_choices(self.engine, 0)
 
-    def heed(self, choice_BN: Any) -> None:
-        """Keeps no books."""
+
+def best_choices(engine: TwoSites, row: int) -> Any:
+    """Returns the best choices in a row, [N]; -1 where an agent is not asked."""
+    best = np.where(engine.mask_BNA[row] != 0, engine.values(row), -np.inf).argmax(-1)
+    return np.where(engine.asked_BN[row], best, -1)
 
 
 def best_reward(draws: Any) -> float:
@@ -135,17 +134,16 @@ def best_reward(draws: Any) -> float:
     engine = TwoSites([each for each, _ in draws], [seed for _, seed in draws])
     total = 0.0
     while not engine.done_B.all():
-        engine.step(BestAdviser(engine).advise(np.arange(engine.rows)).clip(0))
+        engine.step(np.stack([best_choices(engine, row) for row in range(engine.rows)]).clip(0))
         total += engine.reward_B.sum()
     return total / engine.rows
 
 
-def toy_setting(*, advised: bool = False) -> Setting:
+def toy_setting() -> Setting:
     """Returns the toy as a setting of training."""
     return Setting(
         training=lambda number: (ToyEnvironment(number), 1),
         validation=lambda number: (ToyEnvironment(number), 2),
         engine=TwoSites,
-        adviser=BestAdviser if advised else None,
         about={"scenario": "two-sites", "protocol": "each-slot", "sites": ["a", "b"], "observation": {}},
     )

@@ -122,14 +122,6 @@ def test_history_before_the_start_is_kept_for_forecasts():
     assert environment(signals=early).signals.hours == 30
 
 
-def test_other_caps_leave_the_rest_of_an_environment_alone():
-    caps = GpuCaps(gpus_SH=np.ones((2, 2)))
-    plain = environment()
-    assert plain.with_caps(caps).caps is caps
-    assert plain.with_caps(caps).jobs is plain.jobs
-    assert plain.caps is None
-
-
 def test_a_job_must_fit_into_its_range():
     narrow = Fleet.model_validate(FLEET.model_dump() | {"ranges": {"seconds": ["a"]}})
     message = "job in row 1 needs 3 GPUs at once, but the largest site of the range of class 'seconds' has 2"

@@ -269,7 +269,7 @@ def test_a_hard_cap_keeps_booked_jobs_waiting_and_is_never_an_infeasible_answer(
     for index in range(3):
         environment = build_environment(load_scenario("tiny"), index)
         caps_SH = np.random.default_rng(index).integers(0, 7, (2, environment.hours)).astype(np.float64)
-        outcome = run(environment.with_caps(GpuCaps(gpus_SH=caps_SH)), BidPrice(Forecast("persistence")))
+        outcome = run(replace(environment, caps=GpuCaps(gpus_SH=caps_SH)), BidPrice(Forecast("persistence")))
         assert 0 < outcome.count(DONE) < len(environment.jobs)
 
 

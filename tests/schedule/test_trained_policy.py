@@ -39,12 +39,12 @@ def environment(protocol, seed=0):
         seed += 100
 
 
-def make(path, observation, *, head="logits", one_hot=False, shared=False, seed=0, sites=SITES, **changes):
+def make(path, observation, *, head="logits", shared=False, seed=0, extra=0, sites=SITES, **changes):
     """Writes a random net of two layers and returns its arrays."""
     rng = np.random.default_rng(seed)
     count = len(sites)
     agents = count if observation.protocol == "each-slot" else 1
-    inputs = observation.global_size(count) + observation.own_size(count) + one_hot * agents
+    inputs = observation.global_size(count) + observation.own_size(count) + extra
     outputs = observation.choices(count) + (count if head == "site-gang" else 0)
     nets = 1 if shared else agents
     sizes = [(inputs, 16), (16, outputs)]
@@ -58,7 +58,6 @@ def make(path, observation, *, head="logits", one_hot=False, shared=False, seed=
         "observation": asdict(observation),
         "hidden": "relu",
         "head": head,
-        "agent_one_hot": one_hot,
         "record": {},
         "forecast": asdict(Forecast("persistence")) if observation.forecast_h else None,
     }
@@ -75,13 +74,12 @@ def forward(weights, biases, x, n):
     return x
 
 
-def plain_choices(engine, arrays, head, one_hot):
+def plain_choices(engine, arrays, head):
     out_N = np.zeros(engine.agents, np.int64)
     for n in range(engine.agents):
         if not engine.asked_BN[0, n]:
             continue
-        x = [engine.global_BG[0], engine.own_BNO[0, n], *([np.eye(engine.agents)[n]] if one_hot else [])]
-        out = forward(*arrays, np.concatenate(x), n)
+        out = forward(*arrays, np.concatenate([engine.global_BG[0], engine.own_BNO[0, n]]), n)
         good = engine.mask_BNA[0, n].astype(bool)
         if head == "site-gang":
             gangs = good.reshape(len(SITES), -1)
@@ -94,19 +92,19 @@ def plain_choices(engine, arrays, head, one_hot):
 
 
 @pytest.mark.parametrize(
-    ("kind", "head", "one_hot", "shared"),
+    ("kind", "head", "shared"),
     [
-        ("paper", "logits", False, False),
-        ("paper", "values", True, True),
-        ("extended", "logits", True, False),
-        ("arrival", "logits", False, True),
-        ("arrival", "site-gang", False, False),
-        ("arrival-extended", "site-gang", True, False),
+        ("paper", "logits", False),
+        ("paper", "values", True),
+        ("extended", "logits", False),
+        ("arrival", "logits", True),
+        ("arrival", "site-gang", False),
+        ("arrival-extended", "site-gang", False),
     ],
 )
-def test_it_answers_as_a_plain_forward_pass_does(tmp_path, kind, head, one_hot, shared):
+def test_it_answers_as_a_plain_forward_pass_does(tmp_path, kind, head, shared):
     observation = KINDS[kind]
-    arrays = make(tmp_path / "net.npz", observation, head=head, one_hot=one_hot, shared=shared, seed=2)
+    arrays = make(tmp_path / "net.npz", observation, head=head, shared=shared, seed=2)
     policy = TrainedPolicy(tmp_path / "net.npz")
     world, chosen = environment(observation.protocol), set()
     engine = BatchEngine([world], observation, seeds=[0], forecast=Forecast("persistence"))
@@ -114,7 +112,7 @@ def test_it_answers_as_a_plain_forward_pass_does(tmp_path, kind, head, one_hot, 
     while not engine.done_B[0]:
         policy.decide(engine.row_view(0), engine.row_answers(0))
         choice_N = engine.choices_of(0)
-        expected_N = plain_choices(engine, arrays, head, one_hot)
+        expected_N = plain_choices(engine, arrays, head)
         asked = engine.asked_BN[0]
         assert choice_N[asked].tolist() == expected_N[asked].tolist()
         chosen |= set(choice_N[asked].tolist())
@@ -159,7 +157,7 @@ def test_other_sites_other_protocols_and_other_sizes_are_refused(tmp_path):
         run(environment("each-slot"), TrainedPolicy(path))
     with pytest.raises(ScenarioError, match="answers the protocols each-slot, but scenario 'small' asks on-arrival"):
         run(environment("on-arrival"), TrainedPolicy(path))
-    make(path, KINDS["paper"], one_hot=True, agent_one_hot=False)
+    make(path, KINDS["paper"], extra=3)
     with pytest.raises(ScenarioError, match=r"is fed 24 numbers, but its observation of scenario 'small' has 21"):
         run(environment("each-slot"), TrainedPolicy(path))
 

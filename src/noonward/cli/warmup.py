@@ -62,7 +62,6 @@ def _compile_learned(environment: Environment) -> None:
         "observation": asdict(observation),
         "hidden": "relu",
         "head": "logits",
-        "agent_one_hot": False,
         "record": {},
     }
     with TemporaryDirectory() as folder:

@@ -75,16 +75,6 @@ class Scheduler(ABC):
                 "the state of a scheduler that was made in the same way"
             )
 
-    def propose(self, view: ClusterView, answers: Answers) -> None:
-        """Advises: answers like ``decide``, but another may answer otherwise; ``heed`` follows in either case.
-
-        A scheduler that keeps books of what it answered keeps them in ``heed``; by default its proposal is its answer.
-        """
-        self.decide(view, answers)
-
-    def heed(self, view: ClusterView, answers: Answers) -> None:  # noqa: B027
-        """Hears what is carried out after ``propose``."""
-
 
 class CompiledScheduler(Scheduler):
     """A scheduler whose decisions are one compiled rule, so that engine and rule run as one compiled loop.

@@ -473,18 +473,11 @@ def require_registered(names: Iterable[str], where: str) -> None:
 
 
 def load_policy(path: str | Path) -> Scheduler:
-    """Returns the scheduler of a trained policy's file, with its adviser if it has one.
+    """Returns the scheduler of a trained policy's file.
 
     Raises:
         DataError: There is no such file, or it holds no trained policy.
-        ScenarioError: Its adviser is not a registered policy.
     """
-    from noonward.schedule.cluster.advised_policy import AdvisedPolicy
-    from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_policy
+    from noonward.schedule.cluster.trained_policy import TrainedPolicy
 
-    path = Path(path)
-    adviser = read_policy(path).meta.get("adviser")
-    if adviser is None:
-        return TrainedPolicy(path)
-    require_registered([adviser], f"{path}: adviser")
-    return AdvisedPolicy(path, make_scheduler(adviser))
+    return TrainedPolicy(path)

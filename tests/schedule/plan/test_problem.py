@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from noonward.errors import InfeasiblePlanError, ScenarioError
-from noonward.schedule.plan import LoadClass, PlanProblem, make_plan, mixed_cost
+from noonward.schedule.plan import LoadClass, PlanProblem, make_plan
 from noonward.schedule.plan.problem import HEADROOM
 from schedule.plan.problems import random_problem
 
@@ -90,18 +90,6 @@ def test_negative_costs_are_legal():
     plan = make_plan(replace(problem, cost_TD=problem.cost_TD - 1.5))
     assert plan.objective == pytest.approx(plan.problem.cost_of(plan.curve_TD))
     assert abs(plan.certificate.gap) < 1e-9
-
-
-def test_signals_mix_by_weight():
-    carbon, price = np.full((2, 1), 300.0), np.full((2, 1), 40.0)
-    mixed = mixed_cost(carbon_TD=carbon, price_TD=price, carbon_weight=0.01, price_weight=0.5)
-    assert mixed.ravel().tolist() == [23.0, 23.0]
-    with pytest.raises(ScenarioError, match="no price signal"):
-        mixed_cost(carbon_TD=carbon, price_weight=1.0)
-    with pytest.raises(ScenarioError, match="no signal is given"):
-        mixed_cost()
-    with pytest.raises(ScenarioError, match="must agree"):
-        mixed_cost(carbon_TD=carbon, price_TD=np.ones((3, 1)), carbon_weight=1.0)
 
 
 def test_a_problem_is_frozen():

@@ -52,8 +52,6 @@ class Moment(NamedTuple):
     """1 where a choice is feasible."""
     asked_BN: Bools
     """Whether an agent is asked."""
-    advice_BN: I8
-    """Choice an adviser would make, -1 where there is none."""
 
 
 class Transition(NamedTuple):
@@ -76,14 +74,14 @@ class Transition(NamedTuple):
 
 
 class PolicyArrays(NamedTuple):
-    """A policy as arrays: one perceptron per agent (or one for all)."""
+    """A policy as arrays: one perceptron per agent."""
 
     weights: list[F4]
-    """Per layer [N or 1, in, out]."""
+    """Per layer [N, in, out]."""
     biases: list[F4]
-    """Per layer [N or 1, out]."""
+    """Per layer [N, out]."""
     meta: dict[str, Any]
-    """``algorithm``, ``head`` (logits or values), ``hidden``, ``agent_one_hot``, and what the algorithm adds."""
+    """``algorithm``, ``head`` (logits or values), ``hidden``, and what the algorithm adds."""
 
 
 class Algorithm(ABC):
@@ -92,12 +90,12 @@ class Algorithm(ABC):
     name: ClassVar[str]
     """Name on the command line."""
     constrained: ClassVar[bool] = False
-    """Whether it heeds the costs of constraints beside the reward."""
+    """Whether it learns from the costs of constraints too, not from the reward alone."""
     consumes: ClassVar[Literal["replay", "rollout"]]
     """``replay``: the trainer calls ``update`` a fixed number of times an epoch. ``rollout``: every ``rollout_steps``
     decision steps and at the end of an epoch, over all that was observed since the last call, which it then forgets."""
-    lesson: ClassVar[Literal["cross-entropy", "margin"] | None] = None
-    """How it is fitted to demonstrations (``imitation.Pupil``); None: it cannot be."""
+    imitation_loss: ClassVar[Literal["cross-entropy", "margin"] | None] = None
+    """Loss by which it is fitted to demonstrations (``imitation.Imitator``); None: it cannot be."""
 
     @property
     def rollout_steps(self) -> int | None:

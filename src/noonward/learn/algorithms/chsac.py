@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -18,20 +18,12 @@ from torch import nn
 from noonward.arrays import F4, I8, Bools
 from noonward.engine.cluster.service_meter import DECISIONS, WORK
 from noonward.errors import ScenarioError
-from noonward.learn.algorithms.algorithm import Algorithm, Dimensions, Moment, PolicyArrays, Transition
+from noonward.learn.algorithms.algorithm import Dimensions, Moment, PolicyArrays, Transition
+from noonward.learn.algorithms.learner import Learner
 from noonward.learn.core.masking import best, entropy, log_policy, sample
-from noonward.learn.core.nets import (
-    StackedMLP,
-    adam,
-    dtype_of,
-    follow,
-    load_module_state,
-    module_state,
-)
-from noonward.learn.core.parts import load_parts, net_generator, parts_state
+from noonward.learn.core.nets import StackedMLP, adam, follow, load_module_state, module_state
 from noonward.learn.core.replay import Batch, Replay
 from noonward.learn.train.config import at_least, between, one_of
-from noonward.seeding import stream
 from noonward.units import WATT_SECONDS_PER_KWH
 
 TWINS: Final = 2
@@ -52,7 +44,6 @@ class ChsacConfig:
         gamma: Discount of a decision.
         target_rate: Share by which targets follow after each update.
         capacity: Decisions kept in the replay.
-        n_steps: Decisions a transition spans [ours].
         fewer_gpus: Coefficient alpha_n of the preference for fewer GPUs, J per unit (Eq. 5).
         temperature: First weight of the entropy, J per unit per nat.
         temperature_rate: Adam's step of its logarithm.
@@ -87,7 +78,6 @@ class ChsacConfig:
     gamma: float = 0.99
     target_rate: float = 0.005
     capacity: int = 200_000
-    n_steps: int = 1
     fewer_gpus: float = 0.05
     temperature: float = 0.05
     temperature_rate: float = 3e-4
@@ -109,7 +99,7 @@ class ChsacConfig:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "quantiles", "batch", "capacity", "n_steps")
+        at_least(self, 1, "quantiles", "batch", "capacity")
         at_least(self, 0.0, "rate", "fewer_gpus", "temperature_rate", "dual_rate", "dual_damping")
         at_least(self, 1e-12, "kappa", "temperature")
         between(self, 0.0, 1.0, "gamma", "target_rate", "target_entropy", "average_rate")
@@ -185,7 +175,7 @@ class Losses(NamedTuple):
     value: torch.Tensor
 
 
-class Chsac(Algorithm):
+class Chsac(Learner):
     """Constrained hybrid soft actor-critic of the dispatcher of protocol on-arrival; the clock is the oracle's (Eq. 2).
 
     Args:
@@ -201,6 +191,12 @@ class Chsac(Algorithm):
     name: ClassVar[str] = "chsac-af"
     consumes = "replay"
     constrained = True
+    config: ChsacConfig
+    NETS = (*("encoder", "actor", "critics", "target_encoder", "target_critics", "mean_encoder", "mean_actor"),)
+    ADAMS = ("nets_adam", "critics_adam", "temperature_adam")
+    TENSORS = ("log_temperature",)
+    ARRAYS = ("multiplier_K", "held_K", "excess_K", "fresh_X", "mean_X")
+    PARTS = ("replay",)
 
     def __init__(self, dimensions: Dimensions, config: ChsacConfig, seed: int, device: str = "cpu") -> None:
         d = dimensions
@@ -209,13 +205,9 @@ class Chsac(Algorithm):
                 f"{self.name} learns from energy where jobs are routed at arrival; give a scenario of protocol "
                 "on-arrival and set reward=energy"
             )
-        self.config, self.dimensions = config, d
         self.gangs, self.sites, self.limits = d.gangs, d.choices // d.gangs, len(d.costs) - 2
-        self.dtype, self.device = dtype_of(config.precision), torch.device(device)
-        self._make_nets(net_generator(seed))
-        self.replay = Replay(d, capacity=config.capacity, gamma=config.gamma, steps=config.n_steps)
-        self.explore_rng = stream(seed, "learner", "explore")
-        self.batch_rng = stream(seed, "learner", "batch")
+        super().__init__(d, config, seed, device)
+        self.replay = Replay(d, capacity=config.capacity, gamma=config.gamma)
         self.multiplier_K = np.zeros(self.limits)
         """Multipliers lambda_k, J per unit of work per relative excess (Algorithm 1, line 2)."""
         self.held_K = np.zeros(self.limits)
@@ -447,6 +439,7 @@ class Chsac(Algorithm):
         losses.temperature.backward()
         for optimizer in (self.nets_adam, self.critics_adam, self.temperature_adam):
             optimizer.step()
+        self.updates += 1
         for copy, source in self._followed():
             averaged = copy in (self.mean_encoder, self.mean_actor)
             rate = self.config.average_rate if averaged else self.config.target_rate
@@ -483,29 +476,6 @@ class Chsac(Algorithm):
             out[f"excess/{name}"] = float(excess)
         return out
 
-    NETS: Final = (*("encoder", "actor", "critics", "target_encoder", "target_critics", "mean_encoder", "mean_actor"),)
-    ADAMS: Final = ("nets_adam", "critics_adam", "temperature_adam")
-    STREAMS: Final = ("explore_rng", "batch_rng")
-    SUMS: Final = ("multiplier_K", "held_K", "excess_K", "fresh_X", "mean_X")
-
-    def state(self) -> dict[str, Any]:
-        """Returns nets, optimizers, temperature, multipliers, random states and replay."""
-        return {
-            **parts_state(self),
-            **{name: getattr(self, name).copy() for name in self.SUMS},
-            "log_temperature": self.log_temperature.detach(),
-            "replay": self.replay.state(),
-        }
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Goes on from a state."""
-        load_parts(self, state)
-        for name in self.SUMS:
-            setattr(self, name, np.array(state[name]))
-        with torch.no_grad():
-            self.log_temperature.copy_(torch.as_tensor(state["log_temperature"]))
-        self.replay.load_state(state["replay"])
-
     def policy_arrays(self) -> PolicyArrays:
         """Returns the averaged policy: encoder and heads in one net, gang heads one a site."""
         parts = [net.arrays() for net in (self.mean_encoder, self.mean_actor)]
@@ -517,7 +487,6 @@ class Chsac(Algorithm):
             "algorithm": self.name,
             "head": "site-gang",
             "hidden": "relu",
-            "agent_one_hot": False,
             "execute": self.config.execute,
             "gang_mask": self.config.gang_head,
             "constraints": self.constraints(),

@@ -12,21 +12,12 @@ from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8
 from noonward.errors import ScenarioError
-from noonward.learn.algorithms.algorithm import Algorithm, Dimensions, Moment, PolicyArrays, Transition
-from noonward.learn.core.inputs import Inputs
-from noonward.learn.core.masking import best, entropy, log_policy, sample, with_hold
-from noonward.learn.core.nets import (
-    StackedMLP,
-    adam,
-    arithmetic,
-    dtype_of,
-    make_orthogonal,
-    shorten_gradients,
-)
-from noonward.learn.core.parts import exported, load_parts, net_generator, parts_state
+from noonward.learn.algorithms.algorithm import Moment, Transition
+from noonward.learn.algorithms.learner import AgentLearner
+from noonward.learn.core.masking import entropy, log_policy, with_hold
+from noonward.learn.core.nets import StackedMLP, adam, make_orthogonal, shorten_gradients
 from noonward.learn.core.rollout import Rollout, advantages, copied, join, normalised, pick
 from noonward.learn.train.config import at_least, between, check_nets
-from noonward.seeding import stream
 
 ADAM_EPSILON: Final = 1e-5
 """Adam's epsilon in the paper (Table 7)."""
@@ -51,17 +42,12 @@ class MappoConfig:
         clip: Largest change of a probability that is rewarded, as a share (0.2).
         entropy_weight: Weight of the entropy (0.01).
         huber: Error of the critic beyond which its loss is linear, normalised (10).
-        clip_values: Clip the critic's change too, by ``clip``. Off [ours]; the paper's code has it on.
         normalise_values: The critic learns returns less their running mean over their running deviation.
         value_memory: Share of the running moments that stays from one update to the next [ours]: returns grow with
             the policy, so the moments must follow them; the paper's code has 0.99999 per minibatch.
         gradient_norm: Longest gradient of a net (10).
-        share_parameters: One actor for all agents, told which agent it is. Off: sites differ (the paper: on, for
-            agents that are alike).
         critic_alone: First updates in which the critic alone learns, so that an actor that was fitted to
             demonstrations is not led by a critic that knows nothing [ours].
-        advice_features: The adviser's choice is an input of the actors.
-        advice_logit: Added to the logit of the adviser's choice.
         precision: ``float32``, ``bf16`` or ``float64``.
     """
 
@@ -77,14 +63,10 @@ class MappoConfig:
     clip: float = 0.2
     entropy_weight: float = 0.01
     huber: float = 10.0
-    clip_values: bool = False
     normalise_values: bool = True
     value_memory: float = 0.99
     gradient_norm: float = 10.0
-    share_parameters: bool = False
     critic_alone: int = 0
-    advice_features: bool = False
-    advice_logit: float = 0.0
     precision: str = "float32"
 
     def __post_init__(self) -> None:
@@ -108,7 +90,7 @@ class Losses(NamedTuple):
     """Mean of ``r - 1 - log r``, an estimate of the divergence from the policies that chose."""
 
 
-class Learned(NamedTuple):
+class Basis(NamedTuple):
     """What an update computes once, before its first step."""
 
     log_p_NB: torch.Tensor
@@ -116,11 +98,9 @@ class Learned(NamedTuple):
     advantage_B: torch.Tensor
     return_B: torch.Tensor
     """Returns in the critic's units."""
-    value_B: torch.Tensor
-    """Values in the critic's units."""
 
 
-class Mappo(Algorithm):
+class Mappo(AgentLearner):
     """Multi-agent proximal policy optimisation over discrete choices.
 
     For decision step k with reward R, discount g, critic V of everything that all agents see, and agent n's policy p
@@ -130,9 +110,8 @@ class Mappo(Algorithm):
       no later advantage follows where the episode was cut, and the rollout's last step counts as cut,
     - advantages less their mean over their deviation, weighted by how many agents were asked; return ``A_k + V(s_k)``,
     - actor n ``-mean_asked [min(r A, clip(r, 1 - c, 1 + c) A) + weight H(p)]``, ``r = p(a|s) / p_old(a|s)``; summed
-      over agents, or with one shared actor the mean over all that were asked,
-    - critic ``mean huber(V(s) - return)``, in normalised units; with ``clip_values`` the larger of this and that of
-      ``V_old + clip(V - V_old, -c, c)``.
+      over agents,
+    - critic ``mean huber(V(s) - return)``, in normalised units.
 
     Infeasible choices have probability 0; an agent that is not asked has no part in the losses of its step. Nets start
     orthogonal (gain sqrt 2; 0.01 for the logits, 1 for the value), and each net's gradient is shortened on its own.
@@ -146,40 +125,35 @@ class Mappo(Algorithm):
 
     name: ClassVar[str] = "mappo"
     consumes = "rollout"
-    lesson = "cross-entropy"
+    imitation_loss = "cross-entropy"
+    config: MappoConfig
+    NETS = ("actor", "critic")
+    ADAMS = ("actor_adam", "critic_adam")
+    ARRAYS = ("moments",)
 
-    def __init__(self, dimensions: Dimensions, config: MappoConfig, seed: int, device: str = "cpu") -> None:
-        self.config, self.dimensions = config, dimensions
-        dtype, where = dtype_of(config.precision), torch.device(device)
-        self.inputs = Inputs.of(dimensions, config, dtype, where)
-        generator = net_generator(seed)
-        sizes = (self.inputs.width, *config.hidden, dimensions.choices)
-        actor = StackedMLP(self.inputs.nets, sizes, generator, dtype)
-        seen = dimensions.global_size + dimensions.agents * (dimensions.own_size + 1)
-        critic = StackedMLP(1, (seen, *config.hidden, 1), generator, dtype)
+    def _make_nets(self, generator: torch.Generator) -> None:
+        config, d = self.config, self.dimensions
+        seen = d.global_size + d.agents * (d.own_size + 1)
+        actor = StackedMLP(d.agents, (self.width, *config.hidden, d.choices), generator, self.dtype)
+        critic = StackedMLP(1, (seen, *config.hidden, 1), generator, self.dtype)
         make_orthogonal(actor, generator, last_gain=0.01)
         make_orthogonal(critic, generator, last_gain=1.0)
-        self.actor, self.critic = actor.to(where), critic.to(where)
+        self.actor, self.critic = actor.to(self.device), critic.to(self.device)
         self.actor_adam = adam(self.actor.parameters(), config.actor_rate, ADAM_EPSILON)
         self.critic_adam = adam(self.critic.parameters(), config.critic_rate, ADAM_EPSILON)
         self.moments = np.zeros(3)
         """Running sums of returns: weight, first and second moment."""
-        self.updates = 0
         self.rollout: list[Transition] = []
-        self.explore_rng = stream(seed, "learner", "explore")
-        self.batch_rng = stream(seed, "learner", "batch")
+
+    @property
+    def deciding_net(self) -> StackedMLP:
+        """The actors."""
+        return self.actor
 
     @property
     def rollout_steps(self) -> int:
         """Decision steps of each run between two updates."""
         return self.config.rollout_steps
-
-    def act(self, moment: Moment, *, explore: bool) -> I8:
-        """Returns choices drawn from the policies, or the most probable ones, [B, N]."""
-        with torch.no_grad():
-            logits_BNA = self.preferences(moment).transpose(0, 1).cpu().numpy()
-        mask_BNA = with_hold(moment.mask_BNA, moment.asked_BN)
-        return sample(logits_BNA, mask_BNA, self.explore_rng) if explore else best(logits_BNA, mask_BNA)
 
     def observe(self, transition: Transition) -> None:
         """Keeps a copy of a decision step until the next update."""
@@ -195,44 +169,49 @@ class Mappo(Algorithm):
                 f"minibatches is {config.minibatches}, but a rollout has only {rollout.reward_TB.size} steps; "
                 "lower it, or raise rollout_steps"
             )
-        learned, explained = self._learn_from(rollout)
+        basis, explained = self._basis_of(rollout)
         sums = torch.zeros(len(Losses._fields), dtype=torch.float64)
         for _ in range(config.passes):
             order = self.batch_rng.permutation(rollout.reward_TB.size)
             for part in np.array_split(order, config.minibatches):
-                losses = self.losses(rollout, learned, part)
+                losses = self.losses(rollout, basis, part)
                 self._step(losses)
                 sums += torch.stack([each.detach() for each in losses]).double().cpu()
         self.rollout = []
         self.updates += 1
         actor, critic, *rest = (sums / (config.passes * config.minibatches)).tolist()
-        nets = 1 if config.share_parameters else self.dimensions.agents
         figures = dict(zip(("entropy", "clipped", "divergence"), rest, strict=True))
-        return {"critic_loss": critic, "actor_loss": actor / nets, **figures, "explained_variance": explained}
+        return {
+            "critic_loss": critic,
+            "actor_loss": actor / self.dimensions.agents,
+            **figures,
+            "explained_variance": explained,
+        }
 
-    def losses(self, rollout: Rollout, learned: Learned, part: I8) -> Losses:
+    def losses(self, rollout: Rollout, basis: Basis, part: I8) -> Losses:
         """Returns the losses of some steps at the present parameters.
 
         Args:
             rollout: Steps.
-            learned: Advantages, returns and the like, of all of them.
+            basis: Advantages, returns and the like, of all of them.
             part: Numbers of the steps that count.
         """
         moment = pick(rollout.before, part)
-        which = torch.from_numpy(part).to(self.inputs.device)
+        which = torch.from_numpy(part).to(self.device)
         log_p_NBA = self._log_policy(moment)
-        asked_NB = self.inputs.tensor(moment.asked_BN.T, self.inputs.dtype)
-        choice_NB = self.inputs.tensor(rollout.choice_BN[part].T)
-        change_NB = log_p_NBA.gather(-1, choice_NB[..., None])[..., 0] - learned.log_p_NB[:, which]
-        ratio_NB, advantage_B = change_NB.exp(), learned.advantage_B[which]
+        asked_NB = self.tensor(moment.asked_BN.T, self.dtype)
+        choice_NB = self.tensor(rollout.choice_BN[part].T)
+        change_NB = log_p_NBA.gather(-1, choice_NB[..., None])[..., 0] - basis.log_p_NB[:, which]
+        ratio_NB, advantage_B = change_NB.exp(), basis.advantage_B[which]
         clipped_NB = ratio_NB.clamp(1.0 - self.config.clip, 1.0 + self.config.clip)
         gain_NB = torch.minimum(ratio_NB * advantage_B, clipped_NB * advantage_B)
         entropy_NB = entropy(log_p_NBA)
         loss_NB = -gain_NB - self.config.entropy_weight * entropy_NB
         count = asked_NB.sum().clamp(min=1.0)
+        huber = torch.nn.HuberLoss(reduction="none", delta=self.config.huber)
         return Losses(
             actor=self._mean_asked(loss_NB, asked_NB),
-            critic=self._critic_loss(self._values(moment), learned.value_B[which], learned.return_B[which]),
+            critic=huber(self._values(moment), basis.return_B[which]).mean(),
             entropy=(asked_NB * entropy_NB).sum() / count,
             clipped=(asked_NB * (ratio_NB != clipped_NB)).sum() / count,
             divergence=(asked_NB * (ratio_NB - 1.0 - change_NB)).sum() / count,
@@ -240,18 +219,7 @@ class Mappo(Algorithm):
 
     def _mean_asked(self, loss_NB: torch.Tensor, asked_NB: torch.Tensor) -> torch.Tensor:
         """Returns the mean over what each net was asked, summed over nets."""
-        shape = (self.inputs.nets, -1)
-        loss_MB, asked_MB = (asked_NB * loss_NB).reshape(shape), asked_NB.reshape(shape)
-        return (loss_MB.sum(-1) / asked_MB.sum(-1).clamp(min=1.0)).sum()
-
-    def _critic_loss(self, value_B: torch.Tensor, old_B: torch.Tensor, return_B: torch.Tensor) -> torch.Tensor:
-        """Returns the critic's loss."""
-        huber = torch.nn.HuberLoss(reduction="none", delta=self.config.huber)
-        loss_B = huber(value_B, return_B)
-        if self.config.clip_values:
-            near_B = old_B + (value_B - old_B).clamp(-self.config.clip, self.config.clip)
-            loss_B = torch.maximum(loss_B, huber(near_B, return_B))
-        return loss_B.mean()
+        return ((asked_NB * loss_NB).sum(-1) / asked_NB.sum(-1).clamp(min=1.0)).sum()
 
     def _step(self, losses: Losses) -> None:
         """Makes one step of the critic and, once it has learned alone long enough, of the actors."""
@@ -264,11 +232,11 @@ class Mappo(Algorithm):
             shorten_gradients(self.actor, self.config.gradient_norm)
             self.actor_adam.step()
 
-    def _learn_from(self, rollout: Rollout) -> tuple[Learned, float]:
-        """Returns what an update rests on, and the share of the returns' variance that the critic foresaw."""
+    def _basis_of(self, rollout: Rollout) -> tuple[Basis, float]:
+        """Returns what an update rests on, and the share of the returns' variance that the critic predicted."""
         with torch.no_grad():
             log_p_NBA = self._log_policy(rollout.before)
-            choice_NB = self.inputs.tensor(rollout.choice_BN.T)
+            choice_NB = self.tensor(rollout.choice_BN.T)
             log_p_NB = log_p_NBA.gather(-1, choice_NB[..., None])[..., 0]
             value_B, next_B = self._values(rollout.before), self._values(rollout.after)
         shape = rollout.reward_TB.shape
@@ -283,15 +251,12 @@ class Mappo(Algorithm):
         if self.config.normalise_values:
             self._follow_returns(return_TB)
         mean, deviation = self._scale()
-        with torch.no_grad():
-            value_B = self._values(rollout.before)
-        learned = Learned(
+        basis = Basis(
             log_p_NB=log_p_NB,
             advantage_B=self._tensor(normalised(advantage_TB.ravel(), rollout.before.asked_BN.sum(-1))),
             return_B=self._tensor((return_TB.ravel() - mean) / deviation),
-            value_B=value_B,
         )
-        return learned, explained
+        return basis, explained
 
     def _follow_returns(self, return_TB: F8) -> None:
         """Moves the running moments towards those of a rollout, and the critic's last layer so that its values stay.
@@ -326,45 +291,24 @@ class Mappo(Algorithm):
             return np.asarray(gamma ** (elapsed_s / self.dimensions.slot_s))
         return np.full(elapsed_s.shape, gamma)
 
-    def preferences(self, moment: Moment) -> torch.Tensor:
-        """Returns the actors' logits, [N, B, A], the advised choice lifted."""
-        with arithmetic(self.config.precision, self.inputs.device):
-            logits_NBA = self.inputs.by_agent(self.actor(self.inputs.of_moment(moment)))
-        return self.inputs.lifted(logits_NBA, moment.advice_BN.T)
-
     def _log_policy(self, moment: Moment) -> torch.Tensor:
         """Returns the log-probabilities of choices, [N, B, A]."""
         mask_BNA = with_hold(moment.mask_BNA, moment.asked_BN)
-        return log_policy(self.preferences(moment), self.inputs.tensor(mask_BNA.swapaxes(0, 1)))
+        return log_policy(self.preferences(moment), self.tensor(mask_BNA.swapaxes(0, 1)))
 
     def _values(self, moment: Moment) -> torch.Tensor:
         """Returns the critic's values, [B]: of what all see, what each sees, and who is asked."""
         rows = len(moment.global_BG)
         parts = (moment.global_BG, moment.own_BNO.reshape(rows, -1), moment.asked_BN.astype(np.float32))
-        with arithmetic(self.config.precision, self.inputs.device):
-            seen = self.inputs.tensor(np.concatenate(parts, -1), self.inputs.dtype)
-            return self.critic(seen[None])[0, :, 0].to(self.inputs.dtype)
+        return self.evaluated(self.critic, self.tensor(np.concatenate(parts, -1), self.dtype)[None])[0, :, 0]
 
     def _tensor(self, array: NDArray[np.float64]) -> torch.Tensor:
-        return self.inputs.tensor(array, self.inputs.dtype)
-
-    def pupil(self) -> StackedMLP:
-        """Returns the nets that are fitted to demonstrations: the actors."""
-        return self.actor
-
-    def imitated(self) -> None:
-        """Has nothing to follow the actors."""
-
-    NETS: Final = ("actor", "critic")
-    ADAMS: Final = ("actor_adam", "critic_adam")
-    STREAMS: Final = ("explore_rng", "batch_rng")
+        return self.tensor(array, self.dtype)
 
     def state(self) -> dict[str, Any]:
         """Returns nets, optimizers, moments of returns, random states and the steps since the last update."""
         return {
-            **parts_state(self),
-            "moments": self.moments.copy(),
-            "updates": self.updates,
+            **super().state(),
             "rollout": {
                 str(t): {**each._asdict(), "before": each.before._asdict(), "after": each.after._asdict()}
                 for t, each in enumerate(self.rollout)
@@ -372,15 +316,10 @@ class Mappo(Algorithm):
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Goes on from a state."""
-        load_parts(self, state)
-        self.moments, self.updates = np.array(state["moments"]), state["updates"]
+        """Restores from ``state()``."""
+        super().load_state(state)
         kept = [state["rollout"][str(t)] for t in range(len(state["rollout"]))]
         self.rollout = [
             Transition(**{**each, "before": Moment(**each["before"]), "after": Moment(**each["after"])})
             for each in kept
         ]
-
-    def policy_arrays(self) -> PolicyArrays:
-        """Returns the actors."""
-        return exported(self.name, "logits", self.actor, self.config)

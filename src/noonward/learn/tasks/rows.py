@@ -9,17 +9,16 @@ import numpy as np
 from noonward.arrays import F8, I8
 from noonward.errors import ScenarioError
 from noonward.learn.algorithms.algorithm import Moment, Transition
-from noonward.learn.tasks.setting import Adviser, Engine, Setting
+from noonward.learn.tasks.setting import Engine, Setting
 
 
-def moment_of(engine: Engine, advice_BN: I8) -> Moment:
+def moment_of(engine: Engine) -> Moment:
     """Returns a copy of what the agents of an engine's rows see now."""
     return Moment(
         global_BG=engine.global_BG.copy(),
         own_BNO=engine.own_BNO.copy(),
         mask_BNA=engine.mask_BNA.copy(),
         asked_BN=engine.asked_BN.copy(),
-        advice_BN=advice_BN,
     )
 
 
@@ -27,7 +26,7 @@ class Rows:
     """Runs side by side that never end: a row whose run has ended, or whose episode is cut, starts the next draw.
 
     Args:
-        setting: Where draws, engine and adviser come from.
+        setting: Where draws and engine come from.
         rows: Number of rows.
         episode_steps: Decision steps after which an episode is cut.
         numbers: Draws the rows start with; by default the first ones.
@@ -42,35 +41,24 @@ class Rows:
         drawn = [setting.training(int(number)) for number in self.number_B]
         self.engine = setting.engine([each for each, _ in drawn], [seed for _, seed in drawn])
         self.meter = None if setting.meter is None else setting.meter(self.engine)
-        self.adviser = None if setting.adviser is None else setting.adviser(self.engine)
-        self.moment = moment_of(self.engine, advice_of(self.engine, self.adviser))
+        self.moment = moment_of(self.engine)
 
-    def step(self, choice_BN: I8, *, cut: bool = False) -> Transition:
-        """Carries out choices; returns the decision step.
-
-        Args:
-            choice_BN: Choices.
-            cut: Break off all episodes after this step.
-        """
+    def step(self, choice_BN: I8) -> Transition:
+        """Executes choices; returns the decision step."""
         engine, before = self.engine, self.moment
-        if self.adviser is not None:
-            self.adviser.heed(choice_BN)
         engine.step(choice_BN)
         reward_B, cost_BK = measured(engine, self.meter)
         self.age_B += 1
         ended_B = engine.done_B.copy()
-        cut_B = ~ended_B & ((self.age_B >= self.episode_steps) | cut)
-        advice_BN = advice_of(engine, self.adviser)
+        cut_B = ~ended_B & (self.age_B >= self.episode_steps)
         elapsed_B = engine.elapsed_s_B.copy()
-        after = moment_of(engine, advice_BN)
+        after = moment_of(engine)
         over = np.flatnonzero(ended_B | cut_B)
         self.moment = after
         if len(over):
             for row in over.tolist():
                 self._begin(row)
-            again_BN = advice_BN.copy()
-            again_BN[over] = advice_of(engine, self.adviser, over)
-            self.moment = moment_of(engine, again_BN)
+            self.moment = moment_of(engine)
         return Transition(before, choice_BN, reward_B, elapsed_B, cost_BK, ended_B, cut_B, after)
 
     def _begin(self, row: int) -> None:
@@ -82,8 +70,6 @@ class Rows:
         self.engine.reset(row, *self.setting.training(int(self.number_B[row])))
         if self.meter is not None:
             self.meter.begin(row)
-        if self.adviser is not None:
-            self.adviser.begin(row)
 
     def migration_usd(self) -> float:
         """Returns what the runs under way have paid for migrations since their start, USD; 0 where it is not read."""
@@ -103,7 +89,7 @@ class Rows:
 
     @classmethod
     def resumed(cls, setting: Setting, episode_steps: int, state: dict[str, Any]) -> Rows:
-        """Returns rows that go on from a state."""
+        """Returns rows restored from ``state()``."""
         rows = cls(setting, len(state["number_B"]), episode_steps, state["number_B"])
         rows.age_B[:], rows.next_number = state["age_B"], state["next_number"]
         rows.engine.load_state(state["engine"])
@@ -111,12 +97,6 @@ class Rows:
             rows.meter.load_state(state["meter"])
         rows.moment = Moment(**state["moment"])
         return rows
-
-
-def advice_of(engine: Engine, adviser: Adviser | None, rows: I8 | None = None) -> I8:
-    """Returns the adviser's choices in some rows (all), [rows, N]; -1 without one."""
-    asked = np.arange(len(engine.done_B)) if rows is None else rows
-    return np.full((len(asked), engine.agents), -1) if adviser is None else adviser.advise(asked)
 
 
 def measured(engine: Engine, meter: Any) -> tuple[F8, F8]:

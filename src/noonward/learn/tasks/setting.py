@@ -1,4 +1,4 @@
-"""What a run learns in: draws of environments, the engine that runs them, an adviser, a meter."""
+"""What a run learns in: draws of environments, the engine that runs them, a demonstrator, a meter."""
 
 from __future__ import annotations
 
@@ -36,17 +36,14 @@ class Engine(Protocol):
         """Goes on from a state."""
 
 
-class Adviser(Protocol):
-    """Says what a policy would do in each row of an engine."""
+class Demonstrator(Protocol):
+    """Says what a policy does in the only row of an engine."""
 
-    def begin(self, row: int) -> None:
-        """Prepares for the episode that a row has just started."""
+    def begin(self) -> None:
+        """Prepares for the run that has just started."""
 
-    def advise(self, rows: I8) -> I8:
-        """Returns the choices of some rows, [rows, N]; -1 where an agent is not asked. Once per question."""
-
-    def heed(self, choice_BN: I8) -> None:
-        """Hears what all rows are about to carry out. Once per question, after ``advise``."""
+    def choices(self) -> I8:
+        """Returns the policy's choices, [N]; -1 where an agent is not asked or could not choose so. Once a question."""
 
 
 class Meter(Protocol):
@@ -77,8 +74,7 @@ class Setting:
         training: Draws of training environments.
         validation: Draws of validation environments; no window is also a training one.
         engine: Makes an engine of rows.
-        adviser: Makes the adviser of an engine, or None.
-        demonstrator: Makes the adviser that a warm start follows in an engine, or None.
+        demonstrator: Makes what a warm start imitates, for an engine of one row, or None.
         meter: Makes what reads rewards and constraint costs of an engine, or None: the engine's rewards, no costs.
         costs: Names of the constraint costs that the meter reads.
         score: What whole validation runs are worth, from each run's sums of rewards and costs; None: the mean of the
@@ -93,8 +89,7 @@ class Setting:
     training: Draw
     validation: Draw
     engine: Callable[[Sequence[Any], Sequence[int]], Engine]
-    adviser: Callable[[Any], Adviser] | None = None
-    demonstrator: Callable[[Any], Adviser] | None = None
+    demonstrator: Callable[[Any], Demonstrator] | None = None
     meter: Callable[[Any], Meter] | None = None
     costs: tuple[str, ...] = ()
     score: Callable[[F8, F8], float] | None = None

@@ -21,7 +21,7 @@ from noonward.engine.cluster.service_meter import DECISIONS, WORK, EnergyMix, Se
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
 from noonward.learn.algorithms.registry import algorithm_named
-from noonward.learn.tasks.adviser import SchedulerAdviser, adviser_forecast
+from noonward.learn.tasks.demonstrator import SchedulerDemonstrator, forecast_with
 from noonward.learn.tasks.setting import Setting
 from noonward.learn.train.run_config import RunConfig, Source
 from noonward.model.cluster.environment import Environment
@@ -66,7 +66,7 @@ def open_setting(config: RunConfig) -> Setting:
     """Returns the setting that a run's config describes.
 
     Raises:
-        ScenarioError: Scenarios, observation, reward and adviser do not fit.
+        ScenarioError: Scenarios, observation, reward and the policy to imitate do not fit.
         DataError: A file's content is wrong.
     """
     training = Draws(config.sources, "train", config.seed)
@@ -78,13 +78,11 @@ def open_setting(config: RunConfig) -> Setting:
             f"scenario {first.name!r} asks {first.protocol}; the reward 'energy' is for protocol on-arrival, as "
             "dvfs-training; name such a scenario, or train masac, madqn or mappo with reward=utility"
         )
-    if by_energy and config.adviser is not None:
-        raise ScenarioError("the reward 'energy' is for policies without an adviser; leave out adviser")
     limits = cost_names(first.constraints, first.fleet.site_names)
     if by_energy and limits and not algorithm_named(config.algorithm).make.constrained:
         raise ScenarioError(
             f"scenario {first.name!r} limits {', '.join(limits)}, but {config.algorithm} learns from rewards alone and "
-            "would not heed a limit; train chsac-af, or leave the constraints out"
+            "would ignore a limit; train chsac-af, or leave the constraints out"
         )
     for scenario in training.scenarios:
         if by_energy and scenario.constraints != first.constraints:
@@ -102,15 +100,12 @@ def open_setting(config: RunConfig) -> Setting:
             )
     observation = observation_for(config, first)
     forecast = shown = shown_forecast(config)
-    adviser = demonstrator = None
-    if config.adviser is not None:
-        forecast = adviser_forecast(config.adviser, forecast)
-        adviser = functools.partial(SchedulerAdviser, config.adviser)
+    demonstrator = None
     if config.warm_start is not None:
         needs = make_scheduler(config.warm_start).needs
         check_fit(Brief.of(training(0)[0], needs), needs, repr(config.warm_start))
-        forecast = adviser_forecast(config.warm_start, forecast)
-        demonstrator = functools.partial(SchedulerAdviser, config.warm_start)
+        forecast = forecast_with(config.warm_start, forecast)
+        demonstrator = functools.partial(SchedulerDemonstrator, config.warm_start)
 
     def engine(environments: Sequence[Environment], seeds: Sequence[int]) -> BatchEngine:
         return BatchEngine(
@@ -126,7 +121,6 @@ def open_setting(config: RunConfig) -> Setting:
         training=training,
         validation=validation,
         engine=engine,
-        adviser=adviser,
         migration_usd=BatchEngine.migration_usd,
         demonstrator=demonstrator,
         slot_s=first.slot_s,

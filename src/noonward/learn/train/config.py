@@ -47,9 +47,8 @@ def one_of(config: Any, name: str, allowed: Iterable[str]) -> None:
 
 def check_steps(config: Any) -> None:
     """Checks the fields that every algorithm with a replay has."""
-    at_least(config, 1, "batch", "capacity", "n_steps")
-    between(config, 0.0, 1.0, "gamma", "target_rate", "priority", "priority_correction")
-    at_least(config, 1e-12, "reward_scale")
+    at_least(config, 1, "batch", "capacity")
+    between(config, 0.0, 1.0, "gamma", "target_rate")
     one_of(config, "span", get_args(Steps))
     check_nets(config)
 

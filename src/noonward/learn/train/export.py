@@ -41,8 +41,7 @@ def export_policy(folder: Path, path: Path, *, half: bool = False) -> dict[str, 
     kept = load_checkpoint(folder / CHECKPOINT)
     config = dataclasses.replace(config, epochs=kept["epoch"])
     best = best_of(kept)
-    beside = {} if config.adviser is None else {"adviser": config.adviser}
-    said = {**best.meta, **beside, **about_policy(config)}
+    said = {**best.meta, **about_policy(config)}
     record = {
         "summary": f"{config.algorithm}, trained on {said['scenario']} with seed {config.seed} up to epoch "
         f"{kept['best_epoch']} of {kept['epoch']}.",

@@ -13,7 +13,6 @@ import torch
 from noonward.arrays import F8, I8, Bools
 from noonward.errors import ScenarioError
 from noonward.learn.algorithms.algorithm import Algorithm, Moment, Transition
-from noonward.learn.core.inputs import Inputs, one_hot
 from noonward.learn.core.masking import best, log_policy, masked, with_hold
 from noonward.learn.core.nets import StackedMLP, adam
 from noonward.learn.core.rollout import pick, stacked
@@ -23,30 +22,35 @@ from noonward.learn.train.curves import Row
 from noonward.learn.train.run_config import RunConfig
 from noonward.seeding import stream
 
-ONE_ROW: Final = np.zeros(1, np.int64)
 SMALLEST_WEIGHT: Final = 1e-30
 NEVER: Final = 2**62
-"""Decision steps after which a run is cut that shall not be."""
+"""Decision steps after which a run is cut that is not to be cut."""
 CHUNK: Final = 4096
 """Decision steps that are judged at once."""
 
 
 @runtime_checkable
-class Pupil(Protocol):
+class Imitator(Protocol):
     """What an algorithm that can be fitted to demonstrations has."""
 
-    lesson: Any
+    name: Any
+    imitation_loss: Any
     """``cross-entropy`` or ``margin``."""
-    inputs: Inputs
+    dtype: Any
+    """Type of the nets' parameters."""
+
+    @property
+    def deciding_net(self) -> StackedMLP:
+        """The net that is fitted."""
 
     def preferences(self, moment: Moment) -> torch.Tensor:
-        """Returns what the best choice is the largest of, [N, B, A]."""
+        """Returns the outputs of which the largest is the best choice, [N, B, A]."""
 
-    def pupil(self) -> StackedMLP:
-        """Returns the nets that are fitted."""
+    def tensor(self, array: Any, dtype: Any = None) -> torch.Tensor:
+        """Returns an array as a tensor where the nets are."""
 
-    def imitated(self) -> None:
-        """Sets what follows from those nets."""
+    def after_imitation(self) -> None:
+        """Brings other nets in line with the one that was fitted."""
 
 
 class Demonstrations(NamedTuple):
@@ -92,12 +96,11 @@ def demonstrate(
     reward, missed, over = unasked_reward(rows), 0, 0
     while over < runs:
         moment = rows.moment
-        answer_BN = demonstrator.advise(ONE_ROW)
+        answer_BN = demonstrator.choices()[None]
         mask_BNA = with_hold(moment.mask_BNA, moment.asked_BN)
         told_BN = moment.asked_BN & (answer_BN >= 0)
         missed += int((moment.asked_BN & ~told_BN).sum())
         choice_BN = np.where(told_BN, answer_BN, mask_BNA.argmax(-1))
-        demonstrator.heed(choice_BN)
         transition = rows.step(choice_BN)
         moments.append(moment)
         choices.append(choice_BN)
@@ -107,7 +110,7 @@ def demonstrate(
             observe(transition)
         if transition.ended_B[0] or transition.cut_B[0]:
             over += 1
-            demonstrator.begin(0)
+            demonstrator.begin()
             reward += unasked_reward(rows) if over < runs else 0.0
             if progress is not None:
                 progress(over, runs)
@@ -132,7 +135,7 @@ def imitation_loss(
     choice_NB: torch.Tensor,
     weight_NB: torch.Tensor,
     *,
-    lesson: Literal["cross-entropy", "margin"],
+    kind: Literal["cross-entropy", "margin"],
     margin: float,
 ) -> torch.Tensor:
     """Returns the loss of demonstrated choices ``c``, its weighted mean; 0 if all weights are.
@@ -145,12 +148,12 @@ def imitation_loss(
         mask_NBA: Feasible choices; at least one each.
         choice_NB: Demonstrated choices.
         weight_NB: Their weights.
-        lesson: Which loss.
+        kind: Which loss.
         margin: The margin, of the second.
     """
-    if lesson == "margin":
-        other_NBA = 1.0 - one_hot(choice_NB, preference_NBA.shape[-1], preference_NBA.dtype)
-        raised_NBA = masked(preference_NBA + margin * other_NBA, mask_NBA)
+    if kind == "margin":
+        other_NBA = choice_NB[..., None] != torch.arange(preference_NBA.shape[-1], device=choice_NB.device)
+        raised_NBA = masked(preference_NBA + margin * other_NBA.to(preference_NBA.dtype), mask_NBA)
         loss_NB = raised_NBA.amax(-1) - preference_NBA.gather(-1, choice_NB[..., None])[..., 0]
     else:
         loss_NB = -log_policy(preference_NBA, mask_NBA).gather(-1, choice_NB[..., None])[..., 0]
@@ -161,7 +164,8 @@ def weights_of(shown: Demonstrations, balance: float) -> F8:
     """Returns the weights of choices in the loss, [B, N]: 0 where nothing is told, else ``count^-balance``.
 
     The count is that of the choice among all that its agent was told, so that with ``balance`` 0 all questions weigh
-    the same, with 1 all choices of an agent. Where a scheduler mostly holds, an unbalanced pupil hardly learns more.
+    the same, with 1 all choices of an agent. Where a scheduler mostly holds, a fit without balance hardly learns to do
+    anything else.
     """
     out_BN = np.zeros(shown.choice_BN.shape)
     for n, told_B in enumerate(shown.told_BN.T):
@@ -170,22 +174,22 @@ def weights_of(shown: Demonstrations, balance: float) -> F8:
     return out_BN
 
 
-def loss_of(pupil: Pupil, shown: Demonstrations, weight_BN: F8, rows: I8, margin: float) -> torch.Tensor:
+def loss_of(imitator: Imitator, shown: Demonstrations, weight_BN: F8, rows: I8, margin: float) -> torch.Tensor:
     """Returns the loss of some steps of demonstrations."""
-    moment, inputs = pick(shown.seen, rows), pupil.inputs
+    moment = pick(shown.seen, rows)
     mask_BNA = with_hold(moment.mask_BNA, moment.asked_BN)
     return imitation_loss(
-        pupil.preferences(moment),
-        inputs.tensor(mask_BNA.swapaxes(0, 1)),
-        inputs.tensor(shown.choice_BN[rows].T),
-        inputs.tensor(weight_BN[rows].T, inputs.dtype),
-        lesson=pupil.lesson,
+        imitator.preferences(moment),
+        imitator.tensor(mask_BNA.swapaxes(0, 1)),
+        imitator.tensor(shown.choice_BN[rows].T),
+        imitator.tensor(weight_BN[rows].T, imitator.dtype),
+        kind=imitator.imitation_loss,
         margin=margin,
     )
 
 
 def fit(
-    pupil: Pupil,
+    imitator: Imitator,
     shown: Demonstrations,
     rng: np.random.Generator,
     *,
@@ -196,20 +200,20 @@ def fit(
     balance: float = 0.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> float:
-    """Fits a pupil to demonstrations; returns the mean loss of the last pass.
+    """Fits an algorithm to demonstrations; returns the mean loss of the last pass.
 
     Args:
-        pupil: Pupil.
+        imitator: The algorithm.
         shown: Demonstrations; steps in which nothing is told are left out.
         rng: Random numbers; order of the steps.
         passes: Passes over the steps.
         batch: Steps in a batch.
         rate: Adam's step.
-        margin: The margin, where the lesson is one.
+        margin: The margin, where the loss has one.
         balance: How much more rare choices weigh, see ``weights_of``.
         progress: Hears how many of all passes are over.
     """
-    optimizer = adam(pupil.pupil().parameters(), rate)
+    optimizer = adam(imitator.deciding_net.parameters(), rate)
     useful = np.flatnonzero(shown.told_BN.any(-1))
     weight_BN = weights_of(shown, balance)
     mean = 0.0
@@ -217,7 +221,7 @@ def fit(
         losses = []
         order = rng.permutation(useful)
         for first in range(0, len(order), batch):
-            loss = loss_of(pupil, shown, weight_BN, order[first : first + batch], margin)
+            loss = loss_of(imitator, shown, weight_BN, order[first : first + batch], margin)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -225,21 +229,21 @@ def fit(
         mean = float(np.mean(losses))
         if progress is not None:
             progress(number + 1, passes)
-    pupil.imitated()
+    imitator.after_imitation()
     return mean
 
 
-def accuracy(pupil: Pupil, shown: Demonstrations) -> tuple[float, float]:
-    """Returns the share of told choices that the pupil would take, and its mean over the choices that were taken.
+def accuracy(imitator: Imitator, shown: Demonstrations) -> tuple[float, float]:
+    """Returns the share of told choices that the algorithm would take, and its mean over the choices that were taken.
 
-    The second counts every choice alike, so that a pupil that always holds, where holding is most of what there is to
-    do, does not look well taught.
+    The second counts every choice alike: where holding is most of what there is to do, an algorithm that always holds
+    scores high in the first only.
     """
     found: list[I8] = []
     for first in range(0, len(shown.choice_BN), CHUNK):
         moment = pick(shown.seen, np.arange(first, min(first + CHUNK, len(shown.choice_BN))))
         with torch.no_grad():
-            preference_BNA = pupil.preferences(moment).transpose(0, 1).cpu().numpy()
+            preference_BNA = imitator.preferences(moment).transpose(0, 1).cpu().numpy()
         found.append(best(preference_BNA, with_hold(moment.mask_BNA, moment.asked_BN)))
     told_BN = shown.told_BN
     choice, right = shown.choice_BN[told_BN], (np.concatenate(found) == shown.choice_BN)[told_BN]
@@ -253,7 +257,7 @@ def imitate(
 ) -> tuple[Row, dict[str, float]]:
     """Fits an algorithm to the policy that a run starts from; returns the figures of epoch 0 and wall times.
 
-    The policy is watched in the first training draws, its pupil judged by what it does in the validation environments.
+    The policy is watched in the first training draws; the fit is judged by what it does in the validation environments.
 
     Args:
         config: The run; ``warm_start`` and the fields beside it.
@@ -264,7 +268,7 @@ def imitate(
     Raises:
         ScenarioError: The algorithm cannot be fitted, or the policy never has a choice.
     """
-    if not isinstance(algorithm, Pupil):
+    if not isinstance(algorithm, Imitator):
         raise ScenarioError(f"{algorithm.name} cannot imitate a policy; leave out warm_start")
     marks = [time.monotonic()]
     observe = algorithm.observe if config.warm_start_keep else None

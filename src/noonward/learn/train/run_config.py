@@ -69,7 +69,6 @@ class RunConfig:
         carbon_weight: What it counts besides per 500 g/kWh of its carbon intensity; needs signals.
         show_signals: The observation shows price and intensity of the hour (on-arrival, ``extended``).
         show_class: It shows the class of the arriving job (on-arrival, ``extended``).
-        adviser: A policy whose choice the agents learn beside; None: none. With one, every epoch starts new episodes.
         warm_start: A policy that the agents imitate before the first epoch; None: none. MASAC and MAPPO fit their
             actors by cross-entropy, MADQN its values by a margin.
         warm_start_environments: Runs in which it is watched.
@@ -79,8 +78,8 @@ class RunConfig:
         warm_start_rate: Adam's step.
         warm_start_balance: How much more the rare choices of an agent weigh: ``count^-balance``; 0: each question the
             same, 1: each choice the same.
-        warm_start_margin: What the value of its choice shall have over any other (0.8 in DQfD, Hester et al. 2018),
-            in the nets' units: scaled USD.
+        warm_start_margin: How far the value of its choice is to lie above that of any other (0.8 in DQfD, Hester et
+            al. 2018), USD.
         warm_start_keep: Put what was seen into the replay, until newer steps push it out.
         validate_every: Epochs from one validation to the next; the last epoch is validated in any case.
         checkpoint_every: Epochs from one checkpoint to the next; the last epoch has one in any case.
@@ -106,7 +105,6 @@ class RunConfig:
     carbon_weight: float = 0.0
     show_signals: bool = False
     show_class: bool = False
-    adviser: str | None = None
     warm_start: str | None = None
     warm_start_environments: int = 10
     warm_start_steps: int = 0
@@ -136,16 +134,12 @@ class RunConfig:
         if self.forecast_h and self.observation != "extended":
             raise ScenarioError(f"the observation {self.observation!r} shows no forecasts; set observation=extended")
         self._check_mix_and_shown()
-        for name in ("adviser", "warm_start"):
-            given = getattr(self, name)
-            if given is not None and not isinstance(given, str):
-                raise ScenarioError(f"{name} is {given!r}; give a policy's name, as bid-price-persistence")
+        if self.warm_start is not None and not isinstance(self.warm_start, str):
+            raise ScenarioError(f"warm_start is {self.warm_start!r}; give a policy's name, as bid-price-persistence")
         self._check_warm_start()
         if not self.sources:
             raise ScenarioError("no source of environments; name a scenario")
-        config = self.algorithm_config()
-        if self.adviser is None and (getattr(config, "advice_features", False) or getattr(config, "advice_logit", 0.0)):
-            raise ScenarioError("advice_features and advice_logit are of an adviser's choice; set adviser=POLICY too")
+        self.algorithm_config()
 
     @property
     def mix(self) -> EnergyMix:
@@ -175,7 +169,7 @@ class RunConfig:
         made = algorithm_named(self.algorithm).make
         if self.warm_start is None:
             return
-        if made.lesson is None:
+        if made.imitation_loss is None:
             raise ScenarioError(f"{self.algorithm} cannot imitate a policy; leave out warm_start")
         if self.warm_start_keep and made.consumes == "rollout":
             raise ScenarioError(

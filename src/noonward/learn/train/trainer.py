@@ -16,7 +16,7 @@ from noonward.files import locked_folder, write_text
 from noonward.learn.algorithms.algorithm import Algorithm, PolicyArrays
 from noonward.learn.algorithms.registry import algorithm_named
 from noonward.learn.core.checkpoint import load_checkpoint, save_checkpoint
-from noonward.learn.tasks.rows import Rows, advice_of, measured, moment_of
+from noonward.learn.tasks.rows import Rows, measured, moment_of
 from noonward.learn.tasks.setting import Engine, Setting, dimensions_of
 from noonward.learn.train.curves import Events, Row, write_curves
 from noonward.learn.train.imitation import imitate
@@ -233,9 +233,7 @@ class Trainer:
         migration_usd, rows.ended_migration_usd = -rows.migration_usd(), 0.0
         for step in range(first, until):
             choice_BN = np.where(rows.moment.asked_BN, algorithm.act(rows.moment, explore=True), 0)
-            # An adviser's memory is not in a checkpoint: with one, episodes end with the epoch.
-            last = rows.adviser is not None and step == steps - 1
-            transition = rows.step(choice_BN, cut=last)
+            transition = rows.step(choice_BN)
             algorithm.observe(transition)
             reward += float(transition.reward_B.sum())
             questions += int(transition.before.asked_BN.sum())
@@ -271,16 +269,13 @@ class Trainer:
         for row, (environment, seed) in enumerate(self._validation_draws):
             engine.reset(row, environment, seed)
         meter = None if self.setting.meter is None else self.setting.meter(engine)
-        adviser = None if self.setting.adviser is None else self.setting.adviser(engine)
         # What was earned before the first question is the same for every policy, and part of the run's utility.
         reward_B = np.zeros(len(engine.done_B)) if meter is not None else engine.reward_B.copy()
         cost_BK = np.zeros((len(engine.done_B), len(self.setting.costs)))
         while not engine.done_B.all():
             live_B = ~engine.done_B
-            moment = moment_of(engine, advice_of(engine, adviser))
+            moment = moment_of(engine)
             choice_BN = np.where(moment.asked_BN, self.algorithm.act(moment, explore=False), 0)
-            if adviser is not None:
-                adviser.heed(choice_BN)
             engine.step(choice_BN)
             step_B, step_BK = measured(engine, meter)
             reward_B += np.where(live_B, step_B, 0.0)

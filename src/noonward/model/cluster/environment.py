@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, Literal
 
@@ -173,10 +173,6 @@ class Environment:
     def sites(self) -> tuple[str, ...]:
         """Names of the sites."""
         return self.fleet.site_names
-
-    def with_caps(self, caps: GpuCaps | None) -> Environment:
-        """Returns the same environment under other capacity curves."""
-        return replace(self, caps=caps)
 
 
 def require_end(end_s: float) -> None:

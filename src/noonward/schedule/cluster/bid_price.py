@@ -392,15 +392,6 @@ class BidPrice(Scheduler):
 
     def decide(self, view: ClusterView, answers: Answers) -> None:
         """Answers by the plan; at the turn of an hour, prices and plan are renewed first."""
-        self.propose(view, answers)
-        self.heed(view, answers)
-
-    def heed(self, view: ClusterView, answers: Answers) -> None:
-        """Enters what is carried out into the books."""
-        note(self._view(view), answers, self._booked_TS, self._site_J, self._plan_J2)
-
-    def propose(self, view: ClusterView, answers: Answers) -> None:
-        """Answers by the plan and leaves open what is carried out."""
         self._note_jobs(view)
         hour = int(view.now_s // HOUR_S)
         if hour != self._hour:
@@ -408,6 +399,7 @@ class BidPrice(Scheduler):
             self._renew(self._view(view), first=self._hour < 0)
             self._hour = hour
         answer(self._view(view), answers, self._price_sum_SH, self._booked_TS, self._site_J, self._plan_J2)
+        note(self._view(view), answers, self._booked_TS, self._site_J, self._plan_J2)
 
     def _view(self, view: ClusterView) -> ClusterView:
         """Returns the view with the jobs asked about so far, the forecast extended, and tables for sampled gangs."""

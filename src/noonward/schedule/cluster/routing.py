@@ -22,8 +22,8 @@ from noonward.decision.cluster.view import (
 from noonward.decision.scheduler import CompiledScheduler
 from noonward.errors import ScenarioError
 
-GPUS, SLO_S = 0, 1
-"""Positions in ``memory.number_P``: gang asked for (0: all the job can use), service time allowed, s (0: any)."""
+GPUS = 0
+"""Position in ``memory.number_P``: gang asked for (0: all the job can use)."""
 
 
 @kernel(inline=True, allocates=False)
@@ -144,16 +144,13 @@ def _joint_nf(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     job = view.asked_N[0]
     record = view.job_J[job]
     s = uniform_site(view, memory, job)
-    slo_s = memory.number_P[SLO_S]
-    best_gpus, best_level, least, fastest = 0, 0, np.inf, np.inf
+    best_gpus, best_level, least = 0, 0, np.inf
     for gpus in range(record.gpus_min, min(record.gpus_max, view.site_S[s].gpus) + 1):
         for level in range(view.site_S[s].levels):
             seconds = view.speed_KSCGF[SECONDS, s, record.class_, gpus, level]
             joules = view.speed_KSCGF[POWER_W, s, record.class_, gpus, level] * seconds
-            meets = slo_s == 0.0 or record.work * seconds <= slo_s
-            late = 0.0 if meets else record.work * seconds
-            if late < fastest or (late == fastest and joules < least):
-                best_gpus, best_level, least, fastest = gpus, level, joules, late
+            if joules < least:
+                best_gpus, best_level, least = gpus, level, joules
     answer = answers.answer_N[0]
     answer.choice, answer.gpus, answer.level = 1 + s, best_gpus, best_level
 
@@ -204,10 +201,9 @@ class Router(CompiledScheduler):
         where: ``uniform``: a uniformly random site (the one the workload names, where it does); ``random-free``: a
             random site with a free GPU and a random gang; ``most-free``: the site with the most free GPUs;
             ``greedy-energy``: the least energy per unit less what its GPUs would draw free, among the sites with a
-            free GPU; ``jointnf``: uniform site, then gang and clock of least energy per unit within the SLO.
+            free GPU; ``jointnf``: uniform site, then gang and clock of least energy per unit.
         gpus: Largest gang, GPUs; 0 for all a job can use. A job starts with as many as are free.
         clock: Clock as a share of the maximum clock, which every site must offer; None for the oracle.
-        slo_s: Service time allowed, s (``jointnf``); None for any.
 
     Raises:
         ValueError: An argument is out of range.
@@ -221,27 +217,23 @@ class Router(CompiledScheduler):
         *,
         gpus: int = 0,
         clock: float | None = None,
-        slo_s: float | None = None,
     ) -> None:
         if where not in RULES:
             raise ValueError(f"unknown routing {where!r}; known: {', '.join(RULES)}")
         if gpus < 0:
             raise ValueError(f"gang of {gpus} GPUs; it must be at least 1, or 0 for all a job can use")
-        if slo_s is not None and not slo_s > 0:
-            raise ValueError(f"slo_s is {slo_s} s; it must be above 0")
         self.rule = RULES[where]
         self.gpus = gpus
         self.clock = clock
-        self.slo_s = slo_s
 
     def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
-        """Returns gang and SLO (number) and the clock level per site (index).
+        """Returns the gang (number) and the clock level per site (index).
 
         Raises:
             ScenarioError: A site does not offer the clock.
         """
         return RuleMemory.make(
-            numbers=(float(self.gpus), self.slo_s or 0.0),
+            numbers=(float(self.gpus),),
             index=clock_levels(brief, self.clock)[:, None],
             random_state=int(rng.integers(2**63)),
         )

@@ -27,13 +27,11 @@ from noonward.forecasts.forecast import Forecast
 FORMAT: Final = 1
 HEADS: Final = ("logits", "values", "site-gang")
 HIDDEN: Final = ("relu",)
-NEEDED: Final = (
-    *("algorithm", "scenario", "protocol", "sites", "observation", "hidden", "head", "agent_one_hot", "record"),
-)
+NEEDED: Final = (*("algorithm", "scenario", "protocol", "sites", "observation", "hidden", "head", "record"),)
 """Keys of ``meta`` beside ``format``."""
 EXECUTE: Final = ("greedy", "sample")
 GANG_MASK: Final = ("site", "fleet")
-LAYERS, GLOBAL_SIZE, OWN_SIZE, ONE_HOT, SITE_GANG, SAMPLED, OF_FLEET, ADVICE = range(8)
+LAYERS, GLOBAL_SIZE, OWN_SIZE, SITE_GANG, SAMPLED, OF_FLEET = range(6)
 """Positions in row 0 of ``memory.index_XY``."""
 INS, OUTS, WEIGHT_AT, BIAS_AT, NETS = range(5)
 """Positions in the row of a layer, 1 + l."""
@@ -63,10 +61,10 @@ def write_policy(
 ) -> None:
     """Writes a trained policy, whole or not at all.
 
-    The net of agent n is fed [global part, own part of n, one-hot of n if ``agent_one_hot``] and answers with the
-    feasible choice of highest output. With the head ``site-gang`` (protocol on-arrival) the outputs are S log-weights
-    of the sites and S x G of the gangs there; the site of highest weight is taken, then the best gang there. Two keys
-    of ``meta`` change that head: ``execute`` ("greedy" unless given): "sample" draws site and gang from the softmax
+    The net of agent n is fed [global part, own part of n] and answers with the feasible choice of highest output. With
+    the head ``site-gang`` (protocol on-arrival) the outputs are S log-weights of the sites and S x G of the gangs
+    there; the site of highest weight is taken, then the best gang there. Two keys of ``meta`` change that head:
+    ``execute`` ("greedy" unless given): "sample" draws site and gang from the softmax
     over the feasible ones instead; ``gang_mask`` ("site" unless given): under "fleet" the gang is chosen, by the
     weights that stand for the first site, among those that fit anywhere, and cut to what fits at the site.
 
@@ -75,10 +73,8 @@ def write_policy(
         weights: Weights of the layers, float32 [N or 1, in, out].
         biases: Biases of the layers, float32 [N or 1, out].
         meta: ``algorithm``, ``scenario`` (names), ``protocol``, ``sites`` (names in order), ``observation`` (fields of
-            Observation), ``hidden`` ("relu"), ``head`` ("logits", "values" or "site-gang"), ``agent_one_hot``,
-            ``record`` (how it was trained), and ``forecast`` (fields of Forecast) where the observation shows one. A
-            net trained beside an adviser has ``adviser`` (name of the policy), ``advice_features`` (its choice is an
-            input, one-hot after the own part) and ``advice_logit`` (added to the output of its choice).
+            Observation), ``hidden`` ("relu"), ``head`` ("logits", "values" or "site-gang"), ``record`` (how it was
+            trained), and ``forecast`` (fields of Forecast) where the observation shows one.
         half: Store float16, half the size: the policy that runs is the rounded one, reckoned in float32.
 
     Raises:
@@ -237,15 +233,13 @@ def _apply_layer(memory: RuleMemory, layer: int, n: int, x_I: F4, y_O: F4) -> No
 
 
 @kernel(inline=True, allocates=False)
-def _forward(memory: RuleMemory, agents: int, n: int, choices: int, advised: int) -> int:
+def _forward(memory: RuleMemory, agents: int, n: int) -> int:
     """Feeds agent n's net with what was observed; returns the row of ``scratch_XY`` with its outputs.
 
     Args:
         memory: The rule's memory.
         agents: Number of agents.
         n: Agent.
-        choices: Number of choices.
-        advised: The adviser's choice, or -1; an input where the net is told it.
     """
     seen, own = memory.index_XY[0, GLOBAL_SIZE], memory.index_XY[0, OWN_SIZE]
     scratch_XY, here, there = memory.scratch_XY, agents + 1, agents + 2
@@ -253,14 +247,6 @@ def _forward(memory: RuleMemory, agents: int, n: int, choices: int, advised: int
         scratch_XY[here, i] = scratch_XY[agents, i]
     for i in range(own):
         scratch_XY[here, seen + i] = scratch_XY[n, i]
-    width = seen + own
-    if memory.index_XY[0, ADVICE]:
-        for i in range(choices):
-            scratch_XY[here, width + i] = 1.0 if i == advised else 0.0
-        width += choices
-    if memory.index_XY[0, ONE_HOT]:
-        for i in range(agents):
-            scratch_XY[here, width + i] = 1.0 if i == n else 0.0
     for layer in range(memory.index_XY[0, LAYERS]):
         _apply_layer(memory, layer, n, scratch_XY[here], scratch_XY[there])
         here, there = there, here
@@ -276,15 +262,9 @@ def _each_slot(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     for n in range(agents):
         if view.asked_N[n] < 0:
             continue
-        choices = view.mask_NA.shape[1]
-        advised = answers.answer_N[n].choice  # hold where nobody advised: then neither input nor bonus is in use
-        if not view.mask_NA[n, advised]:
-            advised = -1
-        out_A = scratch_XY[_forward(memory, agents, n, choices, advised)]
-        if advised >= 0:
-            out_A[advised] += np.float32(memory.number_P[memory.number_P.shape[0] - 1])
+        out_A = scratch_XY[_forward(memory, agents, n)]
         best = -1
-        for choice in range(choices):
+        for choice in range(view.mask_NA.shape[1]):
             if view.mask_NA[n, choice] and (best < 0 or out_A[choice] > out_A[best]):
                 best = choice
         answers.answer_N[n].choice = best
@@ -350,7 +330,7 @@ def _joint(view: ClusterView, memory: RuleMemory, out_A: F4, answers: Answers) -
 def _on_arrival(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     seen, scratch_XY = memory.index_XY[0, GLOBAL_SIZE], memory.scratch_XY
     observe_on_arrival(view, memory.number_P, scratch_XY[1, :seen], scratch_XY[:1, :0])
-    out_A = scratch_XY[_forward(memory, 1, 0, 0, -1)]
+    out_A = scratch_XY[_forward(memory, 1, 0)]
     if memory.index_XY[0, SITE_GANG]:
         _site_then_gang(view, memory, out_A, answers)
     else:
@@ -359,9 +339,6 @@ def _on_arrival(view: ClusterView, answers: Answers, memory: RuleMemory) -> None
 
 class TrainedPolicy(CompiledScheduler):
     """A trained net: answers with the feasible choice of highest output, or draws one where its file says so.
-
-    A net that was trained beside an adviser (``AdvisedPolicy``) finds the adviser's choices in the answers, and answers
-    in their place.
 
     Args:
         path: File that ``write_policy`` wrote.
@@ -411,9 +388,8 @@ class TrainedPolicy(CompiledScheduler):
             )
         agents = len(sites) if brief.protocol == "each-slot" else 1
         seen = net.observation.global_size(len(sites), len(brief.fleet.ingress_points))
-        own, one_hot = net.observation.own_size(len(sites)), bool(net.meta["agent_one_hot"])
-        advice = bool(net.meta.get("advice_features")) * net.observation.choices(len(sites))
-        inputs = seen + own + advice + one_hot * agents
+        own = net.observation.own_size(len(sites))
+        inputs = seen + own
         if net.weights[0].shape[1] != inputs:
             raise ScenarioError(
                 f"policy {self.path.name} is fed {net.weights[0].shape[1]} numbers, but its observation of scenario "
@@ -421,15 +397,15 @@ class TrainedPolicy(CompiledScheduler):
             )
         meta = net.meta
         sampled, of_fleet = meta.get("execute") == "sample", meta.get("gang_mask") == "fleet"
-        index = [[len(net.weights), seen, own, one_hot, meta["head"] == "site-gang", sampled, of_fleet, advice > 0]]
+        index = [[len(net.weights), seen, own, meta["head"] == "site-gang", sampled, of_fleet]]
         at, flat = 0, []
         for weight, bias in zip(net.weights, net.biases, strict=True):
-            index.append([*weight.shape[1:], at, at + weight.size, weight.shape[0], 0, 0, 0])
+            index.append([*weight.shape[1:], at, at + weight.size, weight.shape[0], 0])
             at += weight.size + bias.size
             flat += [weight.ravel(), bias.ravel()]
         width = max(inputs, *(weight.shape[2] for weight in net.weights))
         return RuleMemory.make(
-            numbers=[*net.observation.numbers(brief), net.meta.get("advice_logit", 0.0)],
+            numbers=net.observation.numbers(brief),
             index=index,
             random_state=int(rng.integers(2**63)),
             weights=np.concatenate(flat),

@@ -2,7 +2,7 @@
 
 from noonward.schedule.plan.classes import LoadClass, Queued
 from noonward.schedule.plan.horizon import load_of_starts, remaining
-from noonward.schedule.plan.problem import PlanProblem, mixed_cost
+from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.result import Certificate, Fractions, Plan, Prices, tail_mean
 from noonward.schedule.plan.robustness import Robustness, Trial, choose_robustness
 from noonward.schedule.plan.solve import Planner, make_plan
@@ -21,7 +21,6 @@ __all__ = [
     "choose_robustness",
     "load_of_starts",
     "make_plan",
-    "mixed_cost",
     "remaining",
     "tail_mean",
 ]

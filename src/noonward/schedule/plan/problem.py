@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -235,47 +235,3 @@ def _check_values(name: str, array: F8, low: float) -> None:
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         allowed = "it must be finite" if low == -np.inf else f"it must be finite and at least {low:g}"
         raise ScenarioError(f"{name}{list(where)} is {array[where]}; {allowed}")
-
-
-def mixed_cost(
-    *,
-    carbon_TD: F8 | None = None,
-    price_TD: F8 | None = None,
-    request_TD: F8 | None = None,
-    carbon_weight: float = 0.0,
-    price_weight: float = 0.0,
-    request_weight: float = 0.0,
-) -> F8:
-    """Returns the cost of a unit of load for an hour from several signals: their weighted sum.
-
-    Args:
-        carbon_TD: Carbon intensity, e.g. gCO2/kWh.
-        price_TD: Electricity price, e.g. USD/MWh.
-        request_TD: Demand-response request: what a unit of load less in this hour is worth.
-        carbon_weight: Cost per unit of load at a carbon intensity of 1.
-        price_weight: Cost per unit of load at a price of 1.
-        request_weight: Cost per unit of load at a request of 1.
-
-    Raises:
-        ScenarioError: No signal is given, one has a weight but no values, or shapes disagree.
-
-    Example:
-        >>> mixed_cost(carbon_TD=np.array([[300.0]]), price_TD=np.array([[50.0]]), carbon_weight=0.1, price_weight=1.0)
-        array([[80.]])
-    """
-    parts: list[tuple[str, Any, float]] = [
-        ("carbon", carbon_TD, carbon_weight),
-        ("price", price_TD, price_weight),
-        ("request", request_TD, request_weight),
-    ]
-    for name, signal, weight in parts:
-        if weight != 0 and signal is None:
-            raise ScenarioError(f"{name}_weight is {weight}, but there is no {name} signal; give {name}_TD")
-    given = [(np.asarray(signal, dtype=np.float64), weight) for _, signal, weight in parts if signal is not None]
-    if not given:
-        raise ScenarioError("no signal is given; give carbon_TD, price_TD or request_TD with its weight")
-    shapes = {signal.shape for signal, _ in given}
-    if len(shapes) > 1:
-        raise ScenarioError(f"signals have the shapes {sorted(shapes)}; they must agree")
-    total: F8 = np.sum([weight * signal for signal, weight in given], axis=0)
-    return total

@@ -1,4 +1,4 @@
-"""MASAC's update as one would write it first: Algorithm 1 in a loop over agents. The mark for benchmarks."""
+"""MASAC's update as one would write it first: Algorithm 1 in a loop over agents. The reference of benchmarks."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ class PlainAgent:
     Args:
         dimensions: Sizes.
         config: Settings; the fields of the paper's configuration are read.
+        critics_first: Whether the critics make their step before the actor learns from them (Algorithm 1).
     """
 
-    def __init__(self, dimensions: Dimensions, config: MasacConfig) -> None:
-        self.config = config
+    def __init__(self, dimensions: Dimensions, config: MasacConfig, *, critics_first: bool) -> None:
+        self.config, self.critics_first = config, critics_first
         sizes = (dimensions.global_size + dimensions.own_size, *config.hidden, dimensions.choices)
         self.actor, *nets = (_perceptron(sizes) for _ in range(5))
         self.critics, self.targets = nets[:2], nets[2:]
@@ -44,12 +45,15 @@ class PlainAgent:
             log_p = log_policy(self.actor(following), next_mask)
             value = torch.minimum(*(target(following) for target in self.targets))
             y = reward + discount * (log_p.exp() * (value - config.temperature * log_p)).sum(-1)
-        loss = sum(0.5 * (critic(seen).gather(-1, choice)[:, 0] - y).square().mean() for critic in self.critics)
+        values = [critic(seen) for critic in self.critics]
+        loss = sum(0.5 * (each.gather(-1, choice)[:, 0] - y).square().mean() for each in values)
         self.critic_adam.zero_grad()
         torch.as_tensor(loss).backward()
         self.critic_adam.step()
         with torch.no_grad():
-            value = torch.minimum(*(critic(seen) for critic in self.critics))
+            if self.critics_first:
+                values = [critic(seen) for critic in self.critics]
+            value = torch.minimum(*values)
         log_p = log_policy(self.actor(seen), mask)
         each = (log_p.exp() * (config.temperature * log_p - value)).sum(-1)
         self.actor_adam.zero_grad()
@@ -66,11 +70,13 @@ class PlainMasac:
 
     Args:
         masac: Whose sizes, settings and replay are taken.
+        critics_first: See ``PlainAgent``.
     """
 
-    def __init__(self, masac: Masac) -> None:
+    def __init__(self, masac: Masac, *, critics_first: bool = True) -> None:
         self.replay, self.config = masac.replay, masac.config
-        self.agents = [PlainAgent(masac.dimensions, masac.config) for _ in range(masac.dimensions.agents)]
+        agents = range(masac.dimensions.agents)
+        self.agents = [PlainAgent(masac.dimensions, masac.config, critics_first=critics_first) for _ in agents]
         self.rng = np.random.default_rng(0)
 
     def update(self) -> None:

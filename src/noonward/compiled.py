@@ -26,6 +26,12 @@ CACHE_VARIABLE = "NOONWARD_CACHE_DIR"
 PACKAGE = Path(__file__).parent
 _IMPORT = re.compile(r"^[ \t]*from noonward\.([\w.]+) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _in_use: set[Path] = set()
+_compiled: list[str] = []
+
+
+def compilations() -> int:
+    """Returns how many functions this process has compiled so far, instead of reading them from the cache."""
+    return len(_compiled)
 
 
 def cache_base() -> Path:
@@ -43,6 +49,17 @@ def code_digest() -> str:
             continue  # they hold no compiled function and change no run
         digest.update(str(path.relative_to(PACKAGE)).encode())
         digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def package_digest() -> str:
+    """Returns a digest of every source file and every packaged file: equal for equal installations."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(str(path.relative_to(PACKAGE)).encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 

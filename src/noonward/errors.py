@@ -60,10 +60,15 @@ class MissingExtraError(NoonwardError):
     """
 
     def __init__(self, module: str, extra: str) -> None:
+        self.module, self.extra = module, extra
         super().__init__(
             f"module {module!r} is not installed; it comes with the extra {extra!r}: pip install 'noonward[{extra}]', "
             f"in a clone '.[{extra}]'"
         )
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
+        """Returns how it is made again, in another process."""
+        return MissingExtraError, (self.module, self.extra)
 
 
 def nearest(name: str, known: Iterable[str], *, list_all: bool = True) -> str:

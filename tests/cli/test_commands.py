@@ -234,7 +234,7 @@ def test_an_interrupt_says_how_to_go_on(noonward: CommandLine, monkeypatch: pyte
     def interrupt(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("noonward.evaluate.compare.run", interrupt)
+    monkeypatch.setattr("noonward.runtime.runs.run", interrupt)
     answer = noonward("compare", "tiny", "-n", 1)
     assert answer.code == 130
     assert answer.err.startswith("interrupted")

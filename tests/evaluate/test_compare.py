@@ -8,11 +8,11 @@ import pytest
 
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import ScenarioError
-from noonward.evaluate import compare as subject
 from noonward.evaluate.cluster_objectives import ClusterObjective
 from noonward.evaluate.compare import compare, comparison_folder
 from noonward.evaluate.objective import Bound
 from noonward.files import file_name
+from noonward.runtime import runs as runs_module
 from trained_files import write_random_policy
 
 POLICIES = ("local-fcfs", "cheapest-feasible", "random")
@@ -32,13 +32,13 @@ class Lazy(Scheduler):
 @pytest.fixture
 def runs(monkeypatch):
     """A list that grows by (policy class, environment) with every run that is played, and bounds that cost nothing."""
-    played, run = [], subject.run
+    played, run = [], runs_module.run
 
     def counted(environment, scheduler, **options):
         played.append((type(scheduler).__name__, environment.index))
         return run(environment, scheduler, **options)
 
-    monkeypatch.setattr(subject, "run", counted)
+    monkeypatch.setattr(runs_module, "run", counted)
     monkeypatch.setattr(
         ClusterObjective, "compute_bound", lambda self, environment: Bound(utility_usd=10.0 + environment.index)
     )

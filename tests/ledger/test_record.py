@@ -105,7 +105,7 @@ def test_a_full_disk_leaves_nothing_behind_and_is_named(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(FileError, match="000 cannot be written: the disk is full"):
         write(played(), tmp_path / "000")
     assert list(tmp_path.iterdir()) == []

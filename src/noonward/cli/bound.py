@@ -6,10 +6,13 @@ from noonward.cli.options import (
     Environments,
     JobFile,
     Json,
+    RayAddress,
     ScenarioName,
     Seed,
     Settings,
     SignalFiles,
+    Workers,
+    executor_of,
     open_scenario,
     progress_bar,
 )
@@ -22,25 +25,27 @@ def bound(
     signals: SignalFiles = None,
     jobs: JobFile = None,
     settings: Settings = None,
+    workers: Workers = None,
+    ray: RayAddress = None,
     json: Json = False,
 ) -> None:
     """Compute what no policy can beat: an upper bound of the utility, or a lower bound of the energy per unit."""
     from noonward.data.environments import build_environment
     from noonward.errors import ScenarioError
+    from noonward.evaluate.compare import BoundRun
     from noonward.evaluate.metrics import Metric, to_json
     from noonward.evaluate.objective import no_value, objective_of
     from noonward.evaluate.statistics import mean
+    from noonward.runtime.executor import map_runs
 
     scenario = open_scenario(name, settings, signals, jobs)
     objective = objective_of(scenario)
-    found = []
-    notes: dict[str, None] = {}
-    with progress_bar(environments, "bounds") as step:
-        for index in range(environments):
-            environment = build_environment(scenario, index, seed)
-            found.append(objective.compute_bound(environment))
-            notes |= dict.fromkeys(environment.notes)
-            step(f"environment {index}")
+    specs = [BoundRun(scenario, index, seed) for index in range(environments)]
+    with executor_of(workers, ray) as executor, progress_bar(environments, "bounds") as step:
+        found = map_runs(specs, executor, step)
+    notes = dict.fromkeys(
+        note for index in range(environments) for note in build_environment(scenario, index, seed).notes
+    )
     metrics = []
     for each in objective.bound_values:
         if not no_value(found, each.name):

@@ -13,10 +13,13 @@ from noonward.cli.options import (
     Json,
     Out,
     Policies,
+    RayAddress,
     ScenarioName,
     Seed,
     Settings,
     SignalFiles,
+    Workers,
+    executor_of,
     open_scenario,
     print_table,
     print_text_table,
@@ -37,6 +40,8 @@ def compare(
     jobs: JobFile = None,
     settings: Settings = None,
     out: Out = Path("runs"),
+    workers: Workers = None,
+    ray: RayAddress = None,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
     json: Json = False,
 ) -> None:
@@ -51,8 +56,10 @@ def compare(
     scenario = open_scenario(name, settings, signals, jobs)
     names = split_names(policies)
     count = len(policy_names(scenario, names))
-    with progress_bar(environments * (count + 1), scenario.name) as step:
-        found = run_comparison(scenario, names, environments=environments, seed=seed, out=out, progress=step)
+    with executor_of(workers, ray) as executor, progress_bar(environments * (count + 1), scenario.name) as step:
+        found = run_comparison(
+            scenario, names, environments=environments, seed=seed, out=out, progress=step, executor=executor
+        )
     path = None
     if report:
         from noonward.evaluate.report.page import write_report

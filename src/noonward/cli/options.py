@@ -14,8 +14,8 @@ from noonward.files import require_writable
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from noonward.evaluate.compare import Progress
     from noonward.evaluate.table import TextTable
+    from noonward.runtime.executor import Executor, Progress
 
 INTERRUPTED = 130
 """Exit code after an interrupt."""
@@ -64,6 +64,14 @@ def writable(folder: Path) -> Path:
 
 Out = Annotated[Path, typer.Option(help="Folder for records and reports.", callback=writable)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object with all figures.")]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, help="Processes that run at once; 1: none but this one. [default: one a core]"),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option("--ray", metavar="ADDRESS", help="Run on a Ray cluster (its address), or on this machine ('local')."),
+]
 Policies = Annotated[
     str | None,
     typer.Option(
@@ -89,6 +97,26 @@ def split_names(names: str | None) -> list[str] | None:
     import re
 
     return None if names is None else [name.strip() for name in re.split(r",(?![^()]*\))", names) if name.strip()]
+
+
+@contextmanager
+def executor_of(workers: int | None, ray: str | None = None) -> Iterator[Executor]:
+    """Opens what runs are carried out by: processes of this machine, or Ray.
+
+    Raises:
+        ScenarioError: Both are given.
+        MissingExtraError: Ray is asked for and not installed.
+    """
+    from contextlib import closing
+
+    from noonward.errors import ScenarioError
+    from noonward.runtime.processes import Processes
+    from noonward.runtime.ray_cluster import RayCluster
+
+    if workers is not None and ray is not None:
+        raise ScenarioError(f"--workers {workers} and --ray {ray} were given; a Ray cluster has its own; leave out one")
+    with closing(Processes(workers) if ray is None else RayCluster(ray)) as executor:
+        yield executor
 
 
 @contextmanager

@@ -13,8 +13,11 @@ from noonward.cli.options import (
     Json,
     Out,
     Policies,
+    RayAddress,
     Seed,
     SignalFiles,
+    Workers,
+    executor_of,
     print_table,
     print_text_table,
     progress_bar,
@@ -36,6 +39,8 @@ def dvfs_training(
     ] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Number of unseen weeks (--learned).")] = 10,
     out: Out = Path("runs"),
+    workers: Workers = None,
+    ray: RayAddress = None,
     json: Json = False,
 ) -> None:
     """Tables II and III of CHSAC-AF for DP, UCB1 and JointNF, with controls and the energy bound beside them."""
@@ -43,11 +48,11 @@ def dvfs_training(
     from noonward.studies.dvfs_training.reproduce import POLICIES, reproduce
 
     if learned:
-        _dvfs_learned(seeds, out, json)
+        _dvfs_learned(seeds, out, workers, ray, json)
         return
 
-    with progress_bar(len(POLICIES) + 1, "dvfs-training") as step:
-        found = reproduce(out, step)
+    with executor_of(workers, ray) as executor, progress_bar(len(POLICIES) + 1, "dvfs-training") as step:
+        found = reproduce(out, step, executor)
     if json:
         print(to_json(found.metrics, records=str(found.folder), report=str(found.report)))
         return
@@ -59,14 +64,15 @@ def dvfs_training(
     print(f"report:  {found.report}")
 
 
-def _dvfs_learned(weeks: int, out: Path, json: bool) -> None:
+def _dvfs_learned(weeks: int, out: Path, workers: int | None, ray: str | None, json: bool) -> None:
     """Prints learned policies and controls over unseen weeks."""
     from noonward.cli.compare import print_comparison
     from noonward.evaluate.metrics import to_json
     from noonward.studies.dvfs_training.controls import study_controls, study_policies
 
-    with progress_bar(weeks * (len(study_policies()) + 1), "dvfs-training --learned") as step:
-        found = study_controls(out, weeks, step)
+    count = weeks * (len(study_policies()) + 1)
+    with executor_of(workers, ray) as executor, progress_bar(count, "dvfs-training --learned") as step:
+        found = study_controls(out, weeks, step, executor)
     if json:
         print(to_json(found.metrics, records=str(found.comparison.folder), report=str(found.report)))
         return
@@ -85,6 +91,8 @@ def fine_tuning(
     seed: Seed = 0,
     policies: Policies = None,
     out: Out = Path("runs"),
+    workers: Workers = None,
+    ray: RayAddress = None,
     json: Json = False,
 ) -> None:
     """Sec. IV and Figs. 3 to 6 of MASAC on months no policy was trained on; real data with --signals and --jobs."""
@@ -101,7 +109,8 @@ def fine_tuning(
 
     names = split_names(policies)
     count = len(chosen_policies(load_scenario(SCENARIO), names)[0])
-    with progress_bar((1 if jobs is None else 2) * environments * (count + 1), "fine-tuning") as step:
+    total = (1 if jobs is None else 2) * environments * (count + 1)
+    with executor_of(workers, ray) as executor, progress_bar(total, "fine-tuning") as step:
         found = reproduce_fine_tuning(
             signals or (),
             jobs,
@@ -111,6 +120,7 @@ def fine_tuning(
             out=out,
             scenario=SCENARIO,
             progress=step,
+            executor=executor,
         )
     records = {half.name: str(half.runs.folder) for half in found.halves}
     place = out / f"reproduce-fine-tuning-seed{seed}" / "report.html"

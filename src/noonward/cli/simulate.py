@@ -22,14 +22,15 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Run one policy in one environment; prints the ledger and where the record is."""
-    from noonward.data.environments import build_environment
-    from noonward.evaluate.compare import comparison_folder, recorded_run, require_fit
+    from noonward.evaluate.compare import comparison_folder, require_fit
     from noonward.evaluate.metrics import Metric, to_json
+    from noonward.runtime.executor import map_runs
+    from noonward.runtime.runs import RecordedRun
 
     scenario = open_scenario(name, settings, signals, jobs)
-    drawn = build_environment(scenario, environment, seed)
-    require_fit(drawn, [policy])
-    record = recorded_run(drawn, policy, scenario, seed, comparison_folder(scenario, seed, out))
+    spec = RecordedRun(scenario, environment, seed, policy, comparison_folder(scenario, seed, out))
+    require_fit(spec.environment(), [policy])
+    (record,) = map_runs([spec])
     content = record.ledger.as_dict()
     if json:
         metrics = [

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from noonward.compiled import code_digest
-from noonward.data.environments import build_environment
 from noonward.decision.brief import Brief, check_fit
-from noonward.engine.run import run
-from noonward.errors import DataError, ScenarioError
+from noonward.errors import ScenarioError
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.objective import Bound, Objective, objective_of
 from noonward.evaluate.statistics import Estimate, mean
-from noonward.files import file_name, write_text
-from noonward.ledger.record import Record, environment_digest, read_record, write_record
+from noonward.files import write_text
+from noonward.ledger.record import Record, environment_digest
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import Scenario
-from noonward.schedule.registry import canonical_name, default_registry, make_scheduler, require_registered
-
-Progress = Callable[[str], None]
-"""Called once per unit of work with what was done."""
+from noonward.runtime.executor import Executor, Progress, map_runs
+from noonward.runtime.runs import RecordedRun, environment_of
+from noonward.runtime.shared import forget
+from noonward.schedule.registry import canonical_name, make_scheduler, require_registered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,11 +114,12 @@ def compare(
     seed: int = 0,
     out: Path = Path("runs"),
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Comparison:
     """Runs policies over the same environments, records every run, and bounds every environment.
 
     Runs that are recorded already under the same scenario, seed, data and version are kept, so an interrupted
-    comparison goes on where it stopped.
+    comparison resumes where it stopped.
 
     Args:
         scenario: Scenario.
@@ -130,6 +129,7 @@ def compare(
         seed: Seed of environments and policies.
         out: Folder of all comparisons.
         progress: Called once per run and bound.
+        executor: Where runs are carried out (``noonward.runtime``); by default here, one after the other.
 
     Raises:
         ScenarioError: No policy, an unknown one, a policy named twice, or one that does not fit the scenario.
@@ -143,20 +143,22 @@ def compare(
         raise ScenarioError(f"{environments} environments were asked for; ask for at least 1")
     reference = reference_of(scenario, names)
     folder = comparison_folder(scenario, seed, out)
-    records: dict[str, list[Record]] = {name: [] for name in names}
-    bounds = []
+    forget()
+    require_fit(environment_of(scenario, 0, seed), names)
+    specs: list[RecordedRun | BoundRun] = []
     for index in range(environments):
-        environment = build_environment(scenario, index, seed)
-        if index == 0:
-            require_fit(environment, names)
-        for name in names:
-            records[name].append(recorded_run(environment, name, scenario, seed, folder))
-            if progress is not None:
-                progress(f"{name}, environment {index}")
-        bounds.append(_bound(objective_of(scenario), environment, folder / "bound" / f"{index:03d}.json"))
-        if progress is not None:
-            progress(f"bound, environment {index}")
-    return Comparison(scenario=scenario, seed=seed, folder=folder, reference=reference, records=records, bounds=bounds)
+        specs += [RecordedRun(scenario, index, seed, name, folder) for name in names]
+        specs.append(BoundRun(scenario, index, seed, folder))
+    found = map_runs(specs, executor, progress)
+    each = len(names) + 1
+    return Comparison(
+        scenario=scenario,
+        seed=seed,
+        folder=folder,
+        reference=reference,
+        records={name: found[n::each] for n, name in enumerate(names)},
+        bounds=found[len(names) :: each],
+    )
 
 
 def policy_names(scenario: Scenario, policies: Sequence[str] | None = None) -> list[str]:
@@ -196,48 +198,54 @@ def comparison_folder(scenario: Scenario, seed: int, out: Path) -> Path:
     return out / f"{scenario.name}-{scenario.digest[:8]}-seed{seed}"
 
 
-def recorded_run(environment: Environment, policy: str, scenario: Scenario, seed: int, folder: Path) -> Record:
-    """Returns the record of a run: the one that lies there, if it is of the same world, policy and version."""
-    place = folder / file_name(policy) / f"{environment.index:03d}"
-    try:
-        found = read_record(place)
-    except DataError:
-        found = None
-    # A policy of one's own, code or trained file, may have changed since it was recorded: it runs again.
-    if found is not None and _is_packaged(policy) and _same(found, environment, policy, seed, scenario):
-        return found
-    scheduler = make_scheduler(policy)
-    outcome = run(environment, scheduler, seed=seed)
-    notes = scheduler.remarks(Brief.of(environment, scheduler.needs))
-    return write_record(outcome, place, policy=policy, seed=seed, scenario_digest=scenario.digest, notes=notes)
+@dataclass(frozen=True)
+class BoundRun:
+    """A spec: the bound of an environment, read back where it was computed already.
 
+    Attributes:
+        scenario: Scenario.
+        index: Number of the environment.
+        seed: Seed.
+        folder: Folder of the comparison; None: it is computed in any case and not written.
+    """
 
-def _is_packaged(policy: str) -> bool:
-    """Returns whether a policy belongs to this package: then ``code_digest`` changes whenever the policy does."""
-    registry = default_registry()
-    return registry.knows(policy) and registry.find(policy).packaged
+    scenario: Scenario
+    index: int
+    seed: int
+    folder: Path | None = None
+    portable: ClassVar[bool] = True
 
+    @property
+    def label(self) -> str:
+        """Which environment's bound."""
+        return f"bound, environment {self.index}"
 
-def _same(record: Record, environment: Environment, policy: str, seed: int, scenario: Scenario) -> bool:
-    manifest = record.manifest
-    return bool(
-        manifest["environment_digest"] == environment_digest(environment)
-        and manifest["scenario_digest"] == scenario.digest
-        and manifest["policy"] == policy
-        and manifest["policy_seed"] == seed
-        and manifest["versions"]["code"] == code_digest()
-    )
+    @property
+    def group(self) -> Hashable:
+        """Bound and runs share the environment."""
+        return self.scenario.name, self.index
 
+    @property
+    def place(self) -> Path:
+        """File of the bound."""
+        return (self.folder or Path()) / "bound" / f"{self.index:03d}.json"
 
-def _bound(objective: Objective, environment: Environment, path: Path) -> Bound:
-    """Returns an environment's bound, read back where it was computed already."""
-    of = {"environment_digest": environment_digest(environment), "code": code_digest()}
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if content["of"] == of:
-            return Bound(**content["bound"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # none there, or one that was cut short: it is computed again
-    bound = objective.compute_bound(environment)
-    write_text(path, json.dumps({"of": of, "bound": bound}, indent=1) + "\n")
-    return bound
+    def run(self) -> tuple[Bound, dict[str, Any] | None]:
+        """Returns the bound, and what it is of where it is new."""
+        environment = environment_of(self.scenario, self.index, self.seed)
+        of = {"environment_digest": environment_digest(environment), "code": code_digest()}
+        if self.folder is not None:
+            try:
+                content: dict[str, Any] = json.loads(self.place.read_text(encoding="utf-8"))
+                if content["of"] == of:
+                    return Bound(**content["bound"]), None
+            except (OSError, ValueError, KeyError, TypeError):
+                pass  # none there, or one that was cut short: it is computed again
+        return objective_of(self.scenario).compute_bound(environment), of
+
+    def keep(self, found: tuple[Bound, dict[str, Any] | None]) -> Bound:
+        """Writes a new bound to its file and returns it."""
+        bound, of = found
+        if of is not None and self.folder is not None:
+            write_text(self.place, json.dumps({"of": of, "bound": bound}, indent=1) + "\n")
+        return bound

@@ -142,15 +142,33 @@ def write_record(
         scenario_digest: ``Scenario`` digest.
         notes: What a reader must know beside the environment's notes.
     """
+    write_files(record_files(outcome, policy=policy, seed=seed, scenario_digest=scenario_digest, notes=notes), folder)
+    return read_record(folder)
+
+
+def record_files(
+    outcome: Outcome, *, policy: str, seed: int, scenario_digest: str, notes: Sequence[str] = ()
+) -> dict[str, bytes]:
+    """Returns the content of a record's files by name, so that another process or machine can write them.
+
+    Arguments as in ``write_record``.
+    """
     settled = settle_run(outcome)
     ledger, service = total(outcome, settled), measure_service(outcome)
     manifest = manifest_of(outcome, policy, seed, scenario_digest, notes)
+    files = {}
+    for name, table in (("jobs", job_table(outcome, settled)), ("hours", hour_table(outcome))):
+        files[f"{name}.parquet"] = table_bytes(table, ".parquet")
+    for name, content in (("ledger", ledger.as_dict()), ("service", service.as_dict()), ("manifest", manifest)):
+        files[f"{name}.json"] = (json.dumps(content, indent=1) + "\n").encode()
+    return files
+
+
+def write_files(files: dict[str, bytes], folder: Path) -> None:
+    """Writes a record's files to its folder, whole or not at all; a record that lies there is replaced."""
     with whole_folder(folder) as part:
-        for name, table in (("jobs", job_table(outcome, settled)), ("hours", hour_table(outcome))):
-            (part / f"{name}.parquet").write_bytes(table_bytes(table, ".parquet"))
-        for name, content in (("ledger", ledger.as_dict()), ("service", service.as_dict()), ("manifest", manifest)):
-            (part / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    return Record(folder=folder, manifest=manifest, ledger=ledger, service=service)
+        for name, content in files.items():
+            (part / name).write_bytes(content)
 
 
 def read_record(folder: Path) -> Record:

@@ -21,6 +21,7 @@ from noonward.evaluate.report.page import write_report
 from noonward.evaluate.results import UNDEFINED, number, percent
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.evaluate.table import TextTable
+from noonward.runtime.executor import Executor
 from noonward.schedule.cluster.packaged_policies import PolicyFile, by_family
 from noonward.schedule.registry import policies as registered
 from noonward.studies.dvfs_training.figures import frontier_figure
@@ -75,17 +76,25 @@ def study_policies() -> list[str]:
     return learned + [name for name in names if CONTROL.fullmatch(name)]
 
 
-def study_controls(out: Path, weeks: int = 10, progress: Callable[[str], None] | None = None) -> ControlStudy:
+def study_controls(
+    out: Path,
+    weeks: int = 10,
+    progress: Callable[[str], None] | None = None,
+    executor: Executor | None = None,
+) -> ControlStudy:
     """Runs learned policies and controls over weeks that no training sees, and writes figures and report.
 
     Args:
         out: Folder of all records.
         weeks: Number of weeks; each is a draw of its own of the test part (``noonward.data.splits``).
         progress: Called once per run and bound.
+        executor: Where runs are carried out; by default here, one after the other.
     """
     scenario = week().model_copy(update={"reference_policy": REFERENCE})
     seed = split_seed("test", 0)
-    comparison = compare(scenario, study_policies(), environments=weeks, seed=seed, out=out, progress=progress)
+    comparison = compare(
+        scenario, study_policies(), environments=weeks, seed=seed, out=out, progress=progress, executor=executor
+    )
     least = {policy: environment_bounds(comparison, policy) for policy in comparison.records}
     curve = frontier(scenario, seed)
     some = drawn_part(comparison)

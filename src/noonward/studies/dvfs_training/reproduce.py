@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.evaluate.cluster_objectives import energy_figures, frontier
-from noonward.evaluate.compare import Comparison, recorded_run
+from noonward.evaluate.compare import BoundRun, Comparison
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.objective import objective_of
 from noonward.evaluate.report.page import write_report
 from noonward.evaluate.table import TextTable
 from noonward.model.cluster.scenario import Scenario
+from noonward.runtime.executor import Executor, map_runs
+from noonward.runtime.runs import RecordedRun
 from noonward.studies.dvfs_training.tables import (
     PUBLISHED,
     j_per_unit_paper,
@@ -81,29 +81,28 @@ def stream_scenario(routed: bool) -> Scenario:
     return scenario
 
 
-def reproduce(out: Path, progress: Callable[[str], None] | None = None) -> Reproduction:
+def reproduce(
+    out: Path, progress: Callable[[str], None] | None = None, executor: Executor | None = None
+) -> Reproduction:
     """Runs baselines and controls over the published seven days and writes tables, figures and report.
 
     Args:
         out: Folder of all records.
         progress: Called once per run and once for the bound.
+        executor: Where runs are carried out; by default here, one after the other.
     """
     folder = out / "reproduce-dvfs-training"
-    records = {}
-    for routed, policies in ((True, ROUTED), (False, SELF_ROUTED)):
-        scenario = stream_scenario(routed)
-        environment = build_environment(scenario)
-        if not routed:
-            environment = replace(environment, notes=(SELF_ROUTED_NOTE,))
-        for policy in policies:
-            records[policy] = [recorded_run(environment, policy, scenario, 0, folder)]
-            if progress is not None:
-                progress(policy)
-    bound = objective_of(scenario).compute_bound(environment)
-    if progress is not None:
-        progress("bound")
+    routed, unrouted = stream_scenario(True), stream_scenario(False)
+    specs: list[RecordedRun | BoundRun] = [RecordedRun(routed, 0, 0, policy, folder) for policy in ROUTED]
+    specs += [RecordedRun(unrouted, 0, 0, policy, folder, notes=(SELF_ROUTED_NOTE,)) for policy in SELF_ROUTED]
+    *records, bound = map_runs([*specs, BoundRun(unrouted, 0, 0)], executor, progress)
     comparison = Comparison(
-        scenario=stream_scenario(True), seed=123, folder=folder, reference="dp", records=records, bounds=[bound]
+        scenario=routed,
+        seed=123,
+        folder=folder,
+        reference="dp",
+        records={policy: [record] for policy, record in zip(POLICIES, records, strict=True)},
+        bounds=[bound],
     )
     return Reproduction(
         comparison=comparison,

@@ -17,10 +17,8 @@ from noonward.data.splits import MONTHS, split_scenario, split_seed
 from noonward.errors import ScenarioError
 from noonward.evaluate.compare import (
     Comparison,
-    Progress,
     compare,
     comparison_folder,
-    recorded_run,
     require_fit,
 )
 from noonward.evaluate.learned import (
@@ -38,6 +36,8 @@ from noonward.evaluate.objective import Bound
 from noonward.evaluate.report.utility_figures import money_parts
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.model.cluster.scenario import FineTuningJobs, Scenario
+from noonward.runtime.executor import Executor, Progress, map_runs
+from noonward.runtime.runs import RecordedRun
 
 SCENARIO: Final = "fine-tuning"
 REFERENCE: Final = "local-fcfs"
@@ -124,6 +124,7 @@ def reproduce_fine_tuning(
     out: Path = Path("runs"),
     scenario: str = SCENARIO,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> FineTuning:
     """Runs rules and learned policies over test environments, paired, held against a bound.
 
@@ -139,6 +140,7 @@ def reproduce_fine_tuning(
         out: Folder of all records.
         scenario: Packaged scenario or file.
         progress: Called once per run and bound.
+        executor: Where runs are carried out; by default here, one after the other.
 
     Raises:
         ScenarioError: Only one of signals and jobs is given, or a policy is unknown or does not fit.
@@ -156,12 +158,14 @@ def reproduce_fine_tuning(
         require_fit(build_environment(test, 0, first), runs)
     halves = []
     for name, test in kinds.items():
-        found = compare(test, runs, environments=environments, seed=first, out=out, progress=progress)
+        found = compare(
+            test, runs, environments=environments, seed=first, out=out, progress=progress, executor=executor
+        )
         halves.append(Half(name=name, runs=found, policies=pooled(found, learned), days=five_days(test, first, out)))
     return FineTuning(
         halves=tuple(halves),
         learned=learned,
-        rules_in_validation=rules_in_validation(learned, signals, jobs, out),
+        rules_in_validation=rules_in_validation(learned, signals, jobs, out, executor),
         notes=_notes(learned, len(halves) == 2),
     )
 
@@ -174,7 +178,7 @@ def five_days(scenario: Scenario, seed: int, out: Path) -> Comparison:
         jobs = scenario.jobs.model_copy(update={"count": count})
         longer = scenario.model_copy(update={"window_h": FIVE_DAYS_H, "jobs": jobs})
     folder = comparison_folder(longer, seed, out)
-    record = recorded_run(build_environment(longer, 0, seed), REFERENCE, longer, seed, folder)
+    (record,) = map_runs([RecordedRun(longer, 0, seed, REFERENCE, folder)])
     return Comparison(
         scenario=longer,
         seed=seed,
@@ -186,7 +190,11 @@ def five_days(scenario: Scenario, seed: int, out: Path) -> Comparison:
 
 
 def rules_in_validation(
-    learned: dict[str, Learned], signals: Sequence[Path], jobs: Path | None, out: Path
+    learned: dict[str, Learned],
+    signals: Sequence[Path],
+    jobs: Path | None,
+    out: Path,
+    executor: Executor | None = None,
 ) -> dict[str, float]:
     """Returns the mean utility of S0 to S2 in the validation environments that the first learned policy was told by.
 
@@ -204,10 +212,13 @@ def rules_in_validation(
         scenario = with_files(scenario, signals if source["signals"] else (), jobs if source["jobs"] else None)
     scenario, seed = split_scenario(scenario, "validation"), split_seed("validation", 0)
     folder = comparison_folder(scenario, seed, out)
-    drawn = [build_environment(scenario, index, seed) for index in range(said["validation_environments"])]
+    rules = PAPER_POLICIES[:3]
+    drawn = range(said["validation_environments"])
+    specs = [RecordedRun(scenario, index, seed, rule, folder) for index in drawn for rule in rules]
+    records = map_runs(specs, executor)
     return {
-        rule: float(np.mean([recorded_run(each, rule, scenario, seed, folder).ledger.utility_usd for each in drawn]))
-        for rule in PAPER_POLICIES[:3]
+        rule: float(np.mean([record.ledger.utility_usd for record in records[n :: len(rules)]]))
+        for n, rule in enumerate(rules)
     }
 
 

@@ -1,0 +1,110 @@
+"""The seam for running many: specs say what to do, an executor says where, ``map_runs`` puts both together.
+
+Every loop over runs goes through here. A spec is pure: what it returns depends on its fields alone. So every executor
+gives the same results, byte for byte, and a spec whose worker dies can run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import closing
+from typing import Any, Protocol
+
+from noonward.runtime.shared import forget
+
+Progress = Callable[[str], None]
+"""Called once per spec that is done, with its label."""
+
+
+class Spec(Protocol):
+    """One piece of work: a small, frozen, picklable object.
+
+    Attributes:
+        label: What progress says when it is done.
+        group: Specs of a group share what is costly to build (an environment); a worker stays with a group if it can.
+        portable: Whether another process can carry it out; False for policies that only this process knows.
+    """
+
+    @property
+    def label(self) -> str:
+        """What progress says when it is done."""
+
+    @property
+    def group(self) -> Hashable:
+        """Specs of a group share what is costly to build."""
+
+    @property
+    def portable(self) -> bool:
+        """Whether another process can carry it out."""
+
+    def run(self) -> Any:
+        """Returns the result, which must be picklable. Writes nothing that lasts; may run more than once."""
+
+    def keep(self, found: Any) -> Any:
+        """Writes what ``run`` found, in the process that called ``map_runs``, as soon as it is there; returns it."""
+
+
+class Executor(Protocol):
+    """Carries out specs."""
+
+    def each(self, specs: Sequence[Spec]) -> Iterator[tuple[int, Any]]:
+        """Yields (position, what ``run`` found) of every spec, in the order they finish.
+
+        Raises:
+            BaseException: What a spec raised: of several, that of the first in order, after all before it are done.
+        """
+
+    def close(self) -> None:
+        """Ends workers; the executor starts new ones if it is used again."""
+
+
+class Serial:
+    """Carries out one spec after the other, in this process."""
+
+    def each(self, specs: Sequence[Spec]) -> Iterator[tuple[int, Any]]:
+        """Yields every spec's result, in order."""
+        for place, spec in enumerate(specs):
+            yield place, spec.run()
+
+    def close(self) -> None:
+        """Does nothing: there are no workers."""
+
+
+def map_runs(specs: Sequence[Spec], executor: Executor | None = None, progress: Progress | None = None) -> list[Any]:
+    """Carries out specs and returns what they kept, in their order.
+
+    What is done is kept at once, so that an interrupt or an error loses only what was under way.
+
+    Args:
+        specs: What to do.
+        executor: Where; by default in this process, one after the other.
+        progress: Called once per spec that is done.
+
+    Raises:
+        BaseException: What a spec raised: of several, that of the first in order.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Square:
+        ...     n: int
+        ...     portable = True
+        ...     group = None
+        ...     label = "square"
+        ...     def run(self):
+        ...         return self.n**2
+        ...     def keep(self, found):
+        ...         return found
+        >>> map_runs([Square(2), Square(3)])
+        [4, 9]
+    """
+    kept: list[Any] = [None] * len(specs)
+    try:
+        with closing((executor or Serial()).each(specs)) as results:  # type: ignore[type-var]
+            for place, found in results:
+                kept[place] = specs[place].keep(found)
+                if progress is not None:
+                    progress(specs[place].label)
+    finally:
+        forget()
+    return kept

@@ -1,0 +1,115 @@
+"""Specs of recorded runs: one policy in one environment, run unless its record is there, and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from noonward.compiled import code_digest
+from noonward.decision.brief import Brief
+from noonward.errors import DataError
+from noonward.files import file_name
+from noonward.ledger.record import Record, write_files
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.scenario import Scenario
+from noonward.runtime.by_kind import build_environment, environment_digest, read_record, record_files, run
+from noonward.runtime.shared import shared
+from noonward.schedule.registry import default_registry, make_scheduler
+
+
+def environment_of(scenario: Scenario, index: int, seed: int) -> Environment:
+    """Returns an environment; the last ones are kept, so that all policies of one share what is built once."""
+    key = (scenario.model_dump_json(), index, seed)
+    environment: Environment = shared(key, lambda: build_environment(scenario, index, seed))
+    return environment
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run with its record.
+
+    Attributes:
+        scenario: Scenario.
+        index: Number of the environment.
+        seed: Seed of environment and policy.
+        policy: Policy's name.
+        folder: Folder of all records of the comparison; a record that lies there already is taken where it is of the
+            same world, policy and version.
+        notes: Notes of the environment in place of its own; None: its own.
+    """
+
+    scenario: Scenario
+    index: int
+    seed: int
+    policy: str
+    folder: Path
+    notes: tuple[str, ...] | None = None
+
+    @property
+    def label(self) -> str:
+        """Policy and environment."""
+        return f"{self.policy}, environment {self.index}"
+
+    @property
+    def group(self) -> Hashable:
+        """Runs in one environment share it."""
+        return self.scenario.name, self.index
+
+    @property
+    def portable(self) -> bool:
+        """Whether another process knows the policy: not if a program registered it by itself."""
+        return not default_registry().knows(self.policy) or self._packaged
+
+    @property
+    def place(self) -> Path:
+        """Folder of the record."""
+        return self.folder / file_name(self.policy) / f"{self.index:03d}"
+
+    def environment(self) -> Environment:
+        """Returns the environment."""
+        drawn = environment_of(self.scenario, self.index, self.seed)
+        return drawn if self.notes is None else replace(drawn, notes=self.notes)
+
+    def run(self) -> dict[str, bytes] | None:
+        """Returns the record's files; None where the record that lies there stands."""
+        environment = self.environment()
+        if self._stands(environment):
+            return None
+        scheduler = make_scheduler(self.policy)
+        outcome = run(environment, scheduler, seed=self.seed)
+        notes = scheduler.remarks(Brief.of(environment, scheduler.needs))
+        return record_files(
+            outcome, policy=self.policy, seed=self.seed, scenario_digest=self.scenario.digest, notes=notes
+        )
+
+    def keep(self, found: dict[str, bytes] | None) -> Record:
+        """Writes the record, if there is a new one, and returns it."""
+        if found is not None:
+            write_files(found, self.place)
+        record: Record = read_record(self.place)
+        return record
+
+    @property
+    def _packaged(self) -> bool:
+        """Whether the policy belongs to this package: then ``code_digest`` changes whenever the policy does."""
+        registry = default_registry()
+        return registry.knows(self.policy) and registry.find(self.policy).packaged
+
+    def _stands(self, environment: Environment) -> bool:
+        """Returns whether the record that lies there is of the same world, policy and version.
+
+        A policy of one's own, code or trained file, may have changed since it was recorded: it runs again.
+        """
+        try:
+            manifest = read_record(self.place).manifest
+        except DataError:
+            return False
+        return bool(
+            self._packaged
+            and manifest["environment_digest"] == environment_digest(environment)
+            and manifest["scenario_digest"] == self.scenario.digest
+            and manifest["policy"] == self.policy
+            and manifest["policy_seed"] == self.seed
+            and manifest["versions"]["code"] == code_digest()
+        )

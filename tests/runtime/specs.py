@@ -1,0 +1,71 @@
+"""Small specs for tests of executors; workers import them by this module's name."""
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from noonward.errors import MissingExtraError, ScenarioError
+
+
+class OddError(Exception):
+    """An error that cannot be unpickled: it is made from two values and keeps one."""
+
+    def __init__(self, what, where):
+        super().__init__(f"{what} at {where}")
+
+
+@dataclass(frozen=True)
+class Square:
+    """Squares a number, and may do something else first."""
+
+    n: int
+    folder: Path | None = None
+    first: str = ""
+    portable: bool = True
+
+    @property
+    def label(self):
+        return f"square of {self.n}"
+
+    @property
+    def group(self):
+        return self.n // 2
+
+    def run(self):
+        getattr(self, f"_{self.first or 'nothing'}")()
+        return self.n**2, os.getpid()
+
+    def keep(self, found):
+        if self.folder is not None:
+            (self.folder / str(self.n)).touch()
+        return found
+
+    def _nothing(self):
+        pass
+
+    def _wait(self):
+        time.sleep(60)
+
+    def _wait_a_little(self):
+        time.sleep(0.05)
+
+    def _scenario_error(self):
+        raise ScenarioError(f"{self.n} is wrong; give another")
+
+    def _missing_extra(self):
+        raise MissingExtraError("ray", "ray")
+
+    def _odd(self):
+        raise OddError("odd", self.n)
+
+    def _die(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _die_once(self):
+        try:
+            (self.folder / f"died-{self.n}").touch(exist_ok=False)
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)

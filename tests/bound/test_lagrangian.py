@@ -8,7 +8,9 @@ import highspy
 import numpy as np
 import pytest
 
-from noonward.bound.cluster_utility.lagrangian import Relaxation, descend, utility_bound
+from noonward.bound.cluster_utility.dual import Relaxation
+from noonward.bound.cluster_utility.lagrangian import utility_bound
+from noonward.bound.cluster_utility.prices import descend, piece, polish_in_pieces
 from noonward.decision.brief import Needs
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.run import run
@@ -463,7 +465,7 @@ def medium():
 
 def linear_optimum(relaxation):
     """Optimum of the linear relaxation over every candidate column, written out row by row."""
-    jobs, hours = len(relaxation.environment.jobs), relaxation.shape[1]
+    jobs, hours = len(relaxation.best_J), relaxation.shape[1]
     options, columns = relaxation.options, relaxation.columns
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
@@ -495,6 +497,43 @@ def test_the_least_bound_is_the_linear_relaxation(medium):
     steps = utility_bound(medium, tolerance=math.inf, schedule=False)
     assert optimum - 1e-9 <= steps.upper_usd <= optimum + 0.02 * added
     assert math.isinf(steps.dual_excess_usd)
+
+
+@pytest.mark.parametrize(("first", "until"), [(0, 3), (4, 9), (2, 40)])
+def test_a_stretch_changes_the_dual_function_by_its_own_part_alone(medium, first, until):
+    whole = Relaxation(medium)
+    rng = np.random.default_rng(first)
+    prices = [rng.random(whole.shape) * 0.2 for _ in range(3)]
+    for other in prices[1:]:
+        other[:, :first], other[:, until:] = prices[0][:, :first], prices[0][:, until:]
+    part, _ = piece(whole, prices[0], first, min(until, whole.shape[1]))
+    apart = [whole.value(price)[0] - part.value(np.ascontiguousarray(price[:, first:until]))[0] for price in prices]
+    assert apart == pytest.approx([apart[0]] * 3, abs=1e-12)
+    _, free = whole.value(prices[1])
+    _, free_part = part.value(np.ascontiguousarray(prices[1][:, first:until]))
+    assert free_part == pytest.approx(free[:, first:until])
+
+
+def test_a_bound_in_pieces_is_above_the_linear_relaxation_and_near_it(medium):
+    relaxation = Relaxation(medium)
+    optimum = linear_optimum(relaxation)
+    steps = []
+    pieces = utility_bound(medium, schedule=False, most_jobs=20, progress=lambda *step: steps.append(step))
+    assert len(steps) > 3
+    assert steps[-1] == (len(steps), len(steps))
+    assert relaxation.value(pieces.price_usd_per_gpu_hour_SH)[0] == pieces.upper_usd
+    added = optimum - pieces.idle_usd
+    assert optimum - 1e-9 <= pieces.upper_usd <= optimum + 0.005 * added
+    rough = utility_bound(medium, schedule=False, tolerance=math.inf, iterations=30)
+    begun = descend(Relaxation(medium), 30)
+    better, _ = polish_in_pieces(Relaxation(medium), *begun[1:], 1e-6, 8)
+    assert optimum - 1e-9 <= better < rough.upper_usd
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_bound_in_pieces_is_at_least_the_brute_force_optimum(seed):
+    env = random_environment(seed, count=5, sites=2)
+    assert utility_bound(env, most_jobs=4, schedule=False).upper_usd >= brute_force(env) - 1e-9
 
 
 def test_the_bound_belongs_to_its_prices_and_more_steps_never_raise_it(medium):
@@ -555,7 +594,7 @@ def test_arguments_and_environments_that_cannot_be_bounded_are_refused(medium):
         utility_bound(replace(medium, drained=False))
     with pytest.raises(ScenarioError, match="economics and signals"):
         utility_bound(replace(medium, economics=None))
-    for options in ({"iterations": 0}, {"tolerance": -1.0}, {"tolerance": math.nan}, {"rounds": -1}):
+    for options in ({"iterations": 0}, {"tolerance": -1.0}, {"tolerance": math.nan}, {"rounds": -1}, {"most_jobs": 3}):
         with pytest.raises(ScenarioError, match="at least"):
             utility_bound(medium, **options)
     relaxation = Relaxation(medium)

@@ -260,4 +260,4 @@ def test_wrong_usage_says_how_to_get_help(noonward: CommandLine, arguments: tupl
 
 def test_scenario_without_a_known_bound(noonward: CommandLine) -> None:
     answer = noonward("bound", "tiny", "-n", 1, "--set", "economics=null")
-    refused(answer, "no bound is known for scenario 'tiny'", "takes economics")
+    refused(answer, "no bound is known for scenario 'tiny'", "needs economics")

@@ -1,0 +1,112 @@
+"""The dual function of the utility bound: capacity priced, every job on its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noonward.arrays import F8, I8
+from noonward.bound.cluster_utility.columns import (
+    Columns,
+    Market,
+    Options,
+    build_columns,
+    build_options,
+    market,
+    require_bounded,
+)
+from noonward.bound.cluster_utility.kernels import dual_step
+from noonward.errors import ScenarioError
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.fleet import FleetTables
+
+
+class Dual:
+    """The dual function of some jobs over some hours: capacity priced, every job on its own.
+
+    ``D(lambda) = idle + sum_j max(0, max_(n,t) v_j(n,t) - g_j integral_[t, t+d] lambda_n) + sum_(n,h) lambda R_n``
+
+    Args:
+        columns: What the jobs may become.
+        gpus_S: GPUs of the sites.
+        hours: Hours that are priced.
+        idle_usd: Utility of a fleet that runs nothing, USD.
+
+    Attributes:
+        shape: Sites and hours.
+        evaluations: How often D was evaluated.
+        best_J: Column that every job took at the last evaluation, or -1.
+    """
+
+    def __init__(self, columns: Columns, gpus_S: I8, hours: int, idle_usd: float) -> None:
+        self.columns, self.gpus_S, self.idle_usd = columns, gpus_S, idle_usd
+        self.shape = (len(gpus_S), hours)
+        self.evaluations = 0
+        self.best_J: I8 = np.empty(len(columns.first_J) - 1, dtype=np.int64)
+        self._cumulative_SH = np.zeros((self.shape[0], hours + 1))
+        self._usage_SH = np.zeros_like(self._cumulative_SH)
+
+    def value(self, price_SH: F8) -> tuple[float, F8]:
+        """Evaluates the dual function.
+
+        Args:
+            price_SH: Capacity prices lambda, USD per GPU-hour, shape (sites, hours).
+
+        Returns:
+            (D in USD, a subgradient: GPU-hours left free by the jobs' choices, negative where they ask for too many).
+
+        Raises:
+            ScenarioError: Prices have another shape, are negative or not finite.
+        """
+        if price_SH.shape != self.shape or not (np.isfinite(price_SH) & (price_SH >= 0)).all():
+            raise ScenarioError(
+                f"capacity prices of shape {price_SH.shape} with values from {np.min(price_SH, initial=np.inf)} USD "
+                f"per GPU-hour; expected shape {self.shape} (sites, hours) and finite values of at least 0"
+            )
+        self.evaluations += 1
+        np.cumsum(price_SH, axis=1, out=self._cumulative_SH[:, 1:])
+        c = self.columns
+        taken_usd = dual_step(
+            self._cumulative_SH.ravel(), c.first_J, c.value_K, c.gpus_K, c.from_K, c.from_share_K, c.to_K, c.to_share_K,
+            self.best_J, self._usage_SH.ravel(),
+        )  # fmt: skip
+        free_SH: F8 = self.gpus_S[:, None].astype(np.float64) - self._usage_SH[:, :-1]
+        capacity_usd = float(self.gpus_S @ price_SH.sum(axis=1))
+        return self.idle_usd + taken_usd + capacity_usd, free_SH
+
+
+class Relaxation(Dual):
+    """The dual function of an environment.
+
+    For every ``lambda >= 0``, D is at least the utility of every schedule: a job's use over an hour is at most its
+    GPU-hours, so a schedule within capacity pays no more for capacity than ``sum lambda R``.
+
+    Args:
+        environment: Environment with economics and signals whose runs last until drained. Under ``each-slot`` starts
+            lie on slots, under ``on-arrival`` they are free. Gangs run at any clock level of their site.
+
+    Raises:
+        ScenarioError: As ``utility_bound`` states.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        require_bounded(environment)
+        self.tables: FleetTables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
+        self.costs: Market = market(environment, self.tables)
+        self.options: Options = build_options(environment, self.tables, self.costs)
+        columns = build_columns(environment, self.options, self.costs)
+        super().__init__(columns, self.tables.gpus_S, self.costs.carbon_SH.shape[1], self.costs.idle_usd)
+
+    def priced_usd_J(self, price_SH: F8) -> F8:
+        """Returns every job's best value after capacity prices, USD, at least 0."""
+        self.value(price_SH)
+        c, total_P = self.columns, self._cumulative_SH.ravel()
+        best_K = self.best_J[self.best_J >= 0]
+
+        def paid_until(hour_K: I8, share_K: F8) -> F8:
+            return np.asarray(total_P[hour_K] + share_K * (total_P[hour_K + 1] - total_P[hour_K]))
+
+        paid_K = paid_until(c.to_K[best_K], c.to_share_K[best_K])
+        paid_K -= paid_until(c.from_K[best_K], c.from_share_K[best_K])
+        out_J = np.zeros(len(self.best_J))
+        out_J[self.best_J >= 0] = c.value_K[best_K] - c.gpus_K[best_K] * paid_K
+        return out_J

@@ -1,0 +1,233 @@
+"""Search for capacity prices at which the dual function of the utility bound is least."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import highspy
+import numpy as np
+
+from noonward.arrays import F8, I8
+from noonward.bound.cluster_utility.columns import Columns
+from noonward.bound.cluster_utility.dual import Dual
+from noonward.bound.highs import quiet_solver, solved
+
+FIRST_TARGET_SHARE: Final = 0.1
+TARGET_SHRINK: Final = 0.7
+PATIENCE: Final = 15
+MASTER_ROUNDS: Final = 40
+
+
+def descend(dual: Dual, iterations: int) -> tuple[float, F8, I8]:
+    """Lowers the dual function by projected subgradient steps of Polyak's length towards a moving target.
+
+    ``lambda <- max(0, lambda - (D - D_best + delta) / |g|^2 g)``; after 15 steps without a lower D, delta shrinks by
+    0.7 and the search restarts from the best prices (Bertsekas 1999, Nonlinear Programming, Sec. 6.3.1).
+
+    Args:
+        dual: The dual function.
+        iterations: Most evaluations, at least 1.
+
+    Returns:
+        (least D in USD, its prices, the columns jobs chose in the later half of the search).
+    """
+    price_SH = np.zeros(dual.shape)
+    best_usd, best_SH = math.inf, price_SH
+    delta_usd, fails = 0.0, 0
+    seen: list[I8] = []
+    for step in range(iterations):
+        value_usd, free_SH = dual.value(price_SH)
+        if step == 0:
+            delta_usd = FIRST_TARGET_SHARE * (value_usd - dual.idle_usd)
+        if value_usd < best_usd:
+            best_usd, best_SH, fails = value_usd, price_SH, 0
+        else:
+            fails += 1
+        if (2 * step >= iterations and step % 4 == 0) or step == iterations - 1:
+            seen.append(dual.best_J.copy())
+        if fails > PATIENCE:
+            delta_usd, fails, price_SH = TARGET_SHRINK * delta_usd, 0, best_SH
+            _, free_SH = dual.value(price_SH)
+            value_usd = best_usd
+        slope_SH = np.where((price_SH <= 0) & (free_SH > 0), 0.0, free_SH)
+        norm = float((slope_SH**2).sum())
+        if norm == 0.0:
+            seen.append(dual.best_J.copy())
+            break
+        price_SH = np.maximum(0.0, price_SH - (value_usd - best_usd + delta_usd) / norm * slope_SH)
+    columns = np.unique(np.concatenate(seen))
+    return best_usd, best_SH, columns[columns >= 0]
+
+
+def _add_columns(dual: Dual, solver: highspy.Highs, columns: I8) -> None:
+    """Adds columns to the master: 1 in the job's row, GPU-hours in the rows of the hours they touch."""
+    c, hours = dual.columns, dual.shape[1]
+    jobs, count = len(dual.best_J), len(columns)
+    from_K, to_K, gpus_K = c.from_K[columns], c.to_K[columns], c.gpus_K[columns]
+    length_K = to_K - from_K + 2
+    first_K = np.concatenate([[0], np.cumsum(length_K)])
+    position = np.arange(first_K[-1]) - np.repeat(first_K[:-1], length_K) - 1 + np.repeat(from_K, length_K)
+    rows = jobs + position // (hours + 1) * hours + position % (hours + 1)
+    rows[first_K[:-1]] = np.searchsorted(c.first_J, columns, side="right") - 1
+    used = np.repeat(gpus_K, length_K)
+    used[first_K[:-1]] = 1.0
+    used[first_K[:-1] + 1] -= gpus_K * c.from_share_K[columns]
+    used[first_K[1:] - 1] -= gpus_K * (1.0 - c.to_share_K[columns])
+    solver.addCols(
+        count, c.value_K[columns], np.zeros(count), np.full(count, np.inf), len(rows), first_K[:-1].astype(np.int32),
+        rows.astype(np.int32), used,
+    )  # fmt: skip
+
+
+def polish(
+    dual: Dual, price_SH: F8, columns: I8, tolerance: float, rounds: int = MASTER_ROUNDS
+) -> tuple[float, F8, float]:
+    """Lowers the dual function to its minimum by column generation (Dantzig-Wolfe; HiGHS solves the masters).
+
+    Master: ``max sum_k v_k x_k`` s.t. ``sum_(k of j) x_k <= 1`` and GPU-hours <= R in every hour. Its optimum is at
+    most the linear relaxation's, D at its duals at least; columns best at the duals (and at points between them
+    and the best prices so far, against swings) enter until both meet.
+
+    Args:
+        dual: The dual function.
+        price_SH: Prices to begin at.
+        columns: Columns to begin with.
+        tolerance: Relative excess of D over the master at which to stop.
+        rounds: Most masters solved.
+
+    Returns:
+        (least D in USD, its prices, excess over the last master in USD).
+    """
+    jobs, (sites, hours) = len(dual.best_J), dual.shape
+    idle_usd = dual.idle_usd
+    solver = quiet_solver()
+    solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+    upper_R = np.concatenate([np.ones(jobs), np.repeat(dual.gpus_S, hours).astype(np.float64)])
+    none = np.empty(0, dtype=np.int32)
+    solver.addRows(len(upper_R), np.full(len(upper_R), -np.inf), upper_R, 0, none, none, np.empty(0))
+    best_usd, best_SH = dual.value(price_SH)[0], price_SH
+    known = np.zeros(len(dual.columns.value_K), dtype=bool)
+    wanted = [columns, dual.best_J]
+    excess_usd = math.inf
+    for _ in range(rounds):
+        fresh = np.unique(np.concatenate(wanted))
+        fresh = fresh[fresh >= 0]
+        fresh = fresh[~known[fresh]]
+        if len(fresh) == 0 and math.isfinite(excess_usd):
+            break
+        known[fresh] = True
+        master_usd, duals_SH = 0.0, np.zeros(dual.shape)
+        if known.any():
+            _add_columns(dual, solver, fresh)
+            master = solved(solver, "master of the utility bound")
+            master_usd, duals_SH = master.value, np.maximum(0.0, master.dual[jobs:].reshape(sites, hours))
+        wanted = []
+        for share in (0.0, 0.5, 0.8):
+            trial_SH = share * best_SH + (1 - share) * duals_SH
+            value_usd, _ = dual.value(trial_SH)
+            wanted.append(dual.best_J.copy())
+            if value_usd < best_usd:
+                best_usd, best_SH = value_usd, trial_SH
+        excess_usd = max(0.0, best_usd - idle_usd - master_usd)
+        if excess_usd <= tolerance * max(abs(best_usd - idle_usd), 1e-12):
+            break
+    return best_usd, best_SH, excess_usd
+
+
+def polish_in_pieces(
+    dual: Dual,
+    price_SH: F8,
+    columns: I8,
+    tolerance: float,
+    jobs: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[float, F8]:
+    """Lowers the dual function over one stretch of hours after the other, the prices elsewhere as they stand.
+
+    In a stretch, D is a dual function of its own: that of the jobs that may run there, each way to run worth its value
+    less what it pays elsewhere. So D falls with every stretch, and at the end it is evaluated whole: the result is a
+    bound like any other. Stretches overlap by half; time and memory grow in proportion to the number of jobs.
+
+    Args:
+        dual: The dual function.
+        price_SH: Prices to begin at.
+        columns: Columns to begin with.
+        tolerance: As in ``polish``, for every stretch.
+        jobs: Jobs that may start in a stretch, about.
+        progress: Called after every stretch with its number and how many there are.
+
+    Returns:
+        (D in USD, its prices).
+    """
+    price_SH = price_SH.copy()
+    hours = dual.shape[1]
+    length = max(2, min(hours, math.ceil(jobs / len(dual.best_J) * hours)))
+    firsts = range(0, max(1, hours - length // 2), length // 2)
+    for number, first in enumerate(firsts, 1):
+        until = min(hours, first + length)
+        found = piece(dual, price_SH, first, until)
+        if found is not None:
+            part, offset = found
+            known = columns[(columns >= offset) & (columns < offset + len(part.columns.value_K))] - offset
+            _, price_SH[:, first:until], _ = polish(
+                part, np.ascontiguousarray(price_SH[:, first:until]), known, tolerance
+            )
+        if progress is not None:
+            progress(number, len(firsts))
+    return dual.value(price_SH)[0], price_SH
+
+
+def piece(dual: Dual, price_SH: F8, first: int, until: int) -> tuple[Dual, int] | None:
+    """Returns the dual function of a stretch of hours, the prices elsewhere given.
+
+    ``D(lambda) = D_piece(lambda in the stretch) + what the stretch does not change``.
+
+    Args:
+        dual: The dual function.
+        price_SH: Prices; those of the stretch do not matter.
+        first: First hour of the stretch.
+        until: Hour after its last.
+
+    Returns:
+        (its dual function, the number of its first column in the whole), or None where no job may run in the stretch.
+    """
+    c, hours = dual.columns, dual.shape[1]
+    site_K, from_h_K = np.divmod(c.from_K, hours + 1)
+    to_h_K = c.to_K - site_K * (hours + 1)
+    touching = np.flatnonzero((from_h_K < until) & (to_h_K >= first))
+    if not len(touching):
+        return None
+    one, other = np.searchsorted(c.first_J, touching[[0, -1]], side="right") - 1
+    first_J = c.first_J[one : other + 2]
+    mine = slice(first_J[0], first_J[-1])
+    elsewhere_SH = np.zeros((dual.shape[0], hours + 1))
+    elsewhere_SH[:, 1:] = price_SH
+    elsewhere_SH[:, first + 1 : until + 1] = 0.0
+    total_P = np.cumsum(elsewhere_SH, axis=1).ravel()
+
+    def paid_until(position_K: I8, share_K: F8) -> F8:
+        return np.asarray(total_P[position_K] + share_K * (total_P[position_K + 1] - total_P[position_K]))
+
+    def within(hour_K: I8, share_K: F8) -> tuple[I8, F8]:
+        """Returns times (position, share of the hour) cut to the stretch."""
+        cut_K = np.clip(hour_K, first, until - 1)
+        share_K = np.where(hour_K < first, 0.0, np.where(hour_K >= until, 1.0, share_K))
+        return site_K[mine] * (until - first + 1) + cut_K - first, share_K
+
+    paid_K = paid_until(c.to_K[mine], c.to_share_K[mine]) - paid_until(c.from_K[mine], c.from_share_K[mine])
+    from_K, from_share_K = within(from_h_K[mine], c.from_share_K[mine])
+    to_K, to_share_K = within(to_h_K[mine], c.to_share_K[mine])
+    part = Columns(
+        first_J=first_J - first_J[0],
+        option_K=c.option_K[mine],
+        start_s_K=c.start_s_K[mine],
+        value_K=c.value_K[mine] - c.gpus_K[mine] * paid_K,
+        gpus_K=c.gpus_K[mine],
+        from_K=from_K,
+        from_share_K=from_share_K,
+        to_K=to_K,
+        to_share_K=to_share_K,
+    )
+    return Dual(part, dual.gpus_S, until - first, 0.0), int(first_J[0])

@@ -33,19 +33,19 @@ _HOMES: Final = {
     "Scheduler": "noonward.decision.scheduler",
     "Signals": "noonward.model.signals",
     "TrainedPolicy": "noonward.schedule.cluster.trained_policy",
-    "build_environment": "noonward.data.environments",
-    "build_environments": "noonward.data.environments",
+    "build_environment": "noonward.runtime.by_kind",
+    "build_environments": "noonward.runtime.by_kind",
     "check_scheduler": "noonward.evaluate.conformance",
     "compare": "noonward.evaluate.compare",
     "latest_start_s": "noonward.decision.cluster.view",
     "lead_integral": "noonward.decision.cluster.view",
     "load_scenario": "noonward.data.scenarios.load",
     "make_scheduler": "noonward.schedule.registry",
-    "read_record": "noonward.ledger.record",
+    "read_record": "noonward.runtime.by_kind",
     "register": "noonward.schedule.registry",
     "rule": "noonward.decision.cluster.rule",
-    "run": "noonward.engine.run",
-    "settle": "noonward.ledger.ledger",
+    "run": "noonward.runtime.by_kind",
+    "settle": "noonward.runtime.by_kind",
     "write_record": "noonward.ledger.record",
 }
 
@@ -101,7 +101,6 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from noonward.data.environments import build_environment, build_environments
     from noonward.data.scenarios.load import load_scenario
     from noonward.decision.brief import Brief, Needs
     from noonward.decision.cluster.observation import Observation
@@ -118,17 +117,17 @@ if TYPE_CHECKING:
     from noonward.decision.scheduler import CompiledScheduler, Scheduler
     from noonward.engine.cluster.batch import BatchEngine
     from noonward.engine.cluster.engine import ClusterEngine
-    from noonward.engine.run import run
     from noonward.errors import NoonwardError
     from noonward.evaluate.compare import compare
     from noonward.evaluate.conformance import check_scheduler
     from noonward.forecasts.forecast import Forecast
-    from noonward.ledger.ledger import Ledger, settle
-    from noonward.ledger.record import read_record, write_record
+    from noonward.ledger.ledger import Ledger
+    from noonward.ledger.record import write_record
     from noonward.ledger.segments import Outcome
     from noonward.model.cluster.environment import Environment, GpuCaps
     from noonward.model.cluster.jobs import Jobs
     from noonward.model.cluster.scenario import Scenario
     from noonward.model.signals import Signals
+    from noonward.runtime.by_kind import build_environment, build_environments, read_record, run, settle
     from noonward.schedule.cluster.trained_policy import TrainedPolicy
     from noonward.schedule.registry import make_scheduler, register

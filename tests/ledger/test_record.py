@@ -148,7 +148,7 @@ def test_another_format_is_refused(tmp_path, other):
     write(played(), tmp_path / "000")
     path = tmp_path / "000" / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": other}))
-    with pytest.raises(DataError, match=f"of format {other}; this version reads format 2"):
+    with pytest.raises(DataError, match=f"of format {other}; this version reads format 3"):
         read_record(tmp_path / "000")
 
 

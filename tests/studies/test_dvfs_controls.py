@@ -64,7 +64,7 @@ def test_registered_learned_policies_are_studied_with_the_controls(tmp_path, mon
         assert f"<h2>{title}</h2>" in text
     for title in (
         "Distance to the bound",
-        "How far training seeds lie apart",
+        "How much training seeds differ",
         "chsac-af-published against random-free",
     ):
         assert title in text

@@ -151,7 +151,7 @@ def test_figures_say_which_environments_they_show_and_have_names_of_their_own(fo
 def test_the_report_holds_claims_results_and_findings(found, tmp_path):
     path = write_fine_tuning(found, tmp_path / "r.html", command="noonward reproduce fine-tuning")
     text = path.read_text(encoding="utf-8")
-    for words in ("+28.6", "up to +15.6", "Results in real test environments", "How far training seeds lie apart"):
+    for words in ("+28.6", "up to +15.6", "Results in real test environments", "How much training seeds differ"):
         assert words in text
     for sentence in findings(found):
         assert sentence.split(" %")[0] in text

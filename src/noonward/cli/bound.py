@@ -30,12 +30,12 @@ def bound(
     json: Json = False,
 ) -> None:
     """Compute what no policy can beat: an upper bound of the utility, or a lower bound of the energy per unit."""
-    from noonward.data.environments import build_environment
     from noonward.errors import ScenarioError
     from noonward.evaluate.compare import BoundRun
     from noonward.evaluate.metrics import Metric, to_json
     from noonward.evaluate.objective import no_value, objective_of
     from noonward.evaluate.statistics import mean
+    from noonward.runtime.by_kind import build_environment
     from noonward.runtime.executor import map_runs
 
     scenario = open_scenario(name, settings, signals, jobs)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noonward.cli.options import ScenarioName, Seed, Settings, open_scenario, print_table, writable
+from noonward.cli.options import ScenarioName, Seed, Settings, open_scenario, print_table, require_cluster, writable
 
 app = typer.Typer(help="Check data files; write generated ones.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -85,7 +85,9 @@ def generate(
     from noonward.data.jobs.load import write_job_table
     from noonward.data.signals.load import write_generated_signals
 
-    drawn = build_environment(open_scenario(name, settings), environment, seed)
+    scenario = open_scenario(name, settings)
+    require_cluster(scenario, "noonward data generate")
+    drawn = build_environment(scenario, environment, seed)
     write_job_table(drawn.jobs, drawn.fleet, out / "jobs.csv")
     print(f"{len(drawn.jobs)} jobs: {out / 'jobs.csv'}")
     if drawn.signals is not None:

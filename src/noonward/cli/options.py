@@ -92,6 +92,18 @@ def open_scenario(
     return with_files(scenario, signals or (), jobs) if signals or jobs else scenario
 
 
+def require_cluster(scenario: Any, command: str) -> None:
+    """Raises ScenarioError unless a scenario is of kind ``cluster``, the only one that some commands take."""
+    from noonward.errors import ScenarioError
+    from noonward.model.kinds import CLUSTER
+
+    if scenario.kind != CLUSTER.name:
+        raise ScenarioError(
+            f"{command} takes scenarios of kind {CLUSTER.name}; {scenario.name!r} is of kind {scenario.kind}; choose "
+            "another scenario"
+        )
+
+
 def split_names(names: str | None) -> list[str] | None:
     """Returns the names of a comma-separated option; commas within brackets separate a name's arguments."""
     import re

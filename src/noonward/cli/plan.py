@@ -16,6 +16,7 @@ from noonward.cli.options import (
     SignalFiles,
     open_scenario,
     print_table,
+    require_cluster,
     writable,
 )
 
@@ -51,6 +52,7 @@ def plan(
     from noonward.studies.load_shaping.figures import plan_figure
 
     scenario = open_scenario(name, settings, signals, jobs)
+    require_cluster(scenario, "noonward plan")
     drawn = build_environment(scenario, environment, seed)
     scheduler = FollowPlan(beta=beta, eps=eps, peak_usd=peak, samples=samples)
     found = plan_day(drawn, scheduler, seed=seed)

@@ -7,24 +7,25 @@ import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from noonward.compiled import code_digest
-from noonward.decision.brief import Brief, check_fit
 from noonward.errors import ScenarioError
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.objective import Bound, Objective, objective_of
 from noonward.evaluate.statistics import Estimate, mean
 from noonward.files import write_text
-from noonward.ledger.record import Record, environment_digest
+from noonward.ledger.record import Record
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import Scenario
+from noonward.model.kinds import find_kind
+from noonward.runtime.by_kind import check_fit, environment_digest
 from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.runs import RecordedRun, environment_of
 from noonward.runtime.shared import forget
-from noonward.schedule.registry import canonical_name, make_scheduler, require_registered
+from noonward.schedule.registry import canonical_name, default_registry, make_scheduler, require_registered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,9 +189,15 @@ def reference_of(scenario: Scenario, names: Sequence[str]) -> str:
 
 def require_fit(environment: Environment, names: Sequence[str]) -> None:
     """Raises ScenarioError unless every policy is known and can answer what an environment asks."""
+    registry = default_registry()
     for name in names:
-        needs = make_scheduler(name).needs
-        check_fit(Brief.of(environment, needs), needs, repr(name))
+        kind = registry.find(name).kind if registry.knows(name) else environment.kind
+        if kind != environment.kind:
+            raise ScenarioError(
+                f"policy {name!r} runs in scenarios of kind {kind}, but this one is of kind {environment.kind}; choose "
+                "another policy"
+            )
+        check_fit(environment, make_scheduler(name), repr(name))
 
 
 def comparison_folder(scenario: Scenario, seed: int, out: Path) -> Path:
@@ -213,12 +220,16 @@ class BoundRun:
     index: int
     seed: int
     folder: Path | None = None
-    portable: ClassVar[bool] = True
 
     @property
     def label(self) -> str:
         """Which environment's bound."""
         return f"bound, environment {self.index}"
+
+    @property
+    def portable(self) -> bool:
+        """Whether another process knows the kind of scenario."""
+        return find_kind(self.scenario.kind).portable
 
     @property
     def group(self) -> Hashable:

@@ -78,7 +78,7 @@ def pooled(comparison: Comparison, learned: Mapping[str, Learned]) -> Comparison
     """Returns a comparison in which each learned policy stands once: in every environment the mean over its seeds.
 
     Ledgers and longest queues are means; job and hour tables are those of the first seed. Intervals are then over
-    environments, paired; how far seeds lie apart is ``seed_gains``.
+    environments, paired; how much seeds differ is ``seed_gains``.
     """
     family = {member: each.name for each in learned.values() for member in each.members}
     groups: dict[str, list[str]] = {}

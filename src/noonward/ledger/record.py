@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noonward import __version__
 from noonward.arrays import F8
 from noonward.compiled import code_digest, kernel
 from noonward.errors import DataError
 from noonward.files import table_bytes, whole_folder
 from noonward.ledger.ledger import Ledger, SettledRun, settle_run, total
+from noonward.ledger.machine import machine, versions
 from noonward.ledger.segments import OVERDUE, STATUS_NAMES, TRANSIT, Outcome
 from noonward.ledger.service import Service, measure_service
 from noonward.model.cluster.environment import Environment
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Version of the record's format."""
 FILES: Final = ("manifest.json", "jobs.parquet", "hours.parquet", "ledger.json", "service.json")
 """Files of a record."""
@@ -70,12 +69,10 @@ def manifest_of(
     outcome: Outcome, policy: str, seed: int, scenario_digest: str, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Returns what identifies a run: scenario, environment, policy, seeds, digests of the data, versions."""
-    import numba
-    import polars
-
     environment = outcome.environment
     return {
         "format": FORMAT,
+        "kind": environment.kind,
         "scenario": environment.scenario,
         "scenario_digest": scenario_digest,
         "environment": environment.index,
@@ -93,14 +90,8 @@ def manifest_of(
         ],
         "ingress": [point.name for point in environment.fleet.ingress_points],
         "notes": [*environment.notes, *notes],
-        "versions": {
-            "noonward": __version__,
-            "code": code_digest(),
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "numba": numba.__version__,
-            "polars": polars.__version__,
-        },
+        "versions": {**versions(), "code": code_digest()},
+        "machine": machine(),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from noonward.errors import ScenarioError, nearest
 
@@ -49,6 +49,7 @@ class Kind:
             (a list of paths, perhaps empty) and jobs (a path or None) from files.
         environment: ``(scenario, index, seed) -> environment``; the environment has ``kind``, ``index``, ``notes``.
         check_fit: ``(environment, scheduler, name)``; raises ScenarioError where the two do not fit.
+        remarks: ``(environment, scheduler) -> notes``: what a reader of the scheduler's results must know.
         run: ``(environment, scheduler, *, seed) -> outcome``; the outcome has ``environment``.
         settle: ``outcome -> ledger``; the ledger has ``as_dict()``.
         digest: ``environment -> str``, equal for environments in which every run gives the same.
@@ -64,6 +65,7 @@ class Kind:
     with_files: Any
     environment: Any
     check_fit: Any
+    remarks: Any
     run: Any
     settle: Any
     digest: Any
@@ -71,6 +73,11 @@ class Kind:
     read_record: Any
     describe: Any
     objective: Any
+
+    @property
+    def portable(self) -> bool:
+        """Whether other processes know the kind: it comes with this package."""
+        return self in PACKAGED
 
     def part(self, name: str) -> Any:
         """Returns a part, imported if it is given by where it is.
@@ -91,7 +98,8 @@ CLUSTER = Kind(
     scenario="noonward.model.cluster.scenario:Scenario",
     with_files="noonward.data.scenarios.load:content_with_files",
     environment="noonward.data.environments:build_environment",
-    check_fit="noonward.engine.cluster.engine:check_fit",
+    check_fit="noonward.runtime.cluster_kind:check_fit",
+    remarks="noonward.runtime.cluster_kind:remarks",
     run="noonward.engine.run:run",
     settle="noonward.ledger.ledger:settle",
     digest="noonward.ledger.record:environment_digest",
@@ -101,12 +109,14 @@ CLUSTER = Kind(
     objective="noonward.evaluate.cluster_objectives:objective_of",
 )
 """Jobs on GPUs at several sites."""
+PACKAGED: Final = (CLUSTER,)
+"""Kinds that come with this package."""
 
 
 @functools.cache
 def kinds() -> dict[str, Kind]:
     """Returns the kinds by name; another one is added by ``add_kind``."""
-    return {kind.name: kind for kind in (CLUSTER,)}
+    return {kind.name: kind for kind in PACKAGED}
 
 
 def add_kind(kind: Kind) -> None:

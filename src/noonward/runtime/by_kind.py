@@ -43,6 +43,12 @@ def check_fit(environment: Any, scheduler: Any, name: str) -> None:
     find_kind(environment.kind).part("check_fit")(environment, scheduler, name)
 
 
+def remarks(environment: Any, scheduler: Any) -> tuple[str, ...]:
+    """Returns what a reader of a scheduler's results in an environment must know."""
+    notes: tuple[str, ...] = find_kind(environment.kind).part("remarks")(environment, scheduler)
+    return notes
+
+
 def run(environment: Any, scheduler: Any, *, seed: int = 0, **options: Any) -> Any:
     """Runs an environment under a scheduler and returns what became of it.
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from noonward.compiled import code_digest
-from noonward.decision.brief import Brief
 from noonward.errors import DataError
 from noonward.files import file_name
 from noonward.ledger.record import Record, write_files
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import Scenario
-from noonward.runtime.by_kind import build_environment, environment_digest, read_record, record_files, run
+from noonward.model.kinds import find_kind
+from noonward.runtime.by_kind import build_environment, environment_digest, read_record, record_files, remarks, run
 from noonward.runtime.shared import shared
 from noonward.schedule.registry import default_registry, make_scheduler
 
@@ -58,8 +58,8 @@ class RecordedRun:
 
     @property
     def portable(self) -> bool:
-        """Whether another process knows the policy: not if a program registered it by itself."""
-        return not default_registry().knows(self.policy) or self._packaged
+        """Whether another process knows kind and policy: not if this program alone registered them."""
+        return find_kind(self.scenario.kind).portable and (not default_registry().knows(self.policy) or self._packaged)
 
     @property
     def place(self) -> Path:
@@ -78,9 +78,12 @@ class RecordedRun:
             return None
         scheduler = make_scheduler(self.policy)
         outcome = run(environment, scheduler, seed=self.seed)
-        notes = scheduler.remarks(Brief.of(environment, scheduler.needs))
         return record_files(
-            outcome, policy=self.policy, seed=self.seed, scenario_digest=self.scenario.digest, notes=notes
+            outcome,
+            policy=self.policy,
+            seed=self.seed,
+            scenario_digest=self.scenario.digest,
+            notes=remarks(environment, scheduler),
         )
 
     def keep(self, found: dict[str, bytes] | None) -> Record:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def utilisation_map(comparison: Comparison, environment: int = 0) -> Figure:
-    """Draws GPU utilisation per site and hour for every policy in one environment (MASAC, Fig. 5)."""
+    """Draws GPU utilisation per site and hour for every policy in one environment."""
     names = comparison.ranked()
     rows = math.ceil(len(names) / 2)
     gap = 0.3 / rows
@@ -63,7 +63,7 @@ def utilisation_map(comparison: Comparison, environment: int = 0) -> Figure:
     sites = len(shown.manifest["sites"])
     lay_out(figure, 110 + rows * (45 + 17 * sites))
     caption = (
-        f"After MASAC, Fig. 5: environment {environment}, from {shown.manifest['start'][:10]}. Darker hours have more "
+        f"Environment {environment}, from {shown.manifest['start'][:10]}. Darker hours have more "
         "of a site's GPUs in use; good policies fill the cheap and clean sites first."
     )
     return Figure(
@@ -119,7 +119,7 @@ def arrivals_IH(record: Record, hours: int) -> np.ndarray:
 
 
 def signals_figure(comparison: Comparison, environments: Sequence[int] | None = None) -> Figure:
-    """Draws arrivals, prices and carbon intensities per site over the windows of some environments (MASAC, Fig. 3).
+    """Draws arrivals, prices and carbon intensities per site over the windows of some environments.
 
     Args:
         comparison: Comparison.
@@ -164,7 +164,7 @@ def signals_figure(comparison: Comparison, environments: Sequence[int] | None = 
     figure.update_xaxes(tickformat="%H:%M\n%d %b")
     lay_out(figure, 700, legend="above")
     caption = (
-        "After MASAC, Fig. 3, times in UTC. What all policies face: jobs by the ingress point they come from "
+        "Times are in UTC. What all policies face: jobs by the ingress point they come from "
         "(stacked), and each site's hourly price (each panel on its own scale) and carbon intensity; policies earn by "
         "the differences."
     )
@@ -183,7 +183,7 @@ def routing_shares(record: Record) -> np.ndarray:
 
 
 def routing_figure(comparison: Comparison) -> Figure:
-    """Draws the shares of each ingress point's jobs that go to each site, per policy (CHSAC-AF, Fig. 4)."""
+    """Draws the shares of each ingress point's jobs that go to each site, per policy."""
     names = comparison.ranked()
     columns = min(len(names), 5)
     rows = math.ceil(len(names) / columns)
@@ -206,7 +206,7 @@ def routing_figure(comparison: Comparison) -> Figure:
     close_grid(figure, len(names), rows, columns, "site (GPUs)")
     lay_out(figure, 150 + rows * 230)
     caption = (
-        "After CHSAC-AF, Fig. 4: each row shows where the jobs of one ingress went (rows sum to 100 %; means over the "
+        "Each row shows where the jobs of one ingress went (rows sum to 100 %; means over the "
         "environments). Even columns mean that sites are loaded alike whatever their size, which overloads small ones."
     )
     return Figure(name="routing", title="Where the jobs of each ingress go", caption=caption, plot=figure)

@@ -1,4 +1,4 @@
-"""Figures of settings without economics (CHSAC-AF, Figs. 2 to 4), and the plane of energy and latency."""
+"""Figures of comparisons by energy: the plane of energy and latency, latency distributions, power over time."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def axis_range(values: Sequence[float]) -> list[float] | None:
 
 
 def power_figure(comparison: Comparison) -> Figure:
-    """Draws the fleet's power over time (CHSAC-AF, Fig. 2)."""
+    """Draws the fleet's power over time."""
     figure = go.Figure()
     styles = policy_styles(comparison)
     for policy in comparison.ranked():
@@ -111,7 +111,7 @@ def power_figure(comparison: Comparison) -> Figure:
     figure.update_yaxes(title="power of the fleet, hourly mean (kW)")
     lay_out(figure, 440, legend="right")
     caption = (
-        "After CHSAC-AF, Fig. 2: hourly means of the fleet's power, free GPUs included; bands span the environments. "
+        "Hourly means of the fleet's power, free GPUs included; bands span the environments. "
         "Lower is better only at equal work done: a policy whose jobs wait also draws little."
     )
     return Figure(name="power", title="Power over time", caption=caption, plot=figure)
@@ -124,7 +124,7 @@ def _power_kw(record: Record) -> np.ndarray:
 
 
 def latency_figure(comparison: Comparison) -> Figure:
-    """Draws the distributions of time in system and of time to start over all arrivals (CHSAC-AF, Fig. 3)."""
+    """Draws the distributions of time in system and of time to start over all arrivals."""
     titles = ["Time in system: arrival to finish", "Wait: arrival to start"]
     figure = make_subplots(1, 2, shared_yaxes=True, horizontal_spacing=0.03, subplot_titles=titles)
     styles = policy_styles(comparison)
@@ -155,7 +155,7 @@ def latency_figure(comparison: Comparison) -> Figure:
     figure.update_yaxes(title="share of all arrived jobs (%)", row=1, col=1)
     lay_out(figure, 440, legend="right")
     caption = (
-        "After CHSAC-AF, Fig. 3: share of all arrived jobs that finished (left) or started (right) within a time; "
+        "Share of all arrived jobs that finished (left) or started (right) within a time; "
         "higher and further left is better. A curve that levels off below 100 % leaves jobs undone. Bands span the "
         "environments."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -53,6 +53,11 @@ class Figure:
     title: str
     caption: str
     plot: go.Figure
+
+
+def after(figure: Figure, source: str) -> Figure:
+    """Returns a figure whose caption says which figure of a paper it follows."""
+    return replace(figure, caption=f"After {source}. {figure.caption}")
 
 
 @dataclass(frozen=True)

@@ -220,13 +220,14 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
         *setting,
         ("Environments", _environments(comparison)),
         ("Seed", f"{comparison.seed}{paired}"),
-        ("Versions", escape(describe_versions(records[0].manifest["versions"]))),
+        ("Versions", escape(_listed(records[0].manifest["versions"]))),
+        ("Machine", escape(_listed(records[0].manifest["machine"]))),
     ]
 
 
-def describe_versions(versions: Mapping[str, str]) -> str:
-    """Returns the versions and the machine that runs were made with, as records hold them."""
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
+def _listed(said: Mapping[str, str]) -> str:
+    """Returns names and values in a line."""
+    return ", ".join(f"{name} {value}" for name, value in said.items())
 
 
 def _environments(comparison: Comparison) -> str:

@@ -1,4 +1,4 @@
-"""Figures of settings with economics (MASAC, Figs. 3, 5 and 6), the gap to the bound, and where the money goes."""
+"""Figures of comparisons by utility: gains and gap to the bound, utility with GPU-hours and costs, its parts."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _dots(figure: go.Figure, estimates: dict[str, Estimate], looks: dict[str, St
 
 
 def outcome_figure(comparison: Comparison) -> Figure:
-    """Draws utility, GPU-hours, cost and emissions per GPU-hour over the test environments (MASAC, Fig. 6)."""
+    """Draws utility, GPU-hours, cost and emissions per GPU-hour over the environments."""
     panels = (
         ("utility_usd", "Utility (higher is better)", "utility (USD)"),
         ("gpu_hours", "GPU-hours (higher is better)", "GPU-hours (GPU h)"),
@@ -128,7 +128,7 @@ def outcome_figure(comparison: Comparison) -> Figure:
     figure.update_yaxes(title="policy", col=1)
     lay_out(figure, 2 * (150 + 24 * len(names)))
     caption = (
-        "After MASAC, Fig. 6; what is better stands above each panel. Coloured marks are means over the environments "
+        "What is better stands above each panel. Coloured marks are means over the environments "
         "with 95 % intervals. Each grey line joins one environment's results: follow it to compare policies within it."
     )
     title = "Utility, GPU-hours, cost and carbon over the test environments"
@@ -138,7 +138,7 @@ def outcome_figure(comparison: Comparison) -> Figure:
 def money_parts(comparison: Comparison, ledger: Ledger) -> np.ndarray:
     """Returns what a run earned and paid, USD: revenue, energy of jobs and of free GPUs, carbon, moves, results.
 
-    Costs are negative; the parts sum to the utility (MASAC, Eqs. 2-7). Emissions of journeys count as moves and
+    Costs are negative; the parts sum to the utility (MASAC, Eqs. 2-7). Emissions of transfers count as moves and
     results.
     """
     if comparison.scenario.economics is None:

@@ -15,8 +15,6 @@ from noonward.data.splits import split_seed
 from noonward.evaluate.cluster_objectives import environment_bounds, frontier, longest_queue
 from noonward.evaluate.compare import Comparison, compare
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.report.cluster_figures import routing_figure
-from noonward.evaluate.report.energy_figures import energy_latency_figure, latency_figure, power_figure
 from noonward.evaluate.report.page import write_report
 from noonward.evaluate.results import UNDEFINED, number, percent
 from noonward.evaluate.statistics import Estimate, mean, ratio
@@ -24,7 +22,7 @@ from noonward.evaluate.table import TextTable
 from noonward.runtime.executor import Executor
 from noonward.schedule.cluster.packaged_policies import PolicyFile, by_family
 from noonward.schedule.registry import policies as registered
-from noonward.studies.dvfs_training.figures import frontier_figure
+from noonward.studies.dvfs_training.figures import frontier_figure, paper_figures
 
 if TYPE_CHECKING:
     from noonward.model.cluster.scenario import Scenario
@@ -109,13 +107,7 @@ def study_controls(
         out / "reproduce-dvfs-training" / "learned.html",
         command=f"noonward reproduce dvfs-training --learned --seeds {weeks}",
         tables=tables,
-        figures=[
-            frontier_figure(comparison, curve),
-            energy_latency_figure(some, curve),
-            power_figure(some),
-            latency_figure(some),
-            routing_figure(some),
-        ],
+        figures=[frontier_figure(comparison, curve), *paper_figures(some, curve)],
     )
     return ControlStudy(comparison=comparison, tables=tables, metrics=study_metrics(comparison, least), report=report)
 
@@ -268,7 +260,7 @@ _SEED_ROWS: Final = {
 
 
 def seeds_table(comparison: Comparison, least: dict[str, np.ndarray]) -> TextTable | None:
-    """Returns how far training seeds lie apart, beside the spread over weeks; None without several seeds."""
+    """Returns how much training seeds differ, beside the spread over weeks; None without several seeds."""
     rows = []
     for family, files in families(comparison).items():
         for name, _, scale, values in seed_values(comparison, least, files):
@@ -287,7 +279,7 @@ def seeds_table(comparison: Comparison, least: dict[str, np.ndarray]) -> TextTab
     if not rows:
         return None
     return TextTable(
-        title="How far training seeds lie apart",
+        title="How much training seeds differ",
         header=("policy", "figure", "mean over seeds ± standard deviation", "95 %, over weeks", "by seed"),
         rows=tuple(rows),
         caption="A seed's figure is its mean over the weeks; the column before gives the half-width of that mean's "

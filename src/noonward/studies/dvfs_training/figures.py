@@ -1,4 +1,4 @@
-"""The energy-latency frontier of every policy, families of policies joined (CHSAC-AF, Sec. VII)."""
+"""Figures 2 to 4 of CHSAC-AF, and the energy-latency frontier of every policy with families joined."""
 
 from __future__ import annotations
 
@@ -9,12 +9,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 from plotly.subplots import make_subplots
 
-from noonward.evaluate.report.energy_figures import axis_range
-from noonward.evaluate.report.figure_style import INK, POLICY_COLORS, SYMBOLS, Figure, lay_out, whiskers
+from noonward.evaluate.report.cluster_figures import routing_figure
+from noonward.evaluate.report.energy_figures import axis_range, energy_latency_figure, latency_figure, power_figure
+from noonward.evaluate.report.figure_style import INK, POLICY_COLORS, SYMBOLS, Figure, after, lay_out, whiskers
 
 if TYPE_CHECKING:
     from noonward.bound.cluster_energy import FluidFrontier
     from noonward.evaluate.compare import Comparison
+
+
+def paper_figures(comparison: Comparison, frontier: FluidFrontier | None = None) -> list[Figure]:
+    """Returns the plane of energy and latency, then Figs. 2 to 4 of the paper.
+
+    Args:
+        comparison: Comparison.
+        frontier: Points of ``noonward.bound.cluster_energy.fluid_frontier`` at the work that arrives, or None.
+    """
+    return [
+        energy_latency_figure(comparison, frontier),
+        after(power_figure(comparison), "CHSAC-AF, Fig. 2"),
+        after(latency_figure(comparison), "CHSAC-AF, Fig. 3"),
+        after(routing_figure(comparison), "CHSAC-AF, Fig. 4"),
+    ]
 
 
 def frontier_figure(comparison: Comparison, frontier: FluidFrontier | None = None) -> Figure:

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Final
 
 from noonward.data.scenarios.load import load_scenario
-from noonward.evaluate.cluster_objectives import energy_figures, frontier
+from noonward.evaluate.cluster_objectives import frontier
 from noonward.evaluate.compare import BoundRun, Comparison
 from noonward.evaluate.metrics import Metric
+from noonward.evaluate.report.cluster_figures import utilisation_bars
 from noonward.evaluate.report.page import write_report
 from noonward.evaluate.table import TextTable
 from noonward.model.cluster.scenario import Scenario
 from noonward.runtime.executor import Executor, map_runs
 from noonward.runtime.runs import RecordedRun
+from noonward.studies.dvfs_training.figures import paper_figures
 from noonward.studies.dvfs_training.tables import (
     PUBLISHED,
     j_per_unit_paper,
@@ -113,7 +115,10 @@ def reproduce(
         report=write_report(
             comparison,
             folder / "report.html",
-            figures=energy_figures(comparison, frontier(stream_scenario(False), 0)),
+            figures=[
+                *paper_figures(comparison, frontier(stream_scenario(False), 0)),
+                utilisation_bars(comparison, "sites that need little energy per unit"),
+            ],
             tables=paper_tables(comparison),
             command="noonward reproduce dvfs-training",
         ),

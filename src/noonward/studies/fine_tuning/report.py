@@ -10,7 +10,7 @@ from noonward.evaluate.compare import Comparison
 from noonward.evaluate.learned import seed_gains
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.cluster_figures import signals_figure, utilisation_bars, utilisation_map
-from noonward.evaluate.report.figure_style import Figure
+from noonward.evaluate.report.figure_style import Figure, after
 from noonward.evaluate.report.page import write_tables
 from noonward.evaluate.report.utility_figures import gain_figure, money_figure, outcome_figure
 from noonward.evaluate.results import UNDEFINED, percent, summary_rows
@@ -110,7 +110,7 @@ def seeds_table(found: FineTuning) -> TextTable | None:
     if not rows:
         return None
     return TextTable(
-        title="How far training seeds lie apart",
+        title="How much training seeds differ",
         header=("policy", "environments", "seeds", "mean change (%)", "standard deviation (%)", "by seed (%)"),
         rows=tuple(rows),
         caption="Change of utility against local FCFS over all environments, for each training seed by itself.",
@@ -181,7 +181,7 @@ def _masac_findings(half: Half, values: dict[str, Metric]) -> list[str]:
         steps = [found.mean(policy, "steps").value for policy in ("masac", "madqn")]
         out.append(
             f"MASAC earns {abs(madqn.value):.1f} USD {more} than MADQN per {half.name} environment"
-            + ("" if apart else ", which these environments do not tell apart from nothing")
+            + ("" if apart else ", a difference that cannot be distinguished from zero")
             + f"; it takes {steps[0]:,.0f} decision steps, MADQN {steps[1]:,.0f}."
         )
     return out
@@ -231,10 +231,15 @@ def figures(found: FineTuning) -> list[Figure]:
     first = first if any(len(each.members) > 1 for each in found.learned.values()) else ""
     for half in found.halves:
         out += [
-            _of(half, signals_figure(half.days), "Arrivals, prices and carbon intensities over five days"),
-            _of(half, utilisation_map(chosen(half.policies)), "Utilisation hour by hour in one environment", first),
+            _of(half, after(signals_figure(half.days), "MASAC, Fig. 3"), "Arrivals, prices and carbon over five days"),
+            _of(
+                half,
+                after(utilisation_map(chosen(half.policies)), "MASAC, Fig. 5"),
+                "Utilisation hour by hour in one environment",
+                first,
+            ),
             _of(half, utilisation_bars(half.policies, GOOD_SITES), "Mean utilisation of the sites", first),
-            _of(half, outcome_figure(half.policies), "Utility, GPU-hours, cost and carbon"),
+            _of(half, after(outcome_figure(half.policies), "MASAC, Fig. 6"), "Utility, GPU-hours, cost and carbon"),
             _of(half, money_figure(half.policies), "Where the money comes from and goes"),
         ]
     return out

@@ -240,7 +240,7 @@ def _notes(learned: dict[str, Learned], real: bool) -> tuple[str, ...]:
             notes.append(f"{each.name} was trained or validated on months {met} of the test: its results are NO TEST")
         if len(each.members) < 3:
             seeds = "1 training seed" if len(each.members) == 1 else f"{len(each.members)} training seeds"
-            notes.append(f"{each.name} has {seeds}: how far seeds lie apart is hardly known")
+            notes.append(f"{each.name} has {seeds}: how much seeds differ is hardly known")
     return tuple(notes)
 
 

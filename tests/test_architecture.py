@@ -36,6 +36,16 @@ ALLOWED = {
     | {"decision", "engine", "schedule", "bound", "learn", "runtime", "evaluate", "studies", "bench", "live"},
 }
 """Parts a part may import: what stands before it in the house, and itself."""
+INSIDE_LEARN = {
+    "core": frozenset({"core"}),
+    "algorithms": frozenset({"core", "algorithms"}),
+    "tasks": frozenset({"core", "tasks"}),
+    "train": frozenset({"core", "algorithms", "tasks", "train"}),
+    "envs": frozenset({"core", "envs"}),
+}
+"""Rooms of ``learn`` that each of its rooms may import: algorithms and tasks know nothing of each other."""
+NEUTRAL = ("core", "algorithms", "train")
+"""Rooms of ``learn`` that know no kind of engine; the config of a run names the task's kind."""
 EXTRAS = frozenset({"torch", "gymnasium", "pettingzoo", "ray", "starlette", "uvicorn", "tensorboard"})
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -71,6 +81,12 @@ def breaches(name: str, source: str) -> list[str]:
         target = words[1]
         if part == "__init__":
             continue
+        if part == "learn" and "/" in name.removeprefix("learn/"):
+            room = name.split("/")[1]
+            if target == "learn" and len(words) > 2 and words[2] not in INSIDE_LEARN[room]:
+                found.append(f"{name}:{line} imports {module}; learn/{room} may import {sorted(INSIDE_LEARN[room])}")
+            if room in NEUTRAL and target in ("engine", "decision", "model"):
+                found.append(f"{name}:{line} imports {module}; learn/{room} knows tasks, not engines")
         if target != part and target not in ALLOWED[part]:
             found.append(f"{name}:{line} imports {module}; {part} may import {', '.join(sorted(ALLOWED[part]))}")
     return found
@@ -96,6 +112,9 @@ def test_imports_run_one_way(path: Path) -> None:
         ("bound/cluster_energy.py", "import torch"),
         ("evaluate/compare.py", "import ray"),
         ("live/controller.py", "from noonward.engine.run import run"),
+        ("learn/core/replay.py", "from noonward.learn.train.trainer import Trainer"),
+        ("learn/algorithms/masac.py", "from noonward.learn.tasks.task import Task"),
+        ("learn/train/trainer.py", "from noonward.engine.cluster.batch import BatchEngine"),
     ],
 )
 def test_a_breach_would_be_found(name: str, source: str) -> None:

@@ -43,7 +43,6 @@ def write_random_policy(
         "protocol": loaded.protocol,
         "sites": sites,
         "observation": asdict(observation),
-        "hidden": "relu",
         "head": "logits",
         "record": dict(record or {}),
         **more,

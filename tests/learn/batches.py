@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from noonward.learn.algorithms.algorithm import Dimensions, Moment, Transition
+from noonward.learn.core.experience import ActionSpec, Dimensions, Moment, Transition
 from noonward.learn.core.replay import Batch
 
-DIMENSIONS = Dimensions(agents=3, choices=4, global_size=5, own_size=2)
+DIMENSIONS = Dimensions(agents=3, actions=ActionSpec.of(choice=4), global_size=5, own_size=2)
 
 
 def random_batch(seed: int, size: int = 16, dimensions: Dimensions = DIMENSIONS) -> Batch:

@@ -11,13 +11,19 @@ import torch
 from learn import two_dispatch_sites as toy
 from noonward import build_environment, load_scenario, make_scheduler, run
 from noonward.errors import ScenarioError
-from noonward.learn.algorithms.algorithm import Dimensions
 from noonward.learn.algorithms.chsac import Chsac, ChsacConfig, PublishedChsac, PublishedConfig, quantile_huber
+from noonward.learn.core.experience import ActionSpec, Dimensions
 from noonward.learn.core.replay import Batch
-from noonward.learn.train.run_config import Source, with_settings
+from noonward.learn.tasks.cluster import ClusterTask, Source
+from noonward.learn.train.run_config import with_settings
 
 SIZES = Dimensions(
-    agents=1, choices=6, global_size=4, own_size=0, costs=("mean_latency_s", "work", "decisions"), gangs=3
+    agents=1,
+    actions=ActionSpec.of(site=2, gpus=3),
+    global_size=4,
+    own_size=0,
+    costs=("mean_latency_s",),
+    counts=("work", "decisions"),
 )
 SMALL: dict[str, Any] = {"hidden": (8, 8), "quantiles": 4, "batch": 16, "precision": "float64", "capacity": 1000}
 FAST: dict[str, Any] = {
@@ -239,10 +245,9 @@ def test_a_setting_out_of_range_is_named(name: str, value: Any) -> None:
 
 
 def test_an_each_slot_scenario_is_refused(tmp_path: Path) -> None:
-    from noonward.learn.tasks.sources import open_setting
 
     with pytest.raises(ScenarioError, match="on-arrival"):
-        open_setting(with_settings("chsac-af", (Source(scenario="tiny"),), ["reward=energy"]))
+        with_settings("chsac-af", ClusterTask(sources=(Source(scenario="tiny"),)), ["reward=energy"]).open()
 
 
 @pytest.mark.parametrize("name", ["chsac-af", "chsac-af-published"])
@@ -257,7 +262,6 @@ def test_a_shipped_policy_answers_the_same_in_both_loops_and_says_how_it_was_mad
 
 
 def test_the_clock_that_weighs_time_reaches_training_and_what_was_trained(tmp_path: Path) -> None:
-    from noonward.learn.tasks.sources import open_setting
     from noonward.learn.train.trainer import Trainer
 
     given = [
@@ -267,8 +271,10 @@ def test_the_clock_that_weighs_time_reaches_training_and_what_was_trained(tmp_pa
     joules, clocks, times = [], [], []
     for watts in (0, 300):
         settings = ("window_h=1", f"fleet.clock_weight_w={watts}")
-        config = with_settings("chsac-af", (Source(scenario="dvfs-training", settings=settings),), given, epochs=1)
-        trainer = Trainer(config, open_setting(config), tmp_path / str(watts))
+        config = with_settings(
+            "chsac-af", ClusterTask(sources=(Source(scenario="dvfs-training", settings=settings),)), given, epochs=1
+        )
+        trainer = Trainer(config, config.open(), tmp_path / str(watts))
         clocks.append(trainer.rows.moment.global_BG[0, 3])  # of us-west, one GPU
         trainer.run()
         joules.append(trainer.curves[0]["reward_per_step"])

@@ -8,9 +8,9 @@ import pytest
 
 from noonward.engine.run import run
 from noonward.errors import DataError
-from noonward.learn.tasks.sources import open_setting
+from noonward.learn.tasks.cluster import ClusterTask, Source
 from noonward.learn.train.export import export_policy
-from noonward.learn.train.run_config import Source, with_settings
+from noonward.learn.train.run_config import with_settings
 from noonward.learn.train.trainer import Trainer, moment_of
 from noonward.ledger.ledger import settle
 from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_policy
@@ -19,8 +19,8 @@ BRIEF = ("steps=60", "updates=20", "environments=2", "hidden=[8]", "batch=16", "
 
 
 def trained(folder: Path, algorithm: str, *more: str) -> Trainer:
-    config = with_settings(algorithm, (Source(scenario="tiny"),), [*BRIEF, *more])
-    trainer = Trainer(config, open_setting(config), folder)
+    config = with_settings(algorithm, ClusterTask(sources=(Source(scenario="tiny"),)), [*BRIEF, *more])
+    trainer = Trainer(config, config.open(), folder)
     trainer.run()
     return trainer
 
@@ -38,9 +38,9 @@ def test_the_runner_makes_the_same_choices_as_the_nets(algorithm: str, more: Any
     trainer = trained(tmp_path, algorithm, *more)
     meta = export_policy(tmp_path, tmp_path / "policy.npz")
     policy = TrainedPolicy(tmp_path / "policy.npz")
-    environment, seed = trainer.setting.validation(0)
+    environment, seed = trainer.task.validation(0)
     outcome = run(environment, policy, seed=seed)
-    engine: Any = trainer.setting.engine([environment], [seed])
+    engine: Any = trainer.task.engine([environment], [seed])
     while not engine.done_B.all():
         moment = moment_of(engine)
         engine.step(np.where(moment.asked_BN, trainer.algorithm.act(moment, explore=False), 0))

@@ -9,7 +9,7 @@ import torch
 
 from learn.batches import DIMENSIONS, feed, random_batch
 from learn.test_trainer import assert_same, toy_run
-from learn.two_sites import toy_setting
+from learn.two_sites import toy_task
 from noonward.learn.algorithms.masac import Masac, MasacConfig
 from noonward.learn.core.checkpoint import load_checkpoint
 from noonward.learn.train.trainer import Trainer
@@ -37,8 +37,8 @@ def test_losses_and_updates_are_those_of_the_cpu(more: dict[str, Any]) -> None:
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
-    Trainer(toy_run(device="cuda", epochs=4), toy_setting(), tmp_path / "whole").run()
-    Trainer(toy_run(device="cuda", epochs=2), toy_setting(), tmp_path / "cut").run()
-    Trainer(toy_run(device="cuda", epochs=4), toy_setting(), tmp_path / "cut").run()
+    Trainer(toy_run(device="cuda", epochs=4), toy_task(), tmp_path / "whole").run()
+    Trainer(toy_run(device="cuda", epochs=2), toy_task(), tmp_path / "cut").run()
+    Trainer(toy_run(device="cuda", epochs=4), toy_task(), tmp_path / "cut").run()
     assert_same(*[load_checkpoint(tmp_path / name / "checkpoint.npz") for name in ("whole", "cut")])
     assert np.isfinite(load_checkpoint(tmp_path / "cut" / "checkpoint.npz")["best_reward"])

@@ -10,14 +10,15 @@ import torch
 
 from learn.batches import DIMENSIONS, feed, random_moment
 from learn.test_trainer import MADQN, MASAC, assert_same, toy_run
-from learn.two_sites import AGENTS, LENGTH, BestDemonstrator, best_reward, toy_setting
+from learn.two_sites import AGENTS, LENGTH, BestDemonstrator, best_reward, toy_task
 from noonward.errors import ScenarioError
 from noonward.learn.algorithms.madqn import Madqn, MadqnConfig
 from noonward.learn.algorithms.mappo import Mappo, MappoConfig
 from noonward.learn.algorithms.masac import Masac, MasacConfig
 from noonward.learn.core.checkpoint import load_checkpoint
 from noonward.learn.core.masking import with_hold
-from noonward.learn.tasks.setting import Setting
+from noonward.learn.tasks.cluster import ClusterTask, Source
+from noonward.learn.tasks.task import Task
 from noonward.learn.train.imitation import (
     Demonstrations,
     accuracy,
@@ -27,7 +28,7 @@ from noonward.learn.train.imitation import (
     loss_of,
     weights_of,
 )
-from noonward.learn.train.run_config import RunConfig, Source, with_settings
+from noonward.learn.train.run_config import RunConfig, with_settings
 from noonward.learn.train.trainer import EpochReport, Trainer
 
 MAPPO: dict[str, Any] = {"hidden": (32, 32), "actor_rate": 3e-3, "critic_rate": 3e-3, "gamma": 0.9, "rollout_steps": 40}
@@ -39,8 +40,8 @@ BRIEF: dict[str, dict[str, Any]] = {
 }
 
 
-def taught_setting() -> Setting:
-    return dataclasses.replace(toy_setting(), demonstrator=BestDemonstrator)
+def taught_task() -> Task:
+    return dataclasses.replace(toy_task(), demonstrator=BestDemonstrator)
 
 
 def brief_run(algorithm: str, settings: dict[str, Any] | None = None, **fields: Any) -> RunConfig:
@@ -146,14 +147,14 @@ def test_rare_choices_weigh_more_when_balanced() -> None:
 
 
 def test_demonstrations_are_whole_runs_of_the_policy() -> None:
-    setting, steps = taught_setting(), []
-    shown = demonstrate(setting, 4, 1000, observe=steps.append)
+    task, steps = taught_task(), []
+    shown = demonstrate(task, 4, 1000, observe=steps.append)
     assert len(shown.choice_BN) == len(steps) == 4 * LENGTH
     assert (shown.runs, shown.missed) == (4, 0)
-    assert shown.reward == pytest.approx(best_reward([setting.training(n) for n in range(4)]), rel=1e-12)
+    assert shown.reward == pytest.approx(best_reward([task.training(n) for n in range(4)]), rel=1e-12)
     assert sum(step.ended_B[0] for step in steps) == 4
     assert shown.told_BN.sum() == shown.seen.asked_BN.sum()
-    assert len(demonstrate(setting, 4, 5).choice_BN) == 20
+    assert len(demonstrate(task, 4, 5).choice_BN) == 20
 
 
 def test_an_answer_that_is_no_choice_is_counted_and_not_learned() -> None:
@@ -163,7 +164,7 @@ def test_an_answer_that_is_no_choice_is_counted_and_not_learned() -> None:
             out[0] = -1
             return out
 
-    shown = demonstrate(dataclasses.replace(toy_setting(), demonstrator=Half), 2, 1000)
+    shown = demonstrate(dataclasses.replace(toy_task(), demonstrator=Half), 2, 1000)
     assert shown.missed == shown.seen.asked_BN[:, 0].sum() > 0
     assert not shown.told_BN[:, 0].any()
     assert (shown.choice_BN[:, 0] == 0).all()
@@ -173,7 +174,7 @@ def test_an_answer_that_is_no_choice_is_counted_and_not_learned() -> None:
             return np.full(AGENTS, -1)
 
     with pytest.raises(ScenarioError, match="nothing to imitate"):
-        demonstrate(dataclasses.replace(toy_setting(), demonstrator=Silent), 1, 1000)
+        demonstrate(dataclasses.replace(toy_task(), demonstrator=Silent), 1, 1000)
 
 
 @pytest.mark.parametrize("algorithm", ["masac", "madqn", "mappo"])
@@ -181,7 +182,7 @@ def test_the_toy_is_learned_by_imitation_alone(algorithm: str, tmp_path: Path) -
     settings = {**SETTINGS[algorithm], **({"passes": 1, "actor_rate": 0.0} if algorithm == "mappo" else {})}
     config = RunConfig(
         algorithm=algorithm,
-        sources=(Source(scenario="x"),),
+        task=ClusterTask(sources=(Source(scenario="x"),)),
         settings=settings,
         epochs=1,
         steps=10,
@@ -193,7 +194,7 @@ def test_the_toy_is_learned_by_imitation_alone(algorithm: str, tmp_path: Path) -
         warm_start_batch=64,
         warm_start_rate=3e-3,
     )
-    setting = taught_setting()
+    task = taught_task()
     reports: list[EpochReport] = []
 
     class Listening:
@@ -203,9 +204,9 @@ def test_the_toy_is_learned_by_imitation_alone(algorithm: str, tmp_path: Path) -
         def epoch(self, report: EpochReport) -> None:
             reports.append(report)
 
-    trainer = Trainer(config, setting, tmp_path, Listening())
+    trainer = Trainer(config, task, tmp_path, Listening())
     trainer.run()
-    first, best = trainer.curves[0], best_reward([setting.validation(n) for n in range(20)])
+    first, best = trainer.curves[0], best_reward([task.validation(n) for n in range(20)])
     assert [row["epoch"] for row in trainer.curves] == [report.epoch for report in reports] == [0, 1]
     assert reports[0].eta_s is None
     assert first["imitated_reward"] == pytest.approx(best, rel=1e-12)
@@ -217,7 +218,7 @@ def test_the_toy_is_learned_by_mappo(tmp_path: Path) -> None:
     for name, more in (("whole", {}), ("parts", {"minibatches": 2})):
         config = RunConfig(
             algorithm="mappo",
-            sources=(Source(scenario="x"),),
+            task=ClusterTask(sources=(Source(scenario="x"),)),
             settings={**MAPPO, **more},
             environments=10,
             epochs=6,
@@ -225,11 +226,11 @@ def test_the_toy_is_learned_by_mappo(tmp_path: Path) -> None:
             episode_steps=1000,
             validation_environments=20,
         )
-        setting = toy_setting()
-        trainer = Trainer(config, setting, tmp_path / name)
+        task = toy_task()
+        trainer = Trainer(config, task, tmp_path / name)
         untrained = trainer.validate()
         trainer.run()
-        best = best_reward([setting.validation(n) for n in range(20)])
+        best = best_reward([task.validation(n) for n in range(20)])
         assert untrained < 0.8 * best
         assert 0.93 * best < trainer.best_reward <= best + 1e-9
         assert trainer.algorithm.state()["updates"] == 6 * 200 // 40
@@ -264,11 +265,11 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_bits(
     algorithm: str, settings: dict[str, Any], fields: dict[str, Any], phase: str, after: int, tmp_path: Path
 ) -> None:
     config = brief_run(algorithm, settings, **fields)
-    setting = taught_setting()
-    Trainer(config, setting, tmp_path / "whole").run()
+    task = taught_task()
+    Trainer(config, task, tmp_path / "whole").run()
     with pytest.raises(KeyboardInterrupt):
-        Trainer(config, setting, tmp_path / "cut", StopIn(phase, after)).run()
-    resumed = Trainer(config, setting, tmp_path / "cut")
+        Trainer(config, task, tmp_path / "cut", StopIn(phase, after)).run()
+    resumed = Trainer(config, task, tmp_path / "cut")
     assert (resumed.epoch, len(resumed.curves)) == (max(after, 0), after + 1)
     resumed.run()
     assert_same(*[load_checkpoint(tmp_path / name / "checkpoint.npz") for name in ("whole", "cut")])
@@ -279,7 +280,7 @@ def test_demonstrations_stay_in_the_replay_when_they_are_kept(tmp_path: Path) ->
     counts = []
     for name, keep in (("kept", True), ("not", False)):
         config = brief_run("masac", {"capacity": 2000}, warm_start_keep=keep, epochs=1)
-        trainer = Trainer(config, taught_setting(), tmp_path / name)
+        trainer = Trainer(config, taught_task(), tmp_path / name)
         trainer.run()
         counts.append(trainer.algorithm.state()["replay"]["valid_N"].copy())
     assert (counts[0] - counts[1] == 3 * LENGTH).all()
@@ -302,7 +303,7 @@ def test_same_seed_same_curves_and_every_field_of_a_warm_start_counts(tmp_path: 
     curves = []
     for number, change in enumerate([{}, *changes]):
         config = brief_run("madqn", **{"epochs": 1, **change})
-        trainer = Trainer(config, taught_setting(), tmp_path / str(number))
+        trainer = Trainer(config, taught_task(), tmp_path / str(number))
         trainer.run()
         curves.append((tmp_path / str(number) / "curves.csv").read_bytes())
     assert curves[0] == curves[1]
@@ -331,32 +332,32 @@ def test_same_seed_same_curves_and_every_field_of_a_warm_start_counts(tmp_path: 
 )
 def test_mistakes_are_named(algorithm: str, given: list[str], message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
-        with_settings(algorithm, (Source(scenario="tiny"),), given)
+        with_settings(algorithm, ClusterTask(sources=(Source(scenario="tiny"),)), given)
 
 
 def test_policies_that_do_not_exist_or_fit_are_named(tmp_path: Path) -> None:
-    from noonward.learn.tasks.sources import open_setting
 
     for policy, message in (("cheapest-feasibl", "cheapest-feasible"), ("dp", "on-arrival")):
-        config = with_settings("masac", (Source(scenario="tiny"),), [f"warm_start={policy}", "capacity=100"])
+        config = with_settings(
+            "masac", ClusterTask(sources=(Source(scenario="tiny"),)), [f"warm_start={policy}", "capacity=100"]
+        )
         with pytest.raises(ScenarioError, match=message):
-            open_setting(config)
+            config.open()
     given = ["warm_start=booked-noisy", "observation=extended", "forecast_h=2", "forecast=persistence"]
-    config = with_settings("masac", (Source(scenario="tiny"),), given)
+    config = with_settings("masac", ClusterTask(sources=(Source(scenario="tiny"),)), given)
     with pytest.raises(ScenarioError, match="a run has one forecast"):
-        open_setting(config)
+        config.open()
 
 
 def test_a_rule_of_a_scenario_is_imitated(tmp_path: Path) -> None:
-    from noonward.learn.tasks.sources import open_setting
     from noonward.learn.train.export import export_policy
 
     given = [
         *("warm_start=cheapest-feasible", "warm_start_environments=6", "warm_start_passes=60", "warm_start_batch=32"),
         *("steps=20", "environments=2", "hidden=[32]", "rollout_steps=10", "observation=extended"),
     ]
-    config = with_settings("mappo", (Source(scenario="tiny"),), given, epochs=1)
-    trainer = Trainer(config, open_setting(config), tmp_path)
+    config = with_settings("mappo", ClusterTask(sources=(Source(scenario="tiny"),)), given, epochs=1)
+    trainer = Trainer(config, config.open(), tmp_path)
     trainer.run()
     first = trainer.curves[0]
     assert first["imitation_missed"] == 0

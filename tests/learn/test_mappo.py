@@ -10,8 +10,8 @@ import torch
 from learn.batches import DIMENSIONS, feed, random_moment
 from learn.test_masac import one_net
 from noonward.errors import ScenarioError
-from noonward.learn.algorithms.algorithm import Transition
 from noonward.learn.algorithms.mappo import Mappo, MappoConfig
+from noonward.learn.core.experience import Transition
 from noonward.learn.core.masking import with_hold
 from noonward.learn.core.rollout import advantages, join
 

@@ -10,9 +10,9 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.decision.cluster.observation import Observation
 from noonward.engine.cluster.batch import BatchEngine
 from noonward.engine.run import run
-from noonward.learn.tasks.sources import open_setting
+from noonward.learn.tasks.cluster import ClusterTask, Source
 from noonward.learn.train.export import export_policy
-from noonward.learn.train.run_config import Source, with_settings
+from noonward.learn.train.run_config import with_settings
 from noonward.learn.train.trainer import Rows, Trainer
 from noonward.ledger.ledger import settle
 from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_meta
@@ -41,8 +41,8 @@ def test_the_engine_tells_what_the_ledger_says_migrations_cost():
 
 
 def test_migration_cost_of_an_epoch_is_the_growth_over_its_steps_also_over_the_ends_of_episodes(tmp_path, monkeypatch):
-    config = with_settings("masac", (Source(scenario="tiny"),), BRIEF)
-    trainer = Trainer(config, open_setting(config), tmp_path)
+    config = with_settings("masac", ClusterTask(sources=(Source(scenario="tiny"),)), BRIEF)
+    trainer = Trainer(config, config.open(), tmp_path)
     grown = 0.0
     step = Rows.step
 
@@ -70,17 +70,19 @@ def test_migration_cost_of_an_epoch_is_the_growth_over_its_steps_also_over_the_e
 
 def test_the_record_holds_curves_a_summary_and_what_the_written_policy_earns(tmp_path):
     sources = (Source(scenario="tiny"),)
-    trainer = Trainer(config := with_settings("madqn", sources, BRIEF), open_setting(config), tmp_path / "run")
+    trainer = Trainer(
+        config := with_settings("madqn", ClusterTask(sources=sources), BRIEF), config.open(), tmp_path / "run"
+    )
     trainer.run()
     export_policy(tmp_path / "run", tmp_path / "half.npz", half=True)
     record = read_meta(tmp_path / "half.npz")["record"]
     assert record["curve"] == trainer.curves
     assert record["summary"] == f"madqn, trained on tiny with seed 0 up to epoch {trainer.best_epoch} of 3."
-    environment, seed = trainer.setting.validation(0)
+    environment, seed = trainer.task.validation(0)
     ledger = settle(run(environment, TrainedPolicy(tmp_path / "half.npz"), seed=seed))
     assert record["validation_utility_usd"] == ledger.utility_usd
     trainer.validate()
-    paid = trainer.setting.migration_usd(trainer._validation)
+    paid = trainer.task.figures["migration_usd"](trainer._validation)
     assert trainer.curves[-1]["validation_migration_usd"] == pytest.approx(float(paid.mean()))
 
 
@@ -92,8 +94,8 @@ def test_the_record_names_files_without_their_folders(tmp_path):
     write_job_table(environment.jobs, environment.fleet, tmp_path / "jobs.csv")
     source = Source(scenario="tiny", jobs=str(tmp_path / "jobs.csv"))
     assert open_scenario("tiny", None, None, tmp_path / "jobs.csv").jobs.source == "table"
-    config = with_settings("masac", (source,), ("epochs=1", *BRIEF[:5]))
-    Trainer(config, open_setting(config), tmp_path / "run").run()
+    config = with_settings("masac", ClusterTask(sources=(source,)), ("epochs=1", *BRIEF[:5]))
+    Trainer(config, config.open(), tmp_path / "run").run()
     meta = export_policy(tmp_path / "run", tmp_path / "net.npz")
     assert meta["record"]["config"]["sources"][0]["jobs"] == "jobs.csv"
     assert str(tmp_path) not in json.dumps(meta)

@@ -7,11 +7,11 @@ import pytest
 
 from learn.batches import random_moment
 from noonward.errors import ScenarioError
-from noonward.learn.algorithms.algorithm import Dimensions, Transition
+from noonward.learn.core.experience import ActionSpec, Dimensions, Transition
 from noonward.learn.core.masking import with_hold
 from noonward.learn.core.replay import Replay
 
-SIZES = Dimensions(agents=2, choices=3, global_size=2, own_size=1, costs=("price",))
+SIZES = Dimensions(agents=2, actions=ActionSpec.of(choice=3), global_size=2, own_size=1, costs=("price",))
 ROWS = 3
 
 

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learn.two_sites import LENGTH, TwoSites, best_reward, toy_setting
+from learn.two_sites import LENGTH, TwoSites, best_reward, toy_task
 from noonward.errors import DataError, FileError, ScenarioError
 from noonward.files import locked_folder
 from noonward.learn.core.checkpoint import load_checkpoint
+from noonward.learn.tasks.cluster import ClusterTask, Source
 from noonward.learn.tasks.rows import Rows
-from noonward.learn.train.run_config import RunConfig, Source, with_settings
+from noonward.learn.train.curves import Events
+from noonward.learn.train.run_config import RunConfig, with_settings
 from noonward.learn.train.trainer import EpochReport, Trainer, best_of
 
 NETS: dict[str, Any] = {"hidden": (32, 32), "batch": 64, "target_rate": 0.02, "gamma": 0.9}
@@ -33,10 +35,8 @@ BRIEF: dict[str, Any] = {
 
 def toy_run(algorithm: str = "masac", settings: dict[str, Any] | None = None, **fields: Any) -> RunConfig:
     small = {"hidden": (8,), "batch": 8, "capacity": 100}
-    sources = (Source(scenario="two-sites"),)
-    return RunConfig(
-        algorithm=algorithm, sources=sources, settings={**small, **(settings or {})}, **{**BRIEF, **fields}
-    )
+    task = ClusterTask(sources=(Source(scenario="two-sites"),))
+    return RunConfig(algorithm=algorithm, task=task, settings={**small, **(settings or {})}, **{**BRIEF, **fields})
 
 
 def assert_same(one: Any, other: Any, where: str = "") -> None:
@@ -74,8 +74,10 @@ class StopIn:
 )
 def test_the_best_policy_of_the_toy_is_learned(algorithm: str, settings: dict[str, Any], tmp_path: Path) -> None:
     fields = {"environments": 4, "steps": 200, "episode_steps": 1000, "updates": 150, "validation_environments": 20}
-    config = RunConfig(algorithm=algorithm, sources=(Source(scenario="x"),), epochs=6, settings=settings, **fields)
-    setting = toy_setting()
+    config = RunConfig(
+        algorithm=algorithm, task=ClusterTask(sources=(Source(scenario="x"),)), epochs=6, settings=settings, **fields
+    )
+    setting = toy_task()
     trainer = Trainer(config, setting, tmp_path)
     untrained = trainer.validate()
     trainer.run()
@@ -98,10 +100,10 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_bits(
     algorithm: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     config = toy_run(algorithm, settings)
-    Trainer(config, toy_setting(), tmp_path / "whole").run()
+    Trainer(config, toy_task(), tmp_path / "whole").run()
     with pytest.raises(KeyboardInterrupt):
-        Trainer(config, toy_setting(), tmp_path / "cut", StopIn(3)).run()
-    resumed = Trainer(config, toy_setting(), tmp_path / "cut")
+        Trainer(config, toy_task(), tmp_path / "cut", StopIn(3)).run()
+    resumed = Trainer(config, toy_task(), tmp_path / "cut")
     assert resumed.epoch == 2
     resumed.run()
     trees = [load_checkpoint(tmp_path / name / "checkpoint.npz") for name in ("whole", "cut")]
@@ -113,7 +115,6 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from noonward.learn.train.run_config import RunConfig
-from noonward.learn.tasks.sources import open_setting
 from noonward.learn.train.trainer import Trainer
 
 class Kill:
@@ -125,7 +126,7 @@ class Kill:
         self.over = report.epoch
 
 config = RunConfig.from_json(sys.argv[1])
-Trainer(config, open_setting(config), Path(sys.argv[2]), Kill()).run()
+Trainer(config, config.open(), Path(sys.argv[2]), Kill()).run()
 """
 
 
@@ -150,16 +151,15 @@ IN_SCENARIO = {
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
 @pytest.mark.parametrize("algorithm", IN_SCENARIO)
 def test_a_killed_run_in_a_scenario_goes_on_to_the_same_bits(algorithm: str, tmp_path: Path) -> None:
-    from noonward.learn.tasks.sources import open_setting
 
     source, given = IN_SCENARIO[algorithm]
-    config = with_settings(algorithm, (source,), given, epochs=4)
+    config = with_settings(algorithm, ClusterTask(sources=(source,)), given, epochs=4)
     done = subprocess.run([sys.executable, "-c", KILLED, config.to_json(), str(tmp_path / "cut")], check=False)
     assert done.returncode == -signal.SIGKILL
-    resumed = Trainer(config, open_setting(config), tmp_path / "cut")
+    resumed = Trainer(config, config.open(), tmp_path / "cut")
     assert resumed.epoch == 2
     resumed.run()
-    Trainer(config, open_setting(config), tmp_path / "whole").run()
+    Trainer(config, config.open(), tmp_path / "whole").run()
     assert_same(*[load_checkpoint(tmp_path / name / "checkpoint.npz") for name in ("whole", "cut")])
     assert (tmp_path / "whole/curves.csv").read_bytes() == (tmp_path / "cut/curves.csv").read_bytes()
 
@@ -167,7 +167,7 @@ def test_a_killed_run_in_a_scenario_goes_on_to_the_same_bits(algorithm: str, tmp
 def test_same_seed_same_curves_and_another_seed_others(tmp_path: Path) -> None:
     texts = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        Trainer(toy_run(seed=seed), toy_setting(), tmp_path / name).run()
+        Trainer(toy_run(seed=seed), toy_task(), tmp_path / name).run()
         texts.append((tmp_path / name / "curves.csv").read_text(encoding="utf-8"))
     assert texts[0] == texts[1] != texts[2]
 
@@ -175,7 +175,7 @@ def test_same_seed_same_curves_and_another_seed_others(tmp_path: Path) -> None:
 def test_curves_hold_an_epoch_a_row_and_the_events_too(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    trainer = Trainer(toy_run(validate_every=3), toy_setting(), tmp_path)
+    trainer = Trainer(toy_run(validate_every=3), toy_task(), tmp_path)
     trainer.run()
     with (tmp_path / "curves.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -197,18 +197,34 @@ def test_events_hold_every_epoch_once_however_often_a_run_was_stopped(stops: tup
     config = toy_run(checkpoint_every=2)  # of what is written after a checkpoint, a run that goes on writes it anew
     for epoch in stops:
         stopper = StopIn(epoch)
-        trainer = Trainer(config, toy_setting(), tmp_path, stopper)
+        trainer = Trainer(config, toy_task(), tmp_path, stopper)
         stopper.over = trainer.epoch
         with pytest.raises(KeyboardInterrupt):
             trainer.run()
-    Trainer(config, toy_setting(), tmp_path).run()
+    Trainer(config, toy_task(), tmp_path).run()
     events = EventAccumulator(str(tmp_path / "events"))
     events.Reload()
     assert [each.step for each in events.Scalars("train/critic_loss")] == [1, 2, 3, 4]
 
 
+def test_the_last_of_many_event_files_written_in_one_second_is_read_last(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for session in range(12):  # from the tenth file on, numbers have one digit more
+        events = Events(tmp_path, session)
+        events.write(session, {"train": {"loss": float(session)}})
+        events.write(session + 1, {"train": {"loss": -1.0}})  # as from a run that is killed before its checkpoint
+        events.close()
+    found = EventAccumulator(str(tmp_path))
+    found.Reload()
+    assert [(each.step, each.value) for each in found.Scalars("train/loss")] == [
+        *((step, float(step)) for step in range(12)),
+        (12, -1.0),
+    ]
+
+
 def test_the_best_validated_policy_is_kept(tmp_path: Path) -> None:
-    trainer = Trainer(toy_run(epochs=6), toy_setting(), tmp_path)
+    trainer = Trainer(toy_run(epochs=6), toy_task(), tmp_path)
     rewards = []
     trainer.validate = lambda: rewards.append([1.0, 3.0, 2.0, 3.0, 0.0, -1.0][len(rewards)]) or rewards[-1]  # type: ignore
     policies = []
@@ -222,7 +238,7 @@ def test_the_best_validated_policy_is_kept(tmp_path: Path) -> None:
 
 
 def test_rows_start_the_next_draw_where_a_run_ended_or_was_cut() -> None:
-    rows = Rows(toy_setting(), 2, episode_steps=LENGTH - 5)
+    rows = Rows(toy_task(), 2, episode_steps=LENGTH - 5)
     for step in range(1, 2 * LENGTH + 1):
         before = rows.moment
         transition = rows.step(np.zeros((2, 2), int))
@@ -232,26 +248,26 @@ def test_rows_start_the_next_draw_where_a_run_ended_or_was_cut() -> None:
         if transition.cut_B.all():
             assert (transition.after.global_BG != rows.moment.global_BG).all()
     assert rows.number_B.tolist() == [4, 5]
-    ending = Rows(toy_setting(), 1, episode_steps=1000)
+    ending = Rows(toy_task(), 1, episode_steps=1000)
     ended = [bool(ending.step(np.zeros((1, 2), int)).ended_B[0]) for _ in range(3 * LENGTH)]
     assert np.flatnonzero(ended).tolist() == [LENGTH - 1, 2 * LENGTH - 1, 3 * LENGTH - 1]
 
 
 def test_another_run_in_the_same_folder_is_refused_and_a_damaged_checkpoint_named(tmp_path: Path) -> None:
-    Trainer(toy_run(epochs=1), toy_setting(), tmp_path).run()
+    Trainer(toy_run(epochs=1), toy_task(), tmp_path).run()
     with pytest.raises(ScenarioError, match="holds another training run"):
-        Trainer(toy_run(seed=5), toy_setting(), tmp_path)
-    more = Trainer(toy_run(epochs=2), toy_setting(), tmp_path)
+        Trainer(toy_run(seed=5), toy_task(), tmp_path)
+    more = Trainer(toy_run(epochs=2), toy_task(), tmp_path)
     more.run()
     assert len(more.curves) == 2
     whole = (tmp_path / "checkpoint.npz").read_bytes()
     (tmp_path / "checkpoint.npz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=r"checkpoint\.npz cannot be read"):
-        Trainer(toy_run(epochs=2), toy_setting(), tmp_path)
+        Trainer(toy_run(epochs=2), toy_task(), tmp_path)
 
 
 def test_two_trainings_in_one_folder_are_refused(tmp_path: Path) -> None:
-    trainer = Trainer(toy_run(epochs=1), toy_setting(), tmp_path)
+    trainer = Trainer(toy_run(epochs=1), toy_task(), tmp_path)
     with locked_folder(tmp_path, "training"), pytest.raises(FileError, match="is in use by training, process"):
         trainer.run()
     trainer.run()
@@ -260,14 +276,14 @@ def test_two_trainings_in_one_folder_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_is_the_old_one_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Trainer(toy_run(epochs=1), toy_setting(), tmp_path).run()
+    Trainer(toy_run(epochs=1), toy_task(), tmp_path).run()
     old = (tmp_path / "checkpoint.npz").read_bytes()
 
     def broken(file: Any, **arrays: Any) -> None:
         file.write(b"half")
         raise OSError("disk full")
 
-    trainer = Trainer(toy_run(epochs=2), toy_setting(), tmp_path)
+    trainer = Trainer(toy_run(epochs=2), toy_task(), tmp_path)
     monkeypatch.setattr(np, "savez", broken)
     with pytest.raises(FileError, match="disk full"):
         trainer.run()
@@ -283,4 +299,4 @@ def test_rewards_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     import dataclasses
 
     with pytest.raises(ScenarioError, match="no utility"):
-        Trainer(toy_run(), dataclasses.replace(toy_setting(), engine=Nothing), tmp_path).run()
+        Trainer(toy_run(), dataclasses.replace(toy_task(), engine=Nothing), tmp_path).run()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from noonward.learn.algorithms.algorithm import Dimensions, Moment, Transition
+from noonward.learn.core.experience import ActionSpec, Dimensions, Moment, Transition
 
 ENERGY = np.array([[1.0, 1.3], [1.05, 1.5]])
 LATENCY_S = np.array([[400.0, 240.0], [300.0, 100.0]])
@@ -19,8 +19,8 @@ CHOICES = SITES * GANGS
 
 def dimensions(*limits: str) -> Dimensions:
     """Returns the sizes of the toy with some limits."""
-    costs = (*limits, "work", "decisions")
-    return Dimensions(agents=1, choices=CHOICES, global_size=3, own_size=0, costs=costs, gangs=GANGS)
+    actions, counts = ActionSpec.of(site=SITES, gpus=GANGS), ("work", "decisions")
+    return Dimensions(agents=1, actions=actions, global_size=3, own_size=0, costs=limits, counts=counts)
 
 
 def questions(rng: np.random.Generator, rows: int) -> tuple[Any, Any]:

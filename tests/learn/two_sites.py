@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from noonward.learn.tasks.setting import Setting
+from noonward.learn.core.experience import ActionSpec
+from noonward.learn.tasks.task import Task
 from noonward.seeding import stream
 
 LENGTH = 20
@@ -139,11 +140,12 @@ def best_reward(draws: Any) -> float:
     return total / engine.rows
 
 
-def toy_setting() -> Setting:
+def toy_task() -> Task:
     """Returns the toy as a setting of training."""
-    return Setting(
+    return Task(
         training=lambda number: (ToyEnvironment(number), 1),
         validation=lambda number: (ToyEnvironment(number), 2),
         engine=TwoSites,
+        actions=ActionSpec.of(site=CHOICES),
         about={"scenario": "two-sites", "protocol": "each-slot", "sites": ["a", "b"], "observation": {}},
     )

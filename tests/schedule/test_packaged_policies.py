@@ -87,7 +87,7 @@ def test_half_precision_is_rounded_smaller_and_runs_as_what_it_holds(tmp_path):
         assert not np.array_equal(mine, theirs)
         np.testing.assert_array_equal(mine, theirs.astype(np.float16).astype(np.float32))
     with np.load(tmp_path / "half.npz") as file:
-        assert file["weight_0"].dtype == np.float16
+        assert file["policy/0/weight"].dtype == np.float16
     write_policy(tmp_path / "rounded.npz", half.weights, half.biases, half.meta)
     environment = build_environment(load_scenario("tiny"))
     runs = [run(environment, TrainedPolicy(tmp_path / f"{name}.npz")) for name in ("half", "rounded")]

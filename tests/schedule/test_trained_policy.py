@@ -1,6 +1,5 @@
 """A trained net in a file: it answers as a plain forward pass does, wherever it runs, and says what does not fit."""
 
-import json
 import subprocess
 import sys
 from dataclasses import asdict
@@ -19,6 +18,7 @@ from noonward.errors import DataError, ScenarioError
 from noonward.evaluate.conformance import check_scheduler
 from noonward.forecasts.forecast import Forecast
 from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_policy, write_policy
+from noonward.schedule.net_file import Block, perceptron, write_nets
 from noonward.schedule.registry import make_scheduler
 from reference import small_worlds
 
@@ -56,7 +56,6 @@ def make(path, observation, *, head="logits", shared=False, seed=0, extra=0, sit
         "protocol": observation.protocol,
         "sites": list(sites),
         "observation": asdict(observation),
-        "hidden": "relu",
         "head": head,
         "record": {},
         "forecast": asdict(Forecast("persistence")) if observation.forecast_h else None,
@@ -165,10 +164,8 @@ def test_other_sites_other_protocols_and_other_sizes_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": 2}, r"of format 2; this version reads format 1"),
         ({"head": "logit"}, r"unknown head 'logit'; did you mean 'logits'\?"),
         ({"head": "site-gang"}, "'site-gang' is for protocol on-arrival only"),
-        ({"hidden": "tanh"}, "unknown hidden 'tanh'; known: relu"),
         ({"observation": {"kind": "papper"}}, "unknown observation or forecast: .*did you mean 'paper'"),
         ({"observation": {"kind": "paper", "colour": 1}}, "unknown observation or forecast: .*colour"),
         ({"observation": {"kind": "extended", "forecast_h": 3}}, "meta has no 'forecast'"),
@@ -184,9 +181,7 @@ def test_a_file_that_does_not_fit_is_explained(tmp_path, changes, message):
     meta = {name: value for name, value in meta.items() if value is not ...}
     with pytest.raises(DataError, match=message):
         write_policy(tmp_path / "other.npz", weights, biases, meta)
-    arrays = {f"weight_{i}": array for i, array in enumerate(weights)}
-    arrays |= {f"bias_{i}": array for i, array in enumerate(biases)}
-    np.savez(path, meta=np.array(json.dumps(meta)), **arrays)
+    write_nets(path, {"policy": perceptron(weights, biases)}, meta)
     with pytest.raises(DataError, match=message):
         TrainedPolicy(path)
     assert not (tmp_path / "other.npz").exists()
@@ -215,9 +210,22 @@ def test_a_file_that_is_no_policy_is_explained(tmp_path):
     np.savez(tmp_path / "bare.npz", weight_0=np.zeros(1))
     with pytest.raises(DataError, match="'meta' is missing"):
         TrainedPolicy(tmp_path / "bare.npz")
-    np.savez(tmp_path / "half.npz", weight_0=np.zeros(1), meta=np.array("{}"))
-    with pytest.raises(DataError, match="lacks the arrays bias_0"):
-        TrainedPolicy(tmp_path / "half.npz")
+    np.savez(tmp_path / "old.npz", weight_0=np.zeros(1), meta=np.array('{"format": 1}'))
+    with pytest.raises(DataError, match="of format 1; this version reads format 2; export it again"):
+        TrainedPolicy(tmp_path / "old.npz")
+
+
+def test_nets_that_the_compiled_loop_cannot_run_are_refused(tmp_path):
+    path = tmp_path / "net.npz"
+    weights, biases = make(path, KINDS["paper"])
+    meta, blocks = read_policy(path).meta, perceptron(weights, biases)
+    write_nets(path, {"policy": blocks, "critic": blocks}, meta)
+    with pytest.raises(DataError, match="holds the nets policy, critic; a policy for clusters is one net 'policy'"):
+        TrainedPolicy(path)
+    linear = tuple(Block(each.type, each.arrays, {"activation": "none"}) for each in blocks)
+    write_nets(path, {"policy": linear}, meta)
+    with pytest.raises(DataError, match="activations none, none; a policy for clusters has relu after every layer"):
+        TrainedPolicy(path)
 
 
 @pytest.mark.parametrize("gang_mask", ["site", "fleet"])

@@ -178,15 +178,15 @@ def _chsac() -> list[Metric]:
     the meter and the replay.
     """
     from noonward.bench.plain_chsac import PlainChsac
-    from noonward.learn.tasks.sources import open_setting
-    from noonward.learn.train.run_config import Source, with_settings
+    from noonward.learn.tasks.cluster import ClusterTask, Source
+    from noonward.learn.train.run_config import with_settings
     from noonward.learn.train.trainer import Trainer
 
     source = Source(scenario="dvfs-training", settings=("window_h=2", "constraints.mean_latency_s=3600"))
     given = ["reward=energy", "environments=64", "hidden=[128,128,128]", "quantiles=16"]
-    config = with_settings("chsac-af", (source,), given, epochs=1)
+    config = with_settings("chsac-af", ClusterTask(sources=(source,)), given, epochs=1)
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(config, open_setting(config), Path(folder))
+        trainer = Trainer(config, config.open(), Path(folder))
     rows, algorithm = trainer.rows, trainer.algorithm
 
     def decide() -> None:
@@ -208,13 +208,13 @@ def _chsac() -> list[Metric]:
 
 def _trainer(folder: Path, *settings: str, reporter: Any = None) -> Any:
     """Returns a trainer of MASAC in ``fine-tuning`` for a short epoch."""
-    from noonward.learn.tasks.sources import open_setting
-    from noonward.learn.train.run_config import Source, with_settings
+    from noonward.learn.tasks.cluster import ClusterTask, Source
+    from noonward.learn.train.run_config import with_settings
     from noonward.learn.train.trainer import Trainer
 
     config = with_settings(
         "masac",
-        (Source(scenario="fine-tuning"),),
+        ClusterTask(sources=(Source(scenario="fine-tuning"),)),
         [f"steps={TWENTIETH[0]}", f"updates={TWENTIETH[1]}", "epochs=1", *settings],
     )
-    return Trainer(config, open_setting(config), folder, reporter)
+    return Trainer(config, config.open(), folder, reporter)

@@ -21,7 +21,7 @@ class PlainChsac:
 
     def __init__(self, like: Chsac) -> None:
         self.like, config, d = like, like.config, like.dimensions
-        width, heads = config.hidden[-1], like.sites + d.choices
+        width, heads = config.hidden[-1], like.firsts + d.choices
         sizes = (d.global_size, *config.hidden)
         layers = [(nn.Linear(a, b), nn.ReLU()) for a, b in pairwise(sizes)]
         self.encoder = nn.Sequential(*chain.from_iterable(layers))
@@ -38,7 +38,7 @@ class PlainChsac:
 
     def _log_policy(self, h_BH: torch.Tensor, mask_BA: torch.Tensor) -> torch.Tensor:
         """Returns the log-probability of every choice, [B, A]."""
-        sites, gangs = self.like.sites, self.like.gangs
+        sites, gangs = self.like.firsts, self.like.seconds
         logits, mask_BSG = self.actor(h_BH), mask_BA.reshape(-1, sites, gangs)
         site_BS = log_policy(logits[:, :sites], mask_BSG.any(2))
         parts = []

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from noonward.learn.algorithms.algorithm import Dimensions
 from noonward.learn.algorithms.masac import Masac, MasacConfig
+from noonward.learn.core.experience import Dimensions
 from noonward.learn.core.masking import log_policy
 from noonward.learn.core.replay import Batch
 

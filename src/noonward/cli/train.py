@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -108,7 +108,8 @@ def _new_run(
     also: list[str] | None,
 ) -> RunConfig:
     """Returns the run that the options describe."""
-    from noonward.learn.train.run_config import Source, with_settings
+    from noonward.learn.tasks.cluster import ClusterTask, Source
+    from noonward.learn.train.run_config import with_settings
 
     changed = tuple(scenario_settings or ())
     files = tuple(str(path) for path in signals or ())
@@ -116,7 +117,7 @@ def _new_run(
     sources = (first, *(Source(scenario=each, settings=changed) for each in also or ()))
     resolved = tuple(source.resolved() for source in sources)
     given = {name: value for name, value in (("epochs", epochs), ("seed", seed)) if value is not None}
-    return with_settings(algorithm, resolved, settings or (), **given)
+    return with_settings(algorithm, ClusterTask(sources=resolved), settings or (), **given)
 
 
 def _kept_run(folder: Path, epochs: int | None) -> RunConfig:
@@ -135,11 +136,10 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
     from json import dumps
 
     from noonward.cli.training_table import TrainingTable
-    from noonward.learn.tasks.sources import open_setting
     from noonward.learn.train.trainer import Trainer
 
     with TrainingTable(config.epochs) as table:
-        trainer = Trainer(config, open_setting(config), folder, table)
+        trainer = Trainer(config, config.open(), folder, table)
         if trainer.epoch >= config.epochs:
             print(f"nothing to train: {folder} has {trainer.epoch} epochs; give more by --epochs", file=sys.stderr)
         else:
@@ -170,9 +170,10 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
         print(f"  {name}: {value:.4g}")
     print(f"results: {folder} (curves.csv, checkpoint.npz, events; tensorboard --logdir {folder})")
     if export is not None:
-        from noonward.learn.tasks.sources import open_source
+        from noonward.learn.tasks.cluster import open_source
 
-        source = config.sources[0]
+        task: Any = config.task
+        source = task.sources[0]
         scenario = open_source(source, "train")
         words = ["compare", source.scenario, "--policies", f"{scenario.reference_policy},{export}"]
         for option, values in (("--set", source.settings), ("--signals", source.signals), ("--jobs", (source.jobs,))):
@@ -185,8 +186,9 @@ def _worth(config: RunConfig, reward: float, *, limited: bool) -> str:
     """Returns the best policy's worth in words."""
     from noonward.engine.cluster.service_meter import ENERGY_ALONE
 
-    if config.reward == "energy":
-        what = "J" if config.mix == ENERGY_ALONE else "J, weighed by price and carbon,"
+    task: Any = config.task
+    if task.reward == "energy":
+        what = "J" if task.mix == ENERGY_ALONE else "J, weighed by price and carbon,"
         priced = ", excesses over limits priced in" if limited else ""
         return f"{-reward:,.4f} {what} per unit beyond free GPUs in validation{priced}"
     return f"validation reward {reward:,.2f} USD"

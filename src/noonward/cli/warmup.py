@@ -60,7 +60,6 @@ def _compile_learned(environment: Environment) -> None:
         "protocol": environment.protocol,
         "sites": list(environment.sites),
         "observation": asdict(observation),
-        "hidden": "relu",
         "head": "logits",
         "record": {},
     }

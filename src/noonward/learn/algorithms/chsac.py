@@ -16,17 +16,19 @@ import torch
 from torch import nn
 
 from noonward.arrays import F4, I8, Bools
-from noonward.engine.cluster.service_meter import DECISIONS, WORK
 from noonward.errors import ScenarioError
-from noonward.learn.algorithms.algorithm import Dimensions, Moment, PolicyArrays, Transition
+from noonward.learn.algorithms.algorithm import PolicyArrays
 from noonward.learn.algorithms.learner import Learner
+from noonward.learn.core.experience import Dimensions, Moment, Transition
 from noonward.learn.core.masking import best, entropy, log_policy, sample
 from noonward.learn.core.nets import StackedMLP, adam, follow, load_module_state, module_state
 from noonward.learn.core.replay import Batch, Replay
-from noonward.learn.train.config import at_least, between, one_of
+from noonward.learn.core.settings import at_least, between, one_of
 from noonward.units import WATT_SECONDS_PER_KWH
 
 TWINS: Final = 2
+HEADS: Final = 2
+"""Heads of a choice: in the paper the site d and the number of GPUs n."""
 MEAN_RATE: Final = 0.05
 """Share by which the running means of reward and costs follow at a dual step."""
 
@@ -56,8 +58,8 @@ class ChsacConfig:
         centre: Subtract the running mean of the effective reward per unit of work.
         actor_gradient: ``expectation`` over the choices, or ``one-hot``: through sampled ones.
         bootstrap: Targets include the value of what follows.
-        gang_head: ``site``: gangs are chosen given the site, with its mask; ``fleet``: one choice for all sites, with
-            the mask of the largest.
+        gang_head: ``site``: the second head, the number of GPUs (gang), is chosen given the first, the site, with its
+            mask; ``fleet``: it is one choice for all sites, with the mask of the largest.
         energy_unit: ``J`` or ``kWh`` per unit of work, in the reward.
         quantile_weights: Whose quantile weighs an error in the quantile Huber loss: ``prediction`` (Dabney et al.) or
             ``target``.
@@ -200,12 +202,13 @@ class Chsac(Learner):
 
     def __init__(self, dimensions: Dimensions, config: ChsacConfig, seed: int, device: str = "cpu") -> None:
         d = dimensions
-        if d.agents != 1 or d.choices % d.gangs or d.costs[-2:] != (WORK, DECISIONS):
+        if d.agents != 1 or len(d.actions.heads) != HEADS or len(d.counts) != HEADS:
             raise ScenarioError(
                 f"{self.name} learns from energy where jobs are routed at arrival; give a scenario of protocol "
                 "on-arrival and set reward=energy"
             )
-        self.gangs, self.sites, self.limits = d.gangs, d.choices // d.gangs, len(d.costs) - 2
+        (_, self.firsts), (_, self.seconds) = d.actions.heads
+        self.limits = len(d.costs)
         super().__init__(d, config, seed, device)
         self.replay = Replay(d, capacity=config.capacity, gamma=config.gamma)
         self.multiplier_K = np.zeros(self.limits)
@@ -214,16 +217,16 @@ class Chsac(Learner):
         """Their part that past excesses have summed up to (Eq. 7)."""
         self.excess_K = np.zeros(self.limits)
         """Mean relative excess over each limit in the decisions of the last collection."""
-        self.fresh_X = np.zeros(1 + len(d.costs))
+        self.fresh_X = np.zeros(1 + d.columns)
         """Sums of reward and costs over the decisions since the last dual step."""
-        self.mean_X = np.zeros(1 + len(d.costs))
+        self.mean_X = np.zeros(1 + d.columns)
         """Running means of the same per decision."""
 
     def _make_nets(self, generator: torch.Generator) -> None:
         """Makes encoder (Eq. 8), actor (Eq. 9), critics (Eq. 10), targets and optimizers (Algorithm 1, line 1)."""
         config, d = self.config, self.dimensions
         width = config.hidden[-1]
-        heads = self.sites + self.gangs * (self.sites if config.gang_head == "site" else 1)
+        heads = self.firsts + self.seconds * (self.firsts if config.gang_head == "site" else 1)
 
         def encoder() -> StackedMLP:
             return StackedMLP(1, (d.global_size, *config.hidden), generator, self.dtype).to(self.device)
@@ -265,15 +268,15 @@ class Chsac(Learner):
     def _log_policy(self, actor: StackedMLP, h_BH: torch.Tensor, mask_BA: Bools) -> torch.Tensor:
         """Returns ``log pi(d) + log pi(n)`` of every joint choice, [B, A]; -1e9 or so where infeasible."""
         logits = actor(h_BH[None])[0]
-        mask_BSG = torch.from_numpy(mask_BA).to(self.device).reshape(-1, self.sites, self.gangs)
-        site_BS = log_policy(logits[:, : self.sites], mask_BSG.any(2))
+        mask_BDE = torch.from_numpy(mask_BA).to(self.device).reshape(-1, self.firsts, self.seconds)
+        first_BD = log_policy(logits[:, : self.firsts], mask_BDE.any(2))
         if self.config.gang_head == "site":
             # CORRECTION (gang_head): gangs are chosen given the site, among those that fit there. The published mask is
             # that of the fleet's largest gang, so that a gang asked for may not exist at the site.
-            gang_BSG = log_policy(logits[:, self.sites :].reshape(mask_BSG.shape), mask_BSG)
+            second_BDE = log_policy(logits[:, self.firsts :].reshape(mask_BDE.shape), mask_BDE)
         else:
-            gang_BSG = log_policy(logits[:, self.sites :], mask_BSG.any(1))[:, None]
-        return (site_BS[:, :, None] + gang_BSG).flatten(1)
+            second_BDE = log_policy(logits[:, self.firsts :], mask_BDE.any(1))[:, None]
+        return (first_BD[:, :, None] + second_BDE).flatten(1)
 
     def act(self, moment: Moment, *, explore: bool) -> I8:
         """Returns choices, [B, 1], drawn from the policy (Algorithm 1, line 5).
@@ -290,8 +293,8 @@ class Chsac(Learner):
         if self.config.gang_head == "site":
             allowed_BA = mask_BA
         else:
-            mask_BSG = mask_BA.reshape(-1, self.sites, self.gangs)
-            allowed_BA = (mask_BSG.any(2)[:, :, None] & mask_BSG.any(1)[:, None]).reshape(mask_BA.shape)
+            mask_BDE = mask_BA.reshape(-1, self.firsts, self.seconds)
+            allowed_BA = (mask_BDE.any(2)[:, :, None] & mask_BDE.any(1)[:, None]).reshape(mask_BA.shape)
         if explore or self.config.execute == "sample":
             choice_B = sample(log_p_BA, allowed_BA, self.explore_rng if explore else self._validation_rng(moment))
         else:
@@ -299,21 +302,21 @@ class Chsac(Learner):
         return np.where(asked_B, self._fitting(choice_B, mask_BA), 0)[:, None]
 
     def _most_probable(self, log_p_BA: F4, allowed_BA: Bools) -> I8:
-        """Returns the most probable gang of the most probable site, [B]."""
-        shape = (-1, self.sites, self.gangs)
-        p_BSG = np.where(allowed_BA, np.exp(log_p_BA), 0.0).reshape(shape)
-        site_B = p_BSG.sum(2).argmax(1)
-        row_B = np.arange(len(site_B))
-        gang_B = best(log_p_BA.reshape(shape)[row_B, site_B], allowed_BA.reshape(shape)[row_B, site_B])
-        return np.asarray(site_B * self.gangs + gang_B)
+        """Returns the most probable second option of the most probable first, [B]."""
+        shape = (-1, self.firsts, self.seconds)
+        p_BDE = np.where(allowed_BA, np.exp(log_p_BA), 0.0).reshape(shape)
+        first_B = p_BDE.sum(2).argmax(1)
+        row_B = np.arange(len(first_B))
+        second_B = best(log_p_BA.reshape(shape)[row_B, first_B], allowed_BA.reshape(shape)[row_B, first_B])
+        return np.asarray(first_B * self.seconds + second_B)
 
     def _fitting(self, choice_B: I8, mask_BA: Bools) -> I8:
-        """Returns the choices with gangs cut to the largest that is feasible at the site, [B]."""
-        site_B, gang_B = choice_B // self.gangs, choice_B % self.gangs
-        mask_BG = mask_BA.reshape(-1, self.sites, self.gangs)[np.arange(len(site_B)), site_B]
-        fits_BG = mask_BG & (np.arange(self.gangs) <= gang_B[:, None])
-        largest_B = self.gangs - 1 - fits_BG[:, ::-1].argmax(1)
-        return np.where(fits_BG.any(1), site_B * self.gangs + largest_B, choice_B)
+        """Returns the choices, the second option lowered to the largest that is feasible with the first, [B]."""
+        first_B, second_B = choice_B // self.seconds, choice_B % self.seconds
+        mask_BE = mask_BA.reshape(-1, self.firsts, self.seconds)[np.arange(len(first_B)), first_B]
+        fits_BE = mask_BE & (np.arange(self.seconds) <= second_B[:, None])
+        largest_B = self.seconds - 1 - fits_BE[:, ::-1].argmax(1)
+        return np.where(fits_BE.any(1), first_B * self.seconds + largest_B, choice_B)
 
     @staticmethod
     def _validation_rng(moment: Moment) -> np.random.Generator:
@@ -327,16 +330,16 @@ class Chsac(Learner):
         config = self.config
         reward_B, cost_BK = transition.reward_B, transition.cost_BK
         self.fresh_X += np.concatenate([[reward_B.sum()], cost_BK.sum(0)])
-        work_B = cost_BK[:, self.limits]
+        size_B = cost_BK[:, self.limits]
         if config.energy_unit == "kWh":
             # CORRECTION (energy_unit) turned off: kWh per unit are 1e-6 and vanish beside alpha_n / n.
             reward_B = reward_B / WATT_SECONDS_PER_KWH
         if not config.weigh_by_size:
             # CORRECTION (weigh_by_size) turned off: Eq. 5 counts every job alike, Eq. 3 by its units.
-            reward_B = reward_B / np.maximum(work_B, 1e-12)
-        weight_B = work_B if config.weigh_by_size else 1.0
-        gang_B = transition.choice_BN[:, 0] % self.gangs + 1
-        reward_B = reward_B + weight_B * config.fewer_gpus / gang_B  # Eq. 5
+            reward_B = reward_B / np.maximum(size_B, 1e-12)
+        weight_B = size_B if config.weigh_by_size else 1.0
+        second_B = transition.choice_BN[:, 0] % self.seconds + 1
+        reward_B = reward_B + weight_B * config.fewer_gpus / second_B  # Eq. 5
         if config.excess == "positive":
             # CORRECTION (excess) turned off: the Lagrangian of the means of Eq. 4 is linear in the costs; the positive
             # part of Eqs. 6 and 12 prices the spread of single jobs instead.
@@ -344,7 +347,7 @@ class Chsac(Learner):
         self.replay.observe(transition._replace(reward_B=reward_B, cost_BK=cost_BK))
 
     def _effective(self, batch: Batch) -> torch.Tensor:
-        """Returns the effective reward, [B] (Eq. 12): ``r - sum_k lambda_k c_k``, less its mean per unit of work."""
+        """Returns the effective reward, [B] (Eq. 12): ``r - sum_k lambda_k c_k``, less its mean per unit of size."""
         cost_BK = batch.cost_NBK[0]
         effective_B = batch.reward_NB[0] - cost_BK[:, : self.limits] @ self.multiplier_K
         if self.config.centre:
@@ -477,26 +480,25 @@ class Chsac(Learner):
         return out
 
     def policy_arrays(self) -> PolicyArrays:
-        """Returns the averaged policy: encoder and heads in one net, gang heads one a site."""
+        """Returns the averaged policy: encoder and heads in one net, a second head for every option of the first."""
         parts = [net.arrays() for net in (self.mean_encoder, self.mean_actor)]
         weights, biases = ([*parts[0][kind], *parts[1][kind]] for kind in (0, 1))
         if self.config.gang_head == "fleet":
-            weights[-1] = self._per_site(weights[-1])
-            biases[-1] = self._per_site(biases[-1])
+            weights[-1] = self._per_first(weights[-1])
+            biases[-1] = self._per_first(biases[-1])
         meta = {
             "algorithm": self.name,
             "head": "site-gang",
-            "hidden": "relu",
             "execute": self.config.execute,
             "gang_mask": self.config.gang_head,
             "constraints": self.constraints(),
         }
         return PolicyArrays(weights, biases, meta)
 
-    def _per_site(self, head: F4) -> F4:
-        """Returns a head [..., S + G] with its gangs repeated for every site, [..., S + S G]."""
-        gangs = [head[..., self.sites :]] * self.sites
-        return np.concatenate([head[..., : self.sites], *gangs], -1)
+    def _per_first(self, head: F4) -> F4:
+        """Returns a head [..., D + E] with its second part repeated for every first option, [..., D + D E]."""
+        seconds = [head[..., self.firsts :]] * self.firsts
+        return np.concatenate([head[..., : self.firsts], *seconds], -1)
 
 
 class PublishedChsac(Chsac):

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from noonward.arrays import I8
-from noonward.learn.algorithms.algorithm import Algorithm, Dimensions, Moment, PolicyArrays
+from noonward.learn.algorithms.algorithm import Algorithm, PolicyArrays
+from noonward.learn.core.experience import Dimensions, Moment
 from noonward.learn.core.masking import best, sample, with_hold
 from noonward.learn.core.nets import (
     StackedMLP,
@@ -144,4 +145,4 @@ class AgentLearner(Learner):
         """Returns a copy of the nets that decide."""
         weights, biases = self.deciding_net.arrays()
         head = "values" if self.imitation_loss == "margin" else "logits"
-        return PolicyArrays(weights, biases, {"algorithm": self.name, "head": head, "hidden": "relu"})
+        return PolicyArrays(weights, biases, {"algorithm": self.name, "head": head})

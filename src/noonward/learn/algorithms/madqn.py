@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from noonward.arrays import I8
-from noonward.learn.algorithms.algorithm import Moment, Transition
 from noonward.learn.algorithms.learner import AgentLearner
+from noonward.learn.core.experience import Moment, Transition
 from noonward.learn.core.masking import best, masked, with_hold
 from noonward.learn.core.nets import StackedMLP, adam, follow, load_module_state, module_state
 from noonward.learn.core.replay import Batch, Replay
-from noonward.learn.train.config import Steps, at_least, between, check_steps
+from noonward.learn.core.settings import Steps, at_least, between, check_steps
 
 
 @dataclass(frozen=True, kw_only=True)

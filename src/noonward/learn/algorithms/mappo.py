@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8
 from noonward.errors import ScenarioError
-from noonward.learn.algorithms.algorithm import Moment, Transition
 from noonward.learn.algorithms.learner import AgentLearner
+from noonward.learn.core.experience import Moment, Transition
 from noonward.learn.core.masking import entropy, log_policy, with_hold
 from noonward.learn.core.nets import StackedMLP, adam, make_orthogonal, shorten_gradients
 from noonward.learn.core.rollout import Rollout, advantages, copied, join, normalised, pick
-from noonward.learn.train.config import at_least, between, check_nets
+from noonward.learn.core.settings import at_least, between, check_nets
 
 ADAM_EPSILON: Final = 1e-5
 """Adam's epsilon in the paper (Table 7)."""

@@ -8,12 +8,12 @@ from typing import ClassVar, Final, NamedTuple
 
 import torch
 
-from noonward.learn.algorithms.algorithm import Transition
 from noonward.learn.algorithms.learner import AgentLearner
+from noonward.learn.core.experience import Transition
 from noonward.learn.core.masking import entropy, log_policy
 from noonward.learn.core.nets import StackedMLP, adam, follow, load_module_state, module_state
 from noonward.learn.core.replay import Batch, Replay
-from noonward.learn.train.config import Steps, at_least, between, check_steps
+from noonward.learn.core.settings import Steps, at_least, between, check_steps
 
 TWINS: Final = 2
 """Critics of an agent."""

@@ -8,9 +8,9 @@ import numpy as np
 
 from noonward.arrays import F4, F8, I8, Bools
 from noonward.errors import ScenarioError
-from noonward.learn.algorithms.algorithm import Dimensions, Moment, Transition
+from noonward.learn.core.experience import Dimensions, Moment, Transition
 from noonward.learn.core.masking import with_hold
-from noonward.learn.train.config import Steps
+from noonward.learn.core.settings import Steps
 
 
 class Batch(NamedTuple):
@@ -71,7 +71,7 @@ class Replay:
         self.mask_CNA = np.zeros((capacity, d.agents, d.choices), np.bool_)
         self.asked_CN = np.zeros((capacity, d.agents), np.bool_)
         self.choice_CN = np.zeros((capacity, d.agents), np.int16)
-        self.gain_CNK = np.zeros((capacity, d.agents, 1 + len(d.costs)))
+        self.gain_CNK = np.zeros((capacity, d.agents, 1 + d.columns))
         self.discount_CN = np.zeros((capacity, d.agents))
         self.next_CN = np.zeros((capacity, d.agents), np.int64)
         self.valid_CN = np.zeros((capacity, d.agents), np.bool_)
@@ -85,7 +85,7 @@ class Replay:
         d = self.dimensions
         self.row_B = np.full(rows, -1, np.int64)
         self.open_BN = np.full((rows, d.agents), -1, np.int64)
-        self.open_gain_BNK = np.zeros((rows, d.agents, 1 + len(d.costs)))
+        self.open_gain_BNK = np.zeros((rows, d.agents, 1 + d.columns))
         self.open_discount_BN = np.zeros((rows, d.agents))
 
     def __len__(self) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from noonward.arrays import F8, I8, Bools
-from noonward.learn.algorithms.algorithm import Moment, Transition
+from noonward.learn.core.experience import Moment, Transition
 
 
 class Rollout(NamedTuple):

@@ -13,7 +13,7 @@ from noonward.decision.cluster.observation import Observation
 from noonward.decision.cluster.view import POWER_W, SECONDS
 from noonward.errors import MissingExtraError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
-from noonward.learn.envs.faces import LARGEST, Episodes
+from noonward.learn.envs.common import LARGEST, Episodes
 from noonward.model.cluster.scenario import Scenario
 
 try:

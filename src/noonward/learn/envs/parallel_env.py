@@ -12,7 +12,7 @@ from noonward.decision.cluster.observation import Observation
 from noonward.engine.cluster.batch import Reward
 from noonward.errors import MissingExtraError
 from noonward.forecasts.forecast import Forecast
-from noonward.learn.envs.faces import LARGEST, Episodes
+from noonward.learn.envs.common import LARGEST, Episodes
 from noonward.model.cluster.scenario import Scenario
 
 try:

@@ -8,8 +8,8 @@ import numpy as np
 
 from noonward.arrays import F8, I8
 from noonward.errors import ScenarioError
-from noonward.learn.algorithms.algorithm import Moment, Transition
-from noonward.learn.tasks.setting import Engine, Setting
+from noonward.learn.core.experience import Moment, Transition
+from noonward.learn.tasks.task import Engine, Task
 
 
 def moment_of(engine: Engine) -> Moment:
@@ -26,21 +26,22 @@ class Rows:
     """Runs side by side that never end: a row whose run has ended, or whose episode is cut, starts the next draw.
 
     Args:
-        setting: Where draws and engine come from.
+        task: Where draws and engine come from.
         rows: Number of rows.
         episode_steps: Decision steps after which an episode is cut.
         numbers: Draws the rows start with; by default the first ones.
     """
 
-    def __init__(self, setting: Setting, rows: int, episode_steps: int, numbers: I8 | None = None) -> None:
-        self.setting, self.episode_steps = setting, episode_steps
+    def __init__(self, task: Task, rows: int, episode_steps: int, numbers: I8 | None = None) -> None:
+        self.task, self.episode_steps = task, episode_steps
         self.number_B = np.arange(rows) if numbers is None else np.array(numbers)
         self.age_B = np.zeros(rows, np.int64)
         self.next_number = rows
-        self.ended_migration_usd = 0.0
-        drawn = [setting.training(int(number)) for number in self.number_B]
-        self.engine = setting.engine([each for each, _ in drawn], [seed for _, seed in drawn])
-        self.meter = None if setting.meter is None else setting.meter(self.engine)
+        self.ended = dict.fromkeys(task.figures, 0.0)
+        """Sums of the task's figures over the runs that have ended or were cut, since the trainer last read them."""
+        drawn = [task.training(int(number)) for number in self.number_B]
+        self.engine = task.engine([each for each, _ in drawn], [seed for _, seed in drawn])
+        self.meter = None if task.meter is None else task.meter(self.engine)
         self.moment = moment_of(self.engine)
 
     def step(self, choice_BN: I8) -> Transition:
@@ -63,18 +64,17 @@ class Rows:
 
     def _begin(self, row: int) -> None:
         """Starts a row's next draw."""
-        if self.setting.migration_usd is not None:
-            self.ended_migration_usd += float(self.setting.migration_usd(self.engine)[row])
+        for name, read in self.task.figures.items():
+            self.ended[name] += float(read(self.engine)[row])
         self.number_B[row], self.age_B[row] = self.next_number, 0
         self.next_number += 1
-        self.engine.reset(row, *self.setting.training(int(self.number_B[row])))
+        self.engine.reset(row, *self.task.training(int(self.number_B[row])))
         if self.meter is not None:
             self.meter.begin(row)
 
-    def migration_usd(self) -> float:
-        """Returns what the runs under way have paid for migrations since their start, USD; 0 where it is not read."""
-        read = self.setting.migration_usd
-        return 0.0 if read is None else float(read(self.engine).sum())
+    def figures(self) -> dict[str, float]:
+        """Returns the task's figures, summed over the runs under way since their start, by name."""
+        return {name: float(read(self.engine).sum()) for name, read in self.task.figures.items()}
 
     def state(self) -> dict[str, Any]:
         """Returns where the rows are."""
@@ -88,9 +88,9 @@ class Rows:
         }
 
     @classmethod
-    def resumed(cls, setting: Setting, episode_steps: int, state: dict[str, Any]) -> Rows:
+    def resumed(cls, task: Task, episode_steps: int, state: dict[str, Any]) -> Rows:
         """Returns rows restored from ``state()``."""
-        rows = cls(setting, len(state["number_B"]), episode_steps, state["number_B"])
+        rows = cls(task, len(state["number_B"]), episode_steps, state["number_B"])
         rows.age_B[:], rows.next_number = state["age_B"], state["next_number"]
         rows.engine.load_state(state["engine"])
         if rows.meter is not None:

@@ -11,23 +11,17 @@ import numpy as np
 import torch
 
 from noonward import __version__
-from noonward.data.splits import MONTHS, split_seed
-from noonward.engine.run import run
+from noonward.errors import DataError
 from noonward.learn.core.checkpoint import load_checkpoint
-from noonward.learn.tasks.sources import about_policy, open_setting
-from noonward.learn.train.run_config import RunConfig
 from noonward.learn.train.trainer import CHECKPOINT, best_of, read_config
-from noonward.ledger.ledger import settle
-from noonward.schedule.cluster.trained_policy import write_policy
-from noonward.schedule.registry import load_policy
 
 
 def export_policy(folder: Path, path: Path, *, half: bool = False) -> dict[str, Any]:
     """Writes the policy of highest validation reward of a run; returns what the file says of it.
 
     The record in the file says how the policy was trained: config (names of files without their folders), months and
-    seeds, versions, the curves of every epoch, and ``validation_utility_usd``: the mean utility over the validation
-    environments of the policy as the file holds it, run by its own runner.
+    seeds, versions, the curves of every epoch, and what the task finds of the policy as the file holds it, run by its
+    own runner in the validation environments (cluster: ``validation_utility_usd``, the mean utility).
 
     Args:
         folder: Folder of the run.
@@ -41,22 +35,25 @@ def export_policy(folder: Path, path: Path, *, half: bool = False) -> dict[str, 
     kept = load_checkpoint(folder / CHECKPOINT)
     config = dataclasses.replace(config, epochs=kept["epoch"])
     best = best_of(kept)
-    said = {**best.meta, **about_policy(config)}
+    task = config.open()
+    if task.write is None:
+        raise DataError(f"the task of {folder} has no format for its policies; it cannot be exported")
+    said = {**best.meta, **task.about}
     record = {
         "summary": f"{config.algorithm}, trained on {said['scenario']} with seed {config.seed} up to epoch "
         f"{kept['best_epoch']} of {kept['epoch']}.",
         "config": _without_folders(json.loads(config.to_json())),
-        "months": {part: months for part, months in MONTHS.items() if part != "test"},
-        "seeds": {"train": split_seed("train", config.seed), "validation": split_seed("validation", 0)},
+        **task.record,
         "versions": {"noonward": __version__, "torch": torch.__version__, "numpy": np.__version__},
         "best_epoch": kept["best_epoch"],
         "validation_reward_usd": kept["best_reward"],
         "curve": kept["curves"],
     }
     meta = {"format": 1, **said, "record": record}
-    write_policy(path, best.weights, best.biases, meta, half=half)
-    record["validation_utility_usd"] = _validation_utility_usd(config, path)
-    write_policy(path, best.weights, best.biases, meta, half=half)
+    task.write(path, best.weights, best.biases, meta, half=half)
+    if task.judged is not None:
+        record.update(task.judged(path, config.validation_environments))
+        task.write(path, best.weights, best.biases, meta, half=half)
     return meta
 
 
@@ -72,11 +69,3 @@ def _without_folders(config: dict[str, Any]) -> dict[str, Any]:
         for source in config["sources"]
     ]
     return {**config, "sources": sources}
-
-
-def _validation_utility_usd(config: RunConfig, path: Path) -> float:
-    """Returns the mean utility of a written policy over the validation environments of its run, USD."""
-    validation = open_setting(config).validation
-    drawn = [validation(number) for number in range(config.validation_environments)]
-    utilities = [settle(run(environment, load_policy(path), seed=seed)).utility_usd for environment, seed in drawn]
-    return float(np.mean(utilities))

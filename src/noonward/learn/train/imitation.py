@@ -12,12 +12,13 @@ import torch
 
 from noonward.arrays import F8, I8, Bools
 from noonward.errors import ScenarioError
-from noonward.learn.algorithms.algorithm import Algorithm, Moment, Transition
+from noonward.learn.algorithms.algorithm import Algorithm
+from noonward.learn.core.experience import Moment, Transition
 from noonward.learn.core.masking import best, log_policy, masked, with_hold
 from noonward.learn.core.nets import StackedMLP, adam
 from noonward.learn.core.rollout import pick, stacked
 from noonward.learn.tasks.rows import Rows
-from noonward.learn.tasks.setting import Setting
+from noonward.learn.tasks.task import Task
 from noonward.learn.train.curves import Row
 from noonward.learn.train.run_config import RunConfig
 from noonward.seeding import stream
@@ -69,29 +70,29 @@ class Demonstrations(NamedTuple):
 
 
 def demonstrate(
-    setting: Setting,
+    task: Task,
     runs: int,
     episode_steps: int,
     *,
     observe: Callable[[Transition], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Demonstrations:
-    """Returns what the setting's demonstrator does in its first training draws.
+    """Returns what the task's demonstrator does in its first training draws.
 
     Args:
-        setting: Setting with a demonstrator.
+        task: Task with a demonstrator.
         runs: Runs, one after the other.
         episode_steps: Decision steps after which a run is cut.
         observe: Takes in every decision step.
-        progress: Hears how many of all runs are over.
+        progress: Called with how many of all runs are over.
 
     Raises:
         ScenarioError: The scheduler never had a choice that could be imitated.
     """
-    if setting.demonstrator is None:
-        raise ValueError("the setting has no demonstrator")
-    rows = Rows(setting, 1, episode_steps)
-    demonstrator = setting.demonstrator(rows.engine)
+    if task.demonstrator is None:
+        raise ValueError("the task has no demonstrator")
+    rows = Rows(task, 1, episode_steps)
+    demonstrator = task.demonstrator(rows.engine)
     moments, choices, told = [], [], []
     reward, missed, over = unasked_reward(rows), 0, 0
     while over < runs:
@@ -211,7 +212,7 @@ def fit(
         rate: Adam's step.
         margin: The margin, where the loss has one.
         balance: How much more rare choices weigh, see ``weights_of``.
-        progress: Hears how many of all passes are over.
+        progress: Called with how many of all passes are over.
     """
     optimizer = adam(imitator.deciding_net.parameters(), rate)
     useful = np.flatnonzero(shown.told_BN.any(-1))
@@ -253,7 +254,7 @@ def accuracy(imitator: Imitator, shown: Demonstrations) -> tuple[float, float]:
 
 
 def imitate(
-    config: RunConfig, setting: Setting, algorithm: Algorithm, progress: Callable[[str, int, int], None]
+    config: RunConfig, task: Task, algorithm: Algorithm, progress: Callable[[str, int, int], None]
 ) -> tuple[Row, dict[str, float]]:
     """Fits an algorithm to the policy that a run starts from; returns the figures of epoch 0 and wall times.
 
@@ -261,9 +262,9 @@ def imitate(
 
     Args:
         config: The run; ``warm_start`` and the fields beside it.
-        setting: Setting with a demonstrator.
+        task: Task with a demonstrator.
         algorithm: Algorithm.
-        progress: Hears phase, parts that are over, and all parts.
+        progress: Called with the phase, the parts of it that are over, and all its parts.
 
     Raises:
         ScenarioError: The algorithm cannot be fitted, or the policy never has a choice.
@@ -273,13 +274,13 @@ def imitate(
     marks = [time.monotonic()]
     observe = algorithm.observe if config.warm_start_keep else None
     shown = demonstrate(
-        setting,
+        task,
         config.warm_start_environments,
         config.warm_start_steps or NEVER,
         observe=observe,
         progress=lambda done, total: progress("watch", done, total),
     )
-    held_out = replace(setting, training=setting.validation)
+    held_out = replace(task, training=task.validation)
     judged = demonstrate(held_out, config.validation_environments, NEVER)
     marks.append(time.monotonic())
     loss = fit(

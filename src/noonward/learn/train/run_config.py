@@ -1,4 +1,4 @@
-"""What a training run is: environments, observation, algorithm, and how long."""
+"""The config of a training run: algorithm, task, sizes and seeds."""
 
 from __future__ import annotations
 
@@ -7,41 +7,13 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, get_type_hints
 
-from noonward.engine.cluster.service_meter import ENERGY_ALONE, EnergyMix
 from noonward.errors import ScenarioError, nearest
-from noonward.forecasts.forecast import ForecastKind
 from noonward.learn.algorithms.registry import algorithm_named
-from noonward.learn.train.config import at_least, between, build, one_of, parse_setting, typed
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """Where environments come from.
-
-    Attributes:
-        scenario: A packaged scenario or a YAML file.
-        settings: Changed values of the scenario, ``key=value``.
-        signals: Files of prices and carbon intensities instead of the scenario's own.
-        jobs: Job table or trace instead of the scenario's own.
-    """
-
-    scenario: str
-    settings: tuple[str, ...] = ()
-    signals: tuple[str, ...] = ()
-    jobs: str | None = None
-
-    def resolved(self) -> Source:
-        """Returns the same source with absolute paths, so that a run can be resumed from any folder."""
-        path = Path(self.scenario)
-        return dataclasses.replace(
-            self,
-            scenario=str(path.resolve()) if path.is_file() else self.scenario,
-            signals=tuple(str(Path(each).resolve()) for each in self.signals),
-            jobs=None if self.jobs is None else str(Path(self.jobs).resolve()),
-        )
+from noonward.learn.core.settings import at_least, between, build, parse_setting, typed
+from noonward.learn.tasks.cluster import ClusterTask, Source
+from noonward.learn.tasks.task import Task, TaskConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +22,8 @@ class RunConfig:
 
     Attributes:
         algorithm: Name of the algorithm.
+        task: What is trained in.
         settings: Settings of the algorithm that differ from its defaults, by name.
-        sources: Where environments come from, in turn; validation takes the first.
         seed: Seed of nets, exploration and batches, and number of the draw of training environments.
         epochs: Epochs of collecting, updating and validating.
         environments: Environments side by side.
@@ -59,16 +31,6 @@ class RunConfig:
         episode_steps: Decision steps after which an episode is cut, K_max.
         updates: Updates after each epoch's collection, G.
         validation_environments: Validation environments, the same in every epoch.
-        observation: ``paper`` or ``extended``; ``raw`` is that of CHSAC-AF's public code (``Observation``).
-        forecast_h: Hours of forecast in the observation (``extended``).
-        forecast: Kind of forecast (``noonward.forecasts.forecast``) that is shown of the future, if anything.
-        reward: ``utility`` or ``at-start``: when a job's value is credited, USD; ``energy`` (on-arrival): energy per
-            unit of work, with the costs of the scenario's constraints beside it (``ServiceMeter``).
-        energy_weight: Under the reward ``energy``, what a joule counts as such (``EnergyMix``).
-        usd_weight: What it counts besides per 100 USD/MWh of its price; needs signals.
-        carbon_weight: What it counts besides per 500 g/kWh of its carbon intensity; needs signals.
-        show_signals: The observation shows price and intensity of the hour (on-arrival, ``extended``).
-        show_class: It shows the class of the arriving job (on-arrival, ``extended``).
         warm_start: A policy that the agents imitate before the first epoch; None: none. MASAC and MAPPO fit their
             actors by cross-entropy, MADQN its values by a margin.
         warm_start_environments: Runs in which it is watched.
@@ -87,7 +49,7 @@ class RunConfig:
     """
 
     algorithm: str
-    sources: tuple[Source, ...]
+    task: TaskConfig
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     seed: int = 0
     epochs: int = 100
@@ -96,15 +58,6 @@ class RunConfig:
     episode_steps: int = 12_000
     updates: int = 1_000
     validation_environments: int = 1
-    observation: Literal["paper", "extended", "raw"] = "paper"
-    forecast_h: int = 0
-    forecast: ForecastKind | None = None
-    reward: Literal["utility", "at-start", "energy"] = "utility"
-    energy_weight: float = 1.0
-    usd_weight: float = 0.0
-    carbon_weight: float = 0.0
-    show_signals: bool = False
-    show_class: bool = False
     warm_start: str | None = None
     warm_start_environments: int = 10
     warm_start_steps: int = 0
@@ -121,45 +74,11 @@ class RunConfig:
     def __post_init__(self) -> None:
         counts = ("epochs", "environments", "steps", "episode_steps", "updates", "validation_environments")
         at_least(self, 1, *counts, "validate_every", "checkpoint_every")
-        at_least(self, 0, "seed", "forecast_h")
-        one_of(self, "observation", ("paper", "extended", "raw"))
-        one_of(self, "reward", ("utility", "at-start", "energy"))
-        if self.forecast is not None:
-            one_of(self, "forecast", get_args(ForecastKind))
-        if bool(self.forecast_h) != (self.forecast is not None):
-            raise ScenarioError(
-                f"forecast_h is {self.forecast_h} and forecast is {self.forecast}: a forecast needs both its hours and "
-                "its kind; set forecast_h=12 and forecast=regression (or another kind), or neither"
-            )
-        if self.forecast_h and self.observation != "extended":
-            raise ScenarioError(f"the observation {self.observation!r} shows no forecasts; set observation=extended")
-        self._check_mix_and_shown()
+        at_least(self, 0, "seed")
         if self.warm_start is not None and not isinstance(self.warm_start, str):
             raise ScenarioError(f"warm_start is {self.warm_start!r}; give a policy's name, as bid-price-persistence")
         self._check_warm_start()
-        if not self.sources:
-            raise ScenarioError("no source of environments; name a scenario")
         self.algorithm_config()
-
-    @property
-    def mix(self) -> EnergyMix:
-        """What a joule counts under the reward ``energy``."""
-        return EnergyMix(energy=self.energy_weight, usd=self.usd_weight, carbon=self.carbon_weight)
-
-    def _check_mix_and_shown(self) -> None:
-        at_least(self, 0.0, "energy_weight", "usd_weight", "carbon_weight")
-        if not (self.energy_weight or self.mix.needs_signals):
-            raise ScenarioError("energy_weight, usd_weight and carbon_weight are all 0; set at least one above 0")
-        if self.reward != "energy" and self.mix != ENERGY_ALONE:
-            raise ScenarioError(
-                f"reward is {self.reward}, which knows no energy_weight, usd_weight or carbon_weight; leave them out, "
-                "or set reward=energy"
-            )
-        if self.observation != "extended" and (self.show_signals or self.show_class):
-            raise ScenarioError(
-                f"the observation {self.observation!r} shows neither signals nor classes; set "
-                "observation=extended, or leave out show_signals and show_class"
-            )
 
     def _check_warm_start(self) -> None:
         at_least(self, 1, "warm_start_environments", "warm_start_passes", "warm_start_batch")
@@ -185,15 +104,33 @@ class RunConfig:
         """
         return build(algorithm_named(self.algorithm).config, self.settings)
 
+    def open(self) -> Task:
+        """Returns the task.
+
+        Raises:
+            ScenarioError: It does not fit the algorithm, or its parts do not fit each other.
+            DataError: A file's content is wrong.
+        """
+        task = self.task.open(self.seed, imitate=self.warm_start)
+        if task.costs and not algorithm_named(self.algorithm).make.constrained:
+            raise ScenarioError(
+                f"{task.about['scenario']!r} limits {', '.join(task.costs)}, but {self.algorithm} learns from rewards "
+                "alone and would ignore a limit; train chsac-af, or leave the constraints out"
+            )
+        return task
+
+    def content(self) -> dict[str, Any]:
+        """Returns all settings by name, those of the task beside those of the run, the algorithm's written out."""
+        own = dataclasses.asdict(self)
+        return {**own.pop("task"), **own, "settings": dataclasses.asdict(self.algorithm_config())}
+
     def digest(self) -> str:
-        """Returns a short digest of everything but the number of epochs, the names of folders rest on it."""
-        content = {**dataclasses.asdict(self), "epochs": None, "settings": dataclasses.asdict(self.algorithm_config())}
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
+        """Returns a short digest of everything but the number of epochs; folders are named by it."""
+        return hashlib.sha256(json.dumps({**self.content(), "epochs": None}, sort_keys=True).encode()).hexdigest()[:10]
 
     def to_json(self) -> str:
-        """Returns the run as JSON, the algorithm's settings written out."""
-        content = {**dataclasses.asdict(self), "settings": dataclasses.asdict(self.algorithm_config())}
-        return json.dumps(content, indent=1)
+        """Returns the run as JSON."""
+        return json.dumps(self.content(), indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> RunConfig:
@@ -207,41 +144,57 @@ class RunConfig:
             Source(**{**each, "settings": tuple(each["settings"]), "signals": tuple(each["signals"])})
             for each in content.pop("sources")
         )
-        return cls(sources=sources, **content)
+        of_task = {name: content.pop(name) for name in _names(ClusterTask) if name in content}
+        return cls(task=ClusterTask(sources=sources, **of_task), **content)
 
 
-def with_settings(algorithm: str, sources: tuple[Source, ...], settings: Iterable[str], **fields: Any) -> RunConfig:
-    """Returns a run from settings ``name=value`` of the run or of its algorithm.
+def _names(kind: type) -> set[str]:
+    """Returns the names of a dataclass's fields."""
+    return {each.name for each in dataclasses.fields(kind)}
+
+
+def with_settings(algorithm: str, task: Any, settings: Iterable[str], **fields: Any) -> RunConfig:
+    """Returns a run from settings ``name=value`` of the run, its task or its algorithm.
 
     Args:
         algorithm: Name of the algorithm.
-        sources: Where environments come from.
+        task: What is trained in, a ``TaskConfig`` whose own fields may be changed.
         settings: ``name=value`` each.
         fields: Fields of the run.
 
     Raises:
         ScenarioError: A name is unknown, or a value has the wrong type or is out of range.
     """
-    own = {f.name for f in dataclasses.fields(RunConfig)} - {"algorithm", "sources", "settings"}
-    known = {f.name for f in dataclasses.fields(algorithm_named(algorithm).config)}
+    own = _names(RunConfig) - {"algorithm", "task", "settings"}
+    of_task = _names(type(task)) - {"sources"}
+    known = _names(algorithm_named(algorithm).config)
     chosen: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     for text in settings:
         name, value = parse_setting(text)
-        if name in fields or name in chosen:
+        if name in fields or name in chosen or name in changed:
             raise ScenarioError(f"{name} is given twice; give it once")
         if name in own:
             fields[name] = value
+        elif name in of_task:
+            changed[name] = value
         elif name in known:
             chosen[name] = value
         elif "." in name:
             raise ScenarioError(f"{name!r} is no setting of the run; values of the scenario are set by --scenario-set")
         else:
-            raise ScenarioError(f"unknown setting {name!r} of {algorithm} or of the run; {nearest(name, own | known)}")
+            near = nearest(name, own | of_task | known)
+            raise ScenarioError(f"unknown setting {name!r} of {algorithm} or of the run; {near}")
     if "updates" in fields and algorithm_named(algorithm).make.consumes == "rollout":
         raise ScenarioError(f"{algorithm} learns from each rollout and knows no updates an epoch; leave out updates")
     idle = [name for name in fields if name.startswith("warm_start_")]
     if idle and fields.get("warm_start") is None:
         raise ScenarioError(f"{', '.join(idle)} without a policy to imitate; set warm_start=POLICY too")
-    hints = get_type_hints(RunConfig)
-    fields = {name: typed(name, value, hints[name]) for name, value in fields.items()}
-    return RunConfig(algorithm=algorithm, sources=sources, settings=chosen, **fields)
+    task = dataclasses.replace(task, **_typed(changed, type(task)))
+    return RunConfig(algorithm=algorithm, task=task, settings=chosen, **_typed(fields, RunConfig))
+
+
+def _typed(values: dict[str, Any], kind: type) -> dict[str, Any]:
+    """Returns values as the fields of a dataclass want them."""
+    hints = get_type_hints(kind)
+    return {name: typed(name, value, hints[name]) for name, value in values.items()}

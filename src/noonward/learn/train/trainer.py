@@ -17,7 +17,7 @@ from noonward.learn.algorithms.algorithm import Algorithm, PolicyArrays
 from noonward.learn.algorithms.registry import algorithm_named
 from noonward.learn.core.checkpoint import load_checkpoint, save_checkpoint
 from noonward.learn.tasks.rows import Rows, measured, moment_of
-from noonward.learn.tasks.setting import Engine, Setting, dimensions_of
+from noonward.learn.tasks.task import Engine, Task, dimensions_of
 from noonward.learn.train.curves import Events, Row, write_curves
 from noonward.learn.train.imitation import imitate
 from noonward.learn.train.run_config import RunConfig
@@ -83,7 +83,7 @@ class Trainer:
 
     Args:
         config: The run.
-        setting: What it learns in.
+        task: What it learns in.
         folder: Where it writes. What a run of the same config left there is gone on from.
         reporter: Hears how it goes.
 
@@ -99,10 +99,10 @@ class Trainer:
         DataError: Its checkpoint is damaged.
     """
 
-    def __init__(self, config: RunConfig, setting: Setting, folder: Path, reporter: Reporter | None = None) -> None:
+    def __init__(self, config: RunConfig, task: Task, folder: Path, reporter: Reporter | None = None) -> None:
         torch.set_num_threads(1)
         require_device(config.device)
-        self.config, self.setting, self.folder = config, setting, folder
+        self.config, self.task, self.folder = config, task, folder
         self.reporter: Reporter = reporter or Silence()
         self.epoch = 0
         self.kept_epoch = 0
@@ -112,12 +112,12 @@ class Trainer:
         self.best: PolicyArrays | None = None
         kept = self._kept()
         self.rows = (
-            Rows(setting, config.environments, config.episode_steps)
+            Rows(task, config.environments, config.episode_steps)
             if kept is None
-            else Rows.resumed(setting, config.episode_steps, kept["rows"])
+            else Rows.resumed(task, config.episode_steps, kept["rows"])
         )
         entry = algorithm_named(config.algorithm)
-        dimensions = dimensions_of(self.rows.engine, setting)
+        dimensions = dimensions_of(self.rows.engine, task)
         self.algorithm: Algorithm = entry.make(dimensions, config.algorithm_config(), config.seed, config.device)
         self._validation = self._validation_engine()
         if kept is not None:
@@ -166,7 +166,7 @@ class Trainer:
 
     def _warm_start(self, events: Events) -> None:
         """Fits the algorithm to the policy it starts from, validates and keeps that: epoch 0 of the curves."""
-        row, seconds = imitate(self.config, self.setting, self.algorithm, self.reporter.phase)
+        row, seconds = imitate(self.config, self.task, self.algorithm, self.reporter.phase)
         began = time.monotonic()
         reward = self.validate()
         seconds["validate"] = time.monotonic() - began
@@ -193,9 +193,8 @@ class Trainer:
         if improved and reward is not None:
             self.best_reward, self.best_epoch, self.best = reward, self.epoch, self.algorithm.policy_arrays()
         row["validation_reward"], row["best_epoch"] = reward, self.best_epoch
-        if self.setting.migration_usd is not None:
-            moved_B = self.setting.migration_usd(self._validation)
-            row["validation_migration_usd"] = None if reward is None else float(moved_B.mean())
+        for name, read in self.task.figures.items():
+            row[f"validation_{name}"] = None if reward is None else float(read(self._validation).mean())
         self.curves.append(row)
         return improved
 
@@ -222,15 +221,15 @@ class Trainer:
             "questions_per_step": totals["questions"] / made,
             "reward_per_step": totals["reward"] / made,
         }
-        if self.setting.migration_usd is not None:
-            row["migration_usd_per_step"] = totals["migration_usd"] / made
+        for name in self.task.figures:
+            row[f"{name}_per_step"] = totals[name] / made
         return {**row, **mean_of(learned)}, seconds
 
     def _collect(self, first: int, until: int, totals: dict[str, float]) -> None:
         """Makes some of the epoch's decision steps; adds reward, questions and episodes to the totals."""
         rows, algorithm, steps = self.rows, self.algorithm, self.config.steps
         reward, questions, episodes = 0.0, 0, 0
-        migration_usd, rows.ended_migration_usd = -rows.migration_usd(), 0.0
+        before, rows.ended = rows.figures(), dict.fromkeys(self.task.figures, 0.0)
         for step in range(first, until):
             choice_BN = np.where(rows.moment.asked_BN, algorithm.act(rows.moment, explore=True), 0)
             transition = rows.step(choice_BN)
@@ -240,9 +239,8 @@ class Trainer:
             episodes += int(transition.ended_B.sum() + transition.cut_B.sum())
             if (step + 1) % 100 == 0 or step + 1 == until:
                 self.reporter.phase("collect", step + 1, steps)
-        migration_usd += rows.ended_migration_usd + rows.migration_usd()
-        found = (("reward", reward), ("questions", questions), ("episodes", episodes), ("migration_usd", migration_usd))
-        for name, value in found:
+        grown = {name: -before[name] + (rows.ended[name] + value) for name, value in rows.figures().items()}
+        for name, value in {"reward": reward, "questions": questions, "episodes": episodes, **grown}.items():
             totals[name] = totals.get(name, 0.0) + value
 
     def _update(self) -> Row:
@@ -257,21 +255,21 @@ class Trainer:
 
     def _validation_engine(self) -> Engine:
         """Returns the engine of the validation environments."""
-        drawn = [self.setting.validation(number) for number in range(self.config.validation_environments)]
+        drawn = [self.task.validation(number) for number in range(self.config.validation_environments)]
         self._validation_draws = drawn
-        return self.setting.engine([each for each, _ in drawn], [seed for _, seed in drawn])
+        return self.task.engine([each for each, _ in drawn], [seed for _, seed in drawn])
 
     def validate(self) -> float:
         """Returns the mean worth of whole validation runs under the policy as it will run: reward, USD for a utility,
-        or the setting's score.
+        or the task's score.
         """
         engine = self._validation
         for row, (environment, seed) in enumerate(self._validation_draws):
             engine.reset(row, environment, seed)
-        meter = None if self.setting.meter is None else self.setting.meter(engine)
+        meter = None if self.task.meter is None else self.task.meter(engine)
         # What was earned before the first question is the same for every policy, and part of the run's utility.
         reward_B = np.zeros(len(engine.done_B)) if meter is not None else engine.reward_B.copy()
-        cost_BK = np.zeros((len(engine.done_B), len(self.setting.costs)))
+        cost_BK = np.zeros((len(engine.done_B), self.task.columns))
         while not engine.done_B.all():
             live_B = ~engine.done_B
             moment = moment_of(engine)
@@ -281,7 +279,7 @@ class Trainer:
             reward_B += np.where(live_B, step_B, 0.0)
             cost_BK += np.where(live_B[:, None], step_BK, 0.0)
         self.reporter.phase("validate", 1, 1)
-        return float(reward_B.mean()) if self.setting.score is None else self.setting.score(reward_B, cost_BK)
+        return float(reward_B.mean()) if self.task.score is None else self.task.score(reward_B, cost_BK)
 
     def save(self) -> None:
         """Writes curves and checkpoint."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noonward.arrays import F4
 from noonward.compiled import kernel
@@ -21,14 +18,14 @@ from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory, random_below
 from noonward.decision.scheduler import CompiledScheduler, months_remarks
 from noonward.errors import DataError, ScenarioError, nearest
-from noonward.files import whole_file
 from noonward.forecasts.forecast import Forecast
+from noonward.schedule import net_file
 
-FORMAT: Final = 1
+NET: Final = "policy"
+"""Name of the net in a file."""
 HEADS: Final = ("logits", "values", "site-gang")
-HIDDEN: Final = ("relu",)
-NEEDED: Final = (*("algorithm", "scenario", "protocol", "sites", "observation", "hidden", "head", "record"),)
-"""Keys of ``meta`` beside ``format``."""
+NEEDED: Final = (*("algorithm", "scenario", "protocol", "sites", "observation", "head", "record"),)
+"""Keys of ``meta``."""
 EXECUTE: Final = ("greedy", "sample")
 GANG_MASK: Final = ("site", "fleet")
 LAYERS, GLOBAL_SIZE, OWN_SIZE, SITE_GANG, SAMPLED, OF_FLEET = range(6)
@@ -73,28 +70,15 @@ def write_policy(
         weights: Weights of the layers, float32 [N or 1, in, out].
         biases: Biases of the layers, float32 [N or 1, out].
         meta: ``algorithm``, ``scenario`` (names), ``protocol``, ``sites`` (names in order), ``observation`` (fields of
-            Observation), ``hidden`` ("relu"), ``head`` ("logits", "values" or "site-gang"), ``record`` (how it was
-            trained), and ``forecast`` (fields of Forecast) where the observation shows one.
-        half: Store float16, half the size: the policy that runs is the rounded one, reckoned in float32.
+            Observation), ``head`` ("logits", "values" or "site-gang"), ``record`` (how it was trained), and
+            ``forecast`` (fields of Forecast) where the observation shows one.
+        half: Store float16, half the size: the policy that runs is the rounded one, computed in float32.
 
     Raises:
         DataError: Something is missing or does not fit, or a value is too large for float16 (above 65,504).
     """
-    content = {"format": FORMAT, **meta}
-    _net(list(weights), list(biases), content, path)
-    arrays = {f"weight_{layer}": array for layer, array in enumerate(weights)}
-    arrays |= {f"bias_{layer}": array for layer, array in enumerate(biases)}
-    stored = {name: _halved(array, path) for name, array in arrays.items()} if half else arrays
-    with whole_file(path) as file:
-        np.savez(file, meta=np.array(json.dumps(content)), **stored)
-
-
-def _halved(array: F4, path: Path) -> NDArray[np.float16]:
-    """Returns an array rounded to float16."""
-    largest = float(np.abs(array).max(initial=0.0))
-    if largest > float(np.finfo(np.float16).max):
-        raise DataError(f"{path}: a weight of {largest:g} does not fit float16 (at most 65,504); write it without half")
-    return array.astype(np.float16)
+    _net(list(weights), list(biases), meta, path)
+    net_file.write_nets(path, {NET: net_file.perceptron(weights, biases)}, meta, half=half)
 
 
 def read_meta(path: Path) -> dict[str, Any]:
@@ -103,7 +87,7 @@ def read_meta(path: Path) -> dict[str, Any]:
     Raises:
         DataError: The file is missing, damaged, or of another format.
     """
-    return _checked_meta(_meta_of(_arrays(path, ("meta",)), path), path)
+    return _checked_meta(net_file.read_meta(path), path)
 
 
 def read_policy(path: Path) -> Net:
@@ -112,43 +96,21 @@ def read_policy(path: Path) -> Net:
     Raises:
         DataError: The file is missing, damaged, of another format, or its parts do not fit.
     """
-    content = _arrays(path)
-    meta = _meta_of(content, path)
-    layers = sum(name.startswith("weight_") for name in content)
-    missing = [f"{kind}_{i}" for kind in ("weight", "bias") for i in range(layers) if f"{kind}_{i}" not in content]
-    if missing:
-        raise DataError(f"{path} lacks the arrays {', '.join(missing)}; export the policy again")
-    weights, biases = ([_single(content[f"{kind}_{i}"]) for i in range(layers)] for kind in ("weight", "bias"))
+    nets, meta = net_file.read_nets(path)
+    blocks = nets.get(NET, ())
+    if set(nets) != {NET} or any(block.type != "dense" for block in blocks):
+        raise DataError(f"{path} holds the nets {', '.join(nets)}; a policy for clusters is one net {NET!r}, dense")
+    activations = [block.settings["activation"] for block in blocks]
+    if activations != ["relu"] * (len(blocks) - 1) + ["none"] * bool(blocks):
+        raise DataError(
+            f"{path} has the activations {', '.join(activations)}; a policy for clusters has relu after every layer "
+            "but the last"
+        )
+    weights, biases = ([block.arrays[name] for block in blocks] for name in ("weight", "bias"))
     return _net(weights, biases, meta, path)
 
 
-def _arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Returns the arrays of a file, all or those of some names that it holds."""
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files if names is None or name in names}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "it is no archive of plain arrays"
-        raise DataError(f"{path} is no trained policy: {why}; give a file that 'train --export' wrote") from error
-
-
-def _meta_of(content: dict[str, NDArray[Any]], path: Path) -> Any:
-    """Returns the JSON of a file's ``meta``."""
-    try:
-        return json.loads(str(content["meta"]))
-    except (KeyError, ValueError, RecursionError) as error:
-        raise DataError(
-            f"{path} is no trained policy: its 'meta' is missing or no JSON; export it "
-            "(noonward train --resume FOLDER --export FILE.npz)"
-        ) from error
-
-
-def _single(array: NDArray[Any]) -> NDArray[Any]:
-    """Returns what was stored as float16 as float32, and everything else as it is."""
-    return array.astype(np.float32) if array.dtype == np.float16 else array
-
-
-def _net(weights: list[F4], biases: list[F4], meta: Any, path: Path) -> Net:
+def _net(weights: list[F4], biases: list[F4], meta: dict[str, Any], path: Path) -> Net:
     """Returns the net of a file's parts, checked."""
     meta = _checked_meta(meta, path)
     try:
@@ -168,15 +130,12 @@ def _net(weights: list[F4], biases: list[F4], meta: Any, path: Path) -> Net:
     return Net(weights=tuple(weights), biases=tuple(biases), meta=meta, observation=observation, forecast=forecast)
 
 
-def _checked_meta(meta: Any, path: Path) -> dict[str, Any]:
-    """Returns what a file says about itself, if it is of this format and says all that is needed."""
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        found = meta.get("format") if isinstance(meta, dict) else None
-        raise DataError(f"{path} is a policy of format {found}; this version reads format {FORMAT}; export it again")
+def _checked_meta(meta: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Returns what a file says about itself, if it says all that is needed."""
     missing = [name for name in NEEDED if name not in meta]
     if missing:
         raise DataError(f"{path}: meta lacks {', '.join(missing)}; export the policy again")
-    for name, allowed in (("head", HEADS), ("hidden", HIDDEN), ("execute", EXECUTE), ("gang_mask", GANG_MASK)):
+    for name, allowed in (("head", HEADS), ("execute", EXECUTE), ("gang_mask", GANG_MASK)):
         given = meta.get(name, allowed[0])
         if given not in allowed:
             raise DataError(f"{path}: meta has the unknown {name} {given!r}; {nearest(str(given), allowed)}")

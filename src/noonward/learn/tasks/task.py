@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from noonward.arrays import F4, F8, I8, Bools
-from noonward.learn.algorithms.algorithm import Dimensions
+from noonward.learn.core.experience import ActionSpec, Dimensions
 
 
 class Engine(Protocol):
-    """What the trainer needs of a batch engine; see ``engine.batch.BatchEngine``."""
+    """What the trainer needs of an engine of many rows; see ``engine.cluster.batch.BatchEngine``."""
 
     agents: int
     choices: int
@@ -24,7 +25,7 @@ class Engine(Protocol):
     done_B: Bools
 
     def step(self, choice_BN: I8) -> None:
-        """Carries out choices."""
+        """Executes choices."""
 
     def reset(self, row: int, environment: Any, seed: int) -> None:
         """Starts a row anew."""
@@ -33,7 +34,7 @@ class Engine(Protocol):
         """Returns all that changes."""
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Goes on from a state."""
+        """Restores from ``state()``."""
 
 
 class Demonstrator(Protocol):
@@ -47,19 +48,19 @@ class Demonstrator(Protocol):
 
 
 class Meter(Protocol):
-    """Reads rewards and constraint costs of an engine's rows."""
+    """Reads rewards, constraint costs and counts of an engine's rows."""
 
     def begin(self, row: int) -> None:
         """Forgets a row, which has been started anew."""
 
     def read(self) -> tuple[F8, F8]:
-        """Returns those of the last step: rewards [B] and costs [B, K]."""
+        """Returns those of the last step: rewards [B], and costs and counts [B, K]."""
 
     def state(self) -> dict[str, Any]:
         """Returns all that changes."""
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Goes on from a state."""
+        """Restores from ``state()``."""
 
 
 Draw = Callable[[int], tuple[Any, int]]
@@ -67,46 +68,71 @@ Draw = Callable[[int], tuple[Any, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
-    """What a run learns in.
+class Task:
+    """What a run learns in; it describes itself to the trainer, which knows nothing else of it.
 
     Attributes:
         training: Draws of training environments.
         validation: Draws of validation environments; no window is also a training one.
         engine: Makes an engine of rows.
+        actions: What an agent chooses.
         demonstrator: Makes what a warm start imitates, for an engine of one row, or None.
         meter: Makes what reads rewards and constraint costs of an engine, or None: the engine's rewards, no costs.
         costs: Names of the constraint costs that the meter reads.
+        counts: Names of the columns that the meter reads after them (``Dimensions``).
         score: What whole validation runs are worth, from each run's sums of rewards and costs; None: the mean of the
             sums of rewards.
-        gangs: Gangs G of a choice (``on-arrival``); 1 elsewhere.
-        migration_usd: Reads what each row of an engine has paid for migrations since its start, USD, for the curves;
-            None: the curves do without.
+        figures: Further figures for the curves: a reader of each row's sum since its run's start, by name. The curves
+            hold their growth per decision step (``NAME_per_step``) and their mean in validation (``validation_NAME``).
         slot_s: Length of a slot, s.
-        about: What an exported policy says of where it fits: scenario, protocol, sites, observation.
+        about: What an exported policy says of where it fits.
+        record: What its record says of the data it was trained on.
+        write: Writes an exported policy (file, nets, what it says of itself, whether weights are float16), or None.
+        judged: Figures of a written policy over so many validation environments, by name, for its record, or None.
     """
 
     training: Draw
     validation: Draw
     engine: Callable[[Sequence[Any], Sequence[int]], Engine]
+    actions: ActionSpec
     demonstrator: Callable[[Any], Demonstrator] | None = None
     meter: Callable[[Any], Meter] | None = None
     costs: tuple[str, ...] = ()
+    counts: tuple[str, ...] = ()
     score: Callable[[F8, F8], float] | None = None
-    gangs: int = 1
-    migration_usd: Callable[[Any], F8] | None = None
+    figures: Mapping[str, Callable[[Any], F8]] = field(default_factory=dict)
     slot_s: float = 60.0
     about: dict[str, Any]
+    record: dict[str, Any] = field(default_factory=dict)
+    write: Callable[..., None] | None = None
+    judged: Callable[[Path, int], dict[str, float]] | None = None
+
+    @property
+    def columns(self) -> int:
+        """Columns of a step's costs: constraint costs, then counts."""
+        return len(self.costs) + len(self.counts)
 
 
-def dimensions_of(engine: Engine, setting: Setting) -> Dimensions:
+class TaskConfig(Protocol):
+    """Settings of a task: a frozen dataclass of values that JSON can hold."""
+
+    def open(self, seed: int, *, imitate: str | None = None) -> Task:
+        """Returns the task.
+
+        Args:
+            seed: Number of the draw of training environments.
+            imitate: Name of the policy that a warm start imitates, or None.
+        """
+
+
+def dimensions_of(engine: Engine, task: Task) -> Dimensions:
     """Returns the sizes an algorithm for an engine is built for."""
     return Dimensions(
         agents=engine.agents,
-        choices=engine.choices,
+        actions=task.actions,
         global_size=engine.global_BG.shape[1],
         own_size=engine.own_BNO.shape[2],
-        costs=setting.costs,
-        gangs=setting.gangs,
-        slot_s=setting.slot_s,
+        costs=task.costs,
+        counts=task.counts,
+        slot_s=task.slot_s,
     )

@@ -1,0 +1,117 @@
+"""What agents see, choose and earn: the sizes of a task, its actions, moments and transitions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noonward.arrays import F4, F8, I8, Bools
+
+
+class Head(NamedTuple):
+    """One part of a choice."""
+
+    name: str
+    size: int
+    """Number of its options."""
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """What an agent chooses: one option of every head.
+
+    Choices are numbered as the elements of an array [size of the first head, size of the second, ...]: the last head's
+    option changes fastest.
+
+    Attributes:
+        heads: Parts of a choice.
+
+    Example:
+        >>> ActionSpec.of(site=8, gpus=4).choices
+        32
+    """
+
+    heads: tuple[Head, ...]
+
+    @classmethod
+    def of(cls, **sizes: int) -> ActionSpec:
+        """Returns the actions of heads by name and size."""
+        return cls(tuple(Head(name, size) for name, size in sizes.items()))
+
+    @property
+    def choices(self) -> int:
+        """Choices of an agent, A."""
+        return math.prod(head.size for head in self.heads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dimensions:
+    """Sizes an algorithm is built for.
+
+    Attributes:
+        agents: Agents, N.
+        actions: What each agent chooses.
+        global_size: Width of what all agents see.
+        own_size: Width of what each agent sees for itself.
+        costs: Names of the constraint costs of a step, in the order of their columns.
+        counts: Names of what means of rewards and costs are over, the columns after the costs: the size of what a step
+            decided, and the number of decisions. Empty where nothing is counted.
+        slot_s: Length of a slot, s; the unit of a discount by elapsed time.
+    """
+
+    agents: int
+    actions: ActionSpec
+    global_size: int
+    own_size: int
+    costs: tuple[str, ...] = ()
+    counts: tuple[str, ...] = ()
+    slot_s: float = 60.0
+
+    @property
+    def choices(self) -> int:
+        """Choices of an agent, A."""
+        return self.actions.choices
+
+    @property
+    def columns(self) -> int:
+        """Columns of a step's costs: constraint costs, then counts."""
+        return len(self.costs) + len(self.counts)
+
+
+class Moment(NamedTuple):
+    """What the agents of B runs see when they are asked.
+
+    An agent that is not asked has no feasible choice in ``mask_BNA``; it answers 0 (hold).
+    """
+
+    global_BG: F4
+    """What all agents of a run see."""
+    own_BNO: F4
+    """What each agent sees for itself."""
+    mask_BNA: NDArray[np.uint8]
+    """1 where a choice is feasible."""
+    asked_BN: Bools
+    """Whether an agent is asked."""
+
+
+class Transition(NamedTuple):
+    """One decision step of B runs: what was seen, chosen and earned, and what is seen next."""
+
+    before: Moment
+    choice_BN: I8
+    """Choices, 0 where an agent was not asked."""
+    reward_B: F8
+    """Reward until the next question."""
+    elapsed_s_B: F8
+    """Seconds until the next question."""
+    cost_BK: F8
+    """Constraint costs until the next question, then counts (``Dimensions``)."""
+    ended_B: Bools
+    """Whether the run ended: nothing follows, and ``after`` says nothing."""
+    cut_B: Bools
+    """Whether the episode was cut after this step though the run continues: ``after`` still has a value."""
+    after: Moment

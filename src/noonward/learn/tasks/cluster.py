@@ -1,0 +1,317 @@
+"""Training in a cluster scenario: draws by months and seeds, observation, reward, and the batch engine."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+
+from noonward.arrays import F8
+from noonward.data.environments import build_environment
+from noonward.data.scenarios.load import load_scenario, with_files
+from noonward.data.splits import MONTHS, Split, split_scenario, split_seed
+from noonward.decision.brief import Brief, check_fit
+from noonward.decision.cluster.observation import Observation
+from noonward.engine.cluster.batch import BatchEngine
+from noonward.engine.cluster.service_meter import (
+    DECISIONS,
+    ENERGY_ALONE,
+    WORK,
+    EnergyMix,
+    ServiceMeter,
+    cost_names,
+)
+from noonward.engine.run import run
+from noonward.errors import ScenarioError
+from noonward.forecasts.forecast import Forecast, ForecastKind
+from noonward.learn.core.experience import ActionSpec
+from noonward.learn.core.settings import at_least, one_of
+from noonward.learn.tasks.demonstrator import SchedulerDemonstrator, forecast_with
+from noonward.learn.tasks.task import Task
+from noonward.ledger.ledger import settle
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.scenario import Scenario
+from noonward.schedule.cluster.trained_policy import write_policy
+from noonward.schedule.registry import load_policy, make_scheduler
+
+EXCESS_J_PER_UNIT: Final = 10.0
+"""What validation charges per relative excess over a limit, J per unit: far more than multipliers come to where a joule
+counts about one (``EnergyMix``), so that the policy that is kept keeps the limits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where environments come from.
+
+    Attributes:
+        scenario: A packaged scenario or a YAML file.
+        settings: Changed values of the scenario, ``key=value``.
+        signals: Files of prices and carbon intensities instead of the scenario's own.
+        jobs: Job table or trace instead of the scenario's own.
+    """
+
+    scenario: str
+    settings: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
+    jobs: str | None = None
+
+    def resolved(self) -> Source:
+        """Returns the same source with absolute paths, so that a run can be resumed from any folder."""
+        path = Path(self.scenario)
+        return replace(
+            self,
+            scenario=str(path.resolve()) if path.is_file() else self.scenario,
+            signals=tuple(str(Path(each).resolve()) for each in self.signals),
+            jobs=None if self.jobs is None else str(Path(self.jobs).resolve()),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterTask:
+    """What is trained in: cluster scenarios, what agents are shown, and what they earn.
+
+    Attributes:
+        sources: Where environments come from, in turn; validation takes the first.
+        observation: ``paper`` or ``extended``; ``raw`` is that of CHSAC-AF's public code (``Observation``).
+        forecast_h: Hours of forecast in the observation (``extended``).
+        forecast: Kind of forecast (``noonward.forecasts.forecast``) that is shown of the future, if anything.
+        reward: ``utility`` or ``at-start``: when a job's value is credited, USD; ``energy`` (on-arrival): energy per
+            unit of work, with the costs of the scenario's constraints beside it (``ServiceMeter``).
+        energy_weight: Under the reward ``energy``, what a joule counts as such (``EnergyMix``).
+        usd_weight: What it counts besides per 100 USD/MWh of its price; needs signals.
+        carbon_weight: What it counts besides per 500 g/kWh of its carbon intensity; needs signals.
+        show_signals: The observation shows price and intensity of the hour (on-arrival, ``extended``).
+        show_class: It shows the class of the arriving job (on-arrival, ``extended``).
+    """
+
+    sources: tuple[Source, ...]
+    observation: Literal["paper", "extended", "raw"] = "paper"
+    forecast_h: int = 0
+    forecast: ForecastKind | None = None
+    reward: Literal["utility", "at-start", "energy"] = "utility"
+    energy_weight: float = 1.0
+    usd_weight: float = 0.0
+    carbon_weight: float = 0.0
+    show_signals: bool = False
+    show_class: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.sources:
+            raise ScenarioError("no source of environments; name a scenario")
+        at_least(self, 0, "forecast_h")
+        one_of(self, "observation", ("paper", "extended", "raw"))
+        one_of(self, "reward", ("utility", "at-start", "energy"))
+        if self.forecast is not None:
+            one_of(self, "forecast", get_args(ForecastKind))
+        if bool(self.forecast_h) != (self.forecast is not None):
+            raise ScenarioError(
+                f"forecast_h is {self.forecast_h} and forecast is {self.forecast}: a forecast needs both its hours and "
+                "its kind; set forecast_h=12 and forecast=regression (or another kind), or neither"
+            )
+        if self.forecast_h and self.observation != "extended":
+            raise ScenarioError(f"the observation {self.observation!r} shows no forecasts; set observation=extended")
+        self._check_mix_and_shown()
+
+    def _check_mix_and_shown(self) -> None:
+        at_least(self, 0.0, "energy_weight", "usd_weight", "carbon_weight")
+        if not (self.energy_weight or self.mix.needs_signals):
+            raise ScenarioError("energy_weight, usd_weight and carbon_weight are all 0; set at least one above 0")
+        if self.reward != "energy" and self.mix != ENERGY_ALONE:
+            raise ScenarioError(
+                f"reward is {self.reward}, which knows no energy_weight, usd_weight or carbon_weight; leave them out, "
+                "or set reward=energy"
+            )
+        if self.observation != "extended" and (self.show_signals or self.show_class):
+            raise ScenarioError(
+                f"the observation {self.observation!r} shows neither signals nor classes; set "
+                "observation=extended, or leave out show_signals and show_class"
+            )
+
+    @property
+    def mix(self) -> EnergyMix:
+        """What a joule counts under the reward ``energy``."""
+        return EnergyMix(energy=self.energy_weight, usd=self.usd_weight, carbon=self.carbon_weight)
+
+    @property
+    def shown_forecast(self) -> Forecast | None:
+        """Forecast that the observation shows."""
+        return None if self.forecast is None else Forecast(self.forecast)
+
+    def open(self, seed: int, *, imitate: str | None = None) -> Task:
+        """Returns the task.
+
+        Args:
+            seed: Number of the draw of training environments.
+            imitate: Name of the policy that a warm start imitates, or None.
+
+        Raises:
+            ScenarioError: Scenarios, observation, reward and the policy to imitate do not fit.
+            DataError: A file's content is wrong.
+        """
+        training, validation = Draws(self.sources, "train", seed), Draws(self.sources[:1], "validation", 0)
+        first = training.scenarios[0]
+        for scenario in training.scenarios:
+            self._check_scenario(scenario, first)
+        observation = self.observation_of(first)
+        forecast, demonstrator = self.shown_forecast, None
+        if imitate is not None:
+            needs = make_scheduler(imitate).needs
+            check_fit(Brief.of(training(0)[0], needs), needs, repr(imitate))
+            forecast = forecast_with(imitate, forecast)
+            demonstrator = functools.partial(SchedulerDemonstrator, imitate)
+
+        def engine(environments: Sequence[Environment], seeds: Sequence[int]) -> BatchEngine:
+            reward: Literal["utility", "at-start"] = "at-start" if self.reward == "at-start" else "utility"
+            return BatchEngine(environments, observation, seeds=seeds, reward=reward, forecast=forecast)
+
+        return Task(
+            training=training,
+            validation=validation,
+            engine=engine,
+            actions=actions_of(first, observation),
+            figures={"migration_usd": BatchEngine.migration_usd},
+            demonstrator=demonstrator,
+            slot_s=first.slot_s,
+            about=self._about(first, observation),
+            record={
+                "months": {part: months for part, months in MONTHS.items() if part != "test"},
+                "seeds": {"train": training.seed, "validation": validation.seed},
+            },
+            write=write_policy,
+            judged=functools.partial(_validation_utility, validation),
+            **(_by_energy(first, training, self.mix) if self.reward == "energy" else {}),
+        )
+
+    def _check_scenario(self, scenario: Scenario, first: Scenario) -> None:
+        """Raises ScenarioError unless a scenario's runs have the reward."""
+        if self.reward != "energy":
+            if scenario.signals is None or scenario.economics is None:
+                raise ScenarioError(
+                    f"scenario {scenario.name!r} has no {'signals' if scenario.signals is None else 'economics'}, so "
+                    "its runs have no utility to learn from; give signals and economics, or learn from energy "
+                    "(--algorithm chsac-af --set reward=energy)"
+                )
+            return
+        if scenario.protocol != "on-arrival":
+            raise ScenarioError(
+                f"scenario {scenario.name!r} asks {scenario.protocol}; the reward 'energy' is for protocol on-arrival, "
+                "as dvfs-training; name such a scenario, or train masac, madqn or mappo with reward=utility"
+            )
+        if scenario.constraints != first.constraints:
+            raise ScenarioError(f"scenarios {first.name!r} and {scenario.name!r} differ in their constraints")
+        if self.mix.needs_signals and scenario.signals is None:
+            raise ScenarioError(
+                f"scenario {scenario.name!r} has no signals, so neither price nor carbon of its energy is known; give "
+                "signals, or leave out usd_weight and carbon_weight"
+            )
+
+    def observation_of(self, scenario: Scenario) -> Observation:
+        """Returns what agents are shown in a scenario.
+
+        Raises:
+            ScenarioError: The scenario's protocol does not show it.
+        """
+        if scenario.protocol != "on-arrival" and self.observation == "raw":
+            raise ScenarioError(
+                f"scenario {scenario.name!r} asks {scenario.protocol}; the observation 'raw' is for protocol "
+                "on-arrival; set observation=paper or extended"
+            )
+        if scenario.protocol != "on-arrival" and (self.show_signals or self.show_class):
+            raise ScenarioError(
+                f"scenario {scenario.name!r} asks {scenario.protocol}, whose observation always shows signals and "
+                "never classes; leave out show_signals and show_class"
+            )
+        return Observation(
+            kind=self.observation,
+            protocol=scenario.protocol,
+            forecast_h=self.forecast_h,
+            signals=self.show_signals,
+            classes=len(scenario.fleet.classes) if self.show_class else 0,
+        )
+
+    def _about(self, scenario: Scenario, observation: Observation) -> dict[str, Any]:
+        """Returns what a policy's file says of where it fits."""
+        forecast = self.shown_forecast
+        return {
+            "scenario": scenario.name,
+            "protocol": scenario.protocol,
+            "sites": [site.name for site in scenario.fleet.sites],
+            "observation": asdict(observation),
+            "limits": {} if scenario.constraints is None else scenario.constraints.named(scenario.fleet.site_names),
+            **({} if forecast is None else {"forecast": asdict(forecast)}),
+        }
+
+
+def actions_of(scenario: Scenario, observation: Observation) -> ActionSpec:
+    """Returns what an agent chooses: hold or a site (each-slot); a site and a number of GPUs (on-arrival)."""
+    sites = len(scenario.fleet.sites)
+    if scenario.protocol == "each-slot":
+        return ActionSpec.of(site=1 + sites)
+    return ActionSpec.of(site=sites, gpus=observation.gpus_max)
+
+
+def open_source(source: Source, part: Split) -> Scenario:
+    """Returns a source's scenario with the windows of one part.
+
+    Raises:
+        ScenarioError: The scenario or a setting is wrong.
+        DataError: A file's content is wrong.
+    """
+    scenario = load_scenario(source.scenario, source.settings)
+    jobs = None if source.jobs is None else Path(source.jobs)
+    if source.signals or jobs is not None:
+        scenario = with_files(scenario, [Path(each) for each in source.signals], jobs)
+    return split_scenario(scenario, part)
+
+
+class Draws:
+    """Environments of one part of the months and seeds, from several sources in turn.
+
+    Args:
+        sources: Where they come from.
+        part: ``train`` or ``validation``.
+        seed: Number of the draw of environments.
+    """
+
+    def __init__(self, sources: Sequence[Source], part: Split, seed: int) -> None:
+        self.scenarios = [open_source(source, part) for source in sources]
+        self.seed = split_seed(part, seed)
+
+    def __call__(self, number: int) -> tuple[Environment, int]:
+        """Returns environment and seed of a draw's number."""
+        index, which = divmod(number, len(self.scenarios))
+        return build_environment(self.scenarios[which], index, self.seed), self.seed
+
+
+def _by_energy(scenario: Scenario, training: Draws, mix: EnergyMix) -> dict[str, Any]:
+    """Returns meter, costs and score of the reward ``energy``."""
+    unit_work = float(training(0)[0].jobs.work_J.mean())
+    names = cost_names(scenario.constraints, scenario.fleet.site_names)
+
+    def score(reward_B: F8, cost_BK: F8) -> float:
+        """Returns minus the extra energy per unit of work, less what excesses over the limits cost.
+
+        Limits are of means (Eq. 4), so all runs are pooled: charging each run's own excess would charge the spread
+        between short runs too, and keep policies that lie below their limits by as much.
+        """
+        total_K = cost_BK.sum(0)
+        excess_K = np.maximum(total_K[:-2] / total_K[-1], 0.0)
+        return float(reward_B.sum() / total_K[-2] - EXCESS_J_PER_UNIT * excess_K.sum())
+
+    return {
+        "meter": functools.partial(ServiceMeter, constraints=scenario.constraints, unit_work=unit_work, mix=mix),
+        "costs": tuple(names),
+        "counts": (WORK, DECISIONS),
+        "score": score,
+    }
+
+
+def _validation_utility(validation: Draws, path: Path, count: int) -> dict[str, float]:
+    """Returns the mean utility of a written policy over validation environments, USD; NaN where runs have none."""
+    drawn = [validation(number) for number in range(count)]
+    utilities = [settle(run(environment, load_policy(path), seed=seed)).utility_usd for environment, seed in drawn]
+    return {"validation_utility_usd": float(np.mean(utilities))}

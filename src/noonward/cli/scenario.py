@@ -42,8 +42,7 @@ def check(name: ScenarioName, settings: Settings = None) -> None:
     if scenario.reference_policy is not None:
         require_registered([scenario.reference_policy], f"scenario {scenario.name!r}: reference_policy")
     environment = build_environment(scenario)
-    print(f"{scenario.name}: valid. Kind {scenario.kind}.")
-    print(f"environment 0 (seed 0): {find_kind(scenario.kind).part('describe')(environment)}")
+    print(f"{scenario.name}: valid. {find_kind(scenario.kind).part('describe')(environment)}")
     for note in environment.notes:
         print(f"note: {note}")
 

@@ -116,7 +116,8 @@ def describe_environment(environment: Environment) -> str:
     sites = environment.fleet.sites
     gpus = sum(site.gpus for site in sites)
     return (
-        f"{len(sites)} sites, {gpus} GPUs, protocol {environment.protocol}; {len(environment.jobs)} jobs from "
+        f"{len(sites)} sites, {gpus} GPUs, protocol {environment.protocol}\n"
+        f"environment {environment.index} (seed {environment.seed}): {len(environment.jobs)} jobs from "
         f"{environment.start:%Y-%m-%d %H:%M} UTC over {environment.window_s / HOUR_S:.0f} h, last possible end after "
         f"{environment.hours} h"
     )

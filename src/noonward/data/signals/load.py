@@ -176,7 +176,7 @@ def _estimate_notes(path: Path, table: pl.DataFrame, used: NDArray[np.bool_], wa
     ]
 
 
-def write_generated_signals(signals: Signals, path: Path) -> None:
+def write_generated_signals(signals: Signals, path: str | Path) -> None:
     """Writes generated signals as a tidy CSV file that ``load_signals`` reads back, with a note that they are not real.
 
     Args:
@@ -193,4 +193,4 @@ def write_generated_signals(signals: Signals, path: Path) -> None:
             "is_real": np.zeros(len(signals.zones) * signals.hours, dtype=bool),
         }
     )
-    write_table(path, frame.fill_nan(None))
+    write_table(Path(path), frame.fill_nan(None))

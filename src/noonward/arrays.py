@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 F8 = NDArray[np.float64]
 F4 = NDArray[np.float32]
 I8 = NDArray[np.int64]
+I4 = NDArray[np.int32]
 U1 = NDArray[np.uint8]
 Bools = NDArray[np.bool_]
 Records = NDArray[np.void]

@@ -29,8 +29,9 @@ class ToAndFro(Scheduler):
 
 
 def segments(kind=PowerSegments, **columns):
-    given = {"gpus_K": np.ones(len(columns["site_K"]), np.int64)} | columns
-    return kind(**{name: np.asarray(column) for name, column in given.items()})
+    given = {"gpus_K": [1] * len(columns["site_K"])} | columns
+    ints = ("site_K", "job_K", "gpus_K")
+    return kind(**{name: np.array(column, np.int32 if name in ints else float) for name, column in given.items()})
 
 
 def test_the_engine_emits_a_segment_a_job_and_its_transfers():
@@ -48,7 +49,7 @@ def test_a_segment_ends_with_the_run():
     cut = played(drained=False)
     assert (cut.power.to_s_K / HOUR_S).tolist() == [1.5, 2.0]
     assert cut.job_J["finish_s"][1] == 2.5 * HOUR_S
-    assert cut.job_J["units"].tolist() == [3600.0, 1800.0]
+    assert cut.units_J.tolist() == [3600.0, 1800.0]
 
 
 def test_segments_of_one_job_add_up_at_any_sites_and_times():

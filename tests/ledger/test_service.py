@@ -1,10 +1,8 @@
 """Latency per class, queues and power of a run: by hand, and against a plain count on random queues."""
 
-import math
-
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.two_jobs import HOUR_S, played
@@ -12,9 +10,12 @@ from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
 from noonward.ledger.ledger import settle
-from noonward.ledger.service import Service, longest_queue, measure_service
+from noonward.ledger.service import Service, measure_service
+from noonward.ledger.sweep import sweep_power, sweep_queues, time_order
 from noonward.model.limits import Constraints
 from noonward.schedule.registry import make_scheduler
+
+quick = settings(deadline=None, derandomize=True)
 
 
 def test_two_jobs_by_hand():
@@ -67,11 +68,53 @@ def test_mean_power_is_the_ledgers_energy(policy):
     assert max(site.longest_queue for site in service.sites.values()) <= service.longest_queue
 
 
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9)), max_size=12))
-def test_longest_queue_is_the_most_that_wait_at_any_time(jobs):
-    reach = np.array([float(at) for at, _ in jobs])
-    start = np.array([float(at + wait) if wait < 9 else np.nan for at, wait in jobs])
-    most = 0
-    for time in range(40):  # a job waits from its reach to before its start
-        most = max(most, sum(at <= time and (math.isnan(by) or by > time) for at, by in zip(reach, start, strict=True)))
-    assert longest_queue(reach, start) == most
+@quick
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(0, 1)), max_size=12),
+    st.integers(1, 30),
+)
+def test_queues_are_those_counted_at_every_time(jobs, ended):
+    reach = np.array([float(at) for at, _, _ in jobs])
+    start = np.array([float(at + wait) if wait < 9 else np.nan for at, wait, _ in jobs])
+    site = np.array([s for _, _, s in jobs], np.int64)
+    left = np.flatnonzero(~np.isnan(start))
+    longest, waited = np.zeros(2, np.int64), np.zeros(2)
+    most = sweep_queues(
+        reach, start, site, time_order(reach), left[time_order(start[left])], float(ended), np.zeros(2, np.int64),
+        longest, waited,
+    )  # fmt: skip
+    waiting = [  # a job waits from its reach to before its start
+        [
+            sum(at <= t and not by <= t for at, by, q in zip(reach, start, site, strict=True) if q == s)
+            for t in range(40)
+        ]
+        for s in (0, 1)
+    ]
+    assert longest.tolist() == [max(each) for each in waiting]
+    assert most == max(map(sum, zip(*waiting, strict=True)))
+    assert waited.tolist() == [sum(each[:ended]) for each in waiting]
+
+
+@quick
+@given(st.lists(st.floats(0, 1e9) | st.integers(0, 3).map(float), max_size=40))
+def test_times_are_ordered_as_a_stable_sort_orders_them(times):
+    assert time_order(np.array(times)).tolist() == np.argsort(times, kind="stable").tolist()
+
+
+segments = st.tuples(st.integers(0, 1), st.integers(0, 9), st.integers(1, 9), st.integers(1, 5))
+
+
+@quick
+@given(st.lists(segments, min_size=1, max_size=10), st.integers(1, 12))
+def test_power_is_that_counted_second_by_second(parts, window):
+    site, begin, length, watts = (np.array(column) for column in zip(*parts, strict=True))
+    end = begin + length
+    cap_w, free_w = np.array([6.0, np.inf]), np.array([2.0, 3.0])
+    out = np.zeros((2, 4))
+    sweep_power(
+        site, begin.astype(float), end.astype(float), watts.astype(float), time_order(begin.astype(float)),
+        time_order(end.astype(float)), float(window), free_w.copy(), np.zeros(2), cap_w, out,
+    )  # fmt: skip
+    for s in (0, 1):
+        power = [free_w[s] + watts[(site == s) & (begin <= t) & (end > t)].sum() for t in range(window)]
+        assert out[s].tolist() == [sum(power), max(power), sum(w > cap_w[s] for w in power), window]

@@ -244,14 +244,14 @@ def settle_run(outcome: Outcome) -> SettledRun:
 
 def fixed_power(signals: SiteSignals, watts_S: F8, window_s: float) -> F8:
     """Returns the amounts of constant power at every site all through the window."""
-    sites = np.arange(len(watts_S))
+    sites = np.arange(len(watts_S), dtype=np.int32)
     whole = PowerSegments(
         site_K=sites,
         job_K=sites,
         from_s_K=np.zeros(len(sites)),
         to_s_K=np.full(len(sites), window_s),
         watts_K=watts_S,
-        gpus_K=np.zeros(len(sites), np.int64),
+        gpus_K=np.zeros(len(sites), np.int32),
     )
     return np.asarray(settle_power(whole, signals, len(sites)).job_JA.sum(axis=0))
 
@@ -267,12 +267,15 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
     Only the use above capacity curves is the engine's own: a segment does not know which jobs it ran beside.
     """
     environment, job_J = outcome.environment, outcome.job_J
-    fixed, job, result = settled.fixed_A, settled.power.job_JA.sum(axis=0), settled.result_JA.sum(axis=0)
+    fixed, job = settled.fixed_A, settled.power.job_JA.sum(axis=0)
     free = fixed - settled.power.displaced_JA.sum(axis=0)
     if not outcome.started_J.any():
         job = np.where(np.isnan(fixed), np.nan, 0.0)
     gpu_hours = float(settled.power.gpu_s_J.sum() / HOUR_S)
-    move = np.array([column.sum() for column in settled.move_JA.T])
+    move, result = np.zeros((2, len(fixed)))
+    if len(outcome.transfer_X):
+        move[:] = [column.sum() for column in settled.move_JA.T]
+        result[:] = settled.result_JA.sum(axis=0)
     # A journey's USD are those of its links, known without any signal.
     unknown = np.concatenate([[False, False], np.isnan(settled.signals.value_QSH[1:]).all(axis=(1, 2))])
     move[unknown] = result[unknown] = np.nan
@@ -292,7 +295,7 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
         moves=int(job_J["moves"].sum()),
         gpu_hours=gpu_hours,
         over_cap_gpu_hours=float(outcome.over_cap_gpu_s_S.sum() / HOUR_S),
-        units=float(job_J["units"].sum()),
+        units=float(outcome.units_J.sum()),
         job_kwh=float(job[0]),
         free_kwh=float(free[0]),
         move_kwh=float(move[0] + result[0]),

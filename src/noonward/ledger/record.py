@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noonward.arrays import F8
-from noonward.compiled import code_digest, kernel
+from noonward.arrays import I8
+from noonward.compiled import code_digest
 from noonward.errors import DataError
 from noonward.files import table_bytes, whole_folder
 from noonward.ledger.ledger import Ledger, SettledRun, settle_run, total
 from noonward.ledger.machine import machine, versions
-from noonward.ledger.segments import OVERDUE, STATUS_NAMES, TRANSIT, Outcome
-from noonward.ledger.service import Service, measure_service
+from noonward.ledger.segments import JOB_OUTCOME, STATUS_NAMES, Outcome
+from noonward.ledger.service import Service, measure_service, waiting_jobs
+from noonward.ledger.sweep import count_arrivals, count_waiting, spread_power
 from noonward.model.cluster.environment import Environment
 from noonward.model.signals import CARBON_NAME, PRICE_NAME
-from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
+from noonward.units import HOUR_S
 
 if TYPE_CHECKING:
     import polars as pl
@@ -116,8 +117,16 @@ def environment_digest(environment: Environment) -> str:
         digest.update(f"caps {environment.caps.hard}".encode())
         arrays.append(environment.caps.gpus_SH)
     for array in arrays:
-        digest.update(np.ascontiguousarray(array).tobytes())
+        _digest_array(digest, array)
     return digest.hexdigest()[:16]
+
+
+def _digest_array(digest: hashlib._Hash, array: NDArray[np.generic]) -> None:
+    """Adds an array to a digest; of one that is constant, as many columns of jobs are, one value and the shape."""
+    flat = np.ascontiguousarray(array).ravel()
+    constant = len(flat) > 1 and bool((flat == flat[0]).all())
+    digest.update(f"{array.dtype.str} {array.shape} {constant}".encode())
+    digest.update((flat[:1] if constant else flat).data)
 
 
 def write_record(
@@ -149,7 +158,7 @@ def record_files(
     manifest = manifest_of(outcome, policy, seed, scenario_digest, notes)
     files = {}
     for name, table in (("jobs", job_table(outcome, settled)), ("hours", hour_table(outcome))):
-        files[f"{name}.parquet"] = table_bytes(table, ".parquet")
+        files[f"{name}.parquet"] = table_bytes(table, ".parquet", "lz4")
     for name, content in (("ledger", ledger.as_dict()), ("service", service.as_dict()), ("manifest", manifest)):
         files[f"{name}.json"] = (json.dumps(content, indent=1) + "\n").encode()
     return files
@@ -201,30 +210,30 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
     """
     import polars as pl
 
-    environment, job_J, jobs = outcome.environment, outcome.job_J, outcome.environment.jobs
+    environment, jobs = outcome.environment, outcome.environment.jobs
+    job_J = {name: np.ascontiguousarray(outcome.job_J[name]) for name in JOB_OUTCOME.names or ()}
     settled = settled or settle_run(outcome)
     fleet, started = environment.fleet, outcome.started_J
-    names = np.array([*environment.sites, None], dtype=object)
-    points = np.array([point.name for point in fleet.ingress_points], dtype=object)
+    points = [point.name for point in fleet.ingress_points]
     clock_SF = fleet.tables(1).clock_SF
     level = np.where(started, job_J["level"], 0)
     seconds_J = np.where(started, job_J["finish_s"] - job_J["start_s"], np.nan)
     return pl.DataFrame(
         {
             "arrival_s": jobs.arrival_s_J,
-            "origin": pl.Series(points[jobs.origin_J].tolist(), dtype=pl.Categorical),
-            "class": pl.Series(np.array(fleet.classes, dtype=object)[jobs.class_J].tolist(), dtype=pl.Categorical),
+            "origin": _texts(points, jobs.origin_J),
+            "class": _texts(fleet.classes, jobs.class_J),
             "work": jobs.work_J,
             "slack_s": jobs.slack_s_J,
-            "status": pl.Series(np.array(STATUS_NAMES, dtype=object)[job_J["status"]].tolist(), dtype=pl.Categorical),
-            "site": pl.Series(names[job_J["site"]].tolist(), dtype=pl.Categorical),
+            "status": _texts(STATUS_NAMES, job_J["status"]),
+            "site": _texts(environment.sites, job_J["site"]),
             "gpus": np.where(started, job_J["gpus"], 0),
             "clock": np.where(started, clock_SF[job_J["site"], level], np.nan),
             "reach_s": job_J["reach_s"],
             "start_s": job_J["start_s"],
             "finish_s": job_J["finish_s"],
             "power_w": job_J["power_w"],
-            "units": job_J["units"],
+            "units": outcome.units_J,
             "units_per_s": jobs.work_J / seconds_J,
             "energy_kwh": settled.power.job_JA[:, 0],
             "energy_usd": settled.power.job_JA[:, 1],
@@ -251,7 +260,7 @@ def hour_table(outcome: Outcome) -> pl.DataFrame:
     market, tables = environment.site_signals, environment.fleet.tables(1)
     busy_SH2 = np.zeros((sites, hours, 2))
     power = outcome.power
-    _spread(power.site_K, power.from_s_K, power.to_s_K, power.gpus_K, power.watts_K, busy_SH2)
+    spread_power(power.site_K, power.from_s_K, power.to_s_K, power.gpus_K, power.watts_K, busy_SH2)
     waiting_SH = _waiting(outcome, hours)
     window_H = np.clip(environment.window_s / HOUR_S - np.arange(hours), 0.0, 1.0)
     free_gpu_hours = np.maximum(0.0, tables.gpus_S[:, None] - busy_SH2[:, :, 0]) * window_H
@@ -259,11 +268,10 @@ def hour_table(outcome: Outcome) -> pl.DataFrame:
     known = min(hours, environment.hours)
     price, carbon = np.full((2, sites, hours), np.nan)
     price[:, :known], carbon[:, :known] = market.price_SH[:, :known], market.carbon_SH[:, :known]
-    site_names = np.repeat(np.array(environment.sites, dtype=object), hours)
     return pl.DataFrame(
         {
             "hour": np.tile(np.arange(hours), sites),
-            "site": pl.Series(site_names.tolist(), dtype=pl.Categorical),
+            "site": _texts(environment.sites, np.repeat(np.arange(sites), hours)),
             "busy_gpu_hours": busy_SH2[:, :, 0].ravel(),
             "gpus": np.repeat(tables.gpus_S, hours),
             "job_kwh": busy_SH2[:, :, 1].ravel(),
@@ -276,45 +284,23 @@ def hour_table(outcome: Outcome) -> pl.DataFrame:
     )
 
 
-@kernel(allocates=False)
-def _spread(
-    site_K: NDArray[np.int64], from_s_K: F8, to_s_K: F8, gpus_K: NDArray[np.int64], watts_K: F8, out_SH2: F8
-) -> None:
-    """Spreads segments over hours: GPU-hours and kWh per site and hour."""
-    for k in range(site_K.shape[0]):
-        time = from_s_K[k]
-        hour = int(time / HOUR_S)
-        while time < to_s_K[k]:
-            until = min(to_s_K[k], (hour + 1) * HOUR_S)
-            out_SH2[site_K[k], hour, 0] += gpus_K[k] * (until - time) / HOUR_S
-            out_SH2[site_K[k], hour, 1] += watts_K[k] * (until - time) / WATT_SECONDS_PER_KWH
-            time = until
-            hour += 1
+def _waiting(outcome: Outcome, hours: int) -> I8:
+    """Returns jobs that wait per site at the start of every hour: each where it joined last."""
+    change_SH = np.zeros((len(outcome.environment.sites), hours + 1), np.int64)
+    count_waiting(*waiting_jobs(outcome), change_SH)
+    return np.cumsum(change_SH, axis=1)[:, :hours]
 
 
-def _waiting(outcome: Outcome, hours: int) -> NDArray[np.int64]:
-    """Returns jobs that wait per site at the start of every hour: each where it joined last.
-
-    Jobs that end overdue or still travelling are left out: the track does not keep when they left the queue.
-    """
-    job_J = outcome.job_J
-    sites = len(outcome.environment.sites)
-    change = np.zeros((sites, hours + 1), np.int64)
-    joined = ~np.isnan(job_J["reach_s"]) & ~np.isin(job_J["status"], (OVERDUE, TRANSIT))
-    first = np.clip(np.ceil(job_J["reach_s"][joined] / HOUR_S), 0, hours).astype(np.int64)
-    left_s = np.where(np.isnan(job_J["start_s"][joined]), np.inf, job_J["start_s"][joined])
-    last = np.clip(np.ceil(left_s / HOUR_S), 0, hours).astype(np.int64)
-    np.add.at(change, (job_J["site"][joined], first), 1)
-    np.add.at(change, (job_J["site"][joined], last), -1)
-    return np.cumsum(change, axis=1)[:, :hours]
-
-
-def _arrivals(outcome: Outcome, hours: int) -> NDArray[np.int64]:
+def _arrivals(outcome: Outcome, hours: int) -> I8:
     """Returns arrivals per site and hour by the home of their ingress point; zeros for points without a home."""
-    environment = outcome.environment
-    home_J = environment.fleet.tables(1).home_I[environment.jobs.origin_J]
-    hour_J = (environment.jobs.arrival_s_J / HOUR_S).astype(np.int64)
-    out = np.zeros((len(environment.sites), hours), np.int64)
-    counted = (home_J >= 0) & (hour_J < hours)
-    np.add.at(out, (home_J[counted], hour_J[counted]), 1)
-    return out
+    jobs, home_I = outcome.environment.jobs, outcome.environment.fleet.tables(1).home_I
+    out_SH = np.zeros((len(outcome.environment.sites), hours), np.int64)
+    count_arrivals(jobs.arrival_s_J, jobs.origin_J, home_I, out_SH)
+    return out_SH
+
+
+def _texts(names: Sequence[str], index_J: I8) -> pl.Series:
+    """Returns the names at some positions as a categorical column; null at -1."""
+    import polars as pl
+
+    return pl.Series([*names, None], dtype=pl.Categorical)[np.where(index_J < 0, len(names), index_J)]

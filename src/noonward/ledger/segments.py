@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from noonward.arrays import F8, I8, Bools, Records
+from noonward.arrays import F8, I4, Bools, Records
 from noonward.model.cluster.environment import Environment
 
 PLANNED: Final = 0
@@ -36,7 +36,6 @@ JOB_OUTCOME: Final = np.dtype(
         ("start_s", "f8"),  # NaN before the start
         ("finish_s", "f8"),  # end of its run, also if that lies after the run's end; NaN before the start
         ("power_w", "f8"),  # facility power while it runs; 0 before
-        ("units", "f8"),  # units of work processed by the run's end
     ]
 )
 """What became of a job."""
@@ -70,12 +69,12 @@ class PowerSegments:
         gpus_K: GPUs it occupies.
     """
 
-    site_K: I8
-    job_K: I8
+    site_K: I4
+    job_K: I4
     from_s_K: F8
     to_s_K: F8
     watts_K: F8
-    gpus_K: I8
+    gpus_K: I4
 
     def __len__(self) -> int:
         return len(self.site_K)
@@ -83,7 +82,7 @@ class PowerSegments:
     @classmethod
     def none(cls) -> PowerSegments:
         """Returns an empty table."""
-        ints, floats = np.zeros(0, np.int64), np.zeros(0)
+        ints, floats = np.zeros(0, np.int32), np.zeros(0)
         return cls(site_K=ints, job_K=ints, from_s_K=floats, to_s_K=floats, watts_K=floats, gpus_K=ints)
 
 
@@ -136,9 +135,9 @@ class Outcome:
 
     Attributes:
         environment: What was run.
-        job_J: What became of every job: JOB_OUTCOME records.
+        job_J: What became of every job: JOB_OUTCOME records, live while the run lasts.
         power: Power of the jobs.
-        transfer_X: Journeys of jobs and results: TRANSFER records in the order of time.
+        transfer_X: Journeys of jobs and results: TRANSFER records; those of one job in the order of time.
         loads: Loads of models.
         over_cap_gpu_s_S: Use above the capacity curves, GPU-seconds per site; zeros without curves.
         ended_s: Time at which the run ended, s.
@@ -167,9 +166,17 @@ class Outcome:
         """Returns the number of jobs with a status."""
         return int((self.job_J["status"] == status).sum())
 
+    @property
+    def units_J(self) -> F8:
+        """Units of work that were processed by the run's end; those of running jobs pro rata."""
+        start_s_J, finish_s_J = self.job_J["start_s"], self.job_J["finish_s"]
+        share_J = (np.minimum(finish_s_J, self.ended_s) - start_s_J) / (finish_s_J - start_s_J)
+        return np.where(np.isnan(share_J), 0.0, share_J) * self.environment.jobs.work_J
+
     def tobytes(self) -> bytes:
         """Returns all that was emitted as bytes: the same for two runs in which the same happened."""
         tables = (self.power, self.loads, self.meters)
         columns = [getattr(table, one.name) for table in tables for one in fields(table)]
-        columns += [self.job_J, self.transfer_X, self.over_cap_gpu_s_S, self.ended_s, self.steps]
+        columns += [self.job_J[name] for name in JOB_OUTCOME.names or ()]
+        columns += [self.transfer_X, self.over_cap_gpu_s_S, self.ended_s, self.steps]
         return b"".join(np.asarray(column).tobytes() for column in columns)

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from noonward.arrays import F8
+from noonward.arrays import F8, I8
 from noonward.ledger.segments import DONE, OVERDUE, TRANSIT, Outcome
+from noonward.ledger.sweep import sweep_power, sweep_queues, time_order
 from noonward.model.limits import Constraints
 
 
@@ -89,48 +89,46 @@ def measure_service(outcome: Outcome) -> Service:
     """Measures latency, queues and power of a run from what became of its jobs."""
     environment, job_J = outcome.environment, outcome.job_J
     limits = environment.constraints or Constraints()
-    waited_J = ~np.isnan(job_J["reach_s"]) & ~np.isin(job_J["status"], (OVERDUE, TRANSIT))
+    status_J, finish_s_J = (np.ascontiguousarray(job_J[name]) for name in ("status", "finish_s"))
     classes = {}
     for c, name in enumerate(environment.fleet.classes):
         of_J = (environment.jobs.class_J == c) & (environment.jobs.arrival_s_J <= outcome.ended_s)
         if of_J.any():
-            classes[name] = _class_service(outcome, of_J, limits.latency_target_s.get(name))
+            arrival_s = environment.jobs.arrival_s_J[of_J]
+            classes[name] = _class_service(
+                status_J[of_J], arrival_s, finish_s_J[of_J], outcome.ended_s, limits.latency_target_s.get(name)
+            )
+    longest, longest_S, waited_s_S = _queues(outcome)
+    cap_w_S = np.array([limits.power_cap_w.get(name, np.inf) for name in environment.sites])
+    joules_S, peak_w_S, above_s_S, seconds_S = power_totals(outcome, cap_w_S).T.tolist()
     sites = {
-        name: _site_service(outcome, s, waited_J, limits.power_cap_w.get(name))
+        name: SiteService(
+            longest_queue=longest_S[s],
+            mean_queue=waited_s_S[s] / outcome.ended_s,
+            mean_power_w=joules_S[s] / seconds_S[s],
+            peak_power_w=peak_w_S[s],
+            power_cap_w=limits.power_cap_w.get(name),
+            over_cap_share=above_s_S[s] / seconds_S[s] if name in limits.power_cap_w else None,
+        )
         for s, name in enumerate(environment.sites)
     }
-    longest = longest_queue(job_J["reach_s"][waited_J], job_J["start_s"][waited_J])
     return Service(longest_queue=longest, classes=classes, sites=sites)
 
 
-def longest_queue(reach_s: F8, start_s: F8) -> int:
-    """Returns the most jobs that wait at once; one that starts when another joins has left before it.
-
-    Args:
-        reach_s: Times jobs join, s.
-        start_s: Times they start, at least ``reach_s``, or NaN for never.
-
-    Example:
-        >>> longest_queue(np.array([0.0, 1.0, 2.0, 5.0]), np.array([0.0, 2.0, np.nan, np.nan]))
-        2
-    """
-    held = ~(start_s <= reach_s)
-    joins, leaves = np.sort(reach_s[held]), np.sort(start_s[held & ~np.isnan(start_s)])
-    queue = np.arange(1, len(joins) + 1) - np.searchsorted(leaves, joins, side="right")
-    return int(queue.max(initial=0))
-
-
-def _class_service(outcome: Outcome, of_J: NDArray[np.bool_], target_s: float | None) -> ClassService:
-    track, arrival_s = outcome.job_J[of_J], outcome.environment.jobs.arrival_s_J[of_J]
-    done = track["status"] == DONE
-    taken_s = (track["finish_s"] - arrival_s)[done]
+def _class_service(
+    status_W: I8, arrival_s_W: F8, finish_s_W: F8, ended_s: float, target_s: float | None
+) -> ClassService:
+    """Returns how some jobs W of one class fared."""
+    done = status_W == DONE
+    taken_s = (finish_s_W - arrival_s_W)[done]
     within = None
     if target_s is not None:
-        so_far_s = (outcome.ended_s - arrival_s)[~done & (track["status"] != OVERDUE)]
-        judged = len(taken_s) + int((track["status"] == OVERDUE).sum()) + int((so_far_s > target_s).sum())
+        overdue = status_W == OVERDUE
+        so_far_s = (ended_s - arrival_s_W)[~done & ~overdue]
+        judged = len(taken_s) + int(overdue.sum()) + int((so_far_s > target_s).sum())
         within = float((taken_s <= target_s).sum()) / judged if judged else None
     return ClassService(
-        jobs=len(track),
+        jobs=len(status_W),
         done=len(taken_s),
         mean_time_in_system_s=float(taken_s.mean()) if len(taken_s) else None,
         p99_time_in_system_s=float(np.percentile(taken_s, 99)) if len(taken_s) else None,
@@ -139,36 +137,50 @@ def _class_service(outcome: Outcome, of_J: NDArray[np.bool_], target_s: float | 
     )
 
 
-def _site_service(outcome: Outcome, s: int, waited_J: NDArray[np.bool_], cap_w: float | None) -> SiteService:
-    here = outcome.job_J[waited_J & (outcome.job_J["site"] == s)]
-    left_s = np.fmin(here["start_s"], outcome.ended_s)
-    power_w, seconds = power_steps(outcome, s)
-    total_s = float(seconds.sum())
-    return SiteService(
-        longest_queue=longest_queue(here["reach_s"], here["start_s"]),
-        mean_queue=float(np.maximum(0.0, left_s - here["reach_s"]).sum()) / outcome.ended_s,
-        mean_power_w=float(power_w @ seconds) / total_s,
-        peak_power_w=float(power_w.max()),
-        power_cap_w=cap_w,
-        over_cap_share=None if cap_w is None else float(seconds[power_w > cap_w].sum()) / total_s,
-    )
+def waiting_jobs(outcome: Outcome) -> tuple[F8, F8, I8]:
+    """Returns when jobs joined the queue they were in last and when they started (NaN: never), s, and its site.
 
-
-def power_steps(outcome: Outcome, s: int) -> tuple[F8, F8]:
-    """Returns the facility power of a site as steps of constant power within the window: W, and how long each lasts, s.
-
-    Power is that of running jobs plus that of free GPUs; steps of no length are left out.
+    Jobs that end overdue or still travel are left out: the outcome does not say when they left a queue.
     """
-    environment = outcome.environment
-    site, tables = environment.fleet.sites[s], environment.fleet.tables(1)
-    free_w = float(tables.free_w_S[s]) * site.pue
+    status_J, reach_s_J, start_s_J, site_J = (outcome.job_J[name] for name in ("status", "reach_s", "start_s", "site"))
+    waited_J = ~np.isnan(reach_s_J) & (status_J != OVERDUE) & (status_J != TRANSIT)
+    return reach_s_J[waited_J], start_s_J[waited_J], site_J[waited_J]
+
+
+def _queues(outcome: Outcome) -> tuple[int, list[int], list[float]]:
+    """Returns the most jobs that waited at once, at all sites and per site, and the time that jobs waited per site."""
+    reach_s_W, start_s_W, site_W = waiting_jobs(outcome)
+    sites = len(outcome.environment.sites)
+    longest_S, waited_s_S = np.zeros(sites, np.int64), np.zeros(sites)
+    left = np.flatnonzero(~np.isnan(start_s_W))
+    leaves_L = left[time_order(start_s_W[left])]
+    longest = sweep_queues(
+        reach_s_W, start_s_W, site_W, time_order(reach_s_W), leaves_L, outcome.ended_s, np.zeros(sites, np.int64),
+        longest_S, waited_s_S,
+    )  # fmt: skip
+    return int(longest), longest_S.tolist(), waited_s_S.tolist()
+
+
+def power_totals(outcome: Outcome, cap_w_S: F8) -> F8:
+    """Returns energy J, highest power W, seconds above a limit, and seconds of the window, per site, [S, 4].
+
+    Power is that of running jobs, of loads of models, and of free GPUs.
+
+    Args:
+        outcome: The run.
+        cap_w_S: Limit of the facility power, W; infinite for none.
+    """
+    environment, tables = outcome.environment, outcome.environment.fleet.tables(1)
+    free_w_S = tables.free_w_S * tables.pue_S
+    parts = [part for part in (outcome.power, outcome.loads) if len(part)] or [outcome.power]
+    site_K, from_s_K, to_s_K, watts_K, gpus_K = (
+        np.concatenate([getattr(part, name) for part in parts]) if len(parts) > 1 else getattr(parts[0], name)
+        for name in ("site_K", "from_s_K", "to_s_K", "watts_K", "gpus_K")
+    )
     window_s = min(environment.window_s, outcome.ended_s)
-    ran = outcome.job_J[(outcome.job_J["site"] == s) & outcome.started_J]
-    ran = ran[ran["start_s"] < window_s]
-    change_w = ran["power_w"] - ran["gpus"] * free_w
-    time_s = np.concatenate([[0.0], ran["start_s"], np.minimum(ran["finish_s"], window_s)])
-    change_w = np.concatenate([[site.gpus * free_w], change_w, -change_w])
-    order = np.argsort(time_s, kind="stable")
-    power_w = np.cumsum(change_w[order])
-    seconds = np.diff(time_s[order], append=window_s)
-    return power_w[seconds > 0], seconds[seconds > 0]
+    out_S4 = np.zeros((len(free_w_S), 4))
+    sweep_power(
+        site_K, from_s_K, to_s_K, watts_K - gpus_K * free_w_S[site_K], time_order(from_s_K), time_order(to_s_K),
+        window_s, tables.gpus_S * free_w_S, np.zeros(len(free_w_S)), cap_w_S, out_S4,
+    )  # fmt: skip
+    return out_S4

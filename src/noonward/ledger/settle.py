@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noonward.arrays import F8, I8, Records
+from noonward.arrays import F8, I4, I8, Records
 from noonward.compiled import kernel
 from noonward.ledger.segments import OWN_JOURNEY, PowerSegments
 from noonward.model.network import Links
@@ -122,12 +122,12 @@ def _settle_power(
     watt_seconds_Q: F8,
     free_w_S: F8,
     window_s: float,
-    site_K: I8,
-    job_K: I8,
+    site_K: I4,
+    job_K: I4,
     from_s_K: F8,
     to_s_K: F8,
     watts_K: F8,
-    gpus_K: I8,
+    gpus_K: I4,
     job_JA: F8,
     displaced_JA: F8,
     gpu_s_J: F8,

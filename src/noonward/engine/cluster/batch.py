@@ -15,7 +15,7 @@ from noonward.decision.cluster.layout import COUNTED
 from noonward.decision.cluster.observation import Observation
 from noonward.decision.cluster.view import HOLD, ORACLE, Answers, ClusterView
 from noonward.engine.cluster.emit import emit
-from noonward.engine.cluster.engine import build_world, with_more_transfers
+from noonward.engine.cluster.engine import build_world, with_more_journeys
 from noonward.engine.cluster.kernels import batch
 from noonward.engine.cluster.kernels.batch import PLACE, Board
 from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARDS, PARTS, World
@@ -28,7 +28,7 @@ from noonward.units import KG_PER_TONNE
 Reward = Literal["utility", "at-start"]
 STATE_FORMAT: Final = 2
 MOVING: Final = tuple(part.name for part in PARTS if part.moves)
-"""Arrays of a world that change while it runs, beside ``transfer_X``, of which a state holds the part in use."""
+"""Arrays of a world that change while it runs."""
 
 
 class BatchEngine:
@@ -232,7 +232,6 @@ class BatchEngine:
         for b, world in enumerate(self._worlds):
             arrays = _arrays(world)
             out |= {f"{b}/{name}": arrays[name].copy() for name in MOVING}
-            out[f"{b}/transfer_X"] = world.transfer_X[: world.engine_1[0]["transfers"]].copy()
             out[f"{b}/digest"] = np.array(_digest(world))
         return out
 
@@ -246,7 +245,7 @@ class BatchEngine:
         mine = self.state()
         if set(mine) != set(state) or any(
             state[name].dtype != array.dtype
-            or (np.shape(state[name]) != array.shape and not name.endswith("/transfer_X"))  # it grows with the run
+            or (np.shape(state[name]) != array.shape and not name.endswith("/heap_E"))  # it grows with the run
             for name, array in mine.items()
         ):
             raise ScenarioError(
@@ -261,17 +260,16 @@ class BatchEngine:
         for name, array in self._board._asdict().items():
             array[:] = state[name]
         for b in range(self.rows):
-            transfer_X = state[f"{b}/transfer_X"]
-            while len(self._worlds[b].transfer_X) < len(transfer_X):
-                self._widen(b)
-            self._worlds[b].transfer_X[: len(transfer_X)] = transfer_X
+            heap_E = np.zeros_like(state[f"{b}/heap_E"])
+            self._worlds[b] = self._worlds[b]._replace(heap_E=heap_E)
+            self._place_B[b] = _place(self._worlds[b])
             arrays = _arrays(self._worlds[b])
             for name in MOVING:
                 arrays[name][:] = state[f"{b}/{name}"]
 
     def _widen(self, row: int) -> None:
-        """Makes room for more transfers of a row."""
-        self._worlds[row] = with_more_transfers(self._worlds[row])
+        """Makes room for more journeys of a row."""
+        self._worlds[row] = with_more_journeys(self._worlds[row])
         self._place_B[row] = _place(self._worlds[row])
 
     def _open(self, first: int, until: int) -> None:
@@ -350,6 +348,6 @@ def _digest(world: World) -> int:
     """Returns a checksum of what a world is made from: jobs, signals, forecasts, tables."""
     digest = 0
     for name, array in _arrays(world).items():
-        if name not in (*MOVING, "transfer_X"):
+        if name not in MOVING:
             digest = zlib.crc32(np.ascontiguousarray(array).tobytes(), digest)
     return digest

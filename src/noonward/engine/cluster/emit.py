@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from noonward.arrays import F8, I8, Records
+from noonward.arrays import F8, I4, I8, Records
 from noonward.compiled import kernel
-from noonward.engine.cluster.kernels.world import World
-from noonward.ledger.segments import JOB_OUTCOME, Meters, Outcome, PowerSegments
+from noonward.engine.cluster.kernels.world import KIND_SHIFT, SITE_SHIFT, World
+from noonward.ledger.segments import DONE, JOB_OUTCOME, OWN_JOURNEY, RESULT, TRANSFER, Meters, Outcome, PowerSegments
 from noonward.model.cluster.environment import Environment
 
 
@@ -19,34 +19,80 @@ def emit(environment: Environment, world: World, rewards_K: F8 | None = None) ->
 
     Args:
         environment: What is run.
-        world: State of the run; copied, so that the outcome stays as it is when the run continues.
+        world: State of the run.
         rewards_K: Reward of every step, USD.
     """
-    engine, count = world.engine_1[0], len(world.track_J)
-    job_J = np.empty(count, JOB_OUTCOME)
-    power = PowerSegments(
-        site_K=np.empty(count, np.int64),
-        job_K=np.empty(count, np.int64),
-        from_s_K=np.empty(count),
-        to_s_K=np.empty(count),
-        watts_K=np.empty(count),
-        gpus_K=np.empty(count, np.int64),
-    )
-    columns = [getattr(power, name) for name in PowerSegments.__dataclass_fields__]
-    used = int(_emit_jobs(world.track_J, world.shown.job_J, world.shown.now_s, job_J, *columns))
+    count = len(world.track_J)
+    columns: dict[str, Any] = {
+        "site_K": np.empty(count, np.int32),
+        "job_K": np.empty(count, np.int32),
+        "from_s_K": np.empty(count),
+        "to_s_K": np.empty(count),
+        "watts_K": np.empty(count),
+        "gpus_K": np.empty(count, np.int32),
+    }
+    used = int(_emit_power(world.track_J, world.shown.now_s, *columns.values()))
     return Outcome(
         environment=environment,
-        job_J=job_J,
-        power=PowerSegments(
-            **{name: column[:used] for name, column in zip(PowerSegments.__dataclass_fields__, columns, strict=True)}
-        ),
-        transfer_X=world.transfer_X[: engine["transfers"]].copy(),
+        job_J=world.track_J[list(JOB_OUTCOME.names or ())],
+        power=PowerSegments(**{name: column[:used] for name, column in columns.items()}),
+        transfer_X=_transfers(environment, world),
         over_cap_gpu_s_S=world.yard_S["over_cap_gpu_s"].copy(),
         ended_s=world.shown.now_s,
-        steps=int(engine["steps"]),
+        steps=int(world.engine_1[0]["steps"]),
         meters=_meters(world),
         rewards_K=rewards_K,
     )
+
+
+def _transfers(environment: Environment, world: World) -> Records:
+    """Returns the jobs' own journeys, in the order of time, then those of the results, in the order of the jobs."""
+    asked_J = world.shown.job_J
+    noted_X = _noted_journeys(world)
+    once = environment.protocol == "on-arrival" and bool((asked_J["move_gb"] > 0).any())
+    if not once and not (asked_J["result_gb"] > 0).any():
+        return noted_X
+    more_X = np.empty((1 + once) * len(asked_J), TRANSFER)
+    used = _emit_transfers(world.track_J, asked_J, world.shown.home_I, once, more_X)
+    return np.concatenate([noted_X, more_X[:used]])
+
+
+def _noted_journeys(world: World) -> Records:
+    """Returns the journeys that protocol each-slot noted."""
+    event_X = world.heap_E[len(world.heap_E) - world.engine_1[0]["journeys"] :][::-1]
+    item_X = event_X["item"]
+    out_X = np.empty(len(item_X), TRANSFER)
+    out_X["kind"] = OWN_JOURNEY
+    out_X["job"] = item_X & ((1 << SITE_SHIFT) - 1)
+    out_X["ingress"] = item_X >> KIND_SHIFT
+    out_X["site"] = (item_X >> SITE_SHIFT) & ((1 << (KIND_SHIFT - SITE_SHIFT)) - 1)
+    out_X["size_gb"] = world.shown.job_J["move_gb"][out_X["job"]]
+    out_X["time_s"] = event_X["time"]
+    return out_X
+
+
+@kernel(allocates=False)
+def _emit_transfers(track_J: Records, asked_J: Records, home_I: I8, once: bool, out_X: Records) -> int:
+    """Writes the journeys of jobs that travelled once, at their arrival, and those of all results; returns how many."""
+    x = 0
+    for kind in (OWN_JOURNEY, RESULT):
+        for j in range(len(track_J)):
+            track, asked = track_J[j], asked_J[j]
+            if kind == OWN_JOURNEY:
+                size_gb, time_s = asked.move_gb, asked.arrival_s
+                travelled = once and track.moves > 0
+            else:
+                size_gb, time_s = asked.result_gb, track.finish_s
+                travelled = track.status == DONE and size_gb > 0.0 and home_I[asked.origin] != track.site
+            if travelled:
+                out_X[x].kind = kind
+                out_X[x].job = j
+                out_X[x].ingress = asked.origin
+                out_X[x].site = track.site
+                out_X[x].size_gb = size_gb
+                out_X[x].time_s = time_s
+                x += 1
+    return x
 
 
 def _meters(world: World) -> Meters:
@@ -60,39 +106,19 @@ def _meters(world: World) -> Meters:
 
 
 @kernel(allocates=False)
-def _emit_jobs(
-    track_J: Records,
-    asked_J: Records,
-    now_s: float,
-    job_J: Records,
-    site_K: I8,
-    job_K: I8,
-    from_s_K: F8,
-    to_s_K: F8,
-    watts_K: F8,
-    gpus_K: I8,
+def _emit_power(
+    track_J: Records, now_s: float, site_K: I4, job_K: I4, from_s_K: F8, to_s_K: F8, watts_K: F8, gpus_K: I4
 ) -> int:
-    """Writes what became of all jobs, and a power segment for each that has run; returns how many have."""
+    """Writes a power segment for every job that has run; returns how many have."""
     k = 0
     for j in range(len(track_J)):
         track = track_J[j]
-        job_J[j].status = track.status
-        job_J[j].site = track.site
-        job_J[j].gpus = track.gpus
-        job_J[j].level = track.level
-        job_J[j].moves = track.moves
-        job_J[j].reach_s = track.reach_s
-        job_J[j].start_s = track.start_s
-        job_J[j].finish_s = track.finish_s
-        job_J[j].power_w = track.power_w
-        job_J[j].units = 0.0
-        until = min(track.finish_s, now_s)
-        if until > track.start_s:
-            job_J[j].units = (until - track.start_s) / (track.finish_s - track.start_s) * asked_J[j].work
+        until_s = min(track.finish_s, now_s)
+        if until_s > track.start_s:
             site_K[k] = track.site
             job_K[k] = j
             from_s_K[k] = track.start_s
-            to_s_K[k] = until
+            to_s_K[k] = until_s
             watts_K[k] = track.power_w
             gpus_K[k] = track.gpus
             k += 1

@@ -32,7 +32,7 @@ from noonward.engine.cluster.kernels.world import (
 )
 from noonward.errors import InfeasibleActionError
 from noonward.forecasts.forecast import Forecast
-from noonward.ledger.segments import TRANSFER, Outcome
+from noonward.ledger.segments import Outcome
 from noonward.model.cluster.environment import Environment
 from noonward.seeding import stream
 
@@ -112,7 +112,7 @@ class ClusterEngine:
         """
         kind = int(self._step(self.world))
         while kind == FULL:
-            self.world = with_more_transfers(self.world)
+            self.world = with_more_journeys(self.world)
             kind = int(self._step(self.world))
         if kind < 0:
             raise self._infeasible(kind)
@@ -131,7 +131,7 @@ class ClusterEngine:
         scheduler.memory = scheduler.memory.for_jobs(len(self.view.job_J))
         failed = int(self._run(self.world, scheduler.rule, scheduler.memory))
         while failed == FULL:
-            self.world = with_more_transfers(self.world)
+            self.world = with_more_journeys(self.world)
             failed = int(self._run(self.world, scheduler.rule, scheduler.memory))
         if failed:
             raise self._infeasible(failed)
@@ -193,8 +193,6 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, seed: i
     engine_1["wants_finished"] = needs.finished
     engine_1["rewards"] = rewards
     engine_1["caps"] = kind
-    movers, results = (int((shown.job_J[name] > 0).sum()) for name in ("move_gb", "result_gb"))
-    engine_1["results_max"] = results
     yard_S = np.zeros(sites, YARD)
     for name in ("head", "tail", "cursor", "before"):
         yard_S[name] = -1
@@ -211,20 +209,20 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, seed: i
         engine_1=engine_1,
         yard_S=yard_S,
         track_J=track_J,
-        heap_E=np.zeros(2 * count + 2, EVENT),
+        heap_E=np.zeros(2 * count + sites + 2, EVENT),
         signal_KSH=_signals(environment),
         forecast_KISL=forecast_KISL,
         caps_SH=caps_SH,
-        # Under on-arrival a job travels once. Under each-slot it may travel more often; then the array grows.
-        transfer_X=np.zeros(movers + results + sites, TRANSFER),
     )
 
 
-def with_more_transfers(world: World) -> World:
-    """Returns a world that has room for twice as many transfers."""
-    transfer_X = np.zeros(2 * len(world.transfer_X), TRANSFER)
-    transfer_X[: len(world.transfer_X)] = world.transfer_X
-    return world._replace(transfer_X=transfer_X)
+def with_more_journeys(world: World) -> World:
+    """Returns a world that has room for twice as many journeys."""
+    size, engine = len(world.heap_E), world.engine_1[0]
+    heap_E = np.zeros(2 * size, EVENT)
+    heap_E[: engine["heap_size"]] = world.heap_E[: engine["heap_size"]]
+    heap_E[2 * size - engine["journeys"] :] = world.heap_E[size - engine["journeys"] :]
+    return world._replace(heap_E=heap_E)
 
 
 def _caps(environment: Environment, curves: Curves | None) -> tuple[F8, int]:

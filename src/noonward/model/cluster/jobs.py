@@ -127,8 +127,10 @@ class Jobs:
         order = np.argsort(arrivals, kind="stable")
 
         def column(value: object, dtype: type) -> NDArray[Any]:
-            array: NDArray[Any] = np.broadcast_to(np.asarray(value, dtype=dtype), arrivals.shape)
-            return np.ascontiguousarray(array[order])
+            array: NDArray[Any] = np.asarray(value, dtype=dtype)
+            if array.ndim == 0:
+                return np.full(arrivals.shape, array)
+            return np.ascontiguousarray(np.broadcast_to(array, arrivals.shape)[order])
 
         return cls(
             arrival_s_J=column(arrivals, np.float64),

@@ -21,9 +21,8 @@ from noonward.compiled import kernel
 from noonward.decision.cluster.gangs import fill_gang_mask
 from noonward.decision.cluster.layout import ANSWER_PARTS, COUNTED, VIEW_PARTS, Part
 from noonward.decision.cluster.observation import GPUS_MAX, observe_each_slot, observe_on_arrival
-from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot
+from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot, journeys_fit
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
-from noonward.engine.cluster.kernels.physics import transfers_fit
 from noonward.engine.cluster.kernels.world import EXAMPLE_WORLD, PARTS, WORLD_PARTS, World
 
 _AXES = sorted({axis for part in PARTS for axis in part.axes} - set(COUNTED))
@@ -143,13 +142,13 @@ def step_rows_each_slot(
 
     Returns:
         -1 when all went well. Else nothing is changed: row x agents + agent of the first infeasible choice, or
-        -2 - row where the row's ``transfer_X`` must grow first.
+        -2 - row where the row's ``heap_E`` must grow first.
     """
     wrong = _find_infeasible(board, choice_BN, first, until)
     if wrong >= 0:
         return wrong
     for b in range(first, until):
-        if not transfers_fit(world_at(place_B, b)):
+        if not journeys_fit(world_at(place_B, b)):
             return -2 - b
     for b in range(first, until):
         if board.done_B[b]:

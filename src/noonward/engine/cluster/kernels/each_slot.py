@@ -20,7 +20,6 @@ from noonward.engine.cluster.kernels.physics import (
     set_defaults,
     show_hour,
     start,
-    transfers_fit,
     uncount,
     unlink,
 )
@@ -33,6 +32,7 @@ from noonward.engine.cluster.kernels.world import (
     FULL,
     KIND_SHIFT,
     REACH,
+    SITE_SHIFT,
     TRANSIT,
     World,
 )
@@ -49,6 +49,22 @@ def check_slot_action(w: World, job: int, s: int) -> int:
     if level != ORACLE and (level < 0 or level >= w.shown.site_S[s].levels):
         return FAILED_LEVEL
     return 0
+
+
+@kernel(inline=True, allocates=False)
+def journeys_fit(w: World) -> bool:
+    """Returns whether a journey from every site can still be noted."""
+    jobs, sites = w.track_J.shape[0], w.shown.site_S.shape[0]
+    return jobs + w.engine_1[0].journeys + sites <= w.heap_E.shape[0]  # the heap holds at most one event a job
+
+
+@kernel(inline=True, allocates=False)
+def note_journey(w: World, job: int, ingress: int, s: int) -> None:
+    """Notes a journey that begins now, for the ledger."""
+    w.engine_1[0].journeys += 1
+    x = w.heap_E.shape[0] - w.engine_1[0].journeys
+    w.heap_E[x].time = w.shown.run_1[0].now_s
+    w.heap_E[x].item = (ingress << KIND_SHIFT) | (s << SITE_SHIFT) | job
 
 
 @kernel(inline=True, allocates=False)
@@ -73,6 +89,8 @@ def carry_out(w: World, job: int, s: int) -> None:
     w.track_J[job].status = TRANSIT
     w.track_J[job].site = d
     push(w, joins_at(view, job, s, d), REACH, job)
+    if view.job_J[job].move_gb > 0.0:
+        note_journey(w, job, view.site_S[s].ingress, d)
     move(w, job, view.site_S[s].ingress, d)
 
 
@@ -80,7 +98,7 @@ def carry_out(w: World, job: int, s: int) -> None:
 def apply_each_slot(w: World) -> int:
     """Carries out all sites' answers; returns 0, FULL, or what is wrong with one (nothing is then changed)."""
     view = w.shown
-    if not transfers_fit(w):
+    if not journeys_fit(w):
         return FULL
     for s in range(view.site_S.shape[0]):
         if view.asked_N[s] >= 0:

@@ -19,12 +19,41 @@ LOOP = int64(WORLD, types.FunctionType(RULE), MEMORY)
 """Signature of a loop."""
 
 
+@kernel(LOOP, allocates=False)
+def run_each_slot(w: World, rule: Any, memory: RuleMemory) -> int:
+    """Runs protocol each-slot under a compiled rule to its end; returns 0, or what stopped it.
+
+    Called again, it continues where it was stopped.
+    """
+    if w.shown.run_1[0].kind and not w.engine_1[0].ended:
+        failed = apply_each_slot(w)
+        if failed:
+            return failed
+    while advance_each_slot(w):
+        rule(w.shown, w.answers, memory)
+        failed = apply_each_slot(w)
+        if failed:
+            return failed
+    return 0
+
+
+@kernel(LOOP, allocates=False)
+def run_on_arrival(w: World, rule: Any, memory: RuleMemory) -> int:
+    """Runs protocol on-arrival under a compiled rule to its end; returns 0, or what is wrong with an action."""
+    while advance_on_arrival(w):
+        rule(w.shown, w.answers, memory)
+        failed = apply_on_arrival(w)
+        if failed:
+            return failed
+    return 0
+
+
 @kernel(int64(WORLD), allocates=False)
 def step_each_slot(w: World) -> int:
-    """Carries out the last answer (if there was a question) and runs to the next.
+    """Carries out the last answers (if there was a question) and runs to the next.
 
     Returns:
-        Kind of the question, 0 at the run's end, or what kept the answer from being carried out (below 0).
+        Kind of the question, 0 at the run's end, or what kept the answers from being carried out (below 0).
     """
     if w.shown.run_1[0].kind and not w.engine_1[0].ended:
         failed = apply_each_slot(w)
@@ -41,23 +70,3 @@ def step_on_arrival(w: World) -> int:
         if failed:
             return failed
     return advance_on_arrival(w)
-
-
-@kernel(LOOP, allocates=False)
-def run_each_slot(w: World, rule: Any, memory: RuleMemory) -> int:
-    """Runs protocol each-slot under a compiled rule, from where it stands; returns 0 at its end, or what stopped it."""
-    while True:
-        kind = step_each_slot(w)
-        if kind <= 0:
-            return kind
-        rule(w.shown, w.answers, memory)
-
-
-@kernel(LOOP, allocates=False)
-def run_on_arrival(w: World, rule: Any, memory: RuleMemory) -> int:
-    """Does for protocol on-arrival what ``run_each_slot`` does."""
-    while True:
-        kind = step_on_arrival(w)
-        if kind <= 0:
-            return kind
-        rule(w.shown, w.answers, memory)

@@ -18,7 +18,6 @@ from noonward.engine.cluster.kernels.world import (
     WAITING,
     World,
 )
-from noonward.ledger.segments import OWN_JOURNEY, RESULT
 from noonward.ledger.settle import settle_segment, settle_transfer
 from noonward.units import HOUR_S, KG_PER_TONNE
 
@@ -236,8 +235,6 @@ def finish(w: World, job: int) -> None:
     ingress = view.job_J[job].origin
     if view.job_J[job].result_gb > 0.0 and view.home_I[ingress] != s:
         kwh, usd, kg = transfer(w, ingress, s, view.job_J[job].result_gb, view.run_1[0].now_s)
-        note_transfer(w, RESULT, job, ingress, s, view.job_J[job].result_gb)
-        w.engine_1[0].results += 1
         w.engine_1[0].result_kwh += kwh
         w.engine_1[0].result_usd += usd
         w.engine_1[0].result_kg += kg
@@ -259,33 +256,11 @@ def transfer(w: World, ingress: int, s: int, size_gb: float, time: float) -> tup
 
 
 @kernel(inline=True, allocates=False)
-def note_transfer(w: World, kind: int, job: int, ingress: int, s: int, size_gb: float) -> None:
-    """Notes a transfer that begins now, for the ledger."""
-    x = w.engine_1[0].transfers
-    w.engine_1[0].transfers = x + 1
-    w.transfer_X[x].kind = kind
-    w.transfer_X[x].job = job
-    w.transfer_X[x].ingress = ingress
-    w.transfer_X[x].site = s
-    w.transfer_X[x].size_gb = size_gb
-    w.transfer_X[x].time_s = w.shown.run_1[0].now_s
-
-
-@kernel(inline=True, allocates=False)
-def transfers_fit(w: World) -> bool:
-    """Returns whether a journey from every site, and the result of every job, can still be noted."""
-    engine = w.engine_1[0]
-    journeys = engine.transfers - engine.results
-    return journeys + w.shown.site_S.shape[0] + engine.results_max <= w.transfer_X.shape[0]
-
-
-@kernel(inline=True, allocates=False)
 def move(w: World, job: int, ingress: int, s: int) -> None:
     """Settles a job's own journey and counts it as a move."""
     if w.shown.home_I[ingress] == s or w.shown.job_J[job].move_gb == 0.0:
         return
     kwh, usd, kg = transfer(w, ingress, s, w.shown.job_J[job].move_gb, w.shown.run_1[0].now_s)
-    note_transfer(w, OWN_JOURNEY, job, ingress, s, w.shown.job_J[job].move_gb)
     w.track_J[job].moves += 1
     w.engine_1[0].move_kwh += kwh
     w.engine_1[0].move_usd += usd

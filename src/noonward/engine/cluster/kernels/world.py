@@ -9,9 +9,9 @@ import numpy as np
 from noonward.arrays import F8, Records
 from noonward.decision.cluster.layout import ANSWER_PARTS, VIEW_PARTS, Part, blank
 from noonward.decision.cluster.view import Answers, ClusterView
-from noonward.ledger.segments import DONE, OVERDUE, PLANNED, RUNNING, TRANSFER, TRANSIT, WAITING
+from noonward.ledger.segments import DONE, OVERDUE, PLANNED, RUNNING, TRANSIT, WAITING
 
-__all__ = ["DONE", "OVERDUE", "PLANNED", "RUNNING", "TRANSFER", "TRANSIT", "WAITING", "World"]
+__all__ = ["DONE", "OVERDUE", "PLANNED", "RUNNING", "TRANSIT", "WAITING", "World"]
 
 
 FINISH: Final = 0
@@ -26,6 +26,8 @@ DEADLINE: Final = 4
 """Event: a waiting job's latest start has passed."""
 KIND_SHIFT: Final = 48
 """Heap items are ``kind << KIND_SHIFT | job``."""
+SITE_SHIFT: Final = 32
+"""Items of journeys are ``ingress << KIND_SHIFT | site << SITE_SHIFT | job``."""
 
 NO_CAPS, ADVISORY_CAPS, HARD_CAPS = 0, 1, 2
 """Values of the engine's field ``caps``."""
@@ -37,7 +39,7 @@ PRICE_SUM, CARBON_SUM = 2, 3
 FAILED_MASK, FAILED_GPUS, FAILED_LEVEL, FAILED_EARLIEST = -1, -2, -3, -4
 """What carrying out an infeasible answer returns; 0 when all went well."""
 FULL: Final = -5
-"""What carrying out answers returns where ``World.transfer_X`` must grow first; nothing is then changed."""
+"""What carrying out answers returns where ``World.heap_E`` must grow first; nothing is then changed."""
 
 ENGINE: Final = np.dtype(
     [
@@ -48,9 +50,7 @@ ENGINE: Final = np.dtype(
         ("hour_shown", "i8"),  # hour whose signals the view shows
         ("steps", "i8"),  # questions asked
         ("events", "i8"),  # events taken
-        ("transfers", "i8"),  # transfers noted in World.transfer_X
-        ("results", "i8"),  # those of them that took a result home
-        ("results_max", "i8"),  # jobs that have a result
+        ("journeys", "i8"),  # journeys noted at the end of World.heap_E (protocol each-slot)
         ("in_slot", "i8"),  # 1 while jobs of the current slot are asked about
         ("ended", "i8"),
         ("drained", "i8"),  # run until every job is done or overdue
@@ -124,15 +124,17 @@ class World(NamedTuple):
     track_J: Records
     """TRACK records."""
     heap_E: Records
-    """EVENT records, a binary heap."""
+    """EVENT records: a binary heap from the front; from the back the journeys of jobs, in the order of time.
+
+    Only protocol each-slot notes journeys: there a job may travel any number of times. They share an array with the
+    events because numba's code for a world of one array more takes twice the time.
+    """
     signal_KSH: F8
     """Price USD/MWh, carbon g/kWh, and the integrals of both to each hour's start, value x s (H + 1 columns)."""
     forecast_KISL: F8
     """Forecast integrals by hour of issue (one row if issued once), site and lead."""
     caps_SH: F8
     """Capacity curves, GPUs; one unused column without."""
-    transfer_X: Records
-    """TRANSFER records, in the order of time; the engine's ``transfers`` are in use."""
 
 
 WORLD_PARTS: Final = (
@@ -143,7 +145,6 @@ WORLD_PARTS: Final = (
     Part("signal_KSH", np.float64, ("four", "sites", "hours"), fill=np.nan),
     Part("forecast_KISL", np.float64, ("two", "issues", "sites", "leads"), fill=np.nan),
     Part("caps_SH", np.float64, ("sites", "cap_hours")),
-    Part("transfer_X", TRANSFER, ("transfers",)),
 )
 """The arrays of a ``World`` beside view and answers, in its order."""
 PARTS: Final = (*VIEW_PARTS, *ANSWER_PARTS, *WORLD_PARTS)

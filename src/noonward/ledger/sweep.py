@@ -1,0 +1,202 @@
+"""Sweeps over a run in the order of time: queues and power per site, and both spread over hours."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from noonward.arrays import F8, I4, I8
+from noonward.compiled import kernel
+from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
+
+_BITS: Final = 11
+"""Bits of a time that one pass of ``time_order`` sorts by."""
+
+
+def time_order(time_s_K: F8) -> I8:
+    """Returns the positions of times in ascending order, equal ones in the order given.
+
+    A radix sort: several times as fast as a comparison sort that keeps equal times in order.
+
+    Args:
+        time_s_K: Times, s, at least 0, none of them NaN.
+
+    Example:
+        >>> time_order(np.array([3.0, 0.5, 3.0, 0.0])).tolist()
+        [3, 1, 0, 2]
+    """
+    count = len(time_s_K)
+    bits_K = np.ascontiguousarray(time_s_K + 0.0).view(np.uint64)
+    order_K, room_K = np.arange(count), np.empty(count, np.int64)
+    _radix_sort(bits_K, order_K, room_K, np.zeros(1 << _BITS, np.int64))
+    return order_K
+
+
+@kernel(allocates=False)
+def _radix_sort(bits_K: F8, order_K: I8, room_K: I8, count_D: I8) -> None:
+    """Sorts positions by the bits of floats that are at least 0, whose order is that of the floats."""
+    count = bits_K.shape[0]
+    differ = np.uint64(0)
+    for k in range(count):
+        differ |= bits_K[k] ^ bits_K[0]
+    for shift in range(0, 64, _BITS):
+        mask = np.uint64((1 << _BITS) - 1)
+        if (differ >> np.uint64(shift)) & mask == 0:
+            continue
+        for d in range(count_D.shape[0]):
+            count_D[d] = 0
+        for k in range(count):
+            count_D[(bits_K[k] >> np.uint64(shift)) & mask] += 1
+        below = 0
+        for d in range(count_D.shape[0]):
+            here = count_D[d]
+            count_D[d] = below
+            below += here
+        for k in range(count):
+            digit = (bits_K[order_K[k]] >> np.uint64(shift)) & mask
+            room_K[count_D[digit]] = order_K[k]
+            count_D[digit] += 1
+        for k in range(count):
+            order_K[k] = room_K[k]
+
+
+@kernel(allocates=False)
+def sweep_queues(
+    reach_s_W: F8,
+    start_s_W: F8,
+    site_W: I8,
+    joins_W: I8,
+    leaves_L: I8,
+    ended_s: float,
+    waiting_S: I8,
+    longest_S: I8,
+    waited_s_S: F8,
+) -> int:
+    """Counts the jobs that wait per site; one that leaves when another joins has left before it.
+
+    Args:
+        reach_s_W: When each job W joined its queue, s.
+        start_s_W: When it left, at least ``reach_s_W``, or NaN for never.
+        site_W: Where.
+        joins_W: Jobs in the order they joined.
+        leaves_L: Those that left, in the order they left.
+        ended_s: When the run ended, s.
+        waiting_S: Room for counts; zeros.
+        longest_S: Receives the most that waited at once.
+        waited_s_S: Receives the time that all waited up to the run's end, s.
+
+    Returns:
+        The most that waited at all sites together.
+    """
+    left, total, longest = 0, 0, 0
+    for j in joins_W:
+        s = site_W[j]
+        until_s = ended_s if np.isnan(start_s_W[j]) else min(start_s_W[j], ended_s)
+        waited_s_S[s] += max(0.0, until_s - reach_s_W[j])
+        if start_s_W[j] <= reach_s_W[j]:
+            continue
+        while left < leaves_L.shape[0] and start_s_W[leaves_L[left]] <= reach_s_W[j]:
+            k = leaves_L[left]
+            if start_s_W[k] > reach_s_W[k]:
+                waiting_S[site_W[k]] -= 1
+                total -= 1
+            left += 1
+        waiting_S[s] += 1
+        total += 1
+        longest_S[s] = max(longest_S[s], waiting_S[s])
+        longest = max(longest, total)
+    return longest
+
+
+@kernel(inline=True, allocates=False)
+def _hold(s: int, time_s: float, power_w_S: F8, since_s_S: F8, cap_w_S: F8, out_S4: F8) -> None:
+    """Lets a site draw its power up to a time: adds to joules, peak, seconds above the cap and seconds."""
+    seconds = time_s - since_s_S[s]
+    if seconds > 0.0:
+        out_S4[s, 0] += power_w_S[s] * seconds
+        out_S4[s, 1] = max(out_S4[s, 1], power_w_S[s])
+        if power_w_S[s] > cap_w_S[s]:
+            out_S4[s, 2] += seconds
+        out_S4[s, 3] += seconds
+        since_s_S[s] = time_s
+
+
+@kernel(allocates=False)
+def sweep_power(
+    site_K: I4,
+    from_s_K: F8,
+    to_s_K: F8,
+    change_w_K: F8,
+    begins_K: I8,
+    ends_K: I8,
+    window_s: float,
+    power_w_S: F8,
+    since_s_S: F8,
+    cap_w_S: F8,
+    out_S4: F8,
+) -> None:
+    """Follows the facility power of all sites through the window.
+
+    Args:
+        site_K: Site of each power segment.
+        from_s_K: Begin, s.
+        to_s_K: End, s.
+        change_w_K: Its power less what its GPUs draw free, W.
+        begins_K: Segments in the order they begin.
+        ends_K: Segments in the order they end.
+        window_s: End of the window, s.
+        power_w_S: Power at second 0; overwritten.
+        since_s_S: Zeros; overwritten.
+        cap_w_S: Limit of the power, W; infinite for none.
+        out_S4: Receives joules, highest power W, seconds above the limit, and seconds.
+    """
+    count, begun, ended = site_K.shape[0], 0, 0
+    while begun < count or ended < count:
+        if begun < count and from_s_K[begins_K[begun]] <= to_s_K[ends_K[ended]]:
+            k = begins_K[begun]
+            time_s, change_w = from_s_K[k], change_w_K[k]
+            begun += 1
+        else:
+            k = ends_K[ended]
+            time_s, change_w = to_s_K[k], -change_w_K[k]
+            ended += 1
+        if time_s >= window_s:
+            break
+        _hold(site_K[k], time_s, power_w_S, since_s_S, cap_w_S, out_S4)
+        power_w_S[site_K[k]] += change_w
+    for s in range(power_w_S.shape[0]):
+        _hold(s, window_s, power_w_S, since_s_S, cap_w_S, out_S4)
+
+
+@kernel(allocates=False)
+def spread_power(site_K: I4, from_s_K: F8, to_s_K: F8, gpus_K: I4, watts_K: F8, out_SH2: F8) -> None:
+    """Spreads segments over hours: GPU-hours and kWh per site and hour."""
+    for k in range(site_K.shape[0]):
+        time = from_s_K[k]
+        hour = int(time / HOUR_S)
+        while time < to_s_K[k]:
+            until = min(to_s_K[k], (hour + 1) * HOUR_S)
+            out_SH2[site_K[k], hour, 0] += gpus_K[k] * (until - time) / HOUR_S
+            out_SH2[site_K[k], hour, 1] += watts_K[k] * (until - time) / WATT_SECONDS_PER_KWH
+            time = until
+            hour += 1
+
+
+@kernel(allocates=False)
+def count_waiting(reach_s_W: F8, start_s_W: F8, site_W: I8, change_SH: I8) -> None:
+    """Counts joins less leaves per site between the hours' starts; ``change_SH`` has one more column than hours."""
+    last = change_SH.shape[1] - 1
+    for j in range(reach_s_W.shape[0]):
+        change_SH[site_W[j], int(min(np.ceil(reach_s_W[j] / HOUR_S), last))] += 1
+        if not np.isnan(start_s_W[j]):
+            change_SH[site_W[j], int(min(np.ceil(start_s_W[j] / HOUR_S), last))] -= 1
+
+
+@kernel(allocates=False)
+def count_arrivals(arrival_s_J: F8, origin_J: I8, home_I: I8, out_SH: I8) -> None:
+    """Counts arrivals per site and hour by the home of their ingress point; points without a home do not count."""
+    for j in range(arrival_s_J.shape[0]):
+        home, hour = home_I[origin_J[j]], int(arrival_s_J[j] / HOUR_S)
+        if home >= 0 and hour < out_SH.shape[1]:
+            out_SH[home, hour] += 1

@@ -9,9 +9,8 @@ from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import ForecastKind
 from noonward.schedule import registry
 from noonward.schedule.cluster.slot_rules import MostFree
+from noonward.schedule.families import Argument, Family
 from noonward.schedule.registry import (
-    Argument,
-    Family,
     canonical_name,
     make_scheduler,
     policies,

@@ -25,7 +25,8 @@ def policies(
     from rich.table import Table
 
     from noonward.errors import ScenarioError, nearest
-    from noonward.schedule.registry import Role, default_registry
+    from noonward.schedule.families import Role
+    from noonward.schedule.registry import default_registry
 
     if protocol not in (None, "each-slot", "on-arrival"):
         raise ScenarioError(f"unknown protocol {protocol!r}; protocols: each-slot, on-arrival")

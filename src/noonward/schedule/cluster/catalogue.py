@@ -24,8 +24,9 @@ from noonward.schedule.cluster.slot_rules import (
     RandomMasked,
 )
 from noonward.schedule.cluster.weighed import MarketRouter, WeighedRouter
+from noonward.schedule.families import Argument, Family, Role
 from noonward.schedule.plan.follow import FollowPlan, Fractional, PerfectPlan
-from noonward.schedule.registry import Argument, Family, Policy, Registry, Role, load_policy
+from noonward.schedule.registry import Policy, Registry, load_policy
 
 FORECASTS: Final = {
     "perfect": "a perfect forecast",

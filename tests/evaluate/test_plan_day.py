@@ -11,8 +11,8 @@ from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import InfeasiblePlanError, ScenarioError
 from noonward.evaluate.plan_day import plan_day
+from noonward.evaluate.report.plan_figure import plan_figure
 from noonward.schedule.plan.follow import FollowPlan
-from noonward.studies.load_shaping.figures import plan_figure
 
 
 @pytest.fixture

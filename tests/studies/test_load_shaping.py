@@ -12,8 +12,9 @@ from noonward.data.jobs.load_shapes import (
     read_load_profiles,
 )
 from noonward.errors import DataError
+from noonward.evaluate.report.plan_figure import plan_figure
 from noonward.schedule.plan import make_plan
-from noonward.studies.load_shaping.figures import load_shaping_figures, plan_figure
+from noonward.studies.load_shaping.figures import load_shaping_figures
 from noonward.studies.load_shaping.reproduce import job_load, paper_problem, reproduce_load_shaping
 
 

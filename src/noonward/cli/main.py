@@ -53,7 +53,7 @@ def main() -> None:
 
     Exit codes: 0 done; 1 a defect of ours; 2 the user's input; 130 interrupted (what was recorded is kept).
     """
-    # Policies of one's own (module:Class) are looked for in the working folder too.
+    # A user's own policies (module:Class) are also searched in the working folder.
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
@@ -66,7 +66,7 @@ def main() -> None:
         raise SystemExit(2) from None
     except SystemExit as end:
         if end.code == INTERRUPTED and not isinstance(end, Interrupted):
-            print("interrupted; runs recorded so far are kept, the same command goes on from them", file=sys.stderr)
+            print("interrupted; recorded runs are kept, and the same command continues from them", file=sys.stderr)
         raise
 
 

@@ -22,7 +22,7 @@ INTERRUPTED = 130
 
 
 class Interrupted(SystemExit):
-    """Ends a command that was interrupted and has said itself how to go on."""
+    """Ends a command that was interrupted and has already printed how to continue."""
 
     def __init__(self) -> None:
         super().__init__(INTERRUPTED)

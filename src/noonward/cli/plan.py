@@ -48,8 +48,8 @@ def plan(
     from noonward.evaluate.metrics import to_json
     from noonward.evaluate.plan_day import plan_day
     from noonward.evaluate.report.page import write_figures
+    from noonward.evaluate.report.plan_figure import plan_figure
     from noonward.schedule.plan.follow import FollowPlan
-    from noonward.studies.load_shaping.figures import plan_figure
 
     scenario = open_scenario(name, settings, signals, jobs)
     require_cluster(scenario, "noonward plan")

@@ -167,22 +167,14 @@ def load_shaping(
     from rich.table import Table
 
     from noonward.evaluate.metrics import to_json
-    from noonward.evaluate.report.page import write_figures
-    from noonward.studies.load_shaping.figures import load_shaping_figures
+    from noonward.studies.load_shaping.report import write_load_shaping
     from noonward.studies.load_shaping.reproduce import PLANS_PER_DRAW, reproduce_load_shaping
 
     with progress_bar(draws * PLANS_PER_DRAW, "load-shaping") as step:
         found = reproduce_load_shaping(profiles, sources=tuple(source or ()), draws=draws, seed=seed, progress=step)
     metrics = found.metrics()
-    report = write_figures(
-        "Day-ahead plans with probabilistic guarantees",
-        f"Load shapes: {found.source}. {draws} draws of 60 training and 15 validation days, seed {seed}. Costs are "
-        "those of the realised load, above the plan that knows the day.",
-        metrics,
-        load_shaping_figures(found),
-        out / "reproduce-load-shaping" / "report.html",
-        command=shlex.join(["noonward", *sys.argv[1:]]),
-    )
+    place = out / "reproduce-load-shaping" / "report.html"
+    report = write_load_shaping(found, place, draws=draws, seed=seed, command=shlex.join(["noonward", *sys.argv[1:]]))
     if json:
         print(to_json(metrics, source=found.source, draws=draws, seed=seed, report=str(report)))
         return

@@ -146,8 +146,8 @@ def write_tables(
         figures: Figures.
         path: File; its folder is made.
         command: The command that made it.
-        notes: What must be known about the data.
-        findings: What came out, a sentence or two each.
+        notes: Notes on the data.
+        findings: What was found, a sentence or two each.
 
     Returns:
         The file.
@@ -156,10 +156,10 @@ def write_tables(
     body = [
         f"<h1>{escape(title)}</h1>\n<p>{_text(lead)}</p>",
         _notes(notes),
-        f"<h2>What came out</h2>\n<ul>{found}</ul>" if found else "",
+        f"<h2>Findings</h2>\n<ul>{found}</ul>" if found else "",
         *(_table(table) for table in tables),
         *_figures(figures, 0),
-        f"<h2>How to make it again</h2>\n<pre>{escape(command)}</pre>",
+        f"<h2>How to reproduce this</h2>\n<pre>{escape(command)}</pre>",
     ]
     return _write_page(title, "\n".join(part for part in body if part), path)
 
@@ -310,7 +310,7 @@ def _policies(comparison: Comparison) -> str:
 def _again(comparison: Comparison, command: str) -> str:
     content = json.dumps(comparison.scenario.model_dump(mode="json"), indent=1)
     return (
-        "<h2>How to make it again</h2>\n"
+        "<h2>How to reproduce this</h2>\n"
         "<p>The same version, scenario and seed give the same numbers. Runs are recorded in "
         f"<code>{escape(str(comparison.folder))}</code>; every figure here is made from those records.</p>\n"
         f"<pre>{escape(command)}</pre>\n"

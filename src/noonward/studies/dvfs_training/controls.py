@@ -213,8 +213,9 @@ def distance_table(comparison: Comparison, least: dict[str, np.ndarray]) -> Text
         ),
         rows=tuple(rows),
         caption="The bound is the least energy per unit of any scheduler with that mean time in system. The controls' "
-        "frontier is the lower convex hull of their energies over mean times, week by week; a policy earns its keep by "
-        "lying below it. 95 % intervals in brackets; undefined for policies faster than all others.",
+        "frontier is the lower convex hull of their energies over mean times, week by week; a policy below it does "
+        "better than any mix of the controls. 95 % intervals in brackets; undefined for policies faster than all "
+        "others.",
     )
 
 

@@ -60,7 +60,7 @@ _TRAINING_CLAIMS = (
 
 
 def claims_tables(found: FineTuning) -> list[TextTable]:
-    """Returns the paper's claims beside what came out: in test environments, and in training where it was logged."""
+    """Returns the paper's claims beside our results: in test environments, and in training where it was logged."""
     metrics = {metric.name: metric for metric in found.metrics()}
     tables = []
     rows = []
@@ -129,7 +129,7 @@ def results_table(half: Half) -> TextTable:
 
 
 def findings(found: FineTuning) -> list[str]:
-    """Returns what came out, in sentences with the numbers of the metrics."""
+    """Returns the findings as sentences, with the numbers of the metrics."""
     values = {metric.name: metric for metric in found.metrics()}
     out = []
     for half in found.halves:

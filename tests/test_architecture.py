@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "noonward"
-BASE = frozenset({"units", "errors", "seeding", "arrays", "compiled", "files"})
+BASE = frozenset({"units", "errors", "seeding", "arrays", "compiled", "files", "notices", "kernel_cache"})
 WORLD = BASE | {"model", "forecasts", "data", "ledger"}
 ALLOWED = {
     "units": frozenset[str](),
     "errors": frozenset[str](),
     "seeding": frozenset[str](),
     "arrays": frozenset[str](),
-    "compiled": frozenset({"units", "errors"}),
+    "notices": frozenset[str](),
+    "kernel_cache": frozenset({"notices"}),
+    "compiled": frozenset({"units", "errors", "notices", "kernel_cache"}),
     "files": frozenset({"units", "errors"}),
     "model": BASE,
     "forecasts": BASE | {"model"},

@@ -132,7 +132,7 @@ def test_a_function_of_a_file_is_cached_in_the_folder_chosen(monkeypatch, tmp_pa
     assert twice(21) == 42
     folder = compiled.cache_folder(tmp_path / "own.py")
     assert folder.is_relative_to(tmp_path / "cache")
-    assert list(folder.rglob("*.nbi"))
+    assert list(folder.rglob("*.kernel"))
 
 
 def test_a_function_without_a_file_is_compiled_all_the_same():

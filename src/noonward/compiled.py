@@ -18,15 +18,22 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import config as numba_config
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import register_pass
+from numba.core.registry import CPUDispatcher
+from numba.core.typed_passes import NativeLowering
 
-config: Any = numba_config
+from noonward.kernel_cache import KernelCache
+from noonward.notices import listen, tell
+
 CACHE_VARIABLE = "NOONWARD_CACHE_DIR"
 """Environment variable that names another folder for compiled functions."""
 PACKAGE = Path(__file__).parent
 _IMPORT = re.compile(r"^[ \t]*from noonward\.([\w.]+) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _in_use: set[Path] = set()
 _compiled: list[str] = []
+listen(lambda kind, about: _compiled.append(about) if kind == "compile" else None)
 
 
 def compilations() -> int:
@@ -103,15 +110,114 @@ def prune_cache(keep: int = 3) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+class _Library(JITCodeLibrary):
+    """The code of a function that is pasted into its callers: kept as it goes into them, never made machine code."""
+
+    @property
+    def codegen(self) -> Any:
+        """The code generator, without addresses for a function that has none."""
+        return _WithoutAddresses(self._codegen)
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Returns no address."""
+        self._ensure_finalized()
+        return 0
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._verify_declare_only_symbols()
+        self._finalized = True
+
+
+class _WithoutAddresses:
+    def __init__(self, codegen: Any) -> None:
+        self._codegen = codegen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._codegen, name)
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Does nothing: callers have environments of their own."""
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LowerWithoutMachineCode(NativeLowering):
+    _name = "lower_without_machine_code"
+
+    def run_pass(self, state: Any) -> bool:
+        """Lowers into a library of the kind above."""
+        state.library = _Library(state.targetctx.codegen(), state.func_id.func_qualname)
+        return bool(super().run_pass(state))
+
+
+class _PastedCompiler(CompilerBase):
+    def define_pipelines(self) -> list[Any]:
+        """Returns numba's own passes with another last step."""
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.passes = [
+            (_LowerWithoutMachineCode if step is NativeLowering else step, why) for step, why in passes.passes
+        ]
+        passes._finalized = False
+        passes.finalize()
+        return [passes]
+
+
+class _Pasted(CPUDispatcher):
+    """A function that is pasted into its callers; called from Python, it is compiled once more, by itself."""
+
+    def compile(self, sig: Any) -> Any:
+        """Prepares the function for a caller's types."""
+        if not self.overloads:
+            tell("part", self.py_func.__name__)
+        return super().compile(sig)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Calls the function from Python."""
+        if "_alone" not in self.__dict__:
+            self._alone = numba.njit(**_options(allocates=bool(self.targetoptions["_nrt"])))(self.py_func)
+        return self._alone(*arguments)
+
+
+class _OnDemand(CPUDispatcher):
+    """A function of one signature, compiled when it is first needed."""
+
+    signature: Any
+
+    def _ready(self) -> CPUDispatcher:
+        kind: Any = CPUDispatcher
+        self.__class__ = kind
+        self.compile(self.signature)
+        self.disable_compile()
+        return self
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Compiles the function and calls it."""
+        return self._ready()(*arguments)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Compiles the function for a caller."""
+        return self._ready().get_call_template(args, kws)
+
+    @property
+    def _numba_type_(self) -> Any:
+        return self._ready()._numba_type_
+
+
+def _options(*, allocates: bool) -> dict[str, Any]:
+    """Returns numba's options for all functions."""
+    return {"nogil": True, "error_model": "numpy", "_nrt": allocates}
+
+
 def kernel(
     signature: Any = None, *, inline: bool = False, allocates: bool = True
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Compiles a function to machine code, cached on disk.
+    """Compiles a function to machine code when it is first called, cached on disk.
 
     Args:
         signature: numba signature; given for functions that are passed to others (schedulers' rules), which need one
-            address. Without it the function compiles at its first call.
-        inline: Have the function's machine code pasted into its callers.
+            address, and for those that must exist once. Without it the function compiles for the types it is given.
+        inline: Have the function's code pasted into its callers. It has no machine code and no file in the cache of
+            its own.
         allocates: Whether the function makes arrays. One that only reads and writes those it is given goes without
             reference counts, several times faster where it handles many.
 
@@ -127,23 +233,18 @@ def kernel(
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        saved = config.CACHE_DIR
+        options = {"nopython": True, "boundscheck": None, **_options(allocates=allocates)}
+        if inline:
+            options |= {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+            return _Pasted(function, locals={}, targetoptions=options, pipeline_class=_PastedCompiler)
+        made: Any = (CPUDispatcher if signature is None else _OnDemand)(function, locals={}, targetoptions=options)
+        if signature is not None:
+            made.signature = signature
         source = Path(inspect.getfile(function))
-        # A function typed at a prompt has no file, hence no place in the cache.
-        options: dict[str, Any] = {
-            "cache": source.exists(),
-            "nogil": True,
-            "error_model": "numpy",
-        }
-        options["_nrt"] = allocates
-        if source.exists():
+        if source.exists():  # a function typed at a prompt has no file, hence no place in the cache
             folder = cache_folder(source)
             _in_use.add(folder)
-            config.CACHE_DIR = str(folder)
-        compiler = numba.njit(forceinline=inline, **options) if signature is None else numba.njit(signature, **options)
-        try:
-            return compiler(function)
-        finally:
-            config.CACHE_DIR = saved
+            made._cache = KernelCache(function, folder)
+        return made
 
     return decorate

@@ -29,6 +29,7 @@ NOT_RUN = {
     "make test": "a target of the Makefile",
     "python -m pip install .": "needs the network",
     "python -m pip install '.[train]'": "needs the network",
+    "python -m pip install '.[ray]'": "needs the network",
     "noonward warmup": "half a minute",
     "noonward bench": "a minute",
     "noonward bench learn": "a minute",

@@ -9,8 +9,10 @@ import typer
 
 from noonward import __version__
 from noonward.cli import bench, bound, compare, data, plan, policies, reproduce, scenario, simulate, train, warmup
+from noonward.cli.compile_notice import CompileNotice
 from noonward.cli.options import INTERRUPTED, Interrupted
 from noonward.errors import NoonwardError
+from noonward.notices import listening
 
 app = typer.Typer(
     name="noonward",
@@ -57,7 +59,8 @@ def main() -> None:
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
-        app(prog_name="noonward")
+        with listening(CompileNotice()):
+            app(prog_name="noonward")
     except NoonwardError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None

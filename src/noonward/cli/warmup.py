@@ -1,15 +1,29 @@
-"""``noonward warmup``: compiles everything once, so that later commands compile nothing."""
+"""``noonward warmup``: compiles what comparisons need, so that later commands compile nothing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
 
 if TYPE_CHECKING:
     from noonward.model.cluster.environment import Environment
 
+SMALL: Final = {
+    "fine-tuning": ("window_h=2", "jobs.count=6"),
+    "dvfs-training": ("window_h=1",),
+}
+"""Scenarios of both protocols, and what makes them small."""
 
-def warmup() -> None:
-    """Compile all kernels, rules and learned policies into the cache (about a minute, once per version)."""
+
+def warmup(
+    scenarios: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SCENARIO]...", help=f"Scenarios to compile for; by default {' and '.join(SMALL)}."),
+    ] = None,
+    training: Annotated[bool, typer.Option("--training", help="Compile what training needs, too.")] = False,
+) -> None:
+    """Compile the functions that comparisons need into the cache (half a minute, once per version)."""
     import time
 
     began = time.perf_counter()
@@ -18,19 +32,18 @@ def warmup() -> None:
     from noonward.data.scenarios.load import load_scenario
     from noonward.engine.run import run
     from noonward.evaluate.objective import objective_of
-    from noonward.ledger.ledger import settle
-    from noonward.ledger.record import hour_table
+    from noonward.ledger.record import record_files
     from noonward.schedule.registry import make_scheduler
 
-    for name, settings in (("fine-tuning", ["window_h=6", "jobs.count=40"]), ("dvfs-training", ["window_h=1"])):
-        scenario = load_scenario(name, settings)
+    for name in scenarios or SMALL:
+        scenario = load_scenario(name, SMALL.get(name, ()))
         environment = build_environment(scenario)
         for policy in scenario.policies:
             outcome = run(environment, make_scheduler(policy))
-            settle(outcome)
-            hour_table(outcome)
+            record_files(outcome, policy=policy, seed=0, scenario_digest="")
         objective_of(scenario).compute_bound(environment)
-        _compile_learned(environment)
+        if training:
+            _compile_learned(environment)
     prune_cache()
     print(f"compiled functions are in {cache_base()} ({time.perf_counter() - began:.0f} s)")
 

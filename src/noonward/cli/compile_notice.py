@@ -1,0 +1,33 @@
+"""What a command says on the error stream while it compiles functions."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Final
+
+EVERY_S: Final = 5.0
+"""Seconds between two lines of progress."""
+
+
+class CompileNotice:
+    """Says that functions are compiled, how many so far and for how long, and that a damaged file was dropped."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self._said = 0.0
+        self._functions = 0
+
+    def __call__(self, kind: str, about: str) -> None:
+        """Hears a notice of ``noonward.notices``."""
+        if kind == "damaged":
+            print(f"{about} was damaged: its folder is dropped, its functions are compiled again", file=sys.stderr)
+            return
+        now = time.monotonic()
+        if self._began is None:
+            print("compiling functions, once per version (half a minute at most on an idle core)", file=sys.stderr)
+            self._began = self._said = now
+        if now - self._said >= EVERY_S:
+            print(f"  {self._functions} functions compiled in {now - self._began:.0f} s", file=sys.stderr)
+            self._said = now
+        self._functions += 1

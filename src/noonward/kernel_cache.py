@@ -1,0 +1,97 @@
+"""The cache of compiled functions on disk: one file a function and signature, whole or not at all, with a checksum."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from numba.core.caching import _Cache
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+
+from noonward.notices import tell
+
+MARK: Final = b"noonward kernel 1\n"
+"""First bytes of a file; the checksum follows, then the content."""
+CHECKSUM_BYTES: Final = 32
+
+
+class KernelCache(_Cache):
+    """Keeps what numba compiled of one function.
+
+    A file that is truncated, corrupt or of another numba is dropped with its whole folder, and its functions are
+    compiled again. The folder is that of the function's sources (``compiled.cache_folder``), so a file never outlives
+    an edit.
+
+    Args:
+        function: The Python function.
+        folder: Folder of its compiled forms.
+    """
+
+    def __init__(self, function: Callable[..., Any], folder: Path) -> None:
+        self.folder = folder
+        self._name = f"{function.__module__}.{function.__qualname__}-{function.__code__.co_firstlineno}"
+        self._used = True
+
+    @property
+    def cache_path(self) -> str:
+        """Folder of the files."""
+        return str(self.folder)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Returns the compiled function of a signature, or None if there is none."""
+        target_context.refresh()
+        path = self._path(sig, target_context)
+        try:
+            data = path.read_bytes() if self._used else None
+        except OSError:
+            data = None
+        if data is None:
+            tell("compile", self._name)
+            return None
+        try:
+            content = data[len(MARK) + CHECKSUM_BYTES :]
+            if not data.startswith(MARK + hashlib.sha256(content).digest()):
+                raise ValueError("checksum")
+            return CompileResult._rebuild(target_context, *pickle.loads(content))
+        except Exception:  # whatever a damaged pickle does
+            shutil.rmtree(self.folder, ignore_errors=True)
+            tell("damaged", str(path))
+            tell("compile", self._name)
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Writes the compiled function of a signature; a cache that cannot be written is done without."""
+        if not self._used or data.lifted or data.library.has_dynamic_globals:
+            return
+        content = dumps(data._reduce())
+        path = self._path(sig, data.target_context)
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(MARK + hashlib.sha256(content).digest() + content)
+            part.replace(path)
+
+    def enable(self) -> None:
+        """Has the cache used."""
+        self._used = True
+
+    def disable(self) -> None:
+        """Has the cache left alone."""
+        self._used = False
+
+    def flush(self) -> None:
+        """Drops the function's files."""
+        for path in self.folder.glob(f"{self._name}-*.kernel"):
+            path.unlink(missing_ok=True)
+
+    def _path(self, sig: Any, target_context: Any) -> Path:
+        """Returns the file of a signature for this kind of processor."""
+        of = repr((str(sig), target_context.codegen().magic_tuple()))
+        return self.folder / f"{self._name}-{hashlib.sha256(of.encode()).hexdigest()[:16]}.kernel"

@@ -1,0 +1,37 @@
+"""What the package tells whoever runs it while it works: that functions are compiled, that a damaged cache is dropped.
+
+Nobody hears it unless the program asks; the command line shows it on the error stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_listeners: list[Callable[[str, str], None]] = []
+
+
+def listen(listener: Callable[[str, str], None]) -> None:
+    """Has a function called with every notice.
+
+    Args:
+        listener: Called with the kind (``compile``: a function is about to be compiled; ``part``: one that is pasted
+            into it; ``damaged``: a file of the cache was damaged) and what it is about.
+    """
+    _listeners.append(listener)
+
+
+@contextmanager
+def listening(listener: Callable[[str, str], None]) -> Iterator[None]:
+    """Has a function called with every notice for a while."""
+    listen(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def tell(kind: str, about: str) -> None:
+    """Tells all who listen."""
+    for listener in _listeners:
+        listener(kind, about)

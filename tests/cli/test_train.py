@@ -24,7 +24,7 @@ def test_train_says_where_results_are_exports_and_resumes(noonward: CommandLine,
     assert "nothing to train" in again.err
     assert found["folder"] in again.out
     more = noonward("train", "--resume", found["folder"], "--epochs", 2, "--json")
-    assert "goes on after epoch 1" in more.err
+    assert "resumes after epoch 1" in more.err
     assert json.loads(more.out)["curves"][:1] == found["curves"]
     assert json.loads(more.out)["epochs"] == 2
 
@@ -38,7 +38,9 @@ def test_several_sources_are_taken_in_turn(noonward: CommandLine, tmp_path: Path
     assert [source["scenario"] for source in config["sources"]] == ["tiny", "tiny"]
 
 
-def test_an_interrupt_says_how_to_go_on(noonward: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_says_how_to_resume(
+    noonward: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from noonward.learn.algorithms import masac
 
     def interrupted(*_: object) -> None:
@@ -47,8 +49,8 @@ def test_an_interrupt_says_how_to_go_on(noonward: CommandLine, tmp_path: Path, m
     monkeypatch.setattr(masac.Masac, "update", interrupted)
     stopped = noonward("train", "tiny", *BRIEF, "--out", tmp_path)
     assert stopped.code == 130
-    assert "go on with: noonward train --resume" in stopped.err
-    assert stopped.err.count("interrupted") == stopped.err.count("go on") == 1
+    assert "resume with: noonward train --resume" in stopped.err
+    assert stopped.err.count("interrupted") == stopped.err.count("resume with") == 1
 
 
 def test_an_interrupt_says_what_is_kept(noonward: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +73,7 @@ def test_an_interrupt_says_what_is_kept(noonward: CommandLine, tmp_path: Path, m
     stopped = noonward(*run, "--epochs", 5)
     assert "2 of 5 epochs are kept" in stopped.err
     left[0] = 100
-    on = noonward(*stopped.err.partition("go on with: noonward ")[2].split(), "--json")
+    on = noonward(*stopped.err.partition("resume with: noonward ")[2].split(), "--json")
     assert json.loads(on.out)["epochs"] == 5
 
 

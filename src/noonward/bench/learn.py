@@ -156,7 +156,7 @@ def _shares() -> list[Metric]:
 
     class Listener:
         def phase(self, name: str, done: int, total: int) -> None:
-            """Hears nothing."""
+            """Does nothing."""
 
         def epoch(self, report: Any) -> None:
             """Keeps what an epoch took."""

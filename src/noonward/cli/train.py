@@ -1,4 +1,4 @@
-"""``noonward train``: trains a learned policy, epoch by epoch, and goes on where it stopped."""
+"""``noonward train``: trains a learned policy, epoch by epoch, and resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def train(
         list[str] | None, typer.Option("--also", help="A further scenario whose environments are taken in turn.")
     ] = None,
     out: Out = Path("runs"),
-    resume: Annotated[Path | None, typer.Option(help="Folder of a run to go on with.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Folder of a run to resume.")] = None,
     export: Annotated[Path | None, typer.Option(help="Write the best policy to this .npz file.")] = None,
     half: Annotated[bool, typer.Option("--half", help="Round the exported weights to float16: half the size.")] = False,
     json: Json = False,
 ) -> None:
-    """Train a learned policy; the same command, or --resume FOLDER, goes on where it stopped."""
+    """Train a learned policy; the same command, or --resume FOLDER, resumes where it stopped."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is loaded
     from noonward.errors import ScenarioError
 
@@ -151,7 +151,7 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
             done = f"{kept} of {config.epochs} epochs are kept" if kept else "no epoch is kept yet"
             rest = "" if export is None else f" --export {export}" + (" --half" if half else "")
             print(
-                f"interrupted; {done} in {folder}; go on with: noonward train --resume {folder}{rest}", file=sys.stderr
+                f"interrupted; {done} in {folder}; resume with: noonward train --resume {folder}{rest}", file=sys.stderr
             )
             raise Interrupted from None
     if export is not None:

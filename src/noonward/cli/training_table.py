@@ -25,7 +25,7 @@ COLUMNS = (
 
 
 class TrainingTable:
-    """Tells of a run on the error stream.
+    """Shows the progress of a run on the error stream.
 
     Args:
         epochs: Epochs of the run.
@@ -52,8 +52,8 @@ class TrainingTable:
         self._bar.stop()
 
     def began(self, folder: Path, epoch: int) -> None:
-        """Says where the run writes and from where it goes on."""
-        state = f"goes on after epoch {epoch}" if epoch else "begins"
+        """Says where the run writes and after which epoch it resumes."""
+        state = f"resumes after epoch {epoch}" if epoch else "begins"
         self._print(f"training {state}; results: {folder}")
         self._bar.update(self._task, completed=epoch)
         if epoch < self._epochs:

@@ -1,4 +1,4 @@
-"""What the faces for outside libraries share: episodes drawn from a part of the data, and one row of a batch engine."""
+"""What the environments for outside libraries share: episodes drawn from a part of the data, in a batch engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 class Episodes:
-    """The episodes of one face: a batch engine of one row, started anew with the next draw of the scenario.
+    """The episodes of one environment: a batch engine of one row, started anew with the next draw of the scenario.
 
     Args:
         scenario: What is drawn from.
@@ -41,10 +41,10 @@ class Episodes:
         if not isinstance(observation, Observation):
             raise ScenarioError(f"observation is {observation!r}; give an Observation, as Observation(kind='extended')")
         if scenario.protocol != observation.protocol:
-            face = "SitesEnv" if observation.protocol == "each-slot" else "DispatcherEnv"
+            wanted = "SitesEnv" if observation.protocol == "each-slot" else "DispatcherEnv"
             raise ScenarioError(
-                f"scenario {scenario.name!r} has the protocol {scenario.protocol}, but {face} is for "
-                f"{observation.protocol}; take another scenario, or the other face (SitesEnv for each-slot, "
+                f"scenario {scenario.name!r} has the protocol {scenario.protocol}, but {wanted} is for "
+                f"{observation.protocol}; take another scenario, or the other environment (SitesEnv for each-slot, "
                 "DispatcherEnv for on-arrival)"
             )
         self.scenario, self.observation, self.part = split_scenario(scenario, part), observation, part
@@ -80,7 +80,7 @@ class Episodes:
             self._engine.reset(0, environment, self.seed)
 
     def step(self, choice_N: NDArray[np.int64]) -> None:
-        """Carries out the choices.
+        """Executes the choices.
 
         Raises:
             RuntimeError: No episode runs.

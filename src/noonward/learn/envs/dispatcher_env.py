@@ -143,7 +143,7 @@ class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         return observation, info
 
     def step(self, action: int | np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Carries out an action.
+        """Executes an action.
 
         Raises:
             InfeasibleActionError: The action is infeasible.

@@ -118,7 +118,7 @@ class SitesEnv(ParallelEnv):  # type: ignore[misc]
     def step(
         self, actions: dict[str, int]
     ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]:
-        """Carries out all agents' actions.
+        """Executes all agents' actions.
 
         Raises:
             InfeasibleActionError: An action is infeasible.

@@ -27,7 +27,7 @@ class RunConfig:
         seed: Seed of nets, exploration and batches, and number of the draw of training environments.
         epochs: Epochs of collecting, updating and validating.
         environments: Environments side by side.
-        steps: Decision steps of each environment in an epoch; episodes go on over epochs.
+        steps: Decision steps of each environment in an epoch; episodes continue over epochs.
         episode_steps: Decision steps after which an episode is cut, K_max.
         updates: Updates after each epoch's collection, G.
         validation_environments: Validation environments, the same in every epoch.

@@ -51,23 +51,23 @@ class EpochReport:
 
 
 class Reporter(Protocol):
-    """Hears how a run goes."""
+    """Receives the progress of a run."""
 
     def phase(self, name: str, done: int, total: int) -> None:
-        """Hears that ``done`` of ``total`` parts of a phase are over."""
+        """Receives that ``done`` of ``total`` parts of a phase are over."""
 
     def epoch(self, report: EpochReport) -> None:
-        """Hears that an epoch is over."""
+        """Receives the report of an epoch that is over."""
 
 
 class Silence:
-    """A reporter that tells nobody."""
+    """A reporter that does nothing."""
 
     def phase(self, name: str, done: int, total: int) -> None:
-        """Hears nothing."""
+        """Does nothing."""
 
     def epoch(self, report: EpochReport) -> None:
-        """Hears nothing."""
+        """Does nothing."""
 
 
 class Trainer:
@@ -78,14 +78,14 @@ class Trainer:
     validation environments, whole runs without a limit of steps. The policy of highest mean validation reward is kept.
 
     The folder holds ``config.json`` (the run), ``checkpoint.npz`` (everything, after every ``checkpoint_every`` epochs;
-    a run that is killed goes on from it, bit for bit as if it had never stopped), ``curves.csv`` (an epoch a row) and
+    a run that is killed resumes from it, bit for bit), ``curves.csv`` (an epoch a row) and
     ``events`` (TensorBoard). A warm start is epoch 0: a run that is killed within it begins it anew.
 
     Args:
         config: The run.
         task: What it learns in.
         folder: Where it writes. What a run of the same config left there is gone on from.
-        reporter: Hears how it goes.
+        reporter: Receives the progress.
 
     Attributes:
         epoch: Epochs that are over.
@@ -151,7 +151,7 @@ class Trainer:
             events.close()
 
     def _tell(self, events: Events, row: Row, seconds: dict[str, float], improved: bool, eta_s: float | None) -> None:
-        """Tells of an epoch."""
+        """Reports an epoch."""
         events.write(self.epoch, {"train": row, "seconds": seconds})
         self.reporter.epoch(
             EpochReport(

@@ -27,7 +27,8 @@ import torch
 
 from noonward.data.signals.calibration import CALIBRATIONS, load_calibration
 from noonward.data.splits import MONTHS, Split, split_seed
-from noonward.forecasts.learned import LEADS, known, regressed
+from noonward.forecasts.learned import LEADS, known
+from noonward.forecasts.regression import regressed
 from noonward.model.signals import Signals
 
 YEARS = (2021, 2022, 2023)

@@ -10,6 +10,9 @@ HOUR_S: Final = 3600.0
 DAY_S: Final = 86400.0
 """Seconds in a day."""
 
+DAY_H: Final = 24
+"""Hours in a day."""
+
 MINUTE_S: Final = 60.0
 """Seconds in a minute."""
 

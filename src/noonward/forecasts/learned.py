@@ -3,7 +3,8 @@
 The regression (:mod:`noonward.forecasts.regression`) is one table for any zone; the net adds what it cannot hold: what
 is usual in this zone at this hour of the day and week, the shape of the last two days, and the other signal. It is fed
 what is known of a zone at the hour of issue, in that zone's own unit, and answers with the regression's error at every
-lead, in the same unit. Weights: ``tools/fit_forecast_net.py``; NumPy alone runs it.
+lead, in the same unit. Weights: ``tools/fit_forecast_net.py``; NumPy alone runs it, in double precision, so that the
+order in which a CPU takes sums is lost in the rounding of the result.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from noonward.arrays import F4, F8, I8
+from noonward.arrays import F8, I8
 from noonward.errors import ScenarioError, SignalRangeError
-from noonward.forecasts.regression import DAY_H, FEATURES, USUAL_DAYS, features, packaged_weights, standing_in, weighted
+from noonward.forecasts.forecaster import Forecaster
+from noonward.forecasts.regression import FEATURES, USUAL_DAYS, features, regressed, standing_in
+from noonward.model.precision import rounded_signals
+from noonward.units import DAY_H
 
 LEADS: Final = 48
 """Leads the net answers for, hours from 1; later ones repeat the last day."""
@@ -42,19 +46,19 @@ class ForecastNet:
         zones: Zones it knows; one input tells which it is.
         mean_F: Mean of the inputs in training.
         spread_F: Standard deviation of the inputs in training.
-        weights: Weights of the layers, float32 [in, out]; the last layer has 2 x LEADS outputs, prices first.
-        biases: Biases of the layers, float32 [out].
+        weights: Weights of the layers, [in, out]; the last layer has 2 x LEADS outputs, prices first.
+        biases: Biases of the layers, [out].
         record: How it was made.
     """
 
     zones: tuple[str, ...]
-    mean_F: F4
-    spread_F: F4
-    weights: tuple[F4, ...]
-    biases: tuple[F4, ...]
+    mean_F: F8
+    spread_F: F8
+    weights: tuple[F8, ...]
+    biases: tuple[F8, ...]
     record: dict[str, Any]
 
-    def __call__(self, input_BF: F4) -> F4:
+    def __call__(self, input_BF: F8) -> F8:
         """Returns the regression's errors in units, [B, 2, LEADS]: prices and carbon intensities."""
         x_BW = (input_BF - self.mean_F) / self.spread_F
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
@@ -75,7 +79,7 @@ class Known:
             intensities, gCO2/kWh.
     """
 
-    input_IZF: F4
+    input_IZF: F8
     unit_KIZ: F8
 
 
@@ -129,7 +133,7 @@ def known(value_KZH: F8, issue_I: I8, start: datetime, place_Z: Sequence[int], p
         ],
         axis=-1,
     )
-    return Known(input_IZF.astype(np.float32), np.stack(units))
+    return Known(input_IZF, np.stack(units))
 
 
 def _hours_known(value_KZH: F8, issue_I: I8) -> I8:
@@ -140,55 +144,50 @@ def _hours_known(value_KZH: F8, issue_I: I8) -> I8:
     return np.minimum(issue_I - last_unknown_H[issue_I], KNOWN_H)
 
 
-def regressed(value_KZH: F8, issue_I: I8, leads: int) -> F8:
-    """Returns the regression's forecasts of both signals, [2, I, Z, leads]; lead 0 is the hour of issue."""
-    price_ZH, carbon_ZH = value_KZH
-    return np.stack(
-        [
-            weighted(price_ZH, issue_I, leads, packaged_weights("price")),
-            weighted(carbon_ZH, issue_I, leads, packaged_weights("carbon")),
-        ]
-    )
-
-
-def forecast(value_KZH: F8, issue_I: I8, start: datetime, zones: tuple[str, ...], leads: int, net: ForecastNet) -> F8:
-    """Returns forecasts of both signals; lead 0 is the hour of issue, which is known.
+class LearnedForecaster(Forecaster):
+    """Adds a net's correction to the regression.
 
     Args:
-        value_KZH: Prices, USD/MWh, and carbon intensities, gCO2/kWh, per zone and hour.
-        issue_I: Hours of issue, positions in the last axis.
-        start: UTC time of the first hour.
-        zones: Zones, in the order of the second axis.
-        leads: Number of leads, at least 1, the hour of issue included.
         net: The net.
-
-    Returns:
-        Shape (2, hours of issue, zones, leads).
+        zones: Zones of the signals, in order.
+        start: UTC time of the signals' first hour.
 
     Raises:
         ScenarioError: A zone is not among those that the net was trained on.
-        SignalRangeError: A day before the first hour of issue is not wholly known.
     """
-    strange = [zone for zone in zones if zone not in net.zones]
-    if strange:
-        raise ScenarioError(
-            f"the learned forecast was not trained on the zones {', '.join(strange)}; it knows "
-            f"{', '.join(net.zones)}. Take a policy that plans by the regression forecast, which serves any zone, as "
-            "bid-price-regression"
-        )
-    known_h = int(_hours_known(value_KZH, issue_I[:1])[0]) if len(issue_I) else DAY_H
-    if known_h < DAY_H:
-        raise SignalRangeError(
-            f"a learned forecast needs the {DAY_H} hours up to the window's first, but {known_h} are known; start the "
-            "window later or use another forecast"
-        )
-    out = regressed(value_KZH, issue_I, leads)
-    seen = known(value_KZH, issue_I, start, [net.zones.index(zone) for zone in zones], len(net.zones))
-    inputs = seen.input_IZF.shape[2]
-    error_IZKL = net(seen.input_IZF.reshape(-1, inputs)).reshape(len(issue_I), len(zones), 2, LEADS)
-    for lead in range(1, leads):
-        out[..., lead] += np.moveaxis(error_IZKL[..., standing_in(lead, LEADS) - 1], 2, 0) * seen.unit_KIZ
-    return out
+
+    def __init__(self, net: ForecastNet, zones: tuple[str, ...], start: datetime) -> None:
+        strange = [zone for zone in zones if zone not in net.zones]
+        if strange:
+            raise ScenarioError(
+                f"the learned forecast was not trained on the zones {', '.join(strange)}; it knows "
+                f"{', '.join(net.zones)}. Take a policy that plans by the regression forecast, which serves any zone, "
+                "as bid-price-regression"
+            )
+        self._net = net
+        self._place_Z = [net.zones.index(zone) for zone in zones]
+        self._start = start
+
+    def values(self, value_KZH: F8, issue_I: I8, leads: int) -> F8:
+        """Returns the corrected sums, rounded.
+
+        Raises:
+            SignalRangeError: Of the 24 hours up to the first hour of issue one is unknown.
+        """
+        known_h = int(_hours_known(value_KZH, issue_I[:1])[0])
+        if known_h < DAY_H:
+            raise SignalRangeError(
+                f"a learned forecast needs the {DAY_H} hours up to the window's first, but {known_h} are known; start "
+                "the window later or use another forecast"
+            )
+        value_KIZL = regressed(value_KZH, issue_I, leads)
+        seen = known(value_KZH, issue_I, self._start, self._place_Z, len(self._net.zones))
+        hours, zones, inputs = seen.input_IZF.shape
+        error_IZKL = self._net(seen.input_IZF.reshape(-1, inputs)).reshape(hours, zones, 2, LEADS)
+        lead_L = [standing_in(lead, LEADS) - 1 for lead in range(1, leads)]
+        value_KIZL[..., 1:] += np.moveaxis(error_IZKL[..., lead_L], 2, 0) * seen.unit_KIZ[..., None]
+        value_KIZL[..., 1:] = rounded_signals(value_KIZL[..., 1:])
+        return value_KIZL
 
 
 def net_path(seed: int) -> Path:
@@ -217,9 +216,9 @@ def read_net(path: Path) -> ForecastNet:
         layers = range(sum(name.startswith("weight_") for name in content.files))
         return ForecastNet(
             zones=tuple(record["zones"]),
-            mean_F=content["mean_F"].astype(np.float32),
-            spread_F=content["spread_F"].astype(np.float32),
-            weights=tuple(content[f"weight_{layer}"].astype(np.float32) for layer in layers),
-            biases=tuple(content[f"bias_{layer}"].astype(np.float32) for layer in layers),
+            mean_F=content["mean_F"].astype(np.float64),
+            spread_F=content["spread_F"].astype(np.float64),
+            weights=tuple(content[f"weight_{layer}"].astype(np.float64) for layer in layers),
+            biases=tuple(content[f"bias_{layer}"].astype(np.float64) for layer in layers),
             record=record,
         )

@@ -4,6 +4,9 @@ Every feature is a mean of known values of the zone, and a lead's weights sum to
 level or unit (adding a constant to a signal adds it to the forecast, a factor multiplies it), and one table serves
 zones that nobody has seen; a spike enters with the weight that spikes had in training. The weights, one table for
 prices and one for carbon intensities, are fitted by ``tools/fit_forecasts.py``.
+
+Sums are taken in a fixed order, not by a matrix product: with weights of four decimals the exact result often lies
+halfway between two rounded values, where the last bit decides.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from noonward.arrays import F8, I8
+from noonward.forecasts.forecaster import Forecaster, known_to_the_end, require_history
+from noonward.model.precision import rounded_signals
+from noonward.units import DAY_H
 
 SignalName = Literal["price", "carbon"]
 
-DAY_H: Final = 24
 USUAL_DAYS: Final = 7
 """Days whose values make up what is usual for an hour of the day, as far as they are known."""
 RECENT_H: Final = 6
@@ -33,6 +38,38 @@ of the target's hour of the day over the last 7 days, as far as they are known; 
 hours beside the target's; ``usual_now``: ``usual`` for the hour of issue; ``mean``: mean of the last 24 hours.
 """
 _TABLE: Final = "tables/forecast_regression.json"
+
+
+class RegressionForecaster(Forecaster):
+    """Weighs what the last week says of the same signal.
+
+    Args:
+        history_KZH: Signals before the run's first hour.
+
+    Raises:
+        SignalRangeError: The last 23 of them are not all known.
+    """
+
+    def __init__(self, history_KZH: F8) -> None:
+        for history_ZH in history_KZH:
+            require_history("regression", DAY_H - 1, known_to_the_end(history_ZH[None]))
+
+    def values(self, value_KZH: F8, issue_I: I8, leads: int) -> F8:
+        """Returns the weighted sums, rounded."""
+        value_KIZL = regressed(value_KZH, issue_I, leads)
+        value_KIZL[..., 1:] = rounded_signals(value_KIZL[..., 1:])
+        return value_KIZL
+
+
+def regressed(value_KZH: F8, issue_I: I8, leads: int) -> F8:
+    """Returns the forecasts of both signals before they are rounded, (2, hours of issue, zones, leads)."""
+    price_ZH, carbon_ZH = value_KZH
+    return np.stack(
+        [
+            weighted(price_ZH, issue_I, leads, packaged_weights("price")),
+            weighted(carbon_ZH, issue_I, leads, packaged_weights("carbon")),
+        ]
+    )
 
 
 def features(value_ZH: F8, issue_I: I8) -> F8:
@@ -55,14 +92,19 @@ def features(value_ZH: F8, issue_I: I8) -> F8:
     of_phase = {
         "now": day[..., :1],
         "before": day[..., -1:],
-        "recent": day[..., -RECENT_H:].mean(axis=-1, keepdims=True),
+        "recent": _mean(day[..., -RECENT_H:]),
         "usual_now": usual[..., :1],
         "day": day,
         "usual": usual,
         "near": 0.5 * (np.roll(usual, 1, axis=-1) + np.roll(usual, -1, axis=-1)),
-        "mean": day.mean(axis=-1, keepdims=True),
+        "mean": _mean(day),
     }
     return np.stack([np.broadcast_to(of_phase[name], day.shape) for name in FEATURES], axis=-1)
+
+
+def _mean(value_X: F8) -> F8:
+    """Returns the mean over the last axis, kept with length 1, summed from first to last whatever the layout."""
+    return np.asarray(np.cumsum(value_X, axis=-1)[..., -1:] / value_X.shape[-1])
 
 
 def weighted(value_ZH: F8, issue_I: I8, leads: int, weight_LF: F8) -> F8:
@@ -85,11 +127,12 @@ def weighted(value_ZH: F8, issue_I: I8, leads: int, weight_LF: F8) -> F8:
         [[[25.0, 25.0, 25.0]]]
     """
     feature_IZPF = features(value_ZH, issue_I)
-    known = len(weight_LF)
-    out = np.empty((len(issue_I), len(value_ZH), leads))
+    row_L = [standing_in(lead, len(weight_LF)) - 1 for lead in range(1, leads)]
+    phase_L = np.arange(1, leads) % DAY_H
+    out = np.zeros((len(issue_I), len(value_ZH), leads))
     out[:, :, 0] = value_ZH[:, issue_I].T
-    for lead in range(1, leads):
-        out[:, :, lead] = feature_IZPF[:, :, lead % DAY_H] @ weight_LF[standing_in(lead, known) - 1]
+    for f in range(len(FEATURES)):
+        out[:, :, 1:] += feature_IZPF[:, :, phase_L, f] * weight_LF[row_L, f]
     return out
 
 

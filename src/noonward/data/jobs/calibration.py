@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from noonward.arrays import F8, I8
+from noonward.model.precision import TIME_DECIMALS
 from noonward.units import DAY_S, HOUR_S
 
 _TABLE: Final = "tables/workload_calibration.json"
@@ -78,14 +79,14 @@ class WorkloadCalibration:
         return np.asarray(rng.choice(self.gpus_G, size=count, p=self.gpus_share_G), dtype=np.int64)
 
     def draw_duration_s(self, gpus_J: I8, rng: np.random.Generator) -> F8:
-        """Draws a duration in s per job from its GPU count's group, log-linear between the quantiles."""
+        """Draws a duration in s per job from its GPU count's group, log-linear between the quantiles, in whole ms."""
         group_J = np.searchsorted(self.group_low_K, gpus_J, side="right") - 1
         uniform_J = rng.random(len(gpus_J))
         duration_s_J = np.empty(len(gpus_J))
         for group, quantile_s_Q in enumerate(self.duration_s_KQ):
             mine = group_J == group
             duration_s_J[mine] = np.exp(np.interp(uniform_J[mine], self.probability_Q, np.log(quantile_s_Q)))
-        return duration_s_J
+        return np.round(duration_s_J, TIME_DECIMALS)
 
 
 @cache

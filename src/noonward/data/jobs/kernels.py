@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -60,13 +61,13 @@ def scale_to_demand(duration_s_J: F8, gpus_J: I8, demand_gpu_s: float, slot_s: f
         [600.0, 1800.0]
     """
 
-    def rounded(factor: float) -> F8:
-        return np.asarray(slot_s * np.maximum(np.ceil(factor * duration_s_J / slot_s), 1))
+    def slots(factor: float) -> F8:
+        return np.asarray(np.maximum(np.ceil(factor * duration_s_J / slot_s), 1))
 
     def excess(factor: float) -> float:
-        return float(gpus_J @ rounded(factor)) - demand_gpu_s
+        return slot_s * float(gpus_J @ slots(factor)) - demand_gpu_s  # whole numbers: exact in any order
 
-    low, high = 0.0, demand_gpu_s / float(gpus_J @ duration_s_J)
+    low, high = 0.0, demand_gpu_s / math.fsum((gpus_J * duration_s_J).tolist())
     if excess(low) > DEMAND_TOLERANCE * demand_gpu_s:
         raise ScenarioError(
             f"{len(gpus_J)} jobs of at least one slot of {slot_s:g} s ask for "
@@ -76,7 +77,7 @@ def scale_to_demand(duration_s_J: F8, gpus_J: I8, demand_gpu_s: float, slot_s: f
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) < 0 else (low, middle)
-    return rounded(low if -excess(low) < excess(high) else high)
+    return slot_s * slots(low if -excess(low) < excess(high) else high)
 
 
 def draw_times(rate_C: F8, count: int, rng: np.random.Generator) -> F8:

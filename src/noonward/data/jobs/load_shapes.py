@@ -17,6 +17,7 @@ import polars as pl
 from noonward.arrays import F8
 from noonward.data.table_file import TableFile, open_table
 from noonward.errors import DataError, nearest
+from noonward.model.precision import SHAPE_DECIMALS
 
 DAY_HOURS: Final = 24
 """Hours of a profile."""
@@ -110,7 +111,8 @@ def generate_load_shapes(
         fresh = np.sqrt(1 - c.noise_hour_memory**2) * noise[:, hour]
         noise[:, hour] = c.noise_hour_memory * noise[:, hour - 1] + fresh
     hours = np.arange(c.hours)
-    shape_K = c.class_level * (1 + c.daily_amplitude * np.cos(2 * np.pi * (hours - c.peak_hour) / DAY_HOURS))
+    wave_K = np.round(np.cos(2 * np.pi * (hours - c.peak_hour) / DAY_HOURS), SHAPE_DECIMALS)
+    shape_K = c.class_level * (1 + c.daily_amplitude * wave_K)
     load: F8 = np.maximum(shape_K[None, :, None] * (1 + common + own + c.noise_hour * noise), 0.0)
     return load
 
@@ -122,7 +124,8 @@ def daily_costs(span_h: int, constants: ShapeConstants | None = None) -> F8:
         [c.center_phase_h * j + c.cluster_phase_h * i for j in range(c.centers) for i in range(c.clusters_per_center)]
     )
     hours = np.arange(span_h)[:, None]
-    cost: F8 = 1.0 + c.cost_amplitude * np.cos(2 * np.pi * (hours - phase_D) / DAY_HOURS)
+    wave_TD = np.round(np.cos(2 * np.pi * (hours - phase_D) / DAY_HOURS), SHAPE_DECIMALS)
+    cost: F8 = 1.0 + c.cost_amplitude * wave_TD
     return cost
 
 

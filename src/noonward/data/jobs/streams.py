@@ -16,6 +16,7 @@ from noonward.errors import ScenarioError
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.scenario import ClassStream, MixedJobs, PaperStreamJobs, ParetoWork, PoissonJobs, ShapedJobs
+from noonward.model.precision import SHAPE_DECIMALS, WORK_DECIMALS
 from noonward.units import HOUR_S
 
 PAPER_WORK_MIN: Final = 0.1
@@ -26,7 +27,8 @@ def generate_poisson_jobs(spec: PoissonJobs, fleet: Fleet, window_s: float, rng:
     """Draws Poisson arrivals per ingress with log-normal work.
 
     Per ingress ``N ~ Poisson(rate x window)`` arrivals, uniform over the window given N; work
-    ``max(work_min, LogNormal(ln median, sigma))`` (CHSAC-AF, Table I). Class 0, no limit on the delay, no data.
+    ``max(work_min, LogNormal(ln median, sigma))`` (CHSAC-AF, Table I), in millionths of a unit. Class 0, no limit on
+    the delay, no data.
 
     Args:
         spec: Rate, work and gangs.
@@ -48,7 +50,7 @@ def generate_poisson_jobs(spec: PoissonJobs, fleet: Fleet, window_s: float, rng:
     return Jobs.build(
         arrival_s=arrival_rng.random(total) * window_s,
         origin=np.repeat(np.arange(points), count_I),
-        work=np.maximum(work_J, spec.work_min),
+        work=np.maximum(np.round(work_J, WORK_DECIMALS), spec.work_min),
         gpus_min=spec.gpus_min,
         gpus_max=spec.gpus_max,
     )
@@ -58,8 +60,8 @@ def generate_mixed_jobs(spec: MixedJobs, fleet: Fleet, window_s: float, rng: np.
     """Draws the jobs of several classes, each from random streams of its own: a class does not change another's.
 
     Per class and ingress a Poisson process of rate ``rate (1 + amplitude sin(2 pi t / period))``, by thinning one of
-    the highest rate; work by the class' law. The streams are spawned in the fleet's order of classes. No limit on the
-    delay, no data.
+    the highest rate; work by the class' law, in millionths of a unit. The streams are spawned in the fleet's order of
+    classes. No limit on the delay, no data.
 
     Args:
         spec: Streams by class.
@@ -98,14 +100,16 @@ def _class_jobs(
     arrival_rng, work_rng = rng.spawn(2)
     count_I = arrival_rng.poisson(stream.rate_per_s * (1 + stream.amplitude) * window_s, size=points)
     time_s = arrival_rng.random(int(count_I.sum())) * window_s
-    rate = 1 + stream.amplitude * np.sin(2 * np.pi * time_s / (stream.period_h * HOUR_S))
+    wave = np.round(np.sin(2 * np.pi * time_s / (stream.period_h * HOUR_S)), SHAPE_DECIMALS)
+    rate = 1 + stream.amplitude * wave
     kept = arrival_rng.random(len(time_s)) * (1 + stream.amplitude) < rate
     count = int(kept.sum())
     law = stream.work
     if isinstance(law, ParetoWork):
         work = law.work_min * (1.0 + work_rng.pareto(law.tail, size=count))
     else:
-        work = np.maximum(np.exp(work_rng.normal(math.log(law.median_work), law.sigma, size=count)), law.work_min)
+        work = np.exp(work_rng.normal(math.log(law.median_work), law.sigma, size=count))
+    work = np.maximum(np.round(work, WORK_DECIMALS), law.work_min)
     return time_s[kept], np.repeat(np.arange(points), count_I)[kept], work
 
 

@@ -17,7 +17,9 @@ Every series (price or carbon intensity of a zone) is
   positive semidefinite matrix with unit diagonal.
 
 A value outside the range of the zone's real series in the calibration window is set to the nearer end of that range,
-so that no carbon intensity lies below the smallest one published and no price outside the market's own extremes.
+so that no carbon intensity lies below the smallest one published and no price outside the market's own extremes. All
+values are rounded to what markets publish, 0.01 USD/MWh and 0.1 g/kWh (:mod:`noonward.model.precision`): the same draw
+has the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from noonward.arrays import F8, I8
 from noonward.data.signals.calibration import SeriesCalibration, SignalCalibration, load_calibration
 from noonward.errors import DataError
 from noonward.model.cluster.scenario import SinusoidalSignals
+from noonward.model.precision import CARBON_DECIMALS, PRICE_DECIMALS, SHAPE_DECIMALS, range_on_grid, rounded_signals
 from noonward.model.signals import Signals
 
 
@@ -38,7 +41,7 @@ def generate_signals(
 ) -> Signals:
     """Draws one realisation of price and carbon intensity for some zones.
 
-    The same generator state gives the same bytes; a longer draw begins with the shorter one, up to rounding.
+    The same generator state gives the same bytes; a longer draw begins with the shorter one.
 
     Args:
         zones: Zone keys, each once; the order is that of the result and, like the set itself, part of the draw.
@@ -77,14 +80,18 @@ def draw_signals(
     for row, one in enumerate(series):
         curve_H = _on_curves(score_SH[row], month_H, hour_H // 6, table.score_knots_K, one.residual_curve_MDK)
         plain_H = one.profile_MH[month_H, hour_H] + one.weekend_step * (weekend_SH[row] - 2 / 7)
-        value_SH[row] = np.clip(plain_H + one.hour_spread_H[hour_H] * curve_H, one.minimum, one.maximum)
+        value_SH[row] = plain_H + one.hour_spread_H[hour_H] * curve_H
+    price_ZH, carbon_ZH = rounded_signals(value_SH.reshape(2, len(zones), hours))
+    for value_ZH, decimals, ranges in (
+        (price_ZH, PRICE_DECIMALS, [part.price for part in parts]),
+        (carbon_ZH, CARBON_DECIMALS, [part.carbon for part in parts]),
+    ):
+        for value_H, one in zip(value_ZH, ranges, strict=True):
+            np.clip(value_H, *range_on_grid(one.minimum, one.maximum, decimals), out=value_H)
     return Signals(
         start=start.astimezone(UTC),
         zones=tuple(zones),
-        value_ZH={
-            "price_usd_per_mwh": value_SH[: len(zones)],
-            "carbon_g_per_kwh": value_SH[len(zones) :],
-        },
+        value_ZH={"price_usd_per_mwh": price_ZH, "carbon_g_per_kwh": carbon_ZH},
         notes=tuple(
             f"{part.zone} {variable}: generated from statistics of a stand-in, not of the market"
             for part in parts
@@ -191,6 +198,8 @@ def _on_curves(score_H: F8, month_H: I8, part_H: I8, knot_K: F8, curve_MDK: F8) 
 def sinusoidal_signals(spec: SinusoidalSignals, zones: tuple[str, ...], start: datetime, hours: int) -> Signals:
     """Returns price and carbon that are the same every day (Hall et al., Sec. V.B): a cosine with a peak per zone.
 
+    Values are rounded as those of :func:`generate_signals`.
+
     Args:
         spec: Means, amplitude and peak hours.
         zones: Zones, all of which have a peak hour.
@@ -199,12 +208,8 @@ def sinusoidal_signals(spec: SinusoidalSignals, zones: tuple[str, ...], start: d
     """
     hour_H = start.hour + np.arange(hours)
     peak_Z = np.array([spec.peak_hours[zone] for zone in zones])
-    shape_ZH = 1.0 + spec.amplitude * np.cos(2 * np.pi * (hour_H[None] - peak_Z[:, None]) / 24.0)
-    return Signals(
-        start=start,
-        zones=zones,
-        value_ZH={
-            "price_usd_per_mwh": spec.price_usd_per_mwh * shape_ZH,
-            "carbon_g_per_kwh": spec.carbon_g_per_kwh * shape_ZH,
-        },
-    )
+    wave_ZH = np.round(np.cos(2 * np.pi * (hour_H[None] - peak_Z[:, None]) / 24.0), SHAPE_DECIMALS)
+    mean_K = np.array([spec.price_usd_per_mwh, spec.carbon_g_per_kwh])
+    price_ZH, carbon_ZH = rounded_signals(mean_K[:, None, None] * (1.0 + spec.amplitude * wave_ZH))
+    value_ZH = {"price_usd_per_mwh": price_ZH, "carbon_g_per_kwh": carbon_ZH}
+    return Signals(start=start, zones=zones, value_ZH=value_ZH)

@@ -7,6 +7,7 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.decision.brief import Brief, Curves, Needs, check_fit
 from noonward.decision.cluster.assembly import make_view
+from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView, job_records
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.emit import emit
@@ -254,12 +255,10 @@ def _forecasts(environment: Environment, forecast: Forecast | None, lookahead_h:
     sites = environment.fleet.sites
     if forecast is None or environment.signals is None:
         return np.full((2, 1, len(sites), 2), np.nan)
-    signals = environment.signals
-    history_h = signals.hour_of(environment.start)
-    until = history_h + environment.hours
-    # Forecasts are of zones: two sites in one zone are told the same.
-    zones = list(dict.fromkeys(signals.zone_index(site.zone) for site in sites))
-    row_S = [zones.index(signals.zone_index(site.zone)) for site in sites]
+    until = environment.signals.hour_of(environment.start) + environment.hours
+    signals = environment.signals.window(environment.signals.start, until)
     rng = stream(seed, "forecast", environment.index)
-    of_zones = signals.select(tuple(signals.zones[zone] for zone in zones)).window(signals.start, until)
-    return np.ascontiguousarray(forecast.issued(of_zones, history_h, lookahead_h, rng)[:, :, row_S])
+    issuer = ForecastIssuer(forecast, signals, environment.start, [site.zone for site in sites], rng)
+    forecast_KISL = np.empty((2, environment.hours, len(sites), lookahead_h + 1))
+    issuer.issue(0, forecast_KISL)
+    return forecast_KISL

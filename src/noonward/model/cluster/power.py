@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Literal, Self
 
 import numpy as np
@@ -9,6 +10,12 @@ from pydantic import Field, model_validator
 
 from noonward.arrays import F8, I8
 from noonward.model.spec import NonNegative, Positive, Spec
+
+
+def cube(clock: F8 | float) -> F8:
+    """Returns f^3, the nearest floating-point number on every machine; numpy's power depends on the CPU."""
+    clock = np.asarray(clock, dtype=np.float64)
+    return np.array([float(Fraction(f) ** 3) for f in clock.ravel().tolist()]).reshape(clock.shape)
 
 
 class PowerCurve(Spec):
@@ -31,7 +38,7 @@ class PowerCurve(Spec):
             >>> float(PowerCurve(cubic_w=75, linear_w=80, constant_w=110).power_w(2, 1.0))
             530.0
         """
-        return np.asarray(gpus * (self.cubic_w * clock**3 + self.linear_w * clock + self.constant_w))
+        return np.asarray(gpus * (self.cubic_w * cube(clock) + self.linear_w * clock + self.constant_w))
 
 
 class TimeCurve(Spec):

@@ -20,6 +20,8 @@ MANY: Final = 1000
 """Violated rows from which another interior-point run beats dual simplex from the last basis."""
 MOST_INTERIOR: Final = 4
 """Interior-point runs at most; simplex never drops a row, so it ends."""
+LOAD_DECIMALS: Final = 6
+"""Decimals, GPUs, to which sampled loads are compared when the first rows are picked."""
 MOST_FIRST: Final = 17_000
 """Most sample rows of the first LP."""
 FIRST_SPREAD: Final = 3.3
@@ -169,8 +171,9 @@ def first_rows(program: Program) -> tuple[I8, I8]:
     even_Z = entries.amount_Z[:uses] / count_L[entries.load_M[entries.entry_Z[:uses]]]
     even_LP = np.zeros((program.uncertain, program.places))
     even_LP[entries.load_G[:pairs], entries.place_G[:pairs]] = np.bincount(entries.pair_Z[:uses], even_Z, pairs)
-    load_NP = program.load_NL @ even_LP
+    # Rounded and sorted stably: a CPU's order of sums, or of equal loads, would lead to another vertex of the LP.
+    load_NP = np.round(program.load_NL @ even_LP, LOAD_DECIMALS)
     keep = min(int(np.ceil(program.problem.beta * program.samples / 2)), MOST_FIRST // program.places)
     keep = min(max(keep, 2), program.samples)
-    sample_XP = np.argpartition(-load_NP, keep - 1, axis=0)[:keep]
+    sample_XP = np.argsort(-load_NP, axis=0, kind="stable")[:keep]
     return sample_XP.ravel(), np.tile(np.arange(program.places), keep)

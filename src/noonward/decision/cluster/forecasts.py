@@ -1,0 +1,96 @@
+"""Issuing of forecasts: as time passes, hour by hour, for the sites of a run or of a live service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+
+from noonward.arrays import F8
+from noonward.errors import SignalRangeError
+from noonward.forecasts.forecast import Forecast
+from noonward.forecasts.forecaster import integrated, price_and_carbon
+from noonward.model.signals import Signals
+
+
+class ForecastIssuer:
+    """Issues the forecasts that ``ClusterView.forecast_KSL`` shows.
+
+    What an hour's forecast says does not depend on when it is asked for, nor on which others are asked for with it:
+    a backtest that knows all signals may fill a buffer of many hours at once, a live service asks every hour, after
+    ``append`` of what that hour published. Both get the same values (but for ``perfect`` and ``noisy``, which read
+    hours to come and know none of them live).
+
+    Args:
+        forecast: Kind of forecast and its settings.
+        signals: Signals of all zones: history, the run's first hour, and what is known after it.
+        start: UTC time of the run's first hour.
+        site_zones: Zone of every site; two sites in one zone are given the same forecast.
+        rng: Stream ``forecast`` of the run.
+
+    Raises:
+        SignalRangeError: Too little of the history is known.
+        ScenarioError: A learned forecast was not trained on one of the zones.
+        DataError: A zone has no signal.
+    """
+
+    def __init__(
+        self, forecast: Forecast, signals: Signals, start: datetime, site_zones: Sequence[str], rng: np.random.Generator
+    ) -> None:
+        self._zones = tuple(dict.fromkeys(site_zones))
+        self._row_S = [self._zones.index(zone) for zone in site_zones]
+        of_zones = signals.select(self._zones)
+        self._first = of_zones.hour_of(start)
+        self._end = of_zones.end
+        self._value_KZH = price_and_carbon(of_zones)
+        self._forecaster = forecast.forecaster(of_zones, self._first, rng)
+
+    @property
+    def known_h(self) -> int:
+        """Hours from the run's start on whose signals are known; forecasts of these hours can be issued."""
+        return int(self._value_KZH.shape[2]) - self._first
+
+    def append(self, signals: Signals) -> None:
+        """Adds hours that have become known.
+
+        Args:
+            signals: Signals of all zones that start where the known ones end.
+
+        Raises:
+            SignalRangeError: They start at another hour.
+            DataError: A zone has no signal.
+        """
+        if signals.start != self._end:
+            raise SignalRangeError(
+                f"signals from {signals.start:%Y-%m-%d %H:%M} UTC were added to those that end at "
+                f"{self._end:%Y-%m-%d %H:%M} UTC; add every hour once, in order"
+            )
+        of_zones = signals.select(self._zones)
+        self._end = of_zones.end
+        self._value_KZH = np.concatenate([self._value_KZH, price_and_carbon(of_zones)], axis=2)
+
+    def issue(self, hour: int, forecast_KISL: F8) -> int:
+        """Writes the forecasts issued in some hours, as running integrals from the hour of issue, value x s.
+
+        Args:
+            hour: First hour of issue, counted from the run's start.
+            forecast_KISL: Room for (price and carbon, hours of issue, sites, leads + 1); a view's own forecast is
+                written by ``issue(hour, view.forecast_KSL[:, None])``.
+
+        Returns:
+            Number of hours written: as many as there is room for and are known.
+
+        Raises:
+            SignalRangeError: The signals of the first hour are not known, or lie before the run.
+        """
+        hours = min(forecast_KISL.shape[1], self.known_h - hour)
+        if hour < 0 or hours < 1:
+            raise SignalRangeError(
+                f"a forecast was asked for in hour {hour} of the run, but the signals of hours 0 to {self.known_h - 1} "
+                "are known; add the hour's signals first"
+            )
+        issue_I = self._first + hour + np.arange(hours)
+        value_KIZL = self._forecaster.values(self._value_KZH, issue_I, forecast_KISL.shape[3] - 1)
+        forecast_KISL[:, :hours] = integrated(value_KIZL)[:, :, self._row_S]
+        return hours

@@ -1,0 +1,84 @@
+"""The same seed gives the same records on every CPU: SIMD kernels of numpy, BLAS, libm and the compiler are swapped.
+
+Each setting is a child process, since libraries choose their kernels when they are loaded.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from numpy._core import _multiarray_umath as numpy_core
+
+CHILD = Path(__file__).with_name("same_on_every_machine.py")
+RUNS = (
+    *(f"fine-tuning/{name}" for name in ("local-backfill", "random", "cheapest-feasible")),
+    *(f"fine-tuning/{name}" for name in ("booked-persistence", "booked-noisy", "bid-price-regression")),
+    *(f"fine-tuning/{name}" for name in ("masac", "masac-plus")),
+    *(f"dvfs-training/{name}" for name in ("dp", "greedy-energy-2", "chsac-af")),
+    *(f"dvfs-mixed/{name}" for name in ("sla-energy", "greedy-mixed")),
+    *(f"load-shaping/{name}" for name in ("at-once", "plan-hard")),
+)
+FEW_KERNELS = ("fine-tuning/booked-regression", "fine-tuning/masac", "dvfs-training/greedy-energy-2")
+"""Runs for settings in which every kernel is compiled anew."""
+
+
+def simd_of_numpy():
+    """SIMD features that numpy has found and can do without, in this version's names."""
+    found = numpy_core.__cpu_features__
+    return " ".join(name for name in numpy_core.__cpu_dispatch__ if found.get(name, True))
+
+
+MACHINES = {
+    "BLAS for Haswell": {"OPENBLAS_CORETYPE": "Haswell"},
+    "BLAS for Prescott": {"OPENBLAS_CORETYPE": "Prescott"},
+    "BLAS for SkylakeX": {"OPENBLAS_CORETYPE": "SkylakeX"},
+    "numpy and C library without SIMD": {
+        "NPY_DISABLE_CPU_FEATURES": simd_of_numpy(),
+        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA,-FMA4",
+    },
+}
+
+
+def digests(tmp_path, runs, **environment):
+    """Digests of the records of some runs in a process of its own."""
+    out = tmp_path / "digests.json"
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    subprocess.run(
+        [sys.executable, str(CHILD), str(out), *runs], env=os.environ | {"PYTHONPATH": path} | environment, check=True
+    )
+    return json.loads(out.read_text())
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    return digests(tmp_path_factory.mktemp("here"), (*RUNS, *FEW_KERNELS))
+
+
+x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names kernels of x86 CPUs")
+
+
+@x86
+@pytest.mark.parametrize("machine", MACHINES)
+def test_records_do_not_depend_on_the_libraries_kernels(machine, here, tmp_path):
+    found = digests(tmp_path, RUNS, **MACHINES[machine])
+    assert found == {run: here[run] for run in RUNS}
+
+
+def test_records_do_not_depend_on_the_cpu_that_is_compiled_for(here, tmp_path):
+    found = digests(tmp_path, FEW_KERNELS, NUMBA_CPU_NAME="generic")
+    assert found == {run: here[run] for run in FEW_KERNELS}
+
+
+@x86
+def test_a_setting_does_change_last_bits_of_unrounded_numbers():
+    """So that the tests above could fail: a product of matrices differs between two BLAS kernels."""
+    code = "import numpy as np; x = np.random.default_rng(0).random((300, 300)); print((x @ x).data.hex())"
+    seen = set()
+    for change in ({}, *MACHINES.values()):
+        child = [sys.executable, "-c", code]
+        seen.add(subprocess.run(child, env=os.environ | change, check=True, capture_output=True, text=True).stdout)
+    assert len(seen) > 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "noonward"
-BASE = frozenset({"units", "errors", "seeding", "arrays", "compiled", "files", "notices", "kernel_cache"})
+BASE = frozenset({"units", "errors", "seeding", "arrays", "compiled", "draws", "files", "notices", "kernel_cache"})
 WORLD = BASE | {"model", "forecasts", "data", "ledger"}
 ALLOWED = {
     "units": frozenset[str](),
@@ -19,6 +19,7 @@ ALLOWED = {
     "notices": frozenset[str](),
     "kernel_cache": frozenset({"notices"}),
     "compiled": frozenset({"units", "errors", "notices", "kernel_cache"}),
+    "draws": frozenset({"compiled"}),
     "files": frozenset({"units", "errors"}),
     "model": BASE,
     "forecasts": BASE | {"model"},

@@ -61,7 +61,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         start, signals = FIXED_START, None
         jobs = _jobs(scenario, start, index, seed)
     elif isinstance(source, GeneratedSignals):
-        start = _generated_start(source, index, seed)
+        start = generated_start(source, index, seed)
         jobs = _jobs(scenario, start, index, seed)
         signals = generate_signals(
             _zones(scenario),
@@ -158,7 +158,8 @@ def _month_of(months: tuple[int, ...], index: int, seed: int) -> int:
     return months[int(order[index % len(months)])]
 
 
-def _generated_start(source: GeneratedSignals, index: int, seed: int) -> datetime:
+def generated_start(source: GeneratedSignals, index: int, seed: int) -> datetime:
+    """Returns 00:00 UTC of the day that an environment with generated signals starts on."""
     month = _month_of(source.months, index, seed)
     first = datetime(source.year, month, 1, tzinfo=UTC)
     days = ((first + timedelta(days=32)).replace(day=1) - first).days

@@ -109,7 +109,23 @@ CLUSTER = Kind(
     objective="noonward.evaluate.cluster_objectives:objective_of",
 )
 """Jobs on GPUs at several sites."""
-PACKAGED: Final = (CLUSTER,)
+EDGE = Kind(
+    name="edge",
+    scenario="noonward.model.edge.scenario:EdgeScenario",
+    with_files="noonward.runtime.edge_kind:content_with_files",
+    environment="noonward.data.edge.environments:build_edge_environment",
+    check_fit="noonward.runtime.edge_kind:check_fit",
+    remarks="noonward.runtime.edge_kind:remarks",
+    run="noonward.engine.edge.engine:run_edge_environment",
+    settle="noonward.ledger.edge:settle_edge",
+    digest="noonward.ledger.edge_record:edge_environment_digest",
+    record_files="noonward.ledger.edge_record:edge_record_files",
+    read_record="noonward.ledger.edge_record:read_edge_record",
+    describe="noonward.data.edge.environments:describe_edge_environment",
+    objective="noonward.evaluate.edge_objective:objective_of",
+)
+"""Image tasks on gangs of edge servers."""
+PACKAGED: Final = (CLUSTER, EDGE)
 """Kinds that come with this package."""
 
 

@@ -379,17 +379,3 @@ def lead_integral(forecast_KSL: F8, kind: int, site: int, seconds_ahead: float) 
     lead = int(min(position, forecast_KSL.shape[2] - 2.0))
     below = forecast_KSL[kind, site, lead]
     return below + (forecast_KSL[kind, site, lead + 1] - below) * (position - lead)
-
-
-@kernel(inline=True, allocates=False)
-def random_below(state: NDArray[np.uint64], limit: int) -> int:
-    """Returns a random integer in [0, limit) and moves the state on (SplitMix64, Steele et al. 2014).
-
-    The modulo's bias is below limit / 2^64.
-    """
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = z ^ (z >> np.uint64(31))
-    return np.int64(z % np.uint64(limit))  # type: ignore[return-value]

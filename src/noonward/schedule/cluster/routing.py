@@ -17,9 +17,9 @@ from noonward.decision.cluster.view import (
     Answers,
     ClusterView,
     RuleMemory,
-    random_below,
 )
 from noonward.decision.scheduler import CompiledScheduler
+from noonward.draws import random_below
 from noonward.errors import ScenarioError
 
 GPUS = 0

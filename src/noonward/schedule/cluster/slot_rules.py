@@ -8,8 +8,9 @@ from noonward.compiled import kernel
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.value import run_value_usd, travel_cost_usd
-from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory, random_below
+from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory
 from noonward.decision.scheduler import CompiledScheduler
+from noonward.draws import random_below
 
 
 class SlotRule(CompiledScheduler):

@@ -15,8 +15,9 @@ from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.gangs import largest_gang, some_room
 from noonward.decision.cluster.observation import GPUS_MAX, Observation, observe_each_slot, observe_on_arrival
 from noonward.decision.cluster.rule import rule
-from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory, random_below
+from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory
 from noonward.decision.scheduler import CompiledScheduler, months_remarks
+from noonward.draws import random_below
 from noonward.errors import DataError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.schedule import net_file

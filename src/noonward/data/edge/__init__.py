@@ -1,0 +1,1 @@
+"""Image tasks: the paper's arrivals, and a generator calibrated on a real trace."""

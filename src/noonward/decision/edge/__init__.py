@@ -1,0 +1,1 @@
+"""What the edge settings ask and answer: view, gangs of servers, rules."""

@@ -1,0 +1,181 @@
+"""Objective of edge scenarios: the mean response of image tasks, against a bound, beside quality, loads and energy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from noonward.arrays import F8
+from noonward.bound.edge import holds_up_all, response_bound
+from noonward.bound.edge_search import best_schedule
+from noonward.engine.edge.engine import edge_world
+from noonward.evaluate.metrics import Metric
+from noonward.evaluate.objective import Bound, BoundValue, Objective, no_value
+from noonward.evaluate.results import UNDEFINED, Column, Row, number, percent
+from noonward.evaluate.statistics import mean, ratio
+from noonward.model.edge.environment import EdgeEnvironment
+from noonward.model.edge.scenario import EdgeScenario
+
+if TYPE_CHECKING:
+    from noonward.evaluate.compare import Comparison
+    from noonward.evaluate.objective import Cell
+    from noonward.evaluate.report.figure_style import Figure
+
+_METRICS: Final = (
+    ("p95_response_s", "p95_response_s", "s"),
+    ("quality", "quality", "quality"),
+    ("reload_rate", "reload_rate", "fraction"),
+    ("images", "images", "images"),
+    ("unlaunched_tasks", "unlaunched", "tasks"),
+    ("j_per_image", "joules_per_image", "J/image"),
+    ("usd_per_image", "usd_per_image", "USD/image"),
+    ("g_per_image", "g_per_image", "gCO2/image"),
+    ("questions", "questions", "questions"),
+)
+"""Metric, field of the ledger, and unit."""
+
+
+def objective_of(scenario: EdgeScenario) -> Objective:
+    """Returns the objective of an edge scenario."""
+    return EdgeObjective()
+
+
+def _ledger(name: str, digits: int = 0, scale: float = 1.0) -> Cell:
+    return lambda comparison, policy: number(mean(scale * comparison.values(policy, name)), digits)
+
+
+class EdgeObjective(Objective):
+    """Mean response, the lower the better, held against the response bound for tasks of the scenario's steps."""
+
+    value = "response_s"
+    better = "down"
+    bound_value = "response_s"
+    bound_values = (
+        BoundValue(name="response_s", metric="response_s/bound", unit="s"),
+        BoundValue(name="best_known_s", metric="response_s/best-known", unit="s"),
+    )
+    bound_condition = (
+        "the bound of the response needs 'end: drained', one model, and that only gangs of all servers are larger than "
+        "half of them"
+    )
+    meaning = (
+        "Response is the time from the submission of a task to its finished image (EAT, Sec. IV); quality depends on "
+        "the inference steps alone, so compare responses at equal quality."
+    )
+
+    def compute_bound(self, environment: EdgeEnvironment) -> Bound:
+        """Returns the response bound and the best schedule found with foresight, both at the scenario's steps, s."""
+        setting, record_K = environment.setting, environment.tasks.record_K
+        if setting.end != "drained":
+            return Bound()
+        steps = np.minimum(setting.steps, record_K["steps_max"]).min()
+        found = best_schedule(edge_world(environment), float(steps))
+        one_model = len(np.unique(record_K["model"])) == 1
+        if not one_model or not holds_up_all(setting.servers.count, environment.tasks.gang_K):
+            return Bound(best_known_s=found.response_s)
+        least = response_bound(
+            setting.servers.count,
+            environment.tasks.stamp_s_K,
+            record_K["ready_t"] * setting.tick_s,
+            environment.tasks.gang_K,
+            environment.least_load_s_G,
+            steps * environment.step_s_G,
+            setting.first_s,
+        )
+        return Bound(response_s=least, best_known_s=found.response_s)
+
+    def describe_bound(self, bound: Bound) -> str:
+        """Returns a bound in words."""
+        best = f"best schedule known {bound['best_known_s']:.2f} s"
+        return f"mean response at least {bound['response_s']:.2f} s; {best}" if "response_s" in bound else best
+
+    def columns(self, comparison: Comparison) -> tuple[tuple[Column, Cell], ...]:
+        """Returns response, paired change, share of the gap, quality, loads, and energy, cost and carbon per image."""
+        columns: tuple[tuple[Column, Cell], ...] = (
+            (Column("Response", "s", "down"), _ledger("response_s", 1)),
+            (Column("Change against reference", "%", "down"), lambda c, p: percent(c.gain(p), signed=True)),
+            (Column("Share of the gap to the bound", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
+            (Column("95th percentile", "s", "down"), _ledger("p95_response_s", 1)),
+            (Column("Quality", "0 to 0.284", "up"), _ledger("quality", 3)),
+            (Column("Launches that load", "%", "down"), _ledger("reload_rate", 0, 100.0)),
+            (Column("Energy", "J/image", "down"), _ledger("joules_per_image")),
+        )
+        if comparison.scenario.signals is None:
+            return columns
+        return (
+            *columns,
+            (Column("Energy cost", "USD/1000 images", "down"), _ledger("usd_per_image", 3, 1000.0)),
+            (Column("Emissions", "gCO2/image", "down"), _ledger("g_per_image", 3)),
+        )
+
+    def bound_rows(self, comparison: Comparison) -> list[Row]:
+        """Returns the lower bound and the best schedule known."""
+        rest = (UNDEFINED,) * (len(self.columns(comparison)) - 3)
+        rows = []
+        for name, title in (("response_s", "lower bound"), ("best_known_s", "best schedule known")):
+            if no_value(comparison.bounds, name):
+                continue
+            values_E = comparison.bound_values(name)
+            change, share = self.change(comparison, values_E), self.gap_closed(comparison, values_E)
+            cells = (number(mean(values_E), 1), percent(change, signed=True), percent(share), *rest)
+            rows.append(Row(name=title, cells=cells, kind="bound"))
+        return rows
+
+    def metrics(self, comparison: Comparison) -> list[Metric]:
+        """Returns response, gain and share of the gap, the ledger's means per policy, then the bounds."""
+        out: list[Metric] = []
+        for policy in comparison.records:
+            gain = f"gain_over_{comparison.reference}/{policy}"
+            out.append(Metric.of(f"response_s/{policy}", comparison.mean(policy, "response_s"), "s"))
+            out.append(Metric.of(gain, comparison.gain(policy), "fraction"))
+            out.append(Metric.of(f"gap_closed/{policy}", comparison.gap_closed(policy), "fraction"))
+            out += [
+                Metric.of(f"{name}/{policy}", comparison.mean(policy, field), unit) for name, field, unit in _METRICS
+            ]
+        for each in self.bound_values:
+            if not no_value(comparison.bounds, each.name):
+                out.append(Metric.of(each.metric, mean(comparison.bound_values(each.name)), each.unit))
+        return out
+
+    def facts(self, comparison: Comparison) -> list[tuple[str, str]]:
+        """Returns servers, tasks and steps."""
+        setting = cast("EdgeScenario", comparison.scenario)
+        tasks = setting.tasks
+        drawn = f"{tasks.count} tasks at {tasks.rate_per_s:g}/s"
+        servers = setting.servers
+        powers = f"{servers.idle_w:g} W idle, {servers.load_w:g} W loading, {servers.active_w:g} W generating"
+        return [
+            ("Servers", f"{servers.count} with one GPU each in {servers.zone}: {powers}"),
+            ("Tasks", f"{drawn}; gangs of {', '.join(map(str, sorted(setting.gang_times)))} servers"),
+            ("Steps", f"rules and bounds: {setting.steps:g}; a task may have up to {setting.steps_max:g}"),
+        ]
+
+    def figures(self, comparison: Comparison) -> list[Figure]:
+        """Returns responses, and quality against response."""
+        from noonward.evaluate.report import edge_figures
+
+        return [edge_figures.response_figure(comparison), edge_figures.quality_figure(comparison)]
+
+    def name_environment(self, comparison: Comparison, record: Any) -> str:
+        """Returns the tasks of an environment, after the UTC day it starts on where signals make days matter."""
+        tasks = f"{record.ledger.tasks} tasks"
+        return tasks if comparison.scenario.signals is None else f"{record.manifest['start'][:10]} ({tasks})"
+
+    def limits(self, comparison: Comparison) -> list[str]:
+        """Returns what the bound says and how far the best schedule known is above it."""
+        if no_value(comparison.bounds, "response_s"):
+            return []
+        lower_E, known_E = comparison.bound_values("response_s"), best_known_values(comparison)
+        above, steps = ratio(known_E - lower_E, lower_E), cast("EdgeScenario", comparison.scenario).steps
+        return [
+            f"Lower bound: {number(mean(lower_E), 1)} s for tasks of {steps:g} steps. No scheduler "
+            "responds sooner on average with as many steps, not even one that knows every arrival beforehand. The best "
+            f"schedule known (with that knowledge) responds in {number(mean(known_E), 1)} s, "
+            f"{100 * above.value:.1f} % above it."
+        ]
+
+
+def best_known_values(comparison: Comparison) -> F8:
+    """Returns the mean response of the best schedule known per environment, s."""
+    return comparison.bound_values("best_known_s")

@@ -1,0 +1,156 @@
+"""Run records of the edge settings: a folder a run with its manifest, tasks and ledger; same seed, same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from noonward.compiled import code_digest
+from noonward.errors import DataError
+from noonward.files import table_bytes
+from noonward.ledger.edge import EdgeLedger, EdgeOutcome, settle_edge, settle_tasks
+from noonward.ledger.machine import machine, versions
+from noonward.ledger.record import FORMAT
+from noonward.model.edge.environment import EdgeEnvironment
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FILES: Final = ("manifest.json", "tasks.parquet", "ledger.json")
+"""Files of a record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeRecord:
+    """A run read back from its folder.
+
+    Attributes:
+        folder: Where it lies.
+        manifest: What was run.
+        ledger: Its ledger.
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+    ledger: EdgeLedger
+
+    @property
+    def tasks(self) -> pl.DataFrame:
+        """One row a task (``task_table``)."""
+        import polars as pl
+
+        return pl.read_parquet(self.folder / "tasks.parquet")
+
+
+def edge_environment_digest(environment: EdgeEnvironment) -> str:
+    """Returns a digest of everything a run reads of its environment: equal for runs that are paired."""
+    said = [environment.start.isoformat(), environment.setting.digest, list(environment.notes)]
+    digest = hashlib.sha256(json.dumps(said).encode())
+    digest.update(environment.tasks.record_K.tobytes())
+    digest.update(np.ascontiguousarray(environment.site_signals.value_QSH).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def edge_record_files(
+    outcome: EdgeOutcome, *, policy: str, seed: int, scenario_digest: str, notes: Sequence[str] = ()
+) -> dict[str, bytes]:
+    """Returns the content of a run's record by file name.
+
+    Args:
+        outcome: The run.
+        policy: Name of the policy.
+        seed: Seed of the policy's streams.
+        scenario_digest: Digest of the scenario.
+        notes: What a reader must know beside the environment's notes.
+    """
+    environment = outcome.environment
+    servers = environment.setting.servers
+    manifest = {
+        "kind": "edge",
+        "format": FORMAT,
+        "scenario": environment.scenario,
+        "scenario_digest": scenario_digest,
+        "environment": environment.index,
+        "environment_seed": environment.seed,
+        "environment_digest": edge_environment_digest(environment),
+        "start": environment.start.isoformat(),
+        "window_s": environment.window_s,
+        "ended_s": outcome.ended_s,
+        "policy": policy,
+        "policy_seed": seed,
+        "servers": servers.count,
+        "zone": servers.zone,
+        "notes": [*environment.notes, *notes],
+        "versions": {**versions(), "code": code_digest()},
+        "machine": machine(),
+    }
+    ledger = settle_edge(outcome)
+    return {
+        "tasks.parquet": table_bytes(task_table(outcome), ".parquet", "lz4"),
+        "ledger.json": _json(ledger.as_dict()),
+        "manifest.json": _json(manifest),
+    }
+
+
+def _json(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, indent=1) + "\n").encode()
+
+
+def read_edge_record(folder: Path) -> EdgeRecord:
+    """Returns a run from its folder.
+
+    Raises:
+        DataError: The folder is no complete record, is damaged, or is of another format.
+    """
+    missing = [name for name in FILES if not (folder / name).is_file()]
+    if missing:
+        raise DataError(f"{folder} is no run record: {', '.join(missing)} missing; run the policy again")
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        content = json.loads((folder / "ledger.json").read_text(encoding="utf-8"))
+        ledger = EdgeLedger.from_dict(content)
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder} is a damaged run record: {error}; run the policy again") from error
+    if manifest.get("format") != FORMAT:
+        raise DataError(
+            f"{folder} is a run record of format {manifest.get('format')}; this version reads format {FORMAT}; "
+            "run the policy again"
+        )
+    return EdgeRecord(folder=folder, manifest=manifest, ledger=ledger)
+
+
+def task_table(outcome: EdgeOutcome) -> pl.DataFrame:
+    """Returns one row a task: what was asked, what became of it, and what it used, cost and emitted.
+
+    Times are seconds since the run's start. ``servers`` lists the servers that took part.
+    """
+    import polars as pl
+
+    record_K, settled = outcome.environment.tasks.record_K, settle_tasks(outcome)
+    amounts_KA = settled.run_KA + settled.load_KA
+    launched_K, steps_K = outcome.launched_K, outcome.task_K["steps"]
+    members = [[n for n in range(word.bit_length()) if word >> n & 1] for word in outcome.task_K["servers"].tolist()]
+    return pl.DataFrame(
+        {
+            "submitted_s": record_K["stamp_s"],
+            "gang": record_K["gang"],
+            "model": record_K["model"],
+            "start_s": outcome.start_s_K,
+            "finish_s": outcome.finish_s_K,
+            "response_s": outcome.response_s_K,
+            "loaded": launched_K & (outcome.task_K["loaded"] == 1),
+            "load_s": outcome.load_s_K,
+            "steps": np.where(launched_K, steps_K, np.nan),
+            "quality": np.where(launched_K, outcome.task_K["quality"], np.nan),
+            "servers": pl.Series(members, dtype=pl.List(pl.Int64)),
+            "energy_kwh": amounts_KA[:, 0],
+            "energy_usd": amounts_KA[:, 1],
+            "carbon_kg": amounts_KA[:, 2],
+        }
+    )

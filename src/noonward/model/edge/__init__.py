@@ -1,0 +1,1 @@
+"""Frozen nouns of the edge settings: gang times, quality, image tasks, scenario, environment."""

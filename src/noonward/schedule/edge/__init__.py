@@ -1,0 +1,1 @@
+"""Schedulers of the edge settings: rules, lookahead, metaheuristics."""

@@ -1,0 +1,95 @@
+"""The response bound against exhaustive search on tiny worlds, and by hand."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+
+from engine.edge.worlds import LOAD_S, STEP_S, events, random_tasks, world_of
+from noonward.bound.edge import response_bound
+from noonward.errors import ScenarioError
+from noonward.schedule.edge.rules import patient_rule, reuse_first_rule
+from reference import edge as reference
+
+
+def bound_of(servers, tasks, steps=24.0):
+    load_s_G, run_s_G = np.full(9, np.nan), np.full(9, np.nan)
+    for size in LOAD_S:
+        load_s_G[size], run_s_G[size] = LOAD_S[size], steps * STEP_S[size]
+    stamp_K = np.array([task["stamp_t"] * 0.1 for task in tasks])
+    ready_K = np.array([max(task["stamp_t"] + 1, 10) * 0.1 for task in tasks])
+    return response_bound(servers, stamp_K, ready_K, np.array([task["gang"] for task in tasks]), load_s_G, run_s_G, 1.0)
+
+
+def least_response(world, spent=0.0, best=math.inf):
+    """The least sum of responses over every schedule that acts at arrivals and completions."""
+    if spent >= best:
+        return best
+    if not world.queue and not world.coming:
+        return spent
+    for q, task in enumerate(world.visible()):
+        if world.fits(task):
+            again = copy.deepcopy(world)
+            again.launch(q)
+            one = again.done[-1]
+            response = one["start_t"] * 0.1 + one["duration_s"] - again.tasks[one["task"]]["stamp_t"] * 0.1
+            best = least_response(again, spent + response, best)
+    ahead = [one.left for one in world.server if one.left > 0]
+    ahead += [world.coming[0][1]["stamp_t"] + 1 - world.now_t] if world.coming else []
+    if ahead:
+        again = copy.deepcopy(world)
+        for _ in range(min(ahead)):
+            for one in again.server:
+                one.left -= 1
+            again.now_t += 1
+        again.take_arrivals()
+        best = least_response(again, spent, best)
+    return best
+
+
+@pytest.mark.parametrize("servers", [2, 4])
+def test_no_schedule_is_better_than_the_bound(servers):
+    rng = np.random.default_rng(3)
+    gaps = []
+    for number in range(30):
+        tasks = random_tasks(rng, 4, servers, 1, 600)
+        world = reference.World(servers, tasks, 24.0, fragmenting=number % 2 == 0)
+        world.take_arrivals()
+        least = least_response(world) / len(tasks)
+        bound = bound_of(servers, tasks)
+        assert bound <= least + 1e-9
+        gaps.append(least / bound - 1)
+    assert np.mean(gaps) < 0.05  # tight on average
+
+
+def test_rules_are_above_the_bound_on_whole_episodes():
+    rng = np.random.default_rng(4)
+    for servers in (4, 8):
+        for _ in range(5):
+            tasks = random_tasks(rng, 20, servers, 1, 4000)
+            for rule in (patient_rule, reuse_first_rule):
+                launches = events(world_of(servers, tasks), rule)
+                mean = np.mean([t * 0.1 + d - tasks[k]["stamp_t"] * 0.1 for k, t, _, d, _ in launches])
+                assert bound_of(servers, tasks) <= mean
+
+
+def test_one_class_by_hand():
+    """Two servers, three tasks of one server at once: load and run, load and run, then one that finds its model."""
+    tasks = [{"stamp_t": 0, "gang": 1, "model": 0, "load_s": 24.0, "step_s": 0.315}] * 3
+    run = 24 * 0.315
+    assert bound_of(2, tasks) == pytest.approx((2 * (1 + 24 + run) + 1 + 24 + 2 * run) / 3)
+
+
+def test_large_tasks_one_after_another_by_hand():
+    tasks = [{"stamp_t": 0, "gang": 4, "model": 0, "load_s": 32.0, "step_s": 0.14}] * 2
+    run = 24 * 0.14
+    assert bound_of(4, tasks) == pytest.approx((1 + 32 + run + 1 + 32 + 2 * run) / 2)
+
+
+def test_gangs_between_half_and_all_servers_are_refused():
+    tasks = [{"stamp_t": 0, "gang": 8, "model": 0, "load_s": 30.0, "step_s": 0.1}]
+    with pytest.raises(ScenarioError, match="at most 6 and 12"):
+        bound_of(12, tasks)
+    with pytest.raises(ScenarioError, match="no task"):
+        bound_of(4, [])

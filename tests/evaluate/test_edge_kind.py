@@ -1,0 +1,147 @@
+"""Edge scenarios through the same commands as all others: drawn, run, settled, recorded, compared, reported."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from noonward.data.edge.environments import build_edge_environment
+from noonward.data.scenarios.load import load_scenario
+from noonward.engine.edge.engine import EdgeEngine, run_edge_environment
+from noonward.errors import InfeasibleActionError, ScenarioError
+from noonward.evaluate.compare import compare
+from noonward.evaluate.report.page import write_report
+from noonward.ledger.edge import EdgeLedger, settle_edge, settle_tasks
+from noonward.ledger.edge_record import task_table
+from noonward.schedule.edge.lookahead import Lookahead
+from noonward.schedule.edge.rules import Fifo, FirstFit, PatientReuse, RandomTries, ReuseFirst
+from noonward.schedule.registry import register
+
+TEXT = """
+kind: edge
+name: four-servers
+servers: {count: 4, zone: SG, idle_w: 60, load_w: 120, active_w: 300, pue: 1.2}
+gang_times:
+  "1": {load_s: 24, step_s: 0.315}
+  "2": {load_s: 24, step_s: 0.15625}
+  "4": {load_s: 32, step_s: 0.14}
+tasks: {source: paper, count: 12, first: 4, rate_per_s: 0.05, sizes: [1, 2, 4]}
+signals: {source: generated}
+carbon_usd_per_t: 100
+reference_policy: reuse-first
+"""
+RULES = {
+    "fifo": Fifo,
+    "first-fit": FirstFit,
+    "reuse-first": ReuseFirst,
+    "patient-reuse": PatientReuse,
+    "lookahead": Lookahead,
+    "random-tries": RandomTries,
+}
+
+
+@pytest.fixture
+def scenario(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("edge.yaml").write_text(TEXT, encoding="utf-8")
+    return load_scenario("edge.yaml")
+
+
+def test_policies_are_compared_bounded_recorded_and_reported(scenario, own_registry, tmp_path):
+    for name, make in RULES.items():
+        register(name, make, kind="edge")
+    found = compare(scenario, list(RULES), environments=3, out=tmp_path / "runs")
+    assert found.paired
+    lower, best = found.bound_values("response_s"), found.bound_values("best_known_s")
+    for name in ("fifo", "first-fit", "reuse-first", "patient-reuse", "lookahead"):
+        assert (found.values(name, "response_s") >= lower - 1e-9).all()
+    assert (best >= lower).all()
+    assert (best <= found.values("patient-reuse", "response_s") + 1e-9).all()
+    names = {metric.name for metric in found.metrics()}
+    assert {"response_s/patient-reuse", "gap_closed/lookahead", "j_per_image/fifo", "response_s/bound"} <= names
+    text = write_report(found, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Lower bound" in text
+    assert "Quality against response" in text
+
+
+@pytest.mark.parametrize("make", RULES.values(), ids=RULES)
+def test_compiled_rules_answer_as_in_python(scenario, make):
+    environment = build_edge_environment(scenario, 1, 5)
+    outcomes = [run_edge_environment(environment, make(), seed=2, compiled=how) for how in (True, False)]
+    assert outcomes[0].task_K.tobytes() == outcomes[1].task_K.tobytes()
+
+
+def test_the_same_draw_is_the_same_and_another_is_not(scenario):
+    first, again, other = (build_edge_environment(scenario, index, 3) for index in (0, 0, 1))
+    assert first.tasks.record_K.tobytes() == again.tasks.record_K.tobytes()
+    assert first.tasks.record_K.tobytes() != other.tasks.record_K.tobytes()
+
+
+def test_energy_by_hand(scenario):
+    """Watts times seconds of every task, and idle servers for the rest of the window."""
+    environment = build_edge_environment(scenario, 0, 0)
+    outcome = run_edge_environment(environment, PatientReuse())
+    ledger, settled = settle_edge(outcome), settle_tasks(outcome)
+    gang, load_s = environment.tasks.gang_K, outcome.load_s_K
+    run_s = outcome.task_K["duration_s"] - load_s
+    assert ledger.run_kwh == pytest.approx((gang * run_s).sum() * 300 * 1.2 / 3.6e6)
+    assert ledger.load_kwh == pytest.approx((gang * load_s).sum() * 120 * 1.2 / 3.6e6)
+    idle_s = 4 * 3600 - (gang * (run_s + load_s)).sum()
+    assert ledger.idle_kwh == pytest.approx(idle_s * 60 * 1.2 / 3.6e6)
+    assert ledger.fixed_usd == pytest.approx(4 * 60 * 1.2 * environment.site_signals.price_SH[0, 0] / 1e6)
+    table = task_table(outcome)
+    assert table["energy_kwh"].sum() == pytest.approx(ledger.run_kwh + ledger.load_kwh)
+    assert table["energy_usd"].sum() == pytest.approx(float((settled.run_KA + settled.load_KA)[:, 1].sum()))
+    assert EdgeLedger.from_dict(ledger.as_dict()) == ledger
+
+
+def test_an_infeasible_answer_is_refused_and_changes_nothing(scenario):
+    environment = build_edge_environment(scenario, 0, 0)
+    engine = EdgeEngine(environment, Fifo())
+    assert engine.step() == 1
+    engine.answers.launch(0, steps=31.0)
+    with pytest.raises(InfeasibleActionError, match="allowed: 0 to the task's steps_max"):
+        engine.step()
+    engine.answers.launch(9, steps=24.0)
+    with pytest.raises(InfeasibleActionError, match="feasible now"):
+        engine.step()
+    assert not engine.outcome().launched_K.any()
+
+
+def test_a_wait_until_a_time_is_asked_again_then(scenario):
+    environment = build_edge_environment(scenario, 0, 0)
+    engine = EdgeEngine(environment, Fifo())
+    engine.step()
+    now = engine.view.now_s
+    engine.answers.wait(until_s=now + 0.5)
+    engine.step()
+    assert engine.view.now_s == pytest.approx(now + 0.5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["tasks.sizes=[1,8]"], "gang_times has 1, 2, 4"),
+        (["gang_times.8={load_s: 1, step_s: 1}"], "allowed: 1 to 4"),
+        (["steps=31"], "above steps_max 30"),
+        (["tasks.rate_per_s=11"], "at most one task a tick"),
+        (["servers.count=63"], "less than or equal to 62"),
+    ],
+)
+def test_wrong_scenarios_say_what_is_wrong(scenario, settings, words):
+    with pytest.raises(ScenarioError, match=words):
+        load_scenario("edge.yaml", settings)
+
+
+def test_a_scheduler_of_another_kind_is_refused(scenario, own_registry, tmp_path):
+    register("reuse-first", ReuseFirst, kind="edge")
+    with pytest.raises(ScenarioError, match="is of kind edge"):
+        compare(scenario, ["local-fcfs"], environments=1, out=tmp_path)
+
+
+def test_a_limit_leaves_tasks_unlaunched(scenario):
+    short = load_scenario("edge.yaml", ["end=limit", "limit_s=30"])
+    outcome = run_edge_environment(build_edge_environment(short, 0, 0), Fifo())
+    ledger = settle_edge(outcome)
+    assert ledger.unlaunched == ledger.tasks - ledger.images > 0
+    assert np.isnan(outcome.response_s_K).sum() == ledger.unlaunched

@@ -196,7 +196,7 @@ def _json(entries: Mapping[str, NDArray[Any]], name: str, path: Path) -> Any:
     """Returns the JSON of an entry."""
     try:
         return json.loads(str(entries[name]))
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, RecursionError) as error:
         raise DataError(
             f"{path} is no trained policy: its {name!r} is missing or no JSON; export it "
             "(noonward train --resume FOLDER --export FILE.npz)"

@@ -12,9 +12,9 @@ from noonward.decision.cluster.view import (
     delay_s,
     latest_start_s,
     lead_integral,
-    random_below,
     return_delay_s,
 )
+from noonward.draws import random_below
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.errors import ScenarioError
 from noonward.schedule.registry import make_scheduler

@@ -9,6 +9,7 @@ import pytest
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
+from noonward.engine.cluster import engine as cluster_engine
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.schedule.registry import make_scheduler, policies
@@ -71,13 +72,34 @@ def test_policies_are_shown_the_same_world():
     assert len({world.signal_KSH.tobytes() for world in worlds}) == 1
 
 
+def first_forecast(environment, name, seed=0):
+    """The forecast that is shown at the first question."""
+    engine = ClusterEngine(environment, make_scheduler(name), seed=seed)
+    engine.step()
+    return engine.view.forecast_KSL
+
+
 def test_forecast_noise_depends_on_the_seed_alone():
-    scheduler = make_scheduler("booked-noisy")
-    environment = environment_for(scheduler)
-    first, again, other = (
-        ClusterEngine(environment, scheduler, seed=seed).world.forecast_KISL.tobytes() for seed in (1, 1, 2)
-    )
+    environment = environment_for(make_scheduler("booked-noisy"))
+    first, again, other = (first_forecast(environment, "booked-noisy", seed).tobytes() for seed in (1, 1, 2))
     assert first == again != other
+
+
+@pytest.mark.parametrize("name", ["booked-perfect", "booked-noisy", "bid-price-regression", "plan-advisory"])
+def test_forecasts_may_be_issued_one_hour_at_a_time(name, monkeypatch):
+    """However many hours are issued at once, also where a loop stops for each of them."""
+    environment = environment_for(make_scheduler(name))
+    at_once = state(run(environment, make_scheduler(name), seed=5))
+    for hours in (1, 5):
+        monkeypatch.setattr(cluster_engine, "ISSUED_H", hours)
+        assert state(run(environment, make_scheduler(name), seed=5)) == at_once
+        assert state(run(environment, make_scheduler(name), seed=5, compiled=False)) == at_once
+
+
+def test_a_long_run_holds_no_more_forecasts_than_a_short_one():
+    scenario = load_scenario("tiny", ["window_h=2000", "jobs.count=300"])
+    world = ClusterEngine(build_environment(scenario), make_scheduler("booked-persistence")).world
+    assert world.forecast_KISL.shape[1] == cluster_engine.ISSUED_H == 168
 
 
 def test_rewards_are_read_one_step_at_a_time():
@@ -100,5 +122,6 @@ def test_a_scheduler_without_a_rule_cannot_run_compiled():
 
 def test_two_sites_in_one_zone_are_told_the_same_forecast():
     environment = build_environment(load_scenario("tiny", ["fleet.sites.1.zone=CA-ON"]))
-    forecast_KISL = ClusterEngine(environment, make_scheduler("booked-noisy")).world.forecast_KISL
-    assert np.array_equal(forecast_KISL[:, :, 0], forecast_KISL[:, :, 1], equal_nan=True)
+    forecast_KSL = first_forecast(environment, "booked-noisy")
+    assert np.array_equal(forecast_KSL[:, 0], forecast_KSL[:, 1], equal_nan=True)
+    assert np.isfinite(forecast_KSL).any()

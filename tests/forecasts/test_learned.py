@@ -36,7 +36,7 @@ def hourly(signals, history_h, leads):
 
 def forecast(value_KZH, issue_I, start, zones, leads, net):
     """Forecasts of a net of one's own."""
-    return LearnedForecaster(net, zones, start).values(value_KZH, issue_I, leads)
+    return LearnedForecaster(net, zones, start, value_KZH[..., : issue_I[0] + 1]).values(value_KZH, issue_I, leads)
 
 
 def changed(signals, from_hour, to_hour=None, *, by=100.0):

@@ -71,7 +71,7 @@ _MAKERS: Final[dict[ForecastKind, _Maker]] = {
     "persistence": lambda forecast, signals, history_h, rng: PersistenceForecaster(history_h),
     "regression": lambda forecast, signals, history_h, rng: RegressionForecaster(_history(signals, history_h)),
     "learned": lambda forecast, signals, history_h, rng: LearnedForecaster(
-        packaged_net(forecast.net), signals.zones, signals.start
+        packaged_net(forecast.net), signals.zones, signals.start, price_and_carbon(signals)[..., : history_h + 1]
     ),
     "noisy": lambda forecast, signals, history_h, rng: NoisyForecaster(
         forecast.noise, _history(signals, history_h), rng

@@ -151,12 +151,14 @@ class LearnedForecaster(Forecaster):
         net: The net.
         zones: Zones of the signals, in order.
         start: UTC time of the signals' first hour.
+        value_KZH: Signals up to the run's first hour.
 
     Raises:
         ScenarioError: A zone is not among those that the net was trained on.
+        SignalRangeError: Of the 24 hours up to the run's first one is unknown.
     """
 
-    def __init__(self, net: ForecastNet, zones: tuple[str, ...], start: datetime) -> None:
+    def __init__(self, net: ForecastNet, zones: tuple[str, ...], start: datetime, value_KZH: F8) -> None:
         strange = [zone for zone in zones if zone not in net.zones]
         if strange:
             raise ScenarioError(
@@ -164,22 +166,18 @@ class LearnedForecaster(Forecaster):
                 f"{', '.join(net.zones)}. Take a policy that plans by the regression forecast, which serves any zone, "
                 "as bid-price-regression"
             )
-        self._net = net
-        self._place_Z = [net.zones.index(zone) for zone in zones]
-        self._start = start
-
-    def values(self, value_KZH: F8, issue_I: I8, leads: int) -> F8:
-        """Returns the corrected sums, rounded.
-
-        Raises:
-            SignalRangeError: Of the 24 hours up to the first hour of issue one is unknown.
-        """
-        known_h = int(_hours_known(value_KZH, issue_I[:1])[0])
+        known_h = int(_hours_known(value_KZH, np.array([value_KZH.shape[2] - 1]))[0])
         if known_h < DAY_H:
             raise SignalRangeError(
                 f"a learned forecast needs the {DAY_H} hours up to the window's first, but {known_h} are known; start "
                 "the window later or use another forecast"
             )
+        self._net = net
+        self._place_Z = [net.zones.index(zone) for zone in zones]
+        self._start = start
+
+    def values(self, value_KZH: F8, issue_I: I8, leads: int) -> F8:
+        """Returns the corrected sums, rounded."""
         value_KIZL = regressed(value_KZH, issue_I, leads)
         seen = known(value_KZH, issue_I, self._start, self._place_Z, len(self._net.zones))
         hours, zones, inputs = seen.input_IZF.shape

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from noonward.arrays import F8
 from noonward.decision.brief import Brief, Needs
+from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.layout import COUNTED
 from noonward.decision.cluster.observation import Observation
 from noonward.decision.cluster.view import HOLD, ORACLE, Answers, ClusterView
 from noonward.engine.cluster.emit import emit
-from noonward.engine.cluster.engine import build_world, with_more_journeys
+from noonward.engine.cluster.engine import build_world, forecast_issuer, issue_forecasts, with_more_journeys
 from noonward.engine.cluster.kernels import batch
 from noonward.engine.cluster.kernels.batch import PLACE, Board
 from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARDS, PARTS, World
@@ -29,6 +30,8 @@ Reward = Literal["utility", "at-start"]
 STATE_FORMAT: Final = 2
 MOVING: Final = tuple(part.name for part in PARTS if part.moves)
 """Arrays of a world that change while it runs."""
+PROVIDED: Final = ("forecast_KISL", "issued_2")
+"""Arrays that are provided as a run needs them: forecasts are issued again."""
 
 
 class BatchEngine:
@@ -117,6 +120,8 @@ class BatchEngine:
         self._place_B = np.zeros(rows, PLACE)
         self._numbers_BP = np.zeros((rows, len(observation.numbers(Brief.of(first, self._needs)))))
         self._step_rows = batch.step_rows_each_slot if each_slot else batch.step_rows_on_arrival
+        self._observe_rows = batch.observe_rows_each_slot if each_slot else batch.observe_rows_on_arrival
+        self._issuers: list[ForecastIssuer | None] = [None] * rows
         self._worlds = [self._world(b, *each) for b, each in enumerate(zip(environments, seeds, strict=True))]
         self._open(0, rows)
 
@@ -147,10 +152,7 @@ class BatchEngine:
                 f"(rows, agents) = {self.asked_BN.shape}"
             )
         given = np.ascontiguousarray(given, np.int64)
-        wrong = int(self._step_rows(self._place_B, self._board, self._numbers_BP, given, 0, len(given)))
-        while wrong < -1:
-            self._widen(-2 - wrong)
-            wrong = int(self._step_rows(self._place_B, self._board, self._numbers_BP, given, 0, len(given)))
+        wrong = self._run_rows(given, 0, self.rows)
         if wrong >= 0:
             row, agent = divmod(wrong, self.agents)
             raise self._infeasible(row, agent, int(given[row, agent]))
@@ -232,7 +234,7 @@ class BatchEngine:
         for b, world in enumerate(self._worlds):
             arrays = _arrays(world)
             out |= {f"{b}/{name}": arrays[name].copy() for name in MOVING}
-            out[f"{b}/digest"] = np.array(_digest(world))
+            out[f"{b}/digest"] = np.array(self._digest(b))
         return out
 
     def load_state(self, state: dict[str, NDArray[np.generic]]) -> None:
@@ -267,16 +269,38 @@ class BatchEngine:
             for name in MOVING:
                 arrays[name][:] = state[f"{b}/{name}"]
 
+    def _run_rows(self, choice_BN: NDArray[np.int64], first: int, until: int) -> int:
+        """Runs some rows to their next questions; returns row x agents + agent of an infeasible choice, or -1."""
+        shown = self._place_B, self._board, self._numbers_BP
+        code = int(self._step_rows(*shown, choice_BN, first, until))
+        while -2 - self.rows < code < -1:
+            self._widen(-2 - code)
+            code = int(self._step_rows(*shown, choice_BN, first, until))
+        if code == -2 - self.rows:
+            for world, issuer in zip(self._worlds[first:until], self._issuers[first:until], strict=True):
+                if world.engine_1["unissued"][0]:
+                    issue_forecasts(world, issuer)
+            self._observe_rows(*shown, first, until)
+        return max(code, -1)
+
     def _widen(self, row: int) -> None:
         """Makes room for more journeys of a row."""
         self._worlds[row] = with_more_journeys(self._worlds[row])
         self._place_B[row] = _place(self._worlds[row])
 
+    def _digest(self, row: int) -> int:
+        """Returns a checksum of what a row is made from: jobs, signals, tables, and the forecast with its seed."""
+        digest = zlib.crc32(f"{self.forecast} {self.seeds[row]}".encode())
+        for name, array in _arrays(self._worlds[row]).items():
+            if name not in (*MOVING, *PROVIDED):
+                digest = zlib.crc32(np.ascontiguousarray(array).tobytes(), digest)
+        return digest
+
     def _open(self, first: int, until: int) -> None:
         """Runs some fresh rows to their first question."""
         self.asked_BN[first:until] = False
         no_choice_BN = np.zeros(self.asked_BN.shape, np.int64)
-        self._step_rows(self._place_B, self._board, self._numbers_BP, no_choice_BN, first, until)
+        self._run_rows(no_choice_BN, first, until)
 
     def _world(self, row: int, environment: Environment, seed: int) -> World:
         """Returns a row's world at second 0 and notes where its arrays lie."""
@@ -293,7 +317,8 @@ class BatchEngine:
         kinds = {"utility": AS_EARNED, "at-start": AT_START}
         has_utility = environment.signals is not None and environment.economics is not None
         rewards = kinds[self.reward] if has_utility else NO_REWARDS
-        world = build_world(environment, self._needs, brief, seed=seed, rewards=rewards)
+        world = build_world(environment, self._needs, brief, rewards=rewards)
+        self._issuers[row] = forecast_issuer(environment, self._needs, seed)
         if environment.protocol == "each-slot":
             self.mask_BNA[row] = 0
             world = world._replace(shown=world.shown._replace(mask_NA=self.mask_BNA[row]))
@@ -342,12 +367,3 @@ def _place(world: World) -> NDArray[np.void]:
             if axis not in COUNTED:
                 place[axis] = length
     return place
-
-
-def _digest(world: World) -> int:
-    """Returns a checksum of what a world is made from: jobs, signals, forecasts, tables."""
-    digest = 0
-    for name, array in _arrays(world).items():
-        if name not in MOVING:
-            digest = zlib.crc32(np.ascontiguousarray(array).tobytes(), digest)
-    return digest

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from noonward.arrays import F8
@@ -28,14 +30,19 @@ from noonward.engine.cluster.kernels.world import (
     NO_REWARDS,
     PRICE_SUM,
     TRACK,
+    UNISSUED,
     YARD,
     World,
 )
 from noonward.errors import InfeasibleActionError
-from noonward.forecasts.forecast import Forecast
 from noonward.ledger.segments import Outcome
 from noonward.model.cluster.environment import Environment
 from noonward.seeding import stream
+
+ISSUED_H: Final = 168
+"""Hours of issue whose forecasts are made at once, at most."""
+ISSUED_BYTES: Final = 2**24
+"""Bytes they take, at most (but for a single hour)."""
 
 
 class ClusterEngine:
@@ -82,7 +89,8 @@ class ClusterEngine:
         self.scheduler = scheduler
         self.seed = seed
         kind = AS_EARNED if rewards else NO_REWARDS
-        self.world = build_world(environment, scheduler.needs, self.brief, seed=seed, rewards=kind)
+        self.world = build_world(environment, scheduler.needs, self.brief, rewards=kind)
+        self._issuer = forecast_issuer(environment, scheduler.needs, seed)
         each_slot = environment.protocol == "each-slot"
         self._step = loops.step_each_slot if each_slot else loops.step_on_arrival
         self._run = loops.run_each_slot if each_slot else loops.run_on_arrival
@@ -112,12 +120,19 @@ class ClusterEngine:
             InfeasibleActionError: An answer is infeasible; nothing has changed.
         """
         kind = int(self._step(self.world))
-        while kind == FULL:
-            self.world = with_more_journeys(self.world)
+        while kind in (FULL, UNISSUED):
+            self._provide(kind)
             kind = int(self._step(self.world))
         if kind < 0:
             raise self._infeasible(kind)
         return kind
+
+    def _provide(self, what: int) -> None:
+        """Provides what a loop stopped for: room for journeys (FULL) or the forecasts of some hours (UNISSUED)."""
+        if what == FULL:
+            self.world = with_more_journeys(self.world)
+        else:
+            issue_forecasts(self.world, self._issuer)
 
     def run_compiled(self) -> None:
         """Runs to the end under the scheduler's compiled rule.
@@ -131,8 +146,8 @@ class ClusterEngine:
             raise TypeError(f"{type(scheduler).__name__} has no compiled rule; run it with compiled=False")
         scheduler.memory = scheduler.memory.for_jobs(len(self.view.job_J))
         failed = int(self._run(self.world, scheduler.rule, scheduler.memory))
-        while failed == FULL:
-            self.world = with_more_journeys(self.world)
+        while failed in (FULL, UNISSUED):
+            self._provide(failed)
             failed = int(self._run(self.world, scheduler.rule, scheduler.memory))
         if failed:
             raise self._infeasible(failed)
@@ -170,18 +185,16 @@ class ClusterEngine:
         )
 
 
-def build_world(environment: Environment, needs: Needs, brief: Brief, *, seed: int, rewards: int) -> World:
+def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards: int) -> World:
     """Returns the state at second 0.
 
     Args:
         environment: What is run.
         needs: What is asked and shown.
         brief: Brief of the environment for these needs.
-        seed: Seed of the stream ``forecast``.
         rewards: NO_REWARDS, AS_EARNED or AT_START.
     """
     sites, count = len(environment.sites), len(environment.jobs)
-    forecast_KISL = _forecasts(environment, needs.forecast, brief.lookahead_h, seed)
     caps_SH, kind = _caps(environment, needs.curves)
     own = needs.curves is not None
     shown = make_view(brief, count)
@@ -212,7 +225,8 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, seed: i
         track_J=track_J,
         heap_E=np.zeros(2 * count + sites + 2, EVENT),
         signal_KSH=_signals(environment),
-        forecast_KISL=forecast_KISL,
+        forecast_KISL=_forecast_buffer(shown, environment.hours if brief.lookahead_h else 0),
+        issued_2=np.zeros(2, np.int64),
         caps_SH=caps_SH,
     )
 
@@ -250,15 +264,36 @@ def _signals(environment: Environment) -> F8:
     return out
 
 
-def _forecasts(environment: Environment, forecast: Forecast | None, lookahead_h: int, seed: int) -> F8:
-    """Returns the integrals of all forecasts of a run, (price and carbon, hours of issue, sites, leads + 1)."""
-    sites = environment.fleet.sites
-    if forecast is None or environment.signals is None:
-        return np.full((2, 1, len(sites), 2), np.nan)
+def _forecast_buffer(view: ClusterView, hours: int) -> F8:
+    """Returns room for forecasts of as many hours of issue as are issued at once, (2, hours of issue, sites, leads)."""
+    kinds, sites, leads = view.forecast_KSL.shape
+    room = min(ISSUED_H, max(1, ISSUED_BYTES // view.forecast_KSL.nbytes))
+    return np.empty((kinds, min(hours, room), sites, leads))
+
+
+def forecast_issuer(environment: Environment, needs: Needs, seed: int) -> ForecastIssuer | None:
+    """Returns what issues a run's forecasts, or None if it shows none.
+
+    Args:
+        environment: What is run.
+        needs: What is shown.
+        seed: Seed of the stream ``forecast``.
+
+    Raises:
+        SignalRangeError: Too little of the signals' history is known.
+        ScenarioError: A learned forecast was not trained on a site's zone.
+    """
+    if needs.forecast is None or environment.signals is None:
+        return None
     until = environment.signals.hour_of(environment.start) + environment.hours
     signals = environment.signals.window(environment.signals.start, until)
+    zones = [site.zone for site in environment.fleet.sites]
     rng = stream(seed, "forecast", environment.index)
-    issuer = ForecastIssuer(forecast, signals, environment.start, [site.zone for site in sites], rng)
-    forecast_KISL = np.empty((2, environment.hours, len(sites), lookahead_h + 1))
-    issuer.issue(0, forecast_KISL)
-    return forecast_KISL
+    return ForecastIssuer(needs.forecast, signals, environment.start, zones, rng)
+
+
+def issue_forecasts(world: World, issuer: ForecastIssuer | None) -> None:
+    """Issues the forecasts from the hour shown on for which the world has room."""
+    assert issuer is not None, "a world without forecasts asks for none"
+    hour = int(world.engine_1["hour_shown"][0])
+    world.issued_2[:] = hour, issuer.issue(hour, world.forecast_KISL)

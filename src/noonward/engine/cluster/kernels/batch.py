@@ -23,6 +23,7 @@ from noonward.decision.cluster.layout import ANSWER_PARTS, COUNTED, VIEW_PARTS, 
 from noonward.decision.cluster.observation import GPUS_MAX, observe_each_slot, observe_on_arrival
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot, journeys_fit
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
+from noonward.engine.cluster.kernels.physics import show_forecast
 from noonward.engine.cluster.kernels.world import EXAMPLE_WORLD, PARTS, WORLD_PARTS, World
 
 _AXES = sorted({axis for part in PARTS for axis in part.axes} - set(COUNTED))
@@ -141,9 +142,11 @@ def step_rows_each_slot(
         until: Row after the last.
 
     Returns:
-        -1 when all went well. Else nothing is changed: row x agents + agent of the first infeasible choice, or
+        -1 when all went well; -2 - rows where some rows lack the forecast of their hour: their observations wait for
+        ``observe_rows_each_slot``. Else nothing is changed: row x agents + agent of the first infeasible choice, or
         -2 - row where the row's ``heap_E`` must grow first.
     """
+    code = -1
     wrong = _find_infeasible(board, choice_BN, first, until)
     if wrong >= 0:
         return wrong
@@ -162,9 +165,21 @@ def step_rows_each_slot(
             apply_each_slot(w)
         kind = advance_each_slot(w)
         _show(w, board, b, kind)
-        if kind:
+        if w.engine_1[0].unissued:
+            code = -2 - len(place_B)
+        elif kind:
             observe_each_slot(w.shown, numbers_BP[b], board.global_BG[b], board.own_BNO[b])
-    return -1
+    return code
+
+
+@kernel(allocates=False)
+def observe_rows_each_slot(place_B: NDArray[np.void], board: Board, numbers_BP: F8, first: int, until: int) -> None:
+    """Shows the forecast and the observation of the rows that lacked their forecast, now that it was issued."""
+    for b in range(first, until):
+        w = world_at(place_B, b)
+        if w.engine_1[0].unissued:
+            show_forecast(w)
+            observe_each_slot(w.shown, numbers_BP[b], board.global_BG[b], board.own_BNO[b])
 
 
 @kernel(allocates=False)
@@ -172,6 +187,7 @@ def step_rows_on_arrival(
     place_B: NDArray[np.void], board: Board, numbers_BP: F8, choice_BN: NDArray[np.int64], first: int, until: int
 ) -> int:
     """Does for protocol on-arrival what ``step_rows_each_slot`` does; choices are ``site x G + gang - 1``."""
+    code = -1
     wrong = _find_infeasible(board, choice_BN, first, until)
     if wrong >= 0:
         return wrong
@@ -189,5 +205,18 @@ def step_rows_on_arrival(
         _show(w, board, b, kind)
         if kind:
             fill_gang_mask(w.shown, gpus_max, board.mask_BNA[b, 0])
+        if w.engine_1[0].unissued:
+            code = -2 - len(place_B)
+        elif kind:
             observe_on_arrival(w.shown, numbers_BP[b], board.global_BG[b], board.own_BNO[b])
-    return -1
+    return code
+
+
+@kernel(allocates=False)
+def observe_rows_on_arrival(place_B: NDArray[np.void], board: Board, numbers_BP: F8, first: int, until: int) -> None:
+    """Does for protocol on-arrival what ``observe_rows_each_slot`` does."""
+    for b in range(first, until):
+        w = world_at(place_B, b)
+        if w.engine_1[0].unissued:
+            show_forecast(w)
+            observe_on_arrival(w.shown, numbers_BP[b], board.global_BG[b], board.own_BNO[b])

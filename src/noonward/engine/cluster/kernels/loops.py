@@ -11,7 +11,8 @@ from noonward.decision.cluster.rule import MEMORY, RULE
 from noonward.decision.cluster.view import RuleMemory
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
-from noonward.engine.cluster.kernels.world import EXAMPLE_WORLD, World
+from noonward.engine.cluster.kernels.physics import show_forecast
+from noonward.engine.cluster.kernels.world import EXAMPLE_WORLD, UNISSUED, World
 
 WORLD = typeof(EXAMPLE_WORLD)
 """numba type of the world."""
@@ -25,48 +26,66 @@ def run_each_slot(w: World, rule: Any, memory: RuleMemory) -> int:
 
     Called again, it continues where it was stopped.
     """
-    if w.shown.run_1[0].kind and not w.engine_1[0].ended:
-        failed = apply_each_slot(w)
-        if failed:
-            return failed
-    while advance_each_slot(w):
+    answered = w.shown.run_1[0].kind != 0 and not w.engine_1[0].ended and not w.engine_1[0].unissued
+    while True:
+        if answered:
+            failed = apply_each_slot(w)
+            if failed:
+                return failed
+        if not w.engine_1[0].unissued and not advance_each_slot(w):
+            return 0
+        if w.engine_1[0].unissued and show_forecast(w) == UNISSUED:
+            return UNISSUED
         rule(w.shown, w.answers, memory)
-        failed = apply_each_slot(w)
-        if failed:
-            return failed
-    return 0
+        answered = True
 
 
 @kernel(LOOP, allocates=False)
 def run_on_arrival(w: World, rule: Any, memory: RuleMemory) -> int:
-    """Runs protocol on-arrival under a compiled rule to its end; returns 0, or what is wrong with an action."""
-    while advance_on_arrival(w):
+    """Does for protocol on-arrival what ``run_each_slot`` does."""
+    answered = w.shown.run_1[0].kind != 0 and not w.engine_1[0].ended and not w.engine_1[0].unissued
+    while True:
+        if answered:
+            failed = apply_on_arrival(w)
+            if failed:
+                return failed
+        if not w.engine_1[0].unissued and not advance_on_arrival(w):
+            return 0
+        if w.engine_1[0].unissued and show_forecast(w) == UNISSUED:
+            return UNISSUED
         rule(w.shown, w.answers, memory)
-        failed = apply_on_arrival(w)
-        if failed:
-            return failed
-    return 0
+        answered = True
 
 
 @kernel(int64(WORLD), allocates=False)
 def step_each_slot(w: World) -> int:
     """Carries out the last answers (if there was a question) and runs to the next.
 
+    Where the question lacks its forecast, the next call, after the hour was issued, returns it and does nothing else.
+
     Returns:
-        Kind of the question, 0 at the run's end, or what kept the answers from being carried out (below 0).
+        Kind of the question, 0 at the run's end, UNISSUED, or what kept the answers from being carried out (below 0).
     """
-    if w.shown.run_1[0].kind and not w.engine_1[0].ended:
-        failed = apply_each_slot(w)
-        if failed:
-            return failed
-    return advance_each_slot(w)
+    if not w.engine_1[0].unissued:
+        if w.shown.run_1[0].kind and not w.engine_1[0].ended:
+            failed = apply_each_slot(w)
+            if failed:
+                return failed
+        kind = advance_each_slot(w)
+        if not w.engine_1[0].unissued:
+            return kind
+    return show_forecast(w)
 
 
 @kernel(int64(WORLD), allocates=False)
 def step_on_arrival(w: World) -> int:
     """Does for protocol on-arrival what ``step_each_slot`` does."""
-    if w.shown.run_1[0].kind and not w.engine_1[0].ended:
-        failed = apply_on_arrival(w)
-        if failed:
-            return failed
-    return advance_on_arrival(w)
+    if not w.engine_1[0].unissued:
+        if w.shown.run_1[0].kind and not w.engine_1[0].ended:
+            failed = apply_on_arrival(w)
+            if failed:
+                return failed
+        kind = advance_on_arrival(w)
+        if not w.engine_1[0].unissued:
+            return kind
+    return show_forecast(w)

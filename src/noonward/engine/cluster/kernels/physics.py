@@ -15,6 +15,7 @@ from noonward.engine.cluster.kernels.world import (
     OVERDUE,
     PRICE_SUM,
     RUNNING,
+    UNISSUED,
     WAITING,
     World,
 )
@@ -171,14 +172,27 @@ def show_hour(w: World) -> None:
     if hour == w.engine_1[0].hour_shown:
         return
     w.engine_1[0].hour_shown = hour
-    issue = min(hour, w.forecast_KISL.shape[1] - 1)
-    forecast_KSL = w.shown.forecast_KSL
     for s in range(w.shown.site_S.shape[0]):
         w.shown.site_S[s].price = w.signal_KSH[PRICE, s, hour]
         w.shown.site_S[s].carbon = w.signal_KSH[CARBON, s, hour]
+    show_forecast(w)
+
+
+@kernel(inline=True, allocates=False)
+def show_forecast(w: World) -> int:
+    """Shows the forecast of the hour shown; returns the kind of the question, or UNISSUED where it lacks that hour."""
+    if w.forecast_KISL.shape[1] > 0:
+        row = w.engine_1[0].hour_shown - w.issued_2[0]
+        if row < 0 or row >= w.issued_2[1]:
+            w.engine_1[0].unissued = 1
+            return UNISSUED
+        forecast_KSL = w.shown.forecast_KSL
         for kind in range(2):
-            for lead in range(forecast_KSL.shape[2]):
-                forecast_KSL[kind, s, lead] = w.forecast_KISL[kind, issue, s, lead]
+            for s in range(forecast_KSL.shape[1]):
+                for lead in range(forecast_KSL.shape[2]):
+                    forecast_KSL[kind, s, lead] = w.forecast_KISL[kind, row, s, lead]
+        w.engine_1[0].unissued = 0
+    return w.shown.run_1[0].kind
 
 
 @kernel(inline=True, allocates=False)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from noonward.arrays import F8, Records
+from noonward.arrays import F8, I8, Records
 from noonward.decision.cluster.layout import ANSWER_PARTS, VIEW_PARTS, Part, blank
 from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.ledger.segments import DONE, OVERDUE, PLANNED, RUNNING, TRANSIT, WAITING
@@ -40,6 +40,8 @@ FAILED_MASK, FAILED_GPUS, FAILED_LEVEL, FAILED_EARLIEST = -1, -2, -3, -4
 """What carrying out an infeasible answer returns; 0 when all went well."""
 FULL: Final = -5
 """What carrying out answers returns where ``World.heap_E`` must grow first; nothing is then changed."""
+UNISSUED: Final = -6
+"""What a step returns where a question waits for the forecast of its hour, which ``World.forecast_KISL`` lacks."""
 
 ENGINE: Final = np.dtype(
     [
@@ -48,6 +50,7 @@ ENGINE: Final = np.dtype(
         ("dispatch", "i8"),  # site whose queue is looked at next, or -1
         ("dispatch_last", "i8"),  # last site to look at
         ("hour_shown", "i8"),  # hour whose signals the view shows
+        ("unissued", "i8"),  # 1 while the view shows that hour without its forecast
         ("steps", "i8"),  # questions asked
         ("events", "i8"),  # events taken
         ("journeys", "i8"),  # journeys noted at the end of World.heap_E (protocol each-slot)
@@ -132,7 +135,9 @@ class World(NamedTuple):
     signal_KSH: F8
     """Price USD/MWh, carbon g/kWh, and the integrals of both to each hour's start, value x s (H + 1 columns)."""
     forecast_KISL: F8
-    """Forecast integrals by hour of issue (one row if issued once), site and lead."""
+    """Forecast integrals of some successive hours of issue, by site and lead; no rows without a forecast."""
+    issued_2: I8
+    """First hour of issue in ``forecast_KISL``, and the number of hours."""
     caps_SH: F8
     """Capacity curves, GPUs; one unused column without."""
 
@@ -143,7 +148,8 @@ WORLD_PARTS: Final = (
     Part("track_J", TRACK, ("jobs",), moves=True),
     Part("heap_E", EVENT, ("events",), moves=True),
     Part("signal_KSH", np.float64, ("four", "sites", "hours"), fill=np.nan),
-    Part("forecast_KISL", np.float64, ("two", "issues", "sites", "leads"), fill=np.nan),
+    Part("forecast_KISL", np.float64, ("two", "issues", "sites", "leads")),
+    Part("issued_2", np.int64, ("two",)),
     Part("caps_SH", np.float64, ("sites", "cap_hours")),
 )
 """The arrays of a ``World`` beside view and answers, in its order."""

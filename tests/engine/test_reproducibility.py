@@ -99,7 +99,7 @@ def test_forecasts_may_be_issued_one_hour_at_a_time(name, monkeypatch):
 def test_a_long_run_holds_no_more_forecasts_than_a_short_one():
     scenario = load_scenario("tiny", ["window_h=2000", "jobs.count=300"])
     world = ClusterEngine(build_environment(scenario), make_scheduler("booked-persistence")).world
-    assert world.forecast_KISL.shape[1] == cluster_engine.ISSUED_H == 168
+    assert world.forecast_KISL.shape[1] == cluster_engine.ISSUED_H == 48
 
 
 def test_rewards_are_read_one_step_at_a_time():

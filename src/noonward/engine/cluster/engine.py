@@ -39,7 +39,7 @@ from noonward.ledger.segments import Outcome
 from noonward.model.cluster.environment import Environment
 from noonward.seeding import stream
 
-ISSUED_H: Final = 168
+ISSUED_H: Final = 48
 """Hours of issue whose forecasts are made at once, at most."""
 ISSUED_BYTES: Final = 2**24
 """Bytes they take, at most (but for a single hour)."""

@@ -4,7 +4,7 @@
 
 SIGNALS is a tidy table (timestamp, zone, carbon_intensity_g_per_kwh, price_usd_per_mwh), STANDIN one that fills the
 price hours SIGNALS leaves unknown, ZONES.json maps each zone to its standard UTC offset in hours. Needs scipy.
-The formulas stand in ``noonward.data.signals.generate``; this file only estimates their parameters:
+The formulas are in ``noonward.data.signals.generate``; this tool estimates their parameters:
 
 * profile: mean by month and UTC hour, spikes winsorised (they belong to the curves); weekend step: winsorised mean of
   the rest on local weekend days less the others;
@@ -13,7 +13,7 @@ The formulas stand in ``noonward.data.signals.generate``; this file only estimat
   spread against their normal scores, with the cell's mean;
 * memory and correlation: a first fit to the normal scores (non-negative least squares on the components'
   autocorrelations; Pearson correlation), then a few rounds that draw from the table, measure autocorrelation and
-  winsorised correlation of the drawn residuals as on the real ones, and move the aims by the difference.
+  winsorised correlation of the drawn residuals as on the real ones, and move the targets by the difference.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python tools/calibrate_workload.py TRACE.parquet OUT.json
 
-TRACE is a trace as ``noonward.data.jobs.load.load_job_trace`` reads it. What each statistic means stands in
-``noonward.data.jobs.calibration`` and ``noonward.data.jobs.generate``; this file only estimates them:
+TRACE is a trace as ``noonward.data.jobs.load.load_job_trace`` reads it. ``noonward.data.jobs.calibration``
+and ``noonward.data.jobs.generate`` say what each statistic means; this tool estimates them:
 
 * hour and weekday weights: the rate of whole local hours fitted as (hour factor) x (weekday factor) so that the fitted
   counts of every hour and of every weekday are the observed ones (iterative proportional fitting);

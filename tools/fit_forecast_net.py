@@ -4,7 +4,7 @@
 
 SIGNALS holds hourly signals, STANDIN fills prices SIGNALS leaves unknown (both in the tidy format of docs/data.md).
 
-Training sees the calibrated zones in the training months alone (``noonward.data.splits``): the real hours of 2021 to
+Training uses the calibrated zones in the training months alone (``noonward.data.splits``): the real hours of 2021 to
 2023 and generated draws of both packaged statistics. Stretches never cross into another month: neither a target nor an
 input lies in a month of validation or test. A sample is an hour of issue with one to seven days known before it. The
 loss is Huber's, of the error in units of the zone's last day. Errors are measured on the validation months against the

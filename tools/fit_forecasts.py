@@ -4,13 +4,13 @@
 
 SIGNALS holds hourly signals, STANDIN fills prices SIGNALS leaves unknown (both in the tidy format of docs/data.md).
 
-Training sees the calibrated zones in the training months alone (``noonward.data.splits``): the real hours of 2021 and
+Training uses the calibrated zones in the training months alone (``noonward.data.splits``): the real hours of 2021 and
 2022 and generated draws of the statistics ``w2022``. Stretches never cross into another month: neither a target nor a
 feature lies in a month of validation or test. Every sample is an hour of issue with one to seven days of history; its
-unit is the mean distance of the last 24 hours from their median, its zero their mean, so that zones count alike. Per
-lead: ridge regression of the value ahead on the features with Huber's loss (a residual beyond HUBER units pulls no
-harder than one of HUBER units; no value is clipped), weights that sum to 1. Errors are measured on the validation
-months, for the five zones of ``fine-tuning``.
+unit is the mean distance of the last 24 hours from their median, its zero their mean, so that every zone has the same
+weight. Per lead: ridge regression of the value ahead on the features with Huber's loss (a residual beyond HUBER units
+has the influence of one of HUBER units; no value is clipped), weights that sum to 1. Errors are measured on the
+validation months, for the five zones of ``fine-tuning``.
 """
 
 from __future__ import annotations

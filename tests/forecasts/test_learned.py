@@ -128,7 +128,7 @@ def test_the_net_is_the_formula():
     np.testing.assert_allclose(net(one[None])[0].reshape(-1), right, rtol=1e-4, atol=1e-5)
 
 
-def test_zones_are_told_apart_by_name_not_by_place():
+def test_zones_are_known_by_name_not_by_position():
     signals = drawn()
     turned = signals.select(OWN[::-1])
     np.testing.assert_array_equal(hourly(signals, 60, 50), hourly(turned, 60, 50)[:, :, ::-1])
@@ -157,7 +157,7 @@ def test_the_clock_is_utc():
     np.testing.assert_allclose(seen[0], seen[2], atol=1e-5)
 
 
-def test_how_much_is_known_before_is_told():
+def test_one_input_is_the_share_of_a_week_that_is_known():
     signals = drawn()
     value_KZH = np.stack([signals.price_usd_per_mwh_ZH, signals.carbon_g_per_kwh_ZH])
     share = 2 * 72 + 4  # after the values of both signals and four levels and units
@@ -178,7 +178,7 @@ def test_without_a_day_known_it_is_refused(hours):
 
 def test_a_zone_it_was_not_trained_on_is_refused():
     signals = drawn()
-    strange = Signals(
+    unknown = Signals(
         start=signals.start,
         zones=(*OWN[:4], "XX"),
         value_ZH={
@@ -187,7 +187,7 @@ def test_a_zone_it_was_not_trained_on_is_refused():
         },
     )
     with pytest.raises(ScenarioError, match=r"not trained on the zones XX; it knows AU-SA, .* as bid-price-regression"):
-        hourly(strange, 60, 5)
+        hourly(unknown, 60, 5)
 
 
 # ---------------------------------------------------------------- the packaged net

@@ -1,10 +1,10 @@
-"""Learned forecasts: a net that says how far the regression forecast of prices and carbon will be off, zone by zone.
+"""Learned forecasts: a net that predicts the error of the regression forecast, zone by zone.
 
-The regression (:mod:`noonward.forecasts.regression`) is one table for any zone; the net adds what it cannot hold: what
-is usual in this zone at this hour of the day and week, the shape of the last two days, and the other signal. It is fed
-what is known of a zone at the hour of issue, in that zone's own unit, and answers with the regression's error at every
-lead, in the same unit. Weights: ``tools/fit_forecast_net.py``; NumPy alone runs it, in double precision, so that the
-order in which a CPU takes sums is lost in the rounding of the result.
+The regression (:mod:`noonward.forecasts.regression`) is one table for every zone. The net adds what such a table cannot
+hold: what is usual in this zone at this hour of the day and week, the shape of the last two days, and the other signal.
+Its inputs are what is known of a zone at the hour of issue, in that zone's own unit. Its outputs are the regression's
+errors at every lead, in the same unit. ``tools/fit_forecast_net.py`` trains it. NumPy alone runs it, in double
+precision: differences in the order of sums from CPU to CPU vanish when the result is rounded.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ForecastNet:
     """A net of linear layers with the hidden function x / (1 + exp(-1.702 x)).
 
     Attributes:
-        zones: Zones it knows; one input tells which it is.
+        zones: Zones it knows; one input per zone, 1 for the zone that is forecast.
         mean_F: Mean of the inputs in training.
         spread_F: Standard deviation of the inputs in training.
         weights: Weights of the layers, [in, out]; the last layer has 2 x LEADS outputs, prices first.
@@ -74,7 +74,7 @@ class Known:
     """What is known of some zones at some hours of issue. Axes: I hours of issue, Z zones, F inputs.
 
     Attributes:
-        input_IZF: What the net is fed, pure numbers.
+        input_IZF: Inputs of the net, without a unit.
         unit_KIZ: Mean distance of the last day's values from their median, for prices, USD/MWh, and carbon
             intensities, gCO2/kWh.
     """
@@ -86,11 +86,11 @@ class Known:
 def known(value_KZH: F8, issue_I: I8, start: datetime, place_Z: Sequence[int], places: int) -> Known:
     """Returns what is known of zones at some hours of issue.
 
-    Inputs, for prices and for carbon intensities in units from the last day's mean: the last 24 hours, the 24 hours
-    before (where unknown: the last 24 once more), what is usual for each hour of the day from the hour of issue on over
-    the week known; then of both signals the last day's mean (over 100 USD/MWh and 200 gCO2/kWh) and the logarithm of
-    the unit, the share of a week that is known without a break (in all zones), the UTC hour of the day (two harmonics)
-    and the weekday of the hour of issue, and which zone it is.
+    Inputs, for prices and for carbon intensities in units from the last day's mean: the last 24 hours; the 24 hours
+    before (where unknown: the last 24 once more); and the mean of each hour of the day, from the hour of issue on, over
+    the days of the last week that are known. Then, of both signals, the last day's mean (over 100 USD/MWh and 200
+    gCO2/kWh) and the logarithm of the unit. Last the share of a week that is known without a break (in all zones), the
+    UTC hour of the day (two harmonics) and the weekday of the hour of issue, and the zone.
 
     Args:
         value_KZH: Prices and carbon intensities per zone and hour; the 24 hours up to each hour of issue are known.
@@ -159,10 +159,10 @@ class LearnedForecaster(Forecaster):
     """
 
     def __init__(self, net: ForecastNet, zones: tuple[str, ...], start: datetime, value_KZH: F8) -> None:
-        strange = [zone for zone in zones if zone not in net.zones]
-        if strange:
+        unknown = [zone for zone in zones if zone not in net.zones]
+        if unknown:
             raise ScenarioError(
-                f"the learned forecast was not trained on the zones {', '.join(strange)}; it knows "
+                f"the learned forecast was not trained on the zones {', '.join(unknown)}; it knows "
                 f"{', '.join(net.zones)}. Take a policy that plans by the regression forecast, which serves any zone, "
                 "as bid-price-regression"
             )

@@ -1,9 +1,9 @@
 """Regression forecasts: each lead a weighted sum of what the last days of the same signal say, for any zone.
 
 Every feature is a mean of known values of the zone, and a lead's weights sum to 1. So the forecast follows a change of
-level or unit (adding a constant to a signal adds it to the forecast, a factor multiplies it), and one table serves
-zones that nobody has seen; a spike enters with the weight that spikes had in training. The weights, one table for
-prices and one for carbon intensities, are fitted by ``tools/fit_forecasts.py``.
+level or unit: adding a constant to a signal adds it to the forecast, and a factor multiplies it. One table therefore
+serves zones that were not in the training data. ``tools/fit_forecasts.py`` fits the weights, one table for prices and
+one for carbon intensities.
 
 Sums are taken in a fixed order, not by a matrix product: with weights of four decimals the exact result often lies
 halfway between two rounded values, where the last bit decides.

@@ -38,7 +38,7 @@ def load_signals(
     columns: Mapping[str, str] | None = None,
     zones: Sequence[str] | None = None,
 ) -> Signals:
-    """Reads price and carbon intensity of some zones; the rules stand at the top of this module.
+    """Reads price and carbon intensity of some zones; the rules are at the top of this module.
 
     Args:
         paths: CSV (``.csv``) or Parquet (``.parquet``) files; a later one fills only what earlier ones leave unknown.

@@ -11,7 +11,7 @@ import numpy as np
 
 from noonward.errors import ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
-from noonward.model.cluster.environment import Environment, Protocol
+from noonward.model.cluster.environment import LONGEST_RUN_H, Environment, Protocol
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.economics import Economics
@@ -139,10 +139,13 @@ class Brief:
 
 
 def _longest_h(jobs: Jobs, fleet: Fleet) -> int:
-    """Returns how many hours after its arrival a job may still run, counted in hours that a forecast must know."""
+    """Returns how many hours after its arrival a job may still run, counted in hours that a forecast must know.
+
+    Where no end is set to a job but the window's, that has no limit; a forecast then reaches as far as the longest run.
+    """
     slowest_C = np.nanmax(fleet.tables(int(jobs.gpus_max_J.max())).seconds_per_unit_SCNF[:, :, 1:], (0, 2, 3))
     span_s = jobs.work_J * slowest_C[jobs.class_J] + np.where(np.isinf(jobs.slack_s_J), 0.0, jobs.slack_s_J)
-    return int(np.ceil(float(span_s.max()) / HOUR_S)) + 2
+    return int(np.ceil(min(float(span_s.max()) / HOUR_S, LONGEST_RUN_H))) + 2
 
 
 def check_fit(brief: Brief, needs: Needs, name: str) -> None:

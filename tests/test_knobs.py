@@ -45,7 +45,7 @@ NOT_TURNED = {
     "Constraints.p99_latency_s": "held against results (tests/evaluate/test_service_tables.py)",
     "Constraints.queue_max": "held against results (tests/evaluate/test_service_tables.py)",
     "Constraints.power_cap_w": "held against results (tests/evaluate/test_service_tables.py)",
-    "Constraints.latency_target_s": "heeded by some rules (tests/schedule/test_weighed.py)",
+    "Constraints.latency_target_s": "used by some rules (tests/schedule/test_weighed.py)",
     "Site.name": "a name",
     "Ingress.name": "a name",
 }

@@ -256,7 +256,7 @@ def test_the_bound_is_at_least_the_brute_force_optimum_and_the_schedule_at_most(
 def test_with_two_clock_levels_no_answers_exceed_the_bound_and_the_schedule_runs(seed):
     env = random_environment(seed, count=3, **TWO_CLOCKS)
     tables = env.fleet.tables(2)
-    assert (tables.oracle_level_SCN[:, :, 1:] == 1).all()
+    assert (tables.oracle_level_SCG[:, :, 1:] == 1).all()
     optimum = brute_force(env)
     bound = utility_bound(env, iterations=100, rounds=30)
     assert bound.upper_usd >= optimum - 1e-9
@@ -273,7 +273,7 @@ def test_a_slow_clock_never_earns_more_than_the_bound():
     time = TimeCurve(constant_s=0.0, per_clock_s=1.0)
     profile = ClassProfile(power=PowerCurve(cubic_w=20.0, constant_w=60.0), time=time)
     env = build(jobs, gpus=(1,), pue=(1.0,), clocks=(0.3, 1.0), profile=profile)
-    assert env.fleet.tables(1).oracle_level_SCN[0, 0, 1] == 1
+    assert env.fleet.tables(1).oracle_level_SCG[0, 0, 1] == 1
     bound = utility_bound(env)
     slow, oracle = earned(env, Chooser(0, level=0)), earned(env, Chooser(0, level=-1))
     assert slow > oracle + 0.05

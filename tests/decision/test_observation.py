@@ -138,8 +138,8 @@ def test_the_dispatchers_state_in_numbers():
             "hour_sin": 1.0,
             "hour_cos": 0.0,
             "size": math.sqrt(2 / 24),
-            "from/door0": 1.0,
-            "from/door1": 0.0,
+            "from/ingress0": 1.0,
+            "from/ingress1": 0.0,
         },
         abs=1e-7,
     )

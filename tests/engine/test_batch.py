@@ -24,7 +24,7 @@ SHOWN = ("global_BG", "own_BNO", "mask_BNA", "asked_BN", "reward_B", "elapsed_s_
 
 
 def draw(seed, protocol, *, sites=None, **options):
-    """A small random environment with signals; with `sites`, the first such one of so many sites (and doors alike)."""
+    """A small random environment with signals; with `sites`, the first one of so many sites and ingress points."""
     while True:
         world = small_worlds.draw(seed, protocol, signals=True, history_h=24, **options)
         if sites is None or (len(world.sites) == sites and world.homes == list(range(sites))):

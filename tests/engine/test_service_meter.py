@@ -103,7 +103,7 @@ def test_queues_and_powers_are_those_of_the_next_question() -> None:
         _, cost_BK = meter.read()
         view, there = engine.row_view(0), choice_BN[0, 0] // 8 == 2
         assert cost_BK[0, 2] == (view.waiting_S[1] - 0.5) / 0.5
-        power_w = engine._worlds[0].yard_S["busy_w"][2] + view.site_S["free"][2] * 25.0
+        power_w = engine._worlds[0].state_S["busy_w"][2] + view.site_S["free"][2] * 25.0
         over = bool(there and power_w > 9000.0)
         assert cost_BK[0, 3] == (1.0 / MAY_EXCEED if over else 0.0) - 1.0
         seen.add((bool(there), bool(power_w > 9000.0)))

@@ -1,4 +1,4 @@
-"""Training: the toy is learned, same seed same curves, and a run that is killed goes on as if it had never stopped."""
+"""Training: the toy is learned, same seed same curves, and a run that is killed resumes as if it had never stopped."""
 
 import csv
 import signal
@@ -194,7 +194,7 @@ def test_curves_hold_an_epoch_a_row_and_the_events_too(tmp_path: Path) -> None:
 def test_events_hold_every_epoch_once_however_often_a_run_was_stopped(stops: tuple[int, ...], tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    config = toy_run(checkpoint_every=2)  # of what is written after a checkpoint, a run that goes on writes it anew
+    config = toy_run(checkpoint_every=2)  # of what is written after a checkpoint, a resumed run writes it again
     for epoch in stops:
         stopper = StopIn(epoch)
         trainer = Trainer(config, toy_task(), tmp_path, stopper)

@@ -54,7 +54,7 @@ def test_classes_may_stand_in_another_order():
     one, two = {"power": {"linear_w": 1}}, {"power": {"linear_w": 2}}
     types = {"A": kind(classes={"x": one, "y": two}), "B": kind(classes={"y": two, "x": one})}
     tables = fleet(types=types, sites=[site("a"), site("b", gpu_type="B")]).tables(1)
-    assert tables.power_w_SCNF[:, :, 1, 1].tolist() == [[1.0, 2.0], [1.0, 2.0]]
+    assert tables.power_w_SCGF[:, :, 1, 1].tolist() == [[1.0, 2.0], [1.0, 2.0]]
 
 
 def test_sites_are_their_own_ingress_points_unless_others_are_named():
@@ -82,10 +82,10 @@ def test_tables_leave_unknown_what_a_site_does_not_have():
     assert tables.pue_S.tolist() == [1.0, 1.5]
     assert tables.levels_S.tolist() == [2, 1]
     assert np.array_equal(tables.clock_SF, [[0.5, 1.0], [1.0, math.nan]], equal_nan=True)
-    assert np.isnan(tables.power_w_SCNF[:, :, 0]).all()
-    assert tables.power_w_SCNF[0, 0, 1:].tolist() == [[50.0, 100.0], [100.0, 200.0]]
-    assert tables.power_w_SCNF[1, 0, 2, 0] == 200.0
-    assert np.isnan(tables.seconds_per_unit_SCNF[1, 0, 1, 1])
+    assert np.isnan(tables.power_w_SCGF[:, :, 0]).all()
+    assert tables.power_w_SCGF[0, 0, 1:].tolist() == [[50.0, 100.0], [100.0, 200.0]]
+    assert tables.power_w_SCGF[1, 0, 2, 0] == 200.0
+    assert np.isnan(tables.seconds_per_unit_SCGF[1, 0, 1, 1])
 
 
 def test_a_class_may_run_anywhere_unless_its_range_is_named():

@@ -38,9 +38,9 @@ def test_a_wrong_constraint_is_refused(text, message):
 
 def test_the_clock_oracle_weighs_time_where_the_fleet_says_so():
     fleet = load_scenario("dvfs-training").fleet
-    least = fleet.tables(8).oracle_level_SCN
+    least = fleet.tables(8).oracle_level_SCG
     weighed = load_scenario("dvfs-training", ["fleet.clock_weight_w=200"]).fleet.tables(8)
-    assert (weighed.oracle_level_SCN[:, 0, 1:] >= least[:, 0, 1:]).all()
-    cost_SNF = (weighed.power_w_SCNF + 200.0)[:, 0, 1:] * weighed.seconds_per_unit_SCNF[:, 0, 1:]
-    assert (weighed.oracle_level_SCN[:, 0, 1:] == cost_SNF.argmin(-1)).all()
-    assert (weighed.oracle_level_SCN != least).any()
+    assert (weighed.oracle_level_SCG[:, 0, 1:] >= least[:, 0, 1:]).all()
+    cost_SNF = (weighed.power_w_SCGF + 200.0)[:, 0, 1:] * weighed.seconds_per_unit_SCGF[:, 0, 1:]
+    assert (weighed.oracle_level_SCG[:, 0, 1:] == cost_SNF.argmin(-1)).all()
+    assert (weighed.oracle_level_SCG != least).any()

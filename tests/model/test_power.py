@@ -66,7 +66,7 @@ def dvfs():
 
 
 def oracle_clocks(tables, gpus):
-    return [tables.clock_SF[s, tables.oracle_level_SCN[s, 0, gpus]] for s in range(8)]
+    return [tables.clock_SF[s, tables.oracle_level_SCG[s, 0, gpus]] for s in range(8)]
 
 
 def test_oracle_clocks_of_the_dvfs_setting(dvfs):
@@ -79,7 +79,7 @@ def test_oracle_clocks_of_the_dvfs_setting(dvfs):
 def test_energy_per_unit_of_the_dvfs_setting(dvfs):
     _, tables = dvfs
     energy_j_S = [
-        (tables.power_w_SCNF * tables.seconds_per_unit_SCNF)[s, 0, 1, tables.oracle_level_SCN[s, 0, 1]]
+        (tables.power_w_SCGF * tables.seconds_per_unit_SCGF)[s, 0, 1, tables.oracle_level_SCG[s, 0, 1]]
         for s in range(8)
     ]
     assert np.round(energy_j_S, 3).tolist() == [9.452, 8.992, 8.102, 9.761, 6.403, 9.887, 8.148, 6.836]

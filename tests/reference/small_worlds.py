@@ -119,7 +119,7 @@ class World:
                     for s, site in enumerate(self.sites)
                 ),
                 "ingress": tuple(
-                    {"name": f"door{i}", "home": None if home < 0 else f"site{home}"}
+                    {"name": f"ingress{i}", "home": None if home < 0 else f"site{home}"}
                     for i, home in enumerate(self.homes)
                 ),
                 "ranges": {

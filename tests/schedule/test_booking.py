@@ -123,14 +123,14 @@ class Search:
     def options(self, job, s, now_s):
         """Returns the value of every free start, (site, slot) -> USD."""
         slot_s, out = self.plant.slot_s, {}
-        door = self.plant.homes.index(s)
+        ingress = self.plant.homes.index(s)
         for d, site in enumerate(self.world.sites):
             if job.gpus_max > site.gpus or job.class_ in site.barred:
                 continue
             level, run_s, slots = self.run(job, d)
-            travel_usd = self.travel_usd(door, d, job.move_gb, now_s) if d != s else 0.0
+            travel_usd = self.travel_usd(ingress, d, job.move_gb, now_s) if d != s else 0.0
             travel_usd += self.travel_usd(job.origin, d, job.result_gb, now_s)
-            first_s = now_s if d == s else max(now_s + slot_s, now_s + self.link_s(door, d, job.move_gb))
+            first_s = now_s if d == s else max(now_s + slot_s, now_s + self.link_s(ingress, d, job.move_gb))
             for slot in self.starts(job, d, first_s):
                 if (self.busy[d][slot : slot + slots] + job.gpus_max <= site.gpus).all():
                     out[d, slot] = self.value_usd(job, d, level, slot * slot_s, run_s) - travel_usd

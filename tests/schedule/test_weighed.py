@@ -93,8 +93,8 @@ def test_stated_targets_come_before_the_routers_own():
     limited = build_environment(
         scenario.model_copy(update={"constraints": Constraints(latency_target_s={"training": 900.0})})
     )
-    own = settle(run(EIGHT, WeighedRouter(target_s=3600.0, heed_stated=True)))
-    stated = settle(run(limited, WeighedRouter(target_s=3600.0, heed_stated=True)))
+    own = settle(run(EIGHT, WeighedRouter(target_s=3600.0, use_stated_target=True)))
+    stated = settle(run(limited, WeighedRouter(target_s=3600.0, use_stated_target=True)))
     np.testing.assert_equal(vars(stated), vars(settle(run(EIGHT, WeighedRouter(target_s=900.0)))))
     np.testing.assert_equal(vars(own), vars(settle(run(limited, WeighedRouter(target_s=3600.0)))))
     assert stated.joules_per_unit > own.joules_per_unit

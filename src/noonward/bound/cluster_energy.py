@@ -80,7 +80,7 @@ def _program(fleet: Fleet, job_class: str | None, gangs: tuple[int, int], horizo
         raise ScenarioError(f"unknown job class {name!r}; {nearest(name, fleet.classes)}")
     tables = fleet.tables(high)
     c = fleet.classes.index(name)
-    seconds_SNF = tables.seconds_per_unit_SCNF[:, c]
+    seconds_SNF = tables.seconds_per_unit_SCGF[:, c]
     exists_SNF = np.isfinite(seconds_SNF)
     exists_SNF[:, :low] = False
     exists_SNF &= (np.arange(high + 1)[None] <= tables.gpus_S[:, None])[:, :, None]
@@ -95,7 +95,7 @@ def _program(fleet: Fleet, job_class: str | None, gangs: tuple[int, int], horizo
         site_rows_SY=np.where(s[None] == np.arange(len(idle_w_S))[:, None], n[None], 0.0),
         capacity_s_S=np.asarray(tables.gpus_S * horizon_s, dtype=np.float64),
         unit_rate_Y=1.0 / seconds_SNF[s, n, f],
-        extra_w_Y=tables.pue_S[s] * tables.power_w_SCNF[s, c, n, f] - idle_w_S[s] * n,
+        extra_w_Y=tables.pue_S[s] * tables.power_w_SCGF[s, c, n, f] - idle_w_S[s] * n,
         base_j=float(idle_w_S @ tables.gpus_S) * horizon_s,
     )
 

@@ -143,7 +143,7 @@ def _longest_h(jobs: Jobs, fleet: Fleet) -> int:
 
     Where no end is set to a job but the window's, that has no limit; a forecast then reaches as far as the longest run.
     """
-    slowest_C = np.nanmax(fleet.tables(int(jobs.gpus_max_J.max())).seconds_per_unit_SCNF[:, :, 1:], (0, 2, 3))
+    slowest_C = np.nanmax(fleet.tables(int(jobs.gpus_max_J.max())).seconds_per_unit_SCGF[:, :, 1:], (0, 2, 3))
     span_s = jobs.work_J * slowest_C[jobs.class_J] + np.where(np.isinf(jobs.slack_s_J), 0.0, jobs.slack_s_J)
     return int(np.ceil(min(float(span_s.max()) / HOUR_S, LONGEST_RUN_H))) + 2
 

@@ -14,7 +14,7 @@ from noonward.model.spec import NonNegative, Positive, Spec
 class Constraints(Spec):
     """Limits that every policy is held against (CHSAC-AF, Eq. 4); none of them stops a job.
 
-    A learner prices them by multipliers (Eqs. 6 and 7), some rules heed the latency targets, and every comparison
+    A learner prices them by multipliers (Eqs. 6 and 7), some rules use the latency targets, and every comparison
     reports what was attained beside the limit.
     """
 

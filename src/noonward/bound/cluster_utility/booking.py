@@ -17,7 +17,7 @@ from noonward.ledger.settle import integral
 from noonward.units import HOUR_S
 
 
-class Desk(NamedTuple):
+class SlotOptions(NamedTuple):
     """What a booking needs to know of the options, on whole slots and over direct links.
 
     Attributes:
@@ -68,39 +68,43 @@ class Desk(NamedTuple):
 
 
 @kernel()
-def start_value(desk: Desk, option: int, slot: int) -> float:
+def start_value(table: SlotOptions, option: int, slot: int) -> float:
     """Returns what a start earns, USD: running value - migration at its best departure - retrieval at its end."""
-    start_s = slot * desk.slot_s
-    end_s = start_s + desk.run_s_O[option]
-    site = desk.site_O[option]
+    start_s = slot * table.slot_s
+    end_s = start_s + table.run_s_O[option]
+    site = table.site_O[option]
     usd = run_value(
-        desk.weight_cumulative_SH[site],
+        table.weight_cumulative_SH[site],
         start_s,
         end_s,
-        desk.window_s,
-        desk.revenue_usd_O[option],
-        desk.power_w_O[option],
-        desk.saved_w_O[option],
+        table.window_s,
+        table.revenue_usd_O[option],
+        table.power_w_O[option],
+        table.saved_w_O[option],
     )
     grams = 0.0
-    if desk.move_kwh_O[option] > 0:
-        leave_s = (slot - desk.travel_O[option]) * desk.slot_s
-        ready_s = desk.ready_O[option] * desk.slot_s
-        grams += desk.move_kwh_O[option] * least_intensity(desk.carbon_SH, desk.home_O[option], site, ready_s, leave_s)
-    if desk.return_kwh_O[option] > 0:
-        grams += desk.return_kwh_O[option] * least_intensity(desk.carbon_SH, desk.home_O[option], site, end_s, end_s)
-    return float(usd - desk.fixed_usd_O[option] - desk.usd_per_g * grams)
+    if table.move_kwh_O[option] > 0:
+        leave_s = (slot - table.travel_O[option]) * table.slot_s
+        ready_s = table.ready_O[option] * table.slot_s
+        grams += table.move_kwh_O[option] * least_intensity(
+            table.carbon_SH, table.home_O[option], site, ready_s, leave_s
+        )
+    if table.return_kwh_O[option] > 0:
+        grams += table.return_kwh_O[option] * least_intensity(table.carbon_SH, table.home_O[option], site, end_s, end_s)
+    return float(usd - table.fixed_usd_O[option] - table.usd_per_g * grams)
 
 
 @kernel()
-def best_booking(desk: Desk, price_cumulative_SH: F8, scale: float, free_ST: I8, job: int) -> tuple[int, int, float]:
+def best_booking(
+    table: SlotOptions, price_cumulative_SH: F8, scale: float, free_ST: I8, job: int
+) -> tuple[int, int, float]:
     """Finds a job's best start that fits the free GPUs, capacity priced at ``scale x lambda``.
 
     Within a run of starts that fit, the priced value is linear between the starts next to which the start or the end
     crosses an hour; only those and the run's ends are valued.
 
     Args:
-        desk: Options.
+        table: Options.
         price_cumulative_SH: Running integral of lambda, USD per GPU-hour x s.
         scale: Factor on lambda.
         free_ST: Free GPUs per site and slot instant.
@@ -110,9 +114,9 @@ def best_booking(desk: Desk, price_cumulative_SH: F8, scale: float, free_ST: I8,
         (option, slot, value before prices in USD), option -1 where nothing fits at a priced value above 0.
     """
     chosen, at, usd, best = -1, 0, 0.0, 0.0
-    for o in range(desk.first_J[job], desk.first_J[job + 1]):
-        site, gpus, length = desk.site_O[o], desk.gpus_O[o], desk.slots_O[o]
-        run_s, low, high = desk.run_s_O[o], desk.low_O[o], desk.high_O[o]
+    for o in range(table.first_J[job], table.first_J[job + 1]):
+        site, gpus, length = table.site_O[o], table.gpus_O[o], table.slots_O[o]
+        run_s, low, high = table.run_s_O[o], table.low_O[o], table.high_O[o]
         fitting = 0
         free_T = free_ST[site]
         for t in range(low, high + length):
@@ -120,16 +124,16 @@ def best_booking(desk: Desk, price_cumulative_SH: F8, scale: float, free_ST: I8,
             if fitting < length:
                 continue
             slot = t - length + 1
-            start_s = slot * desk.slot_s
+            start_s = slot * table.slot_s
             first = fitting == length
             last = slot == high or free_T[t + 1] < gpus
             if not (first or last or start_s % HOUR_S == 0.0):
                 hour = int((start_s + run_s) / HOUR_S)
-                before = int((start_s - desk.slot_s + run_s) / HOUR_S)
-                after = int((start_s + desk.slot_s + run_s) / HOUR_S)
+                before = int((start_s - table.slot_s + run_s) / HOUR_S)
+                after = int((start_s + table.slot_s + run_s) / HOUR_S)
                 if hour == before and hour == after:
                     continue
-            value = start_value(desk, o, slot)
+            value = start_value(table, o, slot)
             held = integral(price_cumulative_SH[site], start_s + run_s) - integral(price_cumulative_SH[site], start_s)
             priced = value - scale * gpus * held / HOUR_S
             if priced > best:
@@ -138,16 +142,16 @@ def best_booking(desk: Desk, price_cumulative_SH: F8, scale: float, free_ST: I8,
 
 
 @kernel()
-def hold(desk: Desk, free_ST: I8, option: int, slot: int, sign: int) -> None:
+def hold(table: SlotOptions, free_ST: I8, option: int, slot: int, sign: int) -> None:
     """Takes (``sign`` 1) or gives back (-1) the GPUs of a booking."""
-    free_T = free_ST[desk.site_O[option]]
-    for t in range(slot, slot + desk.slots_O[option]):
-        free_T[t] -= sign * desk.gpus_O[option]
+    free_T = free_ST[table.site_O[option]]
+    for t in range(slot, slot + table.slots_O[option]):
+        free_T[t] -= sign * table.gpus_O[option]
 
 
 @kernel()
 def book_in_order(
-    desk: Desk,
+    table: SlotOptions,
     price_cumulative_SH: F8,
     scale: float,
     order_J: I8,
@@ -159,23 +163,23 @@ def book_in_order(
     """Books the jobs of ``order_J`` that are not booked yet, one after the other, each at its best."""
     for j in order_J:
         if option_J[j] < 0:
-            option_J[j], slot_J[j], value_J[j] = best_booking(desk, price_cumulative_SH, scale, free_ST, j)
+            option_J[j], slot_J[j], value_J[j] = best_booking(table, price_cumulative_SH, scale, free_ST, j)
             if option_J[j] >= 0:
-                hold(desk, free_ST, option_J[j], slot_J[j], 1)
+                hold(table, free_ST, option_J[j], slot_J[j], 1)
 
 
 @kernel()
-def departures(desk: Desk, option_J: I8, slot_J: I8) -> F8:
+def departures(table: SlotOptions, option_J: I8, slot_J: I8) -> F8:
     """Returns the first departure of least carbon of every migrated job, s; NaN for jobs that stay at home."""
     depart_s_J = np.full(len(option_J), np.nan)
     for j in range(len(option_J)):
         o = option_J[j]
-        if o < 0 or desk.home_O[o] == desk.site_O[o]:
+        if o < 0 or table.home_O[o] == table.site_O[o]:
             continue
         best = np.inf
-        for slot in range(desk.ready_O[o], slot_J[j] - desk.travel_O[o] + 1):
-            time_s = slot * desk.slot_s
-            intensity = least_intensity(desk.carbon_SH, desk.home_O[o], desk.site_O[o], time_s, time_s)
+        for slot in range(table.ready_O[o], slot_J[j] - table.travel_O[o] + 1):
+            time_s = slot * table.slot_s
+            intensity = least_intensity(table.carbon_SH, table.home_O[o], table.site_O[o], time_s, time_s)
             if intensity < best:
                 best = intensity
                 depart_s_J[j] = time_s
@@ -183,12 +187,12 @@ def departures(desk: Desk, option_J: I8, slot_J: I8) -> F8:
 
 
 @kernel()
-def _unbook(desk: Desk, picked: I8, free_ST: I8, option_J: I8, slot_J: I8, value_J: F8) -> tuple[I8, I8, F8]:
+def _unbook(table: SlotOptions, picked: I8, free_ST: I8, option_J: I8, slot_J: I8, value_J: F8) -> tuple[I8, I8, F8]:
     """Takes bookings out and returns them: (options, slots, values)."""
     options, slots, values = option_J[picked], slot_J[picked], value_J[picked]
     for i in range(len(picked)):
         if options[i] >= 0:
-            hold(desk, free_ST, options[i], slots[i], -1)
+            hold(table, free_ST, options[i], slots[i], -1)
             option_J[picked[i]], value_J[picked[i]] = -1, 0.0
     return options, slots, values
 
@@ -205,7 +209,7 @@ def _insert(jobs: I8, keys: F8, count: int, job: int, key: float) -> None:
 
 @kernel()
 def improve(
-    desk: Desk,
+    table: SlotOptions,
     price_cumulative_SH: F8,
     urgency_J: F8,
     rounds: int,
@@ -223,7 +227,7 @@ def improve(
     Source: Schrimpf et al. 2000, "Record breaking optimization results using the ruin and recreate principle".
 
     Args:
-        desk: Options.
+        table: Options.
         price_cumulative_SH: Running integral of lambda, USD per GPU-hour x s.
         urgency_J: Jobs of more urgency tend to be booked first; above 0.
         rounds: Number of tries.
@@ -246,13 +250,13 @@ def improve(
                 _insert(drawn, keys, count, j, urgency_J[j] * (0.3 + generator.random()))
                 count += 1
         picked = drawn[:count]
-        options, slots, values = _unbook(desk, picked, free_ST, option_J, slot_J, value_J)
-        book_in_order(desk, price_cumulative_SH, scale, picked, free_ST, option_J, slot_J, value_J)
+        options, slots, values = _unbook(table, picked, free_ST, option_J, slot_J, value_J)
+        book_in_order(table, price_cumulative_SH, scale, picked, free_ST, option_J, slot_J, value_J)
         allowed = temperature_usd * (1.0 - trial / rounds) * np.log(1.0 - generator.random())
         if value_J[picked].sum() >= values.sum() + allowed:
             continue
-        _unbook(desk, picked, free_ST, option_J, slot_J, value_J)
+        _unbook(table, picked, free_ST, option_J, slot_J, value_J)
         for i in range(len(picked)):
             if options[i] >= 0:
-                hold(desk, free_ST, options[i], slots[i], 1)
+                hold(table, free_ST, options[i], slots[i], 1)
                 option_J[picked[i]], slot_J[picked[i]], value_J[picked[i]] = options[i], slots[i], values[i]

@@ -259,7 +259,7 @@ def build_options(environment: Environment, tables: FleetTables, costs: Market) 
     in_time_JS = earliest_JS <= latest_JS + (TIME_TOLERANCE_S if slot_s == 0 else 0.0)
     job_O, site_O, gpus_O, level_O = _alternatives(jobs, tables, in_time_JS)
     spot = (site_O, jobs.class_J[job_O], gpus_O, level_O)
-    run_s_O = jobs.work_J[job_O] * tables.seconds_per_unit_SCNF[spot]
+    run_s_O = jobs.work_J[job_O] * tables.seconds_per_unit_SCGF[spot]
     origin_O = jobs.origin_J[job_O]
     latest_O = latest_JS[job_O, site_O]
     return Options(
@@ -272,7 +272,7 @@ def build_options(environment: Environment, tables: FleetTables, costs: Market) 
         earliest_s_O=np.minimum(earliest_JS[job_O, site_O], latest_O),
         latest_s_O=latest_O,
         revenue_usd_O=costs.revenue_usd_per_gpu_hour * gpus_O * run_s_O / HOUR_S,
-        power_w_O=tables.pue_S[site_O] * tables.power_w_SCNF[spot],
+        power_w_O=tables.pue_S[site_O] * tables.power_w_SCGF[spot],
         saved_w_O=tables.pue_S[site_O] * tables.free_w_S[site_O] * gpus_O,
         return_usd_O=jobs.result_gb_J[job_O] * links.usd_per_gb_IS[origin_O, site_O],
         return_kwh_O=jobs.result_gb_J[job_O] * links.kwh_per_gb_IS[origin_O, site_O],

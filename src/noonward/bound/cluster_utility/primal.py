@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from noonward.arrays import F8, I8
-from noonward.bound.cluster_utility.booking import Desk, book_in_order, departures, improve
+from noonward.bound.cluster_utility.booking import SlotOptions, book_in_order, departures, improve
 from noonward.bound.cluster_utility.columns import Market, Options, return_delay_s
 from noonward.model.cluster.environment import LONGEST_RUN_H, Environment
 from noonward.model.cluster.fleet import FleetTables
@@ -46,7 +46,7 @@ class BookedSchedule:
         return float(self.value_usd_J.sum())
 
 
-def open_desk(environment: Environment, tables: FleetTables, costs: Market, options: Options) -> Desk:
+def slot_options(environment: Environment, tables: FleetTables, costs: Market, options: Options) -> SlotOptions:
     """Puts the options on whole slots, as the engine starts jobs.
 
     A job leaves at a slot boundary at or after its arrival and reaches the other site's queue at the first boundary at
@@ -63,7 +63,7 @@ def open_desk(environment: Environment, tables: FleetTables, costs: Market, opti
     # A direct link may take longer than any run, where a chain of links is in time.
     travel_O = np.where(away_O, np.clip(np.ceil(delay_O / slot_s), 1, LONGEST_RUN_H * HOUR_S), 0).astype(np.int64)
     latest_O = np.floor((jobs.arrival_s_J[job_O] + jobs.slack_s_J[job_O] - back_O) / slot_s).astype(np.int64)
-    return Desk(
+    return SlotOptions(
         first_J=np.searchsorted(job_O, np.arange(len(jobs) + 1)).astype(np.int64),
         site_O=options.site_O,
         gpus_O=options.gpus_O,
@@ -143,7 +143,7 @@ def book(
     Returns:
         The schedule of the highest value found.
     """
-    desk = open_desk(environment, tables, costs, options)
+    table = slot_options(environment, tables, costs, options)
     slots = int(np.ceil(costs.carbon_SH.shape[1] * HOUR_S / environment.slot_s)) + 2
     count = len(environment.jobs)
     asked_O = options.gpus_O * options.run_s_O / HOUR_S
@@ -156,7 +156,7 @@ def book(
         for scale in PRICE_SCALES:
             listed = _Book.empty(tables.gpus_S, slots, count)
             for factor in (scale, 0.0):
-                book_in_order(desk, price_cumulative_SH, factor, order_J, *listed.arrays)
+                book_in_order(table, price_cumulative_SH, factor, order_J, *listed.arrays)
             if listed.value_J.sum() > best.value_J.sum():
                 best = listed
     if rounds and best.value_J.any():
@@ -164,13 +164,13 @@ def book(
         temperature_usd = TEMPERATURE_SHARE * best.value_J[best.option_J >= 0].mean()
         urgency_J = density_J + 0.01 * density_J.max() + 1e-12
         generator = stream(seed, "policy", "utility-bound")
-        improve(desk, price_cumulative_SH, urgency_J, rounds, temperature_usd, generator, *searched.arrays)
+        improve(table, price_cumulative_SH, urgency_J, rounds, temperature_usd, generator, *searched.arrays)
         if searched.value_J.sum() > best.value_J.sum():
             best = searched
-    return _schedule(desk, options, best)
+    return _schedule(table, options, best)
 
 
-def _schedule(desk: Desk, options: Options, booked: _Book) -> BookedSchedule:
+def _schedule(table: SlotOptions, options: Options, booked: _Book) -> BookedSchedule:
     runs_J = booked.option_J >= 0
 
     def column(values_O: I8, otherwise: int) -> I8:
@@ -182,7 +182,7 @@ def _schedule(desk: Desk, options: Options, booked: _Book) -> BookedSchedule:
         site_J=column(options.site_O, -1),
         gpus_J=column(options.gpus_O, 0),
         level_J=column(options.level_O, -1),
-        depart_s_J=departures(desk, booked.option_J, booked.slot_J),
-        start_s_J=np.where(runs_J, booked.slot_J * desk.slot_s, np.nan),
+        depart_s_J=departures(table, booked.option_J, booked.slot_J),
+        start_s_J=np.where(runs_J, booked.slot_J * table.slot_s, np.nan),
         value_usd_J=booked.value_J,
     )

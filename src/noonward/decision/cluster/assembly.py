@@ -49,6 +49,6 @@ def make_view(brief: Brief, jobs: int) -> ClusterView:
         link[name] = getattr(links, f"{name}_IS")
     parts["home_I"][:] = tables.home_I
     parts["range_CS"][:] = tables.range_CS
-    parts["speed_KSCGF"] = np.stack([tables.power_w_SCNF, tables.seconds_per_unit_SCNF])
-    parts["oracle_SCG"], parts["clock_SF"] = tables.oracle_level_SCN, tables.clock_SF
+    parts["speed_KSCGF"] = np.stack([tables.power_w_SCGF, tables.seconds_per_unit_SCGF])
+    parts["oracle_SCG"], parts["clock_SF"] = tables.oracle_level_SCG, tables.clock_SF
     return ClusterView(**parts)

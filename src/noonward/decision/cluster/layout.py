@@ -21,7 +21,7 @@ class Part(NamedTuple):
         name: Its name.
         dtype: Element type.
         axes: Names of its axes; arrays that share a name share the length.
-        moves: Whether it changes while a run goes on.
+        moves: Whether it changes during a run.
         fill: Value of every entry at first; records are zero.
     """
 

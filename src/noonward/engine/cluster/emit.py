@@ -37,7 +37,7 @@ def emit(environment: Environment, world: World, rewards_K: F8 | None = None) ->
         job_J=world.track_J[list(JOB_OUTCOME.names or ())],
         power=PowerSegments(**{name: column[:used] for name, column in columns.items()}),
         transfer_X=_transfers(environment, world),
-        over_cap_gpu_s_S=world.yard_S["over_cap_gpu_s"].copy(),
+        over_cap_gpu_s_S=world.state_S["over_cap_gpu_s"].copy(),
         ended_s=world.shown.now_s,
         steps=int(world.engine_1[0]["steps"]),
         meters=_meters(world),
@@ -101,7 +101,7 @@ def _meters(world: World) -> Meters:
     values: dict[str, Any] = {}
     for one in fields(Meters):
         per_site = one.name.endswith("_S")
-        values[one.name] = world.yard_S[one.name.removesuffix("_S")].copy() if per_site else engine[one.name].item()
+        values[one.name] = world.state_S[one.name.removesuffix("_S")].copy() if per_site else engine[one.name].item()
     return Meters(**values)
 
 

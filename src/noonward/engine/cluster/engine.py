@@ -29,9 +29,9 @@ from noonward.engine.cluster.kernels.world import (
     NO_CAPS,
     NO_REWARDS,
     PRICE_SUM,
+    SITE_STATE,
     TRACK,
     UNISSUED,
-    YARD,
     World,
 )
 from noonward.errors import InfeasibleActionError
@@ -207,9 +207,9 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     engine_1["wants_finished"] = needs.finished
     engine_1["rewards"] = rewards
     engine_1["caps"] = kind
-    yard_S = np.zeros(sites, YARD)
+    state_S = np.zeros(sites, SITE_STATE)
     for name in ("head", "tail", "cursor", "before"):
-        yard_S[name] = -1
+        state_S[name] = -1
     track_J = np.zeros(count, TRACK)
     track_J["site"] = track_J["level"] = track_J["next"] = -1
     for name in ("reach_s", "start_s", "finish_s"):
@@ -221,7 +221,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
             limit_SH=np.zeros((sites, 0)) if not own else caps_SH if environment.caps is None else caps_SH.copy(),
         ),
         engine_1=engine_1,
-        yard_S=yard_S,
+        state_S=state_S,
         track_J=track_J,
         heap_E=np.zeros(2 * count + sites + 2, EVENT),
         signal_KSH=_signals(environment),

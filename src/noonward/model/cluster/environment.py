@@ -52,7 +52,7 @@ class Environment:
         protocol: When the engine asks the scheduler.
         slot_s: Length of a slot, s (``each-slot``).
         window_s: Horizon over which free GPUs are charged, s; whole hours. With ``drained`` false the run
-            stops there; with it true the run goes on until every job is done or overdue.
+            stops there; with it true the run continues until every job is done or overdue.
         drained: See ``window_s``.
         fleet: Sites and GPU types.
         links: Network, ingress points x sites.
@@ -61,7 +61,7 @@ class Environment:
             forecasts) included; None where the scenario has no signals.
         economics: Revenue and carbon price; None where the scenario has none (utility is then not reported).
         caps: Hourly capacity curves, or None.
-        constraints: Limits that policies are held against and targets that some heed, or None.
+        constraints: Limits that policies are held against and targets that some policies use, or None.
         sample_jobs: Draws another table of jobs from the statistics that a planner may know (never from the jobs of
             this environment or the trace they were taken from), or None.
         notes: What a reader of any result must know.
@@ -200,6 +200,6 @@ def latest_end_s(jobs: Jobs, fleet: Fleet, window_s: float, slot_s: float) -> fl
         slot_s: Length of a slot, s; 0 where starts are not bound to slots.
     """
     tables = fleet.tables(int(jobs.gpus_max_J.max()))
-    slowest_C = np.nanmax(tables.seconds_per_unit_SCNF[:, :, 1:], axis=(0, 2, 3))
+    slowest_C = np.nanmax(tables.seconds_per_unit_SCGF[:, :, 1:], axis=(0, 2, 3))
     ends = jobs.arrival_s_J + jobs.slack_s_J + jobs.work_J * slowest_C[jobs.class_J]
     return max(window_s, float(ends.max()) + slot_s)

@@ -137,9 +137,9 @@ class Fleet(Spec):
         levels_S = np.array([len(kind.clocks) for kind in kinds], dtype=np.int64)
         shape = (len(self.sites), len(self.classes), gpus_max + 1, int(levels_S.max()))
         clock_SF = np.full((shape[0], shape[3]), np.nan)
-        power_w_SCNF = np.full(shape, np.nan)
-        seconds_per_unit_SCNF = np.full(shape, np.nan)
-        oracle_level_SCN = np.zeros(shape[:3], dtype=np.int64)
+        power_w_SCGF = np.full(shape, np.nan)
+        seconds_per_unit_SCGF = np.full(shape, np.nan)
+        oracle_level_SCG = np.zeros(shape[:3], dtype=np.int64)
         gangs = np.arange(1, gpus_max + 1, dtype=np.float64)[:, None]
         for s, kind in enumerate(kinds):
             clocks = np.array(kind.clocks)
@@ -149,9 +149,9 @@ class Fleet(Spec):
                 profile = kind.classes[name]
                 power = profile.power.power_w(gangs, clocks)
                 seconds = profile.seconds_per_unit(gangs, clocks)
-                power_w_SCNF[s, c, 1:, :width] = power
-                seconds_per_unit_SCNF[s, c, 1:, :width] = seconds
-                oracle_level_SCN[s, c, 1:] = energy_optimal_level(power, seconds, self.clock_weight_w)
+                power_w_SCGF[s, c, 1:, :width] = power
+                seconds_per_unit_SCGF[s, c, 1:, :width] = seconds
+                oracle_level_SCG[s, c, 1:] = energy_optimal_level(power, seconds, self.clock_weight_w)
         range_CS = np.ones((len(self.classes), len(self.sites)), dtype=np.uint8)
         for name, sites in self.ranges.items():
             range_CS[self.classes.index(name)] = [site in sites for site in self.site_names]
@@ -165,15 +165,15 @@ class Fleet(Spec):
             levels_S=levels_S,
             range_CS=range_CS,
             clock_SF=clock_SF,
-            power_w_SCNF=power_w_SCNF,
-            seconds_per_unit_SCNF=seconds_per_unit_SCNF,
-            oracle_level_SCN=oracle_level_SCN,
+            power_w_SCGF=power_w_SCGF,
+            seconds_per_unit_SCGF=seconds_per_unit_SCGF,
+            oracle_level_SCG=oracle_level_SCG,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetTables:
-    """The fleet as arrays. Axes: S sites, I ingress points, C classes, N gang sizes from 0, F clock levels.
+    """The fleet as arrays. Axes: S sites, I ingress points, C classes, G gang sizes from 0, F clock levels.
 
     Attributes:
         gpus_S: GPUs.
@@ -183,9 +183,9 @@ class FleetTables:
         levels_S: Number of clock levels.
         range_CS: 1 where jobs of a class may run.
         clock_SF: Clock levels; NaN beyond a site's own number.
-        power_w_SCNF: Active IT power P(n, f), W; NaN at n = 0.
-        seconds_per_unit_SCNF: T(n, f), s per unit; NaN at n = 0.
-        oracle_level_SCN: Level the clock oracle takes, f*(n): least energy per unit (``clock_weight_w`` 0).
+        power_w_SCGF: Active IT power P(n, f), W; NaN at n = 0.
+        seconds_per_unit_SCGF: T(n, f), s per unit; NaN at n = 0.
+        oracle_level_SCG: Level the clock oracle takes, f*(n): least energy per unit (``clock_weight_w`` 0).
     """
 
     gpus_S: I8
@@ -195,9 +195,9 @@ class FleetTables:
     levels_S: I8
     range_CS: NDArray[np.uint8]
     clock_SF: F8
-    power_w_SCNF: F8
-    seconds_per_unit_SCNF: F8
-    oracle_level_SCN: I8
+    power_w_SCGF: F8
+    seconds_per_unit_SCGF: F8
+    oracle_level_SCG: I8
 
 
 def refuse_repeats(what: str, names: Iterable[str]) -> None:

@@ -285,7 +285,7 @@ class Scenario(Spec):
     economics: Economics | None = None
     """Revenue and carbon price; none: utility is not reported."""
     constraints: Constraints | None = None
-    """Limits that policies are held against, and targets that some of them heed; none: nothing is held."""
+    """Limits that policies are held against, and targets that some of them use; none: nothing is held."""
     reference_policy: str | None = None
     """Policy that comparisons are made against."""
     policies: tuple[str, ...] = ()

@@ -67,7 +67,7 @@ class Ucb1(CompiledScheduler):
     def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
         """Returns t (number), mean reward (table) and completions (index) per arm."""
         tables = brief.fleet.tables(1)
-        arms = tables.oracle_level_SCN.shape[0] * tables.oracle_level_SCN.shape[1] * tables.clock_SF.shape[1]
+        arms = tables.oracle_level_SCG.shape[0] * tables.oracle_level_SCG.shape[1] * tables.clock_SF.shape[1]
         return RuleMemory.make(
             numbers=(0.0,),
             table=np.zeros((arms, 1)),

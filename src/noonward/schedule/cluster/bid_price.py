@@ -311,9 +311,9 @@ class BidPrice(Scheduler):
         fleet, slot_s, sites = brief.fleet, brief.slot_s, len(brief.sites)
         # Sampled gangs may be larger than any the view's tables are made for.
         tables = fleet.tables(max(brief.largest_gang, *(int(jobs.gpus_max_J.max()) for jobs in draws)))
-        self._speed_KSCGF = np.stack([tables.power_w_SCNF, tables.seconds_per_unit_SCNF])
-        self._oracle_SCG = tables.oracle_level_SCN
-        self._slowest_C = np.nanmax(tables.seconds_per_unit_SCNF[:, :, 1:], axis=(0, 2, 3))
+        self._speed_KSCGF = np.stack([tables.power_w_SCGF, tables.seconds_per_unit_SCGF])
+        self._oracle_SCG = tables.oracle_level_SCG
+        self._slowest_C = np.nanmax(tables.seconds_per_unit_SCGF[:, :, 1:], axis=(0, 2, 3))
         self._last_start_s = np.inf if brief.drained else brief.window_s
         self._slots_per_hour = round(HOUR_S / slot_s)
         self._slot_s = slot_s

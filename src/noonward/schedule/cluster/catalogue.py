@@ -223,7 +223,7 @@ def _add_weighed(registry: Registry) -> None:
     _add(
         registry,
         "sla-energy",
-        functools.partial(WeighedRouter, target_s=1800.0, heed_stated=True),
+        functools.partial(WeighedRouter, target_s=1800.0, use_stated_target=True),
         "rule",
         "control",
         summary="Least extra energy within the latency target of the job's class (1800 s where none is stated), else "

@@ -99,9 +99,9 @@ class WeighedRouter(CompiledScheduler):
         second: Weight of a second of a job's time in system, in the same unit; with ``joule`` 1 it is in W.
         gpus: Largest gang, GPUs; 0 for all a job can use.
         target_s: Take only what keeps the job's time in system within this, s, and the fastest where nothing does;
-            None: heed no target.
-        heed_stated: Where the scenario's constraints state a latency target of the job's class, heed that instead of
-            ``target_s``.
+            None: take any.
+        use_stated_target: Where the scenario's constraints state a latency target of the job's class, use that
+            instead of ``target_s``.
 
     Raises:
         ValueError: An argument is out of range, or all weights are 0.
@@ -116,11 +116,11 @@ class WeighedRouter(CompiledScheduler):
         second: float = 0.0,
         gpus: int = 0,
         target_s: float | None = None,
-        heed_stated: bool = False,
+        use_stated_target: bool = False,
     ) -> None:
-        self._set({"joule": joule, "usd": 0.0, "kg": 0.0, "second": second}, gpus, target_s, heed_stated)
+        self._set({"joule": joule, "usd": 0.0, "kg": 0.0, "second": second}, gpus, target_s, use_stated_target)
 
-    def _set(self, weights: dict[str, float], gpus: int, target_s: float | None, heed_stated: bool) -> None:
+    def _set(self, weights: dict[str, float], gpus: int, target_s: float | None, use_stated_target: bool) -> None:
         for name, weight in weights.items():
             if not (weight >= 0 and np.isfinite(weight)):
                 raise ValueError(f"weight {name} is {weight}; it must be at least 0 and finite")
@@ -134,13 +134,13 @@ class WeighedRouter(CompiledScheduler):
         self.weights = tuple(weights.values())
         self.gpus = gpus
         self.target_s = target_s
-        self.heed_stated = heed_stated
+        self.use_stated_target = use_stated_target
 
     def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
         """Returns gang and weights (number) and the latency target per class (table)."""
         given_s = np.inf if self.target_s is None else self.target_s
         target_C = np.full(len(brief.fleet.classes), given_s)
-        if self.heed_stated and brief.constraints is not None:
+        if self.use_stated_target and brief.constraints is not None:
             stated = brief.constraints.latency_target_s
             target_C[:] = [stated.get(name, given_s) for name in brief.fleet.classes]
         return RuleMemory.make(numbers=(float(self.gpus), *self.weights), table=target_C[:, None])
@@ -158,7 +158,7 @@ class MarketRouter(WeighedRouter):
         second: Weight of a second of a job's time in system, in the same unit as the others.
         gpus: Largest gang, GPUs; 0 for all a job can use.
         target_s: As ``WeighedRouter``.
-        heed_stated: As ``WeighedRouter``.
+        use_stated_target: As ``WeighedRouter``.
 
     Raises:
         ValueError: As ``WeighedRouter``.
@@ -175,6 +175,6 @@ class MarketRouter(WeighedRouter):
         second: float = 0.0,
         gpus: int = 0,
         target_s: float | None = None,
-        heed_stated: bool = False,
+        use_stated_target: bool = False,
     ) -> None:
-        self._set({"joule": joule, "usd": usd, "kg": kg, "second": second}, gpus, target_s, heed_stated)
+        self._set({"joule": joule, "usd": usd, "kg": kg, "second": second}, gpus, target_s, use_stated_target)

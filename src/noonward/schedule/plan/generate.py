@@ -57,7 +57,7 @@ def generate(problem: PlanProblem, active: Active | None = None, goal: Goal = "c
     """Solves the LP, adding violated rows until none is left; None where it has no solution.
 
     Interior point comes first: cold, without a vertex, on a few rows for every place at a guessed lambda; then, with a
-    vertex, on the rows that nearly bind and those that were violated; from then on dual simplex goes on from the last
+    vertex, on the rows that nearly bind and those that were violated; from then on dual simplex restarts from the last
     basis. Rows left out can only lower the optimum, and e left out can only raise it; at the end none of
     either would change it.
     """

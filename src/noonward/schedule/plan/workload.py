@@ -123,12 +123,12 @@ def footprint(jobs: Jobs, tables: FleetTables) -> tuple[F8, F8, F8]:
     site_S = np.arange(len(tables.gpus_S))
     gang_JS = np.minimum(jobs.gpus_max_J[:, None], tables.gpus_S)
     class_JS = np.broadcast_to(jobs.class_J[:, None], gang_JS.shape)
-    level_JS = tables.oracle_level_SCN[site_S, class_JS, gang_JS]
+    level_JS = tables.oracle_level_SCG[site_S, class_JS, gang_JS]
     spot = (site_S, class_JS, gang_JS, level_JS)
-    run_h_JS = jobs.work_J[:, None] * tables.seconds_per_unit_SCNF[spot] / HOUR_S
+    run_h_JS = jobs.work_J[:, None] * tables.seconds_per_unit_SCGF[spot] / HOUR_S
     fits_JS = (tables.range_CS[jobs.class_J] == 1) & (jobs.gpus_min_J[:, None] <= tables.gpus_S)
     places_J = fits_JS.sum(axis=1)
     run_h_J: F8 = (run_h_JS * fits_JS).sum(axis=1) / places_J
     gpu_hours_J: F8 = (gang_JS * run_h_JS * fits_JS).sum(axis=1) / places_J
-    watts_JS: F8 = tables.pue_S * (tables.power_w_SCNF[spot] / gang_JS - tables.free_w_S)
+    watts_JS: F8 = tables.pue_S * (tables.power_w_SCGF[spot] / gang_JS - tables.free_w_S)
     return gpu_hours_J, run_h_J, watts_JS

@@ -73,11 +73,11 @@ def carry_out(w: World, job: int, s: int) -> None:
     view = w.shown
     choice = w.answers.answer_N[s].choice
     behind = w.track_J[job].next
-    w.yard_S[s].cursor = behind
+    w.state_S[s].cursor = behind
     if choice == HOLD:
-        w.yard_S[s].before = job
+        w.state_S[s].before = job
         return
-    unlink(w, job, w.yard_S[s].before, s)
+    unlink(w, job, w.state_S[s].before, s)
     uncount(w, job, s)
     d = choice - 1
     if d == s:
@@ -118,7 +118,7 @@ def ask_slot(w: World) -> int:
     view = w.shown
     some = False
     for s in range(view.site_S.shape[0]):
-        job = w.yard_S[s].cursor
+        job = w.state_S[s].cursor
         view.asked_N[s] = job
         if job >= 0:
             some = True
@@ -143,7 +143,7 @@ def next_slot_s(w: World) -> float:
     view = w.shown
     slot_s = view.run_1[0].slot_s
     for s in range(view.site_S.shape[0]):
-        if w.yard_S[s].head >= 0:
+        if w.state_S[s].head >= 0:
             return view.run_1[0].now_s + slot_s
     time = np.inf
     if w.engine_1[0].heap_size > 0:
@@ -187,8 +187,8 @@ def take_events(w: World, until: float) -> None:
 @kernel(inline=True, allocates=False)
 def drop_overdue(w: World) -> None:
     """Drops every pending job that can no longer start in time, and points each site at its first job."""
-    for s in range(w.yard_S.shape[0]):
-        before, job = -1, w.yard_S[s].head
+    for s in range(w.state_S.shape[0]):
+        before, job = -1, w.state_S[s].head
         while job >= 0:
             behind = w.track_J[job].next
             if is_overdue(w.shown, job, s):
@@ -198,8 +198,8 @@ def drop_overdue(w: World) -> None:
             else:
                 before = job
             job = behind
-        w.yard_S[s].cursor = w.yard_S[s].head
-        w.yard_S[s].before = -1
+        w.state_S[s].cursor = w.state_S[s].head
+        w.state_S[s].before = -1
 
 
 @kernel(inline=True, allocates=False)

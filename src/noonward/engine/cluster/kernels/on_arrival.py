@@ -65,10 +65,10 @@ def ask(w: World, kind: int, job: int, s: int) -> int:
 @kernel(inline=True, allocates=False)
 def take_head(w: World, s: int) -> int:
     """Removes and returns the first job of a site's queue."""
-    job = w.yard_S[s].head
-    w.yard_S[s].head = w.track_J[job].next
-    if w.yard_S[s].head < 0:
-        w.yard_S[s].tail = -1
+    job = w.state_S[s].head
+    w.state_S[s].head = w.track_J[job].next
+    if w.state_S[s].head < 0:
+        w.state_S[s].tail = -1
     return job
 
 
@@ -77,7 +77,7 @@ def dispatch(w: World, s: int) -> int:
     """Starts what the head of a site's queue allows; returns ASK_ALLOCATE to pause, else 0."""
     view = w.shown
     while True:
-        job = w.yard_S[s].head
+        job = w.state_S[s].head
         if job < 0:
             return 0
         if w.track_J[job].status != WAITING:

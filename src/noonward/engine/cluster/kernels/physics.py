@@ -85,7 +85,7 @@ def meter_over_cap(w: World, s: int, t0: float, t1: float, busy: int) -> None:
     while t0 < t1:
         end = min(t1, (hour + 1) * HOUR_S)
         if hour < w.caps_SH.shape[1]:
-            w.yard_S[s].over_cap_gpu_s += max(0.0, busy - w.caps_SH[s, hour]) * (end - t0)
+            w.state_S[s].over_cap_gpu_s += max(0.0, busy - w.caps_SH[s, hour]) * (end - t0)
         t0 = end
         hour += 1
 
@@ -93,25 +93,25 @@ def meter_over_cap(w: World, s: int, t0: float, t1: float, busy: int) -> None:
 @kernel(inline=True, allocates=False)
 def read_meters(w: World, s: int, time: float) -> None:
     """Brings a site's meters to a time; free GPUs are charged up to the window's end."""
-    yard = w.yard_S[s]
-    t0 = yard.metered_s
+    state = w.state_S[s]
+    t0 = state.metered_s
     if time <= t0:
         return
-    yard.metered_s = time
+    state.metered_s = time
     site = w.shown.site_S[s]
     busy = site.gpus - site.free
-    yard.gpu_s += busy * (time - t0)
+    state.gpu_s += busy * (time - t0)
     if busy > 0:
-        kwh, usd, kg = settle_site(w, s, t0, time, yard.busy_w)
-        yard.busy_kwh += kwh
-        yard.busy_usd += usd
-        yard.busy_kg += kg
+        kwh, usd, kg = settle_site(w, s, t0, time, state.busy_w)
+        state.busy_kwh += kwh
+        state.busy_usd += usd
+        state.busy_kg += kg
     window = w.shown.run_1[0].window_s
     if site.free > 0 and t0 < window:
         kwh, usd, kg = settle_site(w, s, t0, min(time, window), site.free * site.free_w * site.pue)
-        yard.free_kwh += kwh
-        yard.free_usd += usd
-        yard.free_kg += kg
+        state.free_kwh += kwh
+        state.free_usd += usd
+        state.free_kg += kg
     if w.engine_1[0].caps and busy > 0:
         meter_over_cap(w, s, t0, time, busy)
 
@@ -122,10 +122,10 @@ def utility_usd(w: World) -> float:
     engine, run = w.engine_1[0], w.shown.run_1[0]
     usd_per_kg = run.carbon_usd_per_t / KG_PER_TONNE
     utility = -engine.move_usd - engine.result_usd - usd_per_kg * (engine.move_kg + engine.result_kg)
-    for s in range(w.yard_S.shape[0]):
-        yard = w.yard_S[s]
-        utility += run.revenue_usd_per_gpu_hour * yard.gpu_s / HOUR_S
-        utility -= yard.busy_usd + yard.free_usd + usd_per_kg * (yard.busy_kg + yard.free_kg)
+    for s in range(w.state_S.shape[0]):
+        state = w.state_S[s]
+        utility += run.revenue_usd_per_gpu_hour * state.gpu_s / HOUR_S
+        utility -= state.busy_usd + state.free_usd + usd_per_kg * (state.busy_kg + state.free_kg)
     return utility
 
 
@@ -135,8 +135,8 @@ def started_utility_usd(w: World) -> float:
     engine = w.engine_1[0]
     usd_per_kg = w.shown.run_1[0].carbon_usd_per_t / KG_PER_TONNE
     utility = engine.started_usd - engine.move_usd - usd_per_kg * engine.move_kg
-    for s in range(w.yard_S.shape[0]):
-        utility -= w.yard_S[s].free_usd + usd_per_kg * w.yard_S[s].free_kg
+    for s in range(w.state_S.shape[0]):
+        utility -= w.state_S[s].free_usd + usd_per_kg * w.state_S[s].free_kg
     return utility
 
 
@@ -158,7 +158,7 @@ def count_started(w: World, job: int, s: int) -> None:
 @kernel(inline=True, allocates=False)
 def read_reward(w: World) -> None:
     """Brings all meters to now and books the utility's growth since the last reading as the step's reward."""
-    for s in range(w.yard_S.shape[0]):
+    for s in range(w.state_S.shape[0]):
         read_meters(w, s, w.shown.run_1[0].now_s)
     utility = started_utility_usd(w) if w.engine_1[0].rewards == AT_START else utility_usd(w)
     w.engine_1[0].reward_usd = utility - w.engine_1[0].utility_usd
@@ -222,7 +222,7 @@ def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
     seconds = view.job_J[job].work * view.speed_KSCGF[SECONDS, s, view.job_J[job].class_, gpus, level]
     power_w = view.speed_KSCGF[POWER_W, s, view.job_J[job].class_, gpus, level] * view.site_S[s].pue
     view.site_S[s].free -= gpus
-    w.yard_S[s].busy_w += power_w
+    w.state_S[s].busy_w += power_w
     w.track_J[job].status = RUNNING
     w.track_J[job].site = s
     w.track_J[job].gpus = gpus
@@ -242,9 +242,9 @@ def finish(w: World, job: int) -> None:
     s = w.track_J[job].site
     read_meters(w, s, view.run_1[0].now_s)
     view.site_S[s].free += w.track_J[job].gpus
-    w.yard_S[s].busy_w -= w.track_J[job].power_w
+    w.state_S[s].busy_w -= w.track_J[job].power_w
     if view.site_S[s].free == view.site_S[s].gpus:
-        w.yard_S[s].busy_w = 0.0
+        w.state_S[s].busy_w = 0.0
     w.track_J[job].status = DONE
     ingress = view.job_J[job].origin
     if view.job_J[job].result_gb > 0.0 and view.home_I[ingress] != s:
@@ -288,11 +288,11 @@ def enqueue(w: World, job: int, s: int) -> None:
     w.track_J[job].site = s
     w.track_J[job].reach_s = w.shown.run_1[0].now_s
     w.track_J[job].next = -1
-    if w.yard_S[s].head < 0:
-        w.yard_S[s].head = job
+    if w.state_S[s].head < 0:
+        w.state_S[s].head = job
     else:
-        w.track_J[w.yard_S[s].tail].next = job
-    w.yard_S[s].tail = job
+        w.track_J[w.state_S[s].tail].next = job
+    w.state_S[s].tail = job
     w.shown.site_S[s].waiting += 1
     w.shown.site_S[s].waiting_gpus += w.shown.job_J[job].gpus_min
 
@@ -309,11 +309,11 @@ def unlink(w: World, job: int, before: int, s: int) -> None:
     """Takes a job out of a site's waiting list, given the job before it (or -1)."""
     behind = w.track_J[job].next
     if before < 0:
-        w.yard_S[s].head = behind
+        w.state_S[s].head = behind
     else:
         w.track_J[before].next = behind
-    if w.yard_S[s].tail == job:
-        w.yard_S[s].tail = before
+    if w.state_S[s].tail == job:
+        w.state_S[s].tail = before
     w.track_J[job].next = -1
 
 

@@ -172,4 +172,4 @@ def read_service(
         for s in range(w.shown.site_S.shape[0]):
             site = w.shown.site_S[s]
             readings.waiting_BS[b, s] = site.waiting
-            readings.power_BS[b, s] = w.yard_S[s].busy_w + site.free * site.free_w * site.pue
+            readings.power_BS[b, s] = w.state_S[s].busy_w + site.free * site.free_w * site.pue

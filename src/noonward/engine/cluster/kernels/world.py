@@ -92,7 +92,7 @@ TRACK: Final = np.dtype(
     ]
 )
 """What the engine keeps per job."""
-YARD: Final = np.dtype(
+SITE_STATE: Final = np.dtype(
     [
         ("head", "i8"),  # first waiting job, or -1
         ("tail", "i8"),
@@ -122,8 +122,8 @@ class World(NamedTuple):
     """What it answers."""
     engine_1: Records
     """One ENGINE record."""
-    yard_S: Records
-    """YARD records."""
+    state_S: Records
+    """SITE_STATE records."""
     track_J: Records
     """TRACK records."""
     heap_E: Records
@@ -144,7 +144,7 @@ class World(NamedTuple):
 
 WORLD_PARTS: Final = (
     Part("engine_1", ENGINE, ("one",), moves=True),
-    Part("yard_S", YARD, ("sites",), moves=True),
+    Part("state_S", SITE_STATE, ("sites",), moves=True),
     Part("track_J", TRACK, ("jobs",), moves=True),
     Part("heap_E", EVENT, ("events",), moves=True),
     Part("signal_KSH", np.float64, ("four", "sites", "hours"), fill=np.nan),

@@ -107,7 +107,7 @@ def test_figures_of_reproduce_fine_tuning(
     for n, name in enumerate(("masac", "masac-seed1", "madqn", "madqn-seed1", "masac-plus")):
         write_random_policy(tmp_path / "trained" / f"{name}.npz", n, record=training_record(n))
     own = registry.Registry()
-    for policy in registry.policies(trained=False):
+    for policy in registry.policies(trained=False, kind="cluster"):
         own.add(policy)
     add_trained(own, tmp_path / "trained")
     monkeypatch.setattr(reproduction, "SCENARIO", "tiny")

@@ -14,7 +14,7 @@ from noonward.evaluate.conformance import ConformanceError, check_scheduler
 from noonward.schedule.registry import policies
 
 
-@pytest.mark.parametrize("name", [policy.name for policy in policies(trained=False)])
+@pytest.mark.parametrize("name", [policy.name for policy in policies(trained=False, kind="cluster")])
 def test_every_registered_policy_conforms(name):
     assert check_scheduler(name, seeds=[0]) is None
 

@@ -15,7 +15,6 @@ from noonward.ledger.edge import EdgeLedger, settle_edge, settle_tasks
 from noonward.ledger.edge_record import task_table
 from noonward.schedule.edge.lookahead import Lookahead
 from noonward.schedule.edge.rules import Fifo, FirstFit, PatientReuse, RandomTries, ReuseFirst
-from noonward.schedule.registry import register
 
 TEXT = """
 kind: edge
@@ -36,7 +35,7 @@ RULES = {
     "reuse-first": ReuseFirst,
     "patient-reuse": PatientReuse,
     "lookahead": Lookahead,
-    "random-tries": RandomTries,
+    "random": RandomTries,
 }
 
 
@@ -47,9 +46,7 @@ def scenario(tmp_path, monkeypatch):
     return load_scenario("edge.yaml")
 
 
-def test_policies_are_compared_bounded_recorded_and_reported(scenario, own_registry, tmp_path):
-    for name, make in RULES.items():
-        register(name, make, kind="edge")
+def test_policies_are_compared_bounded_recorded_and_reported(scenario, tmp_path):
     found = compare(scenario, list(RULES), environments=3, out=tmp_path / "runs")
     assert found.paired
     lower, best = found.bound_values("response_s"), found.bound_values("best_known_s")
@@ -62,6 +59,20 @@ def test_policies_are_compared_bounded_recorded_and_reported(scenario, own_regis
     text = write_report(found, tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Lower bound" in text
     assert "Quality against response" in text
+
+
+def test_a_name_of_both_kinds_is_the_scenarios(scenario, tmp_path):
+    found = compare(scenario, ["random", "reuse-first"], environments=1, out=tmp_path)
+    assert found.mean("random", "quality").value < found.mean("reuse-first", "quality").value
+
+
+@pytest.mark.parametrize("name", ["edge-inference", "edge-inference-reference"])
+@pytest.mark.parametrize("more", [(), ("servers.count=8", "tasks.sizes=[1,2,4,8]", "tasks.rate_per_s=0.1")])
+def test_packaged_scenarios_run_under_their_policies(name, more, tmp_path):
+    scenario = load_scenario(name, ["tasks.count=8", "tasks.first=4", *more])
+    found = compare(scenario, environments=1, out=tmp_path)
+    assert set(found.records) == set(scenario.policies)
+    assert not np.isnan(found.bound_values("response_s")).any()
 
 
 @pytest.mark.parametrize("make", RULES.values(), ids=RULES)
@@ -122,7 +133,7 @@ def test_a_wait_until_a_time_is_asked_again_then(scenario):
     ("settings", "words"),
     [
         (["tasks.sizes=[1,8]"], "gang_times has 1, 2, 4"),
-        (["gang_times.8={load_s: 1, step_s: 1}"], "allowed: 1 to 4"),
+        (["gang_times.8={load_s: 1, step_s: 1}", "tasks.sizes=[8]"], "allowed: 1 to 4"),
         (["steps=31"], "above steps_max 30"),
         (["tasks.rate_per_s=11"], "at most one task a tick"),
         (["servers.count=63"], "less than or equal to 62"),
@@ -133,8 +144,7 @@ def test_wrong_scenarios_say_what_is_wrong(scenario, settings, words):
         load_scenario("edge.yaml", settings)
 
 
-def test_a_scheduler_of_another_kind_is_refused(scenario, own_registry, tmp_path):
-    register("reuse-first", ReuseFirst, kind="edge")
+def test_a_scheduler_of_another_kind_is_refused(scenario, tmp_path):
     with pytest.raises(ScenarioError, match="is of kind edge"):
         compare(scenario, ["local-fcfs"], environments=1, out=tmp_path)
 

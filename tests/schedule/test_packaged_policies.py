@@ -40,9 +40,9 @@ def test_files_are_found_by_family_and_seed(folder):
 
 
 def test_they_are_registered_by_their_names_and_kept_apart(folder):
-    rules = [policy.name for policy in registry.policies(trained=False)]
+    rules = [policy.name for policy in registry.policies(trained=False, kind="cluster")]
     only_rules = registry.Registry()
-    for policy in registry.policies(trained=False):
+    for policy in registry.policies(trained=False, kind="cluster"):
         only_rules.add(policy)
     add_trained(only_rules, folder)
     with registry.using(only_rules):
@@ -52,10 +52,10 @@ def test_they_are_registered_by_their_names_and_kept_apart(folder):
 
 
 def check_trained(rules):
-    trained = registry.policies(trained=True)
+    trained = registry.policies(trained=True, kind="cluster")
     assert [policy.name for policy in trained] == ["early", "plus", "plus-seed2", "plus-seed10"]
     assert trained[1].summary == "Says plus."
-    assert [policy.name for policy in registry.policies(trained=False)] == rules
+    assert [policy.name for policy in registry.policies(trained=False, kind="cluster")] == rules
     assert [policy.name for policy in registry.policies("each-slot")][-4:] == [policy.name for policy in trained]
     assert not set(load_scenario("fine-tuning").policies) & {policy.name for policy in trained}
     outcome = run(build_environment(load_scenario("tiny")), registry.make_scheduler("plus-seed2"))
@@ -116,7 +116,11 @@ def test_the_packaged_policies_are_each_run_once() -> None:
 
 
 def test_masac_plus_is_bid_prices_under_the_nets_of_three_seeds():
-    found = {policy.name: policy for policy in registry.policies(trained=True) if policy.name.startswith("masac-plus")}
+    found = {
+        policy.name: policy
+        for policy in registry.policies(trained=True, kind="cluster")
+        if policy.name.startswith("masac-plus")
+    }
     assert list(found) == ["masac-plus", "masac-plus-seed1", "masac-plus-seed2"]
     sites = [site.name for site in load_scenario("fine-tuning").fleet.sites]
     for seed, policy in enumerate(found.values()):

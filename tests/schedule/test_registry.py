@@ -4,6 +4,7 @@ from typing import get_args
 
 import pytest
 
+from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import ForecastKind
@@ -21,7 +22,7 @@ from noonward.schedule.registry import (
 
 def test_every_policy_makes_a_own_registry_scheduler_and_says_what_it_does():
     for policy in policies():
-        assert isinstance(policy.make(), Scheduler)
+        assert isinstance(policy.make(), {"cluster": Scheduler, "edge": EdgeScheduler}[policy.kind])
         assert policy.make() is not policy.make()
         assert policy.summary
         assert "\n" not in policy.summary
@@ -31,7 +32,7 @@ def test_policies_of_a_protocol_answer_it():
     names = {protocol: [p.name for p in policies(protocol)] for protocol in ("each-slot", "on-arrival")}
     assert names["each-slot"][0] == "local-fcfs"
     assert names["on-arrival"][0] == "dp"
-    assert set(names["each-slot"]) | set(names["on-arrival"]) == {p.name for p in policies()}
+    assert set(names["each-slot"]) | set(names["on-arrival"]) == {p.name for p in policies(kind="cluster")}
     assert not set(names["each-slot"]) & set(names["on-arrival"])
 
 
@@ -39,10 +40,40 @@ def test_policies_say_what_they_cannot_do_without():
     valuing = {"cheapest-feasible"}
     kinds = get_args(ForecastKind)
     valuing |= {f"{way}-{kind}" for way in ("booked", "bid-price") for kind in kinds if kind != "learned"}
-    made = {policy.name: policy.make() for policy in policies(trained=False)}
+    made = {policy.name: policy.make() for policy in policies(trained=False, kind="cluster")}
     assert {name for name, scheduler in made.items() if scheduler.needs.economics} == valuing
     sampling = {name for name in made if name.startswith(("bid-price-", "plan-"))} | {"at-once", "spread-evenly"}
     assert {name for name, scheduler in made.items() if scheduler.needs.samples} == sampling
+
+
+def test_a_name_that_two_kinds_share_is_that_of_the_kind_asked_for(own_registry):
+    assert isinstance(make_scheduler("random", "edge"), EdgeScheduler)
+    assert isinstance(make_scheduler("random", "cluster"), Scheduler)
+    assert isinstance(make_scheduler("random"), Scheduler)
+    assert isinstance(make_scheduler("local-fcfs", "edge"), Scheduler)  # no edge policy has the name
+    with pytest.raises(ValueError, match="'random' is registered already"):
+        register("random", MostFree)
+    register("local-fcfs", lambda: make_scheduler("fifo"), "Mine.", kind="edge")
+    assert canonical_name("local-fcfs", "edge") == "local-fcfs"
+    assert own_registry.find("local-fcfs", "edge").summary == "Mine."
+    assert own_registry.find("local-fcfs").kind == "cluster"
+    assert own_registry.find("local-fcfs", "edge").protocols == ()
+
+
+def test_families_of_two_kinds_may_share_a_name(own_registry):
+    own_registry.add_family(
+        Family(
+            name="dp",
+            arguments=(Argument(name="steps", kind="number", unit="steps", default=24.0),),
+            make=lambda steps: make_scheduler("fifo"),
+            describe=lambda steps: f"{steps:g} steps.",
+            kind="edge",
+        )
+    )
+    own_registry.add_member("dp", "dp", kind="edge")
+    assert own_registry.find("dp(steps=24)", "edge").name == "dp"
+    assert own_registry.find("dp(steps=23)", "edge").summary == "23 steps."
+    assert own_registry.find("dp(clock=1)", "cluster").name == "dp-max-clock"
 
 
 def test_gangs_in_names_are_the_gangs_asked_for():

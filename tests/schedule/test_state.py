@@ -61,7 +61,7 @@ def play(environment, name, *, restart=-1):
     return answers, engine.outcome().job_J.tobytes()
 
 
-@pytest.mark.parametrize("policy", policies(), ids=lambda policy: policy.name)
+@pytest.mark.parametrize("policy", policies(kind="cluster"), ids=lambda policy: policy.name)
 def test_a_restored_scheduler_answers_like_one_that_never_stopped(policy):
     environment = environment_for(policy)
     whole = play(environment, policy.name)

@@ -42,7 +42,7 @@ def registered(tmp_path_factory):
         write_random_policy(folder / f"{name}.npz", n, record=training_record(n))
     write_random_policy(folder / "elsewhere.npz", scenario="fine-tuning")
     own = registry.Registry()
-    for policy in registry.policies(trained=False):
+    for policy in registry.policies(trained=False, kind="cluster"):
         own.add(policy)
     add_trained(own, folder)
     with registry.using(own):

@@ -32,7 +32,7 @@ ScenarioName = Annotated[
     str,
     typer.Argument(
         metavar="SCENARIO",
-        help="A packaged scenario (fine-tuning, dvfs-training, dvfs-mixed, load-shaping, tiny) or a .yaml file.",
+        help="A packaged scenario (see 'noonward scenario list') or a .yaml file.",
     ),
 ]
 Environments = Annotated[int, typer.Option("--environments", "-n", min=1, help="Number of environments.")]

@@ -38,9 +38,9 @@ def check(name: ScenarioName, settings: Settings = None) -> None:
     from noonward.schedule.registry import require_registered
 
     scenario = open_scenario(name, settings)
-    require_registered(scenario.policies, f"scenario {scenario.name!r}: policies")
+    require_registered(scenario.policies, f"scenario {scenario.name!r}: policies", scenario.kind)
     if scenario.reference_policy is not None:
-        require_registered([scenario.reference_policy], f"scenario {scenario.name!r}: reference_policy")
+        require_registered([scenario.reference_policy], f"scenario {scenario.name!r}: reference_policy", scenario.kind)
     environment = build_environment(scenario)
     print(f"{scenario.name}: valid. {find_kind(scenario.kind).part('describe')(environment)}")
     for note in environment.notes:

@@ -69,6 +69,10 @@ def _unit(key: str) -> str:
     for ending, unit in (
         ("usd_per_gpu_hour", "USD/(GPU h)"),
         ("g_per_gpu_hour", "gCO2/(GPU h)"),
+        ("joules_per_image", "J/image"),
+        ("usd_per_image", "USD/image"),
+        ("g_per_image", "gCO2/image"),
+        ("reload_rate", "fraction"),
         ("joules_per_unit", "J/unit"),
         ("usd_per_unit", "USD/unit"),
         ("g_per_unit", "gCO2/unit"),

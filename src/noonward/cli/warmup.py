@@ -39,7 +39,7 @@ def warmup(
         scenario = load_scenario(name, SMALL.get(name, ()))
         environment = build_environment(scenario)
         for policy in scenario.policies:
-            outcome = run(environment, make_scheduler(policy))
+            outcome = run(environment, make_scheduler(policy, scenario.kind))
             record_files(outcome, policy=policy, seed=0, scenario_digest="")
         objective_of(scenario).compute_bound(environment)
         if training:

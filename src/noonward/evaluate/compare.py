@@ -169,8 +169,8 @@ def policy_names(scenario: Scenario, policies: Sequence[str] | None = None) -> l
         ScenarioError: The scenario names something else than a registered policy, or arguments are wrong.
     """
     if policies is None:
-        require_registered(scenario.policies, f"scenario {scenario.name!r}: policies")
-    return [canonical_name(name) for name in (scenario.policies if policies is None else policies)]
+        require_registered(scenario.policies, f"scenario {scenario.name!r}: policies", scenario.kind)
+    return [canonical_name(name, scenario.kind) for name in (scenario.policies if policies is None else policies)]
 
 
 def reference_of(scenario: Scenario, names: Sequence[str]) -> str:
@@ -182,8 +182,8 @@ def reference_of(scenario: Scenario, names: Sequence[str]) -> str:
     reference = scenario.reference_policy
     if reference is None or reference in names:
         return reference or names[0]
-    require_registered([reference], f"scenario {scenario.name!r}: reference_policy")
-    reference = canonical_name(reference)
+    require_registered([reference], f"scenario {scenario.name!r}: reference_policy", scenario.kind)
+    reference = canonical_name(reference, scenario.kind)
     return reference if reference in names else names[0]
 
 
@@ -191,13 +191,13 @@ def require_fit(environment: Environment, names: Sequence[str]) -> None:
     """Raises ScenarioError unless every policy is known and can answer what an environment asks."""
     registry = default_registry()
     for name in names:
-        kind = registry.find(name).kind if registry.knows(name) else environment.kind
+        kind = registry.find(name, environment.kind).kind if registry.knows(name) else environment.kind
         if kind != environment.kind:
             raise ScenarioError(
                 f"policy {name!r} runs in scenarios of kind {kind}, but this one is of kind {environment.kind}; choose "
                 "another policy"
             )
-        check_fit(environment, make_scheduler(name), repr(name))
+        check_fit(environment, make_scheduler(name, environment.kind), repr(name))
 
 
 def comparison_folder(scenario: Scenario, seed: int, out: Path) -> Path:

@@ -147,7 +147,7 @@ class EdgeObjective(Objective):
         powers = f"{servers.idle_w:g} W idle, {servers.load_w:g} W loading, {servers.active_w:g} W generating"
         return [
             ("Servers", f"{servers.count} with one GPU each in {servers.zone}: {powers}"),
-            ("Tasks", f"{drawn}; gangs of {', '.join(map(str, sorted(setting.gang_times)))} servers"),
+            ("Tasks", f"{drawn}; gangs of {', '.join(map(str, sorted(setting.tasks.sizes)))} servers"),
             ("Steps", f"rules and bounds: {setting.steps:g}; a task may have up to {setting.steps_max:g}"),
         ]
 

@@ -59,7 +59,7 @@ def learned_policies(scenario: Scenario) -> dict[str, Learned]:
     sites = [site.name for site in scenario.fleet.sites]
     fitting = [
         policy.trained
-        for policy in policies(trained=True)
+        for policy in policies(trained=True, kind=scenario.kind)
         if policy.trained is not None
         and policy.trained.meta["protocol"] == scenario.protocol
         and policy.trained.meta["sites"] == sites

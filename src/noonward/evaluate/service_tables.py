@@ -118,7 +118,7 @@ def trained_multipliers(policy: str) -> dict[tuple[str, float], str]:
     if policy.endswith(".npz"):
         meta = read_meta(Path(policy))
     else:
-        packaged = {each.name: each.trained.meta for each in policies(trained=True) if each.trained is not None}
+        packaged = {each.name: each.trained.meta for each in policies(trained=True, kind="cluster") if each.trained}
         meta = packaged.get(policy, {})
     found = meta.get("constraints", {})
     return {

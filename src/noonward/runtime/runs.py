@@ -76,7 +76,7 @@ class RecordedRun:
         environment = self.environment()
         if self._stands(environment):
             return None
-        scheduler = make_scheduler(self.policy)
+        scheduler = make_scheduler(self.policy, self.scenario.kind)
         outcome = run(environment, scheduler, seed=self.seed)
         return record_files(
             outcome,
@@ -97,7 +97,7 @@ class RecordedRun:
     def _packaged(self) -> bool:
         """Whether the policy belongs to this package: then ``code_digest`` changes whenever the policy does."""
         registry = default_registry()
-        return registry.knows(self.policy) and registry.find(self.policy).packaged
+        return registry.knows(self.policy) and registry.find(self.policy, self.scenario.kind).packaged
 
     def _stands(self, environment: Environment) -> bool:
         """Returns whether the record that lies there is of the same world, policy and version.

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
-
-from noonward.decision.scheduler import Scheduler
+from typing import Any, Literal
 
 Value = int | float | str
 """Value of an argument in a policy's name."""
@@ -86,7 +84,7 @@ class Family:
     Attributes:
         name: Name, which a name with arguments begins with.
         arguments: Arguments.
-        make: Makes a fresh scheduler from the arguments, given by name.
+        make: Makes a fresh scheduler of the family's kind from the arguments, given by name.
         describe: Says in a line what a policy of the family does, from the same arguments.
         roles: Roles of its policies, or what returns them from the same arguments.
         kind: Kind of scenarios that its policies run in.
@@ -96,7 +94,7 @@ class Family:
 
     name: str
     arguments: tuple[Argument, ...]
-    make: Callable[..., Scheduler]
+    make: Callable[..., Any]
     describe: Callable[..., str]
     roles: frozenset[Role] | Callable[..., frozenset[Role]] = frozenset()
     kind: str = "cluster"

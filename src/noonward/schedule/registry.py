@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
+from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError, nearest
 from noonward.model.cluster.environment import Protocol
@@ -20,6 +21,7 @@ from noonward.schedule.families import Family, Role, Value, given_arguments
 if TYPE_CHECKING:
     from noonward.schedule.cluster.packaged_policies import PolicyFile
 
+Entry = TypeVar("Entry")
 _CALL = re.compile(r"([^()\s]+)\s*\((.*)\)", re.DOTALL)
 
 
@@ -28,8 +30,8 @@ class Policy:
     """A registered scheduler.
 
     Attributes:
-        name: Name on the command line and in reports.
-        make: Makes a fresh scheduler.
+        name: Name on the command line and in reports; policies of different kinds may share one.
+        make: Makes a fresh scheduler: a ``Scheduler`` for kind ``cluster``, an ``EdgeScheduler`` for ``edge``.
         summary: What it does, in a line.
         family: Family it belongs to; its own name if it stands alone.
         roles: What it is in a comparison.
@@ -39,7 +41,7 @@ class Policy:
     """
 
     name: str
-    make: Callable[[], Scheduler]
+    make: Callable[[], Any]
     summary: str
     family: str
     roles: frozenset[Role] = frozenset()
@@ -49,18 +51,23 @@ class Policy:
 
     @property
     def protocols(self) -> tuple[Protocol, ...]:
-        """Protocols it answers."""
-        return self.make().needs.protocols
+        """Protocols of kind ``cluster`` that it answers; none for another kind."""
+        made = self.make()
+        return made.needs.protocols if isinstance(made, Scheduler) else ()
 
 
 class Registry:
-    """Policies by name, in the order they were added."""
+    """Policies by kind and name, in the order they were added.
+
+    A name that policies of several kinds share means that of the kind which is asked for; where no kind is asked for,
+    or that kind has none of the name, it means the one that was added first.
+    """
 
     def __init__(self) -> None:
-        self._policies: dict[str, Policy] = {}
-        self._families: dict[str, Family] = {}
-        self._listed: dict[str, str] = {}
-        """Listed name of a policy by its name with arguments."""
+        self._policies: dict[tuple[str, str], Policy] = {}
+        self._families: dict[tuple[str, str], Family] = {}
+        self._listed: dict[tuple[str, str], str] = {}
+        """Listed name of a policy by its kind and its name with arguments."""
 
     def copy(self) -> Registry:
         """Returns a registry of the same policies, to which others can be added."""
@@ -76,14 +83,14 @@ class Registry:
             ValueError: The name is taken, or is no name (it holds brackets, commas or blanks).
         """
         name = policy.name
-        if name in self._policies:
+        if (policy.kind, name) in self._policies:
             raise ValueError(f"a policy named {name!r} is registered already; choose another name")
         if not name or re.search(r"[()\s,]", name):
             raise ValueError(f"a policy cannot be named {name!r}; choose a name without brackets, commas and blanks")
         unknown = set(policy.roles) - set(get_args(Role))
         if unknown:
             raise ValueError(f"policy {name!r}: unknown role {min(unknown)!r}; {nearest(min(unknown), get_args(Role))}")
-        self._policies[name] = policy
+        self._policies[policy.kind, name] = policy
 
     def add_family(self, family: Family) -> None:
         """Adds a family, whose policies can then be named with arguments.
@@ -91,22 +98,25 @@ class Registry:
         Raises:
             ValueError: The name is taken by another family.
         """
-        if family.name in self._families:
+        if (family.kind, family.name) in self._families:
             raise ValueError(f"a family named {family.name!r} is registered already; choose another name")
-        self._families[family.name] = family
+        self._families[family.kind, family.name] = family
 
-    def add_member(self, name: str, family: str, given: Mapping[str, Value] | None = None) -> None:
+    def add_member(
+        self, name: str, family: str, given: Mapping[str, Value] | None = None, *, kind: str = "cluster"
+    ) -> None:
         """Adds a short name for a policy of a family: it is listed, and stands for the policy in all reports.
 
         Args:
             name: Short name, e.g. ``greedy-energy-4``.
             family: Family.
             given: Arguments that are not defaults.
+            kind: Kind of scenarios of the family.
         """
-        of = self._families[family]
+        of = self._families[kind, family]
         values = of.values(given or {})
         self.add(self._made(of, values, name))
-        self._listed[of.written(values)] = name
+        self._listed[kind, of.written(values)] = name
 
     def policies(
         self,
@@ -141,15 +151,19 @@ class Registry:
         return list(self._families.values())
 
     def knows(self, name: str) -> bool:
-        """Returns whether a name is that of a policy or of a family, whatever its arguments."""
+        """Returns whether a name is that of a policy or of a family of any kind, whatever its arguments."""
         call = _CALL.fullmatch(name)
         first = call[1] if call else name
-        return first in self._families or first in self._policies
+        return any(first == known for _, known in (*self._families, *self._policies))
 
-    def find(self, name: str) -> Policy:
+    def find(self, name: str, kind: str | None = None) -> Policy:
         """Returns a policy by its name, which may give arguments: ``greedy-energy(gpus=4)``.
 
         A policy that has a short name is returned under it.
+
+        Args:
+            name: Name.
+            kind: Kind of scenarios whose policy is meant where several kinds share the name.
 
         Raises:
             ScenarioError: There is no such policy, or an argument is unknown, missing or out of its range.
@@ -157,25 +171,28 @@ class Registry:
         Example:
             >>> default_registry().find("greedy-energy( gpus = 4 )").name
             'greedy-energy-4'
+            >>> default_registry().find("random").kind, default_registry().find("random", "edge").kind
+            ('cluster', 'edge')
         """
-        if name in self._policies:
-            return self._policies[name]
+        policy = _of_kind(self._policies, name, kind)
+        if policy is not None:
+            return policy
         call = _CALL.fullmatch(name.strip())
         first, text = (call[1], call[2]) if call else (name, "")
-        if first not in self._families:
-            if first in self._policies:
+        family = _of_kind(self._families, first, kind)
+        if family is None:
+            if _of_kind(self._policies, first, kind) is not None:
                 raise ScenarioError(f"policy {first!r} takes no arguments; it was given ({text}); write {first!r}")
-            known = [*self._policies, *self._families]
+            known = dict.fromkeys(known for _, known in (*self._policies, *self._families))
             close = nearest(first, known, list_all=False) or "'noonward policies' lists those there are"
             raise ScenarioError(f"unknown policy {name!r}; {close}")
-        family = self._families[first]
         try:
             values = family.values(given_arguments(family, text))
         except ValueError as error:
             raise ScenarioError(f"policy {name!r}: {error}") from None
         written = family.written(values)
-        if written in self._listed:
-            return self._policies[self._listed[written]]
+        if (family.kind, written) in self._listed:
+            return self._policies[family.kind, self._listed[family.kind, written]]
         return self._made(family, values, written)
 
     @staticmethod
@@ -191,13 +208,22 @@ class Registry:
         )
 
 
+def _of_kind(table: Mapping[tuple[str, str], Entry], name: str, kind: str | None) -> Entry | None:
+    """Returns the entry of a name: that of a kind if it has one, else the one that was added first, else None."""
+    if kind is not None and (kind, name) in table:
+        return table[kind, name]
+    return next((entry for (_, known), entry in table.items() if known == name), None)
+
+
 @functools.cache
 def _packaged() -> Registry:
     """Returns the registry that this process uses unless it is told otherwise; made when it is first asked for."""
-    from noonward.schedule.cluster import catalogue
+    from noonward.schedule.cluster import catalogue as cluster
+    from noonward.schedule.edge import catalogue as edge
 
     registry = Registry()
-    catalogue.add_policies(registry)
+    cluster.add_policies(registry)
+    edge.add_policies(registry)
     return registry
 
 
@@ -228,7 +254,7 @@ def using(registry: Registry) -> Iterator[Registry]:
 
 def register(
     name: str,
-    make: Callable[[], Scheduler],
+    make: Callable[[], Any],
     summary: str = "",
     *,
     family: str | None = None,
@@ -238,7 +264,7 @@ def register(
     """Adds a scheduler of your own to this process's registry.
 
     Args:
-        name: Its name; must be new.
+        name: Its name; must be new among policies of its kind.
         make: A class or function that returns a fresh scheduler.
         summary: What it does, in a line; by default the first line of the docstring of ``make``.
         family: Family it is listed with; by default it stands alone.
@@ -265,10 +291,14 @@ def policies(
     return default_registry().policies(protocol, trained=trained, role=role, family=family, kind=kind)
 
 
-def canonical_name(name: str) -> str:
+def canonical_name(name: str, kind: str | None = None) -> str:
     """Returns the name that reports show for a policy: the short one where it has one.
 
     Names of files and of one's own classes stay as they are.
+
+    Args:
+        name: Name.
+        kind: Kind of scenarios it is for.
 
     Raises:
         ScenarioError: Its arguments are not those it takes.
@@ -278,13 +308,18 @@ def canonical_name(name: str) -> str:
         ('greedy-tradeoff-30', 'mine:Policy')
     """
     registry = default_registry()
-    return registry.find(name).name if registry.knows(name) else name
+    return registry.find(name, kind).name if registry.knows(name) else name
 
 
-def make_scheduler(name: str) -> Scheduler:
+def make_scheduler(name: str, kind: str | None = None) -> Any:
     """Returns a fresh scheduler by its name, by ``module:Class`` for one of your own, or by a trained policy's file.
 
     Loading a class runs its module's code: for names that a file gives, use ``require_registered`` first.
+
+    Args:
+        name: Name.
+        kind: Kind of scenarios it is for (``cluster``: a ``Scheduler``, ``edge``: an ``EdgeScheduler``), where several
+            kinds share the name.
 
     Raises:
         ScenarioError: There is no such policy, module or class, an argument is wrong, or the class cannot be made
@@ -297,7 +332,7 @@ def make_scheduler(name: str) -> Scheduler:
     """
     registry = default_registry()
     if registry.knows(name):
-        return registry.find(name).make()
+        return registry.find(name, kind).make()
     if name.endswith(".npz"):
         return load_policy(Path(name))
     if ":" not in name:
@@ -313,12 +348,15 @@ def make_scheduler(name: str) -> Scheduler:
             f"policy {name!r} cannot be loaded: {type(error).__name__}: {error}; give an importable module:Class "
             "that is made without arguments"
         ) from error
-    if not isinstance(made, Scheduler):
-        raise ScenarioError(f"policy {name!r} is no Scheduler; derive it from noonward.Scheduler")
+    if not isinstance(made, Scheduler | EdgeScheduler):
+        raise ScenarioError(
+            f"policy {name!r} is no Scheduler; derive it from noonward.Scheduler (edge scenarios: "
+            "noonward.decision.edge.scheduler.EdgeScheduler)"
+        )
     return made
 
 
-def require_registered(names: Iterable[str], where: str) -> None:
+def require_registered(names: Iterable[str], where: str, kind: str | None = None) -> None:
     """Raises ScenarioError unless every name that a file gives is that of a registered policy.
 
     Files are data: they cannot name modules to be imported. Nothing is imported here.
@@ -326,10 +364,11 @@ def require_registered(names: Iterable[str], where: str) -> None:
     Args:
         names: Names.
         where: Where they stand, for the message.
+        kind: Kind of scenarios they are for.
     """
     for name in names:
         try:
-            default_registry().find(name)
+            default_registry().find(name, kind)
         except ScenarioError as error:
             raise ScenarioError(
                 f"{where}: {error}; a file may name registered policies only: give module:Class or a policy's file on "

@@ -302,7 +302,10 @@ def _table(table: TextTable) -> str:
 
 def _policies(comparison: Comparison) -> str:
     registry, unknown = default_registry(), "not one of the registered policies"
-    summaries = {n: registry.find(n).summary if registry.knows(n) else unknown for n in comparison.records}
+    summaries = {
+        n: registry.find(n, comparison.scenario.kind).summary if registry.knows(n) else unknown
+        for n in comparison.records
+    }
     items = "".join(f"<dt><code>{escape(n)}</code></dt><dd>{escape(summary)}</dd>" for n, summary in summaries.items())
     return f"<h2>The policies</h2>\n<dl>{items}</dl>"
 

@@ -69,7 +69,7 @@ class EdgeScenario(Spec):
     servers: EdgeServers
     """Servers."""
     gang_times: dict[int, GangTime] = Field(min_length=1)
-    """Load and step times by gang size."""
+    """Load and step times by gang size; there may be more sizes than tasks have."""
     tasks: PaperTasks
     """Image tasks."""
     visible: Count = 10
@@ -106,12 +106,14 @@ class EdgeScenario(Spec):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for size in self.gang_times:
-            if not 1 <= size <= self.servers.count:
-                raise ValueError(f"gang_times has a gang of {size} servers; allowed: 1 to {self.servers.count}")
+            if not 1 <= size <= MOST_SERVERS:
+                raise ValueError(f"gang_times has a gang of {size} servers; allowed: 1 to {MOST_SERVERS}")
         for size in self.tasks.sizes:
             if size not in self.gang_times:
                 listed = ", ".join(map(str, sorted(self.gang_times)))
                 raise ValueError(f"tasks.sizes has gangs of {size} servers, gang_times has {listed}; give its times")
+            if size > self.servers.count:
+                raise ValueError(f"tasks.sizes has gangs of {size} servers; allowed: 1 to {self.servers.count}")
         if self.tasks.rate_per_s * self.tick_s > 1:
             raise ValueError(
                 f"tasks.rate_per_s is {self.tasks.rate_per_s:g}; at most one task a tick ({self.tick_s:g} s) arrives"

@@ -152,7 +152,7 @@ def findings(found: FineTuning) -> list[str]:
 
 def _best_rule(half: Half) -> str:
     """Returns the best policy that neither learned nor knows the future."""
-    rules = {policy.name for policy in policies(trained=False)}
+    rules = {policy.name for policy in policies(trained=False, kind="cluster")}
     found = half.policies
     return next((name for name in found.ranked() if name in rules and not foresees(name)), found.reference)
 

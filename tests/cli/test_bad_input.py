@@ -164,7 +164,7 @@ def test_unknown_scenario(noonward: CommandLine) -> None:
     refused(
         noonward("compare", "tyni"),
         "unknown scenario 'tyni'",
-        "known: dvfs-mixed, dvfs-training, fine-tuning, load-shaping, tiny",
+        "known: dvfs-mixed, dvfs-training, edge-inference, edge-inference-reference, fine-tuning, load-shaping, tiny",
         ".yaml",
     )
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "noonward"
-BASE = frozenset({"units", "errors", "seeding", "arrays", "compiled", "draws", "files", "notices", "kernel_cache"})
+BASE = frozenset(
+    {"units", "errors", "seeding", "arrays", "compiled", "draws", "files", "notices", "kernel_cache", "sources"}
+)
 WORLD = BASE | {"model", "forecasts", "data", "ledger"}
 ALLOWED = {
     "units": frozenset[str](),
@@ -17,8 +19,9 @@ ALLOWED = {
     "seeding": frozenset[str](),
     "arrays": frozenset[str](),
     "notices": frozenset[str](),
+    "sources": frozenset[str](),
     "kernel_cache": frozenset({"notices"}),
-    "compiled": frozenset({"units", "errors", "notices", "kernel_cache"}),
+    "compiled": frozenset({"units", "errors", "notices", "kernel_cache", "sources"}),
     "draws": frozenset({"compiled"}),
     "files": frozenset({"units", "errors"}),
     "model": BASE,

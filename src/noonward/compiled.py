@@ -8,10 +8,8 @@ imports, directly or not: an edit of one of them starts an empty folder, an edit
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
 import os
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -26,11 +24,10 @@ from numba.core.typed_passes import NativeLowering
 
 from noonward.kernel_cache import KernelCache
 from noonward.notices import listen, tell
+from noonward.sources import closure, digest
 
 CACHE_VARIABLE = "NOONWARD_CACHE_DIR"
 """Environment variable that names another folder for compiled functions."""
-PACKAGE = Path(__file__).parent
-_IMPORT = re.compile(r"^[ \t]*from noonward\.([\w.]+) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _in_use: set[Path] = set()
 _compiled: list[str] = []
 listen(lambda kind, about: _compiled.append(about) if kind == "compile" else None)
@@ -48,55 +45,13 @@ def cache_base() -> Path:
 
 
 @functools.cache
-def code_digest() -> str:
-    """Returns a digest of every source file, packaged table and packaged policy that a run depends on."""
-    digest = hashlib.sha256(f"numba {numba.__version__}".encode())
-    for path in sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("tables/*"), *PACKAGE.rglob("trained/*.npz")]):
-        if path.relative_to(PACKAGE).parts[0] in ("cli", "evaluate", "learn", "studies", "bench"):
-            continue  # they hold no compiled function and change no run
-        digest.update(str(path.relative_to(PACKAGE)).encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-@functools.cache
-def package_digest() -> str:
-    """Returns a digest of every source file and every packaged file: equal for equal installations."""
-    digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            digest.update(str(path.relative_to(PACKAGE)).encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-@functools.cache
-def _imported(path: Path) -> tuple[Path, ...]:
-    """Returns the files of this package that a file imports by name."""
-    found = []
-    for module, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
-        target = PACKAGE.joinpath(*module.split("."))
-        parts = re.findall(r"\w+", names) if target.is_dir() else []
-        found += [target.with_suffix(".py"), *(target / f"{name}.py" for name in parts)]
-    return tuple(file for file in found if file.exists())
-
-
-@functools.cache
 def cache_folder(source: Path) -> Path:
     """Returns the folder of a source file's compiled functions, as the file and all it imports of this package stand.
 
     Args:
         source: File that exists.
     """
-    files, new = {source}, [source]
-    while new:
-        more = {file for path in new for file in _imported(path)} - files
-        files |= more
-        new = list(more)
-    digest = hashlib.sha256(f"numba {numba.__version__}".encode())
-    for path in sorted(files):
-        digest.update(path.read_bytes())
-    return cache_base() / digest.hexdigest()[:16]
+    return cache_base() / digest(closure([source]), f"numba {numba.__version__}")
 
 
 def prune_cache(keep: int = 3) -> None:

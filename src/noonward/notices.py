@@ -1,6 +1,6 @@
-"""What the package tells whoever runs it while it works: that functions are compiled, that a damaged cache is dropped.
+"""What the package tells whoever runs it while it works: what is compiled, damaged files, progress of long work.
 
-Nobody hears it unless the program asks; the command line shows it on the error stream.
+Nobody receives it unless the program asks; the command line shows it on the error stream.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ def listen(listener: Callable[[str, str], None]) -> None:
 
     Args:
         listener: Called with the kind (``compile``: a function is about to be compiled; ``part``: one that is pasted
-            into it; ``damaged``: a file of the cache was damaged) and what it is about.
+            into it; ``damaged``: a file of the cache was damaged; ``progress``: how far a long computation is) and what
+            it is about.
     """
     _listeners.append(listener)
 

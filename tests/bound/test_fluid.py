@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from noonward.bound.cluster_energy import environment_energy_bound, environment_fluid_bound, fluid_bound, fluid_frontier
+from noonward.bound.cluster_energy import environment_energy_bound, fluid_bound, fluid_frontier
 from noonward.engine.run import run
 from noonward.errors import InfeasiblePlanError, ScenarioError
 from noonward.ledger.ledger import settle
@@ -191,14 +191,13 @@ def test_an_environment_is_bounded_at_the_work_that_arrives_in_its_window(paper_
     arrival_s = np.sort(rng.uniform(0, 7200, 60))
     jobs = Jobs.build(arrival_s=arrival_s, work=rng.uniform(1e4, 1e5, 60), gpus_min=1, gpus_max=8)
     env = environment_of(paper_fleet, jobs)
-    bound = environment_fluid_bound(env)
     inside = jobs.arrival_s_J <= 3600
-    by_hand = fluid_bound(paper_fleet, work=float(jobs.work_J[inside].sum()), horizon_s=3600.0)
-    assert bound.energy_j == by_hand.energy_j
-    assert environment_fluid_bound(env, mean_time_s=400.0).energy_j > bound.energy_j
+    offered = {"work": float(jobs.work_J[inside].sum()), "horizon_s": 3600.0}
+    bound = fluid_bound(paper_fleet, **offered)
+    limited = fluid_bound(paper_fleet, **offered, mean_time_s=400.0, jobs=int(inside.sum()))
+    assert limited.energy_j > bound.energy_j
     assert environment_energy_bound(env) == bound.joule_per_unit_up_to
-    limited = environment_fluid_bound(env, mean_time_s=400.0).joule_per_unit_up_to
-    assert environment_energy_bound(env, mean_time_s=400.0) == limited
+    assert environment_energy_bound(env, mean_time_s=400.0) == limited.joule_per_unit_up_to
 
 
 def test_an_overloaded_environment_has_an_energy_bound_per_unit():
@@ -207,14 +206,14 @@ def test_an_overloaded_environment_has_an_energy_bound_per_unit():
     jobs = Jobs.build(arrival_s=np.arange(20.0), work=np.full(20, 1000.0))
     env = environment_of(fleet, jobs)
     with pytest.raises(InfeasiblePlanError, match=r"cannot process 20000 units .* at most 7200; lower the work"):
-        environment_fluid_bound(env)
+        fluid_bound(fleet, work=20_000.0, horizon_s=3600.0)
     # The cheap site full for the hour: 3,600 units at 50 W, the dear GPU asleep at 10 W.
     assert environment_energy_bound(env) == pytest.approx(60)
     far = replace(env, jobs=replace(jobs, work_J=np.full(20, 1e15)))
     assert environment_energy_bound(far) == pytest.approx(60)
     assert environment_energy_bound(env, mean_time_s=100.0) == pytest.approx(50 - 10 + 20 * 3600 / 2000)
     with pytest.raises(InfeasiblePlanError, match=r"at most 2000 job-seconds in service: at most 2000; .* mean time"):
-        environment_fluid_bound(env, mean_time_s=100.0)
+        fluid_bound(fleet, work=20_000.0, horizon_s=3600.0, mean_time_s=100.0, jobs=20)
     for policy in ("most-free-1", "uniform"):
         assert environment_energy_bound(env) <= settle(run(env, make_scheduler(policy))).joules_per_unit
     late = environment_of(fleet, Jobs.build(arrival_s=np.array([4000.0]), work=np.ones(1)))

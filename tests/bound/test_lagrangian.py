@@ -409,7 +409,7 @@ def test_a_job_that_only_loses_money_does_not_run():
     jobs = Jobs.build(arrival_s=np.array([0.0]), work=np.array([3600.0]), slack_s=7200.0)
     bound = utility_bound(build(jobs, revenue=0.001))
     assert bound.upper_usd == pytest.approx(bound.idle_usd)
-    assert bound.gap_share == 0.0
+    assert bound.gap_usd == pytest.approx(0)
 
 
 def test_a_flexible_gang_takes_the_best_size_and_clock():
@@ -518,7 +518,10 @@ def test_a_bound_in_pieces_is_above_the_linear_relaxation_and_near_it(medium):
     relaxation = Relaxation(medium)
     optimum = linear_optimum(relaxation)
     steps = []
-    pieces = utility_bound(medium, schedule=False, most_jobs=20, progress=lambda *step: steps.append(step))
+    pieces = utility_bound(medium, most_jobs=20, progress=lambda *step: steps.append(step))
+    assert pieces.upper_usd - optimum <= pieces.dual_excess_usd + 1e-9
+    assert pieces.dual_excess_usd == pytest.approx(pieces.gap_usd)
+    assert math.isinf(utility_bound(medium, most_jobs=20, schedule=False).dual_excess_usd)
     assert len(steps) > 3
     assert steps[-1] == (len(steps), len(steps))
     assert relaxation.value(pieces.price_usd_per_gpu_hour_SH)[0] == pieces.upper_usd
@@ -576,7 +579,7 @@ def test_the_schedule_obeys_the_slot_rules_and_earns_what_it_says(medium):
     assert bound.lower_usd == pytest.approx(total)
     assert earned(medium, Replay(schedule)) == pytest.approx(total)
     assert bound.gap_usd >= 0
-    assert bound.gap_share < 0.15
+    assert bound.gap_usd < 0.15 * (bound.upper_usd - bound.idle_usd)
 
 
 def test_the_same_seed_gives_the_same_bound_and_more_tries_a_schedule_no_worse(medium):

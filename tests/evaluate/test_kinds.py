@@ -11,7 +11,6 @@ import plotly.graph_objects as go
 import pytest
 
 from command_line import CommandLine
-from noonward.compiled import code_digest
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import DataError, ScenarioError
 from noonward.evaluate.compare import compare
@@ -114,7 +113,7 @@ def digest_dice(environment):
     return hashlib.sha256(environment.points_R2.tobytes()).hexdigest()[:16]
 
 
-def dice_files(outcome, *, policy, seed, scenario_digest, notes=()):
+def dice_files(outcome, *, policy, seed, scenario_digest, code=None, notes=()):
     manifest = {
         "kind": "dice",
         "environment_digest": digest_dice(outcome.environment),
@@ -122,7 +121,7 @@ def dice_files(outcome, *, policy, seed, scenario_digest, notes=()):
         "policy": policy,
         "policy_seed": seed,
         "notes": [*outcome.environment.notes, *notes],
-        "versions": {**versions(), "code": code_digest()},
+        "versions": {**versions(), "code": code},
         "machine": machine(),
     }
     files = {"manifest.json": manifest, "ledger.json": settle_dice(outcome).as_dict()}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from noonward.errors import MissingExtraError, ScenarioError
+from noonward.notices import tell
 
 
 class OddError(Exception):
@@ -44,6 +45,9 @@ class Square:
 
     def _nothing(self):
         pass
+
+    def _tell(self):
+        tell("progress", f"half of {self.n}")
 
     def _wait(self):
         time.sleep(60)

@@ -12,6 +12,7 @@ import pytest
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import MissingExtraError, NoonwardError, ScenarioError
 from noonward.evaluate.compare import compare
+from noonward.notices import listening
 from noonward.runtime.carry_out import THREAD_VARIABLES, cores, next_of
 from noonward.runtime.executor import map_runs
 from noonward.runtime.processes import Processes
@@ -131,6 +132,15 @@ def test_workers_keep_their_libraries_to_one_thread(workers, monkeypatch):
     executor.close()
     assert {f"{name}=1".encode() for name in THREAD_VARIABLES} <= set(said)
     assert not any(name in os.environ for name in THREAD_VARIABLES)
+
+
+def test_what_a_worker_tells_is_told_here(workers):
+    told = []
+    with listening(lambda kind, about: told.append((kind, about))):
+        found = map_runs([Square(3, first="tell"), Square(4)], workers)
+    assert [n for n, _ in found] == [9, 16]
+    assert os.getpid() not in {pid for _, pid in found}
+    assert ("progress", "half of 3") in told
 
 
 def test_there_is_at_least_one_core():

@@ -308,23 +308,6 @@ def _offered(environment: Environment) -> tuple[_Program, float, int]:
     return program, float(jobs.work_J[arrived].sum()), int(arrived.sum())
 
 
-def environment_fluid_bound(environment: Environment, mean_time_s: float = math.inf) -> FluidBound:
-    """Bounds the energy of processing all offered work of an environment within its window.
-
-    Runs that leave part of the work undone may need less: hold them against ``environment_energy_bound``.
-
-    Args:
-        environment: Environment with ``end: window`` whose jobs are of one class.
-        mean_time_s: Largest mean time in system over the jobs that arrive (see ``fluid_bound``), s.
-
-    Raises:
-        ScenarioError: Runs last beyond the window, jobs are of several classes, or none arrives in the window.
-        InfeasiblePlanError: The fleet cannot process all of the work; use ``environment_energy_bound``.
-    """
-    program, work, jobs = _offered(environment)
-    return _bound(program, work, _jobs_time(mean_time_s, jobs))
-
-
 def environment_energy_bound(environment: Environment, mean_time_s: float = math.inf) -> float:
     """Bounds the energy per unit of any run of an environment that ends with the window, J per unit.
 

@@ -35,17 +35,15 @@ def bound(
     from noonward.evaluate.metrics import Metric, to_json
     from noonward.evaluate.objective import no_value, objective_of
     from noonward.evaluate.statistics import mean
-    from noonward.runtime.by_kind import build_environment
     from noonward.runtime.executor import map_runs
 
     scenario = open_scenario(name, settings, signals, jobs)
     objective = objective_of(scenario)
     specs = [BoundRun(scenario, index, seed) for index in range(environments)]
     with executor_of(workers, ray) as executor, progress_bar(environments, "bounds") as step:
-        found = map_runs(specs, executor, step)
-    notes = dict.fromkeys(
-        note for index in range(environments) for note in build_environment(scenario, index, seed).notes
-    )
+        answers = map_runs(specs, executor, step)
+    found = [answer.bound for answer in answers]
+    notes = dict.fromkeys(note for answer in answers for note in answer.notes)
     metrics = []
     for each in objective.bound_values:
         if not no_value(found, each.name):

@@ -19,9 +19,11 @@ class CompileNotice:
         self._functions = 0
 
     def __call__(self, kind: str, about: str) -> None:
-        """Hears a notice of ``noonward.notices``."""
+        """Receives a notice of ``noonward.notices``."""
         if kind == "damaged":
             print(f"{about} was damaged: its folder is dropped, its functions are compiled again", file=sys.stderr)
+            return
+        if kind not in ("compile", "part"):
             return
         now = time.monotonic()
         if self._began is None:

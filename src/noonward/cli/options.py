@@ -137,6 +137,8 @@ def progress_bar(total: int, what: str) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from noonward.notices import listening
+
     columns = (
         TextColumn(what),
         BarColumn(),
@@ -151,7 +153,12 @@ def progress_bar(total: int, what: str) -> Iterator[Progress]:
         def step(description: str) -> None:
             bar.update(task, advance=1, description=description)
 
-        yield step
+        def show(kind: str, about: str) -> None:
+            if kind == "progress":
+                bar.update(task, description=about)
+
+        with listening(show):
+            yield step
 
 
 def print_table(table: Table) -> None:

@@ -20,6 +20,7 @@ from noonward.evaluate.statistics import mean, ratio
 from noonward.ledger.record import Record
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import GeneratedSignals, JobTable, Scenario, SignalSource, SinusoidalSignals
+from noonward.notices import tell
 from noonward.units import HOUR_S
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class ClusterObjective(Objective):
         BoundValue(name="best_known_usd", metric="utility_usd/best-known", unit="USD"),
         BoundValue(name="joules_per_unit", metric="j_per_unit_exact/bound", unit="J/unit"),
     )
+    bound_modules = ("noonward.bound.cluster_utility.lagrangian", "noonward.bound.cluster_energy")
     bound_condition = (
         "the bound of the utility needs economics and 'end: drained', the bound of the energy 'end: window' and one "
         "class of jobs"
@@ -55,7 +57,10 @@ class ClusterObjective(Objective):
         system, J.
         """
         if environment.economics is not None and environment.drained:
-            found = utility_bound(environment)
+            where = f"bound, environment {environment.index}"
+            found = utility_bound(
+                environment, progress=lambda done, of: tell("progress", f"{where}: stretch {done} of {of}")
+            )
             best = {} if found.schedule is None else {"best_known_usd": found.lower_usd}
             return Bound(utility_usd=found.upper_usd, **best)
         if not environment.drained and len(set(environment.jobs.class_J.tolist())) == 1:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from noonward.compiled import code_digest
 from noonward.errors import ScenarioError
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.objective import Bound, Objective, objective_of
@@ -23,6 +22,7 @@ from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import find_kind
 from noonward.runtime.by_kind import check_fit, environment_digest
 from noonward.runtime.executor import Executor, Progress, map_runs
+from noonward.runtime.rests_on import bound_digest
 from noonward.runtime.runs import RecordedRun, environment_of
 from noonward.runtime.shared import forget
 from noonward.schedule.registry import canonical_name, default_registry, make_scheduler, require_registered
@@ -158,7 +158,7 @@ def compare(
         folder=folder,
         reference=reference,
         records={name: found[n::each] for n, name in enumerate(names)},
-        bounds=found[len(names) :: each],
+        bounds=[each_bound.bound for each_bound in found[len(names) :: each]],
     )
 
 
@@ -205,6 +205,21 @@ def comparison_folder(scenario: Scenario, seed: int, out: Path) -> Path:
     return out / f"{scenario.name}-{scenario.digest[:8]}-seed{seed}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class FoundBound:
+    """What a ``BoundRun`` found.
+
+    Attributes:
+        bound: The bound.
+        notes: What a reader must know about the environment's data.
+        of: What a new bound is of: digests of the environment and of the sources; None for one that was read back.
+    """
+
+    bound: Bound
+    notes: tuple[str, ...]
+    of: dict[str, Any] | None = None
+
+
 @dataclass(frozen=True)
 class BoundRun:
     """A spec: the bound of an environment, read back where it was computed already.
@@ -241,22 +256,24 @@ class BoundRun:
         """File of the bound."""
         return (self.folder or Path()) / "bound" / f"{self.index:03d}.json"
 
-    def run(self) -> tuple[Bound, dict[str, Any] | None]:
-        """Returns the bound, and what it is of where it is new."""
+    def run(self) -> FoundBound:
+        """Returns the bound."""
         environment = environment_of(self.scenario, self.index, self.seed)
-        of = {"environment_digest": environment_digest(environment), "code": code_digest()}
+        objective = objective_of(self.scenario)
+        code = bound_digest(find_kind(self.scenario.kind), objective)
+        of = {"environment_digest": environment_digest(environment), "code": code}
+        notes = tuple(environment.notes)
         if self.folder is not None:
             try:
                 content: dict[str, Any] = json.loads(self.place.read_text(encoding="utf-8"))
                 if content["of"] == of:
-                    return Bound(**content["bound"]), None
+                    return FoundBound(bound=Bound(**content["bound"]), notes=notes)
             except (OSError, ValueError, KeyError, TypeError):
                 pass  # none there, or one that was cut short: it is computed again
-        return objective_of(self.scenario).compute_bound(environment), of
+        return FoundBound(bound=objective.compute_bound(environment), notes=notes, of=of)
 
-    def keep(self, found: tuple[Bound, dict[str, Any] | None]) -> Bound:
+    def keep(self, found: FoundBound) -> FoundBound:
         """Writes a new bound to its file and returns it."""
-        bound, of = found
-        if of is not None and self.folder is not None:
-            write_text(self.place, json.dumps({"of": of, "bound": bound}, indent=1) + "\n")
-        return bound
+        if found.of is not None and self.folder is not None:
+            write_text(self.place, json.dumps({"of": found.of, "bound": found.bound}, indent=1) + "\n")
+        return found

@@ -55,6 +55,7 @@ class EdgeObjective(Objective):
         BoundValue(name="response_s", metric="response_s/bound", unit="s"),
         BoundValue(name="best_known_s", metric="response_s/best-known", unit="s"),
     )
+    bound_modules = ("noonward.bound.edge", "noonward.bound.edge_search", "noonward.engine.edge.engine")
     bound_condition = (
         "the bound of the response needs 'end: drained', one model, and that only gangs of all servers are larger than "
         "half of them"

@@ -63,6 +63,9 @@ class Objective(ABC):
     """All values of the bounds."""
     bound_condition: ClassVar[str]
     """What a scenario must be for a bound to be known; said where none is."""
+    bound_modules: ClassVar[tuple[str, ...]] = ()
+    """Modules that ``compute_bound`` calls: a stored bound is computed again where they, or what they import, change.
+    Empty: those that the objective's own module imports."""
     meaning: ClassVar[str] = ""
     """What the ranked value is, for readers of a report; may be empty."""
 
@@ -92,7 +95,10 @@ class Objective(ABC):
 
     @abstractmethod
     def compute_bound(self, environment: Any) -> Bound:
-        """Returns what no policy can beat in an environment; empty where no bound is known."""
+        """Returns what no policy can beat in an environment; empty where no bound is known.
+
+        One that takes long tells its progress (``noonward.notices``, kind ``progress``).
+        """
 
     @abstractmethod
     def describe_bound(self, bound: Bound) -> str:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from noonward.compiled import code_digest
 from noonward.errors import DataError
 from noonward.files import table_bytes
 from noonward.ledger.edge import EdgeLedger, EdgeOutcome, settle_edge, settle_tasks
 from noonward.ledger.machine import machine, versions
 from noonward.ledger.record import FORMAT
 from noonward.model.edge.environment import EdgeEnvironment
+from noonward.sources import package_digest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,7 +58,13 @@ def edge_environment_digest(environment: EdgeEnvironment) -> str:
 
 
 def edge_record_files(
-    outcome: EdgeOutcome, *, policy: str, seed: int, scenario_digest: str, notes: Sequence[str] = ()
+    outcome: EdgeOutcome,
+    *,
+    policy: str,
+    seed: int,
+    scenario_digest: str,
+    code: str | None = None,
+    notes: Sequence[str] = (),
 ) -> dict[str, bytes]:
     """Returns the content of a run's record by file name.
 
@@ -67,6 +73,7 @@ def edge_record_files(
         policy: Name of the policy.
         seed: Seed of the policy's streams.
         scenario_digest: Digest of the scenario.
+        code: Digest of the sources that the run rests on; by default that of the whole package.
         notes: What a reader must know beside the environment's notes.
     """
     environment = outcome.environment
@@ -87,7 +94,7 @@ def edge_record_files(
         "servers": servers.count,
         "zone": servers.zone,
         "notes": [*environment.notes, *notes],
-        "versions": {**versions(), "code": code_digest()},
+        "versions": {**versions(), "code": code or package_digest()},
         "machine": machine(),
     }
     ledger = settle_edge(outcome)

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.arrays import I8
-from noonward.compiled import code_digest
 from noonward.errors import DataError
 from noonward.files import table_bytes, whole_folder
 from noonward.ledger.ledger import Ledger, SettledRun, settle_run, total
@@ -23,6 +22,7 @@ from noonward.ledger.service import Service, measure_service, waiting_jobs
 from noonward.ledger.sweep import count_arrivals, count_waiting, spread_power
 from noonward.model.cluster.environment import Environment
 from noonward.model.signals import CARBON_NAME, PRICE_NAME
+from noonward.sources import package_digest
 from noonward.units import HOUR_S
 
 if TYPE_CHECKING:
@@ -67,7 +67,12 @@ class Record:
 
 
 def manifest_of(
-    outcome: Outcome, policy: str, seed: int, scenario_digest: str, notes: Sequence[str] = ()
+    outcome: Outcome,
+    policy: str,
+    seed: int,
+    scenario_digest: str,
+    code: str | None = None,
+    notes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Returns what identifies a run: scenario, environment, policy, seeds, digests of the data, versions."""
     environment = outcome.environment
@@ -91,7 +96,7 @@ def manifest_of(
         ],
         "ingress": [point.name for point in environment.fleet.ingress_points],
         "notes": [*environment.notes, *notes],
-        "versions": {**versions(), "code": code_digest()},
+        "versions": {**versions(), "code": code or package_digest()},
         "machine": machine(),
     }
 
@@ -130,7 +135,14 @@ def _digest_array(digest: hashlib._Hash, array: NDArray[np.generic]) -> None:
 
 
 def write_record(
-    outcome: Outcome, folder: Path, *, policy: str, seed: int, scenario_digest: str, notes: Sequence[str] = ()
+    outcome: Outcome,
+    folder: Path,
+    *,
+    policy: str,
+    seed: int,
+    scenario_digest: str,
+    code: str | None = None,
+    notes: Sequence[str] = (),
 ) -> Record:
     """Writes a run's folder, whole or not at all, and returns it.
 
@@ -140,14 +152,22 @@ def write_record(
         policy: Name of the policy.
         seed: Seed of the policy's streams.
         scenario_digest: ``Scenario`` digest.
+        code: Digest of the sources that the run rests on; by default that of the whole package.
         notes: What a reader must know beside the environment's notes.
     """
-    write_files(record_files(outcome, policy=policy, seed=seed, scenario_digest=scenario_digest, notes=notes), folder)
+    files = record_files(outcome, policy=policy, seed=seed, scenario_digest=scenario_digest, code=code, notes=notes)
+    write_files(files, folder)
     return read_record(folder)
 
 
 def record_files(
-    outcome: Outcome, *, policy: str, seed: int, scenario_digest: str, notes: Sequence[str] = ()
+    outcome: Outcome,
+    *,
+    policy: str,
+    seed: int,
+    scenario_digest: str,
+    code: str | None = None,
+    notes: Sequence[str] = (),
 ) -> dict[str, bytes]:
     """Returns the content of a record's files by name, so that another process or machine can write them.
 
@@ -155,7 +175,7 @@ def record_files(
     """
     settled = settle_run(outcome)
     ledger, service = total(outcome, settled), measure_service(outcome)
-    manifest = manifest_of(outcome, policy, seed, scenario_digest, notes)
+    manifest = manifest_of(outcome, policy, seed, scenario_digest, code, notes)
     files = {}
     for name, table in (("jobs", job_table(outcome, settled)), ("hours", hour_table(outcome))):
         files[f"{name}.parquet"] = table_bytes(table, ".parquet", "lz4")

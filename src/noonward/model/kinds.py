@@ -53,8 +53,9 @@ class Kind:
         run: ``(environment, scheduler, *, seed) -> outcome``; the outcome has ``environment``.
         settle: ``outcome -> ledger``; the ledger has ``as_dict()``.
         digest: ``environment -> str``, equal for environments in which every run gives the same.
-        record_files: ``(outcome, *, policy, seed, scenario_digest, notes) -> {file name: content}``; among them
-            ``manifest.json`` with ``kind`` (``noonward.ledger.record`` says what else it holds).
+        record_files: ``(outcome, *, policy, seed, scenario_digest, code, notes) -> {file name: content}``; among them
+            ``manifest.json`` with ``kind`` (``noonward.ledger.record`` says what else it holds). ``code`` is the
+            digest of the sources that the run rests on.
         read_record: ``folder -> record``; the record has ``folder``, ``manifest`` and ``ledger``.
         describe: ``environment -> str``: what a check of the scenario prints.
         objective: ``scenario -> noonward.evaluate.objective.Objective``.

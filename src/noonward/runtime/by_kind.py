@@ -76,7 +76,7 @@ def environment_digest(environment: Any) -> str:
 
 
 def record_files(
-    outcome: Any, *, policy: str, seed: int, scenario_digest: str, notes: Sequence[str] = ()
+    outcome: Any, *, policy: str, seed: int, scenario_digest: str, code: str | None = None, notes: Sequence[str] = ()
 ) -> dict[str, bytes]:
     """Returns the content of a run's record by file name.
 
@@ -85,10 +85,13 @@ def record_files(
         policy: Name of the policy.
         seed: Seed of the policy's streams.
         scenario_digest: ``digest`` of the scenario.
+        code: Digest of the sources that the run rests on; by default that of the whole package.
         notes: What a reader must know beside the environment's notes.
     """
     write = find_kind(outcome.environment.kind).part("record_files")
-    files: dict[str, bytes] = write(outcome, policy=policy, seed=seed, scenario_digest=scenario_digest, notes=notes)
+    files: dict[str, bytes] = write(
+        outcome, policy=policy, seed=seed, scenario_digest=scenario_digest, code=code, notes=notes
+    )
     return files
 
 

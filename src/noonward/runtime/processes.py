@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 from noonward.compiled import compilations
+from noonward.notices import listening, tell
 from noonward.runtime.carry_out import (
     TRIES,
     carry_out,
@@ -28,6 +29,8 @@ from noonward.runtime.executor import Spec
 
 START_S: Final = 1.5
 """Seconds that starting workers takes until they run: a new Python with its imports and compiled functions."""
+NOTICE: Final = b"notice"
+"""How messages begin that are a worker's notice, not an answer; a pickle never begins so."""
 PATIENCE_S: Final = 1.0
 """Seconds of work after which it is decided whether workers pay."""
 
@@ -151,6 +154,9 @@ class Processes:
                     continue
                 if not answer:
                     continue  # the worker says that it is there
+                if answer.startswith(NOTICE):
+                    tell(*pickle.loads(answer[len(NOTICE) :]))
+                    continue
                 worker.place = None
                 idle.append(worker)
                 try:
@@ -244,13 +250,20 @@ def _started() -> _Worker:
 
 
 def _work(pipe: Connection) -> None:
-    """Carries out specs until the connection closes; an interrupt is the caller's affair, who kills this process."""
+    """Carries out specs until the connection closes, and passes on notices.
+
+    An interrupt is left to the caller, who kills this process.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import noonward.runtime.runs  # noqa: F401  # imported before it says that it is there
 
+    def pass_on(kind: str, about: str) -> None:
+        pipe.send_bytes(NOTICE + pickle.dumps((kind, about)))
+
     try:
         pipe.send_bytes(b"")
-        while True:
-            pipe.send_bytes(carry_out(pipe.recv_bytes()))
+        with listening(pass_on):
+            while True:
+                pipe.send_bytes(carry_out(pipe.recv_bytes()))
     except (EOFError, OSError):
         return  # the caller has gone

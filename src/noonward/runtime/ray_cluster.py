@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import sys
@@ -9,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from noonward.compiled import package_digest
 from noonward.errors import MissingExtraError, NoonwardError
 from noonward.runtime.carry_out import THREAD_VARIABLES, TRIES, carry_out, first_error, lost, next_of, unpacked
 from noonward.runtime.executor import Spec
+from noonward.sources import package_digest
 
 LOCAL: Final = "local"
 """Address that starts Ray on this machine."""
@@ -42,7 +43,7 @@ class RayCluster:
             import ray
         except ImportError as error:
             raise MissingExtraError("ray", "ray") from error
-        self._ray = ray
+        self._ray: Any = ray
         options: dict[str, Any] = {"address": address}
         variables = dict.fromkeys(THREAD_VARIABLES, "1")
         if address == LOCAL:
@@ -52,7 +53,7 @@ class RayCluster:
             ray.init(
                 **options,
                 log_to_driver=False,
-                logging_level="ERROR",
+                logging_level=logging.ERROR,
                 runtime_env={"env_vars": variables},
             )
         except Exception as error:

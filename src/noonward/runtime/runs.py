@@ -6,7 +6,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from noonward.compiled import code_digest
 from noonward.errors import DataError
 from noonward.files import file_name
 from noonward.ledger.record import Record, write_files
@@ -14,6 +13,7 @@ from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import find_kind
 from noonward.runtime.by_kind import build_environment, environment_digest, read_record, record_files, remarks, run
+from noonward.runtime.rests_on import run_digest
 from noonward.runtime.shared import shared
 from noonward.schedule.registry import default_registry, make_scheduler
 
@@ -74,15 +74,17 @@ class RecordedRun:
     def run(self) -> dict[str, bytes] | None:
         """Returns the record's files; None where the record that lies there stands."""
         environment = self.environment()
-        if self._stands(environment):
-            return None
         scheduler = make_scheduler(self.policy, self.scenario.kind)
+        code = run_digest(find_kind(self.scenario.kind), self.policy, scheduler)
+        if self._stands(environment, code):
+            return None
         outcome = run(environment, scheduler, seed=self.seed)
         return record_files(
             outcome,
             policy=self.policy,
             seed=self.seed,
             scenario_digest=self.scenario.digest,
+            code=code,
             notes=remarks(environment, scheduler),
         )
 
@@ -95,11 +97,11 @@ class RecordedRun:
 
     @property
     def _packaged(self) -> bool:
-        """Whether the policy belongs to this package: then ``code_digest`` changes whenever the policy does."""
+        """Whether the policy belongs to this package, so that the run's digest changes whenever the policy does."""
         registry = default_registry()
         return registry.knows(self.policy) and registry.find(self.policy, self.scenario.kind).packaged
 
-    def _stands(self, environment: Environment) -> bool:
+    def _stands(self, environment: Environment, code: str) -> bool:
         """Returns whether the record that lies there is of the same world, policy and version.
 
         A policy of one's own, code or trained file, may have changed since it was recorded: it runs again.
@@ -114,5 +116,5 @@ class RecordedRun:
             and manifest["scenario_digest"] == self.scenario.digest
             and manifest["policy"] == self.policy
             and manifest["policy_seed"] == self.seed
-            and manifest["versions"]["code"] == code_digest()
+            and manifest["versions"]["code"] == code
         )

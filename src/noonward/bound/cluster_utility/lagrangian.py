@@ -16,6 +16,8 @@ from noonward.model.cluster.environment import Environment
 
 MOST_JOBS: Final = 6000
 """Most jobs for which prices are found for all hours at once; with more, stretches of a quarter follow each other."""
+LEAST_ROUNDS: Final = 2000
+"""Fewest tries of ruin and recreate for the best schedule known, where none are asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,9 @@ class UtilityBound:
         price_usd_per_gpu_hour_SH: Capacity prices lambda that give the bound, USD per GPU-hour, at least 0.
         iterations: Evaluations of the dual function.
         dual_excess_usd: Most by which ``upper_usd`` may exceed the least bound of this kind, the optimum of the linear
-            relaxation, USD; infinite where it was not computed (``tolerance`` infinite).
+            relaxation, USD. Where the prices were found in stretches or by subgradient steps alone, it is the distance
+            from the schedule found, which the linear relaxation's optimum cannot lie below; infinite where there is no
+            schedule either.
         schedule: A schedule that respects capacity, deadlines and slots, any clock level of the site used; None where
             none was looked for (see ``utility_bound``).
     """
@@ -50,12 +54,6 @@ class UtilityBound:
         """Duality gap: the optimum lies between ``lower_usd`` and this much above it, USD."""
         return self.upper_usd - self.lower_usd
 
-    @property
-    def gap_share(self) -> float:
-        """Duality gap over what the jobs add to an idle fleet at most."""
-        added_usd = self.upper_usd - self.idle_usd
-        return self.gap_usd / added_usd if added_usd > 0 else 0.0
-
 
 def utility_bound(
     environment: Environment,
@@ -63,7 +61,7 @@ def utility_bound(
     iterations: int = 400,
     tolerance: float = 1e-4,
     schedule: bool = True,
-    rounds: int = 2000,
+    rounds: int | None = None,
     seed: int = 0,
     most_jobs: int = MOST_JOBS,
     progress: Callable[[int, int], None] | None = None,
@@ -81,18 +79,19 @@ def utility_bound(
             leaves it out. The bound holds whatever the values of both.
         schedule: Whether to look for a schedule, so that the duality gap is known. None is made under ``on-arrival``,
             nor under hard capacity curves, which bookings do not know.
-        rounds: Tries of ruin and recreate for the schedule, at least 0.
+        rounds: Tries of ruin and recreate for the schedule, at least 0; by default ``LEAST_ROUNDS``, or one a job where
+            there are more jobs than that. A try looks at a few dozen jobs, however many there are.
         seed: Seed of the schedule's search.
         most_jobs: Most jobs for which column generation takes all hours at once. With more it takes one stretch of
             hours after the other (``prices.polish_in_pieces``), so that time and memory grow in proportion to the
-            jobs. The result is a bound all the same; ``dual_excess_usd`` is then infinite: how far it lies above the
-            linear relaxation's optimum is not computed.
+            jobs. The result is a bound all the same.
         progress: Called after every stretch with its number and how many there are.
 
     Raises:
         ScenarioError: The environment has no economics or signals, runs end before all jobs do, or an argument is out
             of range.
     """
+    rounds = max(LEAST_ROUNDS, len(environment.jobs)) if rounds is None else rounds
     if iterations < 1 or not tolerance >= 0 or rounds < 0 or most_jobs < 4:
         raise ScenarioError(
             f"iterations {iterations}, tolerance {tolerance}, rounds {rounds} and most_jobs {most_jobs} were asked; "
@@ -115,6 +114,7 @@ def utility_bound(
             environment, relaxation.tables, relaxation.costs, relaxation.options, price_SH, priced_usd_J,
             rounds=rounds, seed=seed,
         )  # fmt: skip
+        excess_usd = min(excess_usd, upper_usd - relaxation.costs.idle_usd - found.value_usd)
     return UtilityBound(
         upper_usd=upper_usd,
         idle_usd=relaxation.costs.idle_usd,

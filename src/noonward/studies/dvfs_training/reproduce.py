@@ -104,7 +104,7 @@ def reproduce(
         folder=folder,
         reference="dp",
         records={policy: [record] for policy, record in zip(POLICIES, records, strict=True)},
-        bounds=[bound],
+        bounds=[bound.bound],
     )
     return Reproduction(
         comparison=comparison,

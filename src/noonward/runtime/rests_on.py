@@ -1,0 +1,85 @@
+"""What a recorded run and a stored bound rest on: digests that change with every source, table and library they use.
+
+A digest covers the import closure (``noonward.sources``) of the parts of the scenario's kind and of the policy's class,
+the packaged tables of those parts, a trained policy's file, and the versions of the libraries. Files that put these
+together, such as the catalogue of policies, count without what they import: they name far more than one run uses.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from noonward.ledger.machine import versions
+from noonward.model.kinds import Kind
+from noonward.schedule.registry import default_registry
+from noonward.sources import PACKAGE, closure, digest, file_of, tables_of
+
+RUN_PARTS: Final = ("scenario", "environment", "check_fit", "remarks", "run", "settle", "digest", "record_files")
+"""Parts of a kind that a recorded run uses."""
+JOINING: Final = ("runtime/runs.py", "runtime/by_kind.py", "schedule/registry.py", "schedule/families.py")
+"""Files of this package, beside the catalogues of policies, that put a run together and count by themselves."""
+BOUND_PARTS: Final = ("scenario", "environment", "digest")
+"""Parts of a kind that a bound uses, beside the modules its objective names."""
+
+
+def run_digest(kind: Kind, policy: str, scheduler: object) -> str:
+    """Returns the digest of what a recorded run rests on.
+
+    Args:
+        kind: Kind of the scenario.
+        policy: Name of the policy.
+        scheduler: The policy.
+    """
+    registry = default_registry()
+    trained = registry.find(policy, kind.name).trained if registry.knows(policy) else None
+    joining = [PACKAGE / file for file in JOINING]
+    joining += PACKAGE.glob("schedule/**/catalogue*.py")
+    roots = [*_files_of(kind, RUN_PARTS), *_class_files(type(scheduler))]
+    return _digest(frozenset(roots), frozenset(joining), None if trained is None else trained.path)
+
+
+def bound_digest(kind: Kind, objective: Any) -> str:
+    """Returns the digest of what a stored bound rests on.
+
+    Args:
+        kind: Kind of the scenario.
+        objective: The scenario's objective (``noonward.evaluate.objective.Objective``).
+    """
+    named = [file_of(module) for module in objective.bound_modules]
+    own = _class_files(type(objective))
+    roots = [*_files_of(kind, BOUND_PARTS), *(named or own)]
+    return _digest(frozenset(roots), frozenset(own), None)
+
+
+def _files_of(kind: Kind, parts: Iterable[str]) -> list[Path]:
+    """Returns the files of some parts of a kind."""
+    found = []
+    for name in parts:
+        said = getattr(kind, name)
+        if isinstance(said, str):
+            found.append(file_of(said.partition(":")[0]))
+        else:
+            found += _class_files(said)
+    return found
+
+
+def _class_files(made: Any) -> list[Path]:
+    """Returns the file of a class or function; none for one that was typed at a prompt."""
+    try:
+        path = Path(inspect.getfile(made))
+    except (TypeError, OSError):
+        return []
+    return [path] if path.is_file() else []
+
+
+@functools.cache
+def _digest(roots: frozenset[Path], joining: frozenset[Path], trained: Path | None) -> str:
+    """Returns the digest of the closure of some files, of their tables, and of files that count by themselves."""
+    files = closure(roots)
+    further = () if trained is None else (trained,)
+    return digest({*files, *tables_of(files), *joining, *further}, json.dumps(versions()))

@@ -164,7 +164,8 @@ def test_unknown_scenario(noonward: CommandLine) -> None:
     refused(
         noonward("compare", "tyni"),
         "unknown scenario 'tyni'",
-        "known: dvfs-mixed, dvfs-training, edge-inference, edge-inference-reference, fine-tuning, load-shaping, tiny",
+        "known: dvfs-mixed, dvfs-training, edge-inference, edge-inference-real, edge-inference-reference, fine-tuning, "
+        "load-shaping, tiny",
         ".yaml",
     )
 

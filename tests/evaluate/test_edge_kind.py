@@ -134,7 +134,7 @@ def test_a_wait_until_a_time_is_asked_again_then(scenario):
     [
         (["tasks.sizes=[1,8]"], "gang_times has 1, 2, 4"),
         (["gang_times.8={load_s: 1, step_s: 1}", "tasks.sizes=[8]"], "allowed: 1 to 4"),
-        (["steps=31"], "above steps_max 30"),
+        (["steps=31"], "steps is 31; allowed: 0 .steps_min. to 30"),
         (["tasks.rate_per_s=11"], "at most one task a tick"),
         (["servers.count=63"], "less than or equal to 62"),
     ],
@@ -147,6 +147,67 @@ def test_wrong_scenarios_say_what_is_wrong(scenario, settings, words):
 def test_a_scheduler_of_another_kind_is_refused(scenario, tmp_path):
     with pytest.raises(ScenarioError, match="is of kind edge"):
         compare(scenario, ["local-fcfs"], environments=1, out=tmp_path)
+
+
+def test_a_wait_has_an_end(scenario):
+    """A scheduler that always waits is refused once nothing can happen and the last hour is over."""
+    environment = build_edge_environment(scenario, 0, 0)
+    engine = EdgeEngine(environment, Fifo())
+
+    def wait_on():
+        while engine.step():
+            engine.answers.wait(until_s=engine.view.now_s + 600.0)
+
+    with pytest.raises(InfeasibleActionError, match=f"until {environment.latest_s:g} s"):
+        wait_on()
+    assert engine.view.now_s <= environment.latest_s
+    engine.answers.launch(0, steps=24.0)
+    assert engine.step() == 1
+    far = EdgeEngine(environment, Fifo())
+    far.step()
+    far.answers.wait(until_s=1e15)
+    with pytest.raises(InfeasibleActionError, match="a wait until"):
+        far.step()
+
+
+def test_models_loads_deadlines_and_least_steps_are_drawn_and_kept(scenario):
+    several = load_scenario(
+        "edge.yaml",
+        [
+            "tasks.models={count: 3, exponent: 0, shift: 0}",
+            "tasks.load_sigma=0.3",
+            "tasks.deadline_s=40",
+            "steps_min=5",
+        ],
+    )
+    rows = np.concatenate([build_edge_environment(several, n, 0).tasks.record_K for n in range(100)])
+    assert np.bincount(rows["model"]) / len(rows) == pytest.approx(np.full(3, 1 / 3), abs=0.05)
+    assert np.log(rows["load_s"][rows["gang"] == 1] / 24).std() == pytest.approx(0.3, abs=0.03)
+    assert rows["load_s"][rows["gang"] == 4].mean() == pytest.approx(32, rel=0.05)
+    assert (rows["deadline_s"] == rows["stamp_s"] + 40).all()
+    environment = build_edge_environment(several, 0, 0)
+    assert (run_edge_environment(environment, RandomTries()).task_K["steps"] >= 5).all()
+    outcome = run_edge_environment(environment, PatientReuse())
+    ledger = settle_edge(outcome)
+    assert ledger.late == (outcome.response_s_K > 40).sum() > 0
+    assert ledger.utility == pytest.approx(10 * ledger.quality - 0.004 * ledger.response_s)
+    assert settle_edge(run_edge_environment(environment, PatientReuse(steps=6.0))).below_quality_min == 0
+    strict = several.model_copy(update={"quality_min": 0.2})
+    poor = settle_edge(run_edge_environment(build_edge_environment(strict, 0, 0), PatientReuse(steps=6.0)))
+    assert poor.below_quality_min == poor.images
+    assert poor.utility == pytest.approx(10 * poor.quality - 0.004 * poor.response_s - 1)
+    engine = EdgeEngine(environment, Fifo())
+    engine.step()
+    engine.answers.launch(0, steps=4.0)
+    with pytest.raises(InfeasibleActionError, match="allowed: 5 to the task's steps_max"):
+        engine.step()
+
+
+def test_a_model_is_reused_by_tasks_of_that_model_alone(scenario):
+    one = settle_edge(run_edge_environment(build_edge_environment(scenario, 0, 0), PatientReuse()))
+    many = load_scenario("edge.yaml", ["tasks.models={count: 12, exponent: 0}"])
+    other = settle_edge(run_edge_environment(build_edge_environment(many, 0, 0), PatientReuse()))
+    assert other.reload_rate > one.reload_rate
 
 
 def test_a_limit_leaves_tasks_unlaunched(scenario):

@@ -13,7 +13,7 @@ import numpy as np
 from noonward.arrays import Records
 from noonward.compiled import kernel
 from noonward.decision.edge.view import NOBODY, WAIT
-from noonward.engine.edge.kernels import EdgeWorld, _advance, _apply, blank_world
+from noonward.engine.edge.kernels import EdgeWorld, advance, blank_world, carry_out
 from noonward.schedule.edge.rules import first_fit, first_reuse, patient_choice
 
 
@@ -63,9 +63,9 @@ def play_rules(w: EdgeWorld, scratch: EdgeWorld, steps: float) -> float:
     least = np.inf
     for which in range(2):
         _copy(scratch, w)
-        while _advance(scratch):
+        while advance(scratch):
             _choose(scratch, which, steps)
-            _apply(scratch)
+            carry_out(scratch)
         least = min(least, _responses(scratch))
     return least
 
@@ -78,8 +78,8 @@ def _try(child: EdgeWorld, parent: EdgeWorld, choice: int, steps: float, scratch
     child.answers.answer_1[0].until_s = np.inf
     if choice != WAIT:
         child.answers.answer_1[0].steps = min(steps, child.shown.task_Q[choice - 1].steps_max)
-    _apply(child)
-    alive = _advance(child) != 0
+    carry_out(child)
+    alive = advance(child) != 0
     return play_rules(child, scratch, steps), alive
 
 
@@ -141,7 +141,7 @@ def best_schedule(world: EdgeWorld, steps: float, width: int = 24) -> Schedule:
 @kernel(allocates=False)
 def _begin_question(w: EdgeWorld) -> int:
     """Runs to the first question."""
-    return int(_advance(w))
+    return int(advance(w))
 
 
 @kernel(allocates=False)
@@ -150,9 +150,9 @@ def _play_again(w: EdgeWorld, scratch: EdgeWorld, steps: float, track_K: Records
     least = np.inf
     for which in range(2):
         _copy(scratch, w)
-        while _advance(scratch):
+        while advance(scratch):
             _choose(scratch, which, steps)
-            _apply(scratch)
+            carry_out(scratch)
         total = _responses(scratch)
         if total < least:
             least = total

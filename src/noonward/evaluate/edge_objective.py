@@ -15,17 +15,22 @@ from noonward.evaluate.objective import Bound, BoundValue, Objective, no_value
 from noonward.evaluate.results import UNDEFINED, Column, Row, number, percent
 from noonward.evaluate.statistics import mean, ratio
 from noonward.model.edge.environment import EdgeEnvironment
-from noonward.model.edge.scenario import EdgeScenario
+from noonward.model.edge.scenario import EdgeScenario, PaperTasks, SessionTasks, TraceTasks
 
 if TYPE_CHECKING:
     from noonward.evaluate.compare import Comparison
     from noonward.evaluate.objective import Cell
     from noonward.evaluate.report.figure_style import Figure
 
+MOST_TASKS: Final = 128
+"""Bounds are computed for at most so many tasks: their time grows with the product of the tasks per gang size."""
 _METRICS: Final = (
     ("p95_response_s", "p95_response_s", "s"),
     ("quality", "quality", "quality"),
     ("reload_rate", "reload_rate", "fraction"),
+    ("utility_per_image", "utility", "utility"),
+    ("below_quality_min", "below_quality_min", "images"),
+    ("late", "late", "images"),
     ("images", "images", "images"),
     ("unlaunched_tasks", "unlaunched", "tasks"),
     ("j_per_image", "joules_per_image", "J/image"),
@@ -57,8 +62,8 @@ class EdgeObjective(Objective):
     )
     bound_modules = ("noonward.bound.edge", "noonward.bound.edge_search", "noonward.engine.edge.engine")
     bound_condition = (
-        "the bound of the response needs 'end: drained', one model, and that only gangs of all servers are larger than "
-        "half of them"
+        f"the bound of the response needs 'end: drained', at most {MOST_TASKS} tasks, and that only gangs of all "
+        "servers are larger than half of them"
     )
     meaning = (
         "Response is the time from the submission of a task to its finished image (EAT, Sec. IV); quality depends on "
@@ -70,10 +75,11 @@ class EdgeObjective(Objective):
         setting, record_K = environment.setting, environment.tasks.record_K
         if setting.end != "drained":
             return Bound()
+        if len(record_K) > MOST_TASKS:
+            return Bound()
         steps = np.minimum(setting.steps, record_K["steps_max"]).min()
         found = best_schedule(edge_world(environment), float(steps))
-        one_model = len(np.unique(record_K["model"])) == 1
-        if not one_model or not holds_up_all(setting.servers.count, environment.tasks.gang_K):
+        if not holds_up_all(setting.servers.count, environment.tasks.gang_K):
             return Bound(best_known_s=found.response_s)
         least = response_bound(
             setting.servers.count,
@@ -102,7 +108,17 @@ class EdgeObjective(Objective):
             (Column("Launches that load", "%", "down"), _ledger("reload_rate", 0, 100.0)),
             (Column("Energy", "J/image", "down"), _ledger("joules_per_image")),
         )
-        if comparison.scenario.signals is None:
+        setting = cast("EdgeScenario", comparison.scenario)
+        if setting.quality_min > 0:
+            columns = (
+                *columns[:5],
+                (Column("Images below the least quality", "", "down"), _ledger("below_quality_min", 1)),
+                (Column("Utility", "per image", "up"), _ledger("utility", 2)),
+                *columns[5:],
+            )
+        if setting.tasks.deadline_s is not None:
+            columns = (*columns, (Column("Late images", "", "down"), _ledger("late", 1)))
+        if setting.signals is None:
             return columns
         return (
             *columns,
@@ -143,7 +159,7 @@ class EdgeObjective(Objective):
         """Returns servers, tasks and steps."""
         setting = cast("EdgeScenario", comparison.scenario)
         tasks = setting.tasks
-        drawn = f"{tasks.count} tasks at {tasks.rate_per_s:g}/s"
+        drawn = describe_tasks(tasks)
         servers = setting.servers
         powers = f"{servers.idle_w:g} W idle, {servers.load_w:g} W loading, {servers.active_w:g} W generating"
         return [
@@ -175,6 +191,16 @@ class EdgeObjective(Objective):
             f"schedule known (with that knowledge) responds in {number(mean(known_E), 1)} s, "
             f"{100 * above.value:.1f} % above it."
         ]
+
+
+def describe_tasks(tasks: PaperTasks | SessionTasks | TraceTasks) -> str:
+    """Returns where the tasks come from, in words."""
+    if isinstance(tasks, PaperTasks):
+        models = f" for {tasks.models.count} models" if tasks.models.count > 1 else ""
+        return f"{tasks.count} tasks at {tasks.rate_per_s:g}/s{models}"
+    if isinstance(tasks, SessionTasks):
+        return f"requests as in a real trace, {tasks.rate_per_s:g}/s over the day, {tasks.hours:g} h each"
+    return f"requests of {tasks.path.name}, {tasks.hours:g} h each"
 
 
 def best_known_values(comparison: Comparison) -> F8:

@@ -109,6 +109,8 @@ class EdgeLedger:
         wait_s: Mean seconds from submission to the launch.
         quality: Mean quality.
         below_quality_min: Images below the quality that they should reach.
+        late: Images finished after their deadline.
+        utility: Mean utility of an image (EAT, Eq. 4a; ``noonward.model.edge.scenario.Utility``).
         run_kwh: Facility energy of generating images, kWh.
         load_kwh: Facility energy of loading models, kWh.
         idle_kwh: Facility energy of idle servers over the window, kWh.
@@ -134,6 +136,8 @@ class EdgeLedger:
     wait_s: float
     quality: float
     below_quality_min: int
+    late: int
+    utility: float
     run_kwh: float
     load_kwh: float
     idle_kwh: float
@@ -254,6 +258,12 @@ def settle_edge(outcome: EdgeOutcome) -> EdgeLedger:
         wait_s=_mean((outcome.start_s_K - environment.tasks.stamp_s_K)[launched]),
         quality=_mean(quality),
         below_quality_min=int((quality < setting.quality_min).sum()),
+        late=int((outcome.finish_s_K > environment.tasks.record_K["deadline_s"])[launched].sum()),
+        utility=_mean(
+            setting.utility.quality * quality
+            - setting.utility.response_per_s * response_s
+            - setting.utility.penalty * (quality < setting.quality_min)
+        ),
         run_kwh=float(run[0]),
         load_kwh=float(load[0]),
         idle_kwh=float(idle[0]),

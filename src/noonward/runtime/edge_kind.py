@@ -9,7 +9,7 @@ from typing import Any
 from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.errors import ScenarioError
 from noonward.model.edge.environment import EdgeEnvironment
-from noonward.model.edge.scenario import EdgeScenario
+from noonward.model.edge.scenario import EdgeScenario, SessionTasks, TraceTasks
 
 
 def check_fit(environment: EdgeEnvironment, scheduler: object, name: str) -> None:
@@ -27,8 +27,23 @@ def remarks(environment: EdgeEnvironment, scheduler: EdgeScheduler) -> tuple[str
 
 
 def content_with_files(scenario: EdgeScenario, signals: Sequence[Path], jobs: Path | None) -> dict[str, Any]:
-    """Raises ScenarioError: edge scenarios take their signals and tasks from generators."""
-    raise ScenarioError(
-        f"scenario {scenario.name!r} is of kind edge, which takes no files of signals or tasks; leave out --signals "
-        "and --jobs"
-    )
+    """Returns the content of an edge scenario whose tasks are the requests of a file.
+
+    Raises:
+        ScenarioError: Files of signals are given: edge scenarios generate theirs.
+    """
+    if signals:
+        raise ScenarioError(
+            f"scenario {scenario.name!r} is of kind edge, which takes no files of signals; leave out --signals"
+        )
+    content: dict[str, Any] = scenario.model_dump(mode="json")
+    tasks = scenario.tasks
+    content["tasks"] = {
+        "source": "trace",
+        "path": str(jobs),
+        "sizes": list(tasks.sizes),
+        "deadline_s": tasks.deadline_s,
+    }
+    if isinstance(tasks, SessionTasks | TraceTasks):
+        content["tasks"] |= {"hours": tasks.hours, "loads": tasks.loads}
+    return content

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from noonward.decision.edge.view import LEAST_FRAGMENTATION, LOWEST, EdgeMemory
-from noonward.engine.edge.kernels import NEVER, EdgeWorld, begin_edge, blank_world, run_edge
+from noonward.decision.edge.view import LEAST_FRAGMENTATION, LOWEST, NEVER, EdgeMemory
+from noonward.engine.edge.kernels import EdgeWorld, begin_edge, blank_world, run_edge
+from noonward.model.edge.tasks import NO_DEADLINE_S
 from reference import edge as reference
 
 LOAD_S = {1: 24.0, 2: 24.0, 4: 32.0, 8: 30.0}
@@ -36,7 +37,7 @@ def world_of(
             task["gang"],
             task["model"],
             100.0,
-            1e18,
+            NO_DEADLINE_S,
             task["load_s"],
             task["step_s"],
         )

@@ -6,14 +6,16 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from noonward.data.edge.generate import draw_paper_tasks
+from noonward.data.edge.generate import draw_paper_tasks, model_shares
+from noonward.data.edge.sessions import draw_requests, tasks_of
+from noonward.data.edge.trace import requests_of
 from noonward.data.environments import FIXED_START, HISTORY_H, generated_start
 from noonward.data.signals.generate import generate_signals, sinusoidal_signals
 from noonward.errors import ScenarioError
 from noonward.model.cluster.scenario import GeneratedSignals, SinusoidalSignals
 from noonward.model.edge.environment import EdgeEnvironment
-from noonward.model.edge.scenario import EdgeScenario
-from noonward.model.edge.tasks import TASK, ImageTasks
+from noonward.model.edge.scenario import EdgeScenario, PaperTasks, SessionTasks
+from noonward.model.edge.tasks import NO_DEADLINE_S, TASK, ImageTasks
 from noonward.model.signals import Signals
 from noonward.seeding import stream
 
@@ -52,12 +54,21 @@ def describe_edge_environment(environment: EdgeEnvironment) -> str:
 def draw_tasks(scenario: EdgeScenario, index: int, seed: int) -> ImageTasks:
     """Returns the tasks of a draw."""
     source = scenario.tasks
+    rng = stream(seed, "workload", index)
+    if isinstance(source, PaperTasks):
+        return _paper_tasks(scenario, source, rng)
+    requests = draw_requests(source, rng) if isinstance(source, SessionTasks) else requests_of(source, index)
+    return ImageTasks(record_K=tasks_of(requests, scenario, source, rng))
+
+
+def _paper_tasks(scenario: EdgeScenario, source: PaperTasks, rng: np.random.Generator) -> ImageTasks:
+    """Draws the paper's arrivals."""
     record_K = np.zeros(source.count, TASK)
     largest = max(scenario.gang_times) + 1
     load_s_G, step_s_G = np.full(largest, np.nan), np.full(largest, np.nan)
     for size, time in scenario.gang_times.items():
         load_s_G[size], step_s_G[size] = time.load_s, time.step_s
-    state = stream(seed, "workload", index).integers(2**64, size=1, dtype=np.uint64)
+    state = rng.integers(2**64, size=1, dtype=np.uint64)
     count = draw_paper_tasks(
         record_K,
         source.first,
@@ -69,6 +80,9 @@ def draw_tasks(scenario: EdgeScenario, index: int, seed: int) -> ImageTasks:
         load_s_G,
         step_s_G,
         scenario.steps_max,
+        model_shares(source.models.count, source.models.exponent, source.models.shift),
+        source.load_sigma,
+        NO_DEADLINE_S if source.deadline_s is None else source.deadline_s,
         state,
     )
     return ImageTasks(record_K=record_K[:count])

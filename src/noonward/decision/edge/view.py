@@ -21,8 +21,8 @@ RUN: Final = np.dtype(
         ("waiting", "i8"),  # tasks that wait, the visible ones included
         ("event", "i8"),  # 1 if something will happen by itself: an arrival or a completion
         ("choice", "i8"),  # how servers are chosen for a new gang: LOWEST or LEAST_FRAGMENTATION
-        ("price", "f8"),  # price of the current hour, USD/MWh; NaN without signals
-        ("carbon", "f8"),  # carbon intensity of the current hour, g/kWh; NaN without signals
+        ("steps_min", "f8"),  # fewest steps that a task may be given
+        ("latest_t", "i8"),  # latest tick until which a wait may last while nothing happens
     ]
 )
 """What holds for the whole run."""
@@ -42,13 +42,15 @@ QUEUED: Final = np.dtype(
         ("gang", "i8"),  # servers it needs, all at once
         ("model", "i8"),
         ("steps_max", "f8"),  # most steps it may be given
-        ("deadline_s", "f8"),  # latest end that was promised; infinite without a promise
+        ("deadline_s", "f8"),  # latest end that was promised; NO_DEADLINE_S without a promise
     ]
 )
 """A task in the visible queue, oldest first."""
 ANSWER: Final = np.dtype([("choice", "i8"), ("steps", "f8"), ("until_s", "f8")])
 """An answer: WAIT or 1 + place; inference steps of a launch; when to ask again after WAIT if nothing happens before."""
 
+NEVER: Final = np.int64(2**62)
+"""Later than any tick."""
 LOWEST, LEAST_FRAGMENTATION = 0, 1
 """How servers are chosen for a new gang: the lowest-numbered idle ones, or those whose gangs are missed least."""
 
@@ -170,8 +172,10 @@ def blank_view(servers: int = 1, places: int = 1, sizes: int = 2) -> EdgeView:
     server_N["gang"] = server_N["model"] = NOBODY
     task_Q = np.zeros(places, QUEUED)
     task_Q["task"] = NOBODY
+    run_1 = np.zeros(1, RUN)
+    run_1["latest_t"] = NEVER
     return EdgeView(
-        run_1=np.zeros(1, RUN),
+        run_1=run_1,
         server_N=server_N,
         task_Q=task_Q,
         mask_A=np.zeros(1 + places, np.uint8),

@@ -8,12 +8,11 @@ import numpy as np
 
 from noonward.decision.edge.brief import EdgeBrief
 from noonward.decision.edge.scheduler import CompiledEdgeScheduler, EdgeScheduler
-from noonward.decision.edge.view import LEAST_FRAGMENTATION, LOWEST, EdgeAnswers, EdgeView
+from noonward.decision.edge.view import LEAST_FRAGMENTATION, LOWEST, NEVER, EdgeAnswers, EdgeView
 from noonward.engine.edge.kernels import (
     FAILED_CHOICE,
     FAILED_STEPS,
     FAILED_UNTIL,
-    NEVER,
     EdgeWorld,
     begin_edge,
     blank_world,
@@ -40,7 +39,8 @@ def edge_world(environment: EdgeEnvironment, *, every_tick: bool = False) -> Edg
     run = world.shown.run_1
     run["tick_s"] = setting.tick_s
     run["choice"] = LOWEST if setting.choice == "lowest" else LEAST_FRAGMENTATION
-    run["price"] = run["carbon"] = np.nan
+    run["steps_min"] = setting.steps_min
+    run["latest_t"] = int(environment.latest_s / setting.tick_s)
     world.engine_1["limit_t"] = NEVER if setting.end == "drained" else round(setting.limit_s / setting.tick_s)
     world.engine_1["law"] = LAWS.index(setting.quality)
     world.engine_1["every_tick"] = every_tick
@@ -59,8 +59,8 @@ class EdgeEngine:
     asked again at the same instant. Time is counted in ticks: arrivals are seen one tick after their stamp, and servers
     are idle at the first tick at or after the end of a run, while the recorded duration is not rounded.
 
-    Feasible: a launch needs as many idle servers as the task's gang, and steps from 0 to the task's most; a wait needs
-    an arrival or completion to come, or a time. An infeasible answer raises.
+    Feasible: a launch needs as many idle servers as the task's gang, and steps from the scenario's fewest to the task's
+    most; a wait needs an arrival or completion to come, or a time until ``latest_t``. An infeasible answer raises.
 
     End: when every task is launched, or after the limit.
 
@@ -125,8 +125,9 @@ class EdgeEngine:
         what = {
             FAILED_CHOICE: f"choice {choice}; feasible now: {', '.join(allowed)} (0 waits, 1 + q launches place q); "
             "answer only what view.mask_A marks",
-            FAILED_STEPS: f"{steps} steps; allowed: 0 to the task's steps_max",
-            FAILED_UNTIL: f"a wait until {until_s} s, which is no time; name one after {view.now_s:g} s",
+            FAILED_STEPS: f"{steps} steps; allowed: {view.run_1['steps_min'][0]:g} to the task's steps_max",
+            FAILED_UNTIL: f"a wait until {until_s} s; name a time after {view.now_s:g} s and until "
+            f"{self.environment.latest_s:g} s (view.run_1['latest_t'])",
         }[failed]
         return InfeasibleActionError(f"scheduler {type(self.scheduler).__name__} answered at {view.now_s:g} s: {what}")
 

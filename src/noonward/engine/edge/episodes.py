@@ -11,7 +11,7 @@ from noonward.compiled import kernel
 from noonward.data.edge.generate import draw_paper_tasks
 from noonward.decision.edge.rule import MEMORY, RULE
 from noonward.decision.edge.view import EdgeMemory
-from noonward.engine.edge.kernels import WORLD, EdgeWorld, _advance, _apply, _begin
+from noonward.engine.edge.kernels import WORLD, EdgeWorld, advance, begin, carry_out
 
 LAUNCHED, RESPONSE_S, LOADED, QUALITY, TASKS, QUESTIONS, END_S = range(7)
 """Columns of what an episode sums up to: tasks launched, their responses, loads, qualities; tasks; questions; end."""
@@ -29,6 +29,9 @@ LAUNCHED, RESPONSE_S, LOADED, QUALITY, TASKS, QUESTIONS, END_S = range(7)
         types.int64,
         types.int64[::1],
         types.float64,
+        types.float64[::1],
+        types.float64,
+        types.float64,
         types.float64[:, ::1],
     ),
     allocates=False,
@@ -44,6 +47,9 @@ def run_episodes(
     first_t: int,
     size_C: Any,
     steps_max: float,
+    share_M: F8,
+    load_sigma: float,
+    deadline_s: float,
     sum_EX: F8,
 ) -> None:
     """Draws and runs episodes of the paper's arrivals, one a seed; writes their sums."""
@@ -62,13 +68,16 @@ def run_episodes(
             w.shown.load_s_G,
             w.shown.step_s_G,
             steps_max,
+            share_M,
+            load_sigma,
+            deadline_s,
             state,
         )
         v = EdgeWorld(w.shown, w.answers, w.engine_1, room[:count], w.track_K)
-        _begin(v, first_t)
-        while _advance(v):
+        begin(v, first_t)
+        while advance(v):
             rule(v.shown, v.answers, memory)
-            if _apply(v):
+            if carry_out(v):
                 break
         for x in range(7):
             sum_EX[e, x] = 0.0

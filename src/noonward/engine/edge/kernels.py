@@ -16,7 +16,7 @@ from noonward.arrays import Records
 from noonward.compiled import kernel
 from noonward.decision.edge.gangs import idle_gang, idle_servers, next_idle_t, occupy
 from noonward.decision.edge.rule import ANSWERS, MEMORY, RULE, VIEW
-from noonward.decision.edge.view import ANSWER, NOBODY, WAIT, EdgeAnswers, EdgeMemory, EdgeView, blank_view
+from noonward.decision.edge.view import ANSWER, NEVER, NOBODY, WAIT, EdgeAnswers, EdgeMemory, EdgeView, blank_view
 from noonward.ledger.edge import TASK_OUTCOME
 from noonward.model.edge.quality import quality
 from noonward.model.edge.tasks import TASK
@@ -25,8 +25,6 @@ ASK: Final = 1
 """Kind of the only question: what to launch now."""
 FAILED_CHOICE, FAILED_STEPS, FAILED_UNTIL = -1, -2, -3
 """What carrying out an infeasible answer returns; 0 when all went well."""
-NEVER: Final = np.int64(2**62)
-"""Later than any tick."""
 
 ENGINE: Final = np.dtype(
     [
@@ -144,7 +142,7 @@ def _launch(w: EdgeWorld, q: int, steps: float) -> None:
 
 
 @kernel(inline=True, allocates=False)
-def _apply(w: EdgeWorld) -> int:
+def carry_out(w: EdgeWorld) -> int:
     """Carries out the answer; returns 0, or what is wrong with it (nothing is then changed)."""
     a, view = w.answers.answer_1[0], w.shown
     now_t = view.run_1[0].now_t
@@ -153,14 +151,14 @@ def _apply(w: EdgeWorld) -> int:
     if a.choice != WAIT:
         if not view.mask_A[a.choice]:
             return FAILED_CHOICE
-        if not (a.steps >= 0.0 and a.steps <= view.task_Q[a.choice - 1].steps_max):
+        if not (a.steps >= view.run_1[0].steps_min and a.steps <= view.task_Q[a.choice - 1].steps_max):
             return FAILED_STEPS
         _launch(w, a.choice - 1, a.steps)
         return 0
     next_t = _next_event_t(w)
     if not np.isinf(a.until_s):
-        until = a.until_s / view.run_1[0].tick_s
-        if not (until < 2.0**53):
+        latest_t = view.run_1[0].latest_t
+        if not (now_t < latest_t and a.until_s <= latest_t * view.run_1[0].tick_s):
             return FAILED_UNTIL
         next_t = min(next_t, max(now_t + 1, ticks_up(a.until_s, view.run_1[0].tick_s)))
     elif not view.mask_A[WAIT]:
@@ -170,7 +168,7 @@ def _apply(w: EdgeWorld) -> int:
 
 
 @kernel(inline=True, allocates=False)
-def _advance(w: EdgeWorld) -> int:
+def advance(w: EdgeWorld) -> int:
     """Runs until the next question; returns ASK, or 0 at the run's end."""
     view = w.shown
     while True:
@@ -196,7 +194,7 @@ def _advance(w: EdgeWorld) -> int:
 
 
 @kernel(inline=True, allocates=False)
-def _begin(w: EdgeWorld, first_t: int) -> None:
+def begin(w: EdgeWorld, first_t: int) -> None:
     """Empties servers, queue and records: the state at the first tick."""
     for n in range(w.shown.server_N.shape[0]):
         w.shown.server_N[n].free_t = 0
@@ -239,10 +237,10 @@ WORLD = typeof(blank_world())
 def step_edge(w: EdgeWorld) -> int:
     """Carries out the answer that is due and runs to the next question; returns ASK, 0 at the end, or an error."""
     if w.engine_1[0].asked:
-        failed = _apply(w)
+        failed = carry_out(w)
         if failed:
             return failed
-    kind = _advance(w)
+    kind = advance(w)
     w.engine_1[0].asked = kind
     return kind
 
@@ -250,9 +248,9 @@ def step_edge(w: EdgeWorld) -> int:
 @kernel(int64(WORLD, types.FunctionType(RULE), MEMORY), allocates=False)
 def run_edge(w: EdgeWorld, rule: Any, memory: EdgeMemory) -> int:
     """Runs to the end under a compiled rule; returns 0, or what is wrong with an answer."""
-    while _advance(w):
+    while advance(w):
         rule(w.shown, w.answers, memory)
-        failed = _apply(w)
+        failed = carry_out(w)
         if failed:
             w.engine_1[0].asked = 1
             return failed
@@ -263,7 +261,19 @@ def run_edge(w: EdgeWorld, rule: Any, memory: EdgeMemory) -> int:
 @kernel(types.void(WORLD, int64), allocates=False)
 def begin_edge(w: EdgeWorld, first_t: int) -> None:
     """Sets the state at the first tick; tasks, limits and switches stay."""
-    _begin(w, first_t)
+    begin(w, first_t)
 
 
-__all__ = ["ANSWERS", "ASK", "VIEW", "EdgeWorld", "begin_edge", "blank_world", "run_edge", "step_edge"]
+__all__ = [
+    "ANSWERS",
+    "ASK",
+    "VIEW",
+    "EdgeWorld",
+    "advance",
+    "begin",
+    "begin_edge",
+    "blank_world",
+    "carry_out",
+    "run_edge",
+    "step_edge",
+]

@@ -11,7 +11,7 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.errors import ScenarioError
 from noonward.model.edge.scenario import EdgeScenario
-from noonward.model.edge.tasks import ImageTasks
+from noonward.model.edge.tasks import NO_DEADLINE_S, ImageTasks
 from noonward.model.signals import Signals, SiteSignals
 from noonward.units import HOUR_S
 
@@ -71,8 +71,19 @@ class EdgeEnvironment:
         """
         record_K = self.tasks.record_K
         longest_s = float(np.sum(record_K["load_s"] + record_K["steps_max"] * record_K["step_s"]))
-        end_s = max(float(record_K["stamp_s"][-1]), self.setting.first_s) + longest_s + len(self.tasks)
-        return int(np.ceil(max(self.window_s, end_s) / HOUR_S))
+        ticks_s = self.setting.tick_s * len(self.tasks)
+        return int(np.ceil((self.latest_s + longest_s + ticks_s) / HOUR_S))
+
+    @property
+    def latest_s(self) -> float:
+        """Latest time until which a wait may last while nothing happens, s: the window's end, or the last promise.
+
+        Without it a scheduler could wait for ever, and there would be no end to the signals that a run needs.
+        """
+        record_K = self.tasks.record_K
+        promised_s = record_K["deadline_s"][record_K["deadline_s"] < NO_DEADLINE_S]
+        last_s = max(float(record_K["stamp_s"][-1]), self.setting.first_s, *promised_s.tolist())
+        return float(max(self.window_s, last_s) + HOUR_S)
 
     @functools.cached_property
     def site_signals(self) -> SiteSignals:

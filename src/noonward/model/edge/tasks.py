@@ -17,12 +17,16 @@ TASK: Final = np.dtype(
         ("gang", "i8"),  # servers it needs, all at once
         ("model", "i8"),  # model it asks for
         ("steps_max", "f8"),  # most steps it may be given
-        ("deadline_s", "f8"),  # latest end that was promised; infinite without a promise
+        ("deadline_s", "f8"),  # latest end that was promised; NO_DEADLINE_S without a promise
         ("load_s", "f8"),  # seconds to load its model on its gang, if it is not loaded there
         ("step_s", "f8"),  # seconds a step on its gang
     ]
 )
 """A task as the engine reads it."""
+
+
+NO_DEADLINE_S: Final = 1e18
+"""Deadline of a task without one, s."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from noonward.decision.edge.brief import EdgeBrief
 from noonward.decision.edge.gangs import idle_gang, idle_servers
 from noonward.decision.edge.rule import edge_rule
 from noonward.decision.edge.scheduler import CompiledEdgeScheduler
-from noonward.decision.edge.view import NOBODY, EdgeAnswers, EdgeMemory, EdgeView
+from noonward.decision.edge.view import NOBODY, WAIT, EdgeAnswers, EdgeMemory, EdgeView
 from noonward.draws import random_below, uniform
 
 PATIENCE = 1.25
@@ -144,16 +144,19 @@ def patient_rule(view: EdgeView, answers: EdgeAnswers, memory: EdgeMemory) -> No
 def random_rule(view: EdgeView, answers: EdgeAnswers, memory: EdgeMemory) -> None:
     """Tries at every tick, with a chance of a half, a place at random, empty or not, with random steps up to the most.
 
-    A try that is not possible costs the tick, as in the published control.
+    A try that is not possible costs the tick, as in the published control. Once no wait is possible any more, the first
+    task that fits is launched.
     """
     run = view.run_1[0]
     tries = uniform(memory.random_1) < 0.5
-    steps = memory.number_P[0] * uniform(memory.random_1)
+    steps = run.steps_min + (memory.number_P[0] - run.steps_min) * uniform(memory.random_1)
     q = random_below(memory.random_1, view.task_Q.shape[0])
     if tries and view.mask_A[1 + q]:
         _launch(view, answers, q, steps)
-    else:
+    elif run.now_t < run.latest_t:
         answers.answer_1[0].until_s = (run.now_t + 1) * run.tick_s
+    elif not view.mask_A[WAIT]:
+        _launch(view, answers, first_fit(view.server_N, view.task_Q, run.now_t), steps)
 
 
 class EdgeRule(CompiledEdgeScheduler):

@@ -132,6 +132,15 @@ def test_figures_of_bench(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch
     hold_against_page("bench", [noonward("bench", "--json").out])
 
 
+def test_figures_of_bench_bid_price(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.bench import bid_price as bench_bid_price
+
+    monkeypatch.setattr(bench_bid_price, "JOBS_PER_DAY", 20)
+    monkeypatch.setattr(bench_bid_price, "WAITING", 100)
+    monkeypatch.setattr(bench_bid_price, "REPEATS", 1)
+    hold_against_page("bench bid-price", [noonward("bench", "bid-price", "--json").out])
+
+
 def test_figures_of_bench_learn(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     from noonward.bench import learn as bench_learn
 

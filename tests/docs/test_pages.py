@@ -32,6 +32,7 @@ NOT_RUN = {
     "python -m pip install '.[ray]'": "needs the network",
     "noonward warmup": "half a minute",
     "noonward bench": "a minute",
+    "noonward bench bid-price": "half a minute; tests/docs/test_figures.py runs a small one",
     "noonward bench learn": "a minute",
     "noonward compare load-shaping": "minutes",
     "noonward reproduce load-shaping --draws 4": "minutes",

@@ -18,7 +18,9 @@ from noonward.ledger.ledger import settle
 from noonward.ledger.segments import DONE, OVERDUE
 from noonward.model.cluster.environment import GpuCaps
 from noonward.model.cluster.jobs import Jobs
-from noonward.schedule.cluster.bid_price import BidPrice, _best_kink, extended
+from noonward.schedule.cluster.bid_price import BidPrice
+from noonward.schedule.cluster.bookings import _best_room
+from noonward.schedule.cluster.capacity_prices import OPTION, PRICED_H, best_start, describe, sum_up, sum_up_energy
 from noonward.schedule.registry import make_scheduler
 from noonward.seeding import stream
 from reference.ledger import hourly
@@ -52,7 +54,7 @@ def asked_once(environment, **options):
 
 def hour_prices(scheduler):
     """Prices in force, USD per GPU-hour, per site and hour."""
-    return np.diff(scheduler._price_sum_SH, axis=1)
+    return np.diff(scheduler._prices.paid_SR, axis=1)
 
 
 def test_capacity_costs_nothing_where_it_is_ample():
@@ -143,8 +145,23 @@ def grid_world(seed):
     return world, replace(world.environment(), sample_jobs=lambda rng: jobs_at([1, 2, 3]))
 
 
-def best_by_trying(world, job, s, now_s, price_SH):
-    """The most a job can earn from now on at some prices, by trying every minute at every site."""
+def offered(scheduler, view, job, s, price_SH):
+    """Prices as given per hour of the run, and what a job takes and earns."""
+    hour, sites = scheduler._hour, len(price_SH)
+    ahead_SH = np.zeros((sites, PRICED_H))
+    ahead_SH[:, : price_SH.shape[1] - hour] = price_SH[:, hour:]
+    prices = scheduler._prices._replace(paid_SR=np.zeros_like(scheduler._prices.paid_SR))
+    sum_up(ahead_SH, prices.paid_SR)
+    option_S = np.zeros(sites, OPTION)
+    describe(view, job, s, view.now_s, hour * HOUR_S, np.inf, False, option_S)
+    return prices, option_S
+
+
+def best_by_trying(world, job, s, now_s, price_SH, booked_ST=None):
+    """The most a job can earn from now on at some prices, by trying every minute at every site.
+
+    With books (per minute of the run), only starts with room, on whole minutes and after a journey in a later one.
+    """
     best = 0.0
     for d, site in enumerate(world.sites):
         if job.gpus_min > site.gpus:
@@ -152,9 +169,13 @@ def best_by_trying(world, job, s, now_s, price_SH):
         earliest_s = now_s + (60.0 * job.move_gb if d != s else 0.0)
         latest_s = job.deadline_s - (60.0 * job.result_gb if d != job.origin else 0.0)
         travel_usd = 0.0005 * (job.move_gb * (d != s) + job.result_gb * (d != job.origin))
-        start_s = earliest_s
+        start_s = max(earliest_s, now_s + 60.0 * (d != s)) if booked_ST is not None else earliest_s
         while start_s <= latest_s:
             end_s = start_s + job.work
+            minutes = slice(int(start_s // 60), math.ceil(end_s / 60))
+            if booked_ST is not None and (booked_ST[d, minutes] + job.gpus_max > site.gpus).any():
+                start_s += 60.0
+                continue
             value = world.alpha * job.gpus_max * job.work / HOUR_S - travel_usd
             value -= 100.0 * job.gpus_max * hourly(world.price[d], start_s, end_s) / 3.6e9
             value -= job.gpus_max * hourly([*price_SH[d], 0.0], start_s, end_s) / HOUR_S
@@ -172,45 +193,158 @@ def test_the_best_start_between_turns_of_hours_is_the_best_of_all_minutes(seed):
     rng, jobs, tried = np.random.default_rng(seed), world.jobs(), 0
     while engine.step():
         scheduler.decide(engine.view, engine.answers)
-        price_SH = rng.uniform(0.0, 0.03, (len(world.sites), 20))
-        price_sum_SH = np.concatenate([np.zeros((len(world.sites), 1)), np.cumsum(price_SH, axis=1)], axis=1)
+        price_SH = rng.uniform(0.0, 0.03, (len(world.sites), 24))
         for s, job in engine.view.asked():
             if rng.random() > 0.03 and tried > 3:
                 continue
             now_s = engine.view.now_s
-            value, site, start_s = _best_kink(scheduler._known, price_sum_SH, job, s, now_s)
+            prices, option_S = offered(scheduler, engine.view, job, s, price_SH)
+            value, site, start_h = best_start(engine.view, prices, option_S, s, 0.0)
             assert value == pytest.approx(best_by_trying(world, jobs[job], s, now_s, price_SH), rel=1e-9, abs=1e-12)
             assert (site >= 0) == (value > 0)
-            assert start_s >= now_s or site < 0
+            assert start_h >= now_s % HOUR_S / HOUR_S or site < 0
             tried += 1
     assert tried > 3
 
 
-# ---------------------------------------------------------------- forecasts
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_start_with_room_is_the_best_of_all_minutes_with_room(seed):
+    world, environment = grid_world(seed)
+    scheduler = BidPrice(PERFECT, first_rounds=5, rounds=2)
+    engine = ClusterEngine(environment, scheduler)
+    scheduler.reset(engine.brief, stream(0, "policy"))
+    rng, jobs, found = np.random.default_rng(seed), world.jobs(), 0
+    gpus_S = np.array([site.gpus for site in world.sites])
+    while engine.step():
+        scheduler.decide(engine.view, engine.answers)
+        if rng.random() > 0.5:
+            continue
+        price_SH = rng.uniform(0.0, 0.03, (len(world.sites), 24))
+        slot_0 = scheduler._hour * 60
+        books_ST = np.zeros((len(gpus_S), scheduler._booked_ST.shape[1]), np.int64)
+        for _ in range(12):  # runs of others
+            site, slot = rng.integers(len(gpus_S)), rng.integers(900)
+            books_ST[site, slot : slot + rng.integers(1, 100)] += 1
+        books_ST = np.minimum(books_ST, gpus_S[:, None])
+        all_ST = np.concatenate([np.zeros((len(gpus_S), slot_0), np.int64), books_ST], axis=1)
+        for s, job in engine.view.asked():
+            prices, option_S = offered(scheduler, engine.view, job, s, price_SH)
+            value, site, slot = _best_room(engine.view, prices, option_S, books_ST, slot_0, np.inf, job, s)
+            best = best_by_trying(world, jobs[job], s, engine.view.now_s, price_SH, all_ST)
+            assert value == pytest.approx(best, rel=1e-9, abs=1e-12)
+            if site < 0:
+                continue
+            found += 1
+            minutes = slice(slot, slot + math.ceil(jobs[job].work / 60))
+            assert (all_ST[site, minutes] + jobs[job].gpus_max <= gpus_S[site]).all()
+    assert found > 0
+
+
+# ---------------------------------------------------------------- forecasts and the horizon
+
+
+def hourly_costs(scheduler):
+    """Forecast cost of a watt per hour in reach, USD/MWh."""
+    return np.diff(scheduler._prices.energy_SR, axis=1) * 1e6
+
+
+def forecast_costs(hourly_H, reach):
+    """Hourly costs, USD/MWh, that come of a forecast of prices alone."""
+    engine = ClusterEngine(environment_of([1], [{"work": HOUR_S}], jobs_at([1])), BidPrice(PERFECT))
+    forecast_KSL = np.zeros((2, 1, len(hourly_H) + 1))
+    forecast_KSL[0, 0, 1:] = np.cumsum(hourly_H) * HOUR_S
+    forecast_KSL[1, 0, np.isnan(forecast_KSL[0, 0])] = math.nan
+    energy_SR = np.zeros((1, reach + 1))
+    sum_up_energy(engine.view._replace(forecast_KSL=forecast_KSL), energy_SR)
+    return (np.diff(energy_SR[0]) * 1e6).round(9).tolist()
 
 
 def test_hours_beyond_a_forecast_repeat_the_day_before():
     hourly_H = np.arange(1.0, 27.0)  # 26 hours: 1 to 26
-    forecast_KSL = np.concatenate([[0.0], np.cumsum(hourly_H)])[None, None]
-    longer = np.diff(extended(forecast_KSL, 30)[0, 0])
-    assert longer.tolist() == [*hourly_H, 3.0, 4.0, 5.0, 6.0]
+    assert forecast_costs(hourly_H, 30) == [*hourly_H, 3.0, 4.0, 5.0, 6.0]
+    assert forecast_costs(hourly_H, 51)[-2:] == [26.0, 3.0]
 
 
-def test_a_forecast_shorter_than_a_day_repeats_its_last_hour():
-    forecast_KSL = np.array([[[0.0, 5.0, 7.0]], [[0.0, 1.0, 4.0]]])
-    assert extended(forecast_KSL, 4).tolist() == [[[0.0, 5.0, 7.0, 9.0, 11.0]], [[0.0, 1.0, 4.0, 7.0, 10.0]]]
+def test_a_forecast_shorter_than_a_day_repeats_itself():
+    assert forecast_costs([5.0, 2.0], 5) == [5.0, 2.0, 5.0, 2.0, 5.0]
 
 
 def test_hours_that_are_not_forecast_are_filled_and_long_forecasts_stay():
-    nan = math.nan
-    assert extended(np.array([[[0.0, 5.0, 7.0, nan]]]), 1).tolist() == [[[0.0, 5.0, 7.0, 9.0]]]
-    assert extended(np.array([[[0.0, 5.0, 7.0, 8.0]]]), 1).tolist() == [[[0.0, 5.0, 7.0, 8.0]]]
+    assert forecast_costs([5.0, 2.0, math.nan], 4) == [5.0, 2.0, 5.0, 2.0]
+    assert forecast_costs([5.0, 2.0, 1.0], 2) == [5.0, 2.0]
 
 
-def test_the_forecast_reaches_to_the_end_of_the_last_job_that_may_come():
+def test_runs_behind_the_horizon_pay_the_prices_of_its_last_day_once_more():
+    price_SH = np.arange(PRICED_H, dtype=float)[None]
+    paid_SR = np.zeros((1, PRICED_H + 49))
+    sum_up(price_SH, paid_SR)
+    day = range(PRICED_H - 24, PRICED_H)
+    assert np.diff(paid_SR[0])[PRICED_H - 1 :].tolist() == [PRICED_H - 1, *day, *day]
+
+
+def test_prices_and_books_reach_to_the_end_of_the_longest_run_in_sight():
     sampled = jobs_at([40], work_h=30, slack_h=60)
     scheduler = asked_once(environment_of([2], [{"work": HOUR_S}], sampled, window_h=48))
-    assert scheduler._known.forecast_KSL.shape[2] - 1 >= 40 + 60 + 30
+    assert len(hour_prices(scheduler)[0]) >= PRICED_H + 30
+    longer = {"work": 150 * HOUR_S, "slack_s": HOUR_S}
+    scheduler = asked_once(environment_of([2], [longer], sampled, window_h=48))
+    assert len(hourly_costs(scheduler)[0]) >= PRICED_H + 150
+    assert scheduler._booked_ST.shape[1] >= (PRICED_H + 150) * 60
+    assert (scheduler._booked_ST > 0).sum() == 150 * 60
+
+
+def test_arrays_do_not_grow_with_the_window():
+    def sizes(days):
+        jobs = [{"arrival_s": 6 * HOUR_S * n, "work": HOUR_S, "slack_s": HOUR_S} for n in range(4 * days)]
+        sampled = jobs_at(np.arange(24.0 * days), slack_h=1.0)
+        scheduler = BidPrice(PERFECT)
+        run(environment_of([2], jobs, sampled, window_h=24 * days), scheduler)
+        return [scheduler._prices.paid_SR.shape, scheduler._booked_ST.shape, len(scheduler._coming_C)]
+
+    assert sizes(8) == sizes(12)
+
+
+def test_the_sampled_week_repeats():
+    """In the second week the same hours are short as in the first."""
+    sampled = jobs_at([*[30.0] * 6, 150.0])
+    jobs = [{"arrival_s": hour * HOUR_S, "work": 60.0} for hour in (0.0, 1.0, 168.0, 336.0)]
+    scheduler = BidPrice(PERFECT)
+    engine = ClusterEngine(environment_of([1], jobs, sampled, window_h=24 * 21), scheduler)
+    scheduler.reset(engine.brief, stream(0, "policy"))
+    dear = {}
+    while engine.step():
+        scheduler.decide(engine.view, engine.answers)
+        dear[engine.view.now_s / HOUR_S] = np.flatnonzero(hour_prices(scheduler)[0][:PRICED_H] > 0.01).tolist()
+    assert dear == {0.0: [30], 1.0: [29], 168.0: [30], 336.0: [30]}
+
+
+def test_prices_move_on_with_the_clock_and_come_into_sight_from_the_day_before():
+    jobs = [{"arrival_s": hour * HOUR_S, "work": 60.0} for hour in (0.0, 5.0)]
+    scheduler = BidPrice(PERFECT, rounds=0)
+    engine = ClusterEngine(environment_of([1], jobs, jobs_at([7] * 4 + [PRICED_H - 23] * 4), window_h=480), scheduler)
+    scheduler.reset(engine.brief, stream(0, "policy"))
+    seen = []
+    while engine.step():
+        scheduler.decide(engine.view, engine.answers)
+        seen.append(hour_prices(scheduler)[0][:PRICED_H].copy())
+    np.testing.assert_allclose(seen[1][:-5], seen[0][5:], atol=1e-15)
+    np.testing.assert_allclose(seen[1][-5:], seen[0][-24:-19], atol=1e-15)
+    assert seen[1][-5:].max() > 0.01
+
+
+def test_a_row_that_another_job_takes_gives_its_booking_back():
+    jobs = [{"work": 3 * HOUR_S, "slack_s": 2 * HOUR_S}]
+    environment = environment_of([1], jobs, jobs_at([7]), price=[[50.0, 50.0, 10.0, 10.0, 10.0]])
+    scheduler = BidPrice(PERFECT)
+    engine = ClusterEngine(environment, scheduler)
+    scheduler.reset(engine.brief, stream(0, "policy"))
+    engine.step()
+    scheduler.decide(engine.view, engine.answers)
+    assert np.flatnonzero(scheduler._booked_ST[0]).tolist() == list(range(120, 300))
+    engine.view.job_J["serial"] = 7  # the first job has gone, unseen
+    engine.view.job_J["work"] = HOUR_S
+    scheduler.decide(engine.view, engine.answers)
+    assert np.flatnonzero(scheduler._booked_ST[0]).tolist() == list(range(120, 180))
 
 
 # ---------------------------------------------------------------- whole runs
@@ -222,10 +356,10 @@ class Audited(BidPrice):
     def decide(self, view, answers):
         hour = self._hour
         super().decide(view, answers)
-        if len(self._site_J) > 100 and hour == self._hour:
+        if len(self._plan_J) > 100 and hour == self._hour:
             return
-        assert self._booked_TS.min() >= 0
-        assert (self._booked_TS.max(axis=0) <= view.site_S["gpus"]).all()
+        assert self._booked_ST.min() >= 0
+        assert (self._booked_ST.max(axis=1) <= view.site_S["gpus"]).all()
 
 
 CURVE = "{power: {cubic_w: 40, constant_w: 20}, time: {constant_s: 0.5, per_clock_s: 1.0, per_gpu_s: 0.1}}"

@@ -12,19 +12,25 @@ REFERENCE = "reference: completed jobs per second of the published simulator of 
 
 
 def bench(
-    part: Annotated[str, typer.Argument(help="engine (with the command line), plan, or learn.")] = "engine",
+    part: Annotated[str, typer.Argument(help="engine (with the command line), bid-price, plan, or learn.")] = "engine",
     json: Json = False,
 ) -> None:
-    """Time the engine (ten seconds), the planner (two minutes) or learning (a minute), in CPU-seconds of one core."""
+    """Time the engine or bid prices (ten seconds), the planner (two minutes) or learning (a minute), on one core."""
     from rich.table import Table
 
+    from noonward.bench.bid_price import bench_bid_price
     from noonward.bench.engine import bench_engine
     from noonward.bench.learn import bench_learn
     from noonward.bench.plan import bench_plan
     from noonward.errors import ScenarioError, nearest
     from noonward.evaluate.metrics import to_json
 
-    parts = {"engine": (bench_engine, 9, REFERENCE), "plan": (bench_plan, 5, ""), "learn": (bench_learn, 10, "")}
+    parts = {
+        "engine": (bench_engine, 9, REFERENCE),
+        "bid-price": (bench_bid_price, 3, ""),
+        "plan": (bench_plan, 5, ""),
+        "learn": (bench_learn, 10, ""),
+    }
     if part not in parts:
         raise ScenarioError(f"unknown benchmark {part!r}; {nearest(part, parts)}")
     measure, steps, remark = parts[part]

@@ -24,6 +24,8 @@ from noonward.forecasts.forecast import Forecast
 from noonward.model.cluster.jobs import Jobs
 from noonward.units import HOUR_S
 
+NEVER = 2.0**62
+"""A slot that no run reaches; later ones do not fit into an integer."""
 REFUSED = -1
 """Booked site of a job that pays nowhere."""
 SITE, SLOT = range(2)
@@ -35,7 +37,7 @@ FREED, LAST_START_S = range(2)
 @kernel(inline=True, allocates=False)
 def first_slot(view: ClusterView, job: int, s: int, d: int) -> int:
     """Returns the first slot in which a job at site s can start at site d."""
-    return int(np.round(first_start_s(view, job, s, d) / view.run_1[0].slot_s))
+    return int(np.round(min(first_start_s(view, job, s, d) / view.run_1[0].slot_s, NEVER)))
 
 
 @kernel(inline=True, allocates=False)
@@ -48,9 +50,10 @@ def _best_start(view: ClusterView, memory: RuleMemory, job: int, d: int, first: 
     slot_s = view.run_1[0].slot_s
     gpus = gang_at(view, job, d)
     run_s = run_seconds(view, job, d)
-    length = int(np.ceil(run_s / slot_s))
+    length = int(min(np.ceil(run_s / slot_s), NEVER))
     known_s = (view.run_1[0].now_s // HOUR_S + view.forecast_KSL.shape[2] - 1) * HOUR_S
-    last = int(min(latest_start_s(view, job, d), memory.number_P[LAST_START_S], known_s - run_s) // slot_s)
+    last_s = min(latest_start_s(view, job, d), memory.number_P[LAST_START_S], known_s - run_s)
+    last = int(max(last_s // slot_s, -1.0))
     best, most = -1, -np.inf
     if not fits(view, job, d):
         return most, best

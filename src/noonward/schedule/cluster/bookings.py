@@ -1,0 +1,223 @@
+"""Bookings of bid prices: which slots of which site are taken, and the plan of every job in sight.
+
+Slots count from the start of the run; columns of the books from the first slot of the current hour.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from noonward.arrays import I8, Records
+from noonward.compiled import kernel
+from noonward.decision.cluster.value import gang_at, run_seconds
+from noonward.decision.cluster.view import HOLD, Answers, ClusterView, fits, return_delay_s
+from noonward.schedule.cluster.booking import first_slot
+from noonward.schedule.cluster.capacity_prices import LONGEST_H, Prices, describe, start_usd
+from noonward.units import HOUR_S
+
+NOWHERE: Final = -3
+"""Site of a job that has not been asked about, or that travels; booked site of one that is to be booked."""
+STARTED: Final = -2
+"""Site and booked site of a job that has been told to start."""
+REFUSED: Final = -1
+"""Booked site of a job that does not pay at these prices."""
+PLAN: Final = np.dtype(
+    [
+        ("serial", "i8"),  # of the job that the row is about, or -1
+        ("at", "i8"),  # site it waits at
+        ("deadline_s", "f8"),
+        ("site", "i8"),  # booked site
+        ("slot", "i8"),  # booked start
+        ("slots", "i8"),  # booked run
+        ("gpus", "i8"),
+    ]
+)
+"""The plan of a job."""
+
+
+def blank_plans(jobs: int) -> Records:
+    """Returns plans of jobs that nobody has asked about."""
+    out = np.zeros(jobs, PLAN)
+    out["serial"], out["at"], out["site"] = -1, NOWHERE, NOWHERE
+    return out
+
+
+@kernel(inline=True, allocates=False)
+def _slots(view: ClusterView, job: int, site: int) -> int:
+    """Returns the slots of a run."""
+    return int(np.ceil(min(run_seconds(view, job, site), LONGEST_H * HOUR_S) / view.run_1[0].slot_s))
+
+
+@kernel(allocates=False)
+def _mark(booked_ST: I8, site: int, slot: int, slots: int, gpus: int) -> None:
+    """Takes GPUs in some slots, past ones aside; gives them back where the GPUs are negative."""
+    for t in range(max(0, slot), min(slot + slots, booked_ST.shape[1])):
+        booked_ST[site, t] += gpus
+
+
+@kernel(allocates=False)
+def release(booked_ST: I8, slot_0: int, plan_J: Records, jobs: I8) -> None:
+    """Takes the bookings of some jobs out of the books; their plans stand."""
+    for i in range(jobs.shape[0]):
+        plan = plan_J[jobs[i]]
+        if plan.site >= 0:
+            _mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
+
+
+@kernel(allocates=False)
+def _best_room(
+    view: ClusterView, prices: Prices, option_S: Records, booked_ST: I8, slot_0: int, last_s: float, job: int, s: int
+) -> tuple[float, int, int]:
+    """Returns (value USD, site, slot) of a job's best start with room in the bookings, at some prices.
+
+    Among the starts with room, the value is linear between hours' turns of start or end, so it is reckoned next to
+    those and where room begins and ends.
+    """
+    slot_s = view.run_1[0].slot_s
+    per_hour = int(np.round(HOUR_S / slot_s))
+    best, best_site, best_slot = 0.0, REFUSED, 0
+    for d in range(view.site_S.shape[0]):
+        option = option_S[d]
+        reach_h = prices.price_SH.shape[1]
+        if option.earliest_h > min(option.latest_h, float(reach_h)):
+            continue
+        latest_s = min(view.job_J[job].deadline_s, last_s) - return_delay_s(view, job, d)
+        first, slots = first_slot(view, job, s, d) - slot_0, _slots(view, job, d)
+        last = int(np.floor(min(latest_s / slot_s - slot_0, float(reach_h * per_hour))))
+        room = view.site_S[d].gpus - option.gpus
+        until_turn = (1.0 - option.run_h % 1.0) * per_hour  # starts so long after the turn of an hour end at one
+        turn = int(until_turn) % per_hour
+        full, seen = first - 1, first
+        for slot in range(first, last + 1):
+            if full >= slot:
+                continue
+            while seen < slot + slots:
+                if booked_ST[d, seen] > room:
+                    full = seen
+                seen += 1
+            if full >= slot:
+                continue
+            within = slot % per_hour
+            kink = within == 0 or within == turn or within == (turn + 1) % per_hour
+            edge = slot == full + 1 or slot == last or booked_ST[d, slot + slots] > room
+            if not (kink or edge):
+                continue
+            value = start_usd(option, prices, d, slot / per_hour)
+            if value > best:
+                best, best_site, best_slot = value, d, slot_0 + slot
+    return best, best_site, best_slot
+
+
+@kernel(allocates=False)
+def _book(
+    view: ClusterView,
+    prices: Prices,
+    option_S: Records,
+    booked_ST: I8,
+    slot_0: int,
+    last_s: float,
+    plan_J: Records,
+    job: int,
+) -> None:
+    """Books one job that waits at a site."""
+    plan = plan_J[job]
+    _, plan.site, plan.slot = _best_room(view, prices, option_S, booked_ST, slot_0, last_s, job, plan.at)
+    if plan.site >= 0:
+        plan.slots, plan.gpus = _slots(view, job, plan.site), option_S[plan.site].gpus
+        _mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, plan.gpus)
+
+
+@kernel(allocates=False)
+def rebook(
+    view: ClusterView,
+    prices: Prices,
+    option_WS: Records,
+    booked_ST: I8,
+    slot_0: int,
+    last_s: float,
+    plan_J: Records,
+    waiting_W: I8,
+) -> None:
+    """Books every waiting job anew, one at a time beside the bookings of the others."""
+    for w in range(waiting_W.shape[0]):
+        release(booked_ST, slot_0, plan_J, waiting_W[w : w + 1])
+        _book(view, prices, option_WS[w], booked_ST, slot_0, last_s, plan_J, waiting_W[w])
+
+
+@kernel(inline=True, allocates=False)
+def _longest_run_h(view: ClusterView, plan_J: Records) -> float:
+    """Returns the longest run of the jobs that are asked about for the first time, h; 0 if there is none."""
+    out = 0.0
+    for s in range(view.site_S.shape[0]):
+        job = view.asked_N[s]
+        if job >= 0 and plan_J[job].serial != view.job_J[job].serial:
+            for d in range(view.site_S.shape[0]):
+                if fits(view, job, d):
+                    out = max(out, min(run_seconds(view, job, d) / HOUR_S, float(LONGEST_H)))
+    return out
+
+
+@kernel(inline=True, allocates=False)
+def _note(view: ClusterView, answers: Answers, booked_ST: I8, slot_0: int, plan_J: Records) -> None:
+    """Enters answers into the books: starts and departures."""
+    slot = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+    for s in range(view.site_S.shape[0]):
+        job = view.asked_N[s]
+        if job < 0 or answers.answer_N[s].choice == HOLD:
+            continue
+        plan, site = plan_J[job], answers.answer_N[s].choice - 1
+        if plan.site >= 0 and (plan.site != site or (site == s and plan.slot != slot)):
+            _mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
+            plan.site = NOWHERE
+        if site == s:
+            if plan.site < 0:
+                gpus = gang_at(view, job, s)
+                _mark(booked_ST, s, slot - slot_0, _slots(view, job, s), gpus)
+            plan.at = plan.site = STARTED
+        else:
+            plan.at = NOWHERE  # on its way: a booking there stands until it is asked about there
+
+
+@kernel(allocates=False)
+def answer(
+    view: ClusterView,
+    answers: Answers,
+    prices: Prices,
+    option_S: Records,
+    booked_ST: I8,
+    slot_0: int,
+    last_s: float,
+    plan_J: Records,
+) -> float:
+    """Answers one decision step by the plan and enters the answers into the books; new jobs are booked first.
+
+    Returns:
+        0; or, where a new job may run beyond what the books reach, the length of its run, h, and nothing has changed.
+    """
+    longest_h = _longest_run_h(view, plan_J)
+    if prices.price_SH.shape[1] + int(np.ceil(longest_h)) + 2 > prices.paid_SR.shape[1]:
+        return longest_h
+    now_s, slot_s = view.run_1[0].now_s, view.run_1[0].slot_s
+    slot = int(np.round(now_s / slot_s))
+    for s in range(view.site_S.shape[0]):
+        job = view.asked_N[s]
+        if job < 0:
+            continue
+        plan = plan_J[job]
+        if plan.serial != view.job_J[job].serial:
+            if plan.site >= 0:  # the row's job before it has gone without a start
+                _mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
+            plan.serial, plan.site = view.job_J[job].serial, NOWHERE
+            plan.deadline_s = min(view.job_J[job].deadline_s, last_s)
+        plan.at = s
+        if plan.site == NOWHERE:
+            describe(view, job, s, now_s, slot_0 * slot_s, last_s, False, option_S)
+            _book(view, prices, option_S, booked_ST, slot_0, last_s, plan_J, job)
+        if plan.site < 0 or not view.mask_NA[s, 1 + plan.site]:
+            continue  # refused, or kept waiting by a hard capacity curve, which the plan does not know
+        if plan.site != s or slot >= plan.slot:
+            answers.answer_N[s].choice = 1 + plan.site
+    _note(view, answers, booked_ST, slot_0, plan_J)
+    return 0.0

@@ -1,0 +1,348 @@
+"""Prices of capacity: the dual of a plan of the coming hours, for jobs that wait and jobs to come.
+
+Times are leads: hours after the start of the current hour.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from noonward.arrays import F8, I8, Records
+from noonward.compiled import kernel
+from noonward.decision.cluster.value import (
+    energy_usd,
+    extra_power_w,
+    gang_at,
+    revenue_usd,
+    run_seconds,
+    travel_cost_usd,
+)
+from noonward.decision.cluster.view import CARBON, PRICE, ClusterView, delay_s, fits, return_delay_s
+from noonward.units import HOUR_S, KG_PER_TONNE
+
+PRICED_H: Final = 240
+"""Hours ahead that have a price of their own, and within which starts are planned."""
+DAY_H: Final = 24
+"""Hours after which prices and forecasts repeat where they are not known."""
+LONGEST_H: Final = 2400
+"""Longest run that is planned for, h; of a longer one the first hours are planned."""
+UNITS_PER_HOUR: Final = 64.0
+"""Jobs to come that stand for the fleet's GPU-hours of the current hour in one round."""
+THINNING_H: Final = 24.0
+"""Lead at which half as many stand for an hour's, h; at lead L their number is 1 / (1 + L / this) of it."""
+GOLDEN: Final = 0.6180339887498949
+ROOT_3: Final = 1.7320508075688772
+
+OPTION: Final = np.dtype(
+    [
+        ("earliest_h", "f8"),  # for a job to come: in the stretch that is sampled; so is latest_h
+        ("latest_h", "f8"),  # below earliest_h where the job cannot run at the site in time
+        ("run_h", "f8"),
+        ("gpus", "i8"),
+        ("power_w", "f8"),  # facility power it adds
+        ("net_usd", "f8"),  # revenue less what its journeys cost
+        ("usd_per_intensity", "f8"),  # what they cost more per g/kWh of mean intensity at home and at the site
+    ]
+)
+"""What running a job at a site takes and earns."""
+COMING: Final = np.dtype(
+    [
+        ("arrival_h", "f8"),  # in the stretch that is sampled
+        ("home", "i8"),
+        ("weight", "f8"),  # 1 / draws
+        ("before", "f8"),  # GPU-hours of all that arrive earlier, times their weight, over the GPUs of the fleet
+        ("until", "f8"),  # the same with its own
+    ]
+)
+"""A job to come."""
+
+
+class Prices(NamedTuple):
+    """Prices of GPUs and what they rest on. Axes: S sites, H hours that are priced, R turns of hours within reach."""
+
+    price_SH: F8
+    """Price after the last round, USD per GPU-hour."""
+    square_SH: F8
+    """Sum of the squares of the slopes so far."""
+    mean_SH: F8
+    """Mean of the prices over the rounds of this hour, by which jobs are booked."""
+    capacity_SH: F8
+    """GPU-hours that running and travelling jobs leave."""
+    use_SH: F8
+    """GPU-hours that the plan takes."""
+    paid_SR: F8
+    """Running integral of the prices, USD per GPU."""
+    energy_SR: F8
+    """Running integral of the forecast cost of energy and carbon, USD per W."""
+
+
+@kernel(inline=True, allocates=False)
+def _at(sum_SR: F8, site: int, lead_h: float) -> float:
+    """Returns a running integral at a lead."""
+    hour = int(lead_h)
+    below = sum_SR[site, hour]
+    return below + (sum_SR[site, hour + 1] - below) * (lead_h - hour)
+
+
+@kernel(inline=True, allocates=False)
+def start_usd(option: Any, prices: Prices, site: int, start_h: float) -> float:
+    """Returns what a start earns over the energy and the GPUs of the run, USD."""
+    end_h = start_h + option.run_h
+    energy = _at(prices.energy_SR, site, end_h) - _at(prices.energy_SR, site, start_h)
+    paid = _at(prices.paid_SR, site, end_h) - _at(prices.paid_SR, site, start_h)
+    return option.net_usd - option.power_w * energy - option.gpus * paid
+
+
+@kernel(inline=True, allocates=False)
+def _journeys_usd(view: ClusterView, job: int, home: int, d: int) -> tuple[float, float]:
+    """Returns what the journeys of a job from home to a site and of its result back cost, USD and USD per g/kWh."""
+    if home == d:
+        return 0.0, 0.0
+    record = view.job_J[job]
+    out, back = view.link_IS[view.site_S[home].ingress, d], view.link_IS[record.origin, d]
+    usd_per_g = view.run_1[0].carbon_usd_per_t / KG_PER_TONNE / 1000.0
+    kwh = record.move_gb * out.kwh_per_gb + record.result_gb * back.kwh_per_gb
+    return record.move_gb * out.usd_per_gb + record.result_gb * back.usd_per_gb, usd_per_g * kwh
+
+
+@kernel(allocates=False)
+def describe(
+    view: ClusterView, job: int, s: int, from_s: float, zero_s: float, last_s: float, coming: bool, option_S: Records
+) -> None:
+    """Writes what running a job at every site takes and earns.
+
+    Args:
+        view: View.
+        job: Job.
+        s: Site it waits at, or its home.
+        from_s: Earliest start there, s.
+        zero_s: Time from which leads count, s.
+        last_s: Latest start of any job, s.
+        coming: Whether the job is to come: its journeys are paid at the intensities of a later hour.
+        option_S: Written.
+    """
+    record = view.job_J[job]
+    for d in range(view.site_S.shape[0]):
+        option = option_S[d]
+        option.earliest_h, option.latest_h = 0.0, -1.0
+        if not fits(view, job, d):
+            continue
+        earliest_s = from_s if s == d else from_s + delay_s(view, job, view.site_S[s].ingress, d)
+        latest_s = min(record.deadline_s, last_s) - return_delay_s(view, job, d)
+        if earliest_s > latest_s:
+            continue
+        option.earliest_h, option.latest_h = (earliest_s - zero_s) / HOUR_S, (latest_s - zero_s) / HOUR_S
+        seconds = run_seconds(view, job, d)
+        option.run_h = min(seconds / HOUR_S, float(LONGEST_H))
+        option.gpus = gang_at(view, job, d)
+        option.power_w = extra_power_w(view, job, d)
+        option.net_usd = revenue_usd(view, job, d) * min(1.0, LONGEST_H * HOUR_S / seconds)
+        option.usd_per_intensity = 0.0
+        if coming:
+            usd, option.usd_per_intensity = _journeys_usd(view, job, s, d)
+            option.net_usd -= usd
+        else:
+            option.net_usd -= travel_cost_usd(view, job, s, d)
+
+
+@kernel(allocates=False)
+def describe_all(
+    view: ClusterView,
+    jobs: I8,
+    site_J: I8,
+    from_s_J: F8,
+    zero_s: float,
+    last_s: float,
+    coming: bool,
+    option_JS: Records,
+) -> None:
+    """Writes what running some jobs takes and earns; arguments as in ``describe``."""
+    for i in range(jobs.shape[0]):
+        describe(view, jobs[i], site_J[i], from_s_J[i], zero_s, last_s, coming, option_JS[i])
+
+
+@kernel(allocates=False)
+def best_start(
+    view: ClusterView, prices: Prices, option_S: Records, home: int, shift_h: float
+) -> tuple[float, int, float]:
+    """Returns (value USD, site, start h) of a job's best start, whatever the room; site -1 where none pays.
+
+    At fixed prices the value is linear in the start between hours' turns of start or end, so those suffice. Between
+    two turns of the start the end lies at the same part of an hour, and the other way round.
+
+    Args:
+        view: View.
+        prices: Prices.
+        option_S: What the job takes and earns per site.
+        home: Home of a job to come.
+        shift_h: Added to the times of the options.
+    """
+    best, best_site, best_h = 0.0, -1, 0.0
+    energy_SR, paid_SR = prices.energy_SR, prices.paid_SR
+    for d in range(option_S.shape[0]):
+        option = option_S[d]
+        if option.earliest_h > option.latest_h:
+            continue
+        first, last = option.earliest_h + shift_h, min(option.latest_h + shift_h, float(prices.price_SH.shape[1]))
+        if first > last:
+            continue
+        journeys = 0.5 * option.usd_per_intensity * (view.site_S[home].carbon + view.site_S[d].carbon)
+        net, power, gpus, run = option.net_usd - journeys, option.power_w, option.gpus, option.run_h
+        for end in range(2):
+            start = last if end else first
+            value = start_usd(option, prices, d, start) - journeys
+            if value > best:
+                best, best_site, best_h = value, d, start
+        whole = int(run)
+        part = run - whole
+        for hour in range(int(first) + 1, int(np.ceil(last))):  # starts at the turn of an hour
+            end = hour + whole
+            energy = energy_SR[d, end] + part * (energy_SR[d, end + 1] - energy_SR[d, end]) - energy_SR[d, hour]
+            paid = paid_SR[d, end] + part * (paid_SR[d, end + 1] - paid_SR[d, end]) - paid_SR[d, hour]
+            value = net - power * energy - gpus * paid
+            if value > best:
+                best, best_site, best_h = value, d, float(hour)
+        part = 1.0 - part
+        for end in range(int(first + run) + 1, int(np.ceil(last + run))):  # ends at the turn of an hour
+            hour = end - whole - 1
+            energy = energy_SR[d, hour] + part * (energy_SR[d, hour + 1] - energy_SR[d, hour])
+            paid = paid_SR[d, hour] + part * (paid_SR[d, hour + 1] - paid_SR[d, hour])
+            value = net - power * (energy_SR[d, end] - energy) - gpus * (paid_SR[d, end] - paid)
+            if value > best:
+                best, best_site, best_h = value, d, hour + part
+    return best, best_site, best_h
+
+
+@kernel(inline=True, allocates=False)
+def _use(option: Any, site: int, start_h: float, weight: float, use_SH: F8) -> None:
+    """Adds the GPU-hours of a run to the hours that are priced."""
+    until = start_h + option.run_h
+    hour = int(start_h)
+    gpus = weight * option.gpus
+    while start_h < until and hour < use_SH.shape[1]:
+        end = min(until, hour + 1.0)
+        use_SH[site, hour] += gpus * (end - start_h)
+        start_h = end
+        hour += 1
+
+
+@kernel(allocates=False)
+def sum_up(price_SH: F8, paid_SR: F8) -> None:
+    """Writes the running integrals of prices; hours behind those that are priced repeat the last day's."""
+    hours = price_SH.shape[1]
+    for s in range(price_SH.shape[0]):
+        total = 0.0
+        for hour in range(paid_SR.shape[1]):
+            paid_SR[s, hour] = total
+            total += price_SH[s, hour if hour < hours else hours - DAY_H + (hour - hours) % DAY_H]
+
+
+@kernel(allocates=False)
+def sum_up_energy(view: ClusterView, energy_SR: F8) -> None:
+    """Writes the running integrals of the forecast cost; hours that are not forecast repeat the last day's."""
+    forecast_KSL = view.forecast_KSL
+    for s in range(energy_SR.shape[0]):
+        known = 0
+        while known < forecast_KSL.shape[2] - 1 and np.isfinite(
+            forecast_KSL[PRICE, s, known + 1] + forecast_KSL[CARBON, s, known + 1]
+        ):
+            known += 1
+        day = min(DAY_H, known)
+        total = 0.0
+        for hour in range(energy_SR.shape[1]):
+            energy_SR[s, hour] = total
+            lead = hour if hour < known else known - day + (hour - known) % day
+            price = forecast_KSL[PRICE, s, lead + 1] - forecast_KSL[PRICE, s, lead]
+            carbon = forecast_KSL[CARBON, s, lead + 1] - forecast_KSL[CARBON, s, lead]
+            total += energy_usd(view, price, carbon)
+
+
+@kernel(allocates=False)
+def _use_of_coming(
+    view: ClusterView,
+    prices: Prices,
+    coming_C: Records,
+    option_CS: Records,
+    first: int,
+    hour_h: float,
+    stretch_h: float,
+    end_h: float,
+    turn: float,
+) -> None:
+    """Adds what the jobs to come take, by those of them that stand for all in this round.
+
+    Jobs are taken with probability min(1, GPU-hours / unit) and count as many times more (sampling in proportion to
+    size, by a comb whose teeth are one unit apart and lie elsewhere in every round). The unit grows with the lead.
+    """
+    job, shift_h = first, -hour_h
+    while coming_C.shape[0] > 0:
+        if job == coming_C.shape[0]:
+            job, shift_h = 0, shift_h + stretch_h
+        record = coming_C[job]
+        lead_h = record.arrival_h + shift_h
+        if lead_h >= end_h:
+            return
+        unit = (1.0 + lead_h / THINNING_H) / UNITS_PER_HOUR
+        if np.floor(record.until / unit + turn) > np.floor(record.before / unit + turn):
+            _, d, start_h = best_start(view, prices, option_CS[job], record.home, shift_h)
+            if d >= 0:
+                weight = record.weight * max(1.0, unit / (record.until - record.before))
+                _use(option_CS[job, d], d, start_h, weight, prices.use_SH)
+        job += 1
+
+
+@kernel(allocates=False)
+def improve(
+    view: ClusterView,
+    prices: Prices,
+    option_WS: Records,
+    coming_C: Records,
+    option_CS: Records,
+    first: int,
+    hour_h: float,
+    stretch_h: float,
+    end_h: float,
+    step: float,
+    rounds: int,
+) -> None:
+    """Improves the prices by AdaGrad steps on the dual of the plan of the coming hours.
+
+    The plan: known jobs that wait, each worth its best start less what its GPUs cost at the prices, plus jobs to come,
+    sampled and weighted, within the GPU-hours that running and travelling jobs leave. The dual's subgradient in a
+    price is that hour's capacity less its use (MASAC's capacity, Eq. 7c, priced).
+
+    Args:
+        view: View.
+        prices: Improved.
+        option_WS: What the jobs that wait take and earn.
+        coming_C: Sampled jobs by arrival.
+        option_CS: What they take and earn.
+        first: The first of them that arrives after now.
+        hour_h: The current hour in the stretch that is sampled.
+        stretch_h: Length of the stretch, h; it repeats.
+        end_h: Lead from which none arrives.
+        step: AdaGrad step, USD per GPU-hour.
+        rounds: Steps.
+    """
+    price_SH, square_SH, mean_SH, use_SH = prices.price_SH, prices.square_SH, prices.mean_SH, prices.use_SH
+    if rounds > 0:
+        mean_SH[:] = 0.0
+    for k in range(rounds):
+        sum_up(price_SH, prices.paid_SR)
+        use_SH[:] = 0.0
+        for w in range(option_WS.shape[0]):
+            _, d, start_h = best_start(view, prices, option_WS[w], 0, 0.0)
+            if d >= 0:
+                _use(option_WS[w, d], d, start_h, 1.0, use_SH)
+        turn = (GOLDEN * k + ROOT_3 * hour_h) % 1.0
+        _use_of_coming(view, prices, coming_C, option_CS, first, hour_h, stretch_h, end_h, turn)
+        for s in range(price_SH.shape[0]):
+            for hour in range(price_SH.shape[1]):
+                slope = (prices.capacity_SH[s, hour] - use_SH[s, hour]) / view.site_S[s].gpus
+                square_SH[s, hour] += slope * slope
+                if square_SH[s, hour] > 0.0:
+                    price_SH[s, hour] = max(0.0, price_SH[s, hour] - step * slope / np.sqrt(square_SH[s, hour]))
+                mean_SH[s, hour] += price_SH[s, hour] / rounds
+    sum_up(mean_SH, prices.paid_SR)

@@ -18,7 +18,7 @@ from noonward.ledger.ledger import settle
 from noonward.ledger.segments import DONE, OVERDUE
 from noonward.model.cluster.environment import GpuCaps
 from noonward.model.cluster.jobs import Jobs
-from noonward.schedule.cluster.bid_price import BidPrice
+from noonward.schedule.cluster.bid_price import STRETCH_H, BidPrice
 from noonward.schedule.cluster.bookings import _best_room
 from noonward.schedule.cluster.capacity_prices import OPTION, PRICED_H, best_start, describe, sum_up, sum_up_energy
 from noonward.schedule.registry import make_scheduler
@@ -305,7 +305,7 @@ def test_arrays_do_not_grow_with_the_window():
 
 
 def test_the_sampled_week_repeats():
-    """In the second week the same hours are short as in the first."""
+    """In every week the same hours are short as in the first."""
     sampled = jobs_at([*[30.0] * 6, 150.0])
     jobs = [{"arrival_s": hour * HOUR_S, "work": 60.0} for hour in (0.0, 1.0, 168.0, 336.0)]
     scheduler = BidPrice(PERFECT)
@@ -315,13 +315,19 @@ def test_the_sampled_week_repeats():
     while engine.step():
         scheduler.decide(engine.view, engine.answers)
         dear[engine.view.now_s / HOUR_S] = np.flatnonzero(hour_prices(scheduler)[0][:PRICED_H] > 0.01).tolist()
-    assert dear == {0.0: [30], 1.0: [29], 168.0: [30], 336.0: [30]}
+    assert dear == {0.0: [30, 198], 1.0: [29, 197], 168.0: [30, 198], 336.0: [30]}  # none after the window's end
+
+
+def test_a_workload_without_a_job_in_its_first_week_leaves_capacity_free_of_charge():
+    environment = environment_of([1], [{"work": 60.0}], jobs_at([300.0]), window_h=480)
+    assert (hour_prices(asked_once(environment)) == 0).all()
 
 
 def test_prices_move_on_with_the_clock_and_come_into_sight_from_the_day_before():
     jobs = [{"arrival_s": hour * HOUR_S, "work": 60.0} for hour in (0.0, 5.0)]
     scheduler = BidPrice(PERFECT, rounds=0)
-    engine = ClusterEngine(environment_of([1], jobs, jobs_at([7] * 4 + [PRICED_H - 23] * 4), window_h=480), scheduler)
+    sampled = jobs_at([7] * 4 + [PRICED_H - 23 - STRETCH_H] * 4)  # a week later, these come on the horizon's last day
+    engine = ClusterEngine(environment_of([1], jobs, sampled, window_h=480), scheduler)
     scheduler.reset(engine.brief, stream(0, "policy"))
     seen = []
     while engine.step():
@@ -397,6 +403,22 @@ def test_jobs_that_may_wait_for_ever_are_planned_within_the_window():
     started = outcome.job_J["start_s"][outcome.started_J]
     assert len(started) >= 8
     assert (started <= 6 * HOUR_S).all()
+
+
+def test_runs_journeys_and_slacks_that_no_integer_holds_are_planned_or_left_out():
+    jobs = [
+        {"work": HOUR_S, "slack_s": math.inf},
+        {"work": 1e300, "slack_s": 0.0},
+        {"work": HOUR_S, "slack_s": 1e300, "arrival_s": 300.0},
+        {"work": HOUR_S, "slack_s": math.inf, "move_gb": 1e308, "result_gb": 1e308, "arrival_s": 300.0},
+        {"work": HOUR_S, "slack_s": 1e300, "move_gb": 1e19, "result_gb": 1e19, "arrival_s": 300.0},
+    ]
+    sampled = jobs_at([1, 2, 3], work_h=1e300, slack_h=math.inf, data_gb=1e308, result_gb=1e308)
+    price = [[30.0] * 6, [10.0] * 6]  # the cheaper site is out of the reach of the last two
+    environment = environment_of([2, 2], jobs, sampled, price=price, window_h=6, drained=False)
+    outcome = run(environment, Audited(PERFECT))
+    assert outcome.job_J["site"].tolist() == [1, 0, 1, 0, 0]
+    assert (outcome.count(DONE), outcome.count(OVERDUE)) == (4, 0)
 
 
 def test_a_hard_cap_keeps_booked_jobs_waiting_and_is_never_an_infeasible_answer():

@@ -8,7 +8,10 @@ import sys
 
 import pytest
 
-POLICIES = ("local-fcfs", "random", "cheapest-feasible", "price-greedy", "booked-perfect", "booked-noisy")
+POLICIES = (
+    *("local-fcfs", "random", "cheapest-feasible", "price-greedy"),
+    *("booked-perfect", "booked-noisy", "bid-price-perfect", "bid-price-noisy"),
+)
 DATA = "jobs.kinds.text-generation.data={low_gb: 1e18, high_gb: 1e18}"
 MODEL = "jobs.kinds.text-generation.model={low_gb: 1e18, high_gb: 1e18}"
 CASES = {

@@ -150,7 +150,7 @@ class BidPrice(Scheduler):
         """Describes the sampled jobs and returns the prices as they stand."""
         sampled = self._sampled
         # Sampled gangs may be larger than any the view's tables are made for.
-        tables = self._fleet.tables(max(self._largest_gang, int(sampled["gpus_max"].max())))
+        tables = self._fleet.tables(max(self._largest_gang, int(sampled["gpus_max"].max(initial=0))))
         known = view._replace(
             job_J=sampled,
             speed_KSCGF=np.stack([tables.power_w_SCGF, tables.seconds_per_unit_SCGF]),

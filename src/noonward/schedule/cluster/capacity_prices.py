@@ -131,7 +131,7 @@ def describe(
             continue
         earliest_s = from_s if s == d else from_s + delay_s(view, job, view.site_S[s].ingress, d)
         latest_s = min(record.deadline_s, last_s) - return_delay_s(view, job, d)
-        if earliest_s > latest_s:
+        if not earliest_s <= latest_s:  # nor if the latest start is unknown: no deadline, and an endless way back
             continue
         option.earliest_h, option.latest_h = (earliest_s - zero_s) / HOUR_S, (latest_s - zero_s) / HOUR_S
         seconds = run_seconds(view, job, d)

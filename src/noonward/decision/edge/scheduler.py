@@ -9,6 +9,7 @@ import numpy as np
 
 from noonward.decision.edge.brief import EdgeBrief
 from noonward.decision.edge.view import EdgeAnswers, EdgeMemory, EdgeView
+from noonward.forecasts.forecast import Forecast
 
 
 class EdgeScheduler(ABC):
@@ -20,6 +21,9 @@ class EdgeScheduler(ABC):
         ...         if view.allowed(0):
         ...             answers.launch(0, steps=24.0)
     """
+
+    forecast: Forecast | None = None
+    """Forecast of price and carbon intensity that it asks for; ``brief.issue`` then issues it."""
 
     def reset(self, brief: EdgeBrief, rng: np.random.Generator) -> None:  # noqa: B027
         """Prepares for a run.

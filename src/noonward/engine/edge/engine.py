@@ -145,7 +145,7 @@ def run_edge_environment(
             the same bytes.
     """
     engine = EdgeEngine(environment, scheduler)
-    scheduler.reset(EdgeBrief.of(environment), stream(seed, "policy", environment.index))
+    scheduler.reset(EdgeBrief.of(environment, scheduler.forecast, seed), stream(seed, "policy", environment.index))
     if compiled is None:
         compiled = isinstance(scheduler, CompiledEdgeScheduler)
     if compiled:

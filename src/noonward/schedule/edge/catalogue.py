@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Final
 
 from noonward.decision.edge.scheduler import EdgeScheduler
+from noonward.schedule.edge.carbon import CarbonAware
+from noonward.schedule.edge.greedy import Greedy
 from noonward.schedule.edge.lookahead import Lookahead
+from noonward.schedule.edge.metaheuristics import Genetic, Harmony
 from noonward.schedule.edge.rules import Fifo, FirstFit, PatientReuse, RandomTries, ReuseFirst
-from noonward.schedule.families import Role
+from noonward.schedule.families import Argument, Family, Role
 from noonward.schedule.registry import Policy, Registry
 
 KIND: Final = "edge"
 """Kind of scenarios that these policies run in."""
+
+FORECAST_WORDS: Final = {
+    "perfect": "a perfect forecast",
+    "persistence": "the last day's values as forecast",
+    "regression": "a regression on the last days",
+}
+"""Forecasts that carbon-aware launching can be given, and their words."""
+FORECASTS: Final = tuple(FORECAST_WORDS)
 
 
 def add_policies(registry: Registry) -> None:
@@ -23,9 +35,33 @@ def add_policies(registry: Registry) -> None:
     _add(registry, "reuse-first", ReuseFirst, "rule", "control")
     _add(registry, "patient-reuse", PatientReuse, "rule")
     _add(registry, "lookahead", Lookahead, "planner")
+    _add(
+        registry,
+        "greedy",
+        functools.partial(Greedy, blind=True),
+        "published",
+        summary="The published control: the launch of the best immediate reward, rated before its duration is known.",
+    )
+    _add(registry, "greedy-corrected", Greedy, "rule", "control")
+    _add(registry, "genetic", Genetic, "published")
+    _add(registry, "harmony", Harmony, "published")
+    registry.add_family(
+        Family(
+            packaged=True,
+            name="carbon-aware",
+            arguments=(Argument(name="forecast", kind="word", words=FORECASTS, default="regression"),),
+            make=CarbonAware,
+            describe=lambda forecast: (
+                "Patient reuse; tasks with a deadline wait for a cleaner hour, by " + FORECAST_WORDS[forecast] + "."
+            ),
+            roles=lambda forecast: frozenset({"planner", "clairvoyant"} if forecast == "perfect" else {"planner"}),
+            kind=KIND,
+        )
+    )
+    registry.add_member("carbon-aware", "carbon-aware", kind=KIND)
 
 
-def _add(registry: Registry, name: str, make: Callable[[], EdgeScheduler], *roles: Role) -> None:
-    said = (make.__doc__ or "").strip().split("\n")[0]
+def _add(registry: Registry, name: str, make: Callable[[], EdgeScheduler], *roles: Role, summary: str = "") -> None:
+    said = summary or (make.__doc__ or "").strip().split("\n")[0]
     policy = Policy(name=name, make=make, summary=said, family=name, roles=frozenset(roles), kind=KIND, packaged=True)
     registry.add(policy)

@@ -8,13 +8,13 @@ import pytest
 from noonward import build_environment, load_scenario
 from noonward.decision.cluster.observation import Observation
 from noonward.engine.cluster.batch import BatchEngine
-from noonward.engine.cluster.service_meter import MAY_EXCEED, PLACES, EnergyMix, ServiceMeter, cost_names
+from noonward.engine.cluster.service_meter import PLACES, EnergyMix, ServiceMeter
 from noonward.ledger.settle import settle_segment
-from noonward.model.limits import Constraints
+from noonward.model.limits import MAY_EXCEED, Constraints
 
 LIMITS = Constraints(
     mean_latency_s=1000.0, p99_latency_s=2000.0, queue_max={"us-east": 0.5}, power_cap_w={"eu-west": 9000.0}
-)
+).limits(load_scenario("dvfs-training").fleet.site_names)
 
 
 def engine_of(*settings: str, rows: int = 2, name: str = "dvfs-training", pue: float = 1.0) -> BatchEngine:
@@ -77,7 +77,7 @@ def test_credits_sum_to_what_the_jobs_took(settings: tuple[str, ...]) -> None:
 )
 def test_weighed_energy_is_what_the_ledger_settles(mix: EnergyMix, weight_3: Any) -> None:
     engine = engine_of(rows=1, name="dvfs-mixed", pue=1.3)
-    meter = ServiceMeter(engine, None, 100.0, mix)
+    meter = ServiceMeter(engine, (), 100.0, mix)
     reward_B, _ = play(engine, meter)
     outcome = engine.outcome(0)
     track, market = outcome.job_J, outcome.environment.site_signals
@@ -114,10 +114,10 @@ def test_queues_and_powers_are_those_of_the_next_question() -> None:
 
 def test_names_follow_the_columns() -> None:
     engine = engine_of(rows=1)
-    names = cost_names(LIMITS, engine.environments[0].sites)
+    names = tuple(limit.name for limit in LIMITS)
     assert names == ("mean_latency_s", "p99_latency_s", "queue/us-east", "power_w/eu-west")
     assert ServiceMeter(engine, LIMITS, 1.0).read()[1].shape == (1, len(names) + 2)
-    assert cost_names(None, engine.environments[0].sites) == ()
+    assert ServiceMeter(engine, (), 1.0).read()[1].shape == (1, 2)
 
 
 def test_a_meter_goes_on_from_a_state_and_forgets_a_row() -> None:

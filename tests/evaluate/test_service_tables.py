@@ -10,7 +10,7 @@ from noonward.evaluate.results import summary_rows
 from noonward.evaluate.service_tables import (
     class_table,
     constraint_table,
-    held_constraints,
+    held_limits,
     service_metrics,
     trained_multipliers,
 )
@@ -30,8 +30,8 @@ def mixed(tmp_path_factory):
 
 
 def test_every_constraint_has_its_limit_and_what_was_attained(mixed):
-    held = {one.name: one for one in held_constraints(mixed, "uniform")}
-    assert {name: one.limit for name, one in held.items()} == {
+    held = {one.limit.name: one for one in held_limits(mixed, "uniform")}
+    assert {name: one.limit.limit for name, one in held.items()} == {
         "mean_latency_s": 50, "p99_latency_s": 5000, "queue/us-west": 1, "queue/us-east": 0.5, "power_w/us-west": 2000,
     }  # fmt: skip
     records = mixed.records["uniform"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from noonward.evaluate.metrics import Metric
 from noonward.evaluate.results import UNDEFINED, number, percent
 from noonward.evaluate.statistics import mean
 from noonward.evaluate.table import TextTable
-from noonward.ledger.record import Record
+from noonward.model.limits import Limit
 from noonward.schedule.cluster.trained_policy import read_meta
 from noonward.schedule.registry import policies
 
@@ -23,54 +22,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """A constraint and what a policy attained.
+    """A limit and what a policy attained.
 
     Attributes:
-        name: What is limited, e.g. ``mean_latency_s`` or ``queue/us-west``.
-        unit: Unit of limit and values.
         limit: Limit; attained values at or below it keep it.
         attained_E: Value per environment.
-        exceeded_E: Share of the window in which a power cap was exceeded; NaN for other constraints.
+        exceeded_E: Share of the window in which it was exceeded; NaN where that is not measured.
     """
 
-    name: str
-    unit: str
-    limit: float
+    limit: Limit
     attained_E: np.ndarray
     exceeded_E: np.ndarray
 
 
-def held_constraints(comparison: Comparison, policy: str) -> list[Held]:
-    """Returns the scenario's constraints with what a policy attained; none where the scenario has none."""
-    limits, records = comparison.scenario.constraints, comparison.records[policy]
-    if limits is None:
-        return []
-
-    def held(name: str, unit: str, limit: float, value: Callable[[Record], float]) -> Held:
-        attained_E = np.array([value(record) for record in records])
-        return Held(name=name, unit=unit, limit=limit, attained_E=attained_E, exceeded_E=np.full(len(records), np.nan))
-
-    out = []
-    if limits.mean_latency_s is not None:
-        out.append(held("mean_latency_s", "s", limits.mean_latency_s, lambda r: r.ledger.mean_time_in_system_s))
-    if limits.p99_latency_s is not None:
-        out.append(held("p99_latency_s", "s", limits.p99_latency_s, lambda r: r.ledger.p99_time_in_system_s))
-    for site in (one.name for one in comparison.scenario.fleet.sites):
-        queue = limits.queue_limit(site)
-        if queue is not None:
-            out.append(held(f"queue/{site}", "jobs", queue, lambda r, at=site: r.service.sites[at].mean_queue))  # type: ignore[misc]
-        if site in limits.power_cap_w:
-            services = [record.service.sites[site] for record in records]
-            out.append(
-                Held(
-                    name=f"power_w/{site}",
-                    unit="W",
-                    limit=limits.power_cap_w[site],
-                    attained_E=np.array([one.peak_power_w for one in services]),
-                    exceeded_E=np.array([one.over_cap_share for one in services], dtype=np.float64),
-                )
-            )
-    return out
+def held_limits(comparison: Comparison, policy: str) -> list[Held]:
+    """Returns the scenario's limits with what a policy attained; none where the scenario has none."""
+    constraints, records = comparison.scenario.constraints, comparison.records[policy]
+    limits = () if constraints is None else constraints.limits(comparison.scenario.fleet.site_names)
+    return [
+        Held(
+            limit=limit,
+            attained_E=np.array([limit.attained(record) for record in records]),
+            exceeded_E=np.array([limit.exceeded_share(record) for record in records], dtype=np.float64),
+        )
+        for limit in limits
+    ]
 
 
 def constraint_table(comparison: Comparison) -> TextTable | None:
@@ -80,17 +56,18 @@ def constraint_table(comparison: Comparison) -> TextTable | None:
     rows = []
     for policy in comparison.ranked():
         multipliers = trained_multipliers(policy)
-        for held in held_constraints(comparison, policy):
-            kept = int((held.attained_E <= held.limit).sum())
+        for held in held_limits(comparison, policy):
+            limit = held.limit
+            kept = int((held.attained_E <= limit.limit).sum())
             rows.append(
                 (
                     policy,
-                    held.name,
-                    f"{held.limit:,g} {held.unit}",
+                    limit.name,
+                    f"{limit.limit:,g} {limit.unit}",
                     number(mean(held.attained_E), 1),
                     f"{kept} of {len(held.attained_E)}",
                     percent(mean(held.exceeded_E)),
-                    multipliers.get((held.name, held.limit), UNDEFINED),
+                    multipliers.get((limit.name, limit.limit), UNDEFINED),
                 )
             )
     if not rows:
@@ -179,10 +156,11 @@ def service_metrics(comparison: Comparison) -> list[Metric]:
     metrics = []
     shown = classes_of(comparison)
     for policy in comparison.records:
-        for held in held_constraints(comparison, policy):
-            name, _, at = held.name.partition("/")
-            tail = f"/{at}" if at else ""
-            metrics.append(Metric.of(f"constraint_{name}/{policy}{tail}", mean(held.attained_E), held.unit, held.limit))
+        for held in held_limits(comparison, policy):
+            limit = held.limit
+            tail = "" if limit.site is None else f"/{limit.site[1]}"
+            name = f"constraint_{limit.what}/{policy}{tail}"
+            metrics.append(Metric.of(name, mean(held.attained_E), limit.unit, limit.limit))
             if not np.isnan(held.exceeded_E).all():
                 share = mean(held.exceeded_E)
                 metrics.append(Metric.of(f"constraint_over_cap_share/{policy}{tail}", share, "fraction"))

@@ -11,18 +11,11 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.engine.cluster.batch import BatchEngine
 from noonward.engine.cluster.kernels.service_meter import Open, Readings, read_service
-from noonward.model.limits import Constraints
+from noonward.model.limits import Limit
 
-MAY_EXCEED: Final = 0.01
-"""Share of jobs that may be later than the limit of the 99th percentile, of decisions that may exceed a power cap."""
 PLACES: Final = 64
 WORK, DECISIONS = "work", "decisions"
 """Names of the last two columns."""
-
-
-def cost_names(constraints: Constraints | None, sites: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of the costs that a ``ServiceMeter`` reads: one a limit, in the order of its columns."""
-    return () if constraints is None else tuple(constraints.named(sites))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,18 +53,8 @@ class ServiceMeter:
     CHSAC-AF but for what no decision changes. Under an ``EnergyMix`` each joule is weighed by the price and the carbon
     intensity of its hour and site, as the ledger settles them.
 
-    **Costs** are relative excesses over the limits, so that a constraint holds where their mean is at most 0:
-
-    | limit | cost of a decision |
-    |---|---|
-    | mean latency | end-to-end latency of the job / limit - 1 |
-    | 99th percentile | (1 if the job's latency exceeds the limit) / 0.01 - 1 |
-    | queue of a site | jobs that wait / limit - 1 at the next decision; the jobs that wait for a limit of 0 |
-    | power cap of a site | (1 if it sent the job there and the power then exceeds the cap) / 0.01 - 1 |
-
-    The power is that at the next decision. A decision is not charged for a site that it leaves alone: there the power
-    falls as jobs finish, minutes after any choice could answer for it, and a cost that comes whatever is chosen teaches
-    nothing.
+    **Costs** are relative excesses over the limits, one column a limit, so that a limit holds where their mean is at
+    most 0; each ``Limit`` says what a decision costs. Queues and powers are those at the next decision.
 
     Where arrivals are Poisson at a constant rate (``dvfs-training``), what they find is the mean over time; where the
     rate varies (``dvfs-mixed``), busy hours count more. Two columns follow: the work of the job decided on over the
@@ -79,7 +62,7 @@ class ServiceMeter:
 
     Args:
         engine: Rows; each at its first question.
-        constraints: Limits; the same for all rows.
+        limits: Limits (``Constraints.limits``); the same for all rows.
         unit_work: Mean size of a job, units.
         mix: What a joule counts.
     """
@@ -87,25 +70,21 @@ class ServiceMeter:
     def __init__(
         self,
         engine: BatchEngine,
-        constraints: Constraints | None,
+        limits: Sequence[Limit],
         unit_work: float,
         mix: EnergyMix = ENERGY_ALONE,
     ) -> None:
-        rows, self.sites = engine.rows, engine.environments[0].sites
-        limits = constraints or Constraints()
-        self.engine, self.unit_work = engine, unit_work
+        rows, sites = engine.rows, len(engine.environments[0].sites)
+        self.engine, self.limits, self.unit_work = engine, tuple(limits), unit_work
         self._weight_3 = np.array(astuple(mix))
-        self.mean_s, self.p99_s = limits.mean_latency_s, limits.p99_latency_s
-        queue = [limits.queue_limit(site) for site in self.sites]
-        self.queue_S = np.array([np.nan if limit is None else limit for limit in queue])
-        self.cap_S = np.array([limits.power_cap_w.get(site, np.nan) for site in self.sites])
+        self._late_after_s = min((limit.late_after_s for limit in limits), default=np.inf)
         self._open = Open(
             np.full(rows, -1, np.int64),
             np.zeros(rows, np.int64),
             np.zeros((rows, PLACES), np.int64),
             np.zeros((rows, PLACES, 3)),
         )
-        zero_B, zero_BS = np.zeros(rows), np.zeros((rows, len(self.sites)))
+        zero_B, zero_BS = np.zeros(rows), np.zeros((rows, sites))
         self._readings = Readings(
             joules_B=zero_B,
             latency_B=zero_B.copy(),
@@ -128,28 +107,17 @@ class ServiceMeter:
         """Returns rewards [B] and costs [B, K + 2] of the last step."""
         if int(self._open.count_B.max()) + 1 > self._open.job_BP.shape[1]:
             self._widen(2 * self._open.job_BP.shape[1])
-        limit_s = np.inf if self.p99_s is None else self.p99_s
         read_service(
             self.engine.places,
             self.engine.asked_BN,
             self._open,
             self._readings,
-            float(limit_s),
+            float(self._late_after_s),
             self._weight_3,
             np.zeros(3),
         )
         found = self._readings
-        columns: list[F8] = []
-        if self.mean_s is not None:
-            columns.append(found.latency_B / self.mean_s - found.decided_B)
-        if self.p99_s is not None:
-            columns.append(found.late_B / MAY_EXCEED - found.decided_B)
-        for s in np.flatnonzero(~np.isnan(self.queue_S)):
-            limit = self.queue_S[s]
-            columns.append(found.decided_B * (found.waiting_BS[:, s] - limit) / (limit or 1.0))
-        for s in np.flatnonzero(~np.isnan(self.cap_S)):
-            over_B = (found.site_B == s) & (found.power_BS[:, s] > self.cap_S[s])
-            columns.append(found.decided_B * (over_B / MAY_EXCEED - 1.0))
+        columns = [limit.cost(found) for limit in self.limits]
         columns += [found.work_B / self.unit_work, found.decided_B]
         return -found.joules_B / self.unit_work, np.column_stack(columns)
 

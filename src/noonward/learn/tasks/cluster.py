@@ -23,7 +23,6 @@ from noonward.engine.cluster.service_meter import (
     WORK,
     EnergyMix,
     ServiceMeter,
-    cost_names,
 )
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
@@ -35,6 +34,7 @@ from noonward.learn.tasks.task import Task
 from noonward.ledger.ledger import settle
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import Scenario
+from noonward.model.limits import Limit
 from noonward.schedule.cluster.trained_policy import write_policy
 from noonward.schedule.registry import load_policy, make_scheduler
 
@@ -241,7 +241,7 @@ class ClusterTask:
             "protocol": scenario.protocol,
             "sites": [site.name for site in scenario.fleet.sites],
             "observation": asdict(observation),
-            "limits": {} if scenario.constraints is None else scenario.constraints.named(scenario.fleet.site_names),
+            "limits": {limit.name: limit.limit for limit in limits_of(scenario)},
             **({} if forecast is None else {"forecast": asdict(forecast)}),
         }
 
@@ -287,10 +287,15 @@ class Draws:
         return build_environment(self.scenarios[which], index, self.seed), self.seed
 
 
+def limits_of(scenario: Scenario) -> tuple[Limit, ...]:
+    """Returns the limits of a scenario, one a column of costs."""
+    return () if scenario.constraints is None else scenario.constraints.limits(scenario.fleet.site_names)
+
+
 def _by_energy(scenario: Scenario, training: Draws, mix: EnergyMix) -> dict[str, Any]:
     """Returns meter, costs and score of the reward ``energy``."""
     unit_work = float(training(0)[0].jobs.work_J.mean())
-    names = cost_names(scenario.constraints, scenario.fleet.site_names)
+    limits = limits_of(scenario)
 
     def score(reward_B: F8, cost_BK: F8) -> float:
         """Returns minus the extra energy per unit of work, less what excesses over the limits cost.
@@ -303,8 +308,8 @@ def _by_energy(scenario: Scenario, training: Draws, mix: EnergyMix) -> dict[str,
         return float(reward_B.sum() / total_K[-2] - EXCESS_J_PER_UNIT * excess_K.sum())
 
     return {
-        "meter": functools.partial(ServiceMeter, constraints=scenario.constraints, unit_work=unit_work, mix=mix),
-        "costs": tuple(names),
+        "meter": functools.partial(ServiceMeter, limits=limits, unit_work=unit_work, mix=mix),
+        "costs": tuple(limit.name for limit in limits),
         "counts": (WORK, DECISIONS),
         "score": score,
     }

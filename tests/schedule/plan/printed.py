@@ -45,22 +45,19 @@ class Lp:
 def frame(problem):
     """Variables v, y, q, p, lambda and the constraints (3) to (5), (7) of both forms; load weights of every place.
 
-    ``weights[t, d, r]`` has, per load to come (k, c), the pairs (column of y, amount) that it puts there; ``known`` the
+    ``weights[t, d]`` has, per load to come (k, c), the pairs (column of y, amount) that it puts there; ``known`` the
     same with queued loads, times their load.
     """
     lp = Lp()
     samples, hours, _, span, clusters = problem.shape
-    grid = (span, clusters, problem.resource_count)
-    cost, capacity = problem.cost_TD.reshape(grid), problem.capacity_TD.reshape(grid)
     v = {}
-    for place in np.ndindex(grid):
-        v[place] = lp.var(cost[place], up=capacity[place])
+    for place in np.ndindex(span, clusters):
+        v[place] = lp.var(problem.cost_TD[place], up=problem.capacity_TD[place])
     for d in range(clusters):
-        for r in range(problem.resource_count):
-            before = 0.0 if problem.peak_before_D is None else problem.peak_before_D.reshape(grid[1:])[d, r]
-            peak = lp.var(problem.peak_cost_D.reshape(grid[1:])[d, r], low=before)
-            for t in range(span):
-                lp.add([(v[t, d, r], 1.0), (peak, -1.0)], upper=0.0)
+        before = 0.0 if problem.peak_before_D is None else problem.peak_before_D[d]
+        peak = lp.var(problem.peak_cost_D[d], low=before)
+        for t in range(span):
+            lp.add([(v[t, d], 1.0), (peak, -1.0)], upper=0.0)
     weights, known = {place: {} for place in v}, {place: [] for place in v}
     loads = [(k, c, one.flexibility_h, None) for k in range(hours) for c, one in enumerate(problem.classes)]
     loads += [(0, wait.load_class, wait.flexibility_h, wait.load) for wait in problem.queued]
@@ -72,11 +69,10 @@ def frame(problem):
                 y = lp.var()
                 served.append((y, 1.0))
                 for t in range(start, start + one.run_hours):
-                    for r, amount in enumerate(one.usage or (1.0,)):
-                        if load is None:
-                            weights[t, d, r].setdefault((k, c), []).append((y, amount))
-                        else:
-                            known[t, d, r].append((y, amount * load))
+                    if load is None:
+                        weights[t, d].setdefault((k, c), []).append((y, 1.0))
+                    else:
+                        known[t, d].append((y, load))
         lp.add(served, lower=1.0)
     q, lam = lp.var(low=-INF), lp.var()
     p = [lp.var() for _ in range(samples)]
@@ -89,7 +85,7 @@ def placed_at(problem, place):
     """Load placed before at a place."""
     if problem.placed_TD is None:
         return 0.0
-    return problem.placed_TD.reshape(problem.shape[3], problem.shape[4], -1)[place]
+    return problem.placed_TD[place]
 
 
 def printed_optimum(problem):

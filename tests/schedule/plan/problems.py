@@ -30,17 +30,15 @@ def random_problem(seed, **changes):
 
 
 def general_problem(seed, **changes):
-    """As ``random_problem`` with runs of 1 to 3 h, two resources, a queue, placed load and an earlier peak."""
+    """As ``random_problem`` with runs of 1 to 3 h, a queue, placed load and an earlier peak."""
     rng = np.random.default_rng(seed)
     hours, samples = int(rng.integers(2, 4)), int(rng.integers(2, 5))
-    uses = [(1.0, 0.0), (0.0, 2.0), (1.0, 0.7), (0.4, 1.5)]
     classes = tuple(
         LoadClass(
             name=name,
             clusters=clusters,
             flexibility_h=int(rng.integers(3)),
             run_hours=int(rng.integers(1, 4)),
-            usage=uses[int(rng.integers(len(uses)))],
         )
         for name, clusters in (("bound", (int(rng.integers(2)),)), ("free", (0, 1)))
     )
@@ -48,18 +46,17 @@ def general_problem(seed, **changes):
     load_NKC = rng.uniform(0.2, 1.0, (samples, hours, 2))
     values = {
         "classes": classes,
-        "resources": ("gpu", "memory"),
         "load_NKC": load_NKC,
-        "capacity_TD": rng.uniform(8.0, 12.0, (span, 2, 2)),
-        "cost_TD": rng.uniform(0.5, 2.0, (span, 2, 2)),
-        "peak_cost_D": rng.uniform(0.0, 1.0, (2, 2)),
+        "capacity_TD": rng.uniform(8.0, 12.0, (span, 2)),
+        "cost_TD": rng.uniform(0.5, 2.0, (span, 2)),
+        "peak_cost_D": rng.uniform(0.0, 1.0, 2),
         "beta": float(rng.uniform(0.15, 0.9)),
         "eps": float(rng.choice([0.0, 0.01, 0.05, 0.2])),
         "load_max_KC": load_NKC.max(axis=0) * rng.uniform(1.0, 1.6),
         "support": bool(rng.integers(2)),
-        "placed_TD": rng.uniform(0.0, 0.5, (span, 2, 2)),
+        "placed_TD": rng.uniform(0.0, 0.5, (span, 2)),
         "queued": (Queued(load_class=1, load=float(rng.uniform(0.1, 0.8)), flexibility_h=int(rng.integers(2))),),
-        "peak_before_D": rng.uniform(0.0, 3.0, (2, 2)),
+        "peak_before_D": rng.uniform(0.0, 3.0, 2),
     }
     return PlanProblem(**(values | changes))
 

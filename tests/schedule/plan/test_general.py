@@ -1,4 +1,4 @@
-"""Runs of several hours, several resources and known load: against Eq. (14), by hand, and by property."""
+"""Runs of several hours and known load: against Eq. (14), by hand, and by property."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from noonward.schedule.plan import LoadClass, PlanProblem, Queued, make_plan, ta
 from noonward.schedule.plan.baselines import greedy, perfect_forecast, run_at_once, spread_evenly
 from noonward.schedule.plan.generate import whole
 from schedule.plan.printed import printed_optimum, whole_compact_optimum
-from schedule.plan.problems import general_problem, paper_like, random_problem
+from schedule.plan.problems import general_problem, paper_like
 
 
 @pytest.mark.parametrize("support", [True, False])
@@ -31,19 +31,16 @@ def test_the_forms_agree_where_the_radius_is_large(eps):
 
 
 def general_paper_like(samples=8, **changes):
-    """The paper's form with runs of one to three hours and two resources; large enough for interior point."""
+    """The paper's form with runs of one to three hours; large enough for interior point."""
     plain = paper_like(samples=samples)
-    classes = tuple(
-        replace(one, run_hours=1 + i % 3, usage=((1.0, 0.5), (0.3, 1.0))[i % 2]) for i, one in enumerate(plain.classes)
-    )
+    classes = tuple(replace(one, run_hours=1 + i % 3) for i, one in enumerate(plain.classes))
     span = 12 + max(one.reach_h for one in classes)
-    hour_T = np.arange(span)[:, None, None]
+    hour_T = np.arange(span)[:, None]
     values = {
         "classes": classes,
-        "resources": ("gpu", "memory"),
-        "capacity_TD": np.full((span, 4, 2), 3.0),
-        "cost_TD": 1 + 0.2 * np.cos(2 * np.pi * (hour_T - np.arange(4)[:, None] - 3 * np.arange(2)) / 12),
-        "peak_cost_D": np.full((4, 2), 0.2),
+        "capacity_TD": np.full((span, 4), 3.0),
+        "cost_TD": 1 + 0.2 * np.cos(2 * np.pi * (hour_T - np.arange(4)) / 12),
+        "peak_cost_D": np.full(4, 0.2),
     }
     return replace(plain, **(values | changes))
 
@@ -55,23 +52,6 @@ def test_generated_rows_give_the_optimum_of_all_rows(changes):
     assert plan.objective == pytest.approx(full.point.value * full.program.unit * full.program.money, rel=1e-8)
     assert plan.certificate.rows < plan.certificate.rows_whole
     assert plan.certificate.violation < 1e-7
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_one_named_resource_is_no_resource_named(seed):
-    plain = random_problem(seed)
-    named = replace(
-        plain,
-        resources=("gpu",),
-        classes=tuple(replace(one, usage=(1.0,)) for one in plain.classes),
-        capacity_TD=plain.capacity_TD[:, :, None],
-        cost_TD=plain.cost_TD[:, :, None],
-        peak_cost_D=plain.peak_cost_D[:, None],
-    )
-    one, other = make_plan(plain), make_plan(named)
-    assert np.array_equal(one.curve_TD, other.curve_TD[:, :, 0])
-    assert np.array_equal(one.fractions.value_X, other.fractions.value_X)
-    assert np.array_equal(one.excess(plain.load_NKC), other.excess(plain.load_NKC))
 
 
 def known(**changes):
@@ -97,25 +77,6 @@ def test_a_run_of_two_hours_takes_the_cheapest_pair_of_hours_without_interruptio
     # Half of it fits there, the rest takes the next best: hours 0 and 1 at cluster 1 are full in hour 1, too.
     tight = make_plan(known(capacity_TD=np.array([[5.0, 5.0], [5.0, 0.5], [5.0, 5.0]])))
     assert tight.objective == pytest.approx(0.5 * 5 + 0.5 * 7)
-
-
-def test_the_resource_that_binds_decides():
-    # A unit takes 1 GPU and 2 of memory. Memory at the cheap cluster is for 0.75 units, GPUs are for many.
-    plan = make_plan(
-        known(
-            classes=(LoadClass(name="big", clusters=(0, 1), flexibility_h=0, usage=(1.0, 2.0)),),
-            resources=("gpu", "memory"),
-            capacity_TD=np.array([[[9.0, 1.5], [9.0, 9.0]]]),
-            cost_TD=np.array([[[1.0, 0.1], [3.0, 0.1]]]),
-            peak_cost_D=np.zeros((2, 2)),
-        )
-    )
-    assert plan.curve_TD == pytest.approx(np.array([[[0.75, 1.5], [0.25, 0.5]]]))
-    assert plan.objective == pytest.approx(0.75 * 1.2 + 0.25 * 3.2)
-    assert plan.prices.capacity_TD[0, 0] == pytest.approx([0.0, 1.0])  # half a unit moves, for 2 less
-    assert plan.caps(resource="gpu").gpus_SH == pytest.approx(np.array([[0.75], [0.25]]))
-    with pytest.raises(ScenarioError, match="the resource of the GPUs is None"):
-        plan.caps()
 
 
 def test_queued_load_starts_within_its_remaining_delay():
@@ -160,12 +121,12 @@ def test_a_plan_serves_all_within_range_window_and_capacity(seed):
             assert (y[k, c][~inside] == 0).all()
     assert (plan.curve_TD >= 0).all()
     assert (plan.curve_TD <= problem.capacity_TD).all()
-    # Every unit runs for its hours with its usage.
-    weight_CR = np.array([np.array(one.usage) * one.run_hours for one in problem.classes])
+    # Every unit runs for its hours.
+    run_hours_C = np.array([one.run_hours for one in problem.classes])
     served = plan.fractions.load(problem.load_NKC).sum(axis=(1, 2))
-    assert served == pytest.approx(problem.load_NKC.sum(axis=1) @ weight_CR)
-    queue = plan.known_load().sum(axis=(0, 1)) - problem.placed_TD.sum(axis=(0, 1))
-    assert queue == pytest.approx(problem.queued[0].load * weight_CR[1])
+    assert served == pytest.approx(problem.load_NKC.sum(axis=1) @ run_hours_C)
+    queue = plan.known_load().sum() - problem.placed_TD.sum()
+    assert queue == pytest.approx(problem.queued[0].load * run_hours_C[1])
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -211,7 +172,7 @@ def test_baselines_run_units_whole():
     assert perfect_forecast(known(), day).objective == pytest.approx(5.0)
 
 
-def test_greedy_keeps_every_resource_within_capacity():
+def test_greedy_keeps_long_runs_within_capacity():
     problem = general_paper_like(samples=2)
     tight = replace(problem, capacity_TD=problem.capacity_TD * 0.5)
     placed = greedy(tight, problem.load_NKC[0])
@@ -232,28 +193,6 @@ def test_a_run_past_the_horizon_names_its_class():
         known(classes=longer)
 
 
-def test_a_usage_is_not_negative_and_not_nothing():
-    for usage in ((1.0, -0.5), (np.nan, 1.0), (np.inf, 1.0)):
-        with pytest.raises(ScenarioError, match="usage must be finite and at least 0"):
-            LoadClass(name="x", clusters=(0,), flexibility_h=0, usage=usage)
-    with pytest.raises(ScenarioError, match="class 'x' uses no resource"):
-        LoadClass(name="x", clusters=(0,), flexibility_h=0, usage=(0.0, 0.0))
-
-
-def test_resources_that_disagree_are_refused():
-    problem = general_problem(0)
-    with pytest.raises(ScenarioError, match=r"has a usage of 2 resources; the problem names 1 \(gpu\)"):
-        replace(problem, resources=("gpu",))
-    with pytest.raises(ScenarioError, match=r"has a usage of 0 resources; the problem names 2"):
-        replace(problem, classes=(replace(problem.classes[0], usage=()), problem.classes[1]))
-    with pytest.raises(ScenarioError, match="name each once"):
-        replace(problem, resources=("gpu", "gpu"))
-    with pytest.raises(ScenarioError, match=r"capacity_TD has shape .*; expected \(T, D, R\)"):
-        replace(problem, capacity_TD=problem.capacity_TD[:, :, 0])
-    with pytest.raises(ScenarioError, match=r"peak_cost_D has shape \(2,\); expected \(2, 2\).*2 resources"):
-        replace(problem, peak_cost_D=np.ones(2))
-
-
 def test_a_queue_must_fit_classes_and_horizon():
     for wait, match in (
         (Queued(load_class=1, load=1.0, flexibility_h=0), "is of class 1; classes are 0 to 0"),
@@ -265,23 +204,21 @@ def test_a_queue_must_fit_classes_and_horizon():
             known(queued=(wait,))
 
 
-def test_what_is_short_is_named_with_its_resource_and_queue():
+def test_what_is_short_is_named_with_its_queue():
     def big(capacity, **changes):
         return known(
-            classes=(LoadClass(name="big", clusters=(0, 1), flexibility_h=0, usage=(1.0, 2.0)),),
-            resources=("gpu", "memory"),
+            classes=(LoadClass(name="big", clusters=(0, 1), flexibility_h=0),),
             capacity_TD=np.array(capacity),
-            cost_TD=np.ones((1, 2, 2)),
-            peak_cost_D=np.zeros((2, 2)),
+            cost_TD=np.ones((1, 2)),
             **changes,
         )
 
-    with pytest.raises(InfeasiblePlanError, match=r"capacity of 'memory' is shortest .* at least 2\.0+"):
-        make_plan(big([[[9.0, 0.5], [9.0, 0.5]]]))
+    with pytest.raises(InfeasiblePlanError, match=r"capacity is shortest .* at least 2\.0+"):
+        make_plan(big([[0.25, 0.25]]))
     queue = {"load_NKC": np.zeros((1, 1, 1)), "queued": (Queued(load_class=0, load=1.0, flexibility_h=0),)}
     with pytest.raises(
         InfeasiblePlanError, match=r"class 'big' queued \(queued\[0\]\) cannot be served within hours 0"
     ):
-        make_plan(big([[[9.0, 0.5], [9.0, 0.5]]], **queue))
+        make_plan(big([[0.25, 0.25]], **queue))
     with pytest.raises(InfeasiblePlanError, match=r"class 'big' queued \(queued\[0\]\) has a capacity of zero"):
-        big([[[9.0, 0.0], [9.0, 0.0]]], **queue)
+        big([[0.0, 0.0]], **queue)

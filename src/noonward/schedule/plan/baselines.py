@@ -45,36 +45,29 @@ def greedy(problem: PlanProblem, load_KC: F8, jobs: int = 10) -> Placed:
         ScenarioError: The load has another shape.
     """
     load_KC = _day(problem, load_KC)
-    _, hours, classes, span, clusters = problem.shape
-    grid = (span, clusters, problem.resource_count)
-    room_TDR = problem.capacity_TD.reshape(grid).copy()
+    _, hours, classes, span, _ = problem.shape
+    room_TD = problem.capacity_TD.copy()
     if problem.placed_TD is not None:
-        room_TDR -= problem.placed_TD.reshape(grid)
-    cost_TDR = problem.cost_TD.reshape(grid)
-    load_TDR = np.zeros(grid)
-    footprint = problem.footprint
+        room_TD -= problem.placed_TD
+    load_TD = np.zeros(room_TD.shape)
     waiting = [(wait.load_class, wait.load) for wait in problem.queued]
     late = 0.0
     for t in range(span):
-        ranges = [
-            _cheapest(one, cost_TDR[t : t + one.run_hours] @ use)
-            for one, use in zip(problem.classes, footprint.usage_CR, strict=True)
-        ]
+        ranges = [_cheapest(one, problem.cost_TD[t : t + one.run_hours]) for one in problem.classes]
         still: list[tuple[int, float]] = []
         new = [(c, load_KC[t, c] / jobs) for _ in range(jobs) for c in range(classes)] if t < hours else []
         for index, (c, volume) in enumerate([*waiting, *new]):
-            rest, use_R, end = volume, footprint.usage_CR[c], t + problem.classes[c].run_hours
+            rest, end = volume, t + problem.classes[c].run_hours
             for d in ranges[c] if end <= span else ():
-                part = min(rest, float((room_TDR[t:end, d, use_R > 0] / use_R[use_R > 0]).min()))
+                part = min(rest, float(room_TD[t:end, d].min()))
                 if part > 0:
-                    load_TDR[t:end, d] += part * use_R
-                    room_TDR[t:end, d] -= part * use_R
+                    load_TD[t:end, d] += part
+                    room_TD[t:end, d] -= part
                     rest -= part
             late += volume - rest if index < len(waiting) else 0.0
             if rest > 0:
                 still.append((c, rest))
         waiting = still
-    load_TD = load_TDR.reshape(problem.capacity_TD.shape)
     return Placed(load_TD=load_TD, late=float(late), left=float(sum(rest for _, rest in waiting)))
 
 

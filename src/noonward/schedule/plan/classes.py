@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from noonward.arrays import F8, I8
+from noonward.arrays import I8
 from noonward.errors import ScenarioError
 
 
@@ -24,19 +24,15 @@ class LoadClass:
         clusters: Spatial range D_c: indices of the clusters it may run at, each once.
         flexibility_h: Temporal flexibility h_c: longest delay of the start, h, at least 0.
         run_hours: Hours a unit runs, at least 1.
-        usage: What a unit takes of each resource, at least 0 and not all 0, in the order of the problem's
-            ``resources``; left out where the problem names none (a unit of load is then a unit of capacity).
 
     Raises:
-        ScenarioError: The range is empty or names a cluster twice, the flexibility is below 0, the run below 1 h, or a
-            usage is negative or uses nothing.
+        ScenarioError: The range is empty or names a cluster twice, the flexibility is below 0, or the run below 1 h.
     """
 
     name: str
     clusters: tuple[int, ...]
     flexibility_h: int
     run_hours: int = 1
-    usage: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.clusters:
@@ -53,10 +49,6 @@ class LoadClass:
             raise ScenarioError(
                 f"class {self.name!r} runs for {self.run_hours} h; run_hours must be whole hours, at least 1"
             )
-        if any(not 0 <= use < np.inf for use in self.usage):
-            raise ScenarioError(f"class {self.name!r} uses {self.usage}; usage must be finite and at least 0")
-        if self.usage and not any(self.usage):
-            raise ScenarioError(f"class {self.name!r} uses no resource; give at least one a usage above 0")
 
     @property
     def reach_h(self) -> int:
@@ -69,7 +61,7 @@ class Queued:
     """Load that was submitted before hour 0, is known, and waits to start.
 
     Attributes:
-        load_class: Index of its class, whose range, run and usage it has.
+        load_class: Index of its class, whose range and run it has.
         load: Load, at least 0.
         flexibility_h: Delay it still tolerates: it starts in hours 0 to this one.
     """
@@ -79,43 +71,25 @@ class Queued:
     flexibility_h: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Footprint:
-    """How a unit uses places: hours, and amounts per resource, of every class.
+def run_hours_of(classes: Sequence[LoadClass]) -> I8:
+    """Returns the hours a unit of every class runs, [C]."""
+    return np.array([one.run_hours for one in classes], dtype=np.int64)
 
-    Attributes:
-        run_hours_C: Hours a unit runs.
-        usage_CR: What it takes of each resource.
+
+def places_of(run_hours_C: I8, class_X: I8, start_X: I8, cluster_X: I8, clusters: int) -> tuple[I8, I8]:
+    """Returns the places that starts occupy, axis Z: index in X and place ``t D + d``.
+
+    Args:
+        run_hours_C: Hours a unit of every class runs.
+        class_X: Classes of the starts.
+        start_X: Hours they start in.
+        cluster_X: Clusters.
+        clusters: Clusters D.
     """
-
-    run_hours_C: I8
-    usage_CR: F8
-
-    @classmethod
-    def of(cls, classes: Sequence[LoadClass], resources: int) -> Footprint:
-        """Returns the footprint of classes over a number of resources; a class without usage takes 1."""
-        return cls(
-            run_hours_C=np.array([one.run_hours for one in classes], dtype=np.int64),
-            usage_CR=np.array([one.usage or (1.0,) * resources for one in classes], dtype=np.float64),
-        )
-
-    def places(self, class_X: I8, start_X: I8, cluster_X: I8, clusters: int) -> tuple[I8, I8, F8]:
-        """Returns the places that starts use, axis Z: index in X, place ``(t D + d) R + r``, and amount per unit.
-
-        Args:
-            class_X: Classes of the starts.
-            start_X: Hours they start in.
-            cluster_X: Clusters.
-            clusters: Clusters D.
-        """
-        run_X = self.run_hours_C[class_X]
-        index = np.repeat(np.arange(len(class_X)), run_X)
-        hour = start_X[index] + np.arange(len(index)) - np.repeat(np.cumsum(run_X) - run_X, run_X)
-        resources = self.usage_CR.shape[1]
-        amount = self.usage_CR[class_X[index]]
-        place = ((hour * clusters + cluster_X[index]) * resources)[:, None] + np.arange(resources)
-        used = amount > 0
-        return np.repeat(index, used.sum(axis=1)), place[used], amount[used]
+    run_X = run_hours_C[class_X]
+    index = np.repeat(np.arange(len(class_X)), run_X)
+    hour = start_X[index] + np.arange(len(index)) - np.repeat(np.cumsum(run_X) - run_X, run_X)
+    return index, hour * clusters + cluster_X[index]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +97,8 @@ class Entries:
     """The fractions Y that may be above 0, Eq. (4): d in D_c and t in [k, k + h_c]; t is the hour of the start.
 
     Axis M: entries, ordered by (load, t, d). Loads: k C + c for load to come, K C + i for queued load i. Axis P: places
-    ``(t D + d) R + r``. Axis Z: the places that entries use, ordered by (load, place, entry). Axis G: pairs of a load
-    and a place it may use, in that order; with one-hour classes and one resource Z, G and M are the same.
+    ``t D + d``. Axis Z: the places that entries use, ordered by (load, place, entry). Axis G: pairs of a load and a
+    place it may use, in that order; with one-hour classes Z, G and M are the same.
 
     Attributes:
         hour_M: Submission hour k; 0 for queued load.
@@ -134,7 +108,6 @@ class Entries:
         load_M: Load.
         entry_Z: Entry of each use.
         place_Z: Place of each use.
-        amount_Z: What a unit takes there.
         pair_Z: Pair of each use.
         load_G: Load of each pair.
         place_G: Place of each pair.
@@ -147,7 +120,6 @@ class Entries:
     load_M: I8
     entry_Z: I8
     place_Z: I8
-    amount_Z: F8
     pair_Z: I8
     load_G: I8
     place_G: I8
@@ -165,7 +137,6 @@ def allowed_entries(
     classes: Sequence[LoadClass],
     hours: int,
     clusters: int,
-    resources: int = 1,
     queued: Sequence[Queued] = (),
 ) -> Entries:
     """Returns the fractions that range and flexibility allow.
@@ -174,7 +145,6 @@ def allowed_entries(
         classes: Classes C.
         hours: Submission hours K.
         clusters: Clusters D.
-        resources: Resources R.
         queued: Loads that wait.
     """
     loads = [(k, c, one.flexibility_h) for k in range(hours) for c, one in enumerate(classes)]
@@ -186,7 +156,7 @@ def allowed_entries(
         for d in sorted(classes[c].clusters)
     ]
     load_M, k, c, t, d = np.array(rows, dtype=np.int64).T
-    entry_Z, place_Z, amount_Z = Footprint.of(classes, resources).places(c, t, d, clusters)
+    entry_Z, place_Z = places_of(run_hours_of(classes), c, t, d, clusters)
     load_Z = load_M[entry_Z]
     order = np.lexsort((entry_Z, place_Z, load_Z))
     entry_Z, place_Z, load_Z = entry_Z[order], place_Z[order], load_Z[order]
@@ -200,7 +170,6 @@ def allowed_entries(
         load_M=load_M,
         entry_Z=entry_Z,
         place_Z=place_Z,
-        amount_Z=amount_Z[order],
         pair_Z=np.cumsum(new_Z) - 1,
         load_G=load_Z[new_Z],
         place_G=place_Z[new_Z],

@@ -34,14 +34,14 @@ def define_service(program: Program) -> None:
 def define_curve(program: Program) -> None:
     """The part of the curve left to uncertain load: ``v + g capacity - w - queued - sum e s_max = placed``.
 
-    For all t, d, r. g is the stretch of all capacities, 0 in a plan; ``0 <= v <= capacity``, Eq. (5), is a bound of the
+    For all t, d. g is the stretch of all capacities, 0 in a plan; ``0 <= v <= capacity``, Eq. (5), is a bound of the
     column; the queued load there is ``sum_m A y`` x its load; columns e are added when they are raised.
     """
     place = np.arange(program.places)
     ones = np.ones(program.places)
     entries, uses = program.entries, program.uses
     entry_Z = entries.entry_Z[uses:]
-    queued_Z = entries.amount_Z[uses:] * program.queued_Q[entries.load_M[entry_Z] - program.uncertain]
+    queued_Z = program.queued_Q[entries.load_M[entry_Z] - program.uncertain]
     program.add_rows(
         np.concatenate([place, place, place, entries.place_Z[uses:]]),
         np.concatenate([program.v + place, np.full(program.places, program.stretch), program.w + place, entry_Z]),
@@ -52,12 +52,12 @@ def define_curve(program: Program) -> None:
 
 
 def define_peak(program: Program) -> None:
-    """A cluster's highest hour, the norm in Eq. (7): ``v_{t,d,r} <= peak_{d,r}`` for all t, d, r."""
+    """A cluster's highest hour, the norm in Eq. (7): ``v_{t,d} <= peak_d`` for all t, d."""
     place = np.arange(program.places)
     ones = np.ones(program.places)
     program.add_rows(
         np.concatenate([place, place]),
-        np.concatenate([program.v + place, program.peak + place % program.stations]),
+        np.concatenate([program.v + place, program.peak + place % program.clusters]),
         np.concatenate([ones, -ones]),
         np.full(program.places, -np.inf),
         np.zeros(program.places),
@@ -106,7 +106,7 @@ def define_fit(program: Program, sample_R: I8, place_R: I8) -> None:
                 np.full(count, program.q),
             ]
         ),
-        np.concatenate([program.entries.amount_Z[use] * load_V, -raised_V, -ones, -ones, ones]),
+        np.concatenate([load_V, -raised_V, -ones, -ones, ones]),
         np.full(count, -np.inf),
         np.zeros(count),
     )
@@ -142,7 +142,7 @@ def define_slope(program: Program, pair_R: I8) -> None:
         np.concatenate(
             [program.entries.entry_Z[use], program.raised_G[pair_R[raised_row]], np.full(count, program.lam)]
         ),
-        np.concatenate([program.entries.amount_Z[use], -np.ones(len(raised_row)), -ones]),
+        np.concatenate([np.ones(len(use)), -np.ones(len(raised_row)), -ones]),
         np.full(count, -np.inf),
         np.zeros(count),
     )

@@ -168,7 +168,7 @@ def first_rows(program: Program) -> tuple[I8, I8]:
     """
     entries, pairs, uses = program.entries, program.pairs, program.uses
     count_L = np.bincount(entries.load_M, minlength=program.loads)
-    even_Z = entries.amount_Z[:uses] / count_L[entries.load_M[entries.entry_Z[:uses]]]
+    even_Z = 1.0 / count_L[entries.load_M[entries.entry_Z[:uses]]]
     even_LP = np.zeros((program.uncertain, program.places))
     even_LP[entries.load_G[:pairs], entries.place_G[:pairs]] = np.bincount(entries.pair_Z[:uses], even_Z, pairs)
     # Rounded and sorted stably: a CPU's order of sums, or of equal loads, would lead to another vertex of the LP.

@@ -9,7 +9,7 @@ import numpy as np
 
 from noonward.arrays import F8, I8
 from noonward.errors import ScenarioError
-from noonward.schedule.plan.classes import Queued
+from noonward.schedule.plan.classes import Queued, places_of
 from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.result import Plan
 
@@ -32,10 +32,9 @@ def load_of_starts(problem: PlanProblem, class_J: I8, start_J: I8, cluster_J: I8
     if not class_J.shape == start_J.shape == cluster_J.shape == volume_J.shape or class_J.ndim != 1:
         raise ScenarioError("starts need one class, hour, cluster and volume each; give four lists of one length")
     _, _, classes, span, clusters = problem.shape
-    footprint = problem.footprint
     bad = (class_J < 0) | (class_J >= classes) | (cluster_J < 0) | (cluster_J >= clusters) | (start_J < 0)
     bad |= ~(np.isfinite(volume_J) & (volume_J >= 0))
-    bad |= start_J + footprint.run_hours_C[np.clip(class_J, 0, classes - 1)] > span
+    bad |= start_J + problem.run_hours_C[np.clip(class_J, 0, classes - 1)] > span
     if bad.any():
         j = int(bad.argmax())
         raise ScenarioError(
@@ -43,8 +42,8 @@ def load_of_starts(problem: PlanProblem, class_J: I8, start_J: I8, cluster_J: I8
             f"{start_J[j]}; volumes are at least 0, classes 0 to {classes - 1}, clusters 0 to {clusters - 1}, and it "
             f"must end within the horizon of {span} h"
         )
-    index, place, amount = footprint.places(class_J, start_J, cluster_J, clusters)
-    load_P: F8 = np.bincount(place, volume_J[index] * amount, minlength=problem.capacity_TD.size).astype(np.float64)
+    index, place = places_of(problem.run_hours_C, class_J, start_J, cluster_J, clusters)
+    load_P: F8 = np.bincount(place, volume_J[index], minlength=problem.capacity_TD.size).astype(np.float64)
     return load_P.reshape(problem.capacity_TD.shape)
 
 

@@ -25,14 +25,12 @@ class Shortage:
         load: Load that presses most on what is short, as in ``Entries``.
         run_hour: Execution hour in which capacity is shortest for it.
         cluster: The cluster there.
-        resource: The resource there.
     """
 
     scale: float
     load: int
     run_hour: int
     cluster: int
-    resource: int
 
 
 def shortage(problem: PlanProblem) -> Shortage | None:
@@ -49,9 +47,8 @@ def shortage(problem: PlanProblem) -> Shortage | None:
     part_P = np.abs(dual[program.loads : program.loads + program.places]) * program.capacity_P
     mine = np.flatnonzero(entries.load_G == load)
     place = int(entries.place_G[mine[part_P[entries.place_G[mine]].argmax()]])
-    station, resource = divmod(place, problem.resource_count)
-    run_hour, cluster = divmod(station, problem.shape[4])
-    return Shortage(scale=1.0 + solved.point.value, load=load, run_hour=run_hour, cluster=cluster, resource=resource)
+    run_hour, cluster = divmod(place, problem.shape[4])
+    return Shortage(scale=1.0 + solved.point.value, load=load, run_hour=run_hour, cluster=cluster)
 
 
 def smallest_beta(problem: PlanProblem) -> float | None:
@@ -89,12 +86,10 @@ def why_infeasible(problem: PlanProblem) -> InfeasiblePlanError:
         remedy += f", or raise beta from {problem.beta:g} to at least {_up(beta):.6g}"
     else:
         remedy += " (no beta would do)"
-    capacity = problem.capacity_TD.reshape(-1, problem.resource_count)
-    room = capacity[short.run_hour * problem.shape[4] + short.cluster, short.resource]
-    what = f"capacity of {problem.resources[short.resource]!r}" if problem.resources else "capacity"
+    room = problem.capacity_TD[short.run_hour, short.cluster]
     return InfeasiblePlanError(
         f"class {one.name!r} {problem.origin(short.load)} cannot be served within hours {starts[0]} to "
-        f"{starts[-1] + one.run_hours - 1} at clusters {list(one.clusters)}; {what} is shortest at cluster "
+        f"{starts[-1] + one.run_hours - 1} at clusters {list(one.clusters)}; capacity is shortest at cluster "
         f"{short.cluster} in hour {short.run_hour} ({room:g}). To get a plan, {remedy}"
     )
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from noonward.arrays import F8
+from noonward.arrays import F8, I8
 from noonward.errors import InfeasiblePlanError, ScenarioError
-from noonward.schedule.plan.classes import Entries, Footprint, LoadClass, Queued, allowed_entries
+from noonward.schedule.plan.classes import Entries, LoadClass, Queued, allowed_entries, run_hours_of
 
 HEADROOM: Final = 1.25
 """Default of the largest possible load over the largest sample."""
@@ -23,9 +23,8 @@ _ARRAYS: Final = (
 class PlanProblem:
     """A day-ahead planning problem (Hall et al., Eq. 12 to 14).
 
-    Axes: N samples, K submission hours, C classes, T = K + max (h_c + run hours - 1) execution hours, D clusters; with
-    ``resources`` named, arrays that end in D end in D, R. Without, loads, capacities and curves share one unit (GPUs,
-    cores, a share of a cluster). Costs are per unit and hour.
+    Axes: N samples, K submission hours, C classes, T = K + max (h_c + run hours - 1) execution hours, D clusters.
+    Loads, capacities and curves share one unit (GPUs, cores, a share of a cluster). Costs are per unit and hour.
 
     Attributes:
         classes: Classes C.
@@ -38,8 +37,6 @@ class PlanProblem:
         load_max_KC: Largest load possible, the support, Eq. (13); by default ``HEADROOM`` x the largest sample.
         support: Whether the ball holds only distributions on 0 <= s <= load_max; without it, on all real loads.
         placed_TD: Load placed already, which takes part of the curve; 0 by default.
-        resources: Names of the resources R, each once; every class then has a ``usage`` of each. Excess is the largest
-            over all of them, so choose units in which one unit too much is as bad everywhere.
         queued: Load that waits since before hour 0 and is placed by the plan, too.
         peak_before_D: Highest curve of hours before hour 0, whose peak is paid for anyway; 0 by default.
 
@@ -58,7 +55,6 @@ class PlanProblem:
     load_max_KC: F8 | None = None
     support: bool = True
     placed_TD: F8 | None = None
-    resources: tuple[str, ...] = ()
     queued: tuple[Queued, ...] = ()
     peak_before_D: F8 | None = None
 
@@ -67,7 +63,6 @@ class PlanProblem:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
         self._check_guarantee()
-        self._check_resources()
         self._check_shapes()
         self._check_classes()
         for name in _ARRAYS:
@@ -81,13 +76,8 @@ class PlanProblem:
     def shape(self) -> tuple[int, int, int, int, int]:
         """N, K, C, T, D."""
         samples, hours, classes = self.load_NKC.shape
-        span, clusters = self.capacity_TD.shape[:2]
+        span, clusters = self.capacity_TD.shape
         return samples, hours, classes, span, clusters
-
-    @property
-    def resource_count(self) -> int:
-        """Resources R; 1 where none is named."""
-        return max(1, len(self.resources))
 
     @property
     def largest_KC(self) -> F8:
@@ -103,12 +93,12 @@ class PlanProblem:
     def entries(self) -> Entries:
         """Fractions that may be above 0."""
         _, hours, _, _, clusters = self.shape
-        return allowed_entries(self.classes, hours, clusters, self.resource_count, self.queued)
+        return allowed_entries(self.classes, hours, clusters, self.queued)
 
     @property
-    def footprint(self) -> Footprint:
-        """How long and how much of each resource a unit of every class uses."""
-        return Footprint.of(self.classes, self.resource_count)
+    def run_hours_C(self) -> I8:
+        """Hours a unit of every class runs."""
+        return run_hours_of(self.classes)
 
     def cost_of(self, curve_TD: F8) -> float:
         """Returns f(v), Eq. (7): ``sum_td cost v + sum_d peak_cost max_t v``; the peak before hour 0 counts."""
@@ -125,43 +115,32 @@ class PlanProblem:
         if not self.classes:
             raise ScenarioError("there is no class; give at least one LoadClass")
 
-    def _check_resources(self) -> None:
-        if len(set(self.resources)) != len(self.resources):
-            raise ScenarioError(f"resources are {list(self.resources)}; name each once")
-        for one in self.classes:
-            if len(one.usage) != len(self.resources):
-                raise ScenarioError(
-                    f"class {one.name!r} has a usage of {len(one.usage)} resources; the problem names "
-                    f"{len(self.resources)} ({', '.join(self.resources) or 'leave usage out'}); give one value each"
-                )
-
     def _check_shapes(self) -> None:
         if self.load_NKC.ndim != 3 or self.load_NKC.size == 0:
             raise ScenarioError(
                 f"load samples have shape {self.load_NKC.shape}; give at least one sample as (N, K, C), "
                 "samples x submission hours x classes"
             )
-        axes = "(T, D, R), hours x clusters x resources" if self.resources else "(T, D), hours x clusters"
-        if self.capacity_TD.ndim != 2 + bool(self.resources) or self.capacity_TD.size == 0:
-            raise ScenarioError(f"capacity_TD has shape {self.capacity_TD.shape}; expected {axes}")
+        if self.capacity_TD.ndim != 2 or self.capacity_TD.size == 0:
+            raise ScenarioError(f"capacity_TD has shape {self.capacity_TD.shape}; expected (T, D), hours x clusters")
         _, hours, count = self.load_NKC.shape
         clusters = self.capacity_TD.shape[1]
-        tail = (clusters, len(self.resources)) if self.resources else (clusters,)
         longest = max(self.classes, key=lambda one: one.reach_h)
         horizon = hours + longest.reach_h
-        expected: dict[str, tuple[int, ...]] = dict.fromkeys(("capacity_TD", "cost_TD", "placed_TD"), (horizon, *tail))
+        expected: dict[str, tuple[int, ...]] = dict.fromkeys(
+            ("capacity_TD", "cost_TD", "placed_TD"), (horizon, clusters)
+        )
         expected["load_NKC"] = (self.load_NKC.shape[0], hours, len(self.classes))
-        expected["peak_cost_D"] = expected["peak_before_D"] = tail
+        expected["peak_cost_D"] = expected["peak_before_D"] = (clusters,)
         expected["load_max_KC"] = (hours, count)
         for name, shape in expected.items():
             array = getattr(self, name)
             if array is not None and array.shape != shape:
-                named = f", {len(self.resources)} resources" if self.resources else ""
                 raise ScenarioError(
                     f"{name} has shape {array.shape}; expected {shape}: {len(self.classes)} classes, {hours} "
                     f"submission hours, {horizon} execution hours (these + longest flexibility + its run less 1 h: "
                     f"class {longest.name!r} starts up to {longest.flexibility_h} h late and runs "
-                    f"{longest.run_hours} h), {clusters} clusters{named}"
+                    f"{longest.run_hours} h), {clusters} clusters"
                 )
 
     def _check_classes(self) -> None:

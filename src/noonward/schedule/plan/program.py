@@ -78,8 +78,8 @@ class Active:
 class Program:
     """The LP of one problem, with loads in units of ``unit`` and costs in units of ``money``.
 
-    Columns: y_M, v_P, w_P, peak (cluster, resource), p_N, q, lambda, stretch, then e of the pairs raised so far. Axis
-    P: places (t, d, r), row-major; axis G: pairs of an uncertain load and a place it may use.
+    Columns: y_M, v_P, w_P, peak_D, p_N, q, lambda, stretch, then e of the pairs raised so far. Axis
+    P: places (t, d), row-major; axis G: pairs of an uncertain load and a place it may use.
 
     Args:
         problem: What to plan.
@@ -89,12 +89,11 @@ class Program:
 
     def __init__(self, problem: PlanProblem, goal: Goal = "cost") -> None:
         self.problem = problem
-        self.samples, self.hours, self.classes, self.span, _ = problem.shape
+        self.samples, self.hours, self.classes, self.span, self.clusters = problem.shape
         self.entries = problem.entries
         self.uncertain = self.hours * self.classes
         self.loads = self.uncertain + len(problem.queued)
         self.places = problem.capacity_TD.size
-        self.stations = self.places // self.span
         self.pairs = int(np.searchsorted(self.entries.load_G, self.uncertain))
         self.uses = int(self.entries.first_G[self.pairs])
         queued = max((wait.load for wait in problem.queued), default=0.0)
@@ -107,12 +106,12 @@ class Program:
         self.capacity_P = problem.capacity_TD.ravel() / self.unit
         placed = np.zeros(self.places) if problem.placed_TD is None else problem.placed_TD.ravel()
         self.placed_P = placed / self.unit
-        before = np.zeros(self.stations) if problem.peak_before_D is None else problem.peak_before_D.ravel()
+        before = np.zeros(self.clusters) if problem.peak_before_D is None else problem.peak_before_D.ravel()
         self.before = before / self.unit
         self.v = len(self.entries)
         self.w = self.v + self.places
         self.peak = self.w + self.places
-        self.p = self.peak + self.stations
+        self.p = self.peak + self.clusters
         self.q = self.p + self.samples
         self.lam, self.stretch = self.q + 1, self.q + 2
         self.fit_NP: I8 = np.full((self.samples, self.places), -1, dtype=np.int64)
@@ -189,7 +188,7 @@ class Program:
         """
         entries = self.entries
         most_M = np.zeros(self.v)
-        np.maximum.at(most_M, entries.entry_Z[: self.uses], entries.amount_Z[: self.uses])
+        most_M[entries.entry_Z[: self.uses]] = 1.0
         slope = spread * float((most_M / np.bincount(entries.load_M)[entries.load_M]).max())
         upper_M = np.divide(slope, most_M, out=np.full(self.v, np.inf), where=most_M > 0)
         self.solver.changeColsBounds(self.v, np.arange(self.v, dtype=np.int32), np.zeros(self.v), upper_M)
@@ -229,7 +228,7 @@ class Program:
     def slope_of(self, x: F8) -> F8:
         """Returns the slope left to every pair, ``sum_m A y - e``: what its load weighs at its place."""
         entries, uses = self.entries, self.uses
-        weight_Z = entries.amount_Z[:uses] * x[entries.entry_Z[:uses]]
+        weight_Z = x[entries.entry_Z[:uses]]
         slope: F8 = np.bincount(entries.pair_Z[:uses], weight_Z, minlength=self.pairs).astype(np.float64)
         raised = np.flatnonzero(self.raised_G >= 0)
         slope[raised] -= x[self.raised_G[raised]]

@@ -9,7 +9,7 @@ import numpy as np
 from noonward.arrays import F8, I8
 from noonward.errors import ScenarioError
 from noonward.model.cluster.environment import GpuCaps
-from noonward.schedule.plan.classes import Footprint
+from noonward.schedule.plan.classes import places_of
 from noonward.schedule.plan.problem import PlanProblem
 
 SMALLEST = 1e-9
@@ -31,8 +31,7 @@ class Fractions:
         run_hour_X: Hour t in which each position's load starts.
         cluster_X: Cluster d.
         value_X: Fraction, above 0; each row sums to 1.
-        footprint: How long and how much of each resource a unit uses; None for one hour and one unit of capacity.
-        vector: Whether loads at places have an axis of resources.
+        run_hours_C: Hours a unit of every class runs; None: one each.
         queued_class_Q: Classes of the queued loads.
     """
 
@@ -44,8 +43,7 @@ class Fractions:
     run_hour_X: I8
     cluster_X: I8
     value_X: F8
-    footprint: Footprint | None = None
-    vector: bool = False
+    run_hours_C: I8 | None = None
     queued_class_Q: tuple[int, ...] = ()
 
     @classmethod
@@ -71,8 +69,7 @@ class Fractions:
             run_hour_X=entries.run_hour_M[kept],
             cluster_X=entries.cluster_M[kept],
             value_X=value_X / total_L[row_X],
-            footprint=problem.footprint,
-            vector=bool(problem.resources),
+            run_hours_C=problem.run_hours_C,
             queued_class_Q=tuple(wait.load_class for wait in problem.queued),
         )
 
@@ -90,19 +87,17 @@ class Fractions:
     def _at_places(self) -> F8:
         """Returns what a unit of every row's load takes of every place, (L, places)."""
         class_L = np.concatenate([np.tile(np.arange(self.classes), self.hours), self.queued_class_Q]).astype(np.int64)
-        footprint = self.footprint or Footprint(
-            run_hours_C=np.ones(self.classes, dtype=np.int64), usage_CR=np.ones((self.classes, 1))
-        )
         row_X = self.row_X
-        index, place, amount = footprint.places(class_L[row_X], self.run_hour_X, self.cluster_X, self.clusters)
-        out = np.zeros((len(class_L), self.span * self.clusters * footprint.usage_CR.shape[1]))
-        np.add.at(out, (row_X[index], place), self.value_X[index] * amount)
+        run_hours_C = np.ones(self.classes, dtype=np.int64) if self.run_hours_C is None else self.run_hours_C
+        index, place = places_of(run_hours_C, class_L[row_X], self.run_hour_X, self.cluster_X, self.clusters)
+        out = np.zeros((len(class_L), self.span * self.clusters))
+        np.add.at(out, (row_X[index], place), self.value_X[index])
         return out
 
     def load(self, load_NKC: F8) -> F8:
         """Returns the load at every place if the fractions are followed exactly, (N, T, D) (or (T, D) for one day).
 
-        With resources an axis R follows. Queued load is not in it (``queued_load``).
+        Queued load is not in it (``queued_load``).
 
         Raises:
             ScenarioError: The load has another shape.
@@ -114,12 +109,11 @@ class Fractions:
         return self._grid(out)
 
     def queued_load(self, load_Q: F8) -> F8:
-        """Returns the load of queued loads at every place, (T, D), with resources (T, D, R)."""
+        """Returns the load of queued loads at every place, (T, D)."""
         return self._grid(np.asarray(load_Q, dtype=np.float64) @ self._at_places()[self.hours * self.classes :])
 
     def _grid(self, load_P: F8) -> F8:
-        tail = (self.span, self.clusters, -1) if self.vector else (self.span, self.clusters)
-        return load_P.reshape(*load_P.shape[:-1], *tail)
+        return load_P.reshape(*load_P.shape[:-1], self.span, self.clusters)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,25 +188,17 @@ class Plan:
     def excess(self, load_NKC: F8) -> F8:
         """Returns per day the largest load above the curve at any place, Eq. (9); negative where all fits."""
         over = self.fractions.load(load_NKC) + self.known_load() - self.curve_TD
-        out: F8 = over.max(axis=tuple(range(-self.curve_TD.ndim, 0)))
+        out: F8 = over.max(axis=(-2, -1))
         return out
 
-    def caps(self, *, hard: bool = True, unit: float = 1.0, resource: str | None = None) -> GpuCaps:
+    def caps(self, *, hard: bool = True, unit: float = 1.0) -> GpuCaps:
         """Returns the curves as the cluster engine's capacity curves.
 
         Args:
             hard: Whether the engine refuses starts beyond a curve, or only counts the excess.
             unit: GPUs per unit of load.
-            resource: The resource that is GPUs, where the problem names resources.
-
-        Raises:
-            ScenarioError: The problem has no such resource.
         """
-        names = self.problem.resources
-        if (resource is None and names) or (resource is not None and resource not in names):
-            raise ScenarioError(f"the resource of the GPUs is {resource!r}; the plan has {list(names) or 'none named'}")
-        curve_TD = self.curve_TD if resource is None else self.curve_TD[:, :, names.index(resource)]
-        return GpuCaps(gpus_SH=np.ascontiguousarray(curve_TD.T) * unit, hard=hard)
+        return GpuCaps(gpus_SH=np.ascontiguousarray(self.curve_TD.T) * unit, hard=hard)
 
 
 def tail_mean(excess_N: F8, beta: float) -> float:

@@ -33,7 +33,7 @@ class Trial:
         held_share: Share of held-out days whose load stayed within the curve everywhere.
         tail: CVaR of the held-out days' excess at the promise's tail; the guarantee (6) says at most 0.
         folds_held: Share of folds whose own held-out days keep (6).
-        violations: Hours, clusters and resources above the curve per held-out day.
+        violations: Hours and clusters above the curve per held-out day.
         excess: Largest excess of a held-out day, mean over days, fitting days as 0.
         planned_cost: f(v) of the plans, mean over folds.
         load_cost: f of the load that runs, mean over held-out days.

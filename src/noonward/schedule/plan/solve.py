@@ -55,7 +55,7 @@ class Planner:
         """
         began_s = time.process_time()
         waiting = tuple((wait.load_class, wait.flexibility_h) for wait in problem.queued)
-        shape = repr((problem.shape, problem.classes, problem.resources, waiting, problem.robust, problem.support))
+        shape = repr((problem.shape, problem.classes, waiting, problem.robust, problem.support))
         solved = generate(problem, self.active if shape == self._shape else None)
         if solved is None:
             raise why_infeasible(problem)

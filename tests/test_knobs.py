@@ -48,7 +48,17 @@ NOT_TURNED = {
     "Constraints.latency_target_s": "used by some rules (tests/schedule/test_weighed.py)",
     "Site.name": "a name",
     "Ingress.name": "a name",
-}
+} | dict.fromkeys(
+    [
+        "SignalFile.path", "SignalFile.format", "SignalFile.columns", "SignalFile.zones", "SignalFile.zone",
+        "SignalFile.timezone", "SignalFile.usd_per", "SignalFile.currency", "SignalFile.price_unit",
+        "SignalFile.carbon_unit", "SignalFile.fill_gaps_h",
+    ],
+    "told to a file's reader (tests/data/test_signal_formats.py turns each)",
+) | dict.fromkeys(
+    ["JobTable.format", "JobTable.timezone", "JobTable.origin"],
+    "told to a file's reader (tests/data/test_dated_jobs.py turns each)",
+)  # fmt: skip
 """Fields that take no part in a run."""
 
 ONE_FIXED_POWER = {
@@ -62,6 +72,7 @@ IDLE = {
     "fine-tuning": ONE_FIXED_POWER,
     "dvfs-training": {
         "Scenario.slot_s": "jobs are asked about on arrival",
+        "Scenario.start": "there are no signals",
         "Fleet.clock_weight_w": "the policy takes its own clocks",
         "Site.zone": "there are no signals",
         "Site.timezone": "arrivals follow no local time",
@@ -97,6 +108,7 @@ OTHER = {
     "Scenario.end": lambda value: "window",
     "Scenario.slot_s": lambda value: 2 * value,
     "Scenario.window_h": lambda value: value + 1,
+    "Scenario.start": lambda value: "2022-05-03",
     "Fleet.free_gpus": lambda value: "idle",
     "Ingress.home": lambda value: "us-west",
     "Site.zone": lambda value: "SG" if value == "PL" else "PL",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from noonward.cli.options import (
     Environments,
+    FirstDay,
     JobFile,
     Json,
+    LastDay,
     RayAddress,
     ScenarioName,
     Seed,
@@ -24,6 +26,8 @@ def bound(
     seed: Seed = 0,
     signals: SignalFiles = None,
     jobs: JobFile = None,
+    first: FirstDay = None,
+    last: LastDay = None,
     settings: Settings = None,
     workers: Workers = None,
     ray: RayAddress = None,
@@ -37,7 +41,7 @@ def bound(
     from noonward.evaluate.statistics import mean
     from noonward.runtime.executor import map_runs
 
-    scenario = open_scenario(name, settings, signals, jobs)
+    scenario = open_scenario(name, settings, signals, jobs, first, last)
     objective = objective_of(scenario)
     specs = [BoundRun(scenario, index, seed) for index in range(environments)]
     with executor_of(workers, ray) as executor, progress_bar(environments, "bounds") as step:

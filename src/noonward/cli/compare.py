@@ -9,8 +9,10 @@ import typer
 
 from noonward.cli.options import (
     Environments,
+    FirstDay,
     JobFile,
     Json,
+    LastDay,
     Out,
     Policies,
     RayAddress,
@@ -38,6 +40,8 @@ def compare(
     seed: Seed = 0,
     signals: SignalFiles = None,
     jobs: JobFile = None,
+    first: FirstDay = None,
+    last: LastDay = None,
     settings: Settings = None,
     out: Out = Path("runs"),
     workers: Workers = None,
@@ -53,7 +57,7 @@ def compare(
     from noonward.evaluate.compare import policy_names
     from noonward.evaluate.metrics import to_json
 
-    scenario = open_scenario(name, settings, signals, jobs)
+    scenario = open_scenario(name, settings, signals, jobs, first, last)
     names = split_names(policies)
     count = len(policy_names(scenario, names))
     with executor_of(workers, ray) as executor, progress_bar(environments * (count + 1), scenario.name) as step:

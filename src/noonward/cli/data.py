@@ -14,11 +14,9 @@ app = typer.Typer(help="Check data files; write generated ones.", no_args_is_hel
 
 @app.command()
 def signals(
-    files: Annotated[
-        list[Path], typer.Argument(help="Tidy signal files; a later one fills what the first leave unknown.")
-    ],
+    files: Annotated[list[Path], typer.Argument(help="Signal files; a later one fills what the first leave unknown.")],
     zones: Annotated[str | None, typer.Option(help="Comma-separated zones; by default all.")] = None,
-    format: Annotated[str, typer.Option(help="tidy or electricity-maps.")] = "tidy",
+    format: Annotated[str | None, typer.Option(help="Format of all files (see 'noonward import --formats').")] = None,
 ) -> None:
     """Check signal files and say per zone what they hold."""
     import numpy as np
@@ -26,12 +24,9 @@ def signals(
 
     from noonward.cli.options import split_names
     from noonward.data.signals.load import load_signals
-    from noonward.errors import DataError
 
-    if format not in ("tidy", "electricity-maps"):
-        raise DataError(f"unknown format {format!r}; formats: tidy, electricity-maps")
     wanted = split_names(zones)
-    loaded = load_signals(files, format, zones=None if wanted is None else tuple(wanted))  # type: ignore[arg-type]
+    loaded = load_signals(files, format, zones=None if wanted is None else tuple(wanted))
     print(f"{loaded.start:%Y-%m-%d %H:%M} to {loaded.end:%Y-%m-%d %H:%M} UTC, {loaded.hours} hours")
     table = Table("zone", "price: known hours", "mean USD/MWh", "min", "max", "carbon: known hours", "mean g/kWh")
     for z, zone in enumerate(loaded.zones):

@@ -8,7 +8,20 @@ from pathlib import Path
 import typer
 
 from noonward import __version__
-from noonward.cli import bench, bound, compare, data, plan, policies, reproduce, scenario, simulate, train, warmup
+from noonward.cli import (
+    bench,
+    bound,
+    compare,
+    data,
+    import_,
+    plan,
+    policies,
+    reproduce,
+    scenario,
+    simulate,
+    train,
+    warmup,
+)
 from noonward.cli.compile_notice import CompileNotice
 from noonward.cli.options import INTERRUPTED, Interrupted
 from noonward.errors import NoonwardError
@@ -41,6 +54,7 @@ app.command(name="compare")(compare.compare)
 app.command(name="simulate")(simulate.simulate)
 app.command(name="bound")(bound.bound)
 app.command(name="plan")(plan.plan)
+app.command(name="import")(import_.import_)
 app.command(name="policies")(policies.policies)
 app.command(name="bench")(bench.bench)
 app.command(name="train")(train.train)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,19 +47,30 @@ SignalFiles = Annotated[
 JobFile = Annotated[
     Path | None, typer.Option("--jobs", help="Job table, or trace whose gangs and durations are taken.")
 ]
+FirstDay = Annotated[
+    datetime | None,
+    typer.Option(
+        "--from", formats=["%Y-%m-%d"], metavar="DAY", help="UTC day the window starts on, above the scenario's."
+    ),
+]
+LastDay = Annotated[
+    datetime | None,
+    typer.Option("--to", formats=["%Y-%m-%d"], metavar="DAY", help="Last UTC day of the window, with --from."),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a value of the scenario: economics.carbon_usd_per_t=50."),
 ]
 
 
-def writable(folder: Path) -> Path:
-    """Returns the folder of the option --out, checked before anything is computed.
+def writable(folder: Path | None) -> Path | None:
+    """Returns the folder of the option --out, if one is given, checked before anything is computed.
 
     Raises:
         FileError: A file is named where a folder is meant, or nothing can be written there.
     """
-    require_writable(folder, "--out")
+    if folder is not None:
+        require_writable(folder, "--out")
     return folder
 
 
@@ -83,13 +95,27 @@ Policies = Annotated[
 
 
 def open_scenario(
-    name: str, settings: list[str] | None, signals: list[Path] | None = None, jobs: Path | None = None
+    name: str,
+    settings: list[str] | None,
+    signals: list[Path] | None = None,
+    jobs: Path | None = None,
+    first: datetime | None = None,
+    last: datetime | None = None,
 ) -> Any:
-    """Returns the scenario that the options describe."""
-    from noonward.data.scenarios.load import load_scenario, with_files
+    """Returns the scenario that the options describe: files go before single values, days above both."""
+    from noonward.data.scenarios.load import load_scenario, with_days, with_files, with_settings
+    from noonward.errors import ScenarioError
 
-    scenario = load_scenario(name, settings or ())
-    return with_files(scenario, signals or (), jobs) if signals or jobs else scenario
+    if signals or jobs:
+        scenario = with_files(load_scenario(name), signals or (), jobs)
+        scenario = with_settings(scenario, settings) if settings else scenario
+    else:
+        scenario = load_scenario(name, settings or ())
+    if first is not None:
+        return with_days(scenario, first.date(), None if last is None else last.date())
+    if last is not None:
+        raise ScenarioError(f"--to {last.date()} was given without --from; give the first day too")
+    return scenario
 
 
 def require_cluster(scenario: Any, command: str) -> None:

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from noonward.cli.options import (
+    FirstDay,
     JobFile,
     Json,
+    LastDay,
     ScenarioName,
     Seed,
     Settings,
@@ -31,6 +33,8 @@ def plan(
     seed: Seed = 0,
     signals: SignalFiles = None,
     jobs: JobFile = None,
+    first: FirstDay = None,
+    last: LastDay = None,
     settings: Settings = None,
     out: Annotated[Path, typer.Option(help="Folder for the plan's tables and figure.", callback=writable)] = Path(
         "runs"
@@ -51,7 +55,7 @@ def plan(
     from noonward.evaluate.report.plan_figure import plan_figure
     from noonward.schedule.plan.follow import FollowPlan
 
-    scenario = open_scenario(name, settings, signals, jobs)
+    scenario = open_scenario(name, settings, signals, jobs, first, last)
     require_cluster(scenario, "noonward plan")
     drawn = build_environment(scenario, environment, seed)
     scheduler = FollowPlan(beta=beta, eps=eps, peak_usd=peak, samples=samples)

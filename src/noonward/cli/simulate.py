@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from noonward.cli.options import JobFile, Json, Out, ScenarioName, Seed, Settings, SignalFiles, open_scenario
+from noonward.cli.options import (
+    FirstDay,
+    JobFile,
+    Json,
+    LastDay,
+    Out,
+    ScenarioName,
+    Seed,
+    Settings,
+    SignalFiles,
+    open_scenario,
+)
 
 
 def simulate(
@@ -17,6 +28,8 @@ def simulate(
     seed: Seed = 0,
     signals: SignalFiles = None,
     jobs: JobFile = None,
+    first: FirstDay = None,
+    last: LastDay = None,
     settings: Settings = None,
     out: Out = Path("runs"),
     json: Json = False,
@@ -27,7 +40,7 @@ def simulate(
     from noonward.runtime.executor import map_runs
     from noonward.runtime.runs import RecordedRun
 
-    scenario = open_scenario(name, settings, signals, jobs)
+    scenario = open_scenario(name, settings, signals, jobs, first, last)
     spec = RecordedRun(scenario, environment, seed, policy, comparison_folder(scenario, seed, out))
     require_fit(spec.environment(), [policy])
     (record,) = map_runs([spec])

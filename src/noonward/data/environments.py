@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from noonward.data.jobs.dated import job_rows
 from noonward.data.jobs.generate import build_jobs
 from noonward.data.signals.generate import generate_signals, sinusoidal_signals
 from noonward.data.signals.load import load_signals
@@ -19,16 +19,18 @@ from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.scenario import (
     FineTuningJobs,
     GeneratedSignals,
+    JobTable,
     MixedJobs,
     PoissonJobs,
     Scenario,
     ShapedJobs,
+    SignalFile,
     SignalFiles,
     SinusoidalSignals,
 )
 from noonward.model.signals import Signals
 from noonward.seeding import stream
-from noonward.units import HOUR_S
+from noonward.units import DAY_S, HOUR_S
 
 HISTORY_H: Final = 48
 """Hours of signals before the window, for forecasts."""
@@ -39,7 +41,8 @@ FIXED_START: Final = datetime(2022, 1, 3, tzinfo=UTC)
 def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Environment:
     """Returns one draw of a scenario.
 
-    Windows start at 00:00 UTC on random days (on a fixed one without signals, or if they are the same every day);
+    Windows start at 00:00 UTC on the scenario's ``start``; without it on random days (on a fixed one without signals,
+    or if they are the same every day), or, where a job table has dates and there are no signal files, on its first day;
     consecutive environments take their months in turn from a shuffled list, so that ten environments see ten different
     months. Of signal files, only windows whose hours (and a day of history) are all known are taken.
 
@@ -57,11 +60,12 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         raise ScenarioError(f"environment {index} with seed {seed}: both must be at least 0")
     source = scenario.signals
     signals: Signals | None
+    told = stated_start(scenario)
     if source is None:
-        start, signals = FIXED_START, None
+        start, signals = told or FIXED_START, None
         jobs = _jobs(scenario, start, index, seed)
     elif isinstance(source, GeneratedSignals):
-        start = generated_start(source, index, seed)
+        start = told or generated_start(source, index, seed)
         jobs = _jobs(scenario, start, index, seed)
         signals = generate_signals(
             _zones(scenario),
@@ -71,7 +75,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
             source.calibration,
         )
     elif isinstance(source, SinusoidalSignals):
-        start = FIXED_START
+        start = told or FIXED_START
         jobs = _jobs(scenario, start, index, seed)
         signals = sinusoidal_signals(
             source, _zones(scenario), start - timedelta(hours=HISTORY_H), HISTORY_H + _hours(scenario, jobs)
@@ -95,7 +99,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         economics=scenario.economics,
         constraints=scenario.constraints,
         sample_jobs=_sampler(scenario, start),
-        notes=() if signals is None else signals.notes,
+        notes=(*(() if signals is None else signals.notes), *_window_notes(scenario, start, jobs)),
     )
 
 
@@ -121,6 +125,44 @@ def describe_environment(environment: Environment) -> str:
         f"{environment.start:%Y-%m-%d %H:%M} UTC over {environment.window_s / HOUR_S:.0f} h, last possible end after "
         f"{environment.hours} h"
     )
+
+
+def stated_start(scenario: Scenario) -> datetime | None:
+    """Returns the start of every window, where the scenario or the dates of its jobs leave one only."""
+    day = scenario.start
+    if day is None and isinstance(scenario.jobs, JobTable) and not isinstance(scenario.signals, SignalFiles):
+        days = job_rows(scenario.jobs).days
+        day = None if days is None else days[0]
+    return None if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def one_window_only(scenario: Scenario) -> bool:
+    """Returns whether every environment of a scenario is the same: one window, and jobs and signals from files."""
+    fixed = scenario.signals is None or isinstance(scenario.signals, SignalFiles | SinusoidalSignals)
+    return isinstance(scenario.jobs, JobTable) and fixed and stated_start(scenario) is not None
+
+
+def _window_notes(scenario: Scenario, start: datetime, jobs: Jobs) -> tuple[str, ...]:
+    """Returns what must be known about the window of an environment whose jobs come from a table."""
+    if not isinstance(scenario.jobs, JobTable):
+        return ()
+    rows = job_rows(scenario.jobs)
+    name = scenario.jobs.path.name
+    notes = (
+        []
+        if rows.account is None
+        else [f"{name}: {entry}" for entry in rows.account.entries if entry.what == "dropped"]
+    )
+    end = start + timedelta(hours=scenario.window_h)
+    if rows.submit_s_J is None:
+        if scenario.signals is not None:
+            notes.append(f"{name} has no dates (column submit_time): its jobs run on the day each window starts on")
+    elif len(jobs) < len(rows.table):
+        notes.append(
+            f"{len(jobs):,} of the {len(rows.table):,} jobs of {name} are submitted between {start:%Y-%m-%d} and "
+            f"{end:%Y-%m-%d %H:%M} UTC; the others are left out"
+        )
+    return tuple(notes)
 
 
 def _zones(scenario: Scenario) -> tuple[str, ...]:
@@ -167,19 +209,15 @@ def generated_start(source: GeneratedSignals, index: int, seed: int) -> datetime
 
 
 def _loaded(source: SignalFiles, zones: tuple[str, ...]) -> Signals:
-    changed = tuple(path.stat().st_mtime_ns if path.is_file() else 0 for path in source.paths)
-    return _cached_signals(source.paths, changed, source.format, tuple(source.columns.items()), zones)
+    paths = [each.path if isinstance(each, SignalFile) else each for each in source.paths]
+    changed = tuple(path.stat().st_mtime_ns if path.is_file() else 0 for path in paths)
+    return _cached_signals(source.model_dump_json(), changed, zones)
 
 
 @functools.lru_cache(maxsize=4)
-def _cached_signals(
-    paths: tuple[Path, ...],
-    changed: tuple[int, ...],
-    kind: str,
-    columns: tuple[tuple[str, str], ...],
-    zones: tuple[str, ...],
-) -> Signals:
-    return load_signals(paths, kind, dict(columns), zones)  # type: ignore[arg-type]
+def _cached_signals(said: str, changed: tuple[int, ...], zones: tuple[str, ...]) -> Signals:
+    source = SignalFiles.model_validate_json(said)
+    return load_signals(source.paths, source.format, source.columns, zones)
 
 
 def _known_window(
@@ -187,7 +225,7 @@ def _known_window(
 ) -> tuple[datetime, Jobs]:
     """Returns the start and the jobs of an environment whose hours are all known in the files."""
     month = _month_of(source.months, index, seed)
-    days = _days(source, signals, scenario.window_h)
+    days = _candidates(scenario, source, signals)
     unknown_H = np.isnan(signals.price_usd_per_mwh_ZH).any(0) | np.isnan(signals.carbon_g_per_kwh_ZH).any(0)
     unknown_before_H = np.concatenate([[0], np.cumsum(unknown_H)])
     order = stream(seed, "world", "day", index).permutation(len(days))
@@ -202,22 +240,84 @@ def _known_window(
         until = first + _hours(scenario, jobs)
         if until <= signals.hours and unknown_before_H[until] == unknown_before_H[first - 24]:
             return start, jobs
-    missing = np.flatnonzero(unknown_H)
-    unknown = ""
-    if len(missing):
-        hour = int(missing[0])
-        lacking = np.isnan(signals.price_usd_per_mwh_ZH[:, hour]) | np.isnan(signals.carbon_g_per_kwh_ZH[:, hour])
-        zone = signals.zones[int(lacking.argmax())]
-        unknown = (
-            f" {len(missing)} hours have an unknown value, the first that of {zone} at "
-            f"{signals.time_of(hour):%Y-%m-%d %H:%M} UTC."
-        )
     raise SignalRangeError(
-        f"the signals of {', '.join(signals.zones)} in {', '.join(map(str, source.paths))} hold no window of "
+        f"the signals of {', '.join(signals.zones)} in {file_names(source)} hold no window of "
         f"{scenario.window_h} hours (and the day before, and the hours the jobs may take) in which every price and "
-        f"carbon intensity is known; they cover {signals.start:%Y-%m-%d} to {signals.end:%Y-%m-%d}.{unknown} "
-        "Complete the signals, widen first_day, last_day or months, or shorten window_h or the jobs"
+        f"carbon intensity is known; they cover {signals.start:%Y-%m-%d} to {signals.end:%Y-%m-%d}. "
+        f"{_why_no_window(scenario, source, signals, days)} Complete the signals, widen first_day, last_day or months, "
+        "choose other days with --from and --to, or shorten window_h or the jobs"
     )
+
+
+def file_names(source: SignalFiles) -> str:
+    """Returns the paths of a scenario's signal files, for messages."""
+    return ", ".join(str(each.path if isinstance(each, SignalFile) else each) for each in source.paths)
+
+
+def _why_no_window(scenario: Scenario, source: SignalFiles, signals: Signals, days: list[datetime]) -> str:
+    """Returns why no window can be taken, naming what lacks: the day, or the zone and quantity with the hours."""
+    if not days and scenario.start is not None:
+        return f"A window that starts on {scenario.start} needs the day before it, for forecasts."
+    if not days:
+        told = [f"{name} {day}" for name in ("first_day", "last_day") if (day := getattr(source, name)) is not None]
+        told += [] if len(source.months) == 12 else [f"months {', '.join(map(str, source.months))}"]
+        said = f" within {', '.join(told)}" if told else ""
+        return f"They hold no day that a window may start on{said}: each needs a day of signals before it."
+    first = max(signals.hour_of(min(days)) - 24, 0)
+    until = min(signals.hour_of(max(days)) + scenario.window_h, signals.hours)
+    reasons = []
+    for name, value_ZH in (("price", signals.price_usd_per_mwh_ZH), ("carbon intensity", signals.carbon_g_per_kwh_ZH)):
+        unknown_ZH = np.isnan(value_ZH[:, first:until])
+        for zone, unknown_H in zip(signals.zones, unknown_ZH, strict=True):
+            if unknown_H.all():
+                reasons.append((len(unknown_H), f"{zone} has no {name}"))
+            elif unknown_H.any():
+                hour = first + int(unknown_H.argmax())
+                reasons.append(
+                    (
+                        int(unknown_H.sum()),
+                        f"the {name} of {zone} is unknown in {int(unknown_H.sum())} of {len(unknown_H)} hours, "
+                        "the first "
+                        f"at {signals.time_of(hour):%Y-%m-%d %H:%M} UTC",
+                    )
+                )
+    worst = [text for _, text in sorted(reasons, key=lambda each: -each[0])[:3]]
+    if not worst:
+        return "They end before the last job may have ended."
+    return f"{worst[0][:1].upper()}{'; '.join(worst)[1:]}."
+
+
+def _candidates(scenario: Scenario, source: SignalFiles, signals: Signals) -> list[datetime]:
+    """Returns the days that a window may start on: the one stated, else days of the signals on which there are jobs.
+
+    Raises:
+        SignalRangeError: Signals and dated jobs have no day in common.
+    """
+    told = stated_start(scenario)
+    if told is not None:
+        return [told] if told - timedelta(hours=24) >= signals.start else []
+    days = _days(source, signals, scenario.window_h)
+    rows = job_rows(scenario.jobs) if isinstance(scenario.jobs, JobTable) else None
+    if rows is None or rows.submit_s_J is None or rows.days is None:
+        return days
+    first, last = rows.days
+    latest = max(first, last - timedelta(days=-(-scenario.window_h // 24) - 1))
+    submitted = np.unique(rows.submit_s_J // DAY_S)
+    length = scenario.window_h * HOUR_S / DAY_S
+    both = [
+        day
+        for day in days
+        if first <= day.date() <= latest
+        and np.searchsorted(submitted, day.timestamp() // DAY_S)
+        < np.searchsorted(submitted, np.ceil(day.timestamp() / DAY_S + length))
+    ]
+    if days and not both:
+        raise SignalRangeError(
+            f"the jobs of {rows.table.path} are of {first} to {last}, and the signals cover "
+            f"{signals.start:%Y-%m-%d} to {signals.end:%Y-%m-%d}: no day that a window may start on has both (it needs "
+            "a day of signals before it); give signals of the jobs' days"
+        )
+    return both
 
 
 def _days(source: SignalFiles, signals: Signals, window_h: int) -> list[datetime]:

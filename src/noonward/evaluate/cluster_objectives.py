@@ -19,7 +19,14 @@ from noonward.evaluate.service_tables import class_table, constraint_table, serv
 from noonward.evaluate.statistics import mean, ratio
 from noonward.ledger.record import Record
 from noonward.model.cluster.environment import Environment
-from noonward.model.cluster.scenario import GeneratedSignals, JobTable, Scenario, SignalSource, SinusoidalSignals
+from noonward.model.cluster.scenario import (
+    GeneratedSignals,
+    JobTable,
+    Scenario,
+    SignalFile,
+    SignalSource,
+    SinusoidalSignals,
+)
 from noonward.notices import tell
 from noonward.units import HOUR_S
 
@@ -141,7 +148,9 @@ def describe_signals(signals: SignalSource | None) -> str:
         return f"hourly prices and carbon intensities generated from the statistics of {span}, not recorded ones"
     if isinstance(signals, SinusoidalSignals):
         return "hourly prices and carbon intensities that follow a cosine, the same every day, not recorded ones"
-    return "hourly prices and carbon intensities from " + ", ".join(path.name for path in signals.paths)
+    return "hourly prices and carbon intensities from " + ", ".join(
+        (each.path if isinstance(each, SignalFile) else each).name for each in signals.paths
+    )
 
 
 _LEDGER_METRICS: Final = (

@@ -16,8 +16,9 @@ import numpy as np
 
 from noonward.arrays import F8, I8
 from noonward.data.jobs.calibration import WorkloadCalibration, load_workload_calibration
+from noonward.data.jobs.dated import job_rows
 from noonward.data.jobs.kernels import CELL_S, burst_factors, draw_times, scale_to_demand
-from noonward.data.jobs.load import JobTrace, load_job_table, load_job_trace
+from noonward.data.jobs.load import JobTrace, jobs_of_table, load_job_trace
 from noonward.data.jobs.size import require_size
 from noonward.data.jobs.streams import (
     generate_mixed_jobs,
@@ -107,7 +108,10 @@ def _(
 
 @build_jobs.register
 def _(spec: JobTable, fleet: Fleet, start: datetime, window_h: int, slot_s: float, rng: np.random.Generator) -> Jobs:
-    jobs = load_job_table(spec.path, fleet, spec.columns)
+    rows = job_rows(spec)
+    if rows.submit_s_J is not None:
+        return jobs_of_table(rows.table, fleet, *rows.arrivals_s(start, window_h))
+    jobs = jobs_of_table(rows.table, fleet)
     late = int((jobs.arrival_s_J >= window_h * HOUR_S).sum())
     if late:
         raise DataError(

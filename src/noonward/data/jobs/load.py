@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8
 from noonward.data.table_file import EXTENSIONS, TableFile, open_table
@@ -35,7 +36,7 @@ TABLE_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
     {
         key: key
         for key in (
-            "arrival_s", "origin", "class", "gpus", "gpus_min", "gpus_max", "duration_s", "work",
+            "arrival_s", "submit_time", "origin", "class", "gpus", "gpus_min", "gpus_max", "duration_s", "work",
             "slack_s", "data_gb", "model_gb", "result_gb", "site",
         )
     }
@@ -126,7 +127,21 @@ def _clock_offset_s(table: TableFile, submit_s: F8) -> float:
 
 
 def load_job_table(path: Path, fleet: Fleet, columns: Mapping[str, str] | None = None) -> Jobs:
-    """Reads a complete table of jobs, one row a job, with names in place of indices.
+    """Reads a complete table of jobs without dates; the columns and errors of ``jobs_of_table``, and of ``open_table``.
+
+    Args:
+        path: ``.csv`` or ``.parquet`` file.
+        fleet: The fleet whose ingress points, classes and sites the names are.
+        columns: Names of the columns where they differ from the standard ones, by the standard names.
+    """
+    table = open_table(path, TABLE_COLUMNS, columns or {}, required=("arrival_s",))
+    return jobs_of_table(table, fleet)
+
+
+def jobs_of_table(
+    table: TableFile, fleet: Fleet, arrival_s_J: F8 | None = None, inside_J: NDArray[np.bool_] | None = None
+) -> Jobs:
+    """Returns the jobs of a complete table, one row a job, with names in place of indices.
 
     Columns (docs/data.md): ``arrival_s``; ``gpus``, or ``gpus_min`` and ``gpus_max``; ``work``, or ``duration_s`` for
     classes of fixed duration; and, each with its default where the column is absent: ``origin`` (the only ingress),
@@ -134,33 +149,39 @@ def load_job_table(path: Path, fleet: Fleet, columns: Mapping[str, str] | None =
     (none). Unsorted rows are sorted by arrival (stable). Other columns are ignored.
 
     Args:
-        path: ``.csv`` or ``.parquet`` file.
+        table: The table.
         fleet: The fleet whose ingress points, classes and sites the names are.
-        columns: Names of the columns where they differ from the standard ones, by the standard names.
+        arrival_s_J: Arrivals of its rows, seconds since the window's start; None: its own column ``arrival_s``.
+        inside_J: Rows to take; all are checked. None: all.
 
     Raises:
-        DataError: The file cannot be read, lacks a column or holds a value that is not allowed; the message names
-            file, row, column, value and what to do.
+        DataError: The table lacks a column or holds a value that is not allowed; the message names file, row, column,
+            value and what to do.
     """
-    table = open_table(path, TABLE_COLUMNS, columns or {}, required=("arrival_s",))
     class_J = _names_or_only(table, "class", fleet.classes, "a class")
     gpus_min, gpus_max = _gangs(table)
     slack_s: F8 | float = np.inf
     if table.has("slack_s"):
         slack_s = table.numbers("slack_s", "give seconds, at least 0, or inf for no limit", low=0, inf=True)
-    return Jobs.build(
-        arrival_s=table.numbers("arrival_s", "give seconds since the window's start, at least 0", low=0),
-        origin=_names_or_only(table, "origin", [point.name for point in fleet.ingress_points], "an ingress point"),
-        class_=class_J,
-        gpus_min=gpus_min,
-        gpus_max=gpus_max,
-        work=_work(table, fleet, class_J),
-        slack_s=slack_s,
-        preset_site=table.names("site", fleet.site_names, "a site", empty=True) if table.has("site") else -1,
-        data_gb=_gb(table, "data_gb"),
-        model_gb=_gb(table, "model_gb"),
-        result_gb=_gb(table, "result_gb"),
-    )
+    if arrival_s_J is None:
+        table.require("arrival_s")
+        arrival_s_J = table.numbers("arrival_s", "give seconds since the window's start, at least 0", low=0)
+    columns: dict[str, Any] = {
+        "arrival_s": arrival_s_J,
+        "origin": _names_or_only(table, "origin", [point.name for point in fleet.ingress_points], "an ingress point"),
+        "class_": class_J,
+        "gpus_min": gpus_min,
+        "gpus_max": gpus_max,
+        "work": _work(table, fleet, class_J),
+        "slack_s": slack_s,
+        "preset_site": table.names("site", fleet.site_names, "a site", empty=True) if table.has("site") else -1,
+        "data_gb": _gb(table, "data_gb"),
+        "model_gb": _gb(table, "model_gb"),
+        "result_gb": _gb(table, "result_gb"),
+    }
+    if inside_J is not None:
+        columns = {name: value[inside_J] if isinstance(value, np.ndarray) else value for name, value in columns.items()}
+    return Jobs.build(**columns)
 
 
 def _names_or_only(table: TableFile, key: str, known: list[str] | tuple[str, ...], what: str) -> I8:

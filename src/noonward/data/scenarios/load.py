@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from noonward.data.jobs.dated import is_dated
 from noonward.data.table_file import column_names
 from noonward.errors import ScenarioError, nearest
 from noonward.model.cluster.scenario import Scenario
@@ -315,14 +317,44 @@ def with_files(scenario: Any, signals: Sequence[Path] = (), jobs: Path | None = 
     return scenario_from(content, scenario.name)
 
 
+def with_settings(scenario: Any, settings: Iterable[str]) -> Any:
+    """Returns a scenario with single values changed (``load_scenario`` states the form)."""
+    content = scenario.model_dump(mode="json")
+    for setting in settings:
+        _set(content, setting)
+    return scenario_from(content, scenario.name)
+
+
+def with_days(scenario: Any, first: date, last: date | None = None) -> Any:
+    """Returns a scenario whose window begins on a UTC day, whatever else it says about days.
+
+    Args:
+        scenario: Scenario of kind ``cluster``.
+        first: Day the window starts on, at 00:00 UTC.
+        last: Last day of the window; None: the window keeps its length.
+
+    Raises:
+        ScenarioError: The last day is before the first, or the scenario is of another kind.
+    """
+    if scenario.kind != CLUSTER.name:
+        raise ScenarioError(f"--from pins the window of scenarios of kind {CLUSTER.name}; this one is {scenario.kind}")
+    if last is not None and last < first:
+        raise ScenarioError(f"--to {last} is before --from {first}; give a last day on or after the first")
+    content = scenario.model_dump(mode="json")
+    content["start"] = first.isoformat()
+    if last is not None:
+        content["window_h"] = 24 * ((last - first).days + 1)
+    return scenario_from(content, scenario.name)
+
+
 def content_with_files(scenario: Scenario, signals: Sequence[Path], jobs: Path | None) -> dict[str, Any]:
     """Returns the content of a cluster scenario that takes its signals or jobs from files.
 
     Args:
         scenario: Scenario.
         signals: Tidy signal files.
-        jobs: A complete job table (a file with a column ``origin``), or a trace whose gangs and durations the
-            scenario's fine-tuning jobs take; None: as the scenario says.
+        jobs: A complete job table (a file with a column ``origin`` or ``submit_time``), a job log of a known system,
+            or a trace whose gangs and durations the scenario's fine-tuning jobs take; None: as the scenario says.
 
     Raises:
         ScenarioError: A trace is given to a scenario without fine-tuning jobs.
@@ -333,13 +365,14 @@ def content_with_files(scenario: Scenario, signals: Sequence[Path], jobs: Path |
         kept = said if said.get("source") == "files" else {key: said[key] for key in ("months",) if key in said}
         content["signals"] = {**kept, "source": "files", "paths": [str(path) for path in signals]}
     if jobs is not None:
-        if "origin" in column_names(jobs):
+        if is_dated(jobs) or "origin" in column_names(jobs):
             content["jobs"] = {"source": "table", "path": str(jobs)}
         elif content["jobs"]["source"] == "fine-tuning":
             content["jobs"]["trace"] = str(jobs)
         else:
             raise ScenarioError(
-                f"{jobs} has no column 'origin', so it is a trace of gangs and durations; scenario {scenario.name!r} "
+                f"{jobs} has no column 'origin' or 'submit_time', so it is a trace of gangs and durations; "
+                f"scenario {scenario.name!r} "
                 "takes none: give a complete job table (docs/data.md)"
             )
     return content

@@ -1,6 +1,6 @@
-"""Hourly prices and carbon intensities from files: tidy tables and Electricity Maps exports.
+"""Hourly prices and carbon intensities from files: tidy tables, and publishers' files as they are downloaded.
 
-Rules, the same for every format:
+Rules for tidy tables (those of publishers' files: ``noonward.data.signals.clean``):
 
 * A time is the UTC start of the hour its values hold for. In a CSV file it ends in ``Z`` or ``+00:00``; in a Parquet
   file its column has the time zone UTC. Times without a zone, with another offset, or off the full hour are refused.
@@ -15,72 +15,76 @@ Rules, the same for every format:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from noonward.arrays import F8
-from noonward.data.signals.rows import FLAGS, Layout, electricity_maps_layout, known_zones, read_rows, tidy_layout
+from noonward.data.clock import Clock
+from noonward.data.signals.formats import FORMATS, ImportedSignals, format_of, import_signals, is_published
+from noonward.data.signals.readings import ImportOptions
+from noonward.data.signals.rows import FLAGS, Layout, known_zones, read_rows, tidy_layout
+from noonward.data.text_table import read_text_file
 from noonward.errors import DataError, nearest
 from noonward.files import write_table
+from noonward.model.cluster.scenario import SignalFile
 from noonward.model.signals import Signals
 
 _ESTIMATED_SHARE_WORTH_A_NOTE = 0.2
+_TEXTS = (".csv", ".txt", ".tsv", ".xml", ".json", "")
+"""Endings of files whose format is detected."""
 
 
 def load_signals(
-    paths: Sequence[str | Path],
-    format: Literal["tidy", "electricity-maps"] = "tidy",
+    paths: Sequence[str | Path | SignalFile],
+    format: str | None = None,
     columns: Mapping[str, str] | None = None,
     zones: Sequence[str] | None = None,
 ) -> Signals:
     """Reads price and carbon intensity of some zones; the rules are at the top of this module.
 
     Args:
-        paths: CSV (``.csv``) or Parquet (``.parquet``) files; a later one fills only what earlier ones leave unknown.
-        format: ``"tidy"``: one row an hour and zone, columns ``timestamp``, ``zone``, ``carbon_intensity_g_per_kwh``
-            (gCO2/kWh) and ``price_usd_per_mwh`` (USD/MWh), of which a file may lack one; optional flags ``is_real``
-            (false: the price is a stand-in) and ``carbon_is_estimated``. ``"electricity-maps"``: that publisher's
-            hourly CSV exports; life-cycle intensity, no prices, and ``Datetime (UTC)`` counts as UTC by its name.
+        paths: Files, or what their reader must be told; a later one fills only what earlier ones leave unknown.
+        format: Format of files that state none: ``"tidy"`` (CSV or Parquet, one row an hour and zone, columns
+            ``timestamp``, ``zone``, ``carbon_intensity_g_per_kwh`` (gCO2/kWh) and ``price_usd_per_mwh`` (USD/MWh), of
+            which a file may lack one; optional flags ``is_real`` (false: the price is a stand-in) and
+            ``carbon_is_estimated``), or a publisher's (``noonward.data.signals.formats``). None: each file's is
+            detected; a file that no publisher's format recognises is held to be tidy.
         columns: Names in tidy files where they differ; keys ``timestamp``, ``zone``, ``carbon``, ``price``.
         zones: Zones to read, in the order of the result; none: all, by name.
 
     Returns:
         Signals from the first to the last hour that any zone asked for has in any file; unknown hours are NaN. The
-        notes say how many price hours are a stand-in, and where over 20 % of a zone's intensities are estimates.
+        notes say how many price hours are a stand-in, where over 20 % of a zone's intensities are estimates, and what
+        was converted, filled or dropped in publishers' files.
 
     Raises:
         DataError: A file cannot be read or breaks a rule (the message names file, row and column), a column or a zone
             is missing, or an argument is unknown.
     """
-    files = [Path(path) for path in paths]
-    if not files:
+    told = [each if isinstance(each, SignalFile) else SignalFile(path=Path(each)) for each in paths]
+    if not told:
         raise DataError("no signal file was given; name at least one CSV or Parquet file")
-    if format not in ("tidy", "electricity-maps"):
-        raise DataError(f"signal format {format!r} is unknown; {nearest(format, ('tidy', 'electricity-maps'))}")
-    if format == "electricity-maps" and columns:
-        raise DataError("columns can be renamed in tidy files only; leave them out for the format 'electricity-maps'")
-    layouts = [
-        tidy_layout(path, columns or {}) if format == "tidy" else electricity_maps_layout(path) for path in files
-    ]
-    _check_columns_used(layouts, columns or {})
-    wanted = _wanted_zones(layouts, zones)
-    tables = [read_rows(layout, wanted) for layout in layouts]
-    _check_all_found(layouts, tables, wanted)
-    start, hours = _span(tables, files)
+    files = [_open(each, format, columns or {}) for each in told]
+    _check_columns_used(files, columns or {})
+    wanted = _wanted_zones(files, zones)
+    tables = [file.rows(wanted) for file in files]
+    _check_all_found(files, tables, wanted)
+    start, hours = _span(tables, [file.path for file in files])
     price_ZH, carbon_ZH = np.full((2, len(wanted), hours), np.nan)
     notes: list[str] = []
     stand_ins: list[tuple[str, int, Path]] = []
-    for layout, table in zip(layouts, tables, strict=True):
+    for file, table in zip(files, tables, strict=True):
         row_Z, hour = _positions(table, wanted, start)
         price_new = _fill(price_ZH, row_Z, hour, table["price"])
         carbon_new = _fill(carbon_ZH, row_Z, hour, table["carbon"])
-        notes += _estimate_notes(layout.path, table, carbon_new, wanted)
-        stand_ins += _stand_in_hours(layout.path, table, price_new, wanted)
+        notes += _estimate_notes(file.path, table, carbon_new, wanted)
+        notes += file.notes
+        stand_ins += _stand_in_hours(file.path, table, price_new, wanted)
     for zone, count, path in stand_ins:
         known = int(np.isfinite(price_ZH[wanted.index(zone)]).sum())
         notes.append(f"{zone} price: {count} of {known} hours are a stand-in, not market data (file {path.name})")
@@ -92,19 +96,92 @@ def load_signals(
     )
 
 
-def _check_columns_used(layouts: list[Layout], columns: Mapping[str, str]) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """A signal file that was opened: by its layout (tidy, unread as yet), or read as a publisher's."""
+
+    path: Path
+    layout: Layout | None = None
+    imported: ImportedSignals | None = None
+
+    @property
+    def zones(self) -> set[str]:
+        """Zones that the file has rows of."""
+        if self.imported is not None:
+            return set(self.imported.hours["zone"])
+        assert self.layout is not None
+        return known_zones(self.layout)
+
+    @property
+    def notes(self) -> list[str]:
+        """What was converted, filled or dropped."""
+        if self.imported is None:
+            return []
+        entries = self.imported.account.entries
+        return [f"{self.path.name}: {each}" for each in entries if each.what in ("filled", "dropped") or each.rate]
+
+    def rows(self, zones: tuple[str, ...]) -> pl.DataFrame:
+        """Returns the rows of some zones, checked, with NaN where a value is unknown."""
+        if self.imported is None:
+            assert self.layout is not None
+            return read_rows(self.layout, zones)
+        hours = self.imported.hours.filter(pl.col("zone").is_in(list(zones)))
+        return hours.with_columns(pl.col("price", "carbon").fill_null(float("nan"))).rename(
+            {"estimated": FLAGS["estimated"]}
+        )
+
+
+def _open(file: SignalFile, format: str | None, columns: Mapping[str, str]) -> _File:
+    """Returns a file, opened by the format that is told or detected."""
+    kind = file.format or format
+    path = file.path
+    if kind is not None and kind not in ("tidy", *FORMATS):
+        raise DataError(f"signal format {kind!r} is unknown; {nearest(kind, ('tidy', *FORMATS))}")
+    if kind is None and path.suffix.lower() in _TEXTS and path.is_file() and path.stat().st_size:
+        text = read_text_file(path)
+        head = set(text.names())
+        untold = SignalFile(path=path)
+        if is_published(text) or (file != untold and not {"timestamp", "zone"} <= head):
+            kind = format_of(text).name
+    if kind is None or kind == "tidy":
+        return _File(path=path, layout=tidy_layout(path, file.columns or columns))
+    if columns and not file.columns:
+        raise DataError(
+            f"columns can be renamed in tidy files only; leave them out for {path.name}, of format {kind!r}"
+        )
+    return _File(path=path, imported=import_signals(path, options_of(file, kind)))
+
+
+def options_of(file: SignalFile, format: str | None) -> ImportOptions:
+    """Returns what a scenario tells about a file as options of its reader."""
+    return ImportOptions(
+        format=format,
+        clock=None if file.timezone is None else Clock(file.timezone),
+        columns=file.columns,
+        zones=file.zones,
+        zone=file.zone,
+        currency=file.currency,
+        rates={code: ((date.min, rate),) for code, rate in file.usd_per.items()},
+        price_unit=file.price_unit,
+        carbon_unit=file.carbon_unit,
+        fill_gaps_h=file.fill_gaps_h,
+    )
+
+
+def _check_columns_used(files: list[_File], columns: Mapping[str, str]) -> None:
     """Raises if a renamed column is in none of the files."""
+    layouts = [file.layout for file in files if file.layout is not None]
     for key, name in columns.items():
         if not any(key in layout.columns for layout in layouts):
-            files = ", ".join(layout.path.name for layout in layouts)
+            names = ", ".join(layout.path.name for layout in layouts)
             present = {column for layout in layouts for column in layout.rows.collect_schema().names()}
-            raise DataError(f"the column {name!r} named for {key} is in none of {files}; {nearest(name, present)}")
+            raise DataError(f"the column {name!r} named for {key} is in none of {names}; {nearest(name, present)}")
 
 
-def _wanted_zones(layouts: list[Layout], zones: Sequence[str] | None) -> tuple[str, ...]:
+def _wanted_zones(files: list[_File], zones: Sequence[str] | None) -> tuple[str, ...]:
     """Returns the zones to read."""
     if zones is None:
-        return tuple(sorted(set().union(*(known_zones(layout) for layout in layouts))))
+        return tuple(sorted(set().union(*(file.zones for file in files))))
     if not zones:
         raise DataError("the list of zones to load is empty; name at least one, or leave it out to load all")
     if len(set(zones)) != len(zones):
@@ -112,13 +189,13 @@ def _wanted_zones(layouts: list[Layout], zones: Sequence[str] | None) -> tuple[s
     return tuple(zones)
 
 
-def _check_all_found(layouts: list[Layout], tables: list[pl.DataFrame], wanted: tuple[str, ...]) -> None:
+def _check_all_found(files: list[_File], tables: list[pl.DataFrame], wanted: tuple[str, ...]) -> None:
     """Raises if a zone has no row in any file."""
     found: set[str] = set().union(*(table["zone"].unique() for table in tables))
     missing = [zone for zone in wanted if zone not in found]
     if missing:
-        known = set().union(*(known_zones(layout) for layout in layouts))
-        names = ", ".join(layout.path.name for layout in layouts)
+        known = set().union(*(file.zones for file in files))
+        names = ", ".join(file.path.name for file in files)
         raise DataError(f"zone {missing[0]!r} has no row in {names}; {nearest(missing[0], known)}")
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import polars as pl
 
+from noonward.data.text_table import separator_of
 from noonward.errors import DataError, nearest
 
 TIDY: Final = {
@@ -35,13 +36,11 @@ class Layout:
         path: The file.
         rows: Its rows, unread; all columns of a CSV file are text.
         columns: Column names by key: timestamp, zone, carbon, price, real, estimated; only those the file has.
-        naive_is_utc: Whether times without a zone are UTC by the publisher's definition.
     """
 
     path: Path
     rows: pl.LazyFrame
     columns: Mapping[str, str]
-    naive_is_utc: bool = False
 
     @property
     def is_csv(self) -> bool:
@@ -64,11 +63,18 @@ def tidy_layout(path: Path, columns: Mapping[str, str]) -> Layout:
             raise DataError(f"columns names the unknown key {key!r}; {nearest(key, TIDY)}")
     rows = _scan(path)
     present = _names(rows, path)
+    if len(present) == 1 and (separator := separator_of(present[0])) != "," and separator in present[0]:
+        raise DataError(
+            f"{path.name}: its fields are separated by {separator!r}, those of a tidy file by commas; turn it "
+            "into one: "
+            f"noonward import {path.name} --out FOLDER"
+        )
     for key, name in {**TIDY, **columns}.items():
         if name not in present and key in ("timestamp", "zone"):
             raise DataError(
                 f"{path.name}: the column {name!r} for {key} is missing; {nearest(name, present)}; "
-                "rename it in the file, or map it by columns"
+                "rename it in the file, map it by columns, or turn the file into a tidy one: noonward import "
+                f"{path.name} --out FOLDER"
             )
     names = {key: name for key, name in {**TIDY, **columns, **FLAGS}.items() if name in present}
     if "carbon" not in names and "price" not in names:
@@ -85,35 +91,6 @@ def tidy_layout(path: Path, columns: Mapping[str, str]) -> Layout:
                 "would be ignored; rename it (with its unit converted), map it by columns, or remove it"
             )
     return Layout(path=path, rows=rows, columns=names)
-
-
-def electricity_maps_layout(path: Path) -> Layout:
-    """Returns the layout of an Electricity Maps CSV export, of any year's naming.
-
-    Raises:
-        DataError: The file is not CSV, cannot be read or lacks a column.
-    """
-    if path.suffix.lower() != ".csv":
-        raise DataError(f"{path.name}: an Electricity Maps export is a .csv file; use the format 'tidy' for others")
-    rows = _scan(path)
-    present = {name.strip().lower().replace("₂", "2"): name for name in _names(rows, path)}
-    accepted = {
-        "timestamp": ("datetime (utc)",),
-        "zone": ("zone id",),
-        "carbon": ("carbon intensity gco2eq/kwh (life cycle)", "carbon intensity gco2eq/kwh (lca)"),
-        "estimated": ("data estimated",),
-    }
-    names: dict[str, str] = {}
-    for key, choices in accepted.items():
-        found = [present[choice] for choice in choices if choice in present]
-        if found:
-            names[key] = found[0]
-        elif key != "estimated":
-            raise DataError(
-                f"{path.name}: no column {' or '.join(repr(choice) for choice in choices)} (in any case); columns: "
-                f"{', '.join(present.values())}; give the publisher's hourly export with life-cycle intensities"
-            )
-    return Layout(path=path, rows=rows, columns=names, naive_is_utc=True)
 
 
 def known_zones(layout: Layout) -> set[str]:
@@ -239,12 +216,10 @@ def _parsed_times(raw: pl.DataFrame, layout: Layout) -> pl.Series:
     shape = "such as 2022-01-01T00:00Z"
     _refuse(raw, ~text.str.contains(_STAMP), layout, key, f"is not a time; write UTC times {shape}")
     rest = text.str.replace(_STAMP, "")
-    if not layout.naive_is_utc:
-        _refuse(raw, rest == "", layout, key, f"has no time zone; write UTC times with a Z at the end, {shape}")
+    _refuse(raw, rest == "", layout, key, f"has no time zone; write UTC times with a Z at the end, {shape}")
     offset = rest.str.contains(r"^[+-]\d{2}:?\d{2}$") & ~rest.is_in(["+00:00", "+0000"])
     _refuse(raw, offset, layout, key, f"has a non-UTC offset; convert it to UTC, {shape}")
-    allowed = ["Z", "+00:00", ""] if layout.naive_is_utc else ["Z", "+00:00"]
-    _refuse(raw, ~rest.is_in(allowed), layout, key, f"does not end in Z or +00:00; write UTC times {shape}")
+    _refuse(raw, ~rest.is_in(["Z", "+00:00"]), layout, key, f"does not end in Z or +00:00; write UTC times {shape}")
     plain = text.str.extract(f"({_STAMP})", 1).str.replace("T", " ")
     plain = pl.select(pl.when(plain.str.len_chars() == 16).then(plain + ":00").otherwise(plain)).to_series()
     time = plain.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", time_zone="UTC", strict=False)

@@ -48,14 +48,43 @@ class GeneratedSignals(Spec):
     """Statistics used: the year 2022, or January 2021 to June 2023."""
 
 
+class SignalFile(Spec):
+    """A signal file with what its reader must be told; what is left out is detected (docs/own-fleet.md)."""
+
+    path: Path
+    """The file."""
+    format: str | None = None
+    """Format: ``tidy``, or a name that ``noonward import --formats`` lists; none: detected."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Names of its columns where no format fits: keys timestamp, zone, price, carbon."""
+    zones: dict[str, str] = Field(default_factory=dict)
+    """Zone of an area or location of the file; where one is named, the file's others are left out."""
+    zone: str | None = None
+    """Zone of a file that holds one area alone."""
+    timezone: str | None = None
+    """Clock of times without a zone: an IANA name or an offset such as +01:00."""
+    usd_per: dict[str, Positive] = Field(default_factory=dict)
+    """US dollars for a unit of a currency, by its code."""
+    currency: str | None = None
+    """Currency of its prices, where the file names none."""
+    price_unit: str | None = None
+    """Unit of its prices, such as EUR/kWh, where the header states none."""
+    carbon_unit: str | None = None
+    """Unit of its carbon intensities, such as kg/kWh, where the header states none."""
+    fill_gaps_h: Annotated[int, Field(ge=0, le=24)] = 0
+    """Gaps of at most so many hours are filled along a straight line."""
+
+
 class SignalFiles(Spec):
     """Hourly price and carbon from files (docs/data.md states the formats and the rules for gaps)."""
 
     source: Literal["files"]
-    paths: tuple[Path, ...] = Field(min_length=1)
-    """Files; a later file fills only what the earlier ones leave unknown."""
-    format: Literal["tidy", "electricity-maps"] = "tidy"
-    """``tidy``: one row an hour and zone; ``electricity-maps``: that publisher's yearly CSV export, carbon only."""
+    paths: tuple[Path | SignalFile, ...] = Field(min_length=1)
+    """Files, each a path or a mapping with what its reader must be told; a later file fills only what the earlier ones
+    leave unknown."""
+    format: str | None = None
+    """Format of files that state none of their own: ``tidy`` (one row an hour and zone), or a publisher's; none: each
+    file's format is detected."""
     columns: dict[str, str] = Field(default_factory=dict)
     """Column names of a tidy file where they differ: keys timestamp, zone, carbon, price."""
     first_day: date | None = None
@@ -249,6 +278,12 @@ class JobTable(Spec):
     """CSV or Parquet file (docs/data.md states the columns)."""
     columns: dict[str, str] = Field(default_factory=dict)
     """Column names of the file where they differ from the standard ones."""
+    format: str | None = None
+    """Format of a job log, such as slurm (``noonward import --formats``); none: detected, else a job table."""
+    timezone: str | None = None
+    """Clock of times without a zone: an IANA name or an offset such as +01:00."""
+    origin: str | None = None
+    """Ingress point of all jobs, where the file names none."""
 
 
 SignalSource = Annotated[GeneratedSignals | SinusoidalSignals | SignalFiles, Field(discriminator="source")]
@@ -272,6 +307,8 @@ class Scenario(Spec):
     """Length of a slot, s (``each-slot``); must divide 3600."""
     window_h: Hours
     """Hours over which jobs arrive and free GPUs are charged; at most ten years."""
+    start: date | None = None
+    """UTC day the window starts on; none: a day is drawn for every environment."""
     end: Literal["drained", "window"]
     """When a run ends: when every job is done or overdue, or at the end of the window."""
     fleet: Fleet
@@ -322,5 +359,6 @@ class Scenario(Spec):
     @property
     def digest(self) -> str:
         """Digest of everything that a run depends on: all but the description and which policies are compared."""
-        said = self.model_dump_json(exclude={"kind", "description", "reference_policy", "policies"})
+        unsaid = {name for name in ("start",) if getattr(self, name) is None}
+        said = self.model_dump_json(exclude={"kind", "description", "reference_policy", "policies", *unsaid})
         return hashlib.sha256(said.encode()).hexdigest()[:16]

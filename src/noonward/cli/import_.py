@@ -1,0 +1,175 @@
+"""``noonward import``: publishers' signal files and job logs become tidy files, with an account of what was done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_args
+
+import typer
+
+from noonward.cli.options import writable
+
+if TYPE_CHECKING:
+    from noonward.data.import_files import Imported
+
+
+def import_(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Signal files and job logs; of signals, a later file fills what the first leave unknown."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for signals.csv, jobs.csv and import.json; without it nothing is written.", callback=writable
+        ),
+    ] = None,
+    format: Annotated[str | None, typer.Option(help="Format of all files (see --formats). [default: detected]")] = None,
+    timezone: Annotated[
+        str | None, typer.Option(help="Clock of times without a zone: Europe/Berlin, UTC, +01:00.")
+    ] = None,
+    zone: Annotated[
+        list[str] | None,
+        typer.Option(help="Zone of a file's only area: DE; or AREA=ZONE (its other areas are left out), or FILE=ZONE."),
+    ] = None,
+    origin: Annotated[
+        list[str] | None, typer.Option(help="Ingress that all jobs come from: berlin; or CLUSTER=INGRESS.")
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="Name of a column where no format fits: price=Spot, submit_time=Eingang.")
+    ] = None,
+    currency: Annotated[str | None, typer.Option(help="Currency of prices, where the file names none.")] = None,
+    fx: Annotated[
+        list[str] | None,
+        typer.Option(help="US dollars for a unit of a currency: EUR=1.08, or a CSV file with day,currency,usd."),
+    ] = None,
+    price_unit: Annotated[str | None, typer.Option(help="Unit of prices: EUR/MWh, EUR/kWh, ct/kWh.")] = None,
+    carbon_unit: Annotated[str | None, typer.Option(help="Unit of carbon intensities: g/kWh, kg/kWh, lb/MWh.")] = None,
+    decimal: Annotated[str | None, typer.Option(help="Decimal sign, . or , [default: detected]")] = None,
+    date_order: Annotated[str | None, typer.Option(help="dmy or mdy, where the year does not come first.")] = None,
+    encoding: Annotated[str | None, typer.Option(help="Encoding, e.g. cp1252, cp932. [default: detected]")] = None,
+    fill_gaps: Annotated[
+        int, typer.Option(min=0, max=24, help="Fill gaps of at most so many hours along a straight line.")
+    ] = 0,
+    formats: Annotated[bool, typer.Option("--formats", help="List the known formats.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the accounts as JSON.")] = False,
+) -> None:
+    """Turn signal files and job logs, as they are downloaded, into files that every command reads."""
+    from noonward.data.clock import Clock, Order
+    from noonward.data.exchange_rates import read_rates
+    from noonward.data.import_files import import_files
+    from noonward.data.jobs.logs.log import LogOptions
+    from noonward.data.signals.readings import ImportOptions
+    from noonward.errors import ScenarioError
+
+    if formats:
+        _print_formats()
+        return
+    _one_of("--decimal", decimal, (".", ","))
+    _one_of("--date-order", date_order, tuple(order for order in get_args(Order) if order != "ymd"))
+    clock = None if timezone is None else Clock(timezone)
+    if clock is not None:
+        _ = clock.offset
+    columns, bare = _pairs("--column", column)
+    if bare:
+        raise ScenarioError(f"--column {bare[0]!r} is not of the form key=NAME; write e.g. --column price=Spot")
+    zones, one_zone = _pairs("--zone", zone)
+    origins, one_origin = _pairs("--origin", origin)
+    for option, names in (("--zone", one_zone), ("--origin", one_origin)):
+        if len(names) > 1:
+            raise ScenarioError(f"{option} names {' and '.join(names)} for all files; write NAME={names[0]} for each")
+    found = import_files(
+        files or [],
+        ImportOptions(
+            encoding=encoding,
+            decimal=decimal,
+            clock=clock,
+            date_order=date_order,  # type: ignore[arg-type]
+            columns=columns,
+            zones=zones,
+            zone=one_zone[0] if one_zone else None,
+            currency=None if currency is None else currency.upper(),
+            rates=read_rates(fx or (), currency),
+            price_unit=price_unit,
+            carbon_unit=carbon_unit,
+            fill_gaps_h=fill_gaps,
+        ),
+        LogOptions(
+            encoding=encoding,
+            clock=clock,
+            date_order=date_order,  # type: ignore[arg-type]
+            decimal=decimal,
+            columns=columns,
+            origins=origins,
+            origin=one_origin[0] if one_origin else None,
+        ),
+        format,
+    )
+    paths = [] if out is None else found.write(out)
+    _print(found, paths, json)
+
+
+def _print(found: Imported, paths: list[Path], json: bool) -> None:
+    """Prints the accounts, what the files hold, and where it was written."""
+    import json as json_
+
+    if json:
+        content = {
+            "accounts": [account.to_json() for account in found.accounts],
+            "files": [str(path) for path in paths],
+        }
+        print(json_.dumps(content, indent=1))
+        return
+    for account in found.accounts:
+        print("\n".join(account.lines()))
+    if found.signals is not None:
+        days = found.signals["timestamp"].sort()
+        print(f"signals: {found.signals['zone'].n_unique()} zones, {days[0]} to {days[-1]}")
+    if found.jobs is not None:
+        days, gpus = found.jobs["submit_time"], found.jobs["gpus"] * found.jobs["duration_s"] / 3600
+        print(f"jobs: {len(days):,} jobs, {days[0]} to {days[-1]}, {gpus.sum():,.0f} GPU hours")
+    for path in paths:
+        print(f"written: {path}")
+    if not paths:
+        print("nothing was written; give --out FOLDER to write tidy files")
+
+
+def _print_formats() -> None:
+    """Prints the known formats."""
+    from noonward.data.jobs.formats import LOG_FORMATS
+    from noonward.data.signals.formats import FORMATS
+
+    titles = {name: each.title for name, each in LOG_FORMATS.items()}
+    titles |= {name: each.title for name, each in FORMATS.items()}
+    for name, title in titles.items():
+        print(f"{name:18s} {title}")
+
+
+def _pairs(option: str, stated: list[str] | None) -> tuple[dict[str, str], list[str]]:
+    """Returns the values of an option of the form KEY=VALUE, and those without a key.
+
+    Raises:
+        ScenarioError: A key or value is empty, or a key stands twice.
+    """
+    from noonward.errors import ScenarioError
+
+    pairs: dict[str, str] = {}
+    bare = []
+    for text in stated or ():
+        key, separator, value = text.rpartition("=")
+        if not separator:
+            bare.append(text)
+        elif not key or not value:
+            raise ScenarioError(f"{option} {text!r} is not of the form KEY=VALUE; give both")
+        elif key in pairs:
+            raise ScenarioError(f"{option} names {key!r} twice; name it once")
+        else:
+            pairs[key] = value
+    return pairs, bare
+
+
+def _one_of(option: str, value: str | None, allowed: tuple[str, ...]) -> None:
+    from noonward.errors import ScenarioError
+
+    if value is not None and value not in allowed:
+        raise ScenarioError(f"{option} {value!r} is unknown; give {' or '.join(allowed)}")

@@ -1,0 +1,145 @@
+"""Job tables whose jobs have dates, and job logs as they are: rows and submission times, read once per file."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from noonward.arrays import F8
+from noonward.data.account import Account
+from noonward.data.clock import Clock, read_times
+from noonward.data.jobs.formats import import_jobs, log_format_of
+from noonward.data.jobs.load import TABLE_COLUMNS
+from noonward.data.jobs.logs.log import LogOptions
+from noonward.data.table_file import TableFile, column_names, open_table
+from noonward.data.text_table import TextFile, TextTable, read_text_file
+from noonward.errors import DataError
+from noonward.model.cluster.scenario import JobTable
+from noonward.units import HOUR_S
+
+LOGS = ("slurm", "kubernetes")
+"""Formats that are detected where a job table is expected; other tables are read by the rules of job tables."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRows:
+    """The rows of a job table.
+
+    Attributes:
+        table: The rows, in the file's order.
+        submit_s_J: Submission, seconds since 1970-01-01 UTC, of every row; None where the table has no dates.
+        account: What was done to a log that was read as a table; None for a job table.
+    """
+
+    table: TableFile
+    submit_s_J: F8 | None
+    account: Account | None
+
+    @property
+    def days(self) -> tuple[date, date] | None:
+        """UTC days of the first and the last submission, or None without dates."""
+        if self.submit_s_J is None:
+            return None
+        first, last = (datetime.fromtimestamp(s, UTC).date() for s in (self.submit_s_J.min(), self.submit_s_J.max()))
+        return first, last
+
+    def arrivals_s(self, start: datetime, window_h: int) -> tuple[F8, NDArray[np.bool_]]:
+        """Returns every row's submission in seconds since a window's start, and which rows lie in the window.
+
+        Raises:
+            DataError: None does, or the table has no dates.
+        """
+        if self.submit_s_J is None or self.days is None:
+            raise DataError(f"{self.table.path} has no dates; give it a column 'submit_time'")
+        since_s_J = self.submit_s_J - start.timestamp()
+        inside_J = (since_s_J >= 0) & (since_s_J < window_h * HOUR_S)
+        end = start + timedelta(hours=window_h)
+        if not inside_J.any():
+            raise DataError(
+                f"{self.table.path}: no job is submitted between {start:%Y-%m-%d %H:%M} and "
+                f"{end:%Y-%m-%d %H:%M} UTC; its "
+                f"jobs are of {self.days[0]} to {self.days[1]}: choose days among these with --from and --to"
+            )
+        return since_s_J, inside_J
+
+
+def job_rows(spec: JobTable) -> JobRows:
+    """Returns the rows of a scenario's job table, or of a job log as a table; a file that is unchanged is read once.
+
+    Raises:
+        DataError: The file cannot be read, or its dates are wrong; the message names file, line and remedy.
+    """
+    changed = spec.path.stat().st_mtime_ns if spec.path.is_file() else 0
+    told = (spec.format, spec.timezone, spec.origin)
+    return _cached_rows(spec.path, changed, tuple(spec.columns.items()), told)
+
+
+def is_log(path: Path) -> bool:
+    """Returns whether a file is a job log of a known system, by its beginning."""
+    if path.suffix.lower() in (".parquet", ".pq") or not path.is_file() or not path.stat().st_size:
+        return False
+    found = log_format_of(read_text_file(path))
+    return found is not None and found.name in LOGS
+
+
+def is_dated(path: Path) -> bool:
+    """Returns whether a file is a job log, or a job table with a column ``submit_time``."""
+    return is_log(path) or "submit_time" in column_names(path)
+
+
+@functools.lru_cache(maxsize=4)
+def _cached_rows(
+    path: Path, changed: int, columns: tuple[tuple[str, str], ...], told: tuple[str | None, str | None, str | None]
+) -> JobRows:
+    kind, timezone, origin = told
+    clock = None if timezone is None else Clock(timezone)
+    account = None
+    if kind is not None or is_log(path):
+        options = LogOptions(format=kind, clock=clock, origin=origin, columns=dict(columns))
+        frame, account = import_jobs(path, options)
+        table = TableFile(path=path, frame=frame, column_of=TABLE_COLUMNS)
+    else:
+        table = open_table(path, TABLE_COLUMNS, dict(columns), required=())
+        if origin is not None and not table.has("origin"):
+            table = TableFile(
+                path=path, frame=table.frame.with_columns(origin=pl.lit(origin)), column_of=table.column_of
+            )
+    if table.has("submit_time") and table.has("arrival_s"):
+        raise DataError(
+            f"{path} has both {table.column_of['submit_time']!r} and {table.column_of['arrival_s']!r}; remove "
+            "one: both "
+            "say when a job arrives"
+        )
+    submit_s = _submissions(table, clock) if table.has("submit_time") else None
+    return JobRows(table=table, submit_s_J=submit_s, account=account)
+
+
+def _submissions(table: TableFile, clock: Clock | None) -> F8:
+    """Returns the times of submission of a table's rows, seconds since 1970-01-01 UTC."""
+    name = table.column_of["submit_time"]
+    series = table.frame[name]
+    if isinstance(series.dtype, pl.Datetime):
+        zoned = series.dtype.time_zone is not None
+        if zoned:
+            series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        series = series.dt.strftime("%Y-%m-%d %H:%M:%S%.f") + ("Z" if zoned else "")
+    elif series.dtype != pl.String:
+        raise DataError(
+            f"{table.path}: column {name!r} holds values of type {series.dtype}; give times, in UTC or with a zone"
+        )
+    lines = pl.int_range(2, len(table) + 2, eager=True)
+    text = TextTable(
+        file=TextFile(path=table.path, text="", encoding="utf-8"),
+        frame=pl.DataFrame({"line": lines, name: series.fill_null("")}),
+    )
+    text.refuse(text.frame[name] == "", name, "; give the time of submission")
+    times = read_times(text, name, clock, series=lines.cast(pl.String))
+    text.refuse(times.skipped, name, "does not exist on the clock of 'timezone', which skips that hour")
+    seconds: F8 = times.utc.dt.epoch("us").to_numpy().astype(np.float64) / 1e6
+    return seconds

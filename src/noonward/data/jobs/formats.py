@@ -1,0 +1,59 @@
+"""The registry of job log formats: which one a file is of, and its jobs, cleaned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from noonward.data.account import Account
+from noonward.data.jobs.logs import kubernetes, plain, slurm
+from noonward.data.jobs.logs.log import LogFormat, LogOptions, clean_log
+from noonward.data.text_table import TextFile, read_text_file
+from noonward.errors import DataError, nearest
+
+LOG_FORMATS: Final[Mapping[str, LogFormat]] = {
+    module.FORMAT.name: module.FORMAT for module in (slurm, kubernetes, plain)
+}
+"""Formats by name, in the order in which a file is held against them."""
+
+
+def log_format_of(file: TextFile, told: str | None = None) -> LogFormat | None:
+    """Returns the format of a job log: the one told, else the first that recognises its beginning, or None.
+
+    Raises:
+        DataError: The format told is unknown.
+    """
+    if told is not None:
+        if told not in LOG_FORMATS:
+            raise DataError(
+                f"format {told!r} is unknown; {nearest(told, LOG_FORMATS)}; formats: {', '.join(LOG_FORMATS)}"
+            )
+        return LOG_FORMATS[told]
+    return next((each for each in LOG_FORMATS.values() if each.recognises(file)), None)
+
+
+def import_jobs(path: Path, options: LogOptions) -> tuple[pl.DataFrame, Account]:
+    """Reads a job log of any format.
+
+    Args:
+        path: The file.
+        options: What the user tells about it; the rest is detected.
+
+    Returns:
+        A dated job table (docs/data.md), sorted by submission, and the account of what was done.
+
+    Raises:
+        DataError: The file is no job log or cannot be read; the message names file, line, column and remedy.
+    """
+    file = read_text_file(path, options.encoding)
+    kind = log_format_of(file, options.format)
+    if kind is None:
+        raise DataError(
+            f"{file.name} is no job log of a known format ({', '.join(LOG_FORMATS)}); name its columns with --format "
+            "jobs --column submit_time=... --column gpus=... --column duration_s=..."
+        )
+    account = Account(file=file.name, format=kind.title)
+    return clean_log(kind.read(file, options, account), options, account), account

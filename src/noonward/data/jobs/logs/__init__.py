@@ -1,0 +1,1 @@
+"""Formats of job logs, one module per system."""

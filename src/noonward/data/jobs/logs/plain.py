@@ -1,0 +1,117 @@
+"""Any other table of jobs: one row a job, columns by their usual names or as the user names them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from noonward.data.account import Account
+from noonward.data.jobs.logs.log import LogFormat, LogOptions, log_times
+from noonward.data.jobs.logs.slurm import elapsed_s
+from noonward.data.text_table import TextFile, TextTable
+from noonward.errors import DataError, nearest
+
+NAMES: Final = {
+    "job": ("job", "job_id", "jobid", "job id", "id", "name", "job_name"),
+    "submit_time": ("submit_time", "submitted", "submit", "submission_time", "submitted_at", "created", "created_at",
+                    "arrival", "arrival_time", "queued_at"),
+    "start_time": ("start_time", "started", "start", "started_at"),
+    "end_time": ("end_time", "ended", "end", "finished", "finished_at", "completed_at", "completion_time"),
+    "duration_s": ("duration_s", "runtime_s", "run_time_s", "elapsed_s", "duration_seconds", "elapsedraw"),
+    "duration_min": ("duration_min", "runtime_min", "duration_minutes"),
+    "duration_h": ("duration_h", "runtime_h", "hours", "duration_hours"),
+    "elapsed": ("elapsed", "duration", "runtime"),
+    "gpus": ("gpus", "num_gpus", "gpu_count", "n_gpus", "ngpus", "gpu_num", "gpu"),
+    "gpu_type": ("gpu_type", "gpu_model"),
+    "origin": ("origin", "cluster", "ingress"),
+    "state": ("state", "status"),
+    "class": ("class",),
+    "site": ("site",),
+    "slack_s": ("slack_s",),
+    "data_gb": ("data_gb",),
+    "model_gb": ("model_gb",),
+    "result_gb": ("result_gb",),
+}  # fmt: skip
+"""Usual names of a column, by key; the keys are what ``--column`` takes."""
+_MISSING: Final = ("", "-", "none", "null", "nan", "unknown")
+_SECONDS: Final = {"duration_s": 1.0, "duration_min": 60.0, "duration_h": 3600.0}
+
+
+def _recognises(file: TextFile) -> bool:
+    names = set(file.names())
+    return bool(names & set(NAMES["gpus"])) and bool(names & (set(NAMES["submit_time"]) | set(NAMES["start_time"])))
+
+
+def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame:
+    for key in options.columns:
+        if key not in NAMES:
+            raise DataError(f"--column names the unknown key {key!r}; {nearest(key, NAMES)}")
+    table = file.table()
+    account.rows_in = table.frame.height
+    column = {
+        key: table.column(options.columns[key]) if key in options.columns else table.find(*names)
+        for key, names in NAMES.items()
+    }
+    if column["gpus"] is None:
+        raise _missing(table, "GPUs", "gpus")
+    nothing = pl.Series([None]).new_from_index(0, table.frame.height)
+    texts = {key: nothing.cast(pl.String) for key in ("job", "origin", "gpu_type", "state")}
+    texts |= {key: table.frame[name] for key in texts if (name := column[key]) is not None}
+    times = {
+        key: nothing.cast(pl.Datetime("us"))
+        if (name := column[key]) is None
+        else log_times(table, name, options, account, _MISSING)
+        for key in ("submit_time", "start_time", "end_time")
+    }
+    if column["submit_time"] is None:
+        if column["start_time"] is None:
+            raise _missing(table, "the times of submission", "submit_time")
+        times["submit_time"] = times["start_time"]
+        account.add("read", table.frame.height, "there is no time of submission: that of the start is taken")
+    gpus = table.numbers(column["gpus"], "a number of GPUs", decimal=options.decimal).fill_null(0)
+    table.refuse((gpus != gpus.floor()) | (gpus < 0), column["gpus"], "is no whole number of GPUs")
+    frame = {
+        "line": table.frame["line"],
+        **texts,
+        **times,
+        "duration_s": _duration(table, column, options),
+        "gpus": gpus.cast(pl.Int64),
+    }
+    frame |= {
+        key: table.numbers(name, "a number of at least 0", decimal=options.decimal)
+        for key in ("slack_s", "data_gb", "model_gb", "result_gb")
+        if (name := column[key]) is not None
+    }
+    frame |= {key: table.frame[name] for key in ("class", "site") if (name := column[key]) is not None}
+    return pl.DataFrame(frame)
+
+
+def _duration(table: TextTable, column: dict[str, str | None], options: LogOptions) -> pl.Series:
+    """Returns the run times, s; null where the table states none."""
+    for key, seconds in _SECONDS.items():
+        name = column[key]
+        if name is not None:
+            value = table.numbers(name, key.replace("_", " in "), decimal=options.decimal)
+            table.refuse(value < 0, name, "is negative; a run time is at least 0")
+            return value * seconds
+    name = column["elapsed"]
+    if name is not None and (
+        column["end_time"] is None or column["start_time"] is None or "elapsed" in options.columns
+    ):
+        return elapsed_s(table, name)
+    if column["end_time"] is None or column["start_time"] is None:
+        raise _missing(table, "the run times (nor both start and end)", "duration_s")
+    return pl.Series([None], dtype=pl.Float64).new_from_index(0, table.frame.height)
+
+
+def _missing(table: TextTable, what: str, key: str) -> DataError:
+    names = ", ".join(name for name in table.frame.columns if name != "line")
+    return DataError(
+        f"{table.file.name}: no column holds {what} by its name; columns: {names}; say which one: --column "
+        f"'{key}=NAME' "
+        f"(keys: {', '.join(NAMES)})"
+    )
+
+
+FORMAT = LogFormat(name="jobs", title="table of jobs", recognises=_recognises, read=_read)

@@ -1,0 +1,90 @@
+"""The registry of signal formats: which one a file is of, and its hours, cleaned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from noonward.data.account import Account
+from noonward.data.signals.clean import clean
+from noonward.data.signals.publishers import (
+    aemo,
+    caiso,
+    electricity_maps,
+    entsoe,
+    entsoe_xml,
+    ercot,
+    nyiso,
+    pjm,
+    plain,
+    watttime,
+)
+from noonward.data.signals.readings import ImportOptions, SignalFormat
+from noonward.data.text_table import TextFile, read_text_file
+from noonward.errors import DataError, nearest
+
+FORMATS: Final[Mapping[str, SignalFormat]] = {
+    module.FORMAT.name: module.FORMAT
+    for module in (electricity_maps, entsoe, entsoe_xml, aemo, caiso, ercot, pjm, nyiso, watttime, plain)
+}
+"""Formats by name, in the order in which a file is held against them; ``plain`` is taken where no other fits."""
+
+
+def format_of(file: TextFile, told: str | None = None) -> SignalFormat:
+    """Returns the format of a file: the one told, else the first that recognises its beginning, else ``plain``.
+
+    Raises:
+        DataError: The format told is unknown.
+    """
+    if told is not None:
+        if told not in FORMATS:
+            raise DataError(f"format {told!r} is unknown; {nearest(told, FORMATS)}; formats: {', '.join(FORMATS)}")
+        return FORMATS[told]
+    return next((each for each in FORMATS.values() if each.recognises(file)), FORMATS["plain"])
+
+
+def is_published(file: TextFile) -> bool:
+    """Returns whether a publisher's format recognises a file."""
+    return any(each.recognises(file) for each in FORMATS.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedSignals:
+    """The hours of a signal file.
+
+    Attributes:
+        hours: Columns ``timestamp`` (UTC), ``zone``, ``price`` (USD/MWh), ``carbon`` (g/kWh; null: unknown) and
+            ``estimated``, sorted by zone and time.
+        account: What was done to the file's rows.
+        areas: Areas or locations that the file holds.
+    """
+
+    hours: pl.DataFrame
+    account: Account
+    areas: tuple[str, ...]
+
+
+def import_signals(path: Path, options: ImportOptions) -> ImportedSignals:
+    """Reads a signal file of any format.
+
+    Args:
+        path: The file.
+        options: What the user tells about it; the rest is detected.
+
+    Raises:
+        DataError: The file cannot be read; the message names file, line, column and remedy.
+    """
+    file = read_text_file(path, options.encoding)
+    kind = format_of(file, options.format)
+    account = Account(file=file.name, format=kind.title)
+    if file.encoding not in ("utf-8-sig", "utf-8"):
+        account.add("read", 1, f"text in {file.encoding}, not UTF-8")
+    if file.name in options.zones:
+        options = replace(options, zone=options.zones[file.name])
+    readings = kind.read(file, options, account)
+    areas = tuple(readings.frame["area"].unique().sort())
+    return ImportedSignals(hours=clean(readings, options, account), account=account, areas=areas)

@@ -1,0 +1,1 @@
+"""Formats of publishers' signal files, one module per publisher."""

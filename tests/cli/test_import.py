@@ -1,0 +1,143 @@
+"""``noonward import``: what it prints and writes, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from command_line import CommandLine
+from noonward.data.exchange_rates import read_rates
+from noonward.errors import DataError
+
+MAPS = (
+    "Datetime (UTC),Country,Zone Name,Zone Id,Carbon Intensity gCO₂eq/kWh (direct),"
+    "Carbon Intensity gCO₂eq/kWh (LCA),Data Source,Data Estimated\n"
+    "2023-10-28 23:00:00,G,G,DE,1,300,a,true\n2023-10-29 00:00:00,G,G,DE,1,310,a,false\n"
+)
+ENTSOE = (
+    '"MTU (CET/CEST)","Day-ahead Price [EUR/MWh]","Currency","BZN|DE-LU"\n'
+    '"29.10.2023 01:00 - 29.10.2023 02:00","50","EUR"\n"29.10.2023 02:00 - 29.10.2023 03:00","","EUR"\n'
+)
+SACCT = (
+    "JobID|Submit|Start|End|ElapsedRaw|AllocTRES|Cluster\n"
+    "1|2023-10-29T01:30:00|2023-10-29T01:30:00|2023-10-29T01:59:00|1740|gres/gpu=2|bln\n"
+    "2|2023-10-29T01:40:00|Unknown|Unknown|0||bln\n"
+)
+
+
+@pytest.fixture
+def files(noonward: CommandLine) -> list[str]:
+    """Carbon, prices and jobs in their publishers' formats."""
+    for name, text in (("DE.csv", MAPS), ("prices.csv", ENTSOE), ("sacct.txt", SACCT)):
+        Path(name).write_text(text, encoding="utf-8")
+    return ["DE.csv", "prices.csv", "sacct.txt"]
+
+
+def test_files_of_several_publishers_become_one_of_each_kind(noonward: CommandLine, files: list[str]) -> None:
+    answer = noonward("import", *files, "--timezone", "Europe/Berlin", "--fx", "EUR=1.1", "--out", "mine")
+    assert answer.code == 0, answer.err
+    signals = pl.read_csv("mine/signals.csv", infer_schema=False)
+    assert signals.rows() == [
+        ("2023-10-28T23:00:00Z", "DE", "300.0", "55.0", "true"),
+        ("2023-10-29T00:00:00Z", "DE", "310.0", None, "false"),
+    ]
+    jobs = pl.read_csv("mine/jobs.csv")
+    assert jobs.select("submit_time", "origin", "gpus", "duration_s").rows() == [
+        ("2023-10-28T23:30:00Z", "bln", 2, 1740.0)
+    ]
+    accounts = json.loads(Path("mine/import.json").read_text())
+    assert [(each["file"], each["rows_in"], each["rows_out"]) for each in accounts] == [
+        ("DE.csv", 2, 2), ("prices.csv", 2, 1), ("sacct.txt", 2, 1),
+    ]  # fmt: skip
+    assert "prices in EUR became USD at 1.1 USD for one EUR" in answer.out
+    assert "dropped 1: no GPU" in answer.out
+    assert noonward("data", "signals", "mine/signals.csv").code == 0
+
+
+def test_without_a_folder_nothing_is_written(noonward: CommandLine, files: list[str]) -> None:
+    answer = noonward("import", "DE.csv")
+    assert answer.code == 0
+    assert "nothing was written" in answer.out
+    assert {path.name for path in Path().iterdir()} == set(files)
+    assert json.loads(noonward("import", "DE.csv", "--json").out)["accounts"][0]["rows_out"] == 2
+
+
+def test_signal_files_of_publishers_serve_commands_as_they_are(noonward: CommandLine, files: list[str]) -> None:
+    answer = noonward("data", "signals", "DE.csv")
+    assert answer.code == 0
+    assert "50% of the hours are the publisher's estimates" in answer.out
+    answer = noonward("data", "signals", "prices.csv")
+    assert answer.code == 2
+    assert "noonward import prices.csv --fx EUR=RATE --out FOLDER" in answer.err
+
+
+def test_the_formats_are_listed(noonward: CommandLine) -> None:
+    listed = noonward("import", "--formats").out
+    for name in ("slurm", "kubernetes", "jobs", "electricity-maps", "entsoe", "entsoe-xml", "aemo", "caiso", "ercot"):
+        assert f"{name} " in listed
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "no file was given"),
+        (["none.csv"], "there is no file none.csv"),
+        (["DE.csv", "DE.csv"], "a file stands twice"),
+        (["DE.csv", "--format", "electricity-map"], "did you mean 'electricity-maps'"),
+        (["sacct.txt"], "line 2, column 'Submit'.*no time zone"),
+        (["sacct.txt", "--timezone", "Berlin"], "time zone 'Berlin' is unknown"),
+        (["sacct.txt", "--timezone", "UTC", "--origin", "bn=b"], "names 'bn', where no job of sacct.txt comes from"),
+        (["prices.csv", "--fx", "1.1"], "does not say of which currency; write --fx EUR=1.1"),
+        (["prices.csv", "--fx", "EUR=cheap"], "'cheap' is not a number"),
+        (["prices.csv", "--fx", "EUR=0"], "must be above 0"),
+        (["prices.csv", "--fx", "GBP=1"], r"prices are in EUR, and no exchange rate was given for it \(given: GBP\)"),
+        (["DE.csv", "--zone", "FR=DE"], "--zone names the area 'FR', which no file holds"),
+        (["DE.csv", "--zone", "DE", "--zone", "FR"], "--zone names DE and FR for all files"),
+        (["DE.csv", "--zone", "DE="], "not of the form KEY=VALUE"),
+        (["DE.csv", "--column", "price"], "not of the form key=NAME"),
+        (["DE.csv", "--column", "price=a", "--column", "price=b"], "names 'price' twice"),
+        (["DE.csv", "--decimal", ";"], "--decimal ';' is unknown"),
+        (["DE.csv", "--date-order", "ymd"], "--date-order 'ymd' is unknown; give dmy or mdy"),
+        (["DE.csv", "--encoding", "utf-77"], "encoding 'utf-77' is unknown"),
+        (["DE.csv", "--encoding", "ascii"], "is not text in ascii"),
+    ],
+)
+def test_mistakes_are_refused_and_nothing_is_written(
+    noonward: CommandLine, files: list[str], words: list[str], says: str
+) -> None:
+    import re
+
+    answer = noonward("import", *words, "--out", "mine")
+    assert answer.code == 2
+    assert answer.out == ""
+    assert re.search(says, answer.err.replace("\n", " ")), answer.err
+    assert not Path("mine").exists()
+
+
+def test_one_file_that_is_wrong_leaves_nothing_of_the_others(noonward: CommandLine, files: list[str]) -> None:
+    assert noonward("import", "DE.csv", "prices.csv", "--out", "mine").code == 2
+    assert not Path("mine").exists()
+
+
+def test_rates_come_from_a_table_too(noonward: CommandLine) -> None:
+    Path("rates.csv").write_text("day,currency,usd\n2023-01-02,EUR,1.2\n2023-01-01,EUR,1.1\n2023-01-01,gbp,1.3\n")
+    rates = read_rates(["rates.csv"])
+    assert [rate for _, rate in rates["EUR"]] == [1.1, 1.2]
+    assert rates["GBP"][0][1] == 1.3
+    assert read_rates(["1.5"], "eur")["EUR"][0][1] == 1.5
+    Path("rates.csv").write_text("day,currency,usd\n2023,EUR,1.2\n")
+    with pytest.raises(DataError, match=r"line 2, column 'day': the value '2023' is not a day"):
+        read_rates(["rates.csv"])
+
+
+def test_settings_reach_what_files_bring(noonward: CommandLine) -> None:
+    words = ["--jobs", "jobs.csv", "--set", "jobs.columns.gpus=cards", "--policy", "local-fcfs"]
+    Path("jobs.csv").write_text("arrival_s,origin,cards,duration_s,slack_s\n0,north,1,60,60\n")
+    assert noonward("simulate", "tiny", *words).code == 0
+    answer = noonward("simulate", "tiny", *words[2:], "--from", "2022-03-01", "--to", "2022-02-01")
+    assert answer.code == 2
+    assert "--to 2022-02-01 is before --from 2022-03-01" in answer.err
+    answer = noonward("simulate", "tiny", "--policy", "local-fcfs", "--to", "2022-02-01")
+    assert (answer.code, "without --from" in answer.err) == (2, True)
+    assert noonward("simulate", "tiny", "--policy", "local-fcfs", "--from", "1 May").code == 2

@@ -1,0 +1,219 @@
+"""Job logs of Slurm and Kubernetes and tables of any columns, made small with their warts."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from noonward.data.account import Account
+from noonward.data.clock import Clock
+from noonward.data.jobs.formats import import_jobs
+from noonward.data.jobs.logs.log import LogOptions
+from noonward.errors import DataError
+
+Read = Callable[..., tuple[pl.DataFrame, Account]]
+BERLIN = Clock("Europe/Berlin")
+SACCT = """\
+State|JobID|Submit|Start|End|ElapsedRaw|AllocTRES|Cluster|Partition|JobName
+COMPLETED|101|2022-10-01T10:00:00|2022-10-01T10:30:00|2022-10-01T13:00:00|9000|billing=10,gres/gpu=4,gres/gpu:a100=4|bln|g|a|b
+COMPLETED|101.batch|2022-10-01T10:30:00|2022-10-01T10:30:00|2022-10-01T13:00:00|9000|cpu=10|bln||batch
+CANCELLED by 7|102_1|2022-10-01T00:00:00|2022-10-01T00:05:00|2022-10-01T01:05:00|3600|gres/gpu:a=1,gres/gpu:v=2|bln|g|
+PENDING|102_[2-9]|2022-10-01T00:00:00|Unknown|Unknown|0||bln|gpu|c
+CANCELLED by 1001|103|2022-10-01T00:00:00|None|2022-10-01T00:01:00|0|gres/gpu=1|bln|gpu|d
+RUNNING|104|2022-10-01T00:00:00|2022-10-01T00:00:00|Unknown|50|gres/gpu=1|bln|gpu|e
+COMPLETED|105|2022-10-01T00:00:00|2022-10-01T00:00:00|2022-10-01T00:50:00|3000|cpu=4|bln|gpu|f
+"""
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Writes a file and reads it as a job log; options by name."""
+
+    def read(text: str, name: str = "log.txt", **options: Any) -> tuple[pl.DataFrame, Account]:
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return import_jobs(path, LogOptions(**options))
+
+    return read
+
+
+def reasons(account: Account, what: str = "dropped") -> dict[str, int]:
+    """Returns what was done to how many rows, by its reason."""
+    return {entry.why: entry.count for entry in account.entries if entry.what == what}
+
+
+def test_sacct_gives_the_jobs_that_ran_on_gpus(read: Read) -> None:
+    jobs, account = read(SACCT, clock=BERLIN)
+    assert jobs.select("job", "submit_time", "start_time", "duration_s", "gpus", "origin", "gpu_type").rows() == [
+        ("102_1", "2022-09-30T22:00:00Z", "2022-09-30T22:05:00Z", 3600.0, 3, "bln", None),
+        ("101", "2022-10-01T08:00:00Z", "2022-10-01T08:30:00Z", 9000.0, 4, "bln", "a100"),
+    ]
+    assert reasons(account) == {
+        "steps, which are part of their jobs": 1,
+        "no GPU": 2,
+        "never started": 1,
+        "not ended when the log was written": 1,
+    }
+    assert (account.rows_in, account.rows_out) == (7, 2)
+    assert reasons(account, "changed")["a separator within JobName was taken as part of it"] == 1
+
+
+def test_every_row_of_a_log_is_in_the_account(read: Read) -> None:
+    _, account = read(SACCT, clock=BERLIN)
+    assert account.rows_in == account.rows_out + sum(reasons(account).values())
+
+
+def test_the_columns_of_sacct_may_stand_in_any_order(read: Read) -> None:
+    lines = [line.split("|")[:9] for line in SACCT.splitlines()]
+    turned = "\n".join("|".join(reversed(fields)) for fields in lines)
+    assert read(turned, clock=BERLIN)[0].equals(read(SACCT, clock=BERLIN)[0])
+
+
+def test_parsable_output_ends_every_line_with_the_separator(read: Read) -> None:
+    plain = "\n".join("|".join(line.split("|")[:9]) + "|" for line in SACCT.splitlines())
+    assert read(plain, clock=BERLIN)[0].equals(read(SACCT, clock=BERLIN)[0])
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "gpus"),
+    [
+        ("AllocTRES", "cpu=8,gres/gpu=2", 2),
+        ("AllocTRES|ReqTRES", "|gres/gpu:h100=4", 4),
+        ("AllocGRES|AllocNodes", "gpu:a100:4|2", 8),
+        ("ReqGRES|NNodes", "gpu:2|3", 6),
+        ("AllocTRES", "gres/gpu:1g.5gb=1", 1),
+    ],
+)
+def test_gpus_stand_in_several_columns(read: Read, head: str, row: str, gpus: int) -> None:
+    times = "2022-10-01T00:00:00|2022-10-01T00:00:00|2022-10-01T01:00:00|01:00:00"
+    text = f"JobID|Submit|Start|End|Elapsed|{head}\n1|{times}|{row}\n"
+    jobs, account = read(text, clock=Clock("UTC"))
+    assert jobs["gpus"].to_list() == [gpus]
+    assert ("slices of GPUs" in str(account.entries)) == ("1g.5gb" in row)
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "seconds"), [("00:00:30", 30), ("1-02:03:04", 93784), ("05:06", 306), ("100:00:00", 360000)]
+)
+def test_elapsed_times_are_read_in_all_their_forms(read: Read, elapsed: str, seconds: int) -> None:
+    text = f"JobID|Submit|Start|Elapsed|AllocTRES\n1|2022-10-01T00:00:00|2022-10-01T00:00:00|{elapsed}|gres/gpu=1\n"
+    assert read(text, clock=Clock("UTC"))[0]["duration_s"].to_list() == [seconds]
+
+
+def test_a_job_that_was_requeued_is_two_jobs_and_the_same_record_twice_is_one(read: Read) -> None:
+    row = "1|2022-10-01T00:00:00|2022-10-01T0{}:00:00|2022-10-01T0{}:30:00|1800|gres/gpu=1\n"
+    text = "JobID|Submit|Start|End|ElapsedRaw|AllocTRES\n" + row.format(0, 0) + row.format(2, 2) + row.format(2, 2)
+    jobs, account = read(text, clock=Clock("UTC"))
+    assert len(jobs) == 2
+    assert reasons(account) == {"the same job once more": 1}
+
+
+def test_times_of_the_repeated_hour_are_summer_time_and_counted(read: Read) -> None:
+    row = "{}|2022-10-30T02:30:00|2022-10-30T04:00:00|2022-10-30T05:00:00|3600|gres/gpu=1\n"
+    jobs, account = read("JobID|Submit|Start|End|ElapsedRaw|AllocTRES\n" + row.format(1) + row.format(2), clock=BERLIN)
+    assert jobs["submit_time"].to_list() == ["2022-10-30T00:30:00Z"] * 2
+    assert reasons(account, "changed")["Submit: times of the repeated autumn hour, taken as summer time"] == 2
+
+
+def test_places_may_get_other_names(read: Read) -> None:
+    assert read(SACCT, clock=BERLIN, origins={"bln": "berlin"})[0]["origin"].unique().to_list() == ["berlin"]
+    assert read(SACCT, clock=BERLIN, origin="here")[0]["origin"].unique().to_list() == ["here"]
+
+
+def job(name: str, gpus: int, status: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    container = {"resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+    return {
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "ml", "creationTimestamp": "2022-10-01T00:00:00Z"},
+        "spec": {"template": {"spec": {"containers": [container, {}]}}, **spec},
+        "status": status,
+    }
+
+
+def test_kubernetes_jobs_take_gpus_times_parallelism(read: Read) -> None:
+    started = {"startTime": "2022-10-01T00:10:00Z"}
+    failed = {"conditions": [{"type": "Failed", "lastTransitionTime": "2022-10-01T00:20:00Z"}]}
+    items = [
+        job("done", 4, started | {"completionTime": "2022-10-01T01:10:00Z"}, parallelism=2),
+        job("failed", 1, started | failed),
+        job("waiting", 1, {}),
+        job("running", 1, started),
+        job("cpu", 0, started | {"completionTime": "2022-10-01T01:10:00Z"}),
+        {"kind": "Pod"},
+    ]
+    jobs, account = read(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), "jobs.json", origin="k8s")
+    assert jobs.select("job", "duration_s", "gpus", "origin", "state").rows() == [
+        ("ml/done", 3600.0, 8, "k8s", "COMPLETED"),
+        ("ml/failed", 600.0, 1, "k8s", "FAILED"),
+    ]
+    assert reasons(account) == {
+        "objects other than Jobs": 1,
+        "no GPU": 1,
+        "never started": 1,
+        "not ended when the log was written": 1,
+    }
+
+
+def test_init_containers_count_by_the_largest(read: Read) -> None:
+    done = {"startTime": "2022-10-01T00:00:00Z", "completionTime": "2022-10-01T01:00:00Z"}
+    one = job("a", 2, done)
+    one["spec"]["template"]["spec"]["initContainers"] = [{"resources": {"limits": {"amd.com/gpu": "8"}}}]
+    assert read(json.dumps({"apiVersion": "batch/v1", **one}), "job.json")[0]["gpus"].to_list() == [8]
+
+
+def test_a_table_of_ones_own_is_read_by_the_names_that_are_told(read: Read) -> None:
+    text = "Auftrag;Eingang;Karten;Dauer\nx;01.10.2022 12:00;4;1,5\n"
+    told = {"job": "Auftrag", "submit_time": "Eingang", "gpus": "Karten", "duration_h": "Dauer"}
+    jobs, _ = read(text, "jobs.csv", clock=BERLIN, columns=told, format="jobs")
+    assert jobs.rows() == [("x", "2022-10-01T10:00:00Z", 5400.0, 4)]
+
+
+def test_usual_names_need_not_be_told(read: Read) -> None:
+    text = (
+        "job_id,submitted,started,ended,num_gpus\n7,2022-10-01T00:00:00Z,2022-10-01T01:00:00Z,2022-10-01T03:00:00Z,2\n"
+    )
+    jobs, account = read(text, "jobs.csv")
+    assert jobs.select("job", "duration_s", "gpus").rows() == [("7", 7200.0, 2)]
+    assert account.format == "table of jobs"
+
+
+HEAD = "JobID|Submit|Start|End|ElapsedRaw|AllocTRES\n"
+ROW = "1|2022-10-01T00:00:00|2022-10-01T00:00:00|2022-10-01T01:00:00|3600|gres/gpu=1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "says"),
+    [
+        (HEAD + ROW, {}, "line 2, column 'Submit'.*no time zone.*--timezone Europe/Berlin"),
+        (HEAD + ROW, {"clock": BERLIN, "origins": {"bln": "b"}}, "names 'bln', where no job"),
+        (HEAD, {"clock": BERLIN}, "a header and no job"),
+        (HEAD + ROW.replace("|3600|", "|3600|x|"), {"clock": BERLIN}, "line 2: 7 fields, but the header names 6"),
+        (HEAD + ROW.replace("2022-10-01T00", "2022-13-01T00", 1), {"clock": BERLIN}, "not a time of the calendar"),
+        (HEAD + ROW.replace("2022-10-01T00", "2022-03-27T02", 1), {"clock": BERLIN}, "which skips that hour"),
+        (HEAD + ROW.replace("3600", "soon"), {"clock": BERLIN}, "column 'ElapsedRaw': the value 'soon' is not"),
+        (HEAD + ROW.replace("gres/gpu", "cpu"), {"clock": BERLIN}, "no job with GPUs that ran; .*dropped 1: no GPU"),
+        (HEAD.replace("AllocTRES", "Nodes") + ROW, {"clock": BERLIN}, "neither AllocTRES nor ReqTRES.*--format"),
+        (HEAD.replace("Submit", "Sub") + ROW, {"clock": BERLIN}, "no column 'Submit'; "),
+        (HEAD + ROW.replace("1|", "1.batch|", 1), {"clock": BERLIN}, "holds steps alone"),
+        ("JobID    State\n-------- --------\n1  C\n", {"clock": BERLIN}, "sacct -X --parsable2"),
+        ("a,b\n1,2\n", {}, "no job log of a known format"),
+        ("a,b\n1,2\n", {"format": "slrum"}, "did you mean 'slurm'"),
+        ('{"apiVersion": 1, "kind": "List", "items": [{"kind": "Pod"}]}', {}, "holds no Job"),
+        ('{"apiVersion": 1, "kind": "List", "items": [', {}, "not valid JSON"),
+        ('{"apiVersion": 1, "kind": "Job", "metadata": {}}', {}, "job 'default/': .*kubectl"),
+        ("submit_time,gpus\n2022-10-01T00:00Z,1\n", {}, "no column holds the run times.*--column 'duration_s=NAME'"),
+        ("submit_time,gpus,duration_s\n2022-10-01T00:00Z,1.5,1\n", {}, "'1.5' is no whole number of GPUs"),
+        ("submit_time,gpus,duration_s\n2022-10-01T00:00Z,1,-1\n", {}, "'-1' is negative"),
+        ("submit_time,gpus,start_time,end_time\n2022-10-01T00:00Z,1,2022-10-02T00:00Z,2022-10-01T00:00Z\n", {},
+         "line 2: the job ends before it starts"),
+        ("submit_time,gpus\n2022-10-01T00:00Z,1\n", {"columns": {"gpu": "gpus"}}, "unknown key 'gpu'"),
+    ],
+)  # fmt: skip
+def test_a_log_that_cannot_be_read_is_refused_with_a_remedy(
+    read: Read, text: str, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(DataError, match=says):
+        read(text, **options)

@@ -203,7 +203,8 @@ class Replay(Scheduler):
 
     def decide(self, view, answers):
         plan = self.schedule
-        for here, job in view.asked():
+        for here, _ in view.asked():
+            job = int(view.serial_N[here])
             site = int(plan.site_J[job])
             due_s = plan.start_s_J[job] if site == here else plan.depart_s_J[job]
             if site >= 0 and view.now_s == due_s:

@@ -41,7 +41,7 @@ brief = Brief(
     signals=True,
     economics=tiny.economics,
 )
-view = make_view(brief, jobs=8)
+view = make_view(brief, slots=8)
 view.run_1["now_s"], view.run_1["kind"] = 1800.0, ASK_SLOT
 view.site_S["price"], view.site_S["carbon"] = [90.0, 10.0], [300.0, 20.0]
 view.site_S["free"][0] = 1

@@ -95,7 +95,8 @@ def test_view_shows_the_state_of_all_sites():
     seen = []
     while engine.step():
         view = engine.view
-        seen.append((view.now_s, list(view.asked()), view.free_S.tolist(), view.site_S["waiting_gpus"].tolist()))
+        asked = [(s, int(view.serial_N[s])) for s, _ in view.asked()]
+        seen.append((view.now_s, asked, view.free_S.tolist(), view.site_S["waiting_gpus"].tolist()))
         hour = int(view.now_s // 3600)
         assert view.price_S.tolist() == [[10.0, -30.0], [20.0, 40.0]][hour]
         assert view.carbon_S.tolist() == [[1.0, 3.0], [2.0, 4.0]][hour]

@@ -33,9 +33,10 @@ class Wanderer(Scheduler):
 
     def decide(self, view, answers):
         if view.kind == ASK_FINISHED:
-            self.log.append((view.kind, view.now_s, view.job, int(view.run_1["site"][0]), int(view.run_1["level"][0])))
+            job, site, level = int(view.serial_N[0]), int(view.run_1["site"][0]), int(view.run_1["level"][0])
+            self.log.append((view.kind, view.now_s, job, site, level))
             return
-        entry = [view.kind, view.now_s, view.asked_N.tolist(), view.mask_NA.tolist(), view.site_S.copy(), None]
+        entry = [view.kind, view.now_s, view.serial_N.tolist(), view.mask_NA.tolist(), view.site_S.copy(), None]
         for asker, job in view.asked():
             if view.kind == ASK_ALLOCATE:
                 s = int(view.run_1["site"][0])

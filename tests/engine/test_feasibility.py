@@ -11,6 +11,7 @@ from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_ROUTE, RuleMemory
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
+from noonward.engine.cluster.kernels.world import arrays_of
 from noonward.engine.run import run
 from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.ledger.segments import DONE, OVERDUE
@@ -30,9 +31,8 @@ class Mute(Scheduler):
 
 def state(engine):
     """Every array of the engine but the answers, which the scheduler writes."""
-    world = engine.world
-    parts = [*world.shown, *(getattr(world, name) for name in world._fields if name not in ("shown", "answers"))]
-    return [part.tobytes() for part in parts]
+    arrays = arrays_of(engine.world)
+    return [array.tobytes() for name, array in arrays.items() if name not in ("answer_N", "limit_SH")]
 
 
 def refused(engine, match):

@@ -68,7 +68,7 @@ def test_policies_are_shown_the_same_world():
     for name in names:
         scheduler = make_scheduler(name)
         worlds.append(ClusterEngine(environment_for(scheduler), scheduler, seed=1).world)
-    assert len({world.shown.job_J.tobytes() for world in worlds}) == 1
+    assert len({world.submitted_R.tobytes() for world in worlds}) == 1
     assert len({world.signal_KSH.tobytes() for world in worlds}) == 1
 
 

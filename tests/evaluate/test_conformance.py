@@ -1,6 +1,7 @@
 """The conformance check over the whole registry, and on schedulers that break its rules one by one."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -62,10 +63,50 @@ class IgnoresMask(StartHere):
             answers.send(site, site)
 
 
+def engine_behind():
+    """The engine of the run that asks, from the stack: no view and no brief leads there."""
+    frame = sys._getframe(1)
+    while "engine" not in frame.f_locals:
+        frame = frame.f_back
+    return frame.f_locals["engine"]
+
+
 class LooksAhead(StartHere):
     def decide(self, view, answers):
-        if view.job_J["work"][view.job_J["arrival_s"] > view.now_s].sum() > 25_000:
+        if engine_behind().environment.jobs.work_J.sum() > 50_000:
             super().decide(view, answers)
+
+
+class CountsJobsToCome(StartHere):
+    def decide(self, view, answers):
+        if len(engine_behind().environment.jobs) == 60:
+            super().decide(view, answers)
+
+
+class KnowsPrices(StartHere):
+    def decide(self, view, answers):
+        hour = int(view.now_s // 3600)
+        if engine_behind().world.signal_KSH[0, 0, hour] >= engine_behind().world.signal_KSH[0, 0, hour + 1]:
+            super().decide(view, answers)
+
+
+class TakesSlotsForJobs(StartHere):
+    """Starts a job when it is asked about it again, but takes a job in a slot it knows for the one it met there."""
+
+    def reset(self, brief, rng):
+        self.met = set()
+
+    def decide(self, view, answers):
+        for site, slot in view.asked():
+            if slot in self.met and view.allowed(site, site):
+                answers.send(site, site)
+            self.met.add(slot)
+
+    def state(self):
+        return {"met": sorted(self.met)}
+
+    def load_state(self, state):
+        self.met = set(state["met"])
 
 
 class Forgetful(StartHere):
@@ -111,6 +152,9 @@ class Fails(StartHere):
         (OwnDice, r"OwnDice answers differently when run again with the same seed"),
         (NeverForgets, r"answers differently when run again"),
         (LooksAhead, r"LooksAhead answers differently before .* s when only jobs that arrive later are changed"),
+        (CountsJobsToCome, r"answers differently before .* s when only jobs that arrive later are changed"),
+        (KnowsPrices, r"before .* s when only prices and carbon intensities of later hours are changed"),
+        (TakesSlotsForJobs, r"TakesSlotsForJobs answers differently when jobs take other slots of view\.job_J"),
         (Forgetful, r"Forgetful answers differently when it is restored from its state after \d+ questions"),
         (KeepsNoCopy, r"KeepsNoCopy answers differently when it is restored"),
         (Fails, r"Fails fails at .* s with KeyError: 'no such thing'"),

@@ -53,8 +53,8 @@ class Script(Scheduler):
         self.moves_at_s = moves_at_s
 
     def decide(self, view, answers):
-        for site, job in view.asked():
-            goal, start_s = self.plan.get(job, (site, np.inf))
+        for site, _ in view.asked():
+            goal, start_s = self.plan.get(int(view.serial_N[site]), (site, np.inf))
             due_s = self.moves_at_s if site != goal else start_s
             if view.now_s >= due_s and view.allowed(site, goal):
                 answers.send(site, goal)

@@ -194,11 +194,12 @@ def test_the_best_start_between_turns_of_hours_is_the_best_of_all_minutes(seed):
     while engine.step():
         scheduler.decide(engine.view, engine.answers)
         price_SH = rng.uniform(0.0, 0.03, (len(world.sites), 24))
-        for s, job in engine.view.asked():
+        for s, slot in engine.view.asked():
+            job = int(engine.view.serial_N[s])
             if rng.random() > 0.03 and tried > 3:
                 continue
             now_s = engine.view.now_s
-            prices, option_S = offered(scheduler, engine.view, job, s, price_SH)
+            prices, option_S = offered(scheduler, engine.view, slot, s, price_SH)
             value, site, start_h = best_start(engine.view, prices, option_S, s, 0.0)
             assert value == pytest.approx(best_by_trying(world, jobs[job], s, now_s, price_SH), rel=1e-9, abs=1e-12)
             assert (site >= 0) == (value > 0)
@@ -227,15 +228,16 @@ def test_the_best_start_with_room_is_the_best_of_all_minutes_with_room(seed):
             books_ST[site, slot : slot + rng.integers(1, 100)] += 1
         books_ST = np.minimum(books_ST, gpus_S[:, None])
         all_ST = np.concatenate([np.zeros((len(gpus_S), slot_0), np.int64), books_ST], axis=1)
-        for s, job in engine.view.asked():
-            prices, option_S = offered(scheduler, engine.view, job, s, price_SH)
-            value, site, slot = _best_room(engine.view, prices, option_S, books_ST, slot_0, np.inf, job, s)
+        for s, slot in engine.view.asked():
+            job = int(engine.view.serial_N[s])
+            prices, option_S = offered(scheduler, engine.view, slot, s, price_SH)
+            value, site, start = _best_room(engine.view, prices, option_S, books_ST, slot_0, np.inf, slot, s)
             best = best_by_trying(world, jobs[job], s, engine.view.now_s, price_SH, all_ST)
             assert value == pytest.approx(best, rel=1e-9, abs=1e-12)
             if site < 0:
                 continue
             found += 1
-            minutes = slice(slot, slot + math.ceil(jobs[job].work / 60))
+            minutes = slice(start, start + math.ceil(jobs[job].work / 60))
             assert (all_ST[site, minutes] + jobs[job].gpus_max <= gpus_S[site]).all()
     assert found > 0
 

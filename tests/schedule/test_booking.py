@@ -168,9 +168,10 @@ def test_every_booking_is_the_best_of_a_slow_search(seed):
     search, jobs, bookings = Search(world), world.jobs(), {}
     while engine.step():
         scheduler.decide(engine.view, engine.answers)
-        for s, job in engine.view.asked():
+        for s, slot in engine.view.asked():
+            job = int(engine.view.serial_N[s])
             if job not in bookings:
-                bookings[job] = tuple(scheduler.memory.job_index_JP[job].tolist())
+                bookings[job] = tuple(scheduler.memory.job_index_JP[slot].tolist())
                 search.check_and_book(jobs[job], s, engine.view.now_s, bookings[job])
     track = engine.outcome().job_J
     assert bookings

@@ -44,11 +44,10 @@ def run(
         engine.run_compiled()
         return engine.outcome()
     earned: list[float] = []
-    view, answers = engine.view, engine.answers
     while engine.step():
         if rewards:
             earned.append(engine.reward_usd)
-        scheduler.decide(view, answers)
+        scheduler.decide(engine.view, engine.answers)
     if rewards:
         earned.append(engine.reward_usd)
     return engine.outcome(np.array(earned) if rewards else None)

@@ -12,6 +12,7 @@ import numpy as np
 from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.decision.scheduler import CompiledScheduler, Scheduler, State
 from noonward.engine.cluster.engine import ClusterEngine
+from noonward.engine.cluster.kernels.world import World
 from noonward.engine.run import run
 from noonward.errors import ConformanceError
 from noonward.ledger.segments import Outcome
@@ -29,6 +30,8 @@ WINDOW_H: Final = 12
 JOBS: Final = 60
 HISTORY_H: Final = 24
 START: Final = datetime(2022, 3, 1, tzinfo=UTC)
+FORESEEING: Final = ("perfect", "noisy")
+"""Kinds of forecast that are made from the truth."""
 QUESTIONS_MAX: Final = 100_000
 """Questions after which a run counts as endless; the runs below ask a few hundred to a few thousand."""
 
@@ -53,7 +56,9 @@ def check_scheduler(
     - every answer is feasible;
     - it does not write the view;
     - the same seed gives the same answers;
-    - answers do not depend on jobs that have not arrived yet, unless it says that it needs ``foresight``;
+    - answers do not depend on jobs that have not arrived yet, nor on prices and carbon intensities of hours to come,
+      unless it needs ``foresight`` or a forecast that is made from the truth (``perfect``, ``noisy``);
+    - answers do not depend on the slots that jobs take in the view;
     - restored from ``state()`` in mid-run, it answers like one that never stopped;
     - the compiled loop does what the Python loop does, if it has a compiled rule;
     - the run ends.
@@ -100,17 +105,35 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
                 "let decide call the rule alone, and keep all that changes in the rule's memory",
             )
     _check_restored(scheduler, environment, seed, first)
+    if _watch(scheduler, environment, seed, roll_slots=True).questions != first.questions:
+        raise _broken(
+            scheduler,
+            environment,
+            "answers differently when jobs take other slots of view.job_J",
+            "keep what is remembered of a job together with its serial, and forget it when the slot holds another one",
+        )
     if scheduler.needs.foresight:
         return
-    changed, time_s = _other_future(environment)
-    other = _watch(scheduler, changed, seed)
+    _check_future(scheduler, seed, first, _other_jobs(environment), "jobs that arrive later")
+    forecast = scheduler.needs.forecast
+    if forecast is None or forecast.kind not in FORESEEING:
+        what = "prices and carbon intensities of later hours"
+        _check_future(scheduler, seed, first, _other_signals(environment), what)
+
+
+def _check_future(
+    scheduler: Scheduler, seed: int, first: _Trace, changed: tuple[Environment, float], what: str
+) -> None:
+    """Compares what was answered before a time with a run in which only what comes later is changed."""
+    environment, time_s = changed
+    other = _watch(scheduler, environment, seed)
     before = [[question for question in trace.questions if question[0] < time_s] for trace in (first, other)]
     if before[0] != before[1]:
         raise _broken(
             scheduler,
             environment,
-            f"answers differently before {time_s:g} s when only jobs that arrive later are changed",
-            "read from view.job_J only the jobs that have been asked about",
+            f"answers differently before {time_s:g} s when only {what} are changed",
+            "read the brief and the view alone",
         )
 
 
@@ -136,6 +159,7 @@ def _watch(
     *,
     stop: int = -1,
     restore: tuple[int, State] | None = None,
+    roll_slots: bool = False,
 ) -> _Trace:
     """Runs a scheduler question by question.
 
@@ -145,16 +169,19 @@ def _watch(
         seed: Seed of the run.
         stop: Questions after which its state is taken; the run then continues.
         restore: Questions after which it is reset, and the state it is restored from.
+        roll_slots: Have jobs take other slots of the view than they usually do.
 
     Raises:
         ConformanceError: It fails, writes the view or does not end.
     """
     engine = ClusterEngine(environment, scheduler, seed=seed)
     scheduler.reset(engine.brief, stream(seed, "policy", environment.index))
-    view, answers = engine.view, engine.answers
     questions: list[tuple[float, int, bytes]] = []
     state: State = {}
     while engine.step():
+        view, answers = engine.view, engine.answers
+        if roll_slots:
+            _roll_slots(engine.world, len(questions))
         if len(questions) == stop:
             state = scheduler.state()
         if restore is not None and len(questions) == restore[0]:
@@ -183,9 +210,17 @@ def _watch(
     return _Trace(questions=questions, outcome=engine.outcome(), state=state)
 
 
+def _roll_slots(world: World, by: int) -> None:
+    """Changes the order in which free slots of the view are taken."""
+    free_V = np.roll(np.flatnonzero(world.shown.job_J["serial"] < 0), by)
+    if len(free_V):
+        world.track_J["next"][free_V] = np.append(free_V[1:], -1)
+        world.engine_1["free_slot"] = free_V[0]
+
+
 def _answered(view: ClusterView, answers: Answers) -> bytes:
     """Returns what was asked and answered, curves included."""
-    return view.asked_N.tobytes() + answers.answer_N[view.asked_N >= 0].tobytes() + answers.limit_SH.tobytes()
+    return view.serial_N.tobytes() + answers.answer_N[view.asked_N >= 0].tobytes() + answers.limit_SH.tobytes()
 
 
 def _bytes(view: ClusterView) -> dict[str, bytes]:
@@ -264,30 +299,32 @@ def _fleet() -> Fleet:
 
 
 def _jobs(rng: np.random.Generator, *, drained: bool) -> Jobs:
-    """Returns jobs that arrive in the window's first half; the first has the longest run and the largest slack."""
+    """Returns jobs that arrive in the window's first half; the first is longest, most patient and largest."""
     smallest_J = rng.integers(1, 4, JOBS)
     slack_s_J = rng.uniform(600.0, 3 * HOUR_S, JOBS)
     if not drained:
         slack_s_J[1::5] = np.inf
     work_J = rng.uniform(300.0, 1800.0, JOBS)
     work_J[0], slack_s_J[0] = 1800.0, 3 * HOUR_S
+    largest_J = smallest_J + rng.integers(0, 6, JOBS)
+    smallest_J[0], largest_J[0] = 3, 8
     return Jobs.build(
         arrival_s=np.sort(rng.uniform(0.0, WINDOW_H / 2 * HOUR_S, JOBS)),
         work=work_J,
         origin=rng.integers(0, 3, JOBS),
         class_=rng.integers(0, 2, JOBS) * (np.arange(JOBS) > 0),
         gpus_min=smallest_J,
-        gpus_max=smallest_J + rng.integers(0, 6, JOBS),
+        gpus_max=largest_J,
         slack_s=slack_s_J,
         data_gb=rng.choice([0.0, 2.0, 8.0], JOBS),
         result_gb=rng.choice([0.0, 1.0], JOBS),
     )
 
 
-def _other_future(environment: Environment) -> tuple[Environment, float]:
-    """Returns an environment whose later half of jobs is another, and the time of the first change, s.
+def _other_jobs(environment: Environment) -> tuple[Environment, float]:
+    """Returns an environment whose later half of jobs is another and shorter, and the time of the first change, s.
 
-    Hours, largest gang and longest job stay as they are, and with them the sizes of all tables and forecasts.
+    Largest gang and longest job stay as they are: a brief and its forecast tell them.
     """
     jobs = environment.jobs
     first = len(jobs) // 2
@@ -300,4 +337,17 @@ def _other_future(environment: Environment) -> tuple[Environment, float]:
         slack_s_J=np.where(later_J, jobs.slack_s_J / 2, jobs.slack_s_J),
         data_gb_J=np.where(later_J, 4.0, jobs.data_gb_J),
     )
-    return replace(environment, jobs=changed), float(jobs.arrival_s_J[first])
+    fewer = {name: column[: -len(jobs) // 4] for name, column in vars(changed).items()}
+    return replace(environment, jobs=Jobs(**fewer)), float(jobs.arrival_s_J[first])
+
+
+def _other_signals(environment: Environment) -> tuple[Environment, float]:
+    """Returns an environment with other prices and intensities from the middle of the window, and that time, s."""
+    signals = environment.signals
+    assert signals is not None
+    hours = WINDOW_H // 3
+    first = HISTORY_H + hours
+    value_ZH = {name: array.copy() for name, array in signals.value_ZH.items()}
+    for array in value_ZH.values():
+        array[:, first:] = array[::-1, first:].copy()
+    return replace(environment, signals=replace(signals, value_ZH=value_ZH)), hours * HOUR_S

@@ -135,7 +135,7 @@ class Outcome:
 
     Attributes:
         environment: What was run.
-        job_J: What became of every job: JOB_OUTCOME records, live while the run lasts.
+        job_J: What became of every job: JOB_OUTCOME records.
         power: Power of the jobs.
         transfer_X: Journeys of jobs and results: TRANSFER records; those of one job in the order of time.
         loads: Loads of models.

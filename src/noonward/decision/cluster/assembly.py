@@ -6,10 +6,10 @@ import numpy as np
 
 from noonward.decision.brief import Brief
 from noonward.decision.cluster.layout import VIEW_PARTS, blank
-from noonward.decision.cluster.view import ClusterView
+from noonward.decision.cluster.view import JOB, ClusterView
 
 
-def make_view(brief: Brief, jobs: int) -> ClusterView:
+def make_view(brief: Brief, slots: int) -> ClusterView:
     """Returns the view at second 0: all GPUs free, nobody asked, no job, price, intensity or forecast known.
 
     Whoever keeps the view writes what changes: time and question (``run_1``), free GPUs, queues, prices and intensities
@@ -18,7 +18,7 @@ def make_view(brief: Brief, jobs: int) -> ClusterView:
 
     Args:
         brief: What is known before the first job.
-        jobs: Rows of ``job_J``.
+        slots: Rows of ``job_J``, for as many jobs in sight; ``with_slots`` gives it more.
     """
     fleet, links, economics = brief.fleet, brief.links, brief.economics
     tables = fleet.tables(brief.largest_gang)
@@ -26,7 +26,7 @@ def make_view(brief: Brief, jobs: int) -> ClusterView:
     parts = blank(
         VIEW_PARTS,
         sites=sites,
-        jobs=jobs,
+        slots=slots,
         askers=sites if brief.protocol == "each-slot" else 1,
         choices=1 + sites,
         ingress=len(tables.home_I),
@@ -49,6 +49,16 @@ def make_view(brief: Brief, jobs: int) -> ClusterView:
         link[name] = getattr(links, f"{name}_IS")
     parts["home_I"][:] = tables.home_I
     parts["range_CS"][:] = tables.range_CS
+    parts["job_J"]["serial"] = -1
     parts["speed_KSCGF"] = np.stack([tables.power_w_SCGF, tables.seconds_per_unit_SCGF])
     parts["oracle_SCG"], parts["clock_SF"] = tables.oracle_level_SCG, tables.clock_SF
     return ClusterView(**parts)
+
+
+def with_slots(view: ClusterView, slots: int) -> ClusterView:
+    """Returns a view with another number of rows in ``job_J``; those that both have keep their jobs."""
+    job_J = np.zeros(slots, JOB)
+    job_J["serial"] = -1
+    kept = min(slots, len(view.job_J))
+    job_J[:kept] = view.job_J[:kept]
+    return view._replace(job_J=job_J)

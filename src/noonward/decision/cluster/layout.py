@@ -35,7 +35,7 @@ class Part(NamedTuple):
 VIEW_PARTS: Final = (
     Part("run_1", RUN, ("one",), moves=True),
     Part("site_S", SITE, ("sites",), moves=True),
-    Part("job_J", JOB, ("jobs",)),
+    Part("job_J", JOB, ("slots",), moves=True),
     Part("asked_N", np.int64, ("askers",), moves=True, fill=-1),
     Part("mask_NA", np.uint8, ("askers", "choices"), moves=True),
     Part("link_IS", LINK, ("ingress", "sites")),

@@ -74,7 +74,7 @@ JOB: Final = np.dtype(
         ("gpus_min", "i8"),
         ("gpus_max", "i8"),
         ("preset_site", "i8"),  # site the workload itself names, or -1
-        ("serial", "i8"),  # number of its arrival, from 0
+        ("serial", "i8"),  # number of its arrival, from 0; -1 for a slot that holds no job
     ]
 )
 """A job as it was submitted."""
@@ -88,11 +88,12 @@ class ClusterView(NamedTuple):
     """What a scheduler sees when it is asked. The arrays are live views of the engine's state: read, never write.
 
     Axes: N askers (every site under each-slot, one dispatcher under on-arrival), S sites, A = 1 + S choices,
-    I ingress points, L hours ahead, C classes, G gang sizes from 0, F clock levels, J jobs, K the two of a kind.
+    I ingress points, L hours ahead, C classes, G gang sizes from 0, F clock levels, J slots of jobs, K two of a kind.
     Structured arrays have the fields of RUN, SITE, JOB and LINK above: ``view.site_S["free"]`` in Python,
     ``view.site_S[s].free`` in a compiled rule.
 
-    Only jobs that have been asked about may be read from ``job_J``: the others lie in the future.
+    A job takes a slot of ``job_J`` when it arrives and gives it back when it is done or overdue; then another job may
+    take it, which has another ``serial``. The table grows when it is full: read it from the view at every question.
 
     Under ``each-slot`` the view holds MASAC's state (Sec. III): head jobs, free GPUs, GPUs asked by the queue,
     price and intensity of every site.
@@ -103,9 +104,9 @@ class ClusterView(NamedTuple):
     site_S: Records
     """Sites, SITE records."""
     job_J: Records
-    """Jobs, JOB records."""
+    """Jobs in sight, JOB records."""
     asked_N: I8
-    """Job each asker is asked about, or -1."""
+    """Slot of the job each asker is asked about, or -1."""
     mask_NA: NDArray[np.uint8]
     """1 where a choice is feasible: 0 = hold, 1 + s = site s (start if it is the asker's own, else move there)."""
     link_IS: Records
@@ -135,8 +136,13 @@ class ClusterView(NamedTuple):
 
     @property
     def job(self) -> int:
-        """Job the dispatcher is asked about (protocol on-arrival)."""
+        """Slot of the job the dispatcher is asked about (protocol on-arrival)."""
         return int(self.asked_N[0])
+
+    @property
+    def serial_N(self) -> I8:
+        """Serial of the job each asker is asked about, or -1."""
+        return np.where(self.asked_N >= 0, self.job_J["serial"][self.asked_N], -1)
 
     @property
     def free_S(self) -> I8:
@@ -159,7 +165,7 @@ class ClusterView(NamedTuple):
         return self.site_S["carbon"]
 
     def asked(self) -> Iterator[tuple[int, int]]:
-        """Yields (asker, job) of every asker that is asked about a job; under each-slot the asker is the site."""
+        """Yields (asker, slot of its job) of every asker that is asked; under each-slot the asker is the site."""
         for n, job in enumerate(self.asked_N.tolist()):
             if job >= 0:
                 yield n, job

@@ -11,15 +11,22 @@ from numpy.typing import NDArray
 
 from noonward.arrays import F8
 from noonward.decision.brief import Brief, Needs
+from noonward.decision.cluster.assembly import with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.layout import COUNTED
 from noonward.decision.cluster.observation import Observation
 from noonward.decision.cluster.view import HOLD, ORACLE, Answers, ClusterView
 from noonward.engine.cluster.emit import emit
-from noonward.engine.cluster.engine import build_world, forecast_issuer, issue_forecasts, with_more_journeys
+from noonward.engine.cluster.engine import (
+    build_world,
+    forecast_issuer,
+    issue_forecasts,
+    with_more_journeys,
+    with_more_slots,
+)
 from noonward.engine.cluster.kernels import batch
 from noonward.engine.cluster.kernels.batch import PLACE, Board
-from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARDS, PARTS, World
+from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARDS, PARTS, World, arrays_of
 from noonward.errors import InfeasibleActionError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.segments import Outcome
@@ -27,9 +34,11 @@ from noonward.model.cluster.environment import Environment
 from noonward.units import KG_PER_TONNE
 
 Reward = Literal["utility", "at-start"]
-STATE_FORMAT: Final = 2
+STATE_FORMAT: Final = 3
 MOVING: Final = tuple(part.name for part in PARTS if part.moves)
 """Arrays of a world that change while it runs."""
+GROWING: Final = ("heap_E", *(part.name for part in PARTS if "slots" in part.axes))
+"""Arrays of a world that grow while it runs."""
 PROVIDED: Final = ("forecast_KISL", "issued_2")
 """Arrays that are provided as a run needs them: forecasts are issued again."""
 
@@ -232,7 +241,7 @@ class BatchEngine:
         out: dict[str, NDArray[np.generic]] = {"format": np.array(STATE_FORMAT)}
         out |= {name: array.copy() for name, array in self._board._asdict().items()}
         for b, world in enumerate(self._worlds):
-            arrays = _arrays(world)
+            arrays = arrays_of(world)
             out |= {f"{b}/{name}": arrays[name].copy() for name in MOVING}
             out[f"{b}/digest"] = np.array(self._digest(b))
         return out
@@ -247,7 +256,7 @@ class BatchEngine:
         mine = self.state()
         if set(mine) != set(state) or any(
             state[name].dtype != array.dtype
-            or (np.shape(state[name]) != array.shape and not name.endswith("/heap_E"))  # it grows with the run
+            or (np.shape(state[name]) != array.shape and name.split("/")[-1] not in GROWING)
             for name, array in mine.items()
         ):
             raise ScenarioError(
@@ -261,11 +270,11 @@ class BatchEngine:
                 )
         for name, array in self._board._asdict().items():
             array[:] = state[name]
-        for b in range(self.rows):
-            heap_E = np.zeros_like(state[f"{b}/heap_E"])
-            self._worlds[b] = self._worlds[b]._replace(heap_E=heap_E)
-            self._place_B[b] = _place(self._worlds[b])
-            arrays = _arrays(self._worlds[b])
+        for b, world in enumerate(self._worlds):
+            heap_E, track_J = (np.zeros_like(state[f"{b}/{name}"]) for name in ("heap_E", "track_J"))
+            shown = with_slots(world.shown, len(track_J))
+            self._show(b, world._replace(shown=shown, heap_E=heap_E, track_J=track_J))
+            arrays = arrays_of(self._worlds[b])
             for name in MOVING:
                 arrays[name][:] = state[f"{b}/{name}"]
 
@@ -273,25 +282,28 @@ class BatchEngine:
         """Runs some rows to their next questions; returns row x agents + agent of an infeasible choice, or -1."""
         shown = self._place_B, self._board, self._numbers_BP
         code = int(self._step_rows(*shown, choice_BN, first, until))
-        while -2 - self.rows < code < -1:
-            self._widen(-2 - code)
-            code = int(self._step_rows(*shown, choice_BN, first, until))
-        if code == -2 - self.rows:
+        begin, unissued = first, code == -2
+        while code < -2:
+            row, no_slot = divmod(-3 - code, 2)
+            self._show(row, (with_more_slots if no_slot else with_more_journeys)(self._worlds[row]))
+            begin, unissued = (row, True) if no_slot else (begin, unissued)
+            code = int(self._step_rows(*shown, choice_BN, begin, until))
+        if unissued or code == -2:
             for world, issuer in zip(self._worlds[first:until], self._issuers[first:until], strict=True):
                 if world.engine_1["unissued"][0]:
                     issue_forecasts(world, issuer)
             self._observe_rows(*shown, first, until)
         return max(code, -1)
 
-    def _widen(self, row: int) -> None:
-        """Makes room for more journeys of a row."""
-        self._worlds[row] = with_more_journeys(self._worlds[row])
-        self._place_B[row] = _place(self._worlds[row])
+    def _show(self, row: int, world: World) -> None:
+        """Puts a world in a row and notes where its arrays lie."""
+        self._worlds[row] = world
+        self._place_B[row] = _place(world)
 
     def _digest(self, row: int) -> int:
         """Returns a checksum of what a row is made from: jobs, signals, tables, and the forecast with its seed."""
         digest = zlib.crc32(f"{self.forecast} {self.seeds[row]}".encode())
-        for name, array in _arrays(self._worlds[row]).items():
+        for name, array in arrays_of(self._worlds[row]).items():
             if name not in (*MOVING, *PROVIDED):
                 digest = zlib.crc32(np.ascontiguousarray(array).tobytes(), digest)
         return digest
@@ -340,22 +352,15 @@ class BatchEngine:
         allowed = ", ".join(f"{i} ({names[i]})" for i in np.flatnonzero(self.mask_BNA[row, agent]))
         what = names[choice] if 0 <= choice < len(names) else "no such choice"
         return InfeasibleActionError(
-            f"row {row} (environment {environment.index}), agent {agent} ({asked}), job {view.asked_N[agent]} at "
+            f"row {row} (environment {environment.index}), agent {agent} ({asked}), job {view.serial_N[agent]} at "
             f"{view.now_s:g} s: choice {choice} ({what}); feasible now: {allowed}; choose only what mask_BNA marks"
         )
-
-
-def _arrays(world: World) -> dict[str, NDArray[np.generic]]:
-    """Returns all arrays of a world by name."""
-    parts = world._asdict()
-    shown, answers = parts.pop("shown"), parts.pop("answers")
-    return {**shown._asdict(), **answers._asdict(), **parts}
 
 
 def _place(world: World) -> NDArray[np.void]:
     """Returns where a world's arrays lie; they must stay alive as long as it is used."""
     place = np.zeros((), PLACE)
-    lengths, arrays = dict(COUNTED), _arrays(world)
+    lengths, arrays = dict(COUNTED), arrays_of(world)
     for name, _, axes, *_ in PARTS:
         array = arrays[name]
         if not (array.flags.c_contiguous and array.flags.aligned):

@@ -9,7 +9,7 @@ import numpy as np
 
 from noonward.arrays import F8, I4, I8, Records
 from noonward.compiled import kernel
-from noonward.engine.cluster.kernels.world import KIND_SHIFT, SITE_SHIFT, World
+from noonward.engine.cluster.kernels.world import INGRESS_SHIFT, SITE_SHIFT, World
 from noonward.ledger.segments import DONE, JOB_OUTCOME, OWN_JOURNEY, RESULT, TRANSFER, Meters, Outcome, PowerSegments
 from noonward.model.cluster.environment import Environment
 
@@ -22,7 +22,8 @@ def emit(environment: Environment, world: World, rewards_K: F8 | None = None) ->
         world: State of the run.
         rewards_K: Reward of every step, USD.
     """
-    count = len(world.track_J)
+    outcome_R = _outcomes(world)
+    count = len(outcome_R)
     columns: dict[str, Any] = {
         "site_K": np.empty(count, np.int32),
         "job_K": np.empty(count, np.int32),
@@ -31,12 +32,12 @@ def emit(environment: Environment, world: World, rewards_K: F8 | None = None) ->
         "watts_K": np.empty(count),
         "gpus_K": np.empty(count, np.int32),
     }
-    used = int(_emit_power(world.track_J, world.shown.now_s, *columns.values()))
+    used = int(_emit_power(outcome_R, world.shown.now_s, *columns.values()))
     return Outcome(
         environment=environment,
-        job_J=world.track_J[list(JOB_OUTCOME.names or ())],
+        job_J=outcome_R,
         power=PowerSegments(**{name: column[:used] for name, column in columns.items()}),
-        transfer_X=_transfers(environment, world),
+        transfer_X=_transfers(environment, world, outcome_R),
         over_cap_gpu_s_S=world.state_S["over_cap_gpu_s"].copy(),
         ended_s=world.shown.now_s,
         steps=int(world.engine_1[0]["steps"]),
@@ -45,15 +46,29 @@ def emit(environment: Environment, world: World, rewards_K: F8 | None = None) ->
     )
 
 
-def _transfers(environment: Environment, world: World) -> Records:
+def _outcomes(world: World) -> Records:
+    """Returns what has become of every job, also of those in sight and of those to come."""
+    out_R = world.outcome_R if world.engine_1[0]["ended"] else world.outcome_R.copy()
+    blank_R = out_R[world.engine_1[0]["next_arrival"] :]
+    blank_R["site"] = blank_R["level"] = -1
+    for name in ("reach_s", "start_s", "finish_s"):
+        blank_R[name] = np.nan
+    serial_J = world.shown.job_J["serial"]
+    shown_J = serial_J >= 0
+    for name in JOB_OUTCOME.names or ():
+        out_R[name][serial_J[shown_J]] = world.track_J[name][shown_J]
+    return out_R
+
+
+def _transfers(environment: Environment, world: World, outcome_R: Records) -> Records:
     """Returns the jobs' own journeys, in the order of time, then those of the results, in the order of the jobs."""
-    asked_J = world.shown.job_J
+    submitted_R = world.submitted_R
     noted_X = _noted_journeys(world)
-    once = environment.protocol == "on-arrival" and bool((asked_J["move_gb"] > 0).any())
-    if not once and not (asked_J["result_gb"] > 0).any():
+    once = environment.protocol == "on-arrival" and bool((submitted_R["move_gb"] > 0).any())
+    if not once and not (submitted_R["result_gb"] > 0).any():
         return noted_X
-    more_X = np.empty((1 + once) * len(asked_J), TRANSFER)
-    used = _emit_transfers(world.track_J, asked_J, world.shown.home_I, once, more_X)
+    more_X = np.empty((1 + once) * len(submitted_R), TRANSFER)
+    used = _emit_transfers(outcome_R, submitted_R, world.shown.home_I, once, more_X)
     return np.concatenate([noted_X, more_X[:used]])
 
 
@@ -64,31 +79,31 @@ def _noted_journeys(world: World) -> Records:
     out_X = np.empty(len(item_X), TRANSFER)
     out_X["kind"] = OWN_JOURNEY
     out_X["job"] = item_X & ((1 << SITE_SHIFT) - 1)
-    out_X["ingress"] = item_X >> KIND_SHIFT
-    out_X["site"] = (item_X >> SITE_SHIFT) & ((1 << (KIND_SHIFT - SITE_SHIFT)) - 1)
-    out_X["size_gb"] = world.shown.job_J["move_gb"][out_X["job"]]
+    out_X["ingress"] = item_X >> INGRESS_SHIFT
+    out_X["site"] = (item_X >> SITE_SHIFT) & ((1 << (INGRESS_SHIFT - SITE_SHIFT)) - 1)
+    out_X["size_gb"] = world.submitted_R["move_gb"][out_X["job"]]
     out_X["time_s"] = event_X["time"]
     return out_X
 
 
 @kernel(allocates=False)
-def _emit_transfers(track_J: Records, asked_J: Records, home_I: I8, once: bool, out_X: Records) -> int:
+def _emit_transfers(outcome_R: Records, submitted_R: Records, home_I: I8, once: bool, out_X: Records) -> int:
     """Writes the journeys of jobs that travelled once, at their arrival, and those of all results; returns how many."""
     x = 0
     for kind in (OWN_JOURNEY, RESULT):
-        for j in range(len(track_J)):
-            track, asked = track_J[j], asked_J[j]
+        for j in range(len(outcome_R)):
+            outcome, submitted = outcome_R[j], submitted_R[j]
             if kind == OWN_JOURNEY:
-                size_gb, time_s = asked.move_gb, asked.arrival_s
-                travelled = once and track.moves > 0
+                size_gb, time_s = submitted.move_gb, submitted.arrival_s
+                travelled = once and outcome.moves > 0
             else:
-                size_gb, time_s = asked.result_gb, track.finish_s
-                travelled = track.status == DONE and size_gb > 0.0 and home_I[asked.origin] != track.site
+                size_gb, time_s = submitted.result_gb, outcome.finish_s
+                travelled = outcome.status == DONE and size_gb > 0.0 and home_I[submitted.origin] != outcome.site
             if travelled:
                 out_X[x].kind = kind
                 out_X[x].job = j
-                out_X[x].ingress = asked.origin
-                out_X[x].site = track.site
+                out_X[x].ingress = submitted.origin
+                out_X[x].site = outcome.site
                 out_X[x].size_gb = size_gb
                 out_X[x].time_s = time_s
                 x += 1
@@ -107,19 +122,19 @@ def _meters(world: World) -> Meters:
 
 @kernel(allocates=False)
 def _emit_power(
-    track_J: Records, now_s: float, site_K: I4, job_K: I4, from_s_K: F8, to_s_K: F8, watts_K: F8, gpus_K: I4
+    outcome_R: Records, now_s: float, site_K: I4, job_K: I4, from_s_K: F8, to_s_K: F8, watts_K: F8, gpus_K: I4
 ) -> int:
     """Writes a power segment for every job that has run; returns how many have."""
     k = 0
-    for j in range(len(track_J)):
-        track = track_J[j]
-        until_s = min(track.finish_s, now_s)
-        if until_s > track.start_s:
-            site_K[k] = track.site
+    for j in range(len(outcome_R)):
+        outcome = outcome_R[j]
+        until_s = min(outcome.finish_s, now_s)
+        if until_s > outcome.start_s:
+            site_K[k] = outcome.site
             job_K[k] = j
-            from_s_K[k] = track.start_s
+            from_s_K[k] = outcome.start_s
             to_s_K[k] = until_s
-            watts_K[k] = track.power_w
-            gpus_K[k] = track.gpus
+            watts_K[k] = outcome.power_w
+            gpus_K[k] = outcome.gpus
             k += 1
     return k

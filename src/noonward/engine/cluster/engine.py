@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from noonward.arrays import F8
+from noonward.arrays import F8, Records
 from noonward.decision.brief import Brief, Curves, Needs, check_fit
-from noonward.decision.cluster.assembly import make_view
+from noonward.decision.cluster.assembly import make_view, with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView, job_records
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
@@ -28,6 +28,7 @@ from noonward.engine.cluster.kernels.world import (
     HARD_CAPS,
     NO_CAPS,
     NO_REWARDS,
+    NO_SLOT,
     PRICE_SUM,
     SITE_STATE,
     TRACK,
@@ -35,10 +36,12 @@ from noonward.engine.cluster.kernels.world import (
     World,
 )
 from noonward.errors import InfeasibleActionError
-from noonward.ledger.segments import Outcome
+from noonward.ledger.segments import JOB_OUTCOME, Outcome
 from noonward.model.cluster.environment import Environment
 from noonward.seeding import stream
 
+SLOTS: Final = 256
+"""Jobs in sight for which a view has room at first."""
 ISSUED_H: Final = 48
 """Hours of issue whose forecasts are made at once, at most."""
 ISSUED_BYTES: Final = 2**24
@@ -97,7 +100,7 @@ class ClusterEngine:
 
     @property
     def view(self) -> ClusterView:
-        """What the scheduler sees."""
+        """What the scheduler sees; another object once the jobs in sight have outgrown the last one."""
         return self.world.shown
 
     @property
@@ -120,7 +123,7 @@ class ClusterEngine:
             InfeasibleActionError: An answer is infeasible; nothing has changed.
         """
         kind = int(self._step(self.world))
-        while kind in (FULL, UNISSUED):
+        while kind in (FULL, NO_SLOT, UNISSUED):
             self._provide(kind)
             kind = int(self._step(self.world))
         if kind < 0:
@@ -128,9 +131,11 @@ class ClusterEngine:
         return kind
 
     def _provide(self, what: int) -> None:
-        """Provides what a loop stopped for: room for journeys (FULL) or the forecasts of some hours (UNISSUED)."""
+        """Provides what a loop stopped for: room for journeys (FULL) or jobs (NO_SLOT), or forecasts (UNISSUED)."""
         if what == FULL:
             self.world = with_more_journeys(self.world)
+        elif what == NO_SLOT:
+            self.world = with_more_slots(self.world)
         else:
             issue_forecasts(self.world, self._issuer)
 
@@ -146,8 +151,9 @@ class ClusterEngine:
             raise TypeError(f"{type(scheduler).__name__} has no compiled rule; run it with compiled=False")
         scheduler.memory = scheduler.memory.for_jobs(len(self.view.job_J))
         failed = int(self._run(self.world, scheduler.rule, scheduler.memory))
-        while failed in (FULL, UNISSUED):
+        while failed in (FULL, NO_SLOT, UNISSUED):
             self._provide(failed)
+            scheduler.memory = scheduler.memory.for_jobs(len(self.view.job_J))
             failed = int(self._run(self.world, scheduler.rule, scheduler.memory))
         if failed:
             raise self._infeasible(failed)
@@ -162,11 +168,10 @@ class ClusterEngine:
         if self.environment.protocol == "each-slot":  # the kernel left the site there; its questions name none
             asker = int(view.run_1["site"][0])
             view.run_1["site"] = -1
-        job = int(view.asked_N[asker])
+        record = view.job_J[view.asked_N[asker]]
         choice, gpus, level, earliest_s = self.answers.answer_N[asker].item()
         names = ("hold", *self.environment.sites)
         allowed = [name for name, good in zip(names, view.mask_NA[asker].tolist(), strict=True) if good]
-        record = view.job_J[job]
         what = {
             FAILED_MASK: f"choice {choice} ({names[choice] if 0 <= choice < len(names) else 'no such site'}); "
             f"feasible now: {', '.join(allowed)}; answer only what view.mask_NA marks",
@@ -181,7 +186,8 @@ class ClusterEngine:
             f"site {self.environment.sites[asker]}" if self.environment.protocol == "each-slot" else "the dispatcher"
         )
         return InfeasibleActionError(
-            f"scheduler {type(self.scheduler).__name__} answered for job {job} at {view.now_s:g} s ({asked}): {what}"
+            f"scheduler {type(self.scheduler).__name__} answered for job {record['serial']} at {view.now_s:g} s "
+            f"({asked}): {what}"
         )
 
 
@@ -197,10 +203,10 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     sites, count = len(environment.sites), len(environment.jobs)
     caps_SH, kind = _caps(environment, needs.curves)
     own = needs.curves is not None
-    shown = make_view(brief, count)
-    shown.job_J[:] = job_records(environment.jobs)
+    shown = make_view(brief, SLOTS)
     engine_1 = np.zeros(1, ENGINE)
     engine_1["dispatch"] = engine_1["hour_shown"] = -1
+    engine_1["until_s"] = np.nan
     engine_1["drained"] = environment.drained
     engine_1["has_signals"] = environment.signals is not None
     engine_1["wants_allocate"] = needs.allocate
@@ -208,12 +214,8 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     engine_1["rewards"] = rewards
     engine_1["caps"] = kind
     state_S = np.zeros(sites, SITE_STATE)
-    for name in ("head", "tail", "cursor", "before"):
+    for name in ("head", "tail", "cursor"):
         state_S[name] = -1
-    track_J = np.zeros(count, TRACK)
-    track_J["site"] = track_J["level"] = track_J["next"] = -1
-    for name in ("reach_s", "start_s", "finish_s"):
-        track_J[name] = np.nan
     return World(
         shown=shown,
         answers=Answers(
@@ -222,13 +224,30 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
         ),
         engine_1=engine_1,
         state_S=state_S,
-        track_J=track_J,
+        track_J=_free_slots(0, SLOTS),
+        submitted_R=job_records(environment.jobs),
+        outcome_R=np.zeros(count, JOB_OUTCOME),
         heap_E=np.zeros(2 * count + sites + 2, EVENT),
         signal_KSH=_signals(environment),
         forecast_KISL=_forecast_buffer(shown, environment.hours if brief.lookahead_h else 0),
         issued_2=np.zeros(2, np.int64),
         caps_SH=caps_SH,
     )
+
+
+def _free_slots(first: int, until: int) -> Records:
+    """Returns what is kept of slots that hold no job, each leading to the next."""
+    track_J = np.zeros(until - first, TRACK)
+    track_J["next"] = np.append(np.arange(first + 1, until), -1)
+    return track_J
+
+
+def with_more_slots(world: World) -> World:
+    """Returns a world whose view, of which every slot is taken, has twice as many."""
+    slots = len(world.track_J)
+    world.engine_1["free_slot"] = slots
+    track_J = np.concatenate([world.track_J, _free_slots(slots, 2 * slots)])
+    return world._replace(shown=with_slots(world.shown, 2 * slots), track_J=track_J)
 
 
 def with_more_journeys(world: World) -> World:

@@ -81,6 +81,8 @@ class ServiceMeter:
         self._open = Open(
             np.full(rows, -1, np.int64),
             np.zeros(rows, np.int64),
+            np.zeros(rows, np.int64),
+            np.zeros((rows, PLACES), np.int64),
             np.zeros((rows, PLACES), np.int64),
             np.zeros((rows, PLACES, 3)),
         )
@@ -101,12 +103,14 @@ class ServiceMeter:
     def begin(self, row: int) -> None:
         """Forgets a row, which has been started anew."""
         self._open.count_B[row] = 0
-        self._open.last_B[row] = self.engine.row_view(row).asked_N[0] if self.engine.asked_BN[row, 0] else -1
+        view = self.engine.row_view(row)
+        self._open.slot_B[row] = view.job
+        self._open.last_B[row] = view.serial_N[0] if self.engine.asked_BN[row, 0] else -1
 
     def read(self) -> tuple[F8, F8]:
         """Returns rewards [B] and costs [B, K + 2] of the last step."""
-        if int(self._open.count_B.max()) + 1 > self._open.job_BP.shape[1]:
-            self._widen(2 * self._open.job_BP.shape[1])
+        if int(self._open.count_B.max()) + 1 > self._open.slot_BP.shape[1]:
+            self._widen(2 * self._open.slot_BP.shape[1])
         read_service(
             self.engine.places,
             self.engine.asked_BN,
@@ -123,10 +127,12 @@ class ServiceMeter:
 
     def _widen(self, places: int) -> None:
         """Makes room for more jobs that have not started."""
-        rows, used = self._open.job_BP.shape
-        job_BP, credit_BPX = np.zeros((rows, places), np.int64), np.zeros((rows, places, 3))
-        job_BP[:, :used], credit_BPX[:, :used] = self._open.job_BP, self._open.credit_BPX
-        self._open = self._open._replace(job_BP=job_BP, credit_BPX=credit_BPX)
+        more = {}
+        for name in ("slot_BP", "serial_BP", "credit_BPX"):
+            old = getattr(self._open, name)
+            more[name] = np.zeros((len(old), places, *old.shape[2:]), old.dtype)
+            more[name][:, : old.shape[1]] = old
+        self._open = self._open._replace(**more)
 
     def state(self) -> dict[str, Any]:
         """Returns a copy of what is credited of jobs that have not started."""

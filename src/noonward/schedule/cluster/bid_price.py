@@ -208,6 +208,7 @@ class BidPrice(Scheduler):
         """Improves the prices and books all jobs that wait anew."""
         slot_0, zero_s = self._hour * self._per_hour, self._hour * HOUR_S
         asked = np.flatnonzero(self._plan_J["at"] >= 0)
+        asked = asked[np.argsort(self._plan_J["serial"][asked])]
         record, mine = view.job_J[asked], self._plan_J[asked]
         gone = (mine["deadline_s"] < view.now_s) | (record["serial"] != mine["serial"])
         release(self._booked_ST, slot_0, self._plan_J, asked[gone])

@@ -160,6 +160,17 @@ def _longest_run_h(view: ClusterView, plan_J: Records) -> float:
 
 
 @kernel(inline=True, allocates=False)
+def _drop_gone(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records) -> None:
+    """Clears the plans of jobs that are out of sight; those that have gone without a start lose their bookings."""
+    for job in range(view.job_J.shape[0]):
+        plan = plan_J[job]
+        if plan.serial >= 0 and plan.serial != view.job_J[job].serial:
+            if plan.site >= 0:
+                _mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
+            plan.serial, plan.at, plan.site = -1, NOWHERE, NOWHERE
+
+
+@kernel(inline=True, allocates=False)
 def _note(view: ClusterView, answers: Answers, booked_ST: I8, slot_0: int, plan_J: Records) -> None:
     """Enters answers into the books: starts and departures."""
     slot = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
@@ -199,6 +210,7 @@ def answer(
     longest_h = _longest_run_h(view, plan_J)
     if prices.price_SH.shape[1] + int(np.ceil(longest_h)) + 2 > prices.paid_SR.shape[1]:
         return longest_h
+    _drop_gone(view, booked_ST, slot_0, plan_J)
     now_s, slot_s = view.run_1[0].now_s, view.run_1[0].slot_s
     slot = int(np.round(now_s / slot_s))
     for s in range(view.site_S.shape[0]):
@@ -207,8 +219,6 @@ def answer(
             continue
         plan = plan_J[job]
         if plan.serial != view.job_J[job].serial:
-            if plan.site >= 0:  # the row's job before it has gone without a start
-                _mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
             plan.serial, plan.site = view.job_J[job].serial, NOWHERE
             plan.deadline_s = min(view.job_J[job].deadline_s, last_s)
         plan.at = s

@@ -24,7 +24,7 @@ from noonward.decision.cluster.observation import GPUS_MAX, observe_each_slot, o
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot, journeys_fit
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
 from noonward.engine.cluster.kernels.physics import show_forecast
-from noonward.engine.cluster.kernels.world import EXAMPLE_WORLD, PARTS, WORLD_PARTS, World
+from noonward.engine.cluster.kernels.world import EXAMPLE_WORLD, NO_SLOT, PARTS, WORLD_PARTS, World
 
 _AXES = sorted({axis for part in PARTS for axis in part.axes} - set(COUNTED))
 PLACE: Final = np.dtype([(part.name, "i8") for part in PARTS] + [(axis, "i8") for axis in _AXES])
@@ -142,9 +142,10 @@ def step_rows_each_slot(
         until: Row after the last.
 
     Returns:
-        -1 when all went well; -2 - rows where some rows lack the forecast of their hour: their observations wait for
-        ``observe_rows_each_slot``. Else nothing is changed: row x agents + agent of the first infeasible choice, or
-        -2 - row where the row's ``heap_E`` must grow first.
+        -1 when all went well; -2 where some rows lack the forecast of their hour: their observations wait for
+        ``observe_rows_each_slot``. Where nothing is changed: row x agents + agent of the first infeasible choice, or
+        -3 - 2 x row where the row's ``heap_E`` must grow first. -4 - 2 x row where the row's view must get more slots:
+        call again with ``first`` = row.
     """
     code = -1
     wrong = _find_infeasible(board, choice_BN, first, until)
@@ -152,7 +153,7 @@ def step_rows_each_slot(
         return wrong
     for b in range(first, until):
         if not journeys_fit(world_at(place_B, b)):
-            return -2 - b
+            return -3 - 2 * b
     for b in range(first, until):
         if board.done_B[b]:
             _rest(board, b)
@@ -164,9 +165,12 @@ def step_rows_each_slot(
                     w.answers.answer_N[n].choice = choice_BN[b, n]
             apply_each_slot(w)
         kind = advance_each_slot(w)
+        if kind == NO_SLOT:
+            board.asked_BN[b] = False  # its choices have been carried out
+            return -4 - 2 * b
         _show(w, board, b, kind)
         if w.engine_1[0].unissued:
-            code = -2 - len(place_B)
+            code = -2
         elif kind:
             observe_each_slot(w.shown, numbers_BP[b], board.global_BG[b], board.own_BNO[b])
     return code
@@ -202,11 +206,14 @@ def step_rows_on_arrival(
             w.answers.answer_N[0].gpus = 1 + choice_BN[b, 0] % gpus_max
             apply_on_arrival(w)
         kind = advance_on_arrival(w)
+        if kind == NO_SLOT:
+            board.asked_BN[b] = False  # its choices have been carried out
+            return -4 - 2 * b
         _show(w, board, b, kind)
         if kind:
             fill_gang_mask(w.shown, gpus_max, board.mask_BNA[b, 0])
         if w.engine_1[0].unissued:
-            code = -2 - len(place_B)
+            code = -2
         elif kind:
             observe_on_arrival(w.shown, numbers_BP[b], board.global_BG[b], board.own_BNO[b])
     return code

@@ -11,7 +11,9 @@ from noonward.engine.cluster.kernels.physics import (
     drop_top,
     enqueue,
     finish,
+    give_slot_back,
     give_up,
+    leave_queue,
     move,
     push,
     read_meters,
@@ -20,8 +22,7 @@ from noonward.engine.cluster.kernels.physics import (
     set_defaults,
     show_hour,
     start,
-    uncount,
-    unlink,
+    take_slot,
 )
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
@@ -30,8 +31,11 @@ from noonward.engine.cluster.kernels.world import (
     FAILED_MASK,
     FINISH,
     FULL,
+    INGRESS_SHIFT,
     KIND_SHIFT,
+    NO_SLOT,
     REACH,
+    SERIAL_SHIFT,
     SITE_SHIFT,
     TRANSIT,
     World,
@@ -54,7 +58,7 @@ def check_slot_action(w: World, job: int, s: int) -> int:
 @kernel(inline=True, allocates=False)
 def journeys_fit(w: World) -> bool:
     """Returns whether a journey from every site can still be noted."""
-    jobs, sites = w.track_J.shape[0], w.shown.site_S.shape[0]
+    jobs, sites = w.submitted_R.shape[0], w.shown.site_S.shape[0]
     return jobs + w.engine_1[0].journeys + sites <= w.heap_E.shape[0]  # the heap holds at most one event a job
 
 
@@ -64,7 +68,7 @@ def note_journey(w: World, job: int, ingress: int, s: int) -> None:
     w.engine_1[0].journeys += 1
     x = w.heap_E.shape[0] - w.engine_1[0].journeys
     w.heap_E[x].time = w.shown.run_1[0].now_s
-    w.heap_E[x].item = (ingress << KIND_SHIFT) | (s << SITE_SHIFT) | job
+    w.heap_E[x].item = (ingress << INGRESS_SHIFT) | (s << SITE_SHIFT) | w.shown.job_J[job].serial
 
 
 @kernel(inline=True, allocates=False)
@@ -75,10 +79,8 @@ def carry_out(w: World, job: int, s: int) -> None:
     behind = w.track_J[job].next
     w.state_S[s].cursor = behind
     if choice == HOLD:
-        w.state_S[s].before = job
         return
-    unlink(w, job, w.state_S[s].before, s)
-    uncount(w, job, s)
+    leave_queue(w, job, s)
     d = choice - 1
     if d == s:
         most = view.job_J[job].gpus_max
@@ -88,7 +90,7 @@ def carry_out(w: World, job: int, s: int) -> None:
         return
     w.track_J[job].status = TRANSIT
     w.track_J[job].site = d
-    push(w, joins_at(view, job, s, d), REACH, job)
+    push(w, joins_at(view, job, s, d), REACH, view.job_J[job].serial, job)
     if view.job_J[job].move_gb > 0.0:
         note_journey(w, job, view.site_S[s].ingress, d)
     move(w, job, view.site_S[s].ingress, d)
@@ -148,38 +150,41 @@ def next_slot_s(w: World) -> float:
     time = np.inf
     if w.engine_1[0].heap_size > 0:
         time = w.heap_E[0].time
-    if w.engine_1[0].next_arrival < view.job_J.shape[0]:
-        time = min(time, view.job_J[w.engine_1[0].next_arrival].arrival_s)
+    if w.engine_1[0].next_arrival < w.submitted_R.shape[0]:
+        time = min(time, w.submitted_R[w.engine_1[0].next_arrival].arrival_s)
     return slot_at(slot_s, time) if not np.isinf(time) else np.inf
 
 
 @kernel(inline=True, allocates=False)
-def take_events(w: World, until: float) -> None:
-    """Takes all finishes, joins and arrivals up to a time, each at its own time."""
+def take_events(w: World, until: float) -> int:
+    """Takes all finishes, joins and arrivals up to a time, each at its own; returns 0, or NO_SLOT to be resumed."""
     view = w.shown
     while True:
         arrival = (
-            view.job_J[w.engine_1[0].next_arrival].arrival_s
-            if w.engine_1[0].next_arrival < view.job_J.shape[0]
+            w.submitted_R[w.engine_1[0].next_arrival].arrival_s
+            if w.engine_1[0].next_arrival < w.submitted_R.shape[0]
             else np.inf
         )
         time, kind, job = np.inf, ARRIVAL + 1, 0
         if w.engine_1[0].heap_size > 0:
             time = w.heap_E[0].time
-            kind, job = w.heap_E[0].item >> KIND_SHIFT, w.heap_E[0].item & ((1 << KIND_SHIFT) - 1)
+            kind, job = w.heap_E[0].item >> KIND_SHIFT, w.heap_E[0].item & ((1 << SERIAL_SHIFT) - 1)
         if min(time, arrival) > until:
-            return
+            return 0
+        arrives = arrival < time or (arrival == time and kind > ARRIVAL)
+        if arrives and w.engine_1[0].free_slot < 0:
+            return NO_SLOT
         w.engine_1[0].events += 1
-        if arrival < time or (arrival == time and kind > ARRIVAL):
-            job = w.engine_1[0].next_arrival
-            w.engine_1[0].next_arrival = job + 1
+        if arrives:
             view.run_1[0].now_s = arrival
+            job = take_slot(w)
             enqueue(w, job, view.home_I[view.job_J[job].origin])
             continue
         drop_top(w)
         view.run_1[0].now_s = time
         if kind == FINISH:
             finish(w, job)
+            give_slot_back(w, job)
         else:
             enqueue(w, job, w.track_J[job].site)
 
@@ -188,23 +193,31 @@ def take_events(w: World, until: float) -> None:
 def drop_overdue(w: World) -> None:
     """Drops every pending job that can no longer start in time, and points each site at its first job."""
     for s in range(w.state_S.shape[0]):
-        before, job = -1, w.state_S[s].head
+        job = w.state_S[s].head
         while job >= 0:
             behind = w.track_J[job].next
             if is_overdue(w.shown, job, s):
-                unlink(w, job, before, s)
-                uncount(w, job, s)
+                leave_queue(w, job, s)
                 give_up(w, job)
-            else:
-                before = job
             job = behind
         w.state_S[s].cursor = w.state_S[s].head
-        w.state_S[s].before = -1
+
+
+@kernel(inline=True, allocates=False)
+def close_run(w: World) -> int:
+    """Ends the run at the window's end, or after it where jobs ran longer; returns 0."""
+    end = max(w.shown.run_1[0].now_s, w.shown.run_1[0].window_s)
+    for s in range(w.shown.site_S.shape[0]):
+        read_meters(w, s, end)
+    w.shown.run_1[0].now_s = end
+    read_reward(w)
+    w.engine_1[0].ended = 1
+    return 0
 
 
 @kernel(inline=True, allocates=False)
 def advance_each_slot(w: World) -> int:
-    """Runs until the next decision step; returns ASK_SLOT, or 0 at the run's end."""
+    """Runs until the next decision step; returns ASK_SLOT, 0 at the run's end, or NO_SLOT to be called again."""
     view = w.shown
     if w.engine_1[0].ended:
         return 0
@@ -214,20 +227,20 @@ def advance_each_slot(w: World) -> int:
             if code:
                 return code
             w.engine_1[0].in_slot = 0
-        # The first slot begins at second 0, the others one slot after the last or when something happens.
-        time = next_slot_s(w)
-        if np.isinf(time) or (not w.engine_1[0].drained and time > view.run_1[0].window_s):
-            if not w.engine_1[0].drained:
-                take_events(w, view.run_1[0].window_s)
-                view.run_1[0].now_s = view.run_1[0].window_s
-            end = max(view.run_1[0].now_s, view.run_1[0].window_s)
-            for s in range(view.site_S.shape[0]):
-                read_meters(w, s, end)
-            view.run_1[0].now_s = end
-            read_reward(w)
-            w.engine_1[0].ended = 1
-            return 0
-        take_events(w, time)
+        if np.isnan(w.engine_1[0].until_s):
+            # The first slot begins at second 0, the others one slot after the last or when something happens.
+            w.engine_1[0].until_s = next_slot_s(w)
+        time = w.engine_1[0].until_s
+        last = np.isinf(time) or (not w.engine_1[0].drained and time > view.run_1[0].window_s)
+        if last and w.engine_1[0].drained:
+            return close_run(w)
+        if take_events(w, view.run_1[0].window_s if last else time):
+            view.run_1[0].kind = 0  # the last answers have been carried out
+            return NO_SLOT
+        if last:
+            view.run_1[0].now_s = view.run_1[0].window_s
+            return close_run(w)
+        w.engine_1[0].until_s = np.nan
         view.run_1[0].now_s = time
         drop_overdue(w)
         w.engine_1[0].in_slot = 1

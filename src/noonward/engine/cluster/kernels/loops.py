@@ -32,8 +32,10 @@ def run_each_slot(w: World, rule: Any, memory: RuleMemory) -> int:
             failed = apply_each_slot(w)
             if failed:
                 return failed
-        if not w.engine_1[0].unissued and not advance_each_slot(w):
-            return 0
+        if not w.engine_1[0].unissued:
+            kind = advance_each_slot(w)
+            if kind <= 0:
+                return kind
         if w.engine_1[0].unissued and show_forecast(w) == UNISSUED:
             return UNISSUED
         rule(w.shown, w.answers, memory)
@@ -49,8 +51,10 @@ def run_on_arrival(w: World, rule: Any, memory: RuleMemory) -> int:
             failed = apply_on_arrival(w)
             if failed:
                 return failed
-        if not w.engine_1[0].unissued and not advance_on_arrival(w):
-            return 0
+        if not w.engine_1[0].unissued:
+            kind = advance_on_arrival(w)
+            if kind <= 0:
+                return kind
         if w.engine_1[0].unissued and show_forecast(w) == UNISSUED:
             return UNISSUED
         rule(w.shown, w.answers, memory)
@@ -64,7 +68,8 @@ def step_each_slot(w: World) -> int:
     Where the question lacks its forecast, the next call, after the hour was issued, returns it and does nothing else.
 
     Returns:
-        Kind of the question, 0 at the run's end, UNISSUED, or what kept the answers from being carried out (below 0).
+        Kind of the question, 0 at the run's end, NO_SLOT, UNISSUED, or what kept the answers from being carried out
+        (below 0).
     """
     if not w.engine_1[0].unissued:
         if w.shown.run_1[0].kind and not w.engine_1[0].ended:

@@ -18,7 +18,9 @@ from noonward.engine.cluster.kernels.physics import (
     drop_top,
     enqueue,
     finish,
+    give_slot_back,
     give_up,
+    leave_queue,
     move,
     push,
     read_meters,
@@ -27,7 +29,7 @@ from noonward.engine.cluster.kernels.physics import (
     set_defaults,
     show_hour,
     start,
-    uncount,
+    take_slot,
 )
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
@@ -40,7 +42,9 @@ from noonward.engine.cluster.kernels.world import (
     HARD_CAPS,
     HOUR,
     KIND_SHIFT,
+    NO_SLOT,
     REACH,
+    SERIAL_SHIFT,
     TRANSIT,
     WAITING,
     World,
@@ -63,16 +67,6 @@ def ask(w: World, kind: int, job: int, s: int) -> int:
 
 
 @kernel(inline=True, allocates=False)
-def take_head(w: World, s: int) -> int:
-    """Removes and returns the first job of a site's queue."""
-    job = w.state_S[s].head
-    w.state_S[s].head = w.track_J[job].next
-    if w.state_S[s].head < 0:
-        w.state_S[s].tail = -1
-    return job
-
-
-@kernel(inline=True, allocates=False)
 def dispatch(w: World, s: int) -> int:
     """Starts what the head of a site's queue allows; returns ASK_ALLOCATE to pause, else 0."""
     view = w.shown
@@ -80,12 +74,8 @@ def dispatch(w: World, s: int) -> int:
         job = w.state_S[s].head
         if job < 0:
             return 0
-        if w.track_J[job].status != WAITING:
-            take_head(w, s)
-            continue
         if view.run_1[0].now_s > latest_start_s(view, job, s):
-            take_head(w, s)
-            uncount(w, job, s)
+            leave_queue(w, job, s)
             give_up(w, job)
             continue
         if room_now(w, s) < view.job_J[job].gpus_min:
@@ -101,8 +91,8 @@ def dispatch(w: World, s: int) -> int:
 @kernel(inline=True, allocates=False)
 def start_head(w: World, s: int) -> None:
     """Starts the first job of a site's queue with the gang and the clock it was given."""
-    job = take_head(w, s)
-    uncount(w, job, s)
+    job = w.state_S[s].head
+    leave_queue(w, job, s)
     most = w.shown.job_J[job].gpus_max
     if w.track_J[job].gpus > 0:
         most = min(most, w.track_J[job].gpus)
@@ -140,7 +130,7 @@ def apply_route(w: World) -> int:
     w.track_J[job].status = TRANSIT
     w.track_J[job].site = s
     move(w, job, ingress, s)
-    push(w, view.run_1[0].now_s + delay_s(view, job, ingress, s), REACH, job)
+    push(w, view.run_1[0].now_s + delay_s(view, job, ingress, s), REACH, view.job_J[job].serial, job)
     return 0
 
 
@@ -165,6 +155,8 @@ def apply_on_arrival(w: World) -> int:
         return apply_route(w)
     if kind == ASK_ALLOCATE:
         return apply_allocate(w)
+    if kind == ASK_FINISHED:
+        give_slot_back(w, w.shown.asked_N[0])
     return 0
 
 
@@ -173,12 +165,12 @@ def reach(w: World, job: int) -> None:
     """Lets a job join its site's queue, or wait for the earliest start it was given."""
     now, s = w.shown.run_1[0].now_s, w.track_J[job].site
     if w.track_J[job].earliest_s > now:
-        push(w, w.track_J[job].earliest_s, REACH, job)
+        push(w, w.track_J[job].earliest_s, REACH, w.shown.job_J[job].serial, job)
         return
     enqueue(w, job, s)
     latest = latest_start_s(w.shown, job, s)
     if not np.isinf(latest):
-        push(w, latest, DEADLINE, job)
+        push(w, latest, DEADLINE, w.shown.job_J[job].serial, job)
     w.engine_1[0].dispatch = s
     w.engine_1[0].dispatch_last = s
 
@@ -186,10 +178,8 @@ def reach(w: World, job: int) -> None:
 @kernel(inline=True, allocates=False)
 def lapse(w: World, job: int) -> None:
     """Drops a job that still waits after its latest start, and looks at the queue behind it."""
-    if w.track_J[job].status != WAITING:
-        return
     s = w.track_J[job].site
-    uncount(w, job, s)
+    leave_queue(w, job, s)
     give_up(w, job)
     w.engine_1[0].dispatch = s
     w.engine_1[0].dispatch_last = s
@@ -209,8 +199,7 @@ def close_run(w: World, time: float) -> int:
 @kernel(inline=True, allocates=False)
 def next_arrival(w: World) -> int:
     """Takes the next arrival: asks about it, or drops it if no site can serve it in time."""
-    job = w.engine_1[0].next_arrival
-    w.engine_1[0].next_arrival = job + 1
+    job = take_slot(w)
     w.shown.run_1[0].now_s = w.shown.job_J[job].arrival_s
     if not fill_route_mask(w.shown, job):
         give_up(w, job)
@@ -225,7 +214,7 @@ def next_hour(w: World) -> None:
     w.engine_1[0].dispatch_last = w.shown.site_S.shape[0] - 1
     hour = int(np.round(w.shown.run_1[0].now_s / HOUR_S))
     if hour + 1 < w.caps_SH.shape[1]:
-        push(w, (hour + 1) * HOUR_S, HOUR, 0)
+        push(w, (hour + 1) * HOUR_S, HOUR, 0, 0)
 
 
 @kernel(inline=True, allocates=False)
@@ -243,39 +232,44 @@ def continue_dispatch(w: World) -> int:
 
 @kernel(inline=True, allocates=False)
 def advance_on_arrival(w: World) -> int:
-    """Runs until the next question; returns its kind, or 0 at the run's end."""
+    """Runs until the next question; returns its kind, 0 at the run's end, or NO_SLOT to be called again."""
     view = w.shown
     if w.engine_1[0].ended:
         return 0
     if w.engine_1[0].events == 0 and w.engine_1[0].caps == HARD_CAPS and w.caps_SH.shape[1] > 1:
-        push(w, HOUR_S, HOUR, 0)
+        push(w, HOUR_S, HOUR, 0, 0)
     while True:
         code = continue_dispatch(w)
         if code:
             return code
         arrival = (
-            view.job_J[w.engine_1[0].next_arrival].arrival_s
-            if w.engine_1[0].next_arrival < view.job_J.shape[0]
+            w.submitted_R[w.engine_1[0].next_arrival].arrival_s
+            if w.engine_1[0].next_arrival < w.submitted_R.shape[0]
             else np.inf
         )
-        time, kind, job = np.inf, DEADLINE, 0
+        time, kind, serial, job = np.inf, DEADLINE, 0, 0
         if w.engine_1[0].heap_size > 0:
-            time = w.heap_E[0].time
-            kind, job = w.heap_E[0].item >> KIND_SHIFT, w.heap_E[0].item & ((1 << KIND_SHIFT) - 1)
+            item = w.heap_E[0].item
+            time, kind, job = w.heap_E[0].time, item >> KIND_SHIFT, item & ((1 << SERIAL_SHIFT) - 1)
+            serial = (item >> SERIAL_SHIFT) & ((1 << (KIND_SHIFT - SERIAL_SHIFT)) - 1)
         first = min(time, arrival)
         if not w.engine_1[0].drained and first > view.run_1[0].window_s:
             return close_run(w, view.run_1[0].window_s)
         if np.isinf(first) or (w.engine_1[0].drained and np.isinf(arrival) and idle(w, kind)):
             return close_run(w, max(view.run_1[0].now_s, view.run_1[0].window_s))
+        arrives = arrival < time or (arrival == time and kind > ARRIVAL)
+        if arrives and w.engine_1[0].free_slot < 0:
+            view.run_1[0].kind = 0  # the last answers have been carried out
+            return NO_SLOT
         w.engine_1[0].events += 1
-        if arrival < time or (arrival == time and kind > ARRIVAL):
+        if arrives:
             code = next_arrival(w)
             if code:
                 return code
             continue
         drop_top(w)
         if kind == DEADLINE:
-            if w.track_J[job].status == WAITING:
+            if view.job_J[job].serial == serial and w.track_J[job].status == WAITING:
                 view.run_1[0].now_s = time
                 lapse(w, job)
             continue
@@ -289,6 +283,7 @@ def advance_on_arrival(w: World) -> int:
                 view.run_1[0].gpus = w.track_J[job].gpus
                 view.run_1[0].level = w.track_J[job].level
                 return ask(w, ASK_FINISHED, job, s)
+            give_slot_back(w, job)
         elif kind == REACH:
             reach(w, job)
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import room
 from noonward.decision.cluster.view import CARBON, ORACLE, POWER_W, PRICE, SECONDS
@@ -13,8 +15,10 @@ from noonward.engine.cluster.kernels.world import (
     HARD_CAPS,
     KIND_SHIFT,
     OVERDUE,
+    PLANNED,
     PRICE_SUM,
     RUNNING,
+    SERIAL_SHIFT,
     UNISSUED,
     WAITING,
     World,
@@ -24,9 +28,9 @@ from noonward.units import HOUR_S, KG_PER_TONNE
 
 
 @kernel(inline=True, allocates=False)
-def push(w: World, time: float, kind: int, job: int) -> None:
-    """Adds an event to the heap."""
-    item = (kind << KIND_SHIFT) | job
+def push(w: World, time: float, kind: int, serial: int, job: int) -> None:
+    """Adds an event to the heap: of a job, given its serial and its slot, or of none (0 and 0)."""
+    item = (kind << KIND_SHIFT) | (serial << SERIAL_SHIFT) | job
     i = w.engine_1[0].heap_size
     w.engine_1[0].heap_size = i + 1
     while i > 0:
@@ -230,7 +234,7 @@ def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
     w.track_J[job].start_s = now
     w.track_J[job].finish_s = now + seconds
     w.track_J[job].power_w = power_w
-    push(w, now + seconds, FINISH, job)
+    push(w, now + seconds, FINISH, view.job_J[job].serial, job)
     if w.engine_1[0].rewards == AT_START:
         count_started(w, job, s)
 
@@ -282,42 +286,92 @@ def move(w: World, job: int, ingress: int, s: int) -> None:
 
 
 @kernel(inline=True, allocates=False)
+def take_slot(w: World) -> int:
+    """Shows the job that arrives next in a free slot of the view, and returns the slot."""
+    serial, job = w.engine_1[0].next_arrival, w.engine_1[0].free_slot
+    w.engine_1[0].next_arrival = serial + 1
+    w.engine_1[0].free_slot = w.track_J[job].next
+    w.shown.job_J[job].arrival_s = w.submitted_R[serial].arrival_s
+    w.shown.job_J[job].work = w.submitted_R[serial].work
+    w.shown.job_J[job].deadline_s = w.submitted_R[serial].deadline_s
+    w.shown.job_J[job].move_gb = w.submitted_R[serial].move_gb
+    w.shown.job_J[job].result_gb = w.submitted_R[serial].result_gb
+    w.shown.job_J[job].origin = w.submitted_R[serial].origin
+    w.shown.job_J[job].class_ = w.submitted_R[serial].class_
+    w.shown.job_J[job].gpus_min = w.submitted_R[serial].gpus_min
+    w.shown.job_J[job].gpus_max = w.submitted_R[serial].gpus_max
+    w.shown.job_J[job].preset_site = w.submitted_R[serial].preset_site
+    w.shown.job_J[job].serial = serial
+    w.track_J[job].status = PLANNED
+    w.track_J[job].site = -1
+    w.track_J[job].gpus = 0
+    w.track_J[job].level = -1
+    w.track_J[job].next = -1
+    w.track_J[job].before = -1
+    w.track_J[job].moves = 0
+    w.track_J[job].earliest_s = 0.0
+    w.track_J[job].reach_s = np.nan
+    w.track_J[job].start_s = np.nan
+    w.track_J[job].finish_s = np.nan
+    w.track_J[job].power_w = 0.0
+    return job
+
+
+@kernel(inline=True, allocates=False)
+def give_slot_back(w: World, job: int) -> None:
+    """Takes a job that is done or overdue out of the view and notes what became of it."""
+    serial = w.shown.job_J[job].serial
+    w.outcome_R[serial].status = w.track_J[job].status
+    w.outcome_R[serial].site = w.track_J[job].site
+    w.outcome_R[serial].gpus = w.track_J[job].gpus
+    w.outcome_R[serial].level = w.track_J[job].level
+    w.outcome_R[serial].moves = w.track_J[job].moves
+    w.outcome_R[serial].reach_s = w.track_J[job].reach_s
+    w.outcome_R[serial].start_s = w.track_J[job].start_s
+    w.outcome_R[serial].finish_s = w.track_J[job].finish_s
+    w.outcome_R[serial].power_w = w.track_J[job].power_w
+    w.shown.job_J[job].serial = -1
+    w.track_J[job].next = w.engine_1[0].free_slot
+    w.engine_1[0].free_slot = job
+
+
+@kernel(inline=True, allocates=False)
 def enqueue(w: World, job: int, s: int) -> None:
     """Appends a job to a site's waiting list."""
     w.track_J[job].status = WAITING
     w.track_J[job].site = s
     w.track_J[job].reach_s = w.shown.run_1[0].now_s
-    w.track_J[job].next = -1
-    if w.state_S[s].head < 0:
+    last = w.state_S[s].tail
+    w.track_J[job].before = last
+    if last < 0:
         w.state_S[s].head = job
     else:
-        w.track_J[w.state_S[s].tail].next = job
+        w.track_J[last].next = job
     w.state_S[s].tail = job
     w.shown.site_S[s].waiting += 1
     w.shown.site_S[s].waiting_gpus += w.shown.job_J[job].gpus_min
 
 
 @kernel(inline=True, allocates=False)
-def uncount(w: World, job: int, s: int) -> None:
-    """Takes a job out of a site's waiting counts."""
+def leave_queue(w: World, job: int, s: int) -> None:
+    """Takes a job out of a site's waiting list and counts."""
+    before, behind = w.track_J[job].before, w.track_J[job].next
+    if before < 0:
+        w.state_S[s].head = behind
+    else:
+        w.track_J[before].next = behind
+    if behind < 0:
+        w.state_S[s].tail = before
+    else:
+        w.track_J[behind].before = before
+    w.track_J[job].next = -1
+    w.track_J[job].before = -1
     w.shown.site_S[s].waiting -= 1
     w.shown.site_S[s].waiting_gpus -= w.shown.job_J[job].gpus_min
 
 
 @kernel(inline=True, allocates=False)
-def unlink(w: World, job: int, before: int, s: int) -> None:
-    """Takes a job out of a site's waiting list, given the job before it (or -1)."""
-    behind = w.track_J[job].next
-    if before < 0:
-        w.state_S[s].head = behind
-    else:
-        w.track_J[before].next = behind
-    if w.state_S[s].tail == job:
-        w.state_S[s].tail = before
-    w.track_J[job].next = -1
-
-
-@kernel(inline=True, allocates=False)
 def give_up(w: World, job: int) -> None:
-    """Marks a job overdue; it is dropped and counted."""
+    """Marks a job overdue and drops it."""
     w.track_J[job].status = OVERDUE
+    give_slot_back(w, job)

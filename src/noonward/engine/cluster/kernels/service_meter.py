@@ -11,7 +11,7 @@ from noonward.arrays import F8, I8
 from noonward.compiled import kernel
 from noonward.decision.cluster.observation import CARBON_G_PER_KWH, PRICE_USD_PER_MWH
 from noonward.decision.cluster.value import gang_at
-from noonward.decision.cluster.view import ORACLE, POWER_W, SECONDS, delay_s
+from noonward.decision.cluster.view import ORACLE, POWER_W, SECONDS, ClusterView, delay_s
 from noonward.engine.cluster.kernels.batch import world_at
 from noonward.engine.cluster.kernels.world import CARBON_SUM, OVERDUE, PRICE_SUM, World
 from noonward.ledger.settle import integral
@@ -26,10 +26,15 @@ class Open(NamedTuple):
     """Jobs that were decided on and have not started yet. Axes: B rows, P places."""
 
     last_B: I8
-    """Job the row was asked about last, or -1."""
+    """Serial of the job the row was asked about last, or -1."""
+    slot_B: I8
+    """Slot of that job."""
     count_B: I8
     """Places in use."""
-    job_BP: I8
+    slot_BP: I8
+    """Slots they have while they are in sight."""
+    serial_BP: I8
+    """Their serials."""
     credit_BPX: F8
 
 
@@ -72,31 +77,55 @@ def _weighed_s(w: World, s: int, start_s: float, run_s: float, weight_3: F8) -> 
 
 
 @kernel(inline=True, allocates=False)
-def _credit(w: World, job: int, limit_s: float, weight_3: F8, out_X: F8) -> bool:
+def _all_jobs(w: World) -> ClusterView:
+    """Returns the view with all jobs of the run, by their serials, in place of those in sight, by their slots."""
+    view = w.shown
+    return ClusterView(
+        view.run_1,
+        view.site_S,
+        w.submitted_R,
+        view.asked_N,
+        view.mask_NA,
+        view.link_IS,
+        view.home_I,
+        view.range_CS,
+        view.forecast_KSL,
+        view.speed_KSCGF,
+        view.oracle_SCG,
+        view.clock_SF,
+    )
+
+
+@kernel(inline=True, allocates=False)
+def _credit(w: World, job: int, serial: int, limit_s: float, weight_3: F8, out_X: F8) -> bool:
     """Writes what a job is known to take: its run as started, or as it would start now; returns whether it started."""
-    view, track, record = w.shown, w.track_J[job], w.shown.job_J[job]
-    s = track.site
-    site = view.site_S[s]
-    if not np.isnan(track.start_s):
-        run_s = track.finish_s - track.start_s
-        weighed_s = _weighed_s(w, s, track.start_s, run_s, weight_3)
-        out_X[JOULES] = (track.power_w - track.gpus * site.free_w * site.pue) * weighed_s
-        out_X[LATENCY_S] = track.finish_s - record.arrival_s
+    view, record = _all_jobs(w), w.submitted_R[serial]
+    if w.shown.job_J[job].serial == serial:
+        track = w.track_J[job]
+        s, gpus, level, earliest_s = track.site, track.gpus, track.level, track.earliest_s
+        started_s, finish_s, power_w = track.start_s, track.finish_s, track.power_w
     else:
-        gpus = gang_at(view, job, s)
-        if track.gpus > 0:
-            gpus = min(gpus, track.gpus)
-        level = track.level
+        ended = w.outcome_R[serial]
+        s, gpus, level, earliest_s = ended.site, ended.gpus, ended.level, 0.0
+        started_s, finish_s, power_w = ended.start_s, ended.finish_s, ended.power_w
+    site = view.site_S[s]
+    if not np.isnan(started_s):
+        weighed_s = _weighed_s(w, s, started_s, finish_s - started_s, weight_3)
+        out_X[JOULES] = (power_w - gpus * site.free_w * site.pue) * weighed_s
+        out_X[LATENCY_S] = finish_s - record.arrival_s
+    else:
+        most = gang_at(view, serial, s)
+        gpus = min(most, gpus) if gpus > 0 else most
         if level == ORACLE:
             level = view.oracle_SCG[s, record.class_, gpus]
         run_s = record.work * view.speed_KSCGF[SECONDS, s, record.class_, gpus, level]
         power_w = view.speed_KSCGF[POWER_W, s, record.class_, gpus, level]
-        reached_s = max(record.arrival_s + delay_s(view, job, record.origin, s), track.earliest_s)
+        reached_s = max(record.arrival_s + delay_s(view, serial, record.origin, s), earliest_s)
         start_s = max(view.run_1[0].now_s, reached_s)
         out_X[JOULES] = (power_w - gpus * site.free_w) * site.pue * _weighed_s(w, s, start_s, run_s, weight_3)
         out_X[LATENCY_S] = start_s - record.arrival_s + run_s
     out_X[LATE] = out_X[LATENCY_S] > limit_s
-    return not np.isnan(track.start_s)
+    return not np.isnan(started_s)
 
 
 @kernel(inline=True, allocates=False)
@@ -114,13 +143,14 @@ def _settle_open(w: World, opened: Open, readings: Readings, b: int, limit_s: fl
     """Brings the credits of a row's waiting jobs up to now; forgets those that have started or are overdue."""
     kept = 0
     for p in range(opened.count_B[b]):
-        job = opened.job_BP[b, p]
-        if w.track_J[job].status == OVERDUE:
+        job, serial = opened.slot_BP[b, p], opened.serial_BP[b, p]
+        if w.shown.job_J[job].serial != serial and w.outcome_R[serial].status == OVERDUE:
             continue
-        started = _credit(w, job, limit_s, weight_3, new_X)
+        started = _credit(w, job, serial, limit_s, weight_3, new_X)
         _book(readings, b, new_X, opened.credit_BPX[b, p])
         if not started:
-            opened.job_BP[b, kept] = job
+            opened.slot_BP[b, kept] = job
+            opened.serial_BP[b, kept] = serial
             for x in range(3):
                 opened.credit_BPX[b, kept, x] = opened.credit_BPX[b, p, x]
             kept += 1
@@ -157,18 +187,21 @@ def read_service(
         readings.work_B[b] = readings.decided_B[b] = 0.0
         _settle_open(w, opened, readings, b, limit_s, weight_3, new_X)
         readings.site_B[b] = -1
-        job = opened.last_B[b]
-        if job >= 0:
-            p = opened.count_B[b]
-            opened.job_BP[b, p] = job
+        serial = opened.last_B[b]
+        if serial >= 0:
+            p, job = opened.count_B[b], opened.slot_B[b]
+            opened.slot_BP[b, p] = job
+            opened.serial_BP[b, p] = serial
             opened.credit_BPX[b, p] = 0.0
-            started = _credit(w, job, limit_s, weight_3, new_X)
+            started = _credit(w, job, serial, limit_s, weight_3, new_X)
             _book(readings, b, new_X, opened.credit_BPX[b, p])
             opened.count_B[b] = p if started else p + 1
-            readings.work_B[b] = w.shown.job_J[job].work
+            readings.work_B[b] = w.submitted_R[serial].work
             readings.decided_B[b] = 1.0
-            readings.site_B[b] = w.track_J[job].site
-        opened.last_B[b] = w.shown.asked_N[0] if asked_BN[b, 0] else -1
+            seen = w.shown.job_J[job].serial == serial
+            readings.site_B[b] = w.track_J[job].site if seen else w.outcome_R[serial].site
+        opened.slot_B[b] = w.shown.asked_N[0]
+        opened.last_B[b] = w.shown.job_J[w.shown.asked_N[0]].serial if asked_BN[b, 0] else -1
         for s in range(w.shown.site_S.shape[0]):
             site = w.shown.site_S[s]
             readings.waiting_BS[b, s] = site.waiting

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8, Records
 from noonward.decision.cluster.layout import ANSWER_PARTS, VIEW_PARTS, Part, blank
-from noonward.decision.cluster.view import Answers, ClusterView
-from noonward.ledger.segments import DONE, OVERDUE, PLANNED, RUNNING, TRANSIT, WAITING
+from noonward.decision.cluster.view import JOB, Answers, ClusterView
+from noonward.ledger.segments import DONE, JOB_OUTCOME, OVERDUE, PLANNED, RUNNING, TRANSIT, WAITING
 
 __all__ = ["DONE", "OVERDUE", "PLANNED", "RUNNING", "TRANSIT", "WAITING", "World"]
 
@@ -24,10 +25,12 @@ ARRIVAL: Final = 3
 """Event: a job arrives at its ingress point."""
 DEADLINE: Final = 4
 """Event: a waiting job's latest start has passed."""
-KIND_SHIFT: Final = 48
-"""Heap items are ``kind << KIND_SHIFT | job``."""
+KIND_SHIFT: Final = 60
+SERIAL_SHIFT: Final = 29
+"""Heap items are ``kind << KIND_SHIFT | serial of the job << SERIAL_SHIFT | its slot``; 0 of both for an hour."""
+INGRESS_SHIFT: Final = 48
 SITE_SHIFT: Final = 32
-"""Items of journeys are ``ingress << KIND_SHIFT | site << SITE_SHIFT | job``."""
+"""Items of journeys are ``ingress << INGRESS_SHIFT | site << SITE_SHIFT | serial of the job``."""
 
 NO_CAPS, ADVISORY_CAPS, HARD_CAPS = 0, 1, 2
 """Values of the engine's field ``caps``."""
@@ -40,12 +43,16 @@ FAILED_MASK, FAILED_GPUS, FAILED_LEVEL, FAILED_EARLIEST = -1, -2, -3, -4
 """What carrying out an infeasible answer returns; 0 when all went well."""
 FULL: Final = -5
 """What carrying out answers returns where ``World.heap_E`` must grow first; nothing is then changed."""
-UNISSUED: Final = -6
+NO_SLOT: Final = -6
+"""What a step returns where ``job_J`` of the view must grow before the next job can arrive; call it again then."""
+UNISSUED: Final = -7
 """What a step returns where a question waits for the forecast of its hour, which ``World.forecast_KISL`` lacks."""
 
 ENGINE: Final = np.dtype(
     [
         ("next_arrival", "i8"),  # first job that has not arrived
+        ("free_slot", "i8"),  # first slot of the view that holds no job, or -1; TRACK.next leads to the others
+        ("until_s", "f8"),  # time up to which events are being taken, or NaN (protocol each-slot)
         ("heap_size", "i8"),
         ("dispatch", "i8"),  # site whose queue is looked at next, or -1
         ("dispatch_last", "i8"),  # last site to look at
@@ -82,7 +89,8 @@ TRACK: Final = np.dtype(
         ("site", "i8"),  # site it is at or on its way to, or -1
         ("gpus", "i8"),  # gang: as asked for while waiting (0: largest), as started afterwards
         ("level", "i8"),  # clock level: as asked for while waiting, as started afterwards
-        ("next", "i8"),  # waiting job behind, or -1
+        ("next", "i8"),  # waiting job behind, or -1; of a slot that holds no job the next one that holds none
+        ("before", "i8"),  # waiting job before, or -1
         ("moves", "i8"),  # journeys with data
         ("earliest_s", "f8"),  # earliest start asked for
         ("reach_s", "f8"),  # time it joined the last site's queue; NaN before
@@ -91,13 +99,12 @@ TRACK: Final = np.dtype(
         ("power_w", "f8"),  # facility power while it runs; 0 before
     ]
 )
-"""What the engine keeps per job."""
+"""What the engine keeps per job in sight."""
 SITE_STATE: Final = np.dtype(
     [
         ("head", "i8"),  # first waiting job, or -1
         ("tail", "i8"),
-        ("cursor", "i8"),  # waiting job asked about next in this slot, or -1
-        ("before", "i8"),  # waiting job before the cursor, or -1
+        ("cursor", "i8"),  # waiting job asked about next in this slot of time, or -1
         ("busy_w", "f8"),  # facility power of running jobs, W
         ("metered_s", "f8"),  # time up to which the meters below have been read
         ("gpu_s", "f8"),
@@ -125,7 +132,11 @@ class World(NamedTuple):
     state_S: Records
     """SITE_STATE records."""
     track_J: Records
-    """TRACK records."""
+    """TRACK records of the jobs in sight, by their slots in the view."""
+    submitted_R: Records
+    """JOB records of all jobs of the run, in the order of arrival."""
+    outcome_R: Records
+    """JOB_OUTCOME records of the jobs that are done or overdue, in the order of arrival; zeros for the others."""
     heap_E: Records
     """EVENT records: a binary heap from the front; from the back the journeys of jobs, in the order of time.
 
@@ -145,7 +156,9 @@ class World(NamedTuple):
 WORLD_PARTS: Final = (
     Part("engine_1", ENGINE, ("one",), moves=True),
     Part("state_S", SITE_STATE, ("sites",), moves=True),
-    Part("track_J", TRACK, ("jobs",), moves=True),
+    Part("track_J", TRACK, ("slots",), moves=True),
+    Part("submitted_R", JOB, ("jobs",)),
+    Part("outcome_R", JOB_OUTCOME, ("jobs",), moves=True),
     Part("heap_E", EVENT, ("events",), moves=True),
     Part("signal_KSH", np.float64, ("four", "sites", "hours"), fill=np.nan),
     Part("forecast_KISL", np.float64, ("two", "issues", "sites", "leads")),
@@ -157,3 +170,10 @@ PARTS: Final = (*VIEW_PARTS, *ANSWER_PARTS, *WORLD_PARTS)
 """All arrays of a world."""
 EXAMPLE_WORLD: Final = World(ClusterView(**blank(VIEW_PARTS)), Answers(**blank(ANSWER_PARTS)), **blank(WORLD_PARTS))
 """A world with the element types and axes of every world."""
+
+
+def arrays_of(world: World) -> dict[str, NDArray[Any]]:
+    """Returns all arrays of a world by name."""
+    parts = world._asdict()
+    shown, answers = parts.pop("shown"), parts.pop("answers")
+    return {**shown._asdict(), **answers._asdict(), **parts}

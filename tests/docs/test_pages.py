@@ -30,7 +30,7 @@ NOT_RUN = {
     "python -m pip install .": "needs the network",
     "python -m pip install '.[train]'": "needs the network",
     "python -m pip install '.[ray]'": "needs the network",
-    "noonward warmup": "half a minute",
+    "noonward warmup": "40 s",
     "noonward bench": "a minute",
     "noonward bench bid-price": "half a minute; tests/docs/test_figures.py runs a small one",
     "noonward bench learn": "a minute",

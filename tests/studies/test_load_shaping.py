@@ -1,5 +1,7 @@
 """Load shapes and the experiment on them, small."""
 
+from contextlib import closing
+
 import numpy as np
 import polars as pl
 import pytest
@@ -13,6 +15,8 @@ from noonward.data.jobs.load_shapes import (
 )
 from noonward.errors import DataError
 from noonward.evaluate.report.plan_figure import plan_figure
+from noonward.notices import listening
+from noonward.runtime.processes import Processes
 from noonward.schedule.plan import make_plan
 from noonward.studies.load_shaping.figures import load_shaping_figures
 from noonward.studies.load_shaping.reproduce import job_load, paper_problem, reproduce_load_shaping
@@ -21,6 +25,22 @@ from noonward.studies.load_shaping.reproduce import job_load, paper_problem, rep
 @pytest.fixture(scope="module")
 def small():
     return reproduce_load_shaping(draws=1, seed=3, training=8, validation=2)
+
+
+def test_draws_in_processes_are_those_of_one_process():
+    """Pooled in order, with the plans of the first draw; each draw has a stream of its own."""
+    with closing(Processes(2, patience_s=0.0, start_s=0.0)) as executor:
+        apart = reproduce_load_shaping(draws=2, seed=3, training=4, validation=1, executor=executor)
+    told = []
+    with listening(lambda kind, about: told.append(about)):
+        here = reproduce_load_shaping(draws=2, seed=3, training=4, validation=1)
+    assert {"draw 0, plan with eps 0.008", "draw 1, plan with eps 0.008"} <= set(told)
+    assert [metric.value for metric in apart.metrics()] == [metric.value for metric in here.metrics()]
+    assert apart.excess == here.excess
+    assert [len(values) for values in apart.cost.values()] == [2] * len(apart.cost)
+    alone = reproduce_load_shaping(draws=1, seed=3, training=4, validation=1)
+    assert here.cost["greedy"][:1] == alone.cost["greedy"]
+    assert np.array_equal(apart.plans["eps 0.008"].curve_TD, alone.plans["eps 0.008"].curve_TD)
 
 
 def profile_frame(days=10):

@@ -27,7 +27,7 @@ class CompileNotice:
             return
         now = time.monotonic()
         if self._began is None:
-            print("compiling functions, once per version (half a minute at most on an idle core)", file=sys.stderr)
+            print("compiling functions, once per version (about half a minute of CPU time)", file=sys.stderr)
             self._began = self._said = now
         if now - self._said >= EVERY_S:
             print(f"  {self._functions} functions compiled in {now - self._began:.0f} s", file=sys.stderr)

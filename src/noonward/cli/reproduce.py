@@ -158,6 +158,8 @@ def load_shaping(
     draws: Annotated[int, typer.Option(min=1, help="Draws of training and validation days.")] = 3,
     seed: Seed = 0,
     out: Out = Path("runs"),
+    workers: Workers = None,
+    ray: RayAddress = None,
     json: Json = False,
 ) -> None:
     """Table II and Figs. 3 to 9 of the day-ahead plans with probabilistic guarantees (about a minute a draw)."""
@@ -168,10 +170,12 @@ def load_shaping(
 
     from noonward.evaluate.metrics import to_json
     from noonward.studies.load_shaping.report import write_load_shaping
-    from noonward.studies.load_shaping.reproduce import PLANS_PER_DRAW, reproduce_load_shaping
+    from noonward.studies.load_shaping.reproduce import reproduce_load_shaping
 
-    with progress_bar(draws * PLANS_PER_DRAW, "load-shaping") as step:
-        found = reproduce_load_shaping(profiles, sources=tuple(source or ()), draws=draws, seed=seed, progress=step)
+    with executor_of(workers, ray) as executor, progress_bar(draws, "load-shaping") as step:
+        found = reproduce_load_shaping(
+            profiles, sources=tuple(source or ()), draws=draws, seed=seed, progress=step, executor=executor
+        )
     metrics = found.metrics()
     place = out / "reproduce-load-shaping" / "report.html"
     report = write_load_shaping(found, place, draws=draws, seed=seed, command=shlex.join(["noonward", *sys.argv[1:]]))

@@ -23,7 +23,7 @@ def warmup(
     ] = None,
     training: Annotated[bool, typer.Option("--training", help="Compile what training needs, too.")] = False,
 ) -> None:
-    """Compile the functions that comparisons need into the cache (half a minute, once per version)."""
+    """Compile the functions that comparisons need into the cache (about 40 s of CPU time, once per version)."""
     import time
 
     began = time.perf_counter()

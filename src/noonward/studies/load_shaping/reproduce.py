@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from noonward.data.jobs.load_shapes import (
 )
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import Estimate, mean
+from noonward.notices import tell
+from noonward.runtime.executor import Executor, Progress, map_runs
+from noonward.runtime.shared import shared
 from noonward.schedule.plan.baselines import greedy, perfect_forecast
 from noonward.schedule.plan.classes import LoadClass
 from noonward.schedule.plan.placement import Tracker
@@ -28,9 +31,6 @@ from noonward.schedule.plan.result import Plan, tail_mean
 from noonward.schedule.plan.robustness import Robustness, choose_robustness
 from noonward.schedule.plan.solve import make_plan
 from noonward.seeding import stream
-
-Progress = Callable[[str], None]
-"""Called once per unit of work with what was done."""
 
 TRAINING, VALIDATION = 60, 15
 """Days the paper plans on, and days it holds out (Sec. V.B)."""
@@ -44,8 +44,6 @@ TABLE_RADII: Final = (8e-3, 5e-2)
 """Radii of Table II."""
 FOLDS: Final = 5
 """Blocks of training days that the radius is cross-validated on."""
-PLANS_PER_DRAW: Final = VALIDATION + len(RADII) + len(BETAS) + FOLDS * len(RADII)
-"""Plans of a draw, each of which the progress counts."""
 JOBS_PER_HOUR: Final = 20
 """Jobs a class and hour of the discrete days (the paper does not say)."""
 VOLUME_SPREAD: Final = 0.1
@@ -136,6 +134,30 @@ class LoadShaping:
         out.append(Metric.of("planned_cost_above_perfect_forecast", mean(self.planned), "fraction"))
         return out
 
+    @classmethod
+    def pooled(cls, draws: Sequence[LoadShaping]) -> LoadShaping:
+        """Returns the results of several draws in one; plans and days are those of the first."""
+        first = draws[0]
+        out = cls(
+            source=first.source,
+            plans=first.plans,
+            training_NKC=first.training_NKC,
+            validation_NKC=first.validation_NKC,
+            greedy_TD=first.greedy_TD,
+        )
+        for draw in draws:
+            for name in _POOLED:
+                getattr(out, name).extend(getattr(draw, name))
+            for name in _POOLED_BY_KEY:
+                for key, values in getattr(draw, name).items():
+                    getattr(out, name).setdefault(key, []).extend(values)
+        return out
+
+
+_POOLED: Final = ("tail", "planned", "late", "chosen")
+_POOLED_BY_KEY: Final = ("cost", "violations", "excess", "queue")
+"""Fields of ``LoadShaping`` that hold values of all draws: lists, and lists by key."""
+
 
 def paper_problem(load_NKC: F8, *, beta: float = BETA, eps: float = EPS) -> PlanProblem:
     """Returns the paper's setting: two data centers of two clusters, seven classes, 10 h of delay (Sec. V.B).
@@ -177,6 +199,7 @@ def reproduce_load_shaping(
     training: int = TRAINING,
     validation: int = VALIDATION,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> LoadShaping:
     """Runs the experiment.
 
@@ -187,20 +210,65 @@ def reproduce_load_shaping(
         seed: Seed of the draws.
         training: Training days of a draw.
         validation: Validation days of a draw.
-        progress: Called once per plan.
+        progress: Called once per draw. The steps of a draw are told as notices (``noonward.notices``).
+        executor: Where draws are carried out; by default here, one after the other.
 
     Raises:
         DataError: The file is not as described or holds too few profiles.
         InfeasiblePlanError: A draw's loads do not fit the clusters.
     """
-    pool = None if profiles is None else read_load_profiles(profiles)
-    pool = pool.of_sources(sources) if pool is not None and sources else pool
-    result = LoadShaping(source="generator" if profiles is None else str(profiles))
-    for draw in range(draws):
-        rng = stream(seed, "workload", "load-shaping", draw)
-        train_NKC, held_NKC = _days(pool, training, validation, rng)
-        _one_draw(result, draw, train_NKC, held_NKC, rng, progress or (lambda _: None))
-    return result
+    specs = [DrawRun(draw, seed, profiles, sources, training, validation) for draw in range(draws)]
+    return LoadShaping.pooled(map_runs(specs, executor, progress))
+
+
+@dataclass(frozen=True)
+class DrawRun:
+    """A spec: one draw of training and validation days, its plans, and what they are worth.
+
+    Attributes:
+        draw: Number of the draw.
+        seed: Seed of the draws.
+        profiles: File of daily load profiles, or None for the packaged generator.
+        sources: Sources of the file to use; all if empty.
+        training: Training days.
+        validation: Validation days.
+    """
+
+    draw: int
+    seed: int
+    profiles: Path | None
+    sources: tuple[str, ...]
+    training: int
+    validation: int
+
+    portable: ClassVar[bool] = True
+
+    @property
+    def label(self) -> str:
+        """Which draw."""
+        return f"draw {self.draw}"
+
+    @property
+    def group(self) -> Hashable:
+        """Draws share nothing that is costly."""
+        return self.draw
+
+    def run(self) -> LoadShaping:
+        """Returns the results of the draw."""
+        pool = None if self.profiles is None else shared(("load profiles", self.profiles, self.sources), self._pool)
+        rng = stream(self.seed, "workload", "load-shaping", self.draw)
+        train_NKC, held_NKC = _days(pool, self.training, self.validation, rng)
+        result = LoadShaping(source="generator" if self.profiles is None else str(self.profiles))
+        _one_draw(result, self.draw, train_NKC, held_NKC, rng)
+        return result
+
+    def keep(self, found: LoadShaping) -> LoadShaping:
+        """Returns the results: nothing is written."""
+        return found
+
+    def _pool(self) -> LoadProfiles:
+        pool = read_load_profiles(self.profiles or Path())
+        return pool.of_sources(self.sources) if self.sources else pool
 
 
 def _days(pool: LoadProfiles | None, training: int, validation: int, rng: np.random.Generator) -> tuple[F8, F8]:
@@ -212,9 +280,10 @@ def _days(pool: LoadProfiles | None, training: int, validation: int, rng: np.ran
     return draw_days(pool, training, validation, classes, rng, c.class_level)
 
 
-def _one_draw(
-    result: LoadShaping, draw: int, train_NKC: F8, held_NKC: F8, rng: np.random.Generator, progress: Progress
-) -> None:
+def _one_draw(result: LoadShaping, draw: int, train_NKC: F8, held_NKC: F8, rng: np.random.Generator) -> None:
+    def progress(step: str) -> None:
+        tell("progress", f"draw {draw}, {step}")
+
     problem = paper_problem(train_NKC)
     best = []
     for day, load_KC in enumerate(held_NKC):
@@ -224,12 +293,10 @@ def _one_draw(
         result.late.append(placed.late / float(load_KC.sum()))
         if draw == 0 and day == 0:
             result.greedy_TD = placed.load_TD
-        progress(f"draw {draw}, perfect forecast of day {day}")
+        progress(f"perfect forecast of day {day}")
     if draw == 0:
         result.training_NKC, result.validation_NKC = train_NKC, held_NKC
-    found = choose_robustness(
-        problem, RADII, folds=min(FOLDS, len(train_NKC)), progress=lambda what: progress(f"draw {draw}, {what}")
-    )
+    found = choose_robustness(problem, RADII, folds=min(FOLDS, len(train_NKC)), progress=progress)
     result.chosen.append(found)
     for eps in RADII:
         plan = make_plan(replace(problem, eps=eps))
@@ -238,14 +305,14 @@ def _one_draw(
             result.cost.setdefault("dro-cross-validated", []).extend(above)
         if draw == 0:
             result.plans[f"eps {eps:g}"] = plan
-        progress(f"draw {draw}, plan with eps {eps:g}")
+        progress(f"plan with eps {eps:g}")
     for beta in BETAS:
         plan = make_plan(replace(problem, beta=beta))
         over = [float((job_load(plan, day, rng) > plan.curve_TD + 1e-9).sum()) for day in held_NKC]
         result.violations.setdefault(beta, []).extend(over)
         if draw == 0:
             result.plans[f"beta {beta:g}"] = plan
-        progress(f"draw {draw}, plan with beta {beta:g}")
+        progress(f"plan with beta {beta:g}")
 
 
 def _score_radius(result: LoadShaping, plan: Plan, held_NKC: F8, best: list[float]) -> list[float]:

@@ -56,7 +56,7 @@ NOT_TURNED = {
     ],
     "told to a file's reader (tests/data/test_signal_formats.py turns each)",
 ) | dict.fromkeys(
-    ["JobTable.format", "JobTable.timezone", "JobTable.origin"],
+    ["JobTable.format", "JobTable.timezone", "JobTable.origin", "JobTable.slack_h", "JobTable.history"],
     "told to a file's reader (tests/data/test_dated_jobs.py turns each)",
 )  # fmt: skip
 """Fields that take no part in a run."""

@@ -1,13 +1,17 @@
 """``noonward import``: what it prints and writes, and what it refuses."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 from command_line import CommandLine
 from noonward.data.exchange_rates import read_rates
+from noonward.data.signals.generate import generate_signals
+from noonward.data.signals.load import write_generated_signals
 from noonward.errors import DataError
 
 MAPS = (
@@ -141,3 +145,43 @@ def test_settings_reach_what_files_bring(noonward: CommandLine) -> None:
     answer = noonward("simulate", "tiny", "--policy", "local-fcfs", "--to", "2022-02-01")
     assert (answer.code, "without --from" in answer.err) == (2, True)
     assert noonward("simulate", "tiny", "--policy", "local-fcfs", "--from", "1 May").code == 2
+
+
+JOBS = "submit_time,origin,gpus,duration_s,slack_s\n" + "".join(
+    f"2022-05-{day:02d}T{hour:02d}:00:00Z,north,1,600,3600\n" for day in (1, 2, 3) for hour in (0, 5)
+)
+
+
+def test_one_window_is_one_environment_and_windows_that_coincide_are_said_to(noonward: CommandLine) -> None:
+    Path("jobs.csv").write_text(JOBS)
+    drawn = generate_signals(("CA-ON", "SG"), datetime(2022, 4, 30, tzinfo=UTC), 5 * 24, np.random.default_rng(0))
+    write_generated_signals(drawn, Path("signals.csv"))
+    words = [
+        "compare",
+        "tiny",
+        "--jobs",
+        "jobs.csv",
+        "--signals",
+        "signals.csv",
+        "--policies",
+        "local-fcfs",
+        "--no-report",
+    ]
+    pinned = json.loads(noonward(*words, "--from", "2022-05-02", "--json").out)
+    assert pinned["environments"] == 1
+    assert "2 of the 6 jobs of jobs.csv" in str(pinned["notes"])
+    several = json.loads(noonward(*words, "-n", 4, "--json").out)
+    assert "the 4 environments share" in str(several["notes"])
+
+
+def test_all_policies_that_do_not_fit_are_named_at_once(noonward: CommandLine) -> None:
+    Path("jobs.csv").write_text(JOBS)
+    words = ["compare", "tiny", "--jobs", "jobs.csv", "--from", "2022-05-01", "--no-report"]
+    answer = noonward(*words, "--policies", "local-fcfs,bid-price-regression,most-free-2")
+    assert answer.code == 2
+    assert "2 policies do not fit" in answer.err
+    assert "'bid-price-regression' plans for jobs to come" in answer.err
+    assert "'most-free-2' answers the protocols on-arrival" in answer.err
+    answer = noonward(*words, "--set", "policies=[local-fcfs, bid-price-regression]")
+    assert answer.code == 0
+    assert "left out: " in answer.err

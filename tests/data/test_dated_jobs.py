@@ -13,7 +13,9 @@ from noonward.data.environments import build_environment, one_window_only
 from noonward.data.scenarios.load import load_scenario, scenario_from, with_days, with_files, with_settings
 from noonward.data.signals.generate import generate_signals
 from noonward.data.signals.load import write_generated_signals
+from noonward.engine.run import run
 from noonward.errors import DataError, ScenarioError, SignalRangeError
+from noonward.schedule.registry import make_scheduler
 
 FIRST = datetime(2022, 10, 1, tzinfo=UTC)
 
@@ -158,3 +160,57 @@ def test_the_zone_and_quantity_that_lacks_is_named(signals: Path, tmp_path: Path
     spoil(pl.read_csv(signals)).write_csv(path)
     with pytest.raises(SignalRangeError, match=says):
         build_environment(with_files(load_scenario("tiny"), [path]))
+
+
+def test_a_job_may_start_at_the_first_slot_after_its_arrival_whatever_its_slack(jobs: Callable[..., Path]) -> None:
+    off = [f"{FIRST + timedelta(hours=hour, seconds=1):%Y-%m-%dT%H:%M:%SZ}" for hour in range(168)]
+    scenario = with_files(load_scenario("tiny"), [], jobs(submit_time=off, slack_s=0.0))
+    outcome = run(build_environment(scenario), make_scheduler("local-fcfs"))
+    assert outcome.started_J.all()
+    assert (outcome.job_J["start_s"] % 60 == 0).all()
+
+
+def test_slack_is_told_where_the_table_states_none(jobs: Callable[..., Path]) -> None:
+    path = jobs()
+    pl.read_csv(path).drop("slack_s").write_csv(path)
+    scenario = with_settings(with_files(load_scenario("tiny"), [], path), ["jobs.slack_h=2"])
+    assert build_environment(scenario).jobs.slack_s_J.tolist() == [7200.0] * 12
+    with pytest.raises(ScenarioError, match="infinite slack cannot run until drained"):
+        build_environment(with_settings(scenario, ["jobs.slack_h=null"]))
+
+
+def test_jobs_of_a_log_that_fit_nowhere_are_left_out_and_counted(jobs: Callable[..., Path]) -> None:
+    environment = build_environment(with_files(load_scenario("tiny"), [], jobs(gpus=[99, 1] * 84)))
+    assert len(environment.jobs) == 6
+    assert "6 of 12 jobs of jobs.csv need more GPUs at once than any site has; they are left out" in environment.notes
+    with pytest.raises(DataError, match=r"every job of the window needs more GPUs .* \(8\); enlarge a site"):
+        build_environment(with_files(load_scenario("tiny"), [], jobs(gpus=99)))
+
+
+def sampled(scenario: Any, index: int = 0) -> np.ndarray:
+    """Returns the arrivals of jobs drawn for the window, rounded to hours."""
+    sample = build_environment(scenario, index).sample_jobs
+    assert sample is not None
+    return sample(np.random.default_rng(0)).arrival_s_J // 3600
+
+
+def test_jobs_to_come_are_drawn_from_the_tables_past_and_never_its_future(jobs: Callable[..., Path]) -> None:
+    # One job at midnight until 4 October, an hourly one from then on.
+    days = [FIRST + timedelta(days=day) for day in range(4)]
+    later = [FIRST + timedelta(days=4, hours=hour) for hour in range(164)]
+    path = jobs(submit_time=[f"{time:%Y-%m-%dT%H:%M:%SZ}" for time in days + later])
+    scenario = with_files(load_scenario("tiny"), [], path)
+    assert sampled(with_days(scenario, date(2022, 10, 5))).tolist() == [0.0]
+    assert sampled(with_days(scenario, date(2022, 10, 5), date(2022, 10, 6))).tolist() == [0.0, 24.0]
+    assert build_environment(with_days(scenario, date(2022, 10, 1))).sample_jobs is None
+
+
+def test_a_history_of_its_own_serves_a_window_without_a_past(tmp_path: Path, jobs: Callable[..., Path]) -> None:
+    past = jobs(submit_time=["2021-05-03T02:30:00Z"] * 84 + ["2021-05-04T05:30:00Z"] * 84).rename(tmp_path / "past.csv")
+    scenario = with_settings(with_files(load_scenario("tiny"), [], jobs()), [f"jobs.history='{past}'"])
+    # 3 October 2022 is a Monday like 3 May 2021, 4 October a Tuesday like 4 May.
+    assert set(sampled(with_days(scenario, date(2022, 10, 3)))) == {2.0}
+    assert set(sampled(with_days(scenario, date(2022, 10, 4)))) == {5.0}
+    pl.read_csv(past).drop("submit_time").with_columns(arrival_s=0).write_csv(past)
+    with pytest.raises(DataError, match="has no dates; give it a column 'submit_time'"):
+        build_environment(scenario)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from noonward.cli.options import (
-    Environments,
+    EnvironmentsOrFit,
     FirstDay,
     JobFile,
     Json,
@@ -14,6 +14,7 @@ from noonward.cli.options import (
     Settings,
     SignalFiles,
     Workers,
+    count_of,
     executor_of,
     open_scenario,
     progress_bar,
@@ -22,7 +23,7 @@ from noonward.cli.options import (
 
 def bound(
     name: ScenarioName,
-    environments: Environments = 10,
+    environments: EnvironmentsOrFit = None,
     seed: Seed = 0,
     signals: SignalFiles = None,
     jobs: JobFile = None,
@@ -42,9 +43,10 @@ def bound(
     from noonward.runtime.executor import map_runs
 
     scenario = open_scenario(name, settings, signals, jobs, first, last)
+    runs = count_of(scenario, environments)
     objective = objective_of(scenario)
-    specs = [BoundRun(scenario, index, seed) for index in range(environments)]
-    with executor_of(workers, ray) as executor, progress_bar(environments, "bounds") as step:
+    specs = [BoundRun(scenario, index, seed) for index in range(runs)]
+    with executor_of(workers, ray) as executor, progress_bar(runs, "bounds") as step:
         answers = map_runs(specs, executor, step)
     found = [answer.bound for answer in answers]
     notes = dict.fromkeys(note for answer in answers for note in answer.notes)
@@ -56,7 +58,7 @@ def bound(
     if not metrics:
         raise ScenarioError(f"no bound is known for scenario {scenario.name!r}: {objective.bound_condition}")
     if json:
-        print(to_json(metrics, scenario=scenario.name, seed=seed, environments=environments, notes=list(notes)))
+        print(to_json(metrics, scenario=scenario.name, seed=seed, environments=runs, notes=list(notes)))
         return
     for index, each_bound in enumerate(found):
         print(f"environment {index}: {objective.describe_bound(each_bound)}")

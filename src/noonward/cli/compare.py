@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from noonward.cli.options import (
-    Environments,
+    EnvironmentsOrFit,
     FirstDay,
+    History,
     JobFile,
     Json,
     LastDay,
@@ -21,6 +22,7 @@ from noonward.cli.options import (
     Settings,
     SignalFiles,
     Workers,
+    count_of,
     executor_of,
     open_scenario,
     print_table,
@@ -36,12 +38,13 @@ if TYPE_CHECKING:
 def compare(
     name: ScenarioName,
     policies: Policies = None,
-    environments: Environments = 10,
+    environments: EnvironmentsOrFit = None,
     seed: Seed = 0,
     signals: SignalFiles = None,
     jobs: JobFile = None,
     first: FirstDay = None,
     last: LastDay = None,
+    history: History = None,
     settings: Settings = None,
     out: Out = Path("runs"),
     workers: Workers = None,
@@ -54,16 +57,19 @@ def compare(
     import sys
 
     from noonward.evaluate.compare import compare as run_comparison
-    from noonward.evaluate.compare import policy_names
+    from noonward.evaluate.compare import fitting_policies, policy_names
     from noonward.evaluate.metrics import to_json
 
-    scenario = open_scenario(name, settings, signals, jobs, first, last)
+    scenario = open_scenario(name, settings, signals, jobs, first, last, history)
     names = split_names(policies)
-    count = len(policy_names(scenario, names))
-    with executor_of(workers, ray) as executor, progress_bar(environments * (count + 1), scenario.name) as step:
-        found = run_comparison(
-            scenario, names, environments=environments, seed=seed, out=out, progress=step, executor=executor
-        )
+    if names is None:
+        names, misfits = fitting_policies(scenario, seed)
+        for misfit in misfits:
+            print(f"left out: {misfit}", file=sys.stderr)
+    runs = count_of(scenario, environments)
+    total = runs * (len(policy_names(scenario, names)) + 1)
+    with executor_of(workers, ray) as executor, progress_bar(total, scenario.name) as step:
+        found = run_comparison(scenario, names, environments=runs, seed=seed, out=out, progress=step, executor=executor)
     path = None
     if report:
         from noonward.evaluate.report.page import write_report
@@ -76,7 +82,7 @@ def compare(
             command=shlex.join(["noonward", *sys.argv[1:]]),
         )
     if json:
-        more = {"scenario": scenario.name, "environments": environments, "seed": seed, "notes": list(found.notes)}
+        more = {"scenario": scenario.name, "environments": runs, "seed": seed, "notes": list(found.notes)}
         print(to_json(found.metrics(), **more, report=None if path is None else str(path), records=str(found.folder)))
         return
     print_comparison(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -36,6 +37,15 @@ ScenarioName = Annotated[
         help="A packaged scenario (see 'noonward scenario list') or a .yaml file.",
     ),
 ]
+EnvironmentsOrFit = Annotated[
+    int | None,
+    typer.Option(
+        "--environments",
+        "-n",
+        min=1,
+        help="Number of environments. [default: 10, or 1 where the jobs and the window leave one only]",
+    ),
+]
 Environments = Annotated[int, typer.Option("--environments", "-n", min=1, help="Number of environments.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of environments and policies.")]
 SignalFiles = Annotated[
@@ -46,6 +56,10 @@ SignalFiles = Annotated[
 ]
 JobFile = Annotated[
     Path | None, typer.Option("--jobs", help="Job table, or trace whose gangs and durations are taken.")
+]
+History = Annotated[
+    Path | None,
+    typer.Option(help="Dated job table that planners draw the jobs to come from. [default: the table's own past]"),
 ]
 FirstDay = Annotated[
     datetime | None,
@@ -101,6 +115,7 @@ def open_scenario(
     jobs: Path | None = None,
     first: datetime | None = None,
     last: datetime | None = None,
+    history: Path | None = None,
 ) -> Any:
     """Returns the scenario that the options describe: files go before single values, days above both."""
     from noonward.data.scenarios.load import load_scenario, with_days, with_files, with_settings
@@ -111,11 +126,25 @@ def open_scenario(
         scenario = with_settings(scenario, settings) if settings else scenario
     else:
         scenario = load_scenario(name, settings or ())
+    if history is not None:
+        if not history.is_file():
+            raise ScenarioError(f"--history {history} does not exist; check the path")
+        scenario = with_settings(scenario, [f"jobs.history={json.dumps(str(history))}"])
     if first is not None:
         return with_days(scenario, first.date(), None if last is None else last.date())
     if last is not None:
         raise ScenarioError(f"--to {last.date()} was given without --from; give the first day too")
     return scenario
+
+
+def count_of(scenario: Any, environments: int | None) -> int:
+    """Returns how many environments to run: as told, else 1 where all would be the same, else 10."""
+    from noonward.data.environments import one_window_only
+    from noonward.model.kinds import CLUSTER
+
+    if environments is not None:
+        return environments
+    return 1 if scenario.kind == CLUSTER.name and one_window_only(scenario) else 10
 
 
 def require_cluster(scenario: Any, command: str) -> None:

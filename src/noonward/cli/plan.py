@@ -9,6 +9,7 @@ import typer
 
 from noonward.cli.options import (
     FirstDay,
+    History,
     JobFile,
     Json,
     LastDay,
@@ -35,6 +36,7 @@ def plan(
     jobs: JobFile = None,
     first: FirstDay = None,
     last: LastDay = None,
+    history: History = None,
     settings: Settings = None,
     out: Annotated[Path, typer.Option(help="Folder for the plan's tables and figure.", callback=writable)] = Path(
         "runs"
@@ -55,7 +57,7 @@ def plan(
     from noonward.evaluate.report.plan_figure import plan_figure
     from noonward.schedule.plan.follow import FollowPlan
 
-    scenario = open_scenario(name, settings, signals, jobs, first, last)
+    scenario = open_scenario(name, settings, signals, jobs, first, last, history)
     require_cluster(scenario, "noonward plan")
     drawn = build_environment(scenario, environment, seed)
     scheduler = FollowPlan(beta=beta, eps=eps, peak_usd=peak, samples=samples)

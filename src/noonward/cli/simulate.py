@@ -9,6 +9,7 @@ import typer
 
 from noonward.cli.options import (
     FirstDay,
+    History,
     JobFile,
     Json,
     LastDay,
@@ -30,6 +31,7 @@ def simulate(
     jobs: JobFile = None,
     first: FirstDay = None,
     last: LastDay = None,
+    history: History = None,
     settings: Settings = None,
     out: Out = Path("runs"),
     json: Json = False,
@@ -40,7 +42,7 @@ def simulate(
     from noonward.runtime.executor import map_runs
     from noonward.runtime.runs import RecordedRun
 
-    scenario = open_scenario(name, settings, signals, jobs, first, last)
+    scenario = open_scenario(name, settings, signals, jobs, first, last, history)
     spec = RecordedRun(scenario, environment, seed, policy, comparison_folder(scenario, seed, out))
     require_fit(spec.environment(), [policy])
     (record,) = map_runs([spec])

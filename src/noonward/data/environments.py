@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
 
-from noonward.data.jobs.dated import job_rows
+from noonward.data.jobs.dated import job_rows, jobs_that_fit
 from noonward.data.jobs.generate import build_jobs
+from noonward.data.jobs.history import history_of, sample_history
+from noonward.data.jobs.load import jobs_of_table
 from noonward.data.signals.generate import generate_signals, sinusoidal_signals
 from noonward.data.signals.load import load_signals
-from noonward.errors import ScenarioError, SignalRangeError
+from noonward.errors import DataError, ScenarioError, SignalRangeError
 from noonward.model.cluster.environment import Environment, latest_end_s, require_end
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.scenario import (
@@ -157,11 +160,18 @@ def _window_notes(scenario: Scenario, start: datetime, jobs: Jobs) -> tuple[str,
     if rows.submit_s_J is None:
         if scenario.signals is not None:
             notes.append(f"{name} has no dates (column submit_time): its jobs run on the day each window starts on")
-    elif len(jobs) < len(rows.table):
-        notes.append(
-            f"{len(jobs):,} of the {len(rows.table):,} jobs of {name} are submitted between {start:%Y-%m-%d} and "
-            f"{end:%Y-%m-%d %H:%M} UTC; the others are left out"
-        )
+    else:
+        inside = int(rows.arrivals_s(start, scenario.window_h)[1].sum())
+        if inside < len(rows.table):
+            notes.append(
+                f"{inside:,} of the {len(rows.table):,} jobs of {name} are submitted between {start:%Y-%m-%d} and "
+                f"{end:%Y-%m-%d %H:%M} UTC; the others are left out"
+            )
+        if len(jobs) < inside:
+            notes.append(
+                f"{inside - len(jobs):,} of {inside:,} jobs of {name} need more GPUs at once than any site has; they "
+                "are left out"
+            )
     return tuple(notes)
 
 
@@ -171,17 +181,49 @@ def _zones(scenario: Scenario) -> tuple[str, ...]:
 
 def _jobs(scenario: Scenario, start: datetime, index: int, seed: int) -> Jobs:
     rng = stream(seed, "workload", index)
-    return build_jobs(scenario.jobs, scenario.fleet, start, scenario.window_h, scenario.slot_s, rng)
+    jobs = build_jobs(scenario.jobs, scenario.fleet, start, scenario.window_h, scenario.slot_s, rng)
+    if isinstance(scenario.jobs, JobTable) and scenario.protocol == "each-slot":
+        return _to_first_slot(jobs, scenario.slot_s)
+    return jobs
+
+
+def _to_first_slot(jobs: Jobs, slot_s: float) -> Jobs:
+    """Returns jobs that may all start at the first slot after their arrival, whatever their slack."""
+    until_slot_s_J = np.ceil(jobs.arrival_s_J / slot_s) * slot_s - jobs.arrival_s_J
+    return replace(jobs, slack_s_J=np.maximum(jobs.slack_s_J, until_slot_s_J))
 
 
 def _sampler(scenario: Scenario, start: datetime) -> Callable[[np.random.Generator], Jobs] | None:
     """Returns a draw from the job statistics a planner may know: for a trace, the packaged ones."""
     source = scenario.jobs
+    if isinstance(source, JobTable):
+        past = _history(scenario, source, start)
+        return None if past is None else functools.partial(sample_history, past, start, scenario.window_h)
     if isinstance(source, FineTuningJobs):
         source = source.model_copy(update={"trace": "calibrated", "columns": {}})
     elif not isinstance(source, PoissonJobs | MixedJobs | ShapedJobs):
         return None
     return functools.partial(build_jobs, source, scenario.fleet, start, scenario.window_h, scenario.slot_s)
+
+
+def _history(scenario: Scenario, source: JobTable, start: datetime) -> Jobs | None:
+    """Returns the jobs that planners may draw the jobs to come from: of the history, or of the table's own past.
+
+    Raises:
+        DataError: The history has no dates, or does not fit the fleet.
+    """
+    told = source if source.history is None else source.model_copy(update={"path": source.history})
+    rows = job_rows(told)
+    if rows.submit_s_J is None:
+        if source.history is None:
+            return None
+        raise DataError(f"--history {source.history} has no dates; give it a column 'submit_time'")
+    order = np.argsort(rows.submit_s_J, kind="stable")
+    slack_s = np.inf if source.slack_h is None else source.slack_h * HOUR_S
+    since_s = rows.submit_s_J - rows.submit_s_J.min()
+    jobs = jobs_of_table(rows.table, scenario.fleet, since_s, slack_s=slack_s)
+    past = history_of(jobs, rows.submit_s_J[order], start, scenario.window_h, past_alone=source.history is None)
+    return None if past is None else jobs_that_fit(past, scenario.fleet, str(told.path))
 
 
 def _hours(scenario: Scenario, jobs: Jobs) -> int:

@@ -174,8 +174,9 @@ def check_fit(brief: Brief, needs: Needs, name: str) -> None:
         )
     if brief.sample_jobs is None and needs.samples:
         raise ScenarioError(
-            f"scheduler {name} plans for jobs to come, but the jobs of {scenario} cannot be sampled (a complete job "
-            "table has no statistics); use generated jobs or a trace, or choose another policy"
+            f"scheduler {name} plans for jobs to come, but the jobs of {scenario} cannot be sampled: their table "
+            "holds no job of before the window, or no dates; give earlier jobs by --history FILE, begin the window "
+            "later (--from), use generated jobs or a trace, or choose another policy"
         )
     if brief.future is None and needs.foresight:
         raise ScenarioError(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,6 +14,7 @@ from noonward.arrays import F8
 from noonward.bound.cluster_energy import FluidFrontier, environment_energy_bound, fluid_frontier
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.data.environments import build_environment
+from noonward.data.jobs.dated import job_rows
 from noonward.errors import InfeasiblePlanError
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.objective import Bound, BoundValue, Objective, no_value
@@ -24,6 +28,7 @@ from noonward.model.cluster.scenario import (
     JobTable,
     Scenario,
     SignalFile,
+    SignalFiles,
     SignalSource,
     SinusoidalSignals,
 )
@@ -107,10 +112,18 @@ class ClusterObjective(Objective):
         return [table for table in (class_table(comparison), constraint_table(comparison)) if table is not None]
 
     def notes(self, comparison: Comparison) -> list[str]:
-        """Returns that the jobs never change where they come from a file."""
-        if not isinstance(comparison.scenario.jobs, JobTable):
+        """Returns what the environments share, so that their spread and intervals are read as what they are."""
+        records = comparison.records[comparison.reference]
+        if len(records) < 2:
             return []
-        return ["every environment has the same jobs, from a file: the spread is that of the signals alone"]
+        notes = []
+        if isinstance(comparison.scenario.jobs, JobTable) and job_rows(comparison.scenario.jobs).submit_s_J is None:
+            notes.append("every environment has the same jobs, from a file: the spread is that of the signals alone")
+        if isinstance(comparison.scenario.signals, SignalFiles):
+            notes += _shared_windows(
+                [datetime.fromisoformat(each.manifest["start"]) for each in records], comparison.scenario.window_h
+            )
+        return notes
 
     def name_environment(self, comparison: Comparison, record: Record) -> str:
         """Returns the jobs of an environment, after the UTC day it starts on where signals make days matter."""
@@ -132,6 +145,20 @@ class ClusterObjective(Objective):
             ("Signals", describe_signals(scenario.signals)),
             *([] if scenario.signals is None else [("Start", "every environment starts at 00:00 UTC of its day")]),
         ]
+
+
+def _shared_windows(starts: Sequence[datetime], window_h: int) -> list[str]:
+    """Returns that windows coincide or overlap, where they do."""
+    distinct = sorted(set(starts))
+    if len(distinct) < len(starts):
+        return [
+            f"the {len(starts)} environments share {len(distinct)} windows: prices and carbon intensities repeat, so "
+            "spreads and intervals are too narrow"
+        ]
+    overlap = sum(later - earlier < timedelta(hours=window_h) for earlier, later in itertools.pairwise(distinct))
+    if overlap:
+        return [f"{overlap} of the {len(starts)} windows overlap the one before, so they are not independent of it"]
+    return []
 
 
 def longest_queue(comparison: Comparison, policy: str) -> F8:

@@ -187,17 +187,54 @@ def reference_of(scenario: Scenario, names: Sequence[str]) -> str:
     return reference if reference in names else names[0]
 
 
+def fitting_policies(scenario: Scenario, seed: int = 0) -> tuple[list[str], list[str]]:
+    """Returns the scenario's own policies that can answer what it asks, and why each of the others cannot.
+
+    Raises:
+        ScenarioError: The scenario names something else than a registered policy, or none of them fits.
+    """
+    environment = environment_of(scenario, 0, seed)
+    fitting, misfits = [], []
+    for name in policy_names(scenario):
+        try:
+            require_fit(environment, [name])
+            fitting.append(name)
+        except ScenarioError as error:
+            misfits.append(str(error))
+    if misfits and not fitting:
+        raise ScenarioError(_misfits(misfits))
+    return fitting, misfits
+
+
+def _misfits(reasons: Sequence[str]) -> str:
+    """Returns why policies do not fit, as one message."""
+    if len(reasons) == 1:
+        return reasons[0]
+    return "\n  ".join([f"{len(reasons)} policies do not fit:", *reasons])
+
+
 def require_fit(environment: Environment, names: Sequence[str]) -> None:
-    """Raises ScenarioError unless every policy is known and can answer what an environment asks."""
-    registry = default_registry()
+    """Raises ScenarioError, naming all that do not fit, unless every policy can answer what an environment asks."""
+    reasons = []
     for name in names:
-        kind = registry.find(name, environment.kind).kind if registry.knows(name) else environment.kind
-        if kind != environment.kind:
-            raise ScenarioError(
-                f"policy {name!r} runs in scenarios of kind {kind}, but this one is of kind {environment.kind}; choose "
-                "another policy"
-            )
-        check_fit(environment, make_scheduler(name, environment.kind), repr(name))
+        try:
+            _require_one_fit(environment, name)
+        except ScenarioError as error:
+            reasons.append(str(error))
+    if reasons:
+        raise ScenarioError(_misfits(reasons))
+
+
+def _require_one_fit(environment: Environment, name: str) -> None:
+    """Raises ScenarioError unless a policy is known and can answer what an environment asks."""
+    registry = default_registry()
+    kind = registry.find(name, environment.kind).kind if registry.knows(name) else environment.kind
+    if kind != environment.kind:
+        raise ScenarioError(
+            f"policy {name!r} runs in scenarios of kind {kind}, but this one is of kind {environment.kind}; choose "
+            "another policy"
+        )
+    check_fit(environment, make_scheduler(name, environment.kind), repr(name))
 
 
 def comparison_folder(scenario: Scenario, seed: int, out: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -20,8 +20,30 @@ from noonward.data.jobs.logs.log import LogOptions
 from noonward.data.table_file import TableFile, column_names, open_table
 from noonward.data.text_table import TextFile, TextTable, read_text_file
 from noonward.errors import DataError
+from noonward.model.cluster.environment import largest_gang_C
+from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.scenario import JobTable
 from noonward.units import HOUR_S
+
+
+def jobs_that_fit(jobs: Jobs, fleet: Fleet, where: str) -> Jobs:
+    """Returns the jobs that some site of a fleet can run.
+
+    Raises:
+        DataError: None can.
+    """
+    largest_J = largest_gang_C(fleet)[jobs.class_J]
+    fits_J = jobs.gpus_min_J <= largest_J
+    if fits_J.all():
+        return jobs
+    if not fits_J.any():
+        raise DataError(
+            f"{where}: every job of the window needs more GPUs at once than any site has ({int(largest_J.max())}); "
+            "enlarge a site"
+        )
+    return Jobs(**{each.name: getattr(jobs, each.name)[fits_J] for each in fields(jobs)})
+
 
 LOGS = ("slurm", "kubernetes")
 """Formats that are detected where a job table is expected; other tables are read by the rules of job tables."""

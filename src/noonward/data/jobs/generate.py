@@ -16,7 +16,7 @@ import numpy as np
 
 from noonward.arrays import F8, I8
 from noonward.data.jobs.calibration import WorkloadCalibration, load_workload_calibration
-from noonward.data.jobs.dated import job_rows
+from noonward.data.jobs.dated import job_rows, jobs_that_fit
 from noonward.data.jobs.kernels import CELL_S, burst_factors, draw_times, scale_to_demand
 from noonward.data.jobs.load import JobTrace, jobs_of_table, load_job_trace
 from noonward.data.jobs.size import require_size
@@ -109,9 +109,11 @@ def _(
 @build_jobs.register
 def _(spec: JobTable, fleet: Fleet, start: datetime, window_h: int, slot_s: float, rng: np.random.Generator) -> Jobs:
     rows = job_rows(spec)
+    slack_s = np.inf if spec.slack_h is None else spec.slack_h * HOUR_S
     if rows.submit_s_J is not None:
-        return jobs_of_table(rows.table, fleet, *rows.arrivals_s(start, window_h))
-    jobs = jobs_of_table(rows.table, fleet)
+        jobs = jobs_of_table(rows.table, fleet, *rows.arrivals_s(start, window_h), slack_s=slack_s)
+        return jobs_that_fit(jobs, fleet, str(spec.path))
+    jobs = jobs_of_table(rows.table, fleet, slack_s=slack_s)
     late = int((jobs.arrival_s_J >= window_h * HOUR_S).sum())
     if late:
         raise DataError(

@@ -139,7 +139,11 @@ def load_job_table(path: Path, fleet: Fleet, columns: Mapping[str, str] | None =
 
 
 def jobs_of_table(
-    table: TableFile, fleet: Fleet, arrival_s_J: F8 | None = None, inside_J: NDArray[np.bool_] | None = None
+    table: TableFile,
+    fleet: Fleet,
+    arrival_s_J: F8 | None = None,
+    inside_J: NDArray[np.bool_] | None = None,
+    slack_s: float = np.inf,
 ) -> Jobs:
     """Returns the jobs of a complete table, one row a job, with names in place of indices.
 
@@ -153,6 +157,7 @@ def jobs_of_table(
         fleet: The fleet whose ingress points, classes and sites the names are.
         arrival_s_J: Arrivals of its rows, seconds since the window's start; None: its own column ``arrival_s``.
         inside_J: Rows to take; all are checked. None: all.
+        slack_s: Slack of its jobs where it has no column of them, s.
 
     Raises:
         DataError: The table lacks a column or holds a value that is not allowed; the message names file, row, column,
@@ -160,9 +165,9 @@ def jobs_of_table(
     """
     class_J = _names_or_only(table, "class", fleet.classes, "a class")
     gpus_min, gpus_max = _gangs(table)
-    slack_s: F8 | float = np.inf
+    slack: F8 | float = slack_s
     if table.has("slack_s"):
-        slack_s = table.numbers("slack_s", "give seconds, at least 0, or inf for no limit", low=0, inf=True)
+        slack = table.numbers("slack_s", "give seconds, at least 0, or inf for no limit", low=0, inf=True)
     if arrival_s_J is None:
         table.require("arrival_s")
         arrival_s_J = table.numbers("arrival_s", "give seconds since the window's start, at least 0", low=0)
@@ -173,7 +178,7 @@ def jobs_of_table(
         "gpus_min": gpus_min,
         "gpus_max": gpus_max,
         "work": _work(table, fleet, class_J),
-        "slack_s": slack_s,
+        "slack_s": slack,
         "preset_site": table.names("site", fleet.site_names, "a site", empty=True) if table.has("site") else -1,
         "data_gb": _gb(table, "data_gb"),
         "model_gb": _gb(table, "model_gb"),

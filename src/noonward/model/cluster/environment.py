@@ -11,6 +11,7 @@ from typing import ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from noonward.arrays import I8
 from noonward.errors import ScenarioError
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
@@ -138,9 +139,7 @@ class Environment:
 
     def _check_sizes(self) -> None:
         """Raises ScenarioError if a job fits into no site that its class may run at."""
-        tables = self.fleet.tables(1)
-        largest_C = (tables.range_CS * tables.gpus_S).max(axis=1)
-        largest_J = largest_C[self.jobs.class_J]
+        largest_J = largest_gang_C(self.fleet)[self.jobs.class_J]
         too_large = self.jobs.gpus_min_J > largest_J
         if too_large.any():
             row = int(too_large.argmax())
@@ -173,6 +172,13 @@ class Environment:
     def sites(self) -> tuple[str, ...]:
         """Names of the sites."""
         return self.fleet.site_names
+
+
+def largest_gang_C(fleet: Fleet) -> I8:
+    """Returns the GPUs of the largest site that jobs of a class may run at, per class."""
+    tables = fleet.tables(1)
+    largest_C: I8 = (tables.range_CS * tables.gpus_S).max(axis=1)
+    return largest_C
 
 
 def require_end(end_s: float) -> None:

@@ -284,6 +284,10 @@ class JobTable(Spec):
     """Clock of times without a zone: an IANA name or an offset such as +01:00."""
     origin: str | None = None
     """Ingress point of all jobs, where the file names none."""
+    slack_h: NonNegative | None = None
+    """Largest accepted delay of a start, h, of jobs whose table states none; none: no limit, jobs wait."""
+    history: Path | None = None
+    """Dated table of jobs that planners draw the jobs to come from; none: the table's own jobs before the window."""
 
 
 SignalSource = Annotated[GeneratedSignals | SinusoidalSignals | SignalFiles, Field(discriminator="source")]

@@ -87,9 +87,59 @@ def test_large_tasks_one_after_another_by_hand():
     assert bound_of(4, tasks) == pytest.approx((1 + 32 + run + 1 + 32 + 2 * run) / 2)
 
 
-def test_gangs_between_half_and_all_servers_are_refused():
+def test_gangs_of_more_servers_than_there_are_are_refused():
     tasks = [{"stamp_t": 0, "gang": 8, "model": 0, "load_s": 30.0, "step_s": 0.1}]
-    with pytest.raises(ScenarioError, match="at most 6 and 12"):
-        bound_of(12, tasks)
+    with pytest.raises(ScenarioError, match="a gang of 8 servers does not fit 6"):
+        bound_of(6, tasks)
     with pytest.raises(ScenarioError, match="no task"):
         bound_of(4, [])
+
+
+def three_kinds(rng, servers, count):
+    """Tasks of all three kinds: the largest size, the second largest, and smaller ones."""
+    tasks = random_tasks(rng, count, servers, 1, 600)
+    for task, size in zip(tasks, (8, 4, 1, 8, 2) if servers == 12 else (4, 2, 1, 4, 1), strict=False):
+        task.update(gang=size, load_s=LOAD_S[size], step_s=STEP_S[size])
+    return tasks
+
+
+@pytest.mark.parametrize("servers", [6, 12])
+def test_no_schedule_is_better_than_the_bound_of_three_kinds(servers):
+    rng = np.random.default_rng(5)
+    gaps = []
+    for number in range(20):
+        tasks = three_kinds(rng, servers, 4) if number % 2 else random_tasks(rng, 4, servers, 1, 600)
+        world = reference.World(servers, tasks, 24.0, fragmenting=number % 4 < 2)
+        world.take_arrivals()
+        least = least_response(world) / len(tasks)
+        bound = bound_of(servers, tasks)
+        assert bound <= least + 1e-9
+        gaps.append(least / bound - 1)
+    assert np.mean(gaps) < 0.05
+
+
+def test_three_kinds_by_hand():
+    """A gang of 8 and one of 4 load at once; the task of one server waits for the sooner of them to be dissolved."""
+    run = {size: 24 * step_s for size, step_s in STEP_S.items()}
+    tasks = [
+        {"stamp_t": 0, "gang": size, "model": 0, "load_s": LOAD_S[size], "step_s": STEP_S[size]} for size in (8, 4, 1)
+    ]
+    both = 1 + 30 + run[8], 1 + 32 + run[4]
+    third = 1 + 24 + run[1]
+    later = [  # whichever kind is absent at first returns when the sooner of the other two is done
+        sum(both) + min(both) + 24 + run[1],
+        both[0] + third + min(both[0], third) + 32 + run[4],
+        both[1] + third + min(both[1], third) + 30 + run[8],
+    ]
+    assert bound_of(12, tasks) == pytest.approx(min(later) / 3)
+    assert bound_of(16, tasks) == pytest.approx((sum(both) + third) / 3)  # all three fit
+
+
+def test_rules_are_above_the_bound_of_three_kinds_on_whole_episodes():
+    rng = np.random.default_rng(6)
+    for _ in range(4):
+        tasks = random_tasks(rng, 16, 12, 1, 3000)
+        for rule in (patient_rule, reuse_first_rule):
+            launches = events(world_of(12, tasks), rule)
+            mean = np.mean([t * 0.1 + d - tasks[k]["stamp_t"] * 0.1 for k, t, _, d, _ in launches])
+            assert bound_of(12, tasks) <= mean

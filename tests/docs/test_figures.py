@@ -24,6 +24,7 @@ def as_pattern(name: str) -> re.Pattern[str]:
     """Returns the pattern that a documented name stands for."""
     text = re.escape(name).replace("POLICY", r"[\w:.-]+").replace("REFERENCE", r"[\w:.-]+")
     text = text.replace("CLASS", r"[\w-]+").replace("SITE", r"[\w-]+").replace("HALF", "(?:generated|real)")
+    text = text.replace("CELL", r"N\d+/0\.\d\d")
     return re.compile(text.replace("day_D", r"day_\d"))
 
 
@@ -115,6 +116,16 @@ def test_figures_of_reproduce_fine_tuning(
     with registry.using(own):
         answer = noonward(*command)
     hold_against_page("reproduce fine-tuning", [answer.out])
+
+
+def test_figures_of_compare_edge_inference(noonward: CommandLine) -> None:
+    answer = noonward("compare", "edge-inference", "-n", 2, "--policies", "random,reuse-first", "--no-report", "--json")
+    hold_against_page("compare edge-inference", [answer.out])
+
+
+def test_figures_of_reproduce_edge_inference(noonward: CommandLine) -> None:
+    command = ("reproduce", "edge-inference", "-n", 2, "--servers", 4, "--policies", "random,reuse-first", "--json")
+    hold_against_page("reproduce edge-inference", [noonward(*command).out])
 
 
 def test_figures_of_bench(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 
 from noonward.arrays import F8, I8
+from noonward.bound.edge_kinds import alone_cost, have_three_kinds, three_kinds_cost
 from noonward.compiled import kernel
 from noonward.errors import ScenarioError
 
@@ -175,7 +176,7 @@ def response_bound(
     """Returns a lower bound on the mean response of all tasks, s.
 
     Args:
-        servers: Servers N; a gang of that size must be among the sizes, and no other above N / 2.
+        servers: Servers N.
         stamp_s_K: When tasks were submitted, s.
         ready_s_K: When they can be launched at the earliest, s.
         gang_K: Their gangs.
@@ -183,17 +184,21 @@ def response_bound(
         run_s_G: Least seconds of a run without its load, by gang size.
         start_s: First time at which anything can be launched, s.
 
+    Where only gangs of all servers are larger than half of them, periods of small and of large tasks take turns (this
+    module); where the largest, the second largest and the smallest gang do not fit together, three kinds do
+    (``noonward.bound.edge_kinds``); else every class has all servers for itself, which is a weak bound.
+
     Raises:
-        ScenarioError: There is no task, or a gang between half of the servers and all of them.
+        ScenarioError: There is no task, or a gang of more servers than there are.
     """
     if len(gang_K) == 0:
         raise ScenarioError("a bound was asked for no task at all; give at least one")
-    sizes = sorted({*np.unique(gang_K).tolist(), servers})
-    if sizes[-1] > servers or (len(sizes) > 1 and sizes[-2] > servers / 2):
-        raise ScenarioError(
-            f"gangs of {sizes} servers: this bound needs that only gangs of all {servers} servers hold up all others; "
-            f"allowed are sizes of at most {servers // 2} and {servers}"
-        )
+    sizes = np.unique(gang_K).tolist()
+    if sizes[-1] > servers:
+        raise ScenarioError(f"a gang of {sizes[-1]} servers does not fit {servers}; allowed are at most {servers}")
+    periods = holds_up_all(servers, gang_K)
+    if periods:
+        sizes = sorted({*sizes, servers})
     count_C = np.array([int((gang_K == size).sum()) for size in sizes])
     most = int(count_C.max())
     arrival_CJ, stamp_CJ = np.zeros((len(sizes), most)), np.zeros((len(sizes), most))
@@ -201,13 +206,7 @@ def response_bound(
         arrival_CJ[c, : count_C[c]] = ready_s_K[gang_K == size]
         stamp_CJ[c, : count_C[c]] = stamp_s_K[gang_K == size]
     index = [size if count_C[c] else int(gang_K[0]) for c, size in enumerate(sizes)]
-    total = _least_cost(
-        arrival_CJ,
-        stamp_CJ,
-        count_C,
-        np.array([servers // size for size in sizes]),
-        load_s_G[index],
-        run_s_G[index],
-        start_s,
-    )
+    gangs_C = np.array([servers // size for size in sizes])
+    least_cost = _least_cost if periods else three_kinds_cost if have_three_kinds(servers, sizes) else alone_cost
+    total = least_cost(arrival_CJ, stamp_CJ, count_C, gangs_C, load_s_G[index], run_s_G[index], start_s)
     return float(total / len(gang_K))

@@ -193,3 +193,49 @@ def load_shaping(
     for draw, choice in enumerate(found.chosen):
         print(f"cross-validation, draw {draw}: {choice}")
     print(f"report:  {report}")
+
+
+@app.command(name="edge-inference", short_help="EAT: Tables IX to XII, Figs. 5 to 8, fifteen rates.")
+def edge_inference(
+    episodes: Annotated[int, typer.Option("--episodes", "-n", min=2, help="Episodes of a cell.")] = 40,
+    servers: Annotated[list[int] | None, typer.Option(help="Only cells of 4, 8 or 12 servers; repeat it.")] = None,
+    policies: Policies = None,
+    out: Out = Path("runs"),
+    workers: Workers = None,
+    ray: RayAddress = None,
+    json: Json = False,
+) -> None:
+    """Tables IX to XII and Figs. 5 to 8 of EAT beside ours, with controls and bound, at fifteen arrival rates."""
+    import shlex
+    import sys
+
+    from noonward.errors import ScenarioError
+    from noonward.evaluate.metrics import to_json
+    from noonward.studies.edge_inference.published import CELLS, RATES
+    from noonward.studies.edge_inference.report import findings, write_edge_inference
+    from noonward.studies.edge_inference.reproduce import SEED, reproduce_edge_inference, work_of
+    from noonward.studies.edge_inference.tables import study_tables
+
+    if unknown := sorted(set(servers or ()) - set(RATES)):
+        raise ScenarioError(
+            f"--servers {unknown[0]}: the paper has {', '.join(map(str, RATES))} servers; choose of those"
+        )
+    names, cells = split_names(policies), [cell for cell in CELLS if servers is None or cell[0] in servers]
+    with (
+        executor_of(workers, ray) as executor,
+        progress_bar(work_of(names, episodes, cells), "edge-inference") as step,
+    ):
+        found = reproduce_edge_inference(
+            out, names=names, episodes=episodes, cells=cells, progress=step, executor=executor
+        )
+    place = out / "reproduce-edge-inference" / "report.html"
+    report = write_edge_inference(found, place, command=shlex.join(["noonward", *sys.argv[1:]]))
+    if json:
+        print(to_json(found.metrics(), episodes=episodes, seed=SEED, report=str(report), findings=findings(found)))
+        return
+    for shown in study_tables(found):
+        print_text_table(shown)
+    for line in findings(found):
+        print(line)
+    print(f"records: {out}")
+    print(f"report:  {report}")

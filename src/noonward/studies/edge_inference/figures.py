@@ -1,0 +1,227 @@
+"""Figures of the study, after EAT, Figs. 5 to 8, and responses against the bound."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from noonward.data.edge.sessions import draw_loads
+from noonward.data.scenarios.load import load_scenario
+from noonward.evaluate.learned import Learned
+from noonward.evaluate.report.figure_style import (
+    AXIS,
+    DASHES,
+    INK,
+    POLICY_COLORS,
+    SITE_COLORS,
+    SYMBOLS,
+    Figure,
+    lay_out,
+)
+from noonward.schedule.registry import policies
+from noonward.studies.edge_inference.published import PAPER, Cell
+from noonward.studies.edge_inference.reproduce import EdgeInference
+
+LEAST_QUALITY: Final = 0.22
+"""Policies of less quality are left out of Fig. 8, as in the paper."""
+DRAWS: Final = 4000
+"""Loads that Fig. 6 draws per gang size."""
+
+
+def study_figures(found: EdgeInference) -> list[Figure]:
+    """Returns all figures, the most telling first."""
+    training = training_figure()
+    return [
+        response_figure(found),
+        efficiency_figure(found),
+        load_figure(),
+        duration_figure(),
+        *([] if training is None else [training]),
+    ]
+
+
+def _panels(found: EdgeInference) -> tuple[dict[int, list[Cell]], go.Figure]:
+    """Returns the cells by servers, and a figure with a panel for each."""
+    by_servers: dict[int, list[Cell]] = {}
+    for cell in found.cells:
+        by_servers.setdefault(cell[0], []).append(cell)
+    titles = [f"{servers} servers" for servers in by_servers]
+    return by_servers, make_subplots(1, len(by_servers), subplot_titles=titles, horizontal_spacing=0.06)
+
+
+def _style(found: EdgeInference, policy: str) -> dict[str, str]:
+    """Returns colour, marker and dash of a policy, the same in all figures."""
+    number = found.policies.index(policy)
+    if policy == "reuse-first":
+        return {"color": INK, "symbol": "circle", "dash": "solid"}
+    return {
+        "color": POLICY_COLORS[number % len(POLICY_COLORS)],
+        "symbol": SYMBOLS[number % len(SYMBOLS)],
+        "dash": DASHES[(number // 5) % len(DASHES)],
+    }
+
+
+def response_figure(found: EdgeInference) -> Figure:
+    """Draws the mean response by rate, with the bound, the clairvoyant beam and the paper's EAT."""
+    by_servers, figure = _panels(found)
+    for column, cells in enumerate(by_servers.values(), start=1):
+        rates = [rate for _, rate in cells]
+        place = {"row": 1, "col": column}
+        for policy in found.policies:
+            style, values = _style(found, policy), [found.estimate("response_s", policy, cell) for cell in cells]
+            figure.add_scatter(
+                x=rates, y=[None if e is None else e.value for e in values], name=policy, legendgroup=policy,
+                showlegend=column == 1, mode="lines+markers", line={"color": style["color"], "dash": style["dash"]},
+                marker={"symbol": style["symbol"], "size": 7},
+                hovertemplate=f"{policy}, %{{x}}/s: %{{y:.1f}} s<extra></extra>", **place,
+            )  # fmt: skip
+        for policy, title, dash in (("bound", "lower bound", "dash"), ("beam", "clairvoyant beam", "dot")):
+            ends = [found.estimate("response_s", policy, cell) for cell in cells]
+            figure.add_scatter(
+                x=rates, y=[None if e is None else e.value for e in ends], name=title, legendgroup=title,
+                showlegend=column == 1, mode="lines", line={"color": AXIS, "dash": dash, "width": 3},
+                hovertemplate=f"{title}, %{{x}}/s: %{{y:.1f}} s<extra></extra>", **place,
+            )  # fmt: skip
+        figure.add_scatter(
+            x=rates, y=[PAPER["response_s"]["EAT"][cell] for cell in cells], name="EAT, paper's value",
+            legendgroup="paper", showlegend=column == 1, mode="markers",
+            marker={"color": "#d00000", "symbol": "star", "size": 12, "line": {"color": "white", "width": 1}},
+            hovertemplate="EAT in the paper, %{x}/s: %{y:.1f} s<extra></extra>", **place,
+        )  # fmt: skip
+    lay_out(figure, 520, legend="right")
+    figure.update_xaxes(title_text="arrivals per second", tickvals=None)
+    for column, cells in enumerate(by_servers.values(), start=1):
+        figure.update_xaxes(tickvals=[rate for _, rate in cells], row=1, col=column)
+    figure.update_yaxes(type="log", tickvals=[20, 30, 40, 50, 70, 100, 150, 200], range=[np.log10(18), np.log10(260)])
+    figure.update_yaxes(title_text="mean response (s, logarithmic)", col=1)
+    caption = (
+        f"Mean over {found.episodes} episodes, the same for every policy; lower is better at equal quality (random, "
+        "genetic and harmony give fewer steps). No policy of 24 steps is below the dashed line. The dotted line is a "
+        "schedule that knows all arrivals."
+    )
+    return Figure(name="response", title="Response by arrival rate (Table X)", caption=caption, plot=figure)
+
+
+def efficiency_figure(found: EdgeInference) -> Figure:
+    """Draws quality per second of response (EAT, Fig. 8)."""
+    by_servers, figure = _panels(found)
+    shown: set[str] = set()
+    for column, cells in enumerate(by_servers.values(), start=1):
+        rates = [rate for _, rate in cells]
+        for policy in found.policies:
+            both = [
+                (found.estimate("quality", policy, cell), found.estimate("response_s", policy, cell)) for cell in cells
+            ]
+            if any(q is None or q.value < LEAST_QUALITY for q, _ in both):
+                continue
+            style = _style(found, policy)
+            figure.add_scatter(
+                x=rates, y=[1000 * q.value / r.value for q, r in both if q and r], name=policy, legendgroup=policy,
+                showlegend=policy not in shown, mode="lines+markers",
+                line={"color": style["color"], "dash": style["dash"]}, marker={"symbol": style["symbol"], "size": 7},
+                hovertemplate=f"{policy}, %{{x}}/s: %{{y:.2f}}<extra></extra>", row=1, col=column,
+            )  # fmt: skip
+            shown.add(policy)
+        for n, name in enumerate(("EAT", "EAT-A", "EAT-DA", "Greedy")):
+            figure.add_scatter(
+                x=rates,
+                y=[1000 * PAPER["quality"][name][cell] / PAPER["response_s"][name][cell] for cell in cells],
+                name=f"{name}, paper", legendgroup=f"paper {name}", showlegend=column == 1, mode="markers",
+                marker={"color": "#d00000", "symbol": f"{SYMBOLS[n]}-open", "size": 9},
+                hovertemplate=f"{name} in the paper, %{{x}}/s: %{{y:.2f}}<extra></extra>", row=1, col=column,
+            )  # fmt: skip
+        figure.update_xaxes(tickvals=rates, row=1, col=column)
+    lay_out(figure, 480, legend="right")
+    figure.update_xaxes(title_text="arrivals per second")
+    figure.update_yaxes(rangemode="tozero")
+    figure.update_yaxes(title_text="quality per 1,000 s of response", col=1)
+    caption = (
+        f"After EAT, Fig. 8: mean quality over mean response; higher is better. Policies of a quality below "
+        f"{LEAST_QUALITY:g} are left out, as in the paper. Red markers are the paper's values."
+    )
+    return Figure(name="efficiency", title="Quality per second of response", caption=caption, plot=figure)
+
+
+def load_figure() -> Figure:
+    """Draws load times by gang size (EAT, Fig. 6)."""
+    paper, reference = load_scenario("edge-inference"), load_scenario("edge-inference-reference")
+    figure, rng = go.Figure(), np.random.default_rng(0)
+    for size in (1, 2, 4, 8):
+        load_s = np.max([draw_loads(np.zeros(DRAWS, np.int64), rng) for _ in range(size)], axis=0)
+        figure.add_box(
+            x=[str(size)] * DRAWS, y=load_s, name="law of the real trace", legendgroup="trace", showlegend=size == 1,
+            marker={"color": SITE_COLORS[0]}, boxpoints=False, width=0.4,
+        )  # fmt: skip
+    for n, (setting, title) in enumerate(((paper, "paper, Table VI (8: ours)"), (reference, "public simulator"))):
+        figure.add_scatter(
+            x=[str(size) for size in setting.gang_times], y=[time.load_s for time in setting.gang_times.values()],
+            mode="markers", name=title, marker={"color": SITE_COLORS[1 + 3 * n], "symbol": SYMBOLS[1 + n], "size": 12},
+        )  # fmt: skip
+    lay_out(figure, 420, legend="above")
+    figure.update_xaxes(title="servers of the gang", type="category")
+    figure.update_yaxes(title="seconds to load", rangemode="tozero")
+    caption = (
+        "After EAT, Fig. 6. Boxes (median and quartiles): every server of a gang draws its load from the law fitted on "
+        "the real trace, where 36 % find the model in the host's memory, and the gang waits for its slowest. Markers: "
+        "the constant times of both parameter sets."
+    )
+    return Figure(name="load-times", title="Time to load a model", caption=caption, plot=figure)
+
+
+def duration_figure() -> Figure:
+    """Draws the duration of a task by steps, with and without its load (EAT, Fig. 7)."""
+    figure = make_subplots(1, 2, subplot_titles=["model loaded already", "with the load"], horizontal_spacing=0.08)
+    steps = np.arange(5, 31)
+    for n, (size, time) in enumerate(load_scenario("edge-inference").gang_times.items()):
+        for column, load_s in ((1, 0.0), (2, time.load_s)):
+            figure.add_scatter(
+                x=steps, y=load_s + steps * time.step_s, mode="lines", name=f"{size} servers", legendgroup=str(size),
+                showlegend=column == 1, line={"color": SITE_COLORS[n], "dash": DASHES[n]}, row=1, col=column,
+                hovertemplate=f"{size} servers, %{{x}} steps: %{{y:.1f}} s<extra></extra>",
+            )  # fmt: skip
+    lay_out(figure, 400, legend="above")
+    figure.update_xaxes(title_text="inference steps")
+    figure.update_yaxes(rangemode="tozero")
+    figure.update_yaxes(title_text="duration (s)", col=1)
+    caption = (
+        "After EAT, Fig. 7: what the predictor says for the paper's values (Table VI; 8 servers: ours). The load is "
+        "most of a task's time, so saving loads matters more than saving steps."
+    )
+    return Figure(name="durations", title="Duration of a task by steps", caption=caption, plot=figure)
+
+
+_CURVES: Final = (
+    ("reward", "reward of an episode"),
+    ("episode_length", "length of an episode (decisions)"),
+    ("loss", "loss"),
+)
+"""Figures of training that Fig. 5 shows, by their names in a policy's record."""
+
+
+def training_figure() -> Figure | None:
+    """Draws reward, episode length and loss by epoch of the learned policies that wrote them down (EAT, Fig. 5)."""
+    learned = [
+        Learned(name=policy.name, members=(policy.name,), records=(policy.trained.meta["record"],))
+        for policy in policies(kind="edge", trained=True)
+        if policy.trained is not None and policy.trained.meta.get("record", {}).get("curve")
+    ]
+    curves = [(key, title) for key, title in _CURVES if any(each.curve(key).size for each in learned)]
+    if not curves:
+        return None
+    figure = make_subplots(1, len(curves), subplot_titles=[title for _, title in curves], horizontal_spacing=0.07)
+    for n, each in enumerate(learned):
+        for column, (key, _) in enumerate(curves, start=1):
+            value_KE = each.curve(key)
+            if value_KE.size:
+                figure.add_scatter(
+                    x=np.arange(1, value_KE.shape[1] + 1), y=value_KE[0], mode="lines", name=each.name,
+                    legendgroup=each.name, showlegend=column == 1, line={"color": POLICY_COLORS[n % 16]},
+                    row=1, col=column,
+                )  # fmt: skip
+    lay_out(figure, 420, legend="right")
+    figure.update_xaxes(title_text="epoch")
+    caption = "After EAT, Fig. 5: what each policy's file says of its training. Rewards of different learners differ."
+    return Figure(name="training", title="Training of the learned policies", caption=caption, plot=figure)

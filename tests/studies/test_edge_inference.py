@@ -1,0 +1,135 @@
+"""``reproduce edge-inference``: tables beside the paper's, values below the bound, metrics, resuming."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command_line import CommandLine
+from noonward.schedule.edge.rules import Fifo, ReuseFirst
+from noonward.schedule.registry import register
+from noonward.studies.edge_inference import reproduce
+from noonward.studies.edge_inference.figures import study_figures
+from noonward.studies.edge_inference.published import CELLS, DECISION_MS, PAPER, paper_value
+from noonward.studies.edge_inference.report import findings, write_edge_inference
+from noonward.studies.edge_inference.reproduce import (
+    RULES,
+    cell_scenario,
+    reproduce_edge_inference,
+    study_policies,
+    work_of,
+)
+from noonward.studies.edge_inference.tables import study_tables, values_below
+
+SMALL = [(4, 0.03), (12, 0.15)]
+
+
+@pytest.fixture
+def noonward(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
+    """The command line, in an empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    return CommandLine(monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return reproduce_edge_inference(
+        tmp_path_factory.mktemp("study"),
+        names=["random", "reuse-first", "patient-reuse", "greedy"],
+        episodes=3,
+        cells=SMALL,
+    )
+
+
+def test_the_papers_tables_are_whole():
+    assert len(CELLS) == 15
+    for quantity, rows in PAPER.items():
+        assert set(rows) == {"EAT", "EAT-A", "EAT-D", "EAT-DA", "PPO", "Genetic", "Harmony", "Random", "Greedy"}
+        assert all(set(row) == set(CELLS) for row in rows.values()), quantity
+    assert paper_value("response_s", "eat", (4, 0.03)) == 21.4
+    assert paper_value("reload_rate", "random", (12, 0.19)) == 0.602
+    assert paper_value("quality", "reuse-first", (4, 0.03)) is None
+    assert "EAT-D" not in DECISION_MS
+
+
+def test_every_cell_is_the_public_simulators(found):
+    setting = cell_scenario((8, 0.1))
+    assert (setting.servers.count, setting.tasks.sizes, setting.tasks.rate_per_s) == (8, (1, 2, 4, 8), 0.1)
+    assert (setting.end, setting.quality, setting.choice) == ("drained", "reference", "lowest")
+
+
+def test_metrics_have_the_stated_names_and_the_papers_values(found):
+    metrics = {metric.name: metric for metric in found.metrics()}
+    for name in (
+        "response_s/reuse-first/N4/0.03",
+        "quality/greedy/N12/0.15",
+        "reload_rate/random/N4/0.03",
+        "gap_closed/patient-reuse/N12/0.15",
+        "response_s/bound/N4/0.03",
+        "response_s/bound/N12/0.15",
+        "response_s/beam/N12/0.15",
+        "gap_closed/beam/N4/0.03",
+        "response_s/bound-any-quality/N4/0.03",
+        "g_per_image/patient-reuse/N4/0.03",
+        "decision_ms/greedy",
+    ):
+        assert metrics[name].value is not None
+    assert metrics["response_s/random/N4/0.03"].reference == 48.7
+    assert metrics["decision_ms/greedy"].reference == 23.8
+    for cell in ("N4/0.03", "N12/0.15"):
+        bounds = [metrics[f"response_s/{name}/{cell}"].value for name in ("bound-any-quality", "bound", "beam")]
+        assert bounds == sorted(bounds)
+        assert metrics[f"gap_closed/reuse-first/{cell}"].value == 0
+
+
+def test_values_below_the_bound_are_named(found):
+    below = {(name, cell): (value, same, least) for name, cell, value, _, same, least in values_below(found)}
+    value, same, least = below["EAT", (4, 0.03)]
+    assert value == 21.4 < least < same
+    assert ("Random", (4, 0.03)) not in below
+    assert any("below the bound" in line for line in findings(found))
+
+
+def test_tables_and_report_hold_every_policy_and_the_papers_rows(found, tmp_path):
+    tables = {table.title: table for table in study_tables(found)}
+    response = tables["Response, s (Table X), 4 servers"]
+    assert [row[0] for row in response.rows[:2]] == ["*lower bound*", "*clairvoyant beam*"]
+    assert {"random", "EAT (paper)"} <= {row[0] for row in response.rows}
+    assert all(len(row) == len(table.header) for table in tables.values() for row in table.rows)
+    figures = study_figures(found)
+    assert [figure.name for figure in figures] == ["response", "efficiency", "load-times", "durations"]
+    page = write_edge_inference(found, tmp_path / "report.html", command="noonward").read_text(encoding="utf-8")
+    for words in ("Table X", "after EAT, Fig. 6".capitalize(), "Findings", "gCO2/image"):
+        assert words.lower() in page.lower()
+
+
+def test_learned_policies_join_when_they_are_registered(own_registry):
+    before = study_policies()
+    assert before[: len(RULES)] == list(RULES)
+    register("eat-mine", ReuseFirst, kind="edge", roles=["learned"])
+    register("eat-mine-seed1", Fifo, kind="edge", roles=["learned"])
+    assert study_policies() == [*before, "eat-mine"]
+    assert work_of(None, 10, SMALL) == 2 * 10 * (len(before) + 1 + 2)
+
+
+def test_an_interrupted_study_resumes(tmp_path, monkeypatch):
+    names = ["reuse-first", "patient-reuse"]
+    whole = reproduce_edge_inference(tmp_path, names=names, episodes=2, cells=SMALL[:1])
+    calls: list[str] = []
+    monkeypatch.setattr(reproduce, "edge_response_bound", lambda *_: calls.append("bound"))
+    again = reproduce_edge_inference(tmp_path, names=names, episodes=2, cells=SMALL[:1])
+    assert calls == []
+    for name, values_E in whole.floors[SMALL[0]].items():
+        assert np.array_equal(again.floors[SMALL[0]][name], values_E)
+
+
+def test_the_command_prints_figures(noonward: CommandLine) -> None:
+    answer = noonward(
+        "reproduce", "edge-inference", "-n", 2, "--servers", 4, "--policies", "reuse-first,patient-reuse", "--json"
+    )
+    content = json.loads(answer.out)
+    assert {"response_s/bound/N4/0.01", "gap_closed/patient-reuse/N4/0.09"} <= {f["name"] for f in content["figures"]}
+    assert Path(content["report"]).is_file()
+    refused = noonward("reproduce", "edge-inference", "--servers", 9)
+    assert (refused.code, "the paper has 4, 8, 12 servers" in refused.err) == (2, True)

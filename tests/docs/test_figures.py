@@ -152,6 +152,14 @@ def test_figures_of_bench_bid_price(noonward: CommandLine, monkeypatch: pytest.M
     hold_against_page("bench bid-price", [noonward("bench", "bid-price", "--json").out])
 
 
+def test_figures_of_bench_edge(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.bench import edge as bench_edge
+
+    monkeypatch.setattr(bench_edge, "EPISODES", 2)
+    monkeypatch.setattr(bench_edge, "study_policies", lambda: ["random", "lookahead"])
+    hold_against_page("bench edge", [noonward("bench", "edge", "--json").out])
+
+
 def test_figures_of_bench_learn(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     from noonward.bench import learn as bench_learn
 

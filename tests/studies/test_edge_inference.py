@@ -94,7 +94,7 @@ def test_values_below_the_bound_are_named(found):
 def test_tables_and_report_hold_every_policy_and_the_papers_rows(found, tmp_path):
     tables = {table.title: table for table in study_tables(found)}
     response = tables["Response, s (Table X), 4 servers"]
-    assert [row[0] for row in response.rows[:2]] == ["*lower bound*", "*clairvoyant beam*"]
+    assert [row[0] for row in response.rows[:2]] == ["lower bound", "clairvoyant beam"]
     assert {"random", "EAT (paper)"} <= {row[0] for row in response.rows}
     assert all(len(row) == len(table.header) for table in tables.values() for row in table.rows)
     figures = study_figures(found)

@@ -12,13 +12,16 @@ REFERENCE = "reference: completed jobs per second of the published simulator of 
 
 
 def bench(
-    part: Annotated[str, typer.Argument(help="engine (with the command line), bid-price, plan, or learn.")] = "engine",
+    part: Annotated[
+        str, typer.Argument(help="engine (with the command line), bid-price, edge, plan or learn.")
+    ] = "engine",
     json: Json = False,
 ) -> None:
     """Time the engine or bid prices (ten seconds), the planner (two minutes) or learning (a minute), on one core."""
     from rich.table import Table
 
     from noonward.bench.bid_price import bench_bid_price
+    from noonward.bench.edge import bench_edge
     from noonward.bench.engine import bench_engine
     from noonward.bench.learn import bench_learn
     from noonward.bench.plan import bench_plan
@@ -28,6 +31,7 @@ def bench(
     parts = {
         "engine": (bench_engine, 9, REFERENCE),
         "bid-price": (bench_bid_price, 3, ""),
+        "edge": (bench_edge, 12, "reference: steps per second of the published simulator of EAT"),
         "plan": (bench_plan, 5, ""),
         "learn": (bench_learn, 10, ""),
     }

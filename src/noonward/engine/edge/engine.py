@@ -23,6 +23,7 @@ from noonward.errors import InfeasibleActionError
 from noonward.ledger.edge import EdgeOutcome
 from noonward.model.edge.environment import EdgeEnvironment
 from noonward.model.edge.quality import LAWS
+from noonward.model.edge.scenario import EdgeScenario
 from noonward.seeding import stream
 
 
@@ -33,19 +34,27 @@ def edge_world(environment: EdgeEnvironment, *, every_tick: bool = False) -> Edg
         environment: What is run.
         every_tick: Move one tick at a time instead of from event to event.
     """
-    setting, load_s_G = environment.setting, environment.load_s_G
-    world = blank_world(setting.servers.count, setting.visible, len(load_s_G), len(environment.tasks))
-    world.shown.load_s_G[:], world.shown.step_s_G[:] = load_s_G, environment.step_s_G
+    setting = environment.setting
+    world = world_of(setting, len(environment.tasks))
+    world.shown.run_1["latest_t"] = int(environment.latest_s / setting.tick_s)
+    world.engine_1["every_tick"] = every_tick
+    world.task_K[:] = environment.tasks.record_K
+    begin_edge(world, round(setting.first_s / setting.tick_s))
+    return world
+
+
+def world_of(setting: EdgeScenario, tasks: int) -> EdgeWorld:
+    """Returns the arrays of a run of a scenario, with room for some tasks."""
+    sizes = max(setting.gang_times) + 1
+    world = blank_world(setting.servers.count, setting.visible, sizes, tasks)
+    for size, time in setting.gang_times.items():
+        world.shown.load_s_G[size], world.shown.step_s_G[size] = time.load_s, time.step_s
     run = world.shown.run_1
     run["tick_s"] = setting.tick_s
     run["choice"] = LOWEST if setting.choice == "lowest" else LEAST_FRAGMENTATION
     run["steps_min"] = setting.steps_min
-    run["latest_t"] = int(environment.latest_s / setting.tick_s)
     world.engine_1["limit_t"] = NEVER if setting.end == "drained" else round(setting.limit_s / setting.tick_s)
     world.engine_1["law"] = LAWS.index(setting.quality)
-    world.engine_1["every_tick"] = every_tick
-    world.task_K[:] = environment.tasks.record_K
-    begin_edge(world, round(setting.first_s / setting.tick_s))
     return world
 
 

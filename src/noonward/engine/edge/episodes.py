@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 from numba import types
 
 from noonward.arrays import F8
 from noonward.compiled import kernel
-from noonward.data.edge.generate import draw_paper_tasks
+from noonward.data.edge.generate import draw_paper_tasks, model_shares
+from noonward.decision.edge.brief import EdgeBrief
 from noonward.decision.edge.rule import MEMORY, RULE
+from noonward.decision.edge.scheduler import CompiledEdgeScheduler
 from noonward.decision.edge.view import EdgeMemory
+from noonward.engine.edge.engine import world_of
 from noonward.engine.edge.kernels import WORLD, EdgeWorld, advance, begin, carry_out
+from noonward.errors import ScenarioError
+from noonward.model.edge.scenario import EdgeScenario, PaperTasks
+from noonward.model.edge.tasks import NO_DEADLINE_S
+from noonward.seeding import stream
 
 LAUNCHED, RESPONSE_S, LOADED, QUALITY, TASKS, QUESTIONS, END_S = range(7)
 """Columns of what an episode sums up to: tasks launched, their responses, loads, qualities; tasks; questions; end."""
@@ -91,3 +100,41 @@ def run_episodes(
                 sum_EX[e, RESPONSE_S] += track.start_t * w.shown.run_1[0].tick_s + track.duration_s - room[k].stamp_s
                 sum_EX[e, LOADED] += track.loaded
                 sum_EX[e, QUALITY] += track.quality
+
+
+def sum_episodes(setting: EdgeScenario, scheduler: CompiledEdgeScheduler, count: int, seed: int = 0) -> F8:
+    """Draws and runs many episodes of the paper's arrivals; returns their sums, one row an episode.
+
+    Args:
+        setting: Scenario with the paper's arrivals.
+        scheduler: Scheduler with a compiled rule.
+        count: Number of episodes.
+        seed: Seed of the episodes; they are not those of ``build_edge_environment``.
+
+    Raises:
+        ScenarioError: The tasks are not the paper's.
+    """
+    tasks = setting.tasks
+    if not isinstance(tasks, PaperTasks):
+        raise ScenarioError(f"scenario {setting.name!r} has tasks of source {tasks.source}; this needs source paper")
+    world = world_of(setting, tasks.count)
+    brief = EdgeBrief(scenario=setting.name, start=datetime(2022, 1, 1, tzinfo=UTC), setting=setting, signals=False)
+    scheduler.reset(brief, stream(seed, "policy"))
+    sum_EX = np.zeros((count, 7))
+    run_episodes(
+        world,
+        scheduler.rule,
+        scheduler.memory,
+        stream(seed, "workload").integers(2**64, size=count, dtype=np.uint64),
+        tasks.first,
+        tasks.rate_per_s,
+        tasks.until_s,
+        round(setting.first_s / setting.tick_s),
+        np.array(tasks.sizes, dtype=np.int64),
+        setting.steps_max,
+        model_shares(tasks.models.count, tasks.models.exponent, tasks.models.shift),
+        tasks.load_sigma,
+        NO_DEADLINE_S if tasks.deadline_s is None else tasks.deadline_s,
+        sum_EX,
+    )
+    return sum_EX

@@ -178,8 +178,9 @@ def duration_figure() -> Figure:
     for n, (size, time) in enumerate(load_scenario("edge-inference").gang_times.items()):
         for column, load_s in ((1, 0.0), (2, time.load_s)):
             figure.add_scatter(
-                x=steps, y=load_s + steps * time.step_s, mode="lines", name=f"{size} servers", legendgroup=str(size),
-                showlegend=column == 1, line={"color": SITE_COLORS[n], "dash": DASHES[n]}, row=1, col=column,
+                x=steps, y=load_s + steps * time.step_s, mode="lines", name=f"{size} server{'s' * (size > 1)}",
+                legendgroup=str(size), showlegend=column == 1, line={"color": SITE_COLORS[n], "dash": DASHES[n]},
+                row=1, col=column,
                 hovertemplate=f"{size} servers, %{{x}} steps: %{{y:.1f}} s<extra></extra>",
             )  # fmt: skip
     lay_out(figure, 400, legend="above")

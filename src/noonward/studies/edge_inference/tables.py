@@ -22,7 +22,7 @@ _QUANTITIES: Final = (
     ("quality", "Quality (Table IX)", lambda e: number(e, 3), lambda v: f"{v:.3f}"),
     ("reload_rate", "Launches that load (Table XI)", lambda e: number(e, 2), lambda v: f"{v:.2f}"),
 )
-ENDS: Final = {"bound": "*lower bound*", "beam": "*clairvoyant beam*"}
+ENDS: Final = {"bound": "lower bound", "beam": "clairvoyant beam"}
 """Rows that no policy made, as tables name them."""
 
 

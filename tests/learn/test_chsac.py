@@ -14,7 +14,8 @@ from noonward.errors import ScenarioError
 from noonward.learn.algorithms.chsac import Chsac, ChsacConfig, PublishedChsac, PublishedConfig, quantile_huber
 from noonward.learn.core.experience import ActionSpec, Dimensions
 from noonward.learn.core.replay import Batch
-from noonward.learn.tasks.cluster import ClusterTask, Source
+from noonward.learn.tasks.cluster import ClusterTask
+from noonward.learn.tasks.source import Source
 from noonward.learn.train.run_config import with_settings
 
 SIZES = Dimensions(

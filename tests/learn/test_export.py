@@ -8,7 +8,8 @@ import pytest
 
 from noonward.engine.run import run
 from noonward.errors import DataError
-from noonward.learn.tasks.cluster import ClusterTask, Source
+from noonward.learn.tasks.cluster import ClusterTask
+from noonward.learn.tasks.source import Source
 from noonward.learn.train.export import export_policy
 from noonward.learn.train.run_config import with_settings
 from noonward.learn.train.trainer import Trainer, moment_of

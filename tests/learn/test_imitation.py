@@ -17,7 +17,8 @@ from noonward.learn.algorithms.mappo import Mappo, MappoConfig
 from noonward.learn.algorithms.masac import Masac, MasacConfig
 from noonward.learn.core.checkpoint import load_checkpoint
 from noonward.learn.core.masking import with_hold
-from noonward.learn.tasks.cluster import ClusterTask, Source
+from noonward.learn.tasks.cluster import ClusterTask
+from noonward.learn.tasks.source import Source
 from noonward.learn.tasks.task import Task
 from noonward.learn.train.imitation import (
     Demonstrations,

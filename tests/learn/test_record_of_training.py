@@ -10,7 +10,8 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.decision.cluster.observation import Observation
 from noonward.engine.cluster.batch import BatchEngine
 from noonward.engine.run import run
-from noonward.learn.tasks.cluster import ClusterTask, Source
+from noonward.learn.tasks.cluster import ClusterTask
+from noonward.learn.tasks.source import Source
 from noonward.learn.train.export import export_policy
 from noonward.learn.train.run_config import with_settings
 from noonward.learn.train.trainer import Rows, Trainer

@@ -14,8 +14,9 @@ from learn.two_sites import LENGTH, TwoSites, best_reward, toy_task
 from noonward.errors import DataError, FileError, ScenarioError
 from noonward.files import locked_folder
 from noonward.learn.core.checkpoint import load_checkpoint
-from noonward.learn.tasks.cluster import ClusterTask, Source
+from noonward.learn.tasks.cluster import ClusterTask
 from noonward.learn.tasks.rows import Rows
+from noonward.learn.tasks.source import Source
 from noonward.learn.train.curves import Events
 from noonward.learn.train.run_config import RunConfig, with_settings
 from noonward.learn.train.trainer import EpochReport, Trainer, best_of

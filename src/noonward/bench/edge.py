@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from noonward.bench.edge_env import env_questions
 from noonward.bench.engine import cpu_seconds
 from noonward.engine.edge.episodes import LAUNCHED, QUESTIONS, sum_episodes
 from noonward.evaluate.metrics import Metric
@@ -35,6 +36,8 @@ def bench_edge(progress: Callable[[str], None] | None = None) -> list[Metric]:
         seconds = cpu_seconds(lambda scheduler=scheduler: sum_episodes(setting, scheduler, EPISODES))  # type: ignore[misc]
         out.append(Metric.of(name, count / seconds, unit, PUBLISHED if column == QUESTIONS else None))
         step(name)
+    out.append(env_questions())
+    step(out[-1].name)
     for policy in study_policies():
         out.append(Metric.of(f"edge/decision_us/{policy}", 1000 * time_decisions(policy, SEED), "CPU us/decision"))
         step(out[-1].name)

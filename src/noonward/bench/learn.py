@@ -178,7 +178,8 @@ def _chsac() -> list[Metric]:
     the meter and the replay.
     """
     from noonward.bench.plain_chsac import PlainChsac
-    from noonward.learn.tasks.cluster import ClusterTask, Source
+    from noonward.learn.tasks.cluster import ClusterTask
+    from noonward.learn.tasks.source import Source
     from noonward.learn.train.run_config import with_settings
     from noonward.learn.train.trainer import Trainer
 
@@ -208,7 +209,8 @@ def _chsac() -> list[Metric]:
 
 def _trainer(folder: Path, *settings: str, reporter: Any = None) -> Any:
     """Returns a trainer of MASAC in ``fine-tuning`` for a short epoch."""
-    from noonward.learn.tasks.cluster import ClusterTask, Source
+    from noonward.learn.tasks.cluster import ClusterTask
+    from noonward.learn.tasks.source import Source
     from noonward.learn.train.run_config import with_settings
     from noonward.learn.train.trainer import Trainer
 

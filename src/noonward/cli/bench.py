@@ -31,7 +31,7 @@ def bench(
     parts = {
         "engine": (bench_engine, 9, REFERENCE),
         "bid-price": (bench_bid_price, 3, ""),
-        "edge": (bench_edge, 12, "reference: steps per second of the published simulator of EAT"),
+        "edge": (bench_edge, 13, "reference: steps per second of the published simulator of EAT"),
         "plan": (bench_plan, 5, ""),
         "learn": (bench_learn, 10, ""),
     }

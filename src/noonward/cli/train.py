@@ -21,7 +21,11 @@ def train(
         str | None, typer.Argument(metavar="SCENARIO", help="A packaged scenario or a .yaml file; none with --resume.")
     ] = None,
     algorithm: Annotated[
-        str | None, typer.Option(help="masac (the default), madqn, mappo, chsac-af or chsac-af-published.")
+        str | None,
+        typer.Option(
+            help="masac (the default), madqn, mappo, chsac-af or chsac-af-published; in edge scenarios eat (the "
+            "default), eat-a, eat-d, eat-da, eat-published or ppo."
+        ),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs, 100 unless given; with --resume up to so many in all.")
@@ -78,7 +82,7 @@ def train(
     else:
         if name is None:
             raise ScenarioError("name a scenario to train in, or give --resume FOLDER")
-        config = _new_run(name, algorithm or "masac", epochs, seed, settings, scenario_settings, signals, jobs, also)
+        config = _new_run(name, algorithm, epochs, seed, settings, scenario_settings, signals, jobs, also)
         scenario = Path(name).stem
         folder = out / f"{scenario}-{config.digest()}-seed{config.seed}" / config.algorithm
     _train(config, folder, export, half, json)
@@ -98,7 +102,7 @@ def _check_export(path: Path) -> None:
 
 def _new_run(
     name: str,
-    algorithm: str,
+    algorithm: str | None,
     epochs: int | None,
     seed: int | None,
     settings: list[str] | None,
@@ -108,7 +112,9 @@ def _new_run(
     also: list[str] | None,
 ) -> RunConfig:
     """Returns the run that the options describe."""
-    from noonward.learn.tasks.cluster import ClusterTask, Source
+    from noonward.data.scenarios.load import load_scenario
+    from noonward.learn.tasks.kinds import DEFAULTS, task_kind
+    from noonward.learn.tasks.source import Source
     from noonward.learn.train.run_config import with_settings
 
     changed = tuple(scenario_settings or ())
@@ -117,7 +123,8 @@ def _new_run(
     sources = (first, *(Source(scenario=each, settings=changed) for each in also or ()))
     resolved = tuple(source.resolved() for source in sources)
     given = {name: value for name, value in (("epochs", epochs), ("seed", seed)) if value is not None}
-    return with_settings(algorithm, ClusterTask(sources=resolved), settings or (), **given)
+    kind = load_scenario(name, changed).kind
+    return with_settings(algorithm or DEFAULTS[kind], task_kind(kind)(sources=resolved), settings or (), **given)
 
 
 def _kept_run(folder: Path, epochs: int | None) -> RunConfig:
@@ -170,11 +177,11 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
         print(f"  {name}: {value:.4g}")
     print(f"results: {folder} (curves.csv, checkpoint.npz, events; tensorboard --logdir {folder})")
     if export is not None:
-        from noonward.learn.tasks.cluster import open_source
+        from noonward.data.scenarios.load import load_scenario
 
         task: Any = config.task
         source = task.sources[0]
-        scenario = open_source(source, "train")
+        scenario = load_scenario(source.scenario, source.settings)
         words = ["compare", source.scenario, "--policies", f"{scenario.reference_policy},{export}"]
         for option, values in (("--set", source.settings), ("--signals", source.signals), ("--jobs", (source.jobs,))):
             words += [word for value in values if value is not None for word in (option, value)]
@@ -187,6 +194,8 @@ def _worth(config: RunConfig, reward: float, *, limited: bool) -> str:
     from noonward.engine.cluster.service_meter import ENERGY_ALONE
 
     task: Any = config.task
+    if getattr(task, "kind", "cluster") == "edge":
+        return f"validation reward {reward:,.3f} an episode"
     if task.reward == "energy":
         what = "J" if task.mix == ENERGY_ALONE else "J, weighed by price and carbon,"
         priced = ", excesses over limits priced in" if limited else ""

@@ -32,11 +32,44 @@ class BlockType:
     settings: Mapping[str, tuple[str, ...]]
 
 
-BLOCKS: Final = {"dense": BlockType({"weight": 3, "bias": 2}, {"activation": ("none", "relu")})}
+BLOCKS: Final = {
+    "dense": BlockType({"weight": 3, "bias": 2}, {"activation": ("none", "relu")}),
+    "token-net": BlockType(
+        {
+            "embed_w": 3,
+            "embed_b": 2,
+            "mix_w": 2,
+            "mix_b": 1,
+            "after_w": 2,
+            "after_b": 1,
+            "norm_w": 1,
+            "norm_b": 1,
+            "pool_w": 2,
+            "pool_b": 1,
+            "seen_w": 2,
+            "noisy_w": 2,
+            "time_b": 2,
+            "second_w": 2,
+            "second_b": 1,
+            "whole_w": 2,
+            "whole_b": 1,
+            "slot_whole_w": 2,
+            "slot_token_w": 2,
+            "slot_noisy_w": 1,
+            "slot_b": 1,
+            "score_w": 1,
+            "score_b": 1,
+            "keep_T": 1,
+            "signal_T": 1,
+        },
+        {},
+    ),
+}
 """Types of blocks that this version reads and writes.
 
-``dense``: ``activation(x W + b)`` for N nets side by side, weight [N, in, out] and bias [N, out]. Another block (an
-embedding, attention, scores per choice) needs an entry here and a runner that knows it.
+``dense``: ``activation(x W + b)`` for N nets side by side, weight [N, in, out] and bias [N, out]. ``token-net``: a
+whole net over tokens with a score per place (``schedule.edge.trained_policy``). Another block needs an entry here and a
+runner that knows it.
 """
 
 

@@ -376,12 +376,14 @@ def require_registered(names: Iterable[str], where: str, kind: str | None = None
             ) from None
 
 
-def load_policy(path: str | Path) -> Scheduler:
-    """Returns the scheduler of a trained policy's file.
+def load_policy(path: str | Path) -> Any:
+    """Returns the scheduler of a trained policy's file: a ``Scheduler``, or an ``EdgeScheduler`` for edge scenarios.
 
     Raises:
         DataError: There is no such file, or it holds no trained policy.
     """
+    from noonward.schedule import net_file
     from noonward.schedule.cluster.trained_policy import TrainedPolicy
+    from noonward.schedule.edge.trained_policy import EdgePolicy
 
-    return TrainedPolicy(path)
+    return EdgePolicy(path) if net_file.read_meta(Path(path)).get("kind") == "edge" else TrainedPolicy(path)

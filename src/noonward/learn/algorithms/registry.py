@@ -13,6 +13,12 @@ ALGORITHMS: Final = {
     "madqn": ("noonward.learn.algorithms.madqn", "Madqn", "MadqnConfig"),
     "chsac-af": ("noonward.learn.algorithms.chsac", "Chsac", "ChsacConfig"),
     "chsac-af-published": ("noonward.learn.algorithms.chsac", "PublishedChsac", "PublishedConfig"),
+    "eat": ("noonward.learn.algorithms.eat", "Eat", "EatConfig"),
+    "eat-a": ("noonward.learn.algorithms.eat", "EatA", "AttentionlessConfig"),
+    "eat-d": ("noonward.learn.algorithms.eat", "EatD", "DirectConfig"),
+    "eat-da": ("noonward.learn.algorithms.eat", "EatDA", "PlainConfig"),
+    "eat-published": ("noonward.learn.algorithms.eat", "EatPublished", "PublishedConfig"),
+    "ppo": ("noonward.learn.algorithms.ppo", "Ppo", "PpoConfig"),
     "mappo": ("noonward.learn.algorithms.mappo", "Mappo", "MappoConfig"),
 }
 """Module, class and settings by name."""

@@ -48,6 +48,15 @@ class ActionSpec:
         return math.prod(head.size for head in self.heads)
 
 
+class Tokens(NamedTuple):
+    """How what all agents see is laid out: tokens of equal width, kind after kind."""
+
+    counts: tuple[int, ...]
+    """Number of tokens of each kind; the last kind are those that can be chosen."""
+    width: int
+    """Numbers of a token; the first is 1 for a token that stands for something, 0 for an empty one."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dimensions:
     """Sizes an algorithm is built for.
@@ -61,6 +70,9 @@ class Dimensions:
         counts: Names of what means of rewards and costs are over, the columns after the costs: the size of what a step
             decided, and the number of decisions. Empty where nothing is counted.
         slot_s: Length of a slot, s; the unit of a discount by elapsed time.
+        tokens: How what all agents see is laid out, where it consists of tokens.
+        advised: Whether an agent's own part is advice: what its choices lead to, known in training alone, for losses
+            and not for policies.
     """
 
     agents: int
@@ -70,6 +82,8 @@ class Dimensions:
     costs: tuple[str, ...] = ()
     counts: tuple[str, ...] = ()
     slot_s: float = 60.0
+    tokens: Tokens | None = None
+    advised: bool = False
 
     @property
     def choices(self) -> int:

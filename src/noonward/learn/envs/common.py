@@ -11,12 +11,35 @@ from noonward.data.environments import build_environment
 from noonward.data.splits import MONTHS, SEEDS, Split, split_scenario, split_seed
 from noonward.decision.cluster.observation import Observation
 from noonward.engine.cluster.batch import BatchEngine, Reward
-from noonward.errors import ScenarioError, nearest
+from noonward.errors import MissingExtraError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.model.cluster.scenario import Scenario
 
+try:
+    from gymnasium import spaces
+except ModuleNotFoundError as error:
+    raise MissingExtraError(error.name or "gymnasium", "train") from error
+
 LARGEST: Final = float(np.finfo(np.float32).max)
 """Limit of the observation spaces: entries are of order 1, but most have no bound."""
+
+
+class FeasibleChoice(spaces.Discrete):
+    """Discrete choices of which ``sample`` draws a feasible one.
+
+    Args:
+        count: Number of choices.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.feasible_A = np.zeros(count, np.int8)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> Any:
+        """Returns a random choice under a mask or probabilities; by default under the question's mask."""
+        if mask is None and probability is None and self.feasible_A.any():
+            mask = self.feasible_A
+        return super().sample(mask=mask, probability=probability)
 
 
 class Episodes:

@@ -13,7 +13,7 @@ from noonward.decision.cluster.observation import Observation
 from noonward.decision.cluster.view import POWER_W, SECONDS
 from noonward.errors import MissingExtraError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
-from noonward.learn.envs.common import LARGEST, Episodes
+from noonward.learn.envs.common import LARGEST, Episodes, FeasibleChoice
 from noonward.model.cluster.scenario import Scenario
 
 try:
@@ -27,24 +27,6 @@ JOULES_PER_UNIT: Final = 10.0
 GANG_WEIGHT: Final = 0.05
 """alpha_n of the reward ``energy`` (CHSAC-AF, Table I)."""
 REWARDS: Final = ("energy", "utility", "at-start")
-
-
-class FeasibleChoice(spaces.Discrete):
-    """Discrete choices of which ``sample`` draws a feasible one.
-
-    Args:
-        count: Number of choices.
-    """
-
-    def __init__(self, count: int) -> None:
-        super().__init__(count)
-        self.feasible_A = np.zeros(count, np.int8)
-
-    def sample(self, mask: Any = None, probability: Any = None) -> Any:
-        """Returns a random choice under a mask or probabilities; by default under the question's mask."""
-        if mask is None and probability is None and self.feasible_A.any():
-            mask = self.feasible_A
-        return super().sample(mask=mask, probability=probability)
 
 
 class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -30,6 +30,7 @@ from noonward.forecasts.forecast import Forecast, ForecastKind
 from noonward.learn.core.experience import ActionSpec
 from noonward.learn.core.settings import at_least, one_of
 from noonward.learn.tasks.demonstrator import SchedulerDemonstrator, forecast_with
+from noonward.learn.tasks.source import Source
 from noonward.learn.tasks.task import Task
 from noonward.ledger.ledger import settle
 from noonward.model.cluster.environment import Environment
@@ -41,33 +42,6 @@ from noonward.schedule.registry import load_policy, make_scheduler
 EXCESS_J_PER_UNIT: Final = 10.0
 """What validation charges per relative excess over a limit, J per unit: far more than multipliers come to where a joule
 counts about one (``EnergyMix``), so that the policy that is kept keeps the limits."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """Where environments come from.
-
-    Attributes:
-        scenario: A packaged scenario or a YAML file.
-        settings: Changed values of the scenario, ``key=value``.
-        signals: Files of prices and carbon intensities instead of the scenario's own.
-        jobs: Job table or trace instead of the scenario's own.
-    """
-
-    scenario: str
-    settings: tuple[str, ...] = ()
-    signals: tuple[str, ...] = ()
-    jobs: str | None = None
-
-    def resolved(self) -> Source:
-        """Returns the same source with absolute paths, so that a run can be resumed from any folder."""
-        path = Path(self.scenario)
-        return replace(
-            self,
-            scenario=str(path.resolve()) if path.is_file() else self.scenario,
-            signals=tuple(str(Path(each).resolve()) for each in self.signals),
-            jobs=None if self.jobs is None else str(Path(self.jobs).resolve()),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

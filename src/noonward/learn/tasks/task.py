@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from noonward.arrays import F4, F8, I8, Bools
-from noonward.learn.core.experience import ActionSpec, Dimensions
+from noonward.learn.core.experience import ActionSpec, Dimensions, Tokens
 
 
 class Engine(Protocol):
@@ -85,6 +85,9 @@ class Task:
         figures: Further figures for the curves: a reader of each row's sum since its run's start, by name. The curves
             hold their growth per decision step (``NAME_per_step``) and their mean in validation (``validation_NAME``).
         slot_s: Length of a slot, s.
+        tokens: How what all agents see is laid out, where it consists of tokens (``Dimensions``).
+        advised: Whether an agent's own part is advice for losses (``Dimensions``).
+        reward_name: What its record calls the reward of the best epoch in validation.
         about: What an exported policy says of where it fits.
         record: What its record says of the data it was trained on.
         write: Writes an exported policy (file, nets, what it says of itself, whether weights are float16), or None.
@@ -102,6 +105,9 @@ class Task:
     score: Callable[[F8, F8], float] | None = None
     figures: Mapping[str, Callable[[Any], F8]] = field(default_factory=dict)
     slot_s: float = 60.0
+    tokens: Tokens | None = None
+    advised: bool = False
+    reward_name: str = "validation_reward_usd"
     about: dict[str, Any]
     record: dict[str, Any] = field(default_factory=dict)
     write: Callable[..., None] | None = None
@@ -135,4 +141,6 @@ def dimensions_of(engine: Engine, task: Task) -> Dimensions:
         costs=task.costs,
         counts=task.counts,
         slot_s=task.slot_s,
+        tokens=task.tokens,
+        advised=task.advised,
     )

@@ -46,7 +46,7 @@ def export_policy(folder: Path, path: Path, *, half: bool = False) -> dict[str, 
         **task.record,
         "versions": {"noonward": __version__, "torch": torch.__version__, "numpy": np.__version__},
         "best_epoch": kept["best_epoch"],
-        "validation_reward_usd": kept["best_reward"],
+        task.reward_name: kept["best_reward"],
         "curve": kept["curves"],
     }
     meta = {"format": 1, **said, "record": record}

@@ -12,7 +12,8 @@ from typing import Any, get_type_hints
 from noonward.errors import ScenarioError, nearest
 from noonward.learn.algorithms.registry import algorithm_named
 from noonward.learn.core.settings import at_least, between, build, parse_setting, typed
-from noonward.learn.tasks.cluster import ClusterTask, Source
+from noonward.learn.tasks.kinds import task_kind
+from noonward.learn.tasks.source import Source
 from noonward.learn.tasks.task import Task, TaskConfig
 
 
@@ -144,8 +145,9 @@ class RunConfig:
             Source(**{**each, "settings": tuple(each["settings"]), "signals": tuple(each["signals"])})
             for each in content.pop("sources")
         )
-        of_task = {name: content.pop(name) for name in _names(ClusterTask) if name in content}
-        return cls(task=ClusterTask(sources=sources, **of_task), **content)
+        made = task_kind(content.get("kind", "cluster"))
+        of_task = {name: content.pop(name) for name in _names(made) if name in content}
+        return cls(task=made(sources=sources, **of_task), **content)
 
 
 def _names(kind: type) -> set[str]:
@@ -166,7 +168,7 @@ def with_settings(algorithm: str, task: Any, settings: Iterable[str], **fields: 
         ScenarioError: A name is unknown, or a value has the wrong type or is out of range.
     """
     own = _names(RunConfig) - {"algorithm", "task", "settings"}
-    of_task = _names(type(task)) - {"sources"}
+    of_task = _names(type(task)) - {"sources", "kind"}
     known = _names(algorithm_named(algorithm).config)
     chosen: dict[str, Any] = {}
     changed: dict[str, Any] = {}

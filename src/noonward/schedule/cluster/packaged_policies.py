@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -41,11 +41,12 @@ class PolicyFile:
         return str(self.meta["record"].get("summary", said))
 
 
-def trained_policies(folder: Path = FOLDER) -> list[PolicyFile]:
+def trained_policies(folder: Path = FOLDER, read: Callable[[Path], dict[str, Any]] = read_meta) -> list[PolicyFile]:
     """Returns the policies of a folder, by family and training seed.
 
     Args:
-        folder: Folder; by default the package's.
+        folder: Folder; by default the package's for clusters.
+        read: Reads what a file says about itself.
 
     Raises:
         DataError: A file is damaged or of another format.
@@ -59,7 +60,7 @@ def trained_policies(folder: Path = FOLDER) -> list[PolicyFile]:
                 family=_SEED.sub("", path.stem),
                 seed=int(seed[1]) if seed else 0,
                 path=path,
-                meta=read_meta(path),
+                meta=read(path),
             )
         )
     return sorted(found, key=lambda each: (each.family, each.seed))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from noonward.decision.edge.scheduler import EdgeScheduler
+from noonward.schedule.cluster.packaged_policies import trained_policies
 from noonward.schedule.edge.carbon import CarbonAware
 from noonward.schedule.edge.greedy import Greedy
 from noonward.schedule.edge.lookahead import Lookahead
 from noonward.schedule.edge.metaheuristics import Genetic, Harmony
 from noonward.schedule.edge.rules import Fifo, FirstFit, PatientReuse, RandomTries, ReuseFirst
+from noonward.schedule.edge.trained_policy import FOLDER, EdgePolicy, read_meta
 from noonward.schedule.families import Argument, Family, Role
 from noonward.schedule.registry import Policy, Registry
 
@@ -59,9 +62,38 @@ def add_policies(registry: Registry) -> None:
         )
     )
     registry.add_member("carbon-aware", "carbon-aware", kind=KIND)
+    add_trained(registry)
 
 
 def _add(registry: Registry, name: str, make: Callable[[], EdgeScheduler], *roles: Role, summary: str = "") -> None:
     said = summary or (make.__doc__ or "").strip().split("\n")[0]
     policy = Policy(name=name, make=make, summary=said, family=name, roles=frozenset(roles), kind=KIND, packaged=True)
     registry.add(policy)
+
+
+def add_trained(registry: Registry, folder: Path = FOLDER) -> None:
+    """Adds the trained policies of a folder, each by its file's name.
+
+    Args:
+        registry: Where to.
+        folder: Folder; by default the package's.
+
+    Raises:
+        DataError: A file is damaged or of another format.
+        ValueError: A name is taken.
+    """
+    for file in trained_policies(folder, read_meta):
+        published = file.family.endswith("published")
+        roles: frozenset[Role] = frozenset({"learned", "control"} if published else {"learned"})
+        registry.add(
+            Policy(
+                name=file.name,
+                make=functools.partial(EdgePolicy, file.path),
+                summary=file.summary,
+                family=file.family,
+                roles=roles,
+                kind=KIND,
+                trained=file,
+                packaged=folder == FOLDER,
+            )
+        )

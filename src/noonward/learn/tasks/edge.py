@@ -1,0 +1,364 @@
+"""Training in edge scenarios: draws over servers and arrival rates, observation, reward, and advice."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from noonward.arrays import F8, I8
+from noonward.data.edge.environments import build_edge_environment
+from noonward.data.scenarios.load import load_scenario
+from noonward.data.splits import split_seed
+from noonward.decision.edge.observation import TOKEN, EdgeObservation
+from noonward.engine.edge.batch import EdgeBatch
+from noonward.engine.edge.engine import run_edge_environment
+from noonward.errors import ScenarioError
+from noonward.learn.core.experience import ActionSpec, Tokens
+from noonward.learn.core.settings import at_least, between, one_of
+from noonward.learn.tasks.edge_advice import Room, advise_rows, make_room
+from noonward.learn.tasks.source import Source
+from noonward.learn.tasks.task import Task
+from noonward.ledger.edge import settle_edge
+from noonward.model.edge.environment import EdgeEnvironment
+from noonward.model.edge.quality import steps_for
+from noonward.model.edge.scenario import EdgeScenario
+from noonward.schedule.edge.trained_policy import EdgePolicy, write_policy
+from noonward.seeding import stream
+
+RATES_PER_S: Final = {
+    4: (0.01, 0.03, 0.05, 0.07, 0.09),
+    8: (0.06, 0.08, 0.10, 0.12, 0.14),
+    12: (0.11, 0.13, 0.15, 0.17, 0.19),
+}
+"""Arrival rates of the paper by number of servers (EAT, Tables IX to XI)."""
+SIZES: Final = {4: (1, 2, 4), 8: (1, 2, 4, 8), 12: (1, 2, 4, 8)}
+"""Gang sizes by number of servers."""
+PRICES_S: Final = (20.0, 400.0)
+"""Least and highest price of quality that are tried when a policy is exported, s per unit."""
+FIRST_S: Final = (80.0, 130.0)
+"""The first two that are tried."""
+SECANTS: Final = 2
+"""Prices that are tried after those."""
+CALIBRATED: Final = 60
+"""Validation episodes of a scenario from which its price is found."""
+MARGIN: Final = 0.0012
+"""Quality above the target that is aimed for: about the error of the mean over so many episodes."""
+Advice = Literal["none", "patient", "lookahead"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeTask:
+    """What is trained in: edge scenarios, and what a scheduler is shown and earns there.
+
+    Attributes:
+        sources: Where environments come from, in turn.
+        cells: ``paper``: every source with the paper's fifteen pairs of servers and arrival rate in turn; ``own``: as
+            the source says.
+        servers_shown: Server tokens of the observation (``EdgeObservation``).
+        steps_low: Least inference steps of a launch.
+        steps_high: Most.
+        target: Mean quality that images are to have.
+        price_low_s: Least price of quality in training, s per unit. Each environment has a price of its own between the
+            two, even in its logarithm, which the observation shows.
+        price_high_s: Highest.
+        reward: ``priced`` (``EdgeBatch``) or ``published`` (the public simulator's).
+        advice: What the learner is told of its choices in training (``edge_advice``): nothing, or their costs by the
+            tasks known now and in hindsight, played on with patient reuse or with the known-queue lookahead.
+        replayed: Every run is the first draw, as the public simulator trains.
+    """
+
+    sources: tuple[Source, ...]
+    kind: str = "edge"
+    cells: Literal["paper", "own"] = "paper"
+    servers_shown: int = 12
+    steps_low: int = 5
+    steps_high: int = 30
+    target: float = 0.26
+    price_low_s: float = 50.0
+    price_high_s: float = 200.0
+    reward: Literal["priced", "published"] = "priced"
+    advice: Advice = "patient"
+    replayed: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.sources:
+            raise ScenarioError("no source of environments; name a scenario")
+        one_of(self, "kind", ("edge",))
+        one_of(self, "cells", ("paper", "own"))
+        one_of(self, "reward", ("priced", "published"))
+        one_of(self, "advice", ("none", "patient", "lookahead"))
+        at_least(self, 1, "servers_shown", "steps_low")
+        between(self, 0.0, 0.28, "target")
+        at_least(self, 1e-3, "price_low_s")
+        if self.steps_high < self.steps_low:
+            raise ScenarioError(f"steps_high is {self.steps_high}, below steps_low {self.steps_low}")
+        if not self.price_low_s <= self.price_high_s < math.inf:
+            raise ScenarioError(
+                f"price_high_s is {self.price_high_s}; it must be at least price_low_s, {self.price_low_s}"
+            )
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """Steps of the levels, one a whole number."""
+        return tuple(float(each) for each in range(self.steps_low, self.steps_high + 1))
+
+    def price_of(self, environment: EdgeEnvironment) -> float:
+        """Returns the price of quality in an environment, s per unit."""
+        tasks = environment.setting.tasks
+        where = f"{environment.setting.servers.count} {getattr(tasks, 'rate_per_s', 0.0)} {environment.index}"
+        share = stream(environment.seed, "learner", "price", where).random()
+        return float(self.price_low_s * (self.price_high_s / self.price_low_s) ** share)
+
+    def open(self, seed: int, *, imitate: str | None = None) -> Task:
+        """Returns the task.
+
+        Args:
+            seed: Number of the draw of training environments.
+            imitate: None: what is imitated is the advice, not a named policy.
+
+        Raises:
+            ScenarioError: Scenarios do not fit, or a policy to imitate is named.
+        """
+        if imitate is not None:
+            raise ScenarioError(
+                f"warm_start={imitate}: learners of edge scenarios imitate the advice of every question instead; leave "
+                "warm_start out, and set advice=patient and the algorithm's imitation"
+            )
+        scenarios = [each for source in self.sources for each in self._cells(source)]
+        validated = [each for source in self.sources for each in self._cells(source)]
+        training = EdgeDraws(scenarios, split_seed("train", seed), replayed=self.replayed)
+        validation = EdgeDraws(validated, split_seed("validation", 0))
+        first = scenarios[0]
+        observation = EdgeObservation(servers=self.servers_shown, places=first.visible)
+
+        def engine(environments: Sequence[EdgeEnvironment], seeds: Sequence[int]) -> EdgeBatch:
+            return AdvisedBatch(self, environments, seeds)
+
+        return Task(
+            training=training,
+            validation=validation,
+            engine=engine,
+            actions=ActionSpec.of(place=1 + first.visible, level=len(self.steps)),
+            figures={name: functools.partial(_total, name) for name in ("response_s", "quality", "loaded", "launched")},
+            slot_s=1.0,
+            tokens=Tokens((1, observation.servers, observation.places), TOKEN),
+            advised=self.advice != "none",
+            reward_name="validation_reward",
+            about={
+                "kind": "edge",
+                "scenario": Path(self.sources[0].scenario).stem,
+                "observation": {"servers": observation.servers, "places": observation.places},
+                "steps": [self.steps_low, self.steps_high],
+                "target": self.target,
+                "prices": [],
+            },
+            record={"seeds": {"train": training.seed, "validation": validation.seed}},
+            write=functools.partial(self._write, validation),
+            judged=functools.partial(_judged, validation),
+        )
+
+    def _cells(self, source: Source) -> list[EdgeScenario]:
+        """Returns the scenarios that a source stands for.
+
+        Raises:
+            ScenarioError: It is no edge scenario, or has files.
+        """
+        if source.signals or source.jobs is not None:
+            raise ScenarioError(
+                f"edge scenario {source.scenario!r} trains on generated tasks; leave out --signals and --jobs"
+            )
+        scenario = load_scenario(source.scenario, source.settings)
+        if not isinstance(scenario, EdgeScenario):
+            raise ScenarioError(f"scenario {scenario.name!r} is of kind {scenario.kind}, not edge; name another")
+        if self.cells == "own" or scenario.tasks.source != "paper":
+            return [scenario.model_copy(update={"signals": None})]
+        return [
+            _cell(scenario, servers, rate)
+            for servers, rates in RATES_PER_S.items()
+            for rate in rates
+            if servers <= self.servers_shown
+        ]
+
+    def _write(
+        self, validation: EdgeDraws, path: Path, weights: Any, biases: Any, meta: dict[str, Any], *, half: bool = False
+    ) -> None:
+        """Writes a policy's file, with the price at which its mean quality in validation is the target, by scenario."""
+        write_policy(path, weights, biases, meta, half=half)
+        if not meta["prices"]:
+            meta["prices"] = calibrated(path, validation, self.target)
+            write_policy(path, weights, biases, meta, half=half)
+
+
+def _cell(scenario: EdgeScenario, servers: int, rate_per_s: float) -> EdgeScenario:
+    """Returns a scenario with other servers and another arrival rate."""
+    content = scenario.model_dump(mode="json")
+    content["servers"]["count"] = servers
+    content["signals"] = None  # no learner sees them, and drawing them takes longer than an episode
+    content["tasks"] |= {"rate_per_s": rate_per_s, "sizes": SIZES[servers]}
+    return EdgeScenario.model_validate(content)
+
+
+def _total(name: str, engine: Any) -> F8:
+    """Returns a row's totals by name."""
+    return engine.total(name)
+
+
+class EdgeDraws:
+    """Environments of edge scenarios in turn.
+
+    Args:
+        scenarios: Scenarios.
+        seed: Seed of the environments.
+        replayed: Every environment is the first.
+    """
+
+    def __init__(self, scenarios: Sequence[EdgeScenario], seed: int, *, replayed: bool = False) -> None:
+        self.scenarios, self.seed, self.replayed = list(scenarios), seed, replayed
+
+    def __call__(self, number: int) -> tuple[EdgeEnvironment, int]:
+        """Returns environment and seed of a draw's number."""
+        index, which = divmod(0 if self.replayed else number, len(self.scenarios))
+        return build_edge_environment(self.scenarios[which], index, self.seed), self.seed
+
+
+class AdvisedBatch(EdgeBatch):
+    """An edge batch whose agents' own parts hold the advice of a task (``edge_advice``), X = 2 (A + L) numbers or none.
+
+    Args:
+        task: What is trained in.
+        environments: What each row runs.
+        seeds: A seed a row.
+    """
+
+    def __init__(self, task: EdgeTask, environments: Sequence[EdgeEnvironment], seeds: Sequence[int]) -> None:
+        self.task = task
+        self._play: Room | None = None
+        self._advice = np.zeros((len(environments), 0), np.float32)
+        super().__init__(
+            environments,
+            seeds=seeds,
+            steps=task.steps,
+            price_of=task.price_of,
+            target=task.target,
+            servers=task.servers_shown,
+            published=task.reward == "published",
+        )
+        if task.advice != "none":
+            places, levels = 1 + self.observation.places, len(self.step_L)
+            self._advice = np.zeros((len(environments), 2 * (places + levels)), np.float32)
+            self._cost_X = np.zeros(max(places, levels))
+            self.own_BNO = self._advice[:, None, :]
+            self._advise(0, len(environments))
+
+    def _run(self, choice_BN: I8, first: int, until: int) -> None:
+        """Steps some rows, and advises on their questions."""
+        super()._run(choice_BN, first, until)
+        if self._advice.shape[1]:
+            self._advise(first, until)
+
+    def _advise(self, first: int, until: int) -> None:
+        tasks = self.rows.task_BK.shape[1]
+        if self._play is None or self._play.pool_DP.shape[1] <= tasks:
+            self._play = make_room(self.observation.servers, self.observation.places, tasks)
+        nested = self.task.advice == "lookahead"
+        advise_rows(
+            *(self.rows, self.asked_BN, self._play, self.step_L, steps_for(self.target), nested),
+            *(first, until, self._advice, self._cost_X),
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Returns a copy of all that changes."""
+        return super().state() | {"advice": self._advice.copy()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restores from ``state()``."""
+        super().load_state(state)
+        self._advice[:] = state["advice"]
+
+
+def mean_figures(
+    path: Path, scenario: EdgeScenario, seed: int, count: int, price_s: float | None
+) -> tuple[float, float]:
+    """Returns mean response and mean quality of a policy's file over draws of a scenario, images weighing the same.
+
+    Args:
+        path: File.
+        scenario: Scenario.
+        seed: Seed of the draws.
+        count: Number of draws.
+        price_s: Price of quality; None: the file's.
+    """
+    policy, response, quality, images = EdgePolicy(path, price_s), 0.0, 0.0, 0
+    for index in range(count):
+        ledger = settle_edge(run_edge_environment(build_edge_environment(scenario, index, seed), policy))
+        response += ledger.response_s * ledger.images
+        quality += ledger.quality * ledger.images
+        images += ledger.images
+    return response / images, quality / images
+
+
+def price_at(path: Path, scenario: EdgeScenario, seed: int, target: float) -> float:
+    """Returns the price at which a policy's mean quality is a target, s per unit: secants over its logarithm.
+
+    Quality rises with the price that a policy is told. The same draws are run at every price.
+
+    Args:
+        path: File.
+        scenario: Scenario.
+        seed: Seed of the draws.
+        target: Mean quality wanted.
+    """
+    low, high = (math.log(each) for each in PRICES_S)
+    tried: list[tuple[float, float]] = []
+    for log_price in (math.log(FIRST_S[0]), math.log(FIRST_S[1])):
+        tried.append((log_price, mean_figures(path, scenario, seed, CALIBRATED, math.exp(log_price))[1]))
+    for _ in range(SECANTS):
+        (one, q_one), (other, q_other) = sorted(tried, key=lambda each: abs(each[1] - target))[:2]
+        slope = (q_other - q_one) / (other - one) if q_other != q_one else 0.0
+        log_price = min(max(one + (target - q_one) / slope if slope > 0.0 else high, low), high)
+        if any(log_price == each for each, _ in tried):
+            break
+        tried.append((log_price, mean_figures(path, scenario, seed, CALIBRATED, math.exp(log_price))[1]))
+    return math.exp(min(tried, key=lambda each: abs(each[1] - target))[0])
+
+
+def calibrated(path: Path, draws: EdgeDraws, target: float) -> list[list[float]]:
+    """Returns, for each scenario of some draws, the price at which a written policy's mean quality is a target.
+
+    The target is raised by a margin for the error of a mean over few draws, and the logarithms of the prices of
+    scenarios that differ in their arrival rate alone are put on a straight line, which takes out most of that error.
+
+    Args:
+        path: File.
+        draws: Draws that are for validation.
+        target: Mean quality wanted.
+
+    Returns:
+        Rows of servers, arrivals per s, seconds to load a gang of one, price in s per unit of quality.
+    """
+    rows: list[list[float]] = []
+    for scenario in draws.scenarios:
+        price_s = price_at(path, scenario, draws.seed, target + MARGIN)
+        load_s = scenario.gang_times[min(scenario.gang_times)].load_s
+        rows.append([float(scenario.servers.count), getattr(scenario.tasks, "rate_per_s", 0.0), load_s, price_s])
+    table = np.array(rows)
+    for servers, load_s in {(row[0], row[2]) for row in rows}:
+        alike = np.flatnonzero((table[:, 0] == servers) & (table[:, 2] == load_s))
+        if len(np.unique(table[alike, 1])) > 2:
+            line = np.polyfit(table[alike, 1], np.log(table[alike, 3]), 1)
+            table[alike, 3] = np.exp(np.polyval(line, table[alike, 1]))
+    table[:, 3] = np.round(table[:, 3], 1)
+    return [[float(each) for each in row] for row in table]
+
+
+def _judged(draws: EdgeDraws, path: Path, count: int) -> dict[str, float]:
+    """Returns mean response and quality of a written policy over validation draws, as many of every scenario."""
+    each = max(1, count // len(draws.scenarios))
+    found = [mean_figures(path, scenario, draws.seed, each, None) for scenario in draws.scenarios]
+    return dict(zip(("validation_response_s", "validation_quality"), np.mean(found, 0).tolist(), strict=True))

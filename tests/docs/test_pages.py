@@ -24,7 +24,29 @@ from noonward.schedule import registry
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-NOT_RUN = {
+SERVED = """
+noonward serve --demo
+noonward sites
+noonward submit ./train.sh --work 3600 --origin warsaw --max-delay 36000
+noonward why 1
+noonward live drain warsaw
+noonward live policy local-fcfs
+noonward live backup copy.sqlite
+noonward live restore copy.sqlite --folder other
+noonward live vacuum
+noonward live token add ci --scope submit --days 90
+noonward live token rotate ci
+noonward live token list
+noonward live token revoke ci
+noonward live undrain warsaw
+noonward live hold 1
+noonward live release 1
+noonward live pin 1 warsaw
+noonward live veto 1 warsaw
+noonward live cancel 1
+"""
+"""Commands that need a running service or its store; tests/live/test_process.py drives them."""
+NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {
     "make demo": "a target of the Makefile",
     "make test": "a target of the Makefile",
     "python -m pip install .": "needs the network",

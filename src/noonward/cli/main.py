@@ -14,10 +14,13 @@ from noonward.cli import (
     compare,
     data,
     import_,
+    live,
+    live_client,
     plan,
     policies,
     reproduce,
     scenario,
+    serve,
     simulate,
     train,
     warmup,
@@ -59,6 +62,11 @@ app.command(name="policies")(policies.policies)
 app.command(name="bench")(bench.bench)
 app.command(name="train")(train.train)
 app.command(name="warmup")(warmup.warmup)
+app.command(name="serve")(serve.serve)
+app.command(name="submit")(live_client.submit)
+app.command(name="why")(live_client.why)
+app.command(name="sites")(live_client.sites)
+app.add_typer(live.app, name="live")
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(data.app, name="data")

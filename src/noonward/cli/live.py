@@ -1,0 +1,185 @@
+"""``noonward live``: look after a service: store, tokens, sites, policy, jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from noonward.cli.live_client import DEFAULT_ADDRESS, Address, open_client
+
+if TYPE_CHECKING:
+    from noonward.live.store.store import Store
+
+app = typer.Typer(help="Look after a live service: store, tokens, sites, policy, jobs.", no_args_is_help=True)
+tokens = typer.Typer(help="Tokens of a service.", no_args_is_help=True)
+app.add_typer(tokens, name="token")
+Folder = Annotated[Path, typer.Option(help="Folder that 'noonward serve' works in.")]
+JobNumber = Annotated[int, typer.Argument(min=1, help="Number of the job.")]
+SiteName = Annotated[str, typer.Argument(help="Name of the site.")]
+
+
+@app.command()
+def backup(to: Annotated[Path, typer.Argument(help="File to write.")], folder: Folder = Path("noonward-live")) -> None:
+    """Copy the store to a file, also while the service runs."""
+    from noonward.live.store import store
+
+    store.backup(folder, to)
+    print(f"wrote {to} ({to.stat().st_size / 2**20:.1f} MiB)")
+
+
+@app.command()
+def restore(
+    copy: Annotated[Path, typer.Argument(help="File that 'live backup' wrote.")], folder: Folder = Path("noonward-live")
+) -> None:
+    """Put a backup into a folder that holds no store."""
+    from noonward.live.store import store
+
+    store.restore(copy, folder)
+    print(f"restored into {folder}; jobs that ran meanwhile are found again when the service starts")
+
+
+@app.command()
+def vacuum(folder: Folder = Path("noonward-live")) -> None:
+    """Give unused room of the store back to the disk."""
+    from noonward.live.store import store
+
+    before, after = store.vacuum(folder)
+    print(f"{before / 2**20:.1f} MiB before, {after / 2**20:.1f} MiB after")
+
+
+@app.command()
+def drain(site: SiteName, address: Address = DEFAULT_ADDRESS) -> None:
+    """Start nothing more at a site; what runs there runs on."""
+    with open_client(address) as client:
+        print(f"{client.drain(site).name} is drained")
+
+
+@app.command()
+def undrain(site: SiteName, address: Address = DEFAULT_ADDRESS) -> None:
+    """Take a drained site up again."""
+    with open_client(address) as client:
+        print(f"{client.drain(site, False).name} is open")
+
+
+@app.command()
+def policy(
+    name: Annotated[str, typer.Argument(help="Policy that decides from now on, e.g. local-fcfs to roll back.")],
+    address: Address = DEFAULT_ADDRESS,
+) -> None:
+    """Let another policy decide from now on; jobs keep their places."""
+    with open_client(address) as client:
+        print(f"policy {client.use_policy(name).policy} decides")
+
+
+@app.command()
+def cancel(job: JobNumber, address: Address = DEFAULT_ADDRESS) -> None:
+    """Cancel a job: at once if it waits, else at its cluster."""
+    with open_client(address) as client:
+        found = client.cancel(job)
+    print(f"job {job} is {'being cancelled' if found.cancelling and found.state != 'cancelled' else found.state}")
+
+
+@app.command()
+def hold(job: JobNumber, address: Address = DEFAULT_ADDRESS) -> None:
+    """Keep a waiting job from being decided about."""
+    with open_client(address) as client:
+        client.hold(job)
+    print(f"job {job} is held")
+
+
+@app.command()
+def release(job: JobNumber, address: Address = DEFAULT_ADDRESS) -> None:
+    """Let a held job go on."""
+    with open_client(address) as client:
+        client.release(job)
+    print(f"job {job} is let go")
+
+
+@app.command()
+def pin(job: JobNumber, site: SiteName, address: Address = DEFAULT_ADDRESS) -> None:
+    """Make a waiting job run at a site, whatever the policy says."""
+    with open_client(address) as client:
+        client.steer(job, site=site)
+    print(f"job {job} runs at {site} or not at all")
+
+
+@app.command()
+def veto(
+    job: JobNumber,
+    sites: Annotated[list[str], typer.Argument(help="Sites it must not run at.")],
+    address: Address = DEFAULT_ADDRESS,
+) -> None:
+    """Keep a waiting job from sites."""
+    with open_client(address) as client:
+        client.steer(job, not_sites=sites)
+    print(f"job {job} does not run at {', '.join(sites)}")
+
+
+@tokens.command()
+def add(
+    name: Annotated[str, typer.Argument(help="Name of the holder.")],
+    scope: Annotated[str, typer.Option(help="read, submit or admin.")] = "read",
+    days: Annotated[int | None, typer.Option(min=1, help="Days until it expires; never by default.")] = None,
+    folder: Folder = Path("noonward-live"),
+) -> None:
+    """Make a token; it is shown this once, only its hash is stored."""
+    from noonward.live.tokens import make_token
+
+    with _store(folder, make=True) as store:
+        print(make_token(store, name, scope, days))
+
+
+@tokens.command()
+def rotate(
+    name: Annotated[str, typer.Argument(help="Name of the holder.")],
+    days: Annotated[int | None, typer.Option(min=1, help="Days until the new one expires.")] = None,
+    folder: Folder = Path("noonward-live"),
+) -> None:
+    """Replace a token by a new one of the same scope."""
+    from noonward.live.tokens import make_token
+
+    with _store(folder) as store:
+        print(make_token(store, name, "read", days, replace=True))
+
+
+@tokens.command()
+def revoke(
+    name: Annotated[str, typer.Argument(help="Name of the holder.")], folder: Folder = Path("noonward-live")
+) -> None:
+    """Make a token void."""
+    from noonward.live.tokens import revoke_token
+
+    with _store(folder) as store:
+        revoke_token(store, name)
+    print(f"the token of {name} is void")
+
+
+@tokens.command(name="list")
+def list_tokens(folder: Folder = Path("noonward-live")) -> None:
+    """List the holders of tokens."""
+    with _store(folder) as store:
+        for row in store.read("SELECT name, scope, made_at, expires_at FROM tokens ORDER BY name"):
+            print(f"{row['name']}  {row['scope']}  made {row['made_at'][:10]}  expires {row['expires_at'] or 'never'}")
+
+
+@contextmanager
+def _store(folder: Path, make: bool = False) -> Iterator[Store]:
+    """Opens a store beside a service that may use it."""
+    from noonward.errors import MissingExtraError
+    from noonward.live.clock import SystemClock
+    from noonward.live.store.store import Store, require_store
+
+    if not make:
+        require_store(folder)
+    try:
+        store = Store(folder, SystemClock())
+    except ImportError as error:
+        raise MissingExtraError(error.name or "msgspec", "live") from error
+    try:
+        yield store
+    finally:
+        store.close()

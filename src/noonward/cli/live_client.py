@@ -1,0 +1,129 @@
+"""``noonward submit``, ``why`` and ``sites``: commands that talk to a running service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from noonward.cli.options import print_table
+
+if TYPE_CHECKING:
+    from noonward.live.client import Client
+
+Address = Annotated[str, typer.Option(envvar="NOONWARD_ADDRESS", help="Address of the service.")]
+DEFAULT_ADDRESS = "http://127.0.0.1:8470"
+
+
+def open_client(address: str) -> Client:
+    """Returns a client of the service at an address.
+
+    Raises:
+        MissingExtraError: The extra ``live`` is not installed.
+    """
+    from noonward.errors import MissingExtraError
+
+    try:
+        from noonward.live.client import Client
+    except ImportError as error:
+        raise MissingExtraError(error.name or "msgspec", "live") from error
+    return Client(address)
+
+
+def submit(
+    command: Annotated[str | None, typer.Argument(help="Command that the job runs.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name; the command's first word by default.")] = None,
+    work: Annotated[
+        float | None, typer.Option(help="Work, units; run time in s for classes of fixed duration.")
+    ] = None,
+    gpus: Annotated[int, typer.Option(min=1, help="Smallest gang, GPUs.")] = 1,
+    gpus_max: Annotated[int | None, typer.Option(min=1, help="Largest gang, GPUs.")] = None,
+    max_delay: Annotated[float | None, typer.Option(min=0, help="Longest delay of the start, s.")] = None,
+    class_: Annotated[str | None, typer.Option("--class", help="Class of the fleet.")] = None,
+    origin: Annotated[str | None, typer.Option(help="Ingress point.")] = None,
+    site: Annotated[str | None, typer.Option(help="Site it must run at.")] = None,
+    key: Annotated[str | None, typer.Option(help="Idempotency key: the same call submits nothing twice.")] = None,
+    file: Annotated[Path | None, typer.Option(help="JSON file with one job or a list of jobs, instead.")] = None,
+    address: Address = DEFAULT_ADDRESS,
+) -> None:
+    """Submit a job, or a file of jobs, to a running service."""
+    from noonward.errors import ScenarioError
+
+    with open_client(address) as client:
+        if file is not None:
+            jobs = _from_file(file)
+        elif command is None or work is None:
+            raise ScenarioError("give a command and --work, or --file with jobs; docs/live.md shows both")
+        else:
+            given: dict[str, Any] = {
+                "name": name or command.split()[0], "command": command, "work": work, "gpus_min": gpus,
+                "gpus_max": gpus_max, "max_delay_s": max_delay, "class": class_, "origin": origin, "site": site,
+            }  # fmt: skip
+            from noonward.live.requests import request_of
+
+            jobs = [request_of({field: value for field, value in given.items() if value is not None})]
+        found = client.submit(*jobs, key=key)
+    shown = ", ".join(map(str, found.ids[:10])) + (" ..." if len(found.ids) > 10 else "")
+    known = len(found.ids) - found.new
+    print(
+        f"submitted {found.new} job{'s' * (found.new != 1)}: {shown}" + (f" ({known} known already)" if known else "")
+    )
+
+
+def _from_file(path: Path) -> list[Any]:
+    """Returns the jobs in a file."""
+    import json
+
+    from noonward.errors import DataError
+    from noonward.live.requests import request_of
+
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(f"{path} is not JSON: {error}") from None
+    return [request_of(each) for each in (content if isinstance(content, list) else [content])]
+
+
+def why(
+    job: Annotated[int, typer.Argument(min=1, help="Number of the job.")], address: Address = DEFAULT_ADDRESS
+) -> None:
+    """Say why a job is where it is, and what each site would mean for it."""
+    from rich.table import Table
+
+    with open_client(address) as client:
+        found = client.why(job)
+    print(f"job {job} is {found.state}; it waits for {found.waits_for}")
+    print(f"expected start: {found.expected_start or 'open'}; expected end: {found.expected_end or 'open'}")
+    if not found.candidates:
+        return
+    table = Table(title=f"What each site would mean now (policy {found.policy})")
+    for title in ("site", "may be chosen", "because", "GPUs", "run s", "kWh", "USD", "kgCO2", "latest start"):
+        table.add_column(title, justify="left" if title in ("site", "because") else "right")
+    for one in found.candidates:
+        figures = (one.run_s, one.energy_kwh, one.energy_usd, one.carbon_kg)
+        table.add_row(
+            one.site, "yes" if one.feasible else "no", one.reason, str(one.gpus),
+            *("-" if value is None else f"{value:.4g}" for value in figures), one.latest_start or "-",
+        )  # fmt: skip
+    print_table(table)
+
+
+def sites(address: Address = DEFAULT_ADDRESS) -> None:
+    """Show the sites of a running service: free GPUs, queues, price, carbon, health."""
+    from rich.table import Table
+
+    with open_client(address) as client:
+        service, found = client.service(), client.sites()
+    table = Table(title=f"{service.now}, policy {service.policy}, {service.open_jobs} open jobs")
+    for title in ("site", "executor", "GPUs", "free", "withheld", "waiting", "USD/MWh", "g/kWh", "state"):
+        table.add_column(title, justify="left" if title in ("site", "executor", "state") else "right")
+    for one in found:
+        state = "drained" if one.drained else "open" if one.reachable else f"does not answer: {one.remark}"
+        table.add_row(
+            one.name, one.executor, str(one.gpus), str(one.free), str(one.withheld), str(one.waiting),
+            *("-" if v is None else f"{v:.1f}" for v in (one.price_usd_per_mwh, one.carbon_g_per_kwh)), state,
+        )  # fmt: skip
+    print_table(table)
+    for loop, problem in service.problems.items():
+        print(f"problem of {loop}: {problem}")

@@ -1,0 +1,148 @@
+"""Before a request is answered: size, origin, token, scope."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+
+from noonward.live.store.store import Store
+from noonward.live.tokens import Holder, Scope, any_tokens, holder_of
+
+MOST_BYTES: Final = 16 * 2**20
+"""Largest body of a request."""
+KNOWN_S: Final = 2.0
+"""How long an answer about a token is kept, s: a revoked one is refused after that."""
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Hosts by which a browser or a program on this machine names it."""
+
+
+class RefusedError(Exception):
+    """A request that is refused.
+
+    Args:
+        status: HTTP status.
+        code: Word for programs.
+        message: What is wrong and what to do.
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
+
+
+class Guard:
+    """Knows who asks.
+
+    Without tokens the service listens on the loopback address alone, and whoever asks there is its administrator; the
+    host that a request names must then be this machine, so that no page of another site can reach it by a name that
+    points here.
+
+    Args:
+        store: Store with the tokens.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, tuple[float, Holder | None]] = {}
+        self._open: tuple[float, bool] = (-1e9, False)
+
+    def holder(self, request: Request, scope: Scope) -> Holder:
+        """Returns who asks.
+
+        Raises:
+            RefusedError: No valid token, too little scope, or a foreign page.
+        """
+        self._refuse_foreign(request)
+        if self._is_open():
+            name = _host(request.headers.get("host", ""))
+            if name not in LOOPBACK:
+                raise RefusedError(
+                    403, "host", f"this service answers as localhost alone, not as {name!r}; or make tokens"
+                )
+            return Holder("loopback", "admin")
+        words = request.headers.get("authorization", "").split(" ", 1)
+        if len(words) != 2 or words[0].lower() != "bearer":
+            raise RefusedError(401, "token", "a token is needed: send 'Authorization: Bearer TOKEN'")
+        holder = self._of(words[1].strip())
+        if holder is None:
+            raise RefusedError(401, "token", "the token is void or has expired; ask the administrator for a new one")
+        if not holder.may(scope):
+            raise RefusedError(403, "scope", f"this needs a token of scope {scope}; {holder.name} has {holder.scope}")
+        return holder
+
+    def _is_open(self) -> bool:
+        at, free = self._open
+        if time.monotonic() - at > KNOWN_S:
+            free = not any_tokens(self._store)
+            self._open = (time.monotonic(), free)
+        return free
+
+    def _of(self, token: str) -> Holder | None:
+        at, holder = self._known.get(token, (-1e9, None))
+        if time.monotonic() - at > KNOWN_S:
+            holder = holder_of(self._store, token)
+            if len(self._known) > 1000:
+                self._known.clear()
+            self._known[token] = (time.monotonic(), holder)
+        return holder
+
+    def _refuse_foreign(self, request: Request) -> None:
+        """Refuses what a page of another site sends through a visitor's browser."""
+        origin = request.headers.get("origin")
+        if origin is None or request.method in ("GET", "HEAD"):
+            return
+        if not hmac.compare_digest(_host(origin.split("://")[-1]), _host(request.headers.get("host", ""))):
+            raise RefusedError(403, "origin", f"requests from pages of {origin} are refused")
+
+
+async def body_of(request: Request) -> bytes:
+    """Returns the body of a request.
+
+    Raises:
+        RefusedError: It is too large, or not JSON by its content type.
+    """
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind != "application/json":
+        raise RefusedError(415, "content-type", "send JSON, with 'Content-Type: application/json'")
+    said = request.headers.get("content-length", "0")
+    size, parts = 0, []
+    if said.isdigit() and int(said) > MOST_BYTES:
+        raise RefusedError(
+            413, "size", f"the body has {said} bytes; at most {MOST_BYTES} are taken: send smaller batches"
+        )
+    async for part in request.stream():
+        size += len(part)
+        if size > MOST_BYTES:
+            raise RefusedError(413, "size", f"the body has more than {MOST_BYTES} bytes: send smaller batches")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+    """Returns what a body holds.
+
+    Raises:
+        RefusedError: It is not JSON, not UTF-8, nested too deeply, or not as the interface says.
+    """
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise RefusedError(422, "invalid", f"the body is not as the interface says: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RefusedError(400, "json", f"the body is not JSON: {error}") from None
+
+
+def _host(text: str) -> str:
+    """Returns the host of a header without its port.
+
+    Example:
+        >>> _host("localhost:8470"), _host("[::1]:80")
+        ('localhost', '::1')
+    """
+    if text.startswith("["):
+        return text[1:].split("]")[0].lower()
+    return text.rsplit(":", 1)[0].lower() if text.count(":") == 1 else text.lower()

@@ -1,0 +1,222 @@
+"""What the interface answers with: typed, so that its page of documentation follows from it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+
+class Problem(msgspec.Struct, kw_only=True):
+    """Why a request was refused."""
+
+    code: str
+    message: str
+
+
+class Submitted(msgspec.Struct, kw_only=True):
+    """Answer to a submission: every job is on the disk."""
+
+    ids: list[int]
+    """Number of each job, in the order submitted."""
+    new: int
+    """How many are new; the others were known by their idempotency keys."""
+
+
+class JobShown(msgspec.Struct, kw_only=True):
+    """A job and where it stands. Times are UTC."""
+
+    id: int
+    name: str
+    state: str
+    """submitted, transit, waiting, starting, running, done, failed, cancelled, overdue, lost."""
+    held: bool
+    cancelling: bool
+    class_: str = msgspec.field(name="class")
+    origin: str
+    gpus_min: int
+    gpus_max: int
+    work: float
+    max_delay_s: float | None
+    pinned: str | None
+    """Site it must run at."""
+    not_sites: list[str]
+    attempt: int
+    site: str | None
+    """Site it waits at, travels to or runs at."""
+    gpus: int
+    """GPUs it was given; 0 before its start."""
+    submitted: str
+    decided_start: str | None
+    """Start that was decided."""
+    began: str | None
+    ended: str | None
+    expected_run_s: float | None
+    exit_code: int | None
+    reason: str | None
+    handle: str | None
+    """The cluster's own name of the job."""
+
+
+class JobList(msgspec.Struct, kw_only=True):
+    """Some jobs, newest first."""
+
+    jobs: list[JobShown]
+    next: int | None
+    """Value of ``before`` for the next page, or none."""
+
+
+class SiteShown(msgspec.Struct, kw_only=True):
+    """A site now."""
+
+    name: str
+    zone: str
+    executor: str
+    gpus: int
+    free: int
+    """GPUs free for the service by its books."""
+    withheld: int
+    """GPUs that are not for the service: of nodes that are down, or held by jobs of others."""
+    waiting: int
+    waiting_gpus: int
+    drained: bool
+    reachable: bool
+    seen: str | None
+    """When its cluster last answered."""
+    remark: str
+    price_usd_per_mwh: float | None
+    carbon_g_per_kwh: float | None
+    signal_source: str | None
+
+
+class Change(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What an operator changes about a job."""
+
+    site: str | msgspec.UnsetType | None = msgspec.UNSET
+    """Site it must run at; null: the policy chooses again."""
+    not_sites: list[str] | msgspec.UnsetType = msgspec.UNSET
+    """Sites it must not run at."""
+
+
+class SiteChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What an operator changes about a site."""
+
+    drained: bool
+    """Whether nothing more is started there or sent there."""
+
+
+class PolicyChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The policy that decides from now on."""
+
+    policy: str
+
+
+class ServiceShown(msgspec.Struct, kw_only=True):
+    """The service."""
+
+    version: str
+    policy: str
+    protocol: str
+    start: str
+    now: str
+    speed: float
+    """Seconds of the service per real second."""
+    open_jobs: int
+    problems: dict[str, str]
+    """Loops that failed last or are late, with what is wrong."""
+    late_signal_hours: int
+    """Hours of zones whose prices and intensities are not known yet; something stands in for them."""
+
+
+class Event(msgspec.Struct, kw_only=True):
+    """Something that happened."""
+
+    id: int
+    at: str
+    job: int | None
+    kind: str
+    data: dict[str, Any]
+
+
+class DecisionShown(msgspec.Struct, kw_only=True):
+    """A decision with what was known when it was made."""
+
+    id: int
+    at: str
+    job: int
+    attempt: int
+    policy: str
+    asked_at: str
+    """Site that was asked, or the dispatcher."""
+    choice: str
+    """``hold`` or the site chosen."""
+    gpus: int
+    """Largest gang answered; 0: as many as fit."""
+    clock_level: int
+    """-1: the clock of least energy."""
+    earliest_start: str | None
+    candidates: list[dict[str, Any]]
+    """A row per site: feasible, free GPUs, waiting jobs, price and intensity of the hour."""
+
+
+JOB_COLUMNS = "SELECT j.*, (SELECT handle FROM outbox o WHERE o.token = j.token) AS handle FROM jobs j "
+
+
+class Shower:
+    """Turns rows of the store into what is shown.
+
+    Args:
+        sites: Names of the sites.
+        classes: Names of the classes.
+        ingress: Names of the ingress points.
+        time_of: Seconds since the service's start to UTC text.
+    """
+
+    def __init__(
+        self,
+        sites: tuple[str, ...],
+        classes: tuple[str, ...],
+        ingress: tuple[str, ...],
+        time_of: Callable[[float], str],
+    ) -> None:
+        self.sites, self.classes, self.ingress, self._time_of = sites, classes, ingress, time_of
+
+    def time(self, seconds: float | None) -> str | None:
+        """Returns a time as text, or None."""
+        return None if seconds is None else self._time_of(seconds)
+
+    def site(self, number: int) -> str | None:
+        """Returns a site's name, or None for -1."""
+        return self.sites[number] if number >= 0 else None
+
+    def job(self, row: sqlite3.Row) -> JobShown:
+        """Returns a job."""
+        return JobShown(
+            id=row["id"], name=row["name"], state=row["state"], held=bool(row["held"]),
+            cancelling=bool(row["cancelling"]), class_=self.classes[row["class"]], origin=self.ingress[row["origin"]],
+            gpus_min=row["gpus_min"], gpus_max=row["gpus_max"], work=row["work"], max_delay_s=row["max_delay_s"],
+            pinned=self.site(row["pinned"]), not_sites=[self.sites[s] for s in json.loads(row["vetoed"])],
+            attempt=row["attempt"], site=self.site(row["site"]), gpus=row["gpus"] if row["start_s"] is not None else 0,
+            submitted=self._time_of(row["submitted_s"]), decided_start=self.time(row["start_s"]),
+            began=self.time(row["began_s"]), ended=self.time(row["ended_s"]), expected_run_s=row["run_s"],
+            exit_code=row["exit_code"], reason=row["reason"], handle=row["handle"],
+        )  # fmt: skip
+
+    def event(self, row: sqlite3.Row) -> Event:
+        """Returns an event."""
+        return Event(
+            id=row["id"], at=self._time_of(row["at_s"]), job=row["job"], kind=row["kind"], data=json.loads(row["data"])
+        )
+
+    def decision(self, row: sqlite3.Row, each_slot: bool) -> DecisionShown:
+        """Returns a decision."""
+        return DecisionShown(
+            id=row["id"], at=self._time_of(row["at_s"]), job=row["job"], attempt=row["attempt"], policy=row["policy"],
+            asked_at=self.sites[row["asker"]] if each_slot else "dispatcher",
+            choice="hold" if row["choice"] == 0 else self.sites[row["choice"] - 1], gpus=row["gpus"],
+            clock_level=row["level"], earliest_start=self.time(row["earliest_s"] or None),
+            candidates=json.loads(row["candidates"]),
+        )  # fmt: skip

@@ -1,0 +1,197 @@
+"""Between the books in memory and the store: what each decision changes, and how the books are opened again."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Final
+
+from noonward.live.states import from_bytes, to_bytes
+from noonward.live.store.store import Store
+from noonward.live.world.seats import OVERDUE, STARTING, Arrival, Decision, Note, Seat
+from noonward.live.world.world import World
+
+SHOWN: Final = "serial IS NOT NULL AND state IN ('transit', 'waiting')"
+"""Jobs in sight that have not been started."""
+_UPDATE: Final = """
+UPDATE jobs SET state = :state, serial = :serial, slot = :slot, place = :place, site = :site, gpus = :gpus,
+    level = :level, earliest_s = :earliest_s, reach_s = :reach_s, start_s = :start_s, run_s = :run_s,
+    power_w = :power_w, moves = :moves, token = :token
+WHERE id = :job AND attempt = :attempt AND state IN ('submitted', 'transit', 'waiting')
+"""
+_DECISION: Final = """
+INSERT INTO decisions (at_s, job, attempt, serial, policy, asker, choice, gpus, level, earliest_s, candidates)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+
+def arrival_of(row: sqlite3.Row) -> Arrival:
+    """Returns a stored job as an arrival."""
+    return Arrival(
+        job=row["id"],
+        attempt=row["attempt"],
+        arrival_s=row["arrival_s"],
+        origin=row["origin"],
+        class_=row["class"],
+        gpus_min=row["gpus_min"],
+        gpus_max=row["gpus_max"],
+        work=row["work"],
+        max_delay_s=math.inf if row["max_delay_s"] is None else row["max_delay_s"],
+        move_gb=row["move_gb"],
+        result_gb=row["result_gb"],
+        held=bool(row["held"]),
+        pinned=row["pinned"],
+        vetoed=frozenset(json.loads(row["vetoed"])),
+    )
+
+
+def new_arrivals(store: Store, until_s: float) -> list[Arrival]:
+    """Returns the jobs that have arrived up to a time and are not in sight yet, in the order of their arrival."""
+    rows = store.read(
+        "SELECT * FROM jobs WHERE state = 'submitted' AND serial IS NULL AND arrival_s <= ? ORDER BY arrival_s, id",
+        until_s,
+    )
+    return [arrival_of(row) for row in rows]
+
+
+class Books:
+    """Writes what a question changed, whole or not at all, and opens the books again after a restart.
+
+    Args:
+        store: Store.
+        world: The books in memory.
+        policy: Policy that decides.
+        service: Short name of the service; tokens of its jobs carry it.
+    """
+
+    def __init__(self, store: Store, world: World, policy: str, service: str) -> None:
+        self.store, self.world, self.policy, self.service = store, world, policy, service
+        self._saved_asks = 0
+
+    def token(self, job: int, attempt: int) -> str:
+        """Returns the token of an attempt of a job."""
+        return f"nw-{self.service}-{job}-{attempt}"
+
+    def save(self) -> list[int]:
+        """Stores all that has changed since the last call; returns the sites that have jobs to hand over.
+
+        A job that was cancelled meanwhile is not started; its GPUs are given back.
+        """
+        seats, decisions, notes = self.world.drain_changes()
+        if not (seats or decisions or notes or self.world.asks != self._saved_asks):
+            return []
+        state = to_bytes(self.world.scheduler.state()) if self.world.asks != self._saved_asks else None
+        self._saved_asks = self.world.asks
+
+        def change(connection: sqlite3.Connection, now_s: float) -> tuple[set[int], list[Seat]]:
+            missed = [seat for seat in seats if not self._store_seat(connection, seat)]
+            gone = {(seat.about.job, seat.about.attempt) for seat in missed}
+            ready = self._store_starts(connection, [s for s in seats if (s.about.job, s.about.attempt) not in gone])
+            self._store_decisions(connection, decisions)
+            self._store_notes(connection, notes)
+            self._store_meta(connection, state)
+            return ready, missed
+
+        ready, missed = self.store.do(change)
+        for seat in missed:
+            if seat.state == STARTING:
+                self.world.finish(seat.serial, self.world.now_s)
+            else:
+                self.world.withdraw(seat.serial)
+        return sorted(ready)
+
+    def _store_seat(self, connection: sqlite3.Connection, seat: Seat) -> bool:
+        """Stores a job in sight; returns whether the job is still what the books think."""
+        if seat.freed_s is not None:
+            connection.execute(
+                "UPDATE jobs SET freed_s = ? WHERE id = ? AND attempt = ?",
+                (seat.freed_s, seat.about.job, seat.about.attempt),
+            )
+            return True
+        token = self.token(seat.about.job, seat.about.attempt) if seat.state == STARTING else None
+        values: dict[str, Any] = {
+            "state": seat.state, "serial": seat.serial, "slot": seat.slot, "place": seat.place, "site": seat.site,
+            "gpus": seat.gpus, "level": seat.level, "earliest_s": seat.earliest_s, "reach_s": seat.reach_s,
+            "start_s": seat.start_s, "run_s": seat.run_s, "power_w": seat.power_w, "moves": seat.moves, "token": token,
+            "job": seat.about.job, "attempt": seat.about.attempt,
+        }  # fmt: skip
+        return connection.execute(_UPDATE, values).rowcount == 1 or seat.state == OVERDUE
+
+    def _store_starts(self, connection: sqlite3.Connection, seats: Sequence[Seat]) -> set[int]:
+        """Puts the jobs that start into the outbox; returns their sites."""
+        starts = [seat for seat in seats if seat.state == STARTING and seat.freed_s is None]
+        connection.executemany(
+            "INSERT INTO outbox (token, job, site, stage) VALUES (?, ?, ?, 'queued')",
+            [(self.token(seat.about.job, seat.about.attempt), seat.about.job, seat.site) for seat in starts],
+        )
+        return {seat.site for seat in starts}
+
+    def _store_decisions(self, connection: sqlite3.Connection, decisions: Sequence[Decision]) -> None:
+        connection.executemany(
+            _DECISION,
+            [
+                (
+                    one.at_s, one.job, one.attempt, one.serial, self.policy, one.asker, one.choice, one.gpus, one.level,
+                    one.earliest_s, json.dumps(one.candidates),
+                )
+                for one in decisions
+            ],
+        )  # fmt: skip
+
+    def _store_notes(self, connection: sqlite3.Connection, notes: Sequence[Note]) -> None:
+        connection.executemany(
+            "INSERT INTO events (at_s, job, kind, data) VALUES (?, ?, ?, ?)",
+            [(note.at_s, note.job, note.kind, json.dumps(note.data)) for note in notes],
+        )
+
+    def _store_meta(self, connection: sqlite3.Connection, state: bytes | None) -> None:
+        world = self.world
+        kept: dict[str, Any] = {"serial": world.serial, "place": world.place, "asked_s": world.now_s}
+        if state is not None:
+            kept |= {"scheduler": state, "policy": self.policy}
+        connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(kept.items()))
+
+    def open(self) -> None:
+        """Puts the jobs in sight back, and the scheduler's state if it is of the same policy."""
+        store, world = self.store, self.world
+        seats = [_seat(row) for row in store.read(f"SELECT * FROM jobs WHERE {SHOWN}")]
+        taken = store.read("SELECT * FROM jobs WHERE start_s IS NOT NULL AND freed_s IS NULL AND serial IS NOT NULL")
+        seats += [_seat(row) for row in taken]
+        world.restore(
+            seats,
+            serial=int(store.value("serial") or 0),
+            place=int(store.value("place") or 0),
+            now_s=store.value("asked_s"),
+        )
+        state = store.value("scheduler")
+        if state is not None and store.value("policy") == self.policy:
+            world.scheduler.load_state(from_bytes(state))
+        for row in taken:
+            if row["state"] not in ("starting", "running"):
+                world.finish(row["serial"], store.now_s())
+
+
+def _seat(row: sqlite3.Row) -> Seat:
+    """Returns a stored job in sight."""
+    about = arrival_of(row)
+    return Seat(
+        about=about,
+        serial=row["serial"],
+        slot=row["slot"],
+        state=row["state"] if row["start_s"] is None else STARTING,
+        site=row["site"],
+        place=row["place"],
+        gpus=row["gpus"],
+        level=row["level"],
+        earliest_s=row["earliest_s"],
+        reach_s=row["reach_s"],
+        start_s=row["start_s"],
+        run_s=row["run_s"],
+        power_w=row["power_w"],
+        moves=row["moves"],
+        held=about.held,
+        pinned=about.pinned,
+        vetoed=about.vetoed,
+    )

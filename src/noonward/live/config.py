@@ -1,0 +1,131 @@
+"""Configuration of a live service: a YAML file, checked whole before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from noonward.data.scenarios.load import load_scenario
+from noonward.errors import ScenarioError, nearest
+from noonward.model.cluster.scenario import Scenario
+from noonward.model.spec import Gang, Positive, Spec
+
+
+class LocalSite(Spec):
+    """Jobs are processes of the machine that the service runs on."""
+
+    executor: Literal["local"]
+    """``local``."""
+
+
+class ModelSite(Spec):
+    """Nothing runs: a job ends after the run time that the model expects."""
+
+    executor: Literal["model"]
+    """``model``: dry run and shadow."""
+
+
+class SlurmSite(Spec):
+    """A Slurm cluster, by its command line."""
+
+    executor: Literal["slurm"]
+    """``slurm``."""
+    conf: Path | None = None
+    """The cluster's ``slurm.conf``; none: as the environment says."""
+    clusters: str | None = None
+    """Value of ``--clusters``."""
+    partition: str | None = None
+    """Partition."""
+    options: tuple[str, ...] = ()
+    """Further options of sbatch."""
+    gpus_per_node: Gang = 8
+    """GPUs of a node."""
+    time_limit_factor: Positive | None = None
+    """Time limit over the expected run time; none: the partition's."""
+
+
+SiteConfig = Annotated[LocalSite | ModelSite | SlurmSite, Field(discriminator="executor")]
+
+
+class LiveConfig(Spec):
+    """What a service runs: sites and their executors, policy, address and folder."""
+
+    scenario: str
+    """Packaged scenario, or path of a YAML file: fleet, network, signals, economics, protocol, slot."""
+    policy: str
+    """Policy that decides (``noonward policies``)."""
+    folder: Path = Path("noonward-live")
+    """Folder of the store and of local jobs."""
+    sites: dict[str, SiteConfig]
+    """Executor of every site of the fleet."""
+    host: str = "127.0.0.1"
+    """Address to listen at; another than the machine's own needs tokens."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8470
+    """Port; 0: any that is free."""
+    tls_certificate: Path | None = None
+    """Certificate file (PEM), with ``tls_key``."""
+    tls_key: Path | None = None
+    """Key file (PEM)."""
+    largest_gang: Gang = 64
+    """Largest gang that a job may ask for, GPUs."""
+    poll_s: Positive = 5.0
+    """How often clusters are asked, s."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of a policy that draws."""
+
+    @model_validator(mode="after")
+    def _both_tls_files(self) -> Self:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key go together; give both or neither")
+        return self
+
+
+def load_config(path: Path) -> tuple[LiveConfig, Scenario]:
+    """Returns the configuration in a file, and its scenario.
+
+    Raises:
+        ScenarioError: The file is missing or wrong; the message names file, key, value and what is allowed.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ScenarioError(f"{path} cannot be read as YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise ScenarioError(f"{path} holds no mapping; docs/live.md shows a configuration")
+    return checked_config(content, str(path), path.parent)
+
+
+def checked_config(content: dict[str, Any], source: str, base: Path) -> tuple[LiveConfig, Scenario]:
+    """Returns a configuration and its scenario.
+
+    Args:
+        content: What the file holds.
+        source: Its name, for messages.
+        base: Folder that relative paths start from.
+
+    Raises:
+        ScenarioError: As ``load_config``.
+    """
+    try:
+        config = LiveConfig.model_validate(content)
+    except ValidationError as error:
+        said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise ScenarioError(f"{source}: {said}") from error
+    named = config.scenario
+    scenario = load_scenario(base / named if named.endswith((".yaml", ".yml")) else named)
+    if not isinstance(scenario, Scenario):
+        raise ScenarioError(f"{source}: the live service runs scenarios of kind cluster; {named} is of {scenario.kind}")
+    names = scenario.fleet.site_names
+    for site in config.sites:
+        if site not in names:
+            raise ScenarioError(f"{source}: sites names the unknown site {site!r}; {nearest(site, names)}")
+    missing = [site for site in names if site not in config.sites]
+    if missing:
+        raise ScenarioError(f"{source}: sites lacks {', '.join(missing)}; give every site of the fleet an executor")
+    paths = {
+        name: base / value for name in ("folder", "tls_certificate", "tls_key") if (value := getattr(config, name))
+    }
+    return config.model_copy(update=paths), scenario

@@ -1,0 +1,332 @@
+"""The controller: signals, decisions, hand-over, tracking and reconciliation, each a step that may be repeated."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+import numpy as np
+
+from noonward.errors import NoonwardError
+from noonward.live.books import Books, arrival_of, new_arrivals
+from noonward.live.executors.protocol import ClusterError
+from noonward.live.grid.keeper import HISTORY_H, SignalKeeper
+from noonward.live.handover import SiteAgent
+from noonward.live.setup import Setup
+from noonward.live.states import to_bytes
+from noonward.live.store.store import Store
+from noonward.live.world.hours import Hours
+from noonward.live.world.seats import Arrival
+from noonward.live.world.world import World
+from noonward.seeding import stream
+from noonward.units import HOUR_S
+
+LONGEST_PAUSE_S: Final = 60.0
+"""Longest pause of a loop after failures, real seconds."""
+_log = logging.getLogger("noonward.live")
+
+
+@dataclass
+class Heartbeat:
+    """When a loop last ended a step, and what went wrong.
+
+    Attributes:
+        every_s: Real seconds between its steps.
+        beaten: ``time.monotonic()`` of its last step that ended well, or of its start.
+        problem: Message of the last failure; empty after a step that ended well.
+        failures: Failures in a row.
+    """
+
+    every_s: float
+    beaten: float = field(default_factory=time.monotonic)
+    problem: str = ""
+    failures: int = 0
+
+    @property
+    def late(self) -> bool:
+        """Whether it is overdue: ten periods and a minute without a step that ended well."""
+        return time.monotonic() - self.beaten > 10 * self.every_s + 60.0
+
+
+class Controller:
+    """Runs a service over its store.
+
+    Every step reads what it needs from the store or from the books in memory, and may be repeated: after a crash the
+    books are opened from the store, and the steps carry on. ``run`` starts each step in a loop of its own; a test or a
+    replay calls the steps itself.
+
+    Args:
+        setup: Parts of the service.
+        store: Its store.
+        policy: Policy that decides; None: the one stored last, or that of the configuration.
+
+    Attributes:
+        world: The books in memory; read and write them under ``lock``.
+        lock: Lock of the books.
+    """
+
+    def __init__(self, setup: Setup, store: Store, policy: str | None = None) -> None:
+        self.setup, self.store = setup, store
+        self.lock = threading.RLock()
+        self.service = self._service_name()
+        self.keeper = None if setup.source is None else SignalKeeper(store, setup.source, setup.zones)
+        self.heartbeats: dict[str, Heartbeat] = {}
+        self.decide_wake, self.site_wakes = threading.Event(), [threading.Event() for _ in setup.sites]
+        self.decision_s: list[float] = []
+        self._ended: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
+        self._touched: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._store_sites()
+        self.signals()
+        self.policy = policy or store.value("policy") or setup.config.policy
+        self.world, self.books = self._opened(self.policy)
+        self.agents = [
+            SiteAgent(store, executor, s, name, self._job_ended)
+            for s, (name, executor) in enumerate(zip(setup.sites, setup.executors, strict=True))
+        ]
+
+    def _service_name(self) -> str:
+        """Returns the short name that the tokens of this store's jobs carry; made once."""
+        made = secrets.token_hex(3)
+
+        def change(connection: sqlite3.Connection, now_s: float) -> str:
+            connection.execute("INSERT INTO meta VALUES ('service', ?) ON CONFLICT DO NOTHING", (made,))
+            found = connection.execute("SELECT value FROM meta WHERE name = 'service'").fetchone()
+            return str(found[0])
+
+        return self.store.do(change)
+
+    def _store_sites(self) -> None:
+        sites = [(site.name, site.gpus) for site in self.setup.scenario.fleet.sites]
+
+        def change(connection: sqlite3.Connection, now_s: float) -> None:
+            connection.executemany(
+                "INSERT INTO sites (name, gpus) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET gpus = excluded.gpus",
+                sites,
+            )
+
+        self.store.do(change)
+
+    def _opened(self, policy: str) -> tuple[World, Books]:
+        """Returns the books of a policy, opened from the store."""
+        scheduler = self.setup.scheduler(policy)
+        seed = self.setup.config.seed
+        world = World(
+            self.setup.brief(scheduler.needs),
+            scheduler,
+            self._hours(scheduler.needs.forecast),
+            stream(seed, "policy", 0),
+        )
+        books = Books(self.store, world, policy, self.service)
+        books.open()
+        return world, books
+
+    def _hours(self, forecast: object) -> Hours | None:
+        if self.keeper is None:
+            return None
+        signals = self.keeper.signals(-HISTORY_H, (self.keeper.last_hour or 0) + 1)
+        zones = [site.zone for site in self.setup.scenario.fleet.sites]
+        rng = stream(self.setup.config.seed, "forecast", 0)
+        return Hours(signals, self.setup.start, zones, forecast, rng)  # type: ignore[arg-type]
+
+    # Steps.
+
+    def signals(self) -> None:
+        """Stores the signals of every hour up to the current one."""
+        if self.keeper is not None:
+            self.keeper.update(int(self.store.now_s() // HOUR_S))
+
+    def decide(self) -> bool:
+        """Takes what has happened, asks the scheduler and stores what it decided; returns whether it asked."""
+        # A change of its own: whatever was stamped before it is committed.
+        now_s = self.store.do(lambda connection, now_s: now_s)
+        until_s = now_s
+        slot_s = self.setup.scenario.slot_s
+        if self.setup.scenario.protocol == "each-slot":
+            until_s = np.floor(now_s / slot_s) * slot_s
+            if until_s <= self.world.asked_s:
+                return False
+        self._bring_hours(int(until_s // HOUR_S))
+        with self.lock:
+            began = time.perf_counter()
+            self._take_operator()
+            self._take_ended()
+            self.world.arrive(new_arrivals(self.store, until_s))
+            asked = self.world.asks
+            self.world.run_to(float(until_s))
+            ready = self.books.save()
+            if self.world.asks > asked:
+                self.decision_s.append((time.perf_counter() - began) / (self.world.asks - asked))
+                del self.decision_s[:-10_000]
+        for s in ready:
+            self.site_wakes[s].set()
+        return self.world.asks > asked
+
+    def _bring_hours(self, hour: int) -> None:
+        """Adds the hours that have begun to what the books know."""
+        hours = self.world.hours
+        if hours is None or self.keeper is None or hours.known_h > hour:
+            return
+        self.keeper.update(hour)
+        hours.append(self.keeper.signals(hours.known_h, hour + 1))
+
+    def _take_ended(self) -> None:
+        while not self._ended.empty():
+            serial, time_s = self._ended.get()
+            self.world.finish(serial, time_s)
+
+    def _take_operator(self) -> None:
+        """Takes over what operators changed: holds, pins, vetoes, cancellations, drained sites, withheld GPUs."""
+        by_job = {seat.about.job: seat for seat in self.world.seat_of.values()} if not self._touched.empty() else {}
+        while not self._touched.empty():
+            job = self._touched.get()
+            seat = by_job.get(job)
+            row = self.store.read("SELECT * FROM jobs WHERE id = ?", job)[0]
+            if seat is None:
+                continue
+            if row["state"] == "cancelled":
+                self.world.withdraw(seat.serial)
+                continue
+            now = arrival_of(row)
+            seat.held, seat.pinned, seat.vetoed = now.held, now.pinned, now.vetoed
+        for row in self.store.read("SELECT * FROM sites"):
+            if row["name"] in self.setup.sites:
+                s = self.setup.sites.index(row["name"])
+                self.world.drain(s, bool(row["drained"]) or not row["reachable"])
+                self.world.withhold(s, row["withheld"])
+
+    def deliver(self, s: int) -> None:
+        """Hands a site's jobs over."""
+        self._at_site(s, self.agents[s].deliver)
+
+    def track(self, s: int) -> None:
+        """Follows a site's jobs."""
+        self._at_site(s, self.agents[s].track)
+
+    def reconcile(self, s: int) -> None:
+        """Cleans up what a crash left at a site."""
+        self._at_site(s, self.agents[s].reconcile)
+
+    def _at_site(self, s: int, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except ClusterError as error:
+            self.agents[s].failed(error)
+            raise
+
+    def _job_ended(self, serial: int, time_s: float) -> None:
+        self._ended.put((serial, time_s))
+        self.decide_wake.set()
+
+    def touch(self, job: int) -> None:
+        """Notes that an operator changed a job."""
+        self._touched.put(job)
+        self.decide_wake.set()
+
+    def use_policy(self, policy: str) -> None:
+        """Lets another policy decide from the next question on; jobs keep their places.
+
+        Raises:
+            ScenarioError: There is no such policy, or it cannot run here.
+        """
+        with self.lock:
+            world, books = self._opened(policy)
+            # What had ended and was not yet taken is repeated to the new books, which pass over what they do not hold.
+            self.world, self.books, self.policy = world, books, policy
+            state = to_bytes(world.scheduler.state())
+
+            def change(connection: sqlite3.Connection, now_s: float) -> None:
+                connection.executemany(
+                    "INSERT OR REPLACE INTO meta VALUES (?, ?)", [("policy", policy), ("scheduler", state)]
+                )
+
+            self.store.do(change)
+
+    def rehearse(self) -> None:
+        """Decides about a job that is not stored, in books of its own, so that all functions are compiled."""
+        scheduler = self.setup.scheduler(self.policy)
+        fleet = self.setup.scenario.fleet
+        seed = self.setup.config.seed
+        rehearsal = World(self.setup.brief(scheduler.needs), scheduler, self.world.hours, stream(seed, "policy", 0))
+        tables = fleet.tables(1)
+        class_, _ = np.argwhere(tables.range_CS)[0]
+        rehearsal.arrive(
+            [Arrival(-1, 0, 0.0, 0, int(class_), 1, 1, work=1.0, max_delay_s=np.inf, move_gb=0.0, result_gb=0.0)]
+        )
+        rehearsal.run_to(0.0)
+
+    # Loops.
+
+    def run(self) -> None:
+        """Starts the loops; cleans up after an earlier crash first."""
+        config, speed = self.setup.config, self.store.clock.speed
+        poll_s = max(config.poll_s / speed, 0.1)
+        decide_s = poll_s if self.setup.scenario.protocol == "on-arrival" else self.setup.scenario.slot_s / speed / 4
+        self._loop("signals", self.signals, min(60.0, HOUR_S / speed / 6), threading.Event())
+        for s, name in enumerate(self.setup.sites):
+            self._loop(f"site {name}", self._site_step(s), poll_s, self.site_wakes[s])
+        self._loop("decide", self.decide, min(max(decide_s, 0.05), 5.0), self.decide_wake)
+
+    def _site_step(self, s: int) -> Callable[[], None]:
+        reconciled = 0.0
+
+        def step() -> None:
+            nonlocal reconciled
+            if time.monotonic() - reconciled > 60.0:
+                self.reconcile(s)
+                reconciled = time.monotonic()
+            self.deliver(s)
+            self.track(s)
+
+        return step
+
+    def _loop(self, name: str, step: Callable[[], object], every_s: float, wake: threading.Event) -> None:
+        beat = self.heartbeats[name] = Heartbeat(every_s)
+
+        def loop() -> None:
+            while not self._stop.is_set():
+                try:
+                    step()
+                    beat.beaten, beat.problem, beat.failures = time.monotonic(), "", 0
+                except NoonwardError as error:
+                    beat.problem, beat.failures = str(error), beat.failures + 1
+                    _log.warning("%s: %s", name, error)
+                except Exception as error:  # a loop outlives a defect, shows it and tries again
+                    beat.problem, beat.failures = f"{type(error).__name__}: {error}", beat.failures + 1
+                    _log.exception("%s failed", name)
+                pause_s = min(LONGEST_PAUSE_S, every_s * 2 ** min(beat.failures, 10)) if beat.failures else every_s
+                wake.wait(pause_s)
+                wake.clear()
+
+        thread = threading.Thread(target=loop, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def stop(self) -> None:
+        """Ends the loops, each after its step."""
+        self._stop.set()
+        for wake in (self.decide_wake, *self.site_wakes):
+            wake.set()
+        for thread in self._threads:
+            thread.join(timeout=35.0 if thread.name != "signals" else 1.0)
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Loops that are late or failed last, with what is wrong."""
+        found = {name: beat.problem for name, beat in self.heartbeats.items() if beat.problem}
+        found |= {name: f"no step for {time.monotonic() - beat.beaten:.0f} s" for name, beat in self.heartbeats.items()
+                  if beat.late and name not in found}  # fmt: skip
+        return found
+
+    def time_of(self, seconds: float) -> str:
+        """Returns a UTC time, as it is shown."""
+        return (self.setup.start + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")

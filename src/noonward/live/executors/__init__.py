@@ -1,0 +1,1 @@
+"""Executors: one small class per kind of cluster, behind one protocol."""

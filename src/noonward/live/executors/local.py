@@ -1,0 +1,136 @@
+"""An executor that runs jobs as processes of this machine; they outlive the service."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from noonward.files import write_text
+from noonward.live.executors.protocol import ClusterError, Order, Phase, Status
+
+_RUNNER: Final = """
+mkdir "$1/claimed" 2>/dev/null || exit 0
+echo $$ $3 > "$1/pid.part" && mv "$1/pid.part" "$1/pid"
+sh -c "$2" > "$1/output" 2>&1
+echo $? > "$1/exit.part" && mv "$1/exit.part" "$1/exit"
+"""
+"""Runs a command once: whoever makes the folder ``claimed`` first runs it, every other runner ends at once."""
+_START: Final = '/bin/sh -c "$1" noonward "$2" "$3" $$ < /dev/null > /dev/null 2>&1 &'
+"""Starts a runner that is no child of the service; its process group is that of the shell which started it."""
+CLAIM_S: Final = 60.0
+"""A job that was claimed so long ago and named no process is taken for dead, s."""
+
+
+class LocalExecutor:
+    """Runs each job in a session of its own, with a folder named for its token.
+
+    Files of a job: ``order.json`` (it is known, and held), ``claimed`` (a runner has it), ``pid``, ``output``, ``exit``
+    (its exit code), ``cancelled``.
+
+    Args:
+        folder: Folder of the jobs' folders; one per site.
+        second_of: Time of the machine, s since 1970, to s since the service's start.
+    """
+
+    exact_ends = False
+
+    def __init__(self, folder: Path, second_of: Callable[[float], float]) -> None:
+        self.folder = folder
+        self._second_of = second_of
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def find(self, order: Order) -> str | None:
+        """Returns the token if the job's order is on the disk."""
+        return order.token if (self.folder / order.token / "order.json").is_file() else None
+
+    def submit_held(self, order: Order) -> str:
+        """Writes the job's order; nothing runs yet."""
+        content = {"job": order.job, "name": order.name, "command": order.command, "gpus": order.gpus}
+        write_text(self.folder / order.token / "order.json", json.dumps(content))
+        return order.token
+
+    def release(self, order: Order) -> None:
+        """Starts a runner, unless the job was claimed or cancelled before."""
+        place = self.folder / order.token
+        if (place / "claimed").exists() or (place / "cancelled").exists():
+            return
+        environment = {**os.environ, "NOONWARD_JOB": str(order.job), "NOONWARD_GPUS": str(order.gpus)}
+        try:
+            subprocess.run(
+                ["/bin/sh", "-c", _START, "noonward", _RUNNER, str(place), order.command or ":"],
+                check=True,
+                start_new_session=True,
+                env=environment,
+            )
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise ClusterError(f"job {order.job} could not be started: {error}") from error
+
+    def cancel(self, order: Order) -> None:
+        """Ends a job's processes; one that has not been claimed never runs."""
+        place = self.folder / order.token
+        if (place / "exit").exists() or not place.is_dir():
+            return
+        (place / "cancelled").touch()
+        with contextlib.suppress(FileExistsError):
+            (place / "claimed").mkdir()
+            return
+        with contextlib.suppress(OSError, ValueError):
+            os.killpg(int((place / "pid").read_text().split()[1]), signal.SIGKILL)
+
+    def statuses(self, orders: Sequence[Order]) -> list[Status]:
+        """Returns where each job stands by its files."""
+        return [self._status(order) for order in orders if (self.folder / order.token / "order.json").is_file()]
+
+    def _status(self, order: Order) -> Status:
+        place = self.folder / order.token
+        phase: Phase = "held"
+        ended_s = exit_code = None
+        began_s = self._time(place / "claimed")
+        if (place / "exit").exists():
+            exit_code = int((place / "exit").read_text())
+            phase, ended_s = "done" if exit_code == 0 else "failed", self._time(place / "exit")
+        elif (place / "cancelled").exists():
+            phase, ended_s = "cancelled", self._time(place / "cancelled")
+        elif (place / "claimed").exists():
+            phase = "running" if _lives(place / "pid") else "node-failed"
+            if phase == "node-failed" and (place / "exit").exists():
+                return self._status(order)  # it ended between both looks
+        reason = "its process ended without an exit code" if phase == "node-failed" else ""
+        return Status(
+            token=order.token, handle=order.token, phase=phase, began_s=began_s, ended_s=ended_s, exit_code=exit_code,
+            reason=reason,
+        )  # fmt: skip
+
+    def strays(self) -> list[Order]:
+        """Returns none: a job that was written and not recorded has the token that is looked up first."""
+        return []
+
+    def usable_gpus(self, running_gpus: int) -> int | None:
+        """Returns None: all GPUs of the site."""
+        return None
+
+    def _time(self, path: Path) -> float | None:
+        try:
+            return self._second_of(path.stat().st_mtime)
+        except FileNotFoundError:
+            return None
+
+
+def _lives(pid_file: Path) -> bool:
+    """Returns whether the process that a file names runs; one that has just been claimed has no file yet."""
+    try:
+        pid = int(pid_file.read_text().split()[0])
+    except FileNotFoundError:
+        return time.time() - (pid_file.parent / "claimed").stat().st_mtime < CLAIM_S
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, IndexError, ProcessLookupError):
+        return False
+    return state != "Z"

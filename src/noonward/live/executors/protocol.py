@@ -1,0 +1,100 @@
+"""What every executor does: jobs are submitted held, released, cancelled and listed; a token names each attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from noonward.errors import NoonwardError
+
+Phase = Literal["held", "queued", "running", "done", "failed", "cancelled", "node-failed"]
+"""Where a job stands at its cluster; ``node-failed``: the cluster failed under it, not the job itself."""
+
+
+class ClusterError(NoonwardError):
+    """A cluster did not answer or refused; nothing is known to have changed there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What a cluster is asked to run.
+
+    Attributes:
+        token: Unique name of this attempt; the cluster keeps it with the job.
+        job: Number of the job.
+        name: Its name.
+        command: What is run, by a POSIX shell.
+        gpus: Gang, GPUs.
+        run_s: Run time that the model expects, s.
+        start_s: Start that was decided, s since the service's start.
+        handle: The cluster's own name of the job, once it is known.
+    """
+
+    token: str
+    job: int
+    name: str
+    command: str
+    gpus: int
+    run_s: float
+    start_s: float
+    handle: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """What a cluster says about a job.
+
+    Attributes:
+        token: Token of the attempt.
+        handle: The cluster's own name of the job.
+        phase: Where it stands.
+        began_s: When it began to run, s since the service's start, by the cluster's clock; None: not yet or unknown.
+        ended_s: When it ended.
+        exit_code: Exit code of its command, if known.
+        reason: Reason that the cluster gives.
+    """
+
+    token: str
+    handle: str
+    phase: Phase
+    began_s: float | None = None
+    ended_s: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+
+
+class Executor(Protocol):
+    """Runs jobs at one site. Every method may be called again after a crash, and raises ClusterError.
+
+    A job passes on without loss or doubling by five steps: the token is stored; after a crash it is looked up with
+    ``find``; ``submit_held``; the handle is stored; ``release``.
+    """
+
+    exact_ends: bool
+    """Whether its times of ending are those of the model, so that they may lie before they are noticed."""
+
+    def find(self, order: Order) -> str | None:
+        """Returns the handle of a job of this token, held or not, or None."""
+
+    def submit_held(self, order: Order) -> str:
+        """Submits a job that does not run before its release; returns its handle."""
+
+    def release(self, order: Order) -> None:
+        """Lets a job run; does nothing if that was done before."""
+
+    def cancel(self, order: Order) -> None:
+        """Ends a job, or keeps it from starting; does nothing if it has ended."""
+
+    def statuses(self, orders: Sequence[Order]) -> list[Status]:
+        """Returns what is known about jobs; one that the cluster does not know is left out."""
+
+    def strays(self) -> list[Order]:
+        """Returns the held jobs of this service at the cluster, whether or not it knows them."""
+
+    def usable_gpus(self, running_gpus: int) -> int | None:
+        """Returns the GPUs that the service may use now; None: all that are configured.
+
+        Args:
+            running_gpus: GPUs that its own jobs hold there by its books; the answer includes them.
+        """

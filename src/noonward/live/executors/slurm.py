@@ -1,0 +1,237 @@
+"""An executor for a Slurm cluster, by its commands: sbatch, squeue, scontrol, scancel, and sacct where there is one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from noonward.live.executors.protocol import ClusterError, Order, Phase, Status
+from noonward.units import MINUTE_S
+
+PREFIX: Final = "nw-"
+"""How the tokens of this product begin; they are the names of its jobs."""
+TIMEOUT_S: Final = 30.0
+"""How long a command may take, s."""
+_PHASES: Final[dict[str, Phase]] = {
+    "PENDING": "queued",
+    "REQUEUED": "queued",
+    "REQUEUE_FED": "queued",
+    "REQUEUE_HOLD": "queued",
+    "SPECIAL_EXIT": "queued",
+    "RESV_DEL_HOLD": "queued",
+    "RUNNING": "running",
+    "CONFIGURING": "running",
+    "COMPLETING": "running",
+    "SUSPENDED": "running",
+    "STOPPED": "running",
+    "STAGE_OUT": "running",
+    "SIGNALING": "running",
+    "RESIZING": "running",
+    "COMPLETED": "done",
+    "CANCELLED": "cancelled",
+    "REVOKED": "cancelled",
+    "FAILED": "failed",
+    "OUT_OF_MEMORY": "failed",
+    "TIMEOUT": "failed",
+    "DEADLINE": "failed",
+    "NODE_FAIL": "node-failed",
+    "BOOT_FAIL": "node-failed",
+    "PREEMPTED": "node-failed",
+}
+_DOWN: Final = re.compile(r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|NOT_RESPONDING|REBOOT|POWERED_DOWN")
+_ROW: Final = "%i|%j|%T|%S|%e|%r"
+
+
+class SlurmExecutor:
+    """Jobs of one Slurm cluster.
+
+    Args:
+        second_of: Time of a clock, s since 1970, to s since the service's start.
+        conf: Path of the cluster's ``slurm.conf``; None: as the environment says.
+        clusters: Value of ``--clusters``, where one command line serves several clusters; None: the default one.
+        partition: Partition; None: the default one.
+        options: Further options of sbatch, e.g. ``("--account=ai", "--mem=0")``.
+        gpus_per_node: GPUs of a node; larger gangs take as many whole nodes as they need.
+        time_limit_factor: Time limit over the expected run time; None: the partition's limit.
+        commands: Folder of the commands; None: from the search path.
+
+    Raises:
+        ClusterError: sbatch is not installed.
+    """
+
+    exact_ends = False
+
+    def __init__(
+        self,
+        second_of: Callable[[float], float],
+        *,
+        conf: Path | None = None,
+        clusters: str | None = None,
+        partition: str | None = None,
+        options: Sequence[str] = (),
+        gpus_per_node: int = 8,
+        time_limit_factor: float | None = None,
+        commands: Path | None = None,
+    ) -> None:
+        self._second_of = second_of
+        self._clusters = () if clusters is None else (f"--clusters={clusters}",)
+        self._partition = () if partition is None else (f"--partition={partition}",)
+        self._options = tuple(options)
+        self._gpus_per_node = gpus_per_node
+        self._factor = time_limit_factor
+        self._commands = commands
+        self._environment = {**os.environ, "TZ": "UTC", "SLURM_TIME_FORMAT": "%s"}
+        if conf is not None:
+            self._environment["SLURM_CONF"] = str(conf)
+        if commands is None and shutil.which("sbatch") is None:
+            raise ClusterError(
+                "sbatch is not installed here; install the Slurm client (Debian: slurm-client), or choose another "
+                "executor for the site"
+            )
+
+    def find(self, order: Order) -> str | None:
+        """Returns the number of the oldest job of this token that has not ended badly, or None."""
+        found = [status for status in self._listed((order.token,)) if status.token == order.token]
+        found = [status for status in found if status.phase != "cancelled"] or found
+        return min((status.handle for status in found), key=int, default=None)
+
+    def submit_held(self, order: Order) -> str:
+        """Submits a job with ``--hold``; its name and comment are the token."""
+        script = "#!/bin/sh\n" + (order.command or ":") + "\n"
+        arguments = [
+            "--parsable", "--hold", f"--job-name={order.token}", f"--comment={order.token}", *self._clusters,
+            *self._partition, *self._gang(order.gpus), *self._options,
+        ]  # fmt: skip
+        if self._factor is not None:
+            arguments.append(f"--time={max(1, int(-(-order.run_s * self._factor // MINUTE_S)))}")
+        return self._call("sbatch", *arguments, given=script).strip().split(";")[0]
+
+    def _gang(self, gpus: int) -> tuple[str, ...]:
+        """Returns the options that ask for a gang."""
+        if gpus <= self._gpus_per_node:
+            return (f"--gres=gpu:{gpus}", "--nodes=1")
+        nodes = -(-gpus // self._gpus_per_node)
+        if gpus % self._gpus_per_node == 0:
+            return (f"--nodes={nodes}", "--ntasks-per-node=1", f"--gres=gpu:{self._gpus_per_node}")
+        return (f"--nodes={nodes}", f"--gpus={gpus}")
+
+    def release(self, order: Order) -> None:
+        """Releases a held job; one that was released before, or has ended, is left as it is."""
+        status = self._of(order)
+        if status is not None and status.phase == "held":
+            self._call("scontrol", *self._clusters, "release", str(order.handle))
+
+    def cancel(self, order: Order) -> None:
+        """Cancels a job by its number."""
+        if order.handle is not None:
+            self._call("scancel", *self._clusters, order.handle)
+
+    def statuses(self, orders: Sequence[Order]) -> list[Status]:
+        """Returns where jobs stand; of those that the controller has forgotten, what the accounting keeps."""
+        wanted = {order.handle: order for order in orders if order.handle is not None}
+        if not wanted:
+            return []
+        listed = [each for each in self._listed(tuple(order.token for order in orders)) if each.handle in wanted]
+        missing = [handle for handle in wanted if handle not in {each.handle for each in listed}]
+        return listed + self._accounted(missing)
+
+    def strays(self) -> list[Order]:
+        """Returns the held jobs whose names are tokens of this product."""
+        return [
+            Order(token=each.token, job=-1, name="", command="", gpus=0, run_s=0.0, start_s=0.0, handle=each.handle)
+            for each in self._listed(())
+            if each.phase == "held"
+        ]
+
+    def usable_gpus(self, running_gpus: int) -> int | None:
+        """Returns the GPUs of nodes that are up, less those that jobs of others hold."""
+        total = used = 0
+        for line in self._call("scontrol", *self._clusters, "--oneliner", "--details", "show", "node").splitlines():
+            fields = dict(part.split("=", 1) for part in line.split() if "=" in part)
+            used += _gpus(fields.get("GresUsed", ""))
+            if not _DOWN.search(fields.get("State", "UNKNOWN")):
+                total += _gpus(fields.get("Gres", ""))
+        return max(0, total - max(0, used - running_gpus))
+
+    def _of(self, order: Order) -> Status | None:
+        return next((each for each in self._listed((order.token,)) if each.handle == order.handle), None)
+
+    def _listed(self, tokens: tuple[str, ...]) -> list[Status]:
+        """Returns the jobs that the controller knows, all of this product or those of some tokens."""
+        named = (f"--name={','.join(tokens)}",) if 0 < len(tokens) <= 500 else ()
+        text = self._call("squeue", "--noheader", "--states=all", *self._clusters, *named, f"--format={_ROW}")
+        return [self._status(line) for line in text.splitlines() if line.count("|") >= 5 and f"|{PREFIX}" in line]
+
+    def _status(self, line: str) -> Status:
+        handle, token, state, began, ended, reason = line.split("|", 5)
+        phase = _PHASES.get(state, "running")
+        if phase == "queued" and reason.startswith("JobHeld"):
+            phase = "held"
+        over = phase in ("done", "failed", "cancelled", "node-failed")
+        return Status(
+            token=token,
+            handle=handle,
+            phase=phase,
+            began_s=None if phase in ("held", "queued") else self._time(began),
+            ended_s=self._time(ended) if over else None,
+            exit_code=0 if phase == "done" else None,
+            reason=reason if reason != "None" else state,
+        )
+
+    def _accounted(self, handles: Sequence[str]) -> list[Status]:
+        """Returns what the accounting says of jobs; none where there is no accounting."""
+        if not handles:
+            return []
+        try:
+            text = self._call(
+                "sacct", "-n", "-P", "-X", *self._clusters, f"--jobs={','.join(handles)}",
+                "--format=JobIDRaw,JobName,State,Start,End,ExitCode",
+            )  # fmt: skip
+        except ClusterError:
+            return []
+        rows = (line.split("|") for line in text.splitlines() if line.count("|") == 5)
+        return [
+            self._status("|".join((handle, name, state.split()[0], began, ended, f"exit code {code}")))
+            for handle, name, state, began, ended, code in rows
+        ]
+
+    def _time(self, text: str) -> float | None:
+        if not re.fullmatch(r"\d+", text):
+            return None
+        return self._second_of(float(text))
+
+    def _call(self, command: str, *arguments: str, given: str = "") -> str:
+        """Runs a command of Slurm and returns what it printed.
+
+        Raises:
+            ClusterError: It is missing, failed or took too long.
+        """
+        path = command if self._commands is None else str(self._commands / command)
+        try:
+            done = subprocess.run(
+                [path, *arguments], input=given, env=self._environment, text=True, capture_output=True,
+                timeout=TIMEOUT_S, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ClusterError(f"{command} did not answer: {error}") from error
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise ClusterError(
+                f"{command} failed with exit code {done.returncode}: {said[-1] if said else 'no message'}"
+            )
+        return done.stdout
+
+
+def _gpus(text: str) -> int:
+    """Returns the GPUs that a value of Gres or GresUsed names.
+
+    Example:
+        >>> _gpus("gpu:h100:8(S:0-1)"), _gpus("gpu:h100:2(IDX:0-1),shard:0"), _gpus("(null)")
+        (8, 2, 0)
+    """
+    return sum(int(count) for count in re.findall(r"gpu(?::[^:,(]+)?:(\d+)", text))

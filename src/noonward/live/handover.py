@@ -1,0 +1,268 @@
+"""Hand-over of jobs to one site by the held protocol, and what becomes of them there."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from noonward.live.executors.protocol import ClusterError, Executor, Order, Status
+from noonward.live.store.store import Store
+
+LOST_POLLS: Final = 20
+"""A job that its cluster does not know this many times in a row is lost."""
+UNREACHABLE: Final = 3
+"""Failures in a row after which a site counts as unreachable."""
+_ORDERS: Final = """
+SELECT o.token, o.stage, o.handle, j.id, j.name, j.request, j.gpus, j.run_s, j.start_s, j.state, j.cancelling,
+       j.attempt, j.retries, j.began_s, j.serial
+FROM outbox o JOIN jobs j ON j.token = o.token
+"""
+_TERMINAL: Final = {"done": "done", "failed": "failed", "cancelled": "cancelled", "node-failed": "failed"}
+
+
+class SiteAgent:
+    """Hands over, follows and cleans up the jobs of one site. Each step may be repeated and does no more by it.
+
+    Args:
+        store: Store.
+        executor: The site's executor.
+        site: Its number.
+        name: Its name.
+        ended: Called with the serial and the time of a job that gave its GPUs back.
+    """
+
+    def __init__(
+        self, store: Store, executor: Executor, site: int, name: str, ended: Callable[[int, float], None]
+    ) -> None:
+        self.store, self.executor, self.site, self.name = store, executor, site, name
+        self._ended = ended
+        self._fresh: set[str] = set()
+        self._missed: dict[str, int] = {}
+        self._failures = 0
+
+    def deliver(self) -> None:
+        """Hands over every job that waits for it: intent, held submission, handle, release.
+
+        Raises:
+            ClusterError: The cluster did not answer; what was done is kept, the rest is tried again.
+        """
+        rows = self.store.read(f"{_ORDERS} WHERE o.site = ? AND o.stage IN ('queued', 'intent', 'placed')", self.site)
+        for row in rows:
+            if row["cancelling"]:
+                self._withdraw(row)
+            else:
+                self._hand_over(row)
+
+    def _hand_over(self, row: sqlite3.Row) -> None:
+        order, stage = _order(row), row["stage"]
+        handle: str | None = row["handle"]
+        if stage == "queued":
+            self._stage(order.token, "intent", None)
+            self._fresh.add(order.token)
+        if stage in ("queued", "intent"):
+            # A token that this process has not tried before may have reached the cluster before a crash.
+            handle = None if order.token in self._fresh else self.executor.find(order)
+            self._fresh.discard(order.token)
+            if handle is None:
+                handle = self.executor.submit_held(order)
+            self._stage(order.token, "placed", handle)
+        self.executor.release(_order(row, handle))
+        self._stage(order.token, "released", handle, event=("released", {"site": self.name, "handle": handle}))
+
+    def _withdraw(self, row: sqlite3.Row) -> None:
+        """Ends a job that was cancelled before its hand-over was complete."""
+        order = _order(row)
+        handle = row["handle"] or (self.executor.find(order) if row["stage"] == "intent" else None)
+        if handle is not None:
+            self.executor.cancel(_order(row, handle))
+
+        def change(connection: sqlite3.Connection, now_s: float) -> float:
+            connection.execute("UPDATE outbox SET stage = 'withdrawn' WHERE token = ?", (order.token,))
+            _end(connection, now_s, row["id"], "cancelled", now_s, None, "cancelled before it was handed over")
+            return now_s
+
+        self._ended(row["serial"], self.store.do(change))
+
+    def _stage(
+        self, token: str, stage: str, handle: str | None, event: tuple[str, dict[str, object]] | None = None
+    ) -> None:
+        def change(connection: sqlite3.Connection, now_s: float) -> None:
+            connection.execute(
+                "UPDATE outbox SET stage = ?, handle = coalesce(?, handle), tries = tries + 1 WHERE token = ?",
+                (stage, handle, token),
+            )
+            if event is not None:
+                connection.execute(
+                    "INSERT INTO events (at_s, job, kind, data) SELECT ?, id, ?, ? FROM jobs WHERE token = ?",
+                    (now_s, event[0], json.dumps(event[1]), token),
+                )
+
+        self.store.do(change)
+
+    def track(self) -> None:
+        """Asks the cluster about the jobs it has, stores what is new, and reports GPUs that were given back.
+
+        Raises:
+            ClusterError: The cluster did not answer.
+        """
+        rows = self.store.read(
+            f"{_ORDERS} WHERE o.site = ? AND o.stage = 'released' AND j.state IN ('starting', 'running')", self.site
+        )
+        for row in rows:
+            if row["cancelling"] and row["handle"] is not None:
+                self.executor.cancel(_order(row))
+        orders = [_order(row) for row in rows]
+        found = {status.token: status for status in (self.executor.statuses(orders) if orders else [])}
+        news = [(row, self._news(row, found.get(row["token"]))) for row in rows]
+        self._store_news([(row, status) for row, status in news if status is not None])
+        self._keep_site(self.executor.usable_gpus(sum(row["gpus"] for row in rows)))
+
+    def _news(self, row: sqlite3.Row, status: Status | None) -> Status | None:
+        """Returns what is new about a job, or None; a job that stays unknown is lost."""
+        token = row["token"]
+        if row["cancelling"] and self.executor.exact_ends and (status is None or status.phase == "running"):
+            return Status(token=token, handle=token, phase="cancelled", reason="cancelled")
+        if status is None:
+            self._missed[token] = self._missed.get(token, 0) + 1
+            if self._missed[token] < LOST_POLLS:
+                return None
+            return Status(token=token, handle=row["handle"] or "", phase="failed", reason="lost: its cluster forgot it")
+        self._missed.pop(token, None)
+        began = status.phase == "running" and row["state"] == "starting"
+        requeued = status.phase in ("queued", "held") and row["state"] == "running"
+        return status if began or requeued or status.phase in _TERMINAL else None
+
+    def _store_news(self, news: Iterable[tuple[sqlite3.Row, Status]]) -> None:
+        news = list(news)
+        if not news:
+            return
+
+        def change(connection: sqlite3.Connection, now_s: float) -> list[tuple[int, float]]:
+            ended = [each for each in news if self._store_one(connection, now_s, *each)]
+            exact = self.executor.exact_ends
+            return [
+                (row["serial"], status.ended_s if exact and status.ended_s is not None else now_s)
+                for row, status in ended
+            ]
+
+        for serial, time_s in self.store.do(change):
+            self._ended(serial, time_s)
+
+    def _store_one(self, connection: sqlite3.Connection, now_s: float, row: sqlite3.Row, status: Status) -> bool:
+        """Stores one piece of news; returns whether the job has ended."""
+        job = row["id"]
+        if status.phase == "running":
+            began_s = now_s if status.began_s is None else status.began_s
+            connection.execute("UPDATE jobs SET state = 'running', began_s = ? WHERE id = ?", (began_s, job))
+            _event(connection, now_s, job, "running", {"site": self.name, "began_s": began_s})
+            return False
+        if status.phase in ("queued", "held"):
+            connection.execute("UPDATE jobs SET state = 'starting', began_s = NULL WHERE id = ?", (job,))
+            _event(connection, now_s, job, "requeued", {"site": self.name, "reason": status.reason})
+            return False
+        ended_s = now_s if status.ended_s is None else status.ended_s
+        if status.began_s is not None:
+            connection.execute("UPDATE jobs SET began_s = ? WHERE id = ?", (status.began_s, job))
+        if status.phase == "node-failed" and row["attempt"] < row["retries"] and not row["cancelling"]:
+            _again(connection, now_s, job, status.reason)
+            return True
+        state = "lost" if status.reason.startswith("lost") else _TERMINAL[status.phase]
+        _end(connection, now_s, job, state, ended_s, status.exit_code, status.reason)
+        return True
+
+    def _keep_site(self, usable: int | None) -> None:
+        """Stores that the site answered, and how many of its GPUs are not for the service."""
+        self._failures = 0
+        row = self.store.read("SELECT * FROM sites WHERE name = ?", self.name)[0]
+        withheld = 0 if usable is None else max(0, int(row["gpus"]) - usable)
+
+        def change(connection: sqlite3.Connection, now_s: float) -> None:
+            connection.execute(
+                "UPDATE sites SET withheld = ?, reachable = 1, seen_s = ?, remark = '' WHERE name = ?",
+                (withheld, now_s, self.name),
+            )
+            if withheld != row["withheld"] or not row["reachable"]:
+                _event(connection, now_s, None, "site", {"site": self.name, "reachable": True, "withheld": withheld})
+
+        if usable is not None or not row["reachable"] or row["seen_s"] is None:
+            self.store.do(change)
+
+    def failed(self, error: ClusterError) -> None:
+        """Notes that the cluster did not answer; after some times in a row, nothing is sent there."""
+        self._failures += 1
+        if self._failures < UNREACHABLE:
+            return
+        was = self.store.read("SELECT reachable FROM sites WHERE name = ?", self.name)[0]["reachable"]
+
+        def change(connection: sqlite3.Connection, now_s: float) -> None:
+            connection.execute(
+                "UPDATE sites SET reachable = 0, remark = ? WHERE name = ?", (str(error)[:500], self.name)
+            )
+            if was:
+                _event(connection, now_s, None, "site", {"site": self.name, "reachable": False, "reason": str(error)})
+
+        self.store.do(change)
+
+    def reconcile(self) -> None:
+        """Cancels held jobs at the cluster that are this service's and were not recorded: strays of a crash.
+
+        Raises:
+            ClusterError: The cluster did not answer.
+        """
+        service = self.store.value("service")
+        for stray in self.executor.strays():
+            if not stray.token.startswith(f"nw-{service}-"):
+                continue
+            rows = self.store.read("SELECT stage, handle FROM outbox WHERE token = ?", stray.token)
+            known = rows and (rows[0]["handle"] == stray.handle or rows[0]["stage"] in ("queued", "intent"))
+            if not known:
+                self.executor.cancel(stray)
+
+                def change(connection: sqlite3.Connection, now_s: float, stray: Order = stray) -> None:
+                    said: dict[str, object] = {"site": self.name, "token": stray.token, "handle": stray.handle}
+                    _event(connection, now_s, None, "stray cancelled", said)
+
+                self.store.do(change)
+
+
+def _order(row: sqlite3.Row, handle: str | None = None) -> Order:
+    return Order(
+        token=row["token"],
+        job=row["id"],
+        name=row["name"],
+        command=json.loads(row["request"]).get("command", ""),
+        gpus=row["gpus"],
+        run_s=row["run_s"],
+        start_s=row["start_s"],
+        handle=row["handle"] if handle is None else handle,
+    )
+
+
+def _event(connection: sqlite3.Connection, now_s: float, job: int | None, kind: str, data: dict[str, object]) -> None:
+    connection.execute(
+        "INSERT INTO events (at_s, job, kind, data) VALUES (?, ?, ?, ?)", (now_s, job, kind, json.dumps(data))
+    )
+
+
+def _end(
+    connection: sqlite3.Connection, now_s: float, job: int, state: str, ended_s: float, code: int | None, reason: str
+) -> None:
+    """Ends a job."""
+    connection.execute(
+        "UPDATE jobs SET state = ?, ended_s = ?, exit_code = ?, reason = ? WHERE id = ?",
+        (state, ended_s, code, reason, job),
+    )
+    _event(connection, now_s, job, state, {"ended_s": ended_s, "exit_code": code, "reason": reason})
+
+
+def _again(connection: sqlite3.Connection, now_s: float, job: int, reason: str) -> None:
+    """Queues a job again after its site failed under it; its delay is counted anew."""
+    connection.execute(
+        "UPDATE jobs SET state = 'submitted', attempt = attempt + 1, arrival_s = ?, serial = NULL, slot = NULL, "
+        "place = NULL, site = -1, gpus = 0, level = -1, earliest_s = 0, reach_s = NULL, start_s = NULL, run_s = NULL, "
+        "power_w = NULL, freed_s = NULL, began_s = NULL, token = NULL WHERE id = ?",
+        (now_s, job),
+    )
+    _event(connection, now_s, job, "queued again", {"reason": reason})

@@ -1,0 +1,160 @@
+"""What operators and owners of jobs change: cancel, hold, release, pin, veto, drain, policy."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+
+from noonward.errors import DataError, NoonwardError, nearest
+from noonward.live.controller import Controller
+from noonward.live.store.schema import ENDED
+from noonward.live.store.store import Change
+
+
+class NoSuchJobError(NoonwardError):
+    """There is no job of a number."""
+
+
+class TooLateError(NoonwardError):
+    """A job has gone too far for what is asked."""
+
+
+def cancel_job(controller: Controller, job: int, who: str) -> None:
+    """Cancels a job: at once if it has not been started, else at its cluster.
+
+    Raises:
+        NoSuchJobError: There is no such job.
+    """
+
+    def change(connection: sqlite3.Connection, now_s: float) -> None:
+        state = _state(connection, job)
+        if state in ENDED:
+            return
+        if state in ("submitted", "transit", "waiting"):
+            connection.execute(
+                "UPDATE jobs SET state = 'cancelled', ended_s = ?, reason = 'cancelled' WHERE id = ?", (now_s, job)
+            )
+        else:
+            connection.execute("UPDATE jobs SET cancelling = 1 WHERE id = ?", (job,))
+        _note(
+            connection, now_s, job, "cancelled" if state in ("submitted", "transit", "waiting") else "cancelling", who
+        )
+
+    _change_job(controller, job, change)
+
+
+def hold_job(controller: Controller, job: int, held: bool, who: str) -> None:
+    """Holds a waiting job or lets it go on.
+
+    Raises:
+        NoSuchJobError: There is no such job.
+        TooLateError: It has been started, or has ended.
+    """
+
+    def change(connection: sqlite3.Connection, now_s: float) -> None:
+        _require_waiting(connection, job, "held")
+        connection.execute("UPDATE jobs SET held = ? WHERE id = ?", (int(held), job))
+        _note(connection, now_s, job, "held" if held else "let go", who)
+
+    _change_job(controller, job, change)
+
+
+def steer_job(
+    controller: Controller, job: int, who: str, *, pin: str | None = None, unpin: bool = False,
+    veto: Sequence[str] | None = None,
+) -> None:  # fmt: skip
+    """Says where a waiting job must run, or must not.
+
+    Args:
+        controller: Controller.
+        job: Job.
+        who: Who asks.
+        pin: Site it must run at; None: as it was.
+        unpin: Let the policy choose again.
+        veto: Sites it must not run at; None: as it was.
+
+    Raises:
+        NoSuchJobError: There is no such job.
+        TooLateError: It has been started, or has ended.
+        DataError: A site is unknown, or the job fits nowhere any more.
+    """
+    sites = controller.setup.sites
+    for name in [*([] if pin is None else [pin]), *(veto or ())]:
+        if name not in sites:
+            raise DataError(f"unknown site {name!r}; {nearest(name, sites)}")
+    tables = controller.setup.scenario.fleet.tables(1)
+
+    def change(connection: sqlite3.Connection, now_s: float) -> None:
+        _require_waiting(connection, job, "steered")
+        row = connection.execute("SELECT * FROM jobs WHERE id = ?", (job,)).fetchone()
+        pinned = -1 if unpin else row["pinned"] if pin is None else sites.index(pin)
+        vetoed = json.loads(row["vetoed"]) if veto is None else sorted({sites.index(name) for name in veto})
+        possible = [
+            s
+            for s in range(len(sites))
+            if pinned in (-1, s) and s not in vetoed and tables.range_CS[row["class"], s]
+            and tables.gpus_S[s] >= row["gpus_min"]
+        ]  # fmt: skip
+        if not possible:
+            raise DataError(f"job {job} would fit into no site any more; allow another one")
+        connection.execute("UPDATE jobs SET pinned = ?, vetoed = ? WHERE id = ?", (pinned, json.dumps(vetoed), job))
+        _note(connection, now_s, job, "steered", who)
+
+    _change_job(controller, job, change)
+
+
+def drain_site(controller: Controller, site: str, drained: bool, who: str) -> None:
+    """Stops or resumes starts at a site; what runs there runs on.
+
+    Raises:
+        DataError: There is no such site.
+    """
+    if site not in controller.setup.sites:
+        raise DataError(f"unknown site {site!r}; {nearest(site, controller.setup.sites)}")
+
+    def change(connection: sqlite3.Connection, now_s: float) -> None:
+        connection.execute("UPDATE sites SET drained = ? WHERE name = ?", (int(drained), site))
+        said = json.dumps({"site": site, "drained": drained, "by": who})
+        connection.execute("INSERT INTO events (at_s, kind, data) VALUES (?, 'site', ?)", (now_s, said))
+
+    controller.store.do(change)
+    controller.decide_wake.set()
+
+
+def audit(controller: Controller, who: str, action: str, detail: str) -> None:
+    """Notes who did what, for the audit log."""
+
+    def change(connection: sqlite3.Connection, now_s: float) -> None:
+        at = controller.time_of(now_s)
+        connection.execute("INSERT INTO audit (at, who, action, detail) VALUES (?, ?, ?, ?)", (at, who, action, detail))
+
+    controller.store.do(change)
+
+
+def _change_job(controller: Controller, job: int, change: Change[None]) -> None:
+    controller.store.do(change)
+    controller.touch(job)
+    for wake in controller.site_wakes:
+        wake.set()
+
+
+def _state(connection: sqlite3.Connection, job: int) -> str:
+    found = connection.execute("SELECT state FROM jobs WHERE id = ?", (job,)).fetchone()
+    if found is None:
+        raise NoSuchJobError(f"there is no job {job}")
+    return str(found[0])
+
+
+def _require_waiting(connection: sqlite3.Connection, job: int, what: str) -> None:
+    state = _state(connection, job)
+    if state not in ("submitted", "transit", "waiting"):
+        raise TooLateError(
+            f"job {job} is {state}; only a job that has not been started can be {what}: cancel it instead"
+        )
+
+
+def _note(connection: sqlite3.Connection, now_s: float, job: int, kind: str, who: str) -> None:
+    connection.execute(
+        "INSERT INTO events (at_s, job, kind, data) VALUES (?, ?, ?, ?)", (now_s, job, kind, json.dumps({"by": who}))
+    )

@@ -1,0 +1,166 @@
+"""What a job is submitted as, and its check against the fleet."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from noonward.errors import DataError, nearest
+from noonward.model.cluster.fleet import Fleet
+from noonward.model.spec import LARGEST, LARGEST_GANG
+
+Gpus = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_GANG, description="GPUs")]
+Size = Annotated[float, msgspec.Meta(ge=0, le=LARGEST, description="GB")]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Key = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+MOST_JOBS: Final = 10_000
+"""Jobs in a batch, at most."""
+
+
+class JobRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True, omit_defaults=True):
+    """A job as it is submitted."""
+
+    name: Name
+    """Name, for people."""
+    command: Annotated[str, msgspec.Meta(max_length=65_536)] = ""
+    """What is run, by a POSIX shell at the site."""
+    work: Annotated[float, msgspec.Meta(gt=0, le=LARGEST)]
+    """Work, units of its class; for a class of fixed duration the run time, s."""
+    class_: str | None = msgspec.field(default=None, name="class")
+    """Class of the fleet; may be left out where there is one."""
+    origin: str | None = None
+    """Ingress point; may be left out where there is one."""
+    gpus_min: Gpus = 1
+    """Smallest gang."""
+    gpus_max: Gpus | None = None
+    """Largest gang; the smallest where it is left out."""
+    max_delay_s: Annotated[float, msgspec.Meta(ge=0, le=LARGEST)] | None = None
+    """Longest time from submission to start, s; a job that cannot start by then is dropped. None: it waits."""
+    data_gb: Size = 0.0
+    """Data that travels with it to another site, GB."""
+    model_gb: Size = 0.0
+    """Model that travels with it, GB."""
+    result_gb: Size = 0.0
+    """Result that returns, GB."""
+    site: str | None = None
+    """Site it must run at; None: the policy chooses."""
+    not_sites: tuple[str, ...] = ()
+    """Sites it must not run at."""
+    held: bool = False
+    """Whether it waits for its release before it is decided about."""
+    retries: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
+    """How often it is queued again after a site failed under it."""
+    key: Key | None = None
+    """Idempotency key: a second request of the same key and content is answered with the first one's job."""
+
+
+class JobRow(msgspec.Struct, frozen=True):
+    """A checked job, in the numbers of the fleet; the columns of table ``jobs`` that a submission fills."""
+
+    key: str | None
+    digest: bytes
+    name: str
+    request: bytes
+    held: int
+    pinned: int
+    vetoed: str
+    origin: int
+    class_: int
+    gpus_min: int
+    gpus_max: int
+    work: float
+    max_delay_s: float | None
+    move_gb: float
+    result_gb: float
+    retries: int
+
+
+class RequestChecker:
+    """Checks jobs against a fleet.
+
+    Args:
+        fleet: The fleet.
+        largest_gang: Largest gang that the service's tables of power and speed are made for, GPUs.
+    """
+
+    def __init__(self, fleet: Fleet, largest_gang: int) -> None:
+        tables = fleet.tables(1)
+        self.sites, self.classes = fleet.site_names, fleet.classes
+        self.ingress = tuple(point.name for point in fleet.ingress_points)
+        self.largest_gang = largest_gang
+        self._gpus_S = tables.gpus_S.tolist()
+        self._range_CS = tables.range_CS.tolist()
+        self._encode = msgspec.json.Encoder(order="deterministic").encode
+
+    def row(self, request: JobRequest) -> JobRow:
+        """Returns a job in the fleet's numbers.
+
+        Raises:
+            DataError: A name is unknown, or the job fits into no site it may run at.
+        """
+        class_ = self._index("class", request.class_, self.classes)
+        origin = self._index("origin", request.origin, self.ingress)
+        most = request.gpus_min if request.gpus_max is None else request.gpus_max
+        if most < request.gpus_min:
+            raise DataError(f"job {request.name!r}: gpus_max {most} is below gpus_min {request.gpus_min}")
+        if most > self.largest_gang:
+            raise DataError(
+                f"job {request.name!r} asks for a gang of up to {most} GPUs; the service takes gangs of up to "
+                f"{self.largest_gang} (largest_gang of its configuration)"
+            )
+        pinned = -1 if request.site is None else self._index("site", request.site, self.sites)
+        vetoed = sorted({self._index("not_sites", site, self.sites) for site in request.not_sites})
+        self._require_room(request, class_, pinned, vetoed)
+        content = self._encode(msgspec.structs.replace(request, key=None))
+        return JobRow(
+            key=request.key,
+            digest=hashlib.blake2b(content, digest_size=16).digest(),
+            name=request.name,
+            request=content,
+            held=int(request.held),
+            pinned=pinned,
+            vetoed=msgspec.json.encode(vetoed).decode(),
+            origin=origin,
+            class_=class_,
+            gpus_min=request.gpus_min,
+            gpus_max=most,
+            work=float(request.work),
+            max_delay_s=None if request.max_delay_s is None else float(request.max_delay_s),
+            move_gb=request.data_gb + request.model_gb,
+            result_gb=float(request.result_gb),
+            retries=request.retries,
+        )
+
+    def _index(self, what: str, name: str | None, known: tuple[str, ...]) -> int:
+        if name is None and len(known) == 1:
+            return 0
+        if name is None:
+            raise DataError(f"{what} is missing; give one of {', '.join(known)}")
+        if name not in known:
+            raise DataError(f"{what} {name!r} is unknown; {nearest(name, known)}")
+        return known.index(name)
+
+    def _require_room(self, request: JobRequest, class_: int, pinned: int, vetoed: list[int]) -> None:
+        """Raises DataError where a job fits into no site."""
+        for s, gpus in enumerate(self._gpus_S):
+            allowed = pinned in (-1, s) and s not in vetoed and self._range_CS[class_][s]
+            if allowed and gpus >= request.gpus_min:
+                return
+        raise DataError(
+            f"job {request.name!r} needs {request.gpus_min} GPUs at once, and no site that it may run at has as many; "
+            "ask for fewer, or allow more sites"
+        )
+
+
+def request_of(content: Any) -> JobRequest:
+    """Returns a job from decoded JSON.
+
+    Raises:
+        DataError: A field is missing, unknown or out of range; the message names it.
+    """
+    try:
+        return msgspec.convert(content, JobRequest)
+    except msgspec.ValidationError as error:
+        raise DataError(f"the job is not valid: {error}") from None

@@ -1,0 +1,109 @@
+"""Runs the service: store, controller and HTTP server in one process, until it is told to end."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from pathlib import Path
+
+from noonward.errors import FileError, MissingExtraError, ScenarioError
+from noonward.files import locked_folder
+from noonward.live.clock import Clock, SystemClock
+from noonward.live.config import LiveConfig
+from noonward.live.controller import Controller
+from noonward.live.setup import Setup
+from noonward.live.store.store import Store
+from noonward.live.tokens import any_tokens
+from noonward.model.cluster.scenario import Scenario
+
+IDLE_S = 30
+"""How long a connection without a request is kept, s."""
+
+
+def serve(
+    config: LiveConfig, scenario: Scenario, *, shadow: bool = False, clock: Clock | None = None, started: object = None
+) -> None:
+    """Runs a service until it is told to end (SIGTERM or SIGINT).
+
+    Args:
+        config: Configuration.
+        scenario: Its scenario.
+        shadow: Decide and run nothing.
+        clock: Clock; None: the machine's.
+        started: Called with the address and the controller once requests are answered.
+
+    Raises:
+        ScenarioError: Another address than the loopback one without tokens.
+        FileError: The folder is in use, or the port is taken.
+        MissingExtraError: The extra ``live`` is not installed.
+    """
+    try:
+        import uvicorn
+
+        from noonward.live.api.app import make_app
+    except ImportError as error:
+        raise MissingExtraError(error.name or "uvicorn", "live") from error
+    with locked_folder(config.folder, "noonward serve"):
+        store = Store(config.folder, clock or SystemClock())
+        try:
+            _require_tokens(config, store)
+            controller = Controller(Setup.of(config, scenario, store, shadow=shadow), store)
+            controller.rehearse()
+            with _bound(config.host, config.port) as listener:
+                server = uvicorn.Server(
+                    uvicorn.Config(
+                        make_app(controller),
+                        log_level="warning",
+                        access_log=False,
+                        lifespan="off",
+                        timeout_keep_alive=IDLE_S,
+                        timeout_graceful_shutdown=5,
+                        ssl_certfile=_path(config.tls_certificate),
+                        ssl_keyfile=_path(config.tls_key),
+                        server_header=False,
+                    )
+                )
+                controller.run()
+                try:
+                    if callable(started):
+                        scheme = "http" if config.tls_certificate is None else "https"
+                        started(f"{scheme}://{config.host}:{listener.getsockname()[1]}", controller)
+                    server.run(sockets=[listener])
+                finally:
+                    controller.stop()
+        finally:
+            store.close()
+
+
+def _require_tokens(config: LiveConfig, store: Store) -> None:
+    """Raises ScenarioError where others could reach a service without tokens."""
+    try:
+        loopback = config.host == "localhost" or ipaddress.ip_address(config.host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback and not any_tokens(store):
+        raise ScenarioError(
+            f"the service would listen at {config.host} without tokens; make one first ('noonward live token add NAME "
+            f"--scope admin --folder {config.folder}'), or listen at 127.0.0.1"
+        )
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Returns a socket that is bound to an address.
+
+    Raises:
+        FileError: The address cannot be used.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise FileError(f"the service cannot listen at {host}:{port}: {error}; choose another port") from error
+    return listener
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else str(path)

@@ -1,0 +1,141 @@
+"""What a service is made of: its scenario, brief, executors and source of signals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from noonward.decision.brief import Brief, Needs
+from noonward.decision.scheduler import Scheduler
+from noonward.errors import ScenarioError
+from noonward.live.config import LiveConfig, LocalSite, ModelSite
+from noonward.live.executors.local import LocalExecutor
+from noonward.live.executors.model import ModelExecutor
+from noonward.live.executors.protocol import Executor
+from noonward.live.executors.slurm import SlurmExecutor
+from noonward.live.grid.keeper import HISTORY_H
+from noonward.live.grid.sources import SignalSource, source_of
+from noonward.live.store.store import Store
+from noonward.model.cluster.environment import LONGEST_RUN_H
+from noonward.model.cluster.scenario import GeneratedSignals, Scenario
+from noonward.schedule.registry import make_scheduler
+from noonward.units import DAY_H
+
+GENERATED_H = 200 * DAY_H
+"""Hours that the packaged generator draws for a service."""
+LOOKAHEAD_H = 7 * DAY_H
+"""Hours that the forecasts reach at most, where no deadline ends a job."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """A service's parts.
+
+    Attributes:
+        config: Configuration.
+        scenario: Fleet, network, economics, protocol.
+        start: UTC time of second 0.
+        executors: One per site, in the fleet's order.
+        source: Source of signals; None where the scenario has none.
+    """
+
+    config: LiveConfig
+    scenario: Scenario
+    start: datetime
+    executors: tuple[Executor, ...]
+    source: SignalSource | None
+
+    @classmethod
+    def of(cls, config: LiveConfig, scenario: Scenario, store: Store, *, shadow: bool = False) -> Setup:
+        """Returns the parts that a configuration names.
+
+        Args:
+            config: Configuration.
+            scenario: Its scenario.
+            store: Store of the service.
+            shadow: Run nothing: every site gets the executor ``model``.
+
+        Raises:
+            ScenarioError: Generated signals are asked for beside clusters that run jobs.
+            ClusterError: A cluster's commands are missing.
+        """
+        real = [name for name, site in config.sites.items() if site.executor == "slurm"]
+        if real and not shadow and isinstance(scenario.signals, GeneratedSignals):
+            raise ScenarioError(
+                f"site {real[0]} runs real jobs, but scenario {scenario.name!r} draws its signals from a generator; "
+                "give signal files that are kept up to date, or use --shadow"
+            )
+        return cls(
+            config=config,
+            scenario=scenario,
+            start=store.start,
+            executors=tuple(_executor(config, name, store, shadow) for name in scenario.fleet.site_names),
+            source=source_of(scenario, store.start - timedelta(hours=HISTORY_H), GENERATED_H, config.seed),
+        )
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """Zones of the sites, each once."""
+        return tuple(dict.fromkeys(site.zone for site in self.scenario.fleet.sites))
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return self.scenario.fleet.site_names
+
+    def scheduler(self, policy: str) -> Scheduler:
+        """Returns a fresh scheduler that a service can ask.
+
+        Raises:
+            ScenarioError: There is no such policy, or it reads the future.
+        """
+        scheduler: Scheduler = make_scheduler(policy)
+        needs = scheduler.needs
+        if needs.foresight or (needs.forecast is not None and needs.forecast.kind in ("perfect", "noisy")):
+            raise ScenarioError(
+                f"policy {policy} reads the future, which a service does not know; choose another policy"
+            )
+        return scheduler
+
+    def brief(self, needs: Needs) -> Brief:
+        """Returns the brief of the service: no window's end, no jobs to come, no end of the run."""
+        scenario, fleet = self.scenario, self.scenario.fleet
+        lookahead_h = 0
+        if needs.forecast is not None and self.source is not None:
+            lookahead_h = min(max(needs.lookahead_h, LOOKAHEAD_H), LONGEST_RUN_H)
+        return Brief(
+            scenario=scenario.name,
+            start=self.start,
+            protocol=scenario.protocol,
+            slot_s=scenario.slot_s,
+            window_s=np.inf,
+            drained=True,
+            fleet=fleet,
+            links=scenario.network.links(fleet),
+            largest_gang=self.config.largest_gang,
+            largest_need=self.config.largest_gang,
+            signals=self.source is not None,
+            lookahead_h=lookahead_h,
+            economics=scenario.economics,
+            constraints=scenario.constraints,
+        )
+
+
+def _executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> Executor:
+    """Returns the executor of a site."""
+    site = config.sites[name]
+    if shadow or isinstance(site, ModelSite):
+        return ModelExecutor(store.now_s)
+    if isinstance(site, LocalSite):
+        return LocalExecutor(config.folder / "jobs" / name, store.second_of)
+    return SlurmExecutor(
+        store.second_of,
+        conf=site.conf,
+        clusters=site.clusters,
+        partition=site.partition,
+        options=site.options,
+        gpus_per_node=site.gpus_per_node,
+        time_limit_factor=site.time_limit_factor,
+    )

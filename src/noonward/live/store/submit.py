@@ -1,0 +1,67 @@
+"""Submission: checked jobs into the store, each once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from noonward.errors import DataError
+from noonward.live.requests import JobRow
+from noonward.live.store.store import Change
+
+_INSERT = """
+INSERT INTO jobs (id, key, digest, name, request, held, pinned, vetoed, origin, class, gpus_min, gpus_max, work,
+                  max_delay_s, move_gb, result_gb, retries, submitted_s, arrival_s)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING
+"""
+_EVENT = "INSERT INTO events (at_s, job, kind) SELECT submitted_s, id, 'submitted' FROM jobs WHERE id >= ? AND id < ?"
+
+
+class KeyConflictError(DataError):
+    """An idempotency key was used before, for another job."""
+
+
+def submission(rows: Sequence[JobRow]) -> Change[tuple[list[int], int]]:
+    """Returns a change that stores jobs, all or none.
+
+    Args:
+        rows: Checked jobs.
+
+    Returns:
+        A change that returns the number of each job, and how many are new: a job whose key is known already keeps its
+        first number. It raises KeyConflictError where a known key comes with another job.
+    """
+
+    def change(connection: sqlite3.Connection, now_s: float) -> tuple[list[int], int]:
+        first = (connection.execute("SELECT max(id) FROM jobs").fetchone()[0] or 0) + 1
+        before = connection.total_changes
+        connection.executemany(
+            _INSERT,
+            [
+                (
+                    first + i, row.key, row.digest, row.name, row.request, row.held, row.pinned, row.vetoed, row.origin,
+                    row.class_, row.gpus_min, row.gpus_max, row.work, row.max_delay_s, row.move_gb, row.result_gb,
+                    row.retries, now_s, now_s,
+                )
+                for i, row in enumerate(rows)
+            ],
+        )  # fmt: skip
+        new = connection.total_changes - before
+        connection.execute(_EVENT, (first, first + len(rows)))
+        if new == len(rows):
+            return list(range(first, first + len(rows))), new
+        return [_known(connection, row, first + i) for i, row in enumerate(rows)], new
+
+    return change
+
+
+def _known(connection: sqlite3.Connection, row: JobRow, number: int) -> int:
+    """Returns the number of a job of which some were known by their keys."""
+    if row.key is None:
+        return number
+    found = connection.execute("SELECT id, digest FROM jobs WHERE key = ?", (row.key,)).fetchone()
+    if found["digest"] != row.digest:
+        raise KeyConflictError(
+            f"the idempotency key {row.key!r} was used for another job (number {found['id']}); use a new key"
+        )
+    return int(found["id"])

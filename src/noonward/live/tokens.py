@@ -1,0 +1,99 @@
+"""Access tokens: who may read, submit or administer; only their hashes are stored."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sqlite3
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, get_args
+
+from noonward.errors import ScenarioError, nearest
+from noonward.live.store.store import Store
+
+Scope = Literal["read", "submit", "admin"]
+"""What a token allows; each allows what stands before it."""
+RANK: Final = {scope: rank for rank, scope in enumerate(get_args(Scope))}
+MARK: Final = "nwt_"
+"""How tokens begin, so that scanners for secrets find them."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who asks."""
+
+    name: str
+    scope: Scope
+
+    def may(self, scope: Scope) -> bool:
+        """Returns whether it may do what needs a scope."""
+        return RANK[self.scope] >= RANK[scope]
+
+
+def make_token(store: Store, name: str, scope: str, days: int | None = None, *, replace: bool = False) -> str:
+    """Stores a new token and returns it; it is shown this once.
+
+    Args:
+        store: Store.
+        name: Name of its holder.
+        scope: ``read``, ``submit`` or ``admin``.
+        days: Days until it expires; None: never.
+        replace: Replace the token of this name, which then is void (rotation).
+
+    Raises:
+        ScenarioError: The scope is unknown, the name is taken, or there is none to replace.
+    """
+    if scope not in RANK:
+        raise ScenarioError(f"unknown scope {scope!r}; {nearest(scope, RANK)}")
+    known = store.read("SELECT scope FROM tokens WHERE name = ?", name)
+    if known and not replace:
+        raise ScenarioError(f"there is a token named {name!r} already; choose another name, or rotate it")
+    if replace and not known:
+        raise ScenarioError(f"there is no token named {name!r} to rotate")
+    token = MARK + secrets.token_urlsafe(32)
+    now = datetime.now(UTC)
+    expires = None if days is None else (now + timedelta(days=days)).isoformat()
+
+    def change(connection: sqlite3.Connection, now_s: float) -> None:
+        connection.execute(
+            "INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?)",
+            (name, known[0]["scope"] if replace else scope, _hash(token), now.isoformat(), expires),
+        )
+
+    store.do(change)
+    return token
+
+
+def revoke_token(store: Store, name: str) -> None:
+    """Makes a token void.
+
+    Raises:
+        ScenarioError: There is none of this name.
+    """
+    if not store.read("SELECT name FROM tokens WHERE name = ?", name):
+        raise ScenarioError(f"there is no token named {name!r}; 'noonward live token list' lists them")
+    store.do(lambda connection, now_s: connection.execute("DELETE FROM tokens WHERE name = ?", (name,)) and None)
+
+
+def holder_of(store: Store, token: str) -> Holder | None:
+    """Returns who holds a token, or None if it is void or has expired.
+
+    A token has 256 random bits, so one round of SHA-256 keeps it.
+    """
+    rows = store.read("SELECT * FROM tokens WHERE hash = ?", _hash(token))
+    if not rows:
+        return None
+    expires = rows[0]["expires_at"]
+    if expires is not None and datetime.fromisoformat(expires) <= datetime.now(UTC):
+        return None
+    return Holder(rows[0]["name"], rows[0]["scope"])
+
+
+def any_tokens(store: Store) -> bool:
+    """Returns whether the store holds a token: then every request needs one."""
+    return bool(store.read("SELECT 1 FROM tokens LIMIT 1"))
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

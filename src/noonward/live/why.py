@@ -1,0 +1,248 @@
+"""Why a job is where it is: what each site would mean for it, what it waits for, and when it may start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from noonward.live.controller import Controller
+from noonward.live.world.kernels import fill_masks, fill_route, join_time, latest_s, travel_s
+from noonward.live.world.seats import STARTING, TRANSIT, Seat
+from noonward.live.world.world import World
+from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH, WATT_SECONDS_PER_MWH
+
+
+class Candidate(msgspec.Struct, kw_only=True):
+    """What a site would mean for a job now, with its largest gang and the clock of least energy."""
+
+    site: str
+    feasible: bool
+    """Whether the policy may choose it now."""
+    reason: str
+    """Why not, or what would happen."""
+    free: int
+    waiting: int
+    price_usd_per_mwh: float | None
+    carbon_g_per_kwh: float | None
+    gpus: int
+    run_s: float | None
+    energy_kwh: float | None
+    """Facility energy of the run."""
+    energy_usd: float | None
+    """At the price of this hour."""
+    carbon_kg: float | None
+    """At the intensity of this hour."""
+    latest_start: str | None
+    """Latest start here that keeps the job's delay."""
+
+
+class Why(msgspec.Struct, kw_only=True):
+    """Why a job is where it is."""
+
+    job: int
+    state: str
+    waits_for: str
+    """What it waits for, in words."""
+    expected_start: str | None
+    """Earliest start that is known: of a decision, a journey or expected ends of running jobs; none where it is open.
+    """
+    expected_end: str | None
+    policy: str
+    candidates: list[Candidate]
+    """Empty once the job has been started."""
+
+
+def why(controller: Controller, job: int) -> Why:
+    """Returns why a job is where it is.
+
+    Args:
+        controller: Controller of the service.
+        job: Number of a stored job.
+    """
+    row = controller.store.read("SELECT * FROM jobs WHERE id = ?", job)[0]
+    with controller.lock:
+        world = controller.world
+        seat = next((seat for seat in world.seat_of.values() if seat.about.job == job), None)
+        candidates = [] if seat is None or seat.state == STARTING else _candidates(controller, world, seat)
+        words, start_s = _waits_for(controller, world, seat, dict(row), candidates)
+    end_s = row["ended_s"]
+    if end_s is None and row["start_s"] is not None:
+        end_s = (row["began_s"] or row["start_s"]) + row["run_s"]
+    return Why(
+        job=job,
+        state=row["state"],
+        waits_for=words,
+        expected_start=None if start_s is None else controller.time_of(start_s),
+        expected_end=None if end_s is None else controller.time_of(end_s),
+        policy=controller.policy,
+        candidates=candidates,
+    )
+
+
+def _candidates(controller: Controller, world: World, seat: Seat) -> list[Candidate]:
+    """Returns a row per site, from the masks that the policy is asked with."""
+    mask_A = _mask(world, seat)
+    return [_candidate(controller, world, seat, s, bool(mask_A[1 + s])) for s in range(len(world.brief.sites))]
+
+
+def _mask(world: World, seat: Seat) -> Any:
+    """Returns the mask that a question about a job would have now; the view is left as it was."""
+    view = world.view
+    asked_N, mask_NA = view.asked_N.copy(), view.mask_NA.copy()
+    try:
+        asker = max(seat.site, 0) if world.brief.protocol == "each-slot" else 0
+        view.asked_N[:] = -1
+        view.asked_N[asker] = seat.slot
+        if world.brief.protocol == "each-slot":
+            fill_masks(view, view.site_S["free"].astype(np.int64))
+        else:
+            fill_route(view, seat.slot)
+        world.restrict(seat, asker)
+        return view.mask_NA[asker].copy()
+    finally:
+        view.asked_N[:], view.mask_NA[:] = asked_N, mask_NA
+
+
+def _candidate(controller: Controller, world: World, seat: Seat, s: int, feasible: bool) -> Candidate:
+    view, about = world.view, seat.about
+    site = view.site_S[s]
+    gpus = int(min(about.gpus_max, site["gpus"]))
+    price, carbon = (None if np.isnan(site[name]) else float(site[name]) for name in ("price", "carbon"))
+    run_s = watts = None
+    if gpus >= about.gpus_min:
+        level = int(view.oracle_SCG[s, about.class_, gpus])
+        power, seconds = view.speed_KSCGF[:, s, about.class_, gpus, level]
+        run_s, watts = float(about.work * seconds), float(power * site["pue"])
+    latest = float(latest_s(view, seat.slot, s))
+    drawn = None if run_s is None or watts is None else watts * run_s
+    return Candidate(
+        site=world.brief.sites[s],
+        feasible=feasible,
+        reason=_reason(world, seat, s, feasible, latest),
+        free=int(site["free"]),
+        waiting=int(site["waiting"]),
+        price_usd_per_mwh=price,
+        carbon_g_per_kwh=carbon,
+        gpus=gpus,
+        run_s=run_s,
+        energy_kwh=None if drawn is None else drawn / WATT_SECONDS_PER_KWH,
+        energy_usd=None if drawn is None or price is None else drawn * price / WATT_SECONDS_PER_MWH,
+        carbon_kg=None if drawn is None or carbon is None else drawn * carbon / WATT_SECONDS_PER_MWH,
+        latest_start=controller.time_of(latest) if np.isfinite(latest) else None,
+    )
+
+
+def _reason(world: World, seat: Seat, s: int, feasible: bool, latest: float) -> str:
+    """Returns why a site is not feasible, or what choosing it would mean."""
+    view, about = world.view, seat.about
+    site = view.site_S[s]
+    here = world.brief.protocol == "each-slot" and s == seat.site
+    if s in world.drained:
+        return "the site is drained or does not answer"
+    if s in seat.vetoed:
+        return "the job must not run here"
+    if seat.pinned not in (-1, s):
+        return "the job is pinned to another site"
+    if not view.range_CS[about.class_, s]:
+        return "jobs of its class do not run here"
+    if about.gpus_min > site["gpus"]:
+        return f"it needs {about.gpus_min} GPUs at once, the site has {site['gpus']}"
+    if here and world.now_s <= latest and not feasible:
+        return f"it needs {about.gpus_min} GPUs at once, {site['free']} are free"
+    if not feasible:
+        return "it cannot be here before its latest start"
+    if here:
+        return "it could start here now"
+    if world.brief.protocol == "each-slot":
+        return f"it would join the queue here in {join_time(view, seat.slot, seat.site, s) - world.now_s:.0f} s"
+    return f"it would be here in {travel_s(view, seat.slot, about.origin, s):.0f} s"
+
+
+def _waits_for(
+    controller: Controller, world: World, seat: Seat | None, row: dict[str, Any], candidates: list[Candidate]
+) -> tuple[str, float | None]:
+    """Returns what a job waits for, and its earliest known start."""
+    state, slot_s = row["state"], world.brief.slot_s
+    if row["start_s"] is not None:
+        if state in ("starting", "running"):
+            return f"its end; it was started at {world.brief.sites[row['site']]}", row["start_s"]
+        return "nothing: it has ended", row["start_s"]
+    if state not in ("submitted", "transit", "waiting"):
+        return "nothing: it has ended", None
+    if row["held"]:
+        return "its release: it is held", None
+    if seat is None:
+        if world.brief.protocol == "on-arrival":
+            return "the next question", None
+        next_s = (np.floor(row["arrival_s"] / slot_s) + 1) * slot_s
+        return "the next slot boundary, at which it is asked about", float(next_s)
+    if seat.state == TRANSIT:
+        arrives_s = max(float(seat.reach_s or 0.0), seat.earliest_s)
+        return f"its journey to {world.brief.sites[seat.site]}", arrives_s
+    own = (
+        next((one for one in candidates if one.site == world.brief.sites[seat.site]), None) if seat.site >= 0 else None
+    )
+    if own is None:
+        return "a site that may take it", None
+    if world.brief.protocol == "on-arrival" or not own.feasible:
+        if own.free >= seat.about.gpus_min and world.brief.protocol == "on-arrival":
+            return f"the jobs before it in the queue of {own.site}", None
+        room_s = _room_s(world, seat)
+        return f"{seat.about.gpus_min} free GPUs at {own.site} ({own.free} are free)", room_s
+    return f"the policy {controller.policy}, which holds it though it could start: it is asked again every slot", None
+
+
+def _room_s(world: World, seat: Seat) -> float | None:
+    """Returns when enough GPUs of a job's site are free if running jobs take what the model says; nobody goes first."""
+    free = int(world.view.site_S["free"][seat.site])
+    running = [one for one in world.seat_of.values() if one.state == STARTING and one.site == seat.site]
+    for one in sorted(running, key=lambda one: float(one.start_s or 0.0) + float(one.run_s or 0.0)):
+        free += one.gpus
+        if free >= seat.about.gpus_min:
+            return max(world.now_s, float(one.start_s or 0.0) + float(one.run_s or 0.0))
+    return None
+
+
+class Plan(msgspec.Struct, kw_only=True):
+    """What is expected of a site in the coming hours: running jobs at their expected ends, and the forecast."""
+
+    site: str
+    busy_gpus: list[float]
+    """Mean GPUs of running jobs, hour by hour from now."""
+    waiting_gpus: int
+    price_usd_per_mwh: list[float]
+    """Forecast; empty where the policy is given none."""
+    carbon_g_per_kwh: list[float]
+
+
+def plans(controller: Controller, hours: int = 24) -> list[Plan]:
+    """Returns what is expected of every site in the coming hours."""
+    with controller.lock:
+        world = controller.world
+        now_s = controller.store.now_s()
+        busy_SH = np.zeros((len(world.brief.sites), hours))
+        for seat in world.seat_of.values():
+            if seat.state != STARTING or seat.start_s is None or seat.run_s is None:
+                continue
+            left_s = seat.start_s + seat.run_s - now_s
+            share_H = np.clip(left_s / HOUR_S - np.arange(hours), 0.0, 1.0)
+            busy_SH[seat.site] += seat.gpus * share_H
+        shown = world.hours is not None and world.brief.lookahead_h > 0
+        value_KSL = np.diff(world.view.forecast_KSL, axis=2) / HOUR_S if shown else np.zeros((2, len(busy_SH), 0))
+        return [
+            Plan(
+                site=name,
+                busy_gpus=[round(float(value), 3) for value in busy_SH[s]],
+                waiting_gpus=int(world.view.site_S["waiting_gpus"][s]),
+                price_usd_per_mwh=_finite(value_KSL[0, s, :hours]),
+                carbon_g_per_kwh=_finite(value_KSL[1, s, :hours]),
+            )
+            for s, name in enumerate(world.brief.sites)
+        ]
+
+
+def _finite(values: Any) -> list[float]:
+    """Returns values as a list; none where no forecast has been issued yet."""
+    return [] if np.isnan(values).any() else [round(float(value), 3) for value in values]

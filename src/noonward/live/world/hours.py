@@ -1,0 +1,76 @@
+"""Prices, intensities and forecasts as a live service knows them, hour by hour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+
+from noonward.decision.cluster.forecasts import ForecastIssuer
+from noonward.decision.cluster.view import ClusterView
+from noonward.forecasts.forecast import Forecast
+from noonward.model.signals import Signals
+from noonward.units import HOUR_S
+
+
+class Hours:
+    """Writes the signals of the current hour, and the forecast issued in it, into a view.
+
+    Args:
+        signals: Signals of the sites' zones up to the current hour, history included, all known.
+        start: The service's start, a full hour, UTC.
+        zones: Zone of each site.
+        forecast: Forecast that the scheduler is given; None: none.
+        rng: Stream ``forecast``.
+
+    Raises:
+        SignalRangeError: Too little of the history is known for the forecast.
+        ScenarioError: A learned forecast was not trained on one of the zones.
+    """
+
+    def __init__(
+        self,
+        signals: Signals,
+        start: datetime,
+        zones: Sequence[str],
+        forecast: Forecast | None,
+        rng: np.random.Generator,
+    ) -> None:
+        self.signals, self.start, self.zones = signals, start, tuple(zones)
+        self._issuer = None if forecast is None else ForecastIssuer(forecast, signals, start, zones, rng)
+        self._shown: tuple[int, int] | None = None
+
+    @property
+    def known_h(self) -> int:
+        """Hours from the start on that are known."""
+        return round((self.signals.end - self.start).total_seconds() / HOUR_S)
+
+    def append(self, signals: Signals) -> None:
+        """Adds hours that have become known, from ``known_h`` on."""
+        joined = {
+            name: np.concatenate([self.signals.of(name), signals.select(self.signals.zones).of(name)], axis=1)
+            for name in self.signals.value_ZH
+        }
+        if self._issuer is not None:
+            self._issuer.append(signals)
+        self.signals = Signals(start=self.signals.start, zones=self.signals.zones, value_ZH=joined)
+
+    def show(self, view: ClusterView, hour: int) -> None:
+        """Writes an hour's signals and forecast into a view; an hour not yet known shows the last that is.
+
+        Args:
+            view: The view.
+            hour: Hour since the start.
+        """
+        hour = min(hour, self.known_h - 1)
+        if self._shown == (hour, id(view.site_S)):
+            return
+        self._shown = (hour, id(view.site_S))
+        at = hour + round((self.start - self.signals.start).total_seconds() / HOUR_S)
+        for s, zone in enumerate(self.zones):
+            row = self.signals.zone_index(zone)
+            view.site_S["price"][s] = self.signals.price_usd_per_mwh_ZH[row, at]
+            view.site_S["carbon"][s] = self.signals.carbon_g_per_kwh_ZH[row, at]
+        if self._issuer is not None:
+            self._issuer.issue(hour, view.forecast_KSL[:, None])

@@ -1,0 +1,85 @@
+"""Jobs in sight: what the service keeps of each, and what it reports of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+SUBMITTED: Final = "submitted"
+TRANSIT: Final = "transit"
+WAITING: Final = "waiting"
+STARTING: Final = "starting"
+OVERDUE: Final = "overdue"
+
+
+class Arrival(NamedTuple):
+    """A job that arrives."""
+
+    job: int
+    """Its number in the store."""
+    attempt: int
+    arrival_s: float
+    origin: int
+    class_: int
+    gpus_min: int
+    gpus_max: int
+    work: float
+    max_delay_s: float
+    """Infinite for none."""
+    move_gb: float
+    result_gb: float
+    held: bool = False
+    pinned: int = -1
+    vetoed: frozenset[int] = frozenset()
+
+
+@dataclass
+class Seat:
+    """A job in sight."""
+
+    about: Arrival
+    serial: int
+    slot: int
+    state: str = SUBMITTED
+    site: int = -1
+    place: int = -1
+    """Its place in the order in which jobs joined queues."""
+    gpus: int = 0
+    level: int = -1
+    earliest_s: float = 0.0
+    reach_s: float | None = None
+    start_s: float | None = None
+    run_s: float | None = None
+    power_w: float | None = None
+    freed_s: float | None = None
+    """When its GPUs were given back in the books, s."""
+    moves: int = 0
+    held: bool = False
+    pinned: int = -1
+    vetoed: frozenset[int] = field(default_factory=frozenset)
+
+
+class Decision(NamedTuple):
+    """An answer of the scheduler that was carried out, or the first time that a job was held."""
+
+    at_s: float
+    job: int
+    attempt: int
+    serial: int
+    asker: int
+    choice: int
+    """0: hold; 1 + s: site s."""
+    gpus: int
+    level: int
+    earliest_s: float
+    candidates: list[dict[str, object]]
+    """A row per site: whether it was feasible, free GPUs, waiting jobs, price and intensity of the hour."""
+
+
+class Note(NamedTuple):
+    """Something that happened to a job in the service's books."""
+
+    at_s: float
+    job: int
+    kind: str
+    data: dict[str, object]

@@ -1,0 +1,575 @@
+"""The books of a live service: an event-driven copy of the engine's world whose finishes are observed, not computed."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+
+from noonward.decision.brief import Brief, check_fit
+from noonward.decision.cluster.assembly import make_view, with_slots
+from noonward.decision.cluster.layout import ANSWER_PARTS, blank
+from noonward.decision.cluster.view import (
+    ASK_ALLOCATE,
+    ASK_FINISHED,
+    ASK_ROUTE,
+    ASK_SLOT,
+    HOLD,
+    ORACLE,
+    POWER_W,
+    SECONDS,
+    Answers,
+)
+from noonward.decision.scheduler import Scheduler
+from noonward.errors import ScenarioError
+from noonward.live.world.hours import Hours
+from noonward.live.world.kernels import fill_masks, fill_route, join_time, latest_s, mark_overdue, travel_s
+from noonward.live.world.seats import OVERDUE, STARTING, TRANSIT, WAITING, Arrival, Decision, Note, Seat
+from noonward.units import HOUR_S
+
+FINISH, REACH, ARRIVAL, DEADLINE = 0, 2, 3, 4
+"""Kinds of events; at one time they are taken in this order, then by the number of the arrival (as in the engine)."""
+SLOTS: Final = 64
+"""Rows of the view's table of jobs at first."""
+
+
+class World:
+    """Jobs in sight, their queues and the free GPUs of every site, and the scheduler that is asked about them.
+
+    It follows the rules of the engine (``noonward.engine.cluster.engine.ClusterEngine``): protocol each-slot asks every
+    site about its waiting jobs at slot boundaries, protocol on-arrival asks the dispatcher at each arrival. What the
+    engine computes is observed here: a job ends when its cluster says so.
+
+    Beside the engine's rules, an operator may hold, pin and veto jobs, drain sites, and withhold GPUs. A drained site
+    is masked; its waiting jobs may be moved away, and none of them is dropped because of it.
+
+    Args:
+        brief: Brief of the service.
+        scheduler: Who is asked; it is reset.
+        hours: Prices, intensities and forecasts, hour by hour; None where there are none.
+        rng: Stream ``policy``.
+
+    Raises:
+        ScenarioError: The scheduler does not fit, or sets capacity curves, which a service does not have.
+    """
+
+    def __init__(self, brief: Brief, scheduler: Scheduler, hours: Hours | None, rng: np.random.Generator) -> None:
+        check_fit(brief, scheduler.needs, type(scheduler).__name__)
+        if scheduler.needs.curves is not None:
+            raise ScenarioError(
+                f"scheduler {type(scheduler).__name__} sets capacity curves, which a live service does not have; "
+                "choose another policy"
+            )
+        self.brief, self.scheduler, self.hours = brief, scheduler, hours
+        self.view = make_view(brief, SLOTS)
+        sites = len(brief.sites)
+        self.answers = Answers(**blank(ANSWER_PARTS, askers=len(self.view.asked_N), sites=sites, limit_hours=0))
+        self.seat_of: dict[int, Seat] = {}
+        self.queue_S: list[dict[int, None]] = [{} for _ in range(sites)]
+        self.unrouted: dict[int, None] = {}
+        self.taken_S = np.zeros(sites, np.int64)
+        self.withheld_S = np.zeros(sites, np.int64)
+        self.drained: set[int] = set()
+        self.serial = 0
+        self.place = 0
+        self.now_s = 0.0
+        self.asked_s = -np.inf
+        self._each_slot = brief.protocol == "each-slot"
+        self._free_slots = list(range(SLOTS - 1, -1, -1))
+        self._events: list[tuple[float, int, int]] = []
+        self._coming: dict[int, Arrival] = {}
+        self._asked_before: set[int] = set()
+        self.decisions: list[Decision] = []
+        self.notes: list[Note] = []
+        self.changed: dict[int, Seat] = {}
+        self.asks = 0
+        scheduler.reset(brief, rng)
+
+    # What happens outside.
+
+    def arrive(self, arrivals: Iterable[Arrival]) -> None:
+        """Adds jobs that have arrived, in the order of their arrival."""
+        for one in arrivals:
+            serial, self.serial = self.serial, self.serial + 1
+            self._coming[serial] = one
+            heapq.heappush(self._events, (one.arrival_s, ARRIVAL, serial))
+
+    def finish(self, serial: int, time_s: float) -> None:
+        """Notes that a started job has given its GPUs back, not before the last question."""
+        if serial in self.seat_of:
+            heapq.heappush(self._events, (max(time_s, self.now_s), FINISH, serial))
+
+    def withdraw(self, serial: int) -> None:
+        """Takes a job that has not started out of the books at once."""
+        self._coming.pop(serial, None)
+        seat = self.seat_of.get(serial)
+        if seat is None or seat.state == STARTING:
+            return
+        if seat.state == WAITING and seat.site >= 0:
+            self._leave_queue(seat)
+        self.unrouted.pop(serial, None)
+        self._forget(seat)
+
+    def drain(self, site: int, drained: bool) -> None:
+        """Stops or resumes starts and moves at a site."""
+        (self.drained.add if drained else self.drained.discard)(site)
+
+    def withhold(self, site: int, gpus: int) -> None:
+        """Sets how many GPUs of a site are not for the service: of nodes that are down, or held by jobs of others."""
+        self.withheld_S[site] = gpus
+        self._show_free(site)
+
+    # Time passes.
+
+    def next_event_s(self) -> float:
+        """Returns the time of the next event that is known, s; infinite for none."""
+        return self._events[0][0] if self._events else np.inf
+
+    def next_slot_s(self) -> float:
+        """Returns the next slot boundary with something to ask or to do, s; infinite where nothing is left."""
+        slot_s = self.brief.slot_s
+        if any(self.queue_S):
+            return (np.floor(self.now_s / slot_s) + 1) * slot_s
+        time_s = self.next_event_s()
+        return float(np.ceil(time_s / slot_s) * slot_s) if np.isfinite(time_s) else np.inf
+
+    def run_to(self, time_s: float) -> None:
+        """Takes what has happened up to a time and asks about it.
+
+        Args:
+            time_s: s since the service's start; for protocol each-slot a slot boundary. Boundaries in between are
+                skipped; one that was asked about before is not asked about again.
+        """
+        if self._each_slot:
+            if time_s <= self.asked_s:
+                return
+            self.asked_s = time_s
+            self._take_events(time_s)
+            self._set_now(time_s)
+            self._drop_overdue()
+            self._ask_slot()
+            return
+        while self._events and self._events[0][0] <= time_s:
+            self._take_next()
+        if self.unrouted:
+            self._set_now(time_s)
+            for serial in list(self.unrouted):
+                self._route(self.seat_of[serial])
+        for s, queue in enumerate(self.queue_S):
+            if queue and s not in self.drained and self._head_fits(s):  # an operator or the cluster has made room
+                self._set_now(time_s)
+                self._dispatch(s)
+
+    def _head_fits(self, s: int) -> bool:
+        """Returns whether the first job of a queue that is not held could start now."""
+        head = next(self._line(self.queue_S[s]), None)
+        return head is not None and int(self.view.site_S["free"][s]) >= head.about.gpus_min
+
+    def _set_now(self, time_s: float) -> None:
+        self.now_s = max(self.now_s, time_s)
+        self.view.run_1["now_s"] = self.now_s
+
+    def _take_events(self, until_s: float) -> None:
+        """Takes all finishes, joins and arrivals up to a time (protocol each-slot)."""
+        while self._events and self._events[0][0] <= until_s:
+            time_s, kind, serial = heapq.heappop(self._events)
+            self._set_now(time_s)
+            if kind == ARRIVAL:
+                if serial in self._coming:
+                    seat = self._seat(serial)
+                    self._join(seat, int(self.view.home_I[seat.about.origin]))
+            elif serial in self.seat_of:
+                seat = self.seat_of[serial]
+                if kind == FINISH:
+                    self._free(seat)
+                else:
+                    self._join(seat, seat.site)
+
+    def _take_next(self) -> None:
+        """Takes the next event (protocol on-arrival)."""
+        time_s, kind, serial = heapq.heappop(self._events)
+        if kind == ARRIVAL:
+            if serial in self._coming:
+                self._set_now(time_s)
+                self._route(self._seat(serial))
+            return
+        seat = self.seat_of.get(serial)
+        if seat is None:
+            return
+        if kind == DEADLINE:
+            if seat.state == WAITING and seat.site >= 0 and not seat.held:
+                self._set_now(time_s)
+                self._leave_queue(seat)
+                self._give_up(seat)
+                self._dispatch(seat.site)
+            return
+        self._set_now(time_s)
+        if kind == FINISH:
+            self._finished(seat)
+            return
+        if seat.earliest_s > self.now_s:
+            heapq.heappush(self._events, (seat.earliest_s, REACH, serial))
+            return
+        self._join(seat, seat.site)
+        latest = latest_s(self.view, seat.slot, seat.site)
+        if np.isfinite(latest):
+            heapq.heappush(self._events, (latest, DEADLINE, serial))
+        self._dispatch(seat.site)
+
+    def _finished(self, seat: Seat) -> None:
+        """Frees the GPUs of a job, tells a scheduler that wants to know, and looks at the queue (on-arrival)."""
+        self._give_back(seat)
+        if self.scheduler.needs.finished:
+            self.view.run_1["gpus"], self.view.run_1["level"] = seat.gpus, seat.level
+            self._ask(ASK_FINISHED, seat.slot, seat.site)
+        self._forget(seat)
+        self._dispatch(seat.site)
+
+    # Seats and queues.
+
+    def _seat(self, serial: int) -> Seat:
+        """Gives an arriving job a slot of the view."""
+        about = self._coming.pop(serial)
+        seat = Seat(
+            about=about, serial=serial, slot=self._take_slot(), held=about.held, pinned=about.pinned,
+            vetoed=about.vetoed,
+        )  # fmt: skip
+        self._show(seat)
+        self.seat_of[serial] = seat
+        self._change(seat)
+        return seat
+
+    def _take_slot(self) -> int:
+        if not self._free_slots:
+            slots = len(self.view.job_J)
+            self.view = with_slots(self.view, 2 * slots)
+            self._free_slots = list(range(2 * slots - 1, slots - 1, -1))
+        return self._free_slots.pop()
+
+    def _show(self, seat: Seat) -> None:
+        """Writes a job into its slot of the view."""
+        row, about = self.view.job_J[seat.slot], seat.about
+        row["arrival_s"], row["work"] = about.arrival_s, about.work
+        row["deadline_s"] = about.arrival_s + about.max_delay_s
+        row["move_gb"], row["result_gb"] = about.move_gb, about.result_gb
+        row["origin"], row["class_"] = about.origin, about.class_
+        row["gpus_min"], row["gpus_max"] = about.gpus_min, about.gpus_max
+        row["preset_site"], row["serial"] = -1, seat.serial
+
+    def _forget(self, seat: Seat) -> None:
+        self.view.job_J[seat.slot]["serial"] = -1
+        self._free_slots.append(seat.slot)
+        del self.seat_of[seat.serial]
+        self._asked_before.discard(seat.serial)
+
+    def _change(self, seat: Seat) -> None:
+        self.changed[seat.serial] = seat
+
+    def _join(self, seat: Seat, site: int) -> None:
+        """Appends a job to a site's queue."""
+        seat.state, seat.site, seat.reach_s = WAITING, site, self.now_s
+        seat.place, self.place = self.place, self.place + 1
+        self._enter_queue(seat)
+        self._change(seat)
+
+    def _enter_queue(self, seat: Seat) -> None:
+        self.queue_S[seat.site][seat.serial] = None
+        self.view.site_S["waiting"][seat.site] += 1
+        self.view.site_S["waiting_gpus"][seat.site] += seat.about.gpus_min
+
+    def _leave_queue(self, seat: Seat) -> None:
+        del self.queue_S[seat.site][seat.serial]
+        self.view.site_S["waiting"][seat.site] -= 1
+        self.view.site_S["waiting_gpus"][seat.site] -= seat.about.gpus_min
+
+    def _give_up(self, seat: Seat) -> None:
+        """Drops a job that can no longer start in time."""
+        seat.state = OVERDUE
+        self._change(seat)
+        self.notes.append(Note(self.now_s, seat.about.job, OVERDUE, {"serial": seat.serial}))
+        self._forget(seat)
+
+    def _show_free(self, site: int) -> None:
+        gpus = int(self.view.site_S["gpus"][site])
+        self.view.site_S["free"][site] = max(0, gpus - int(self.taken_S[site]) - int(self.withheld_S[site]))
+
+    def _free(self, seat: Seat) -> None:
+        """Takes a job that has ended out of the books."""
+        self._give_back(seat)
+        self._forget(seat)
+
+    def _give_back(self, seat: Seat) -> None:
+        """Gives the GPUs of a job that has ended back."""
+        seat.freed_s = self.now_s
+        self.taken_S[seat.site] -= seat.gpus
+        self._show_free(seat.site)
+        self._change(seat)
+
+    def _start(self, seat: Seat, site: int, most: int, level: int) -> None:
+        """Starts a job now: takes GPUs, fixes clock, power and expected run time."""
+        about, free = seat.about, int(self.view.site_S["free"][site])
+        gpus = min(most, free)
+        if level == ORACLE:
+            level = int(self.view.oracle_SCG[site, about.class_, gpus])
+        speed = self.view.speed_KSCGF[:, site, about.class_, gpus, level]
+        seat.state, seat.site, seat.gpus, seat.level, seat.start_s = STARTING, site, gpus, level, self.now_s
+        seat.run_s = float(about.work * speed[SECONDS])
+        seat.power_w = float(speed[POWER_W] * self.view.site_S["pue"][site])
+        self.taken_S[site] += gpus
+        self._show_free(site)
+        self._change(seat)
+        self.notes.append(Note(self.now_s, about.job, "start decided", self._said(seat)))
+
+    def _said(self, seat: Seat) -> dict[str, object]:
+        return {
+            "serial": seat.serial, "site": seat.site, "gpus": seat.gpus, "level": seat.level,
+            "arrival_s": seat.about.arrival_s,
+        }  # fmt: skip
+
+    def _drop_overdue(self) -> None:
+        """Drops every waiting job that can no longer start in time; sites that are drained count as open."""
+        seats = [self.seat_of[serial] for queue in self.queue_S for serial in queue]
+        if not seats:
+            return
+        slot_Q = np.array([seat.slot for seat in seats], np.int64)
+        site_Q = np.array([seat.site for seat in seats], np.int64)
+        late_Q = np.zeros(len(seats), np.uint8)
+        mark_overdue(self.view, slot_Q, site_Q, late_Q)
+        for q in np.flatnonzero(late_Q).tolist():
+            self._leave_queue(seats[q])
+            self._give_up(seats[q])
+
+    # Questions.
+
+    def _ask(self, kind: int, slot: int = -1, site: int = -1) -> None:
+        """Shows the hour, sets the defaults and asks the scheduler."""
+        run = self.view.run_1
+        run["kind"], run["site"] = kind, site
+        if slot >= 0:
+            self.view.asked_N[0] = slot
+        if self.hours is not None:
+            self.hours.show(self.view, int(self.now_s // HOUR_S))
+        self.answers.answer_N[:] = (HOLD, 0, ORACLE, 0.0)
+        if kind == ASK_ALLOCATE:
+            seat = self.seat_of[int(self.view.job_J["serial"][slot])]
+            self.answers.answer_N["gpus"], self.answers.answer_N["level"] = seat.gpus, seat.level
+        self.asks += 1
+        self.scheduler.decide(self.view, self.answers)
+
+    def _ask_slot(self) -> None:
+        """Asks every site about each of its waiting jobs, all sites at once (protocol each-slot)."""
+        lines = [self._line(queue) for queue in self.queue_S]
+        sites = range(len(lines))
+        while True:
+            asked = [next(line, None) for line in lines]
+            if not any(asked):
+                return
+            self.view.asked_N[:] = [-1 if seat is None else seat.slot for seat in asked]
+            fill_masks(self.view, self.view.site_S["free"].astype(np.int64))
+            for s, seat in enumerate(asked):
+                if seat is not None:
+                    self.restrict(seat, s)
+            self._ask(ASK_SLOT)
+            answers = [self.answers.answer_N[s].item() for s in sites]
+            for s, seat in enumerate(asked):
+                if seat is not None:
+                    self._carry_out(seat, s, *answers[s])
+
+    def _line(self, queue: dict[int, None]) -> Iterator[Seat]:
+        """Yields the jobs of a queue that are not held."""
+        seats = [self.seat_of[serial] for serial in queue]
+        return iter([seat for seat in seats if not seat.held])
+
+    def restrict(self, seat: Seat, asker: int) -> None:
+        """Takes what the operator forbids out of a mask."""
+        mask_A = self.view.mask_NA[asker]
+        for d in self.drained | seat.vetoed:
+            mask_A[1 + d] = 0
+        if seat.pinned >= 0:
+            kept = mask_A[1 + seat.pinned]
+            mask_A[1:] = 0
+            mask_A[1 + seat.pinned] = kept
+
+    def _checked(self, seat: Seat, asker: int, choice: int, gpus: int, level: int) -> tuple[int, int, int]:
+        """Returns an answer, or "hold" in place of one that is not feasible; a pin takes precedence."""
+        mask_A, about = self.view.mask_NA[asker], seat.about
+        if seat.pinned >= 0:
+            choice = 1 + seat.pinned if mask_A[1 + seat.pinned] else HOLD
+        site = choice - 1 if choice else seat.site
+        good = (
+            0 <= choice < len(mask_A)
+            and (choice == HOLD or mask_A[choice])
+            and (gpus == 0 or about.gpus_min <= gpus <= about.gpus_max)
+            and (level == ORACLE or 0 <= level < int(self.view.site_S["levels"][max(site, 0)]))
+        )
+        if good:
+            return choice, gpus, level
+        said: dict[str, object] = {"choice": choice, "gpus": gpus, "level": level}
+        self.notes.append(Note(self.now_s, about.job, "infeasible answer", said))
+        return HOLD, 0, ORACLE
+
+    def _carry_out(self, seat: Seat, s: int, choice: int, gpus: int, level: int, earliest_s: float) -> None:
+        """Holds, starts or moves a site's job (protocol each-slot)."""
+        choice, gpus, level = self._checked(seat, s, choice, gpus, level)
+        self._decided(seat, s, choice, gpus, level, 0.0)
+        if choice == HOLD:
+            return
+        self._leave_queue(seat)
+        d = choice - 1
+        if d == s:
+            most = min(seat.about.gpus_max, gpus) if gpus > 0 else seat.about.gpus_max
+            self._start(seat, s, most, level)
+            return
+        joins_s = float(join_time(self.view, seat.slot, s, d))
+        self._send(seat, d, joins_s)
+
+    def _send(self, seat: Seat, site: int, at_s: float) -> None:
+        """Lets a job travel to a site, where it arrives at a time."""
+        if seat.about.move_gb > 0 and (self._each_slot or int(self.view.home_I[seat.about.origin]) != site):
+            seat.moves += 1
+        self.notes.append(
+            Note(
+                self.now_s, seat.about.job, "sent",
+                {"serial": seat.serial, "from": seat.site, "site": site, "arrives_s": at_s},
+            )
+        )  # fmt: skip
+        seat.state, seat.site, seat.reach_s = TRANSIT, site, at_s
+        heapq.heappush(self._events, (at_s, REACH, seat.serial))
+        self._change(seat)
+
+    def _decided(self, seat: Seat, asker: int, choice: int, gpus: int, level: int, earliest_s: float) -> None:
+        """Notes a decision; of several times that a job is held in a row, the first."""
+        if choice == HOLD and seat.serial in self._asked_before:
+            return
+        self._asked_before.add(seat.serial)
+        self.decisions.append(
+            Decision(
+                self.now_s, seat.about.job, seat.about.attempt, seat.serial, asker, choice, gpus, level, earliest_s,
+                self.candidates(asker),
+            )
+        )  # fmt: skip
+
+    def candidates(self, asker: int) -> list[dict[str, object]]:
+        """Returns a row per site: whether it is feasible for an asker's job, its free GPUs, queue, price, intensity."""
+        mask_A, site_S = self.view.mask_NA[asker], self.view.site_S
+        return [
+            {
+                "site": name,
+                "feasible": bool(mask_A[1 + s]),
+                "free": int(site_S["free"][s]),
+                "waiting": int(site_S["waiting"][s]),
+                "price_usd_per_mwh": _known(site_S["price"][s]),
+                "carbon_g_per_kwh": _known(site_S["carbon"][s]),
+            }
+            for s, name in enumerate(self.brief.sites)
+        ]
+
+    def _route(self, seat: Seat) -> None:
+        """Asks the dispatcher where a job goes (protocol on-arrival)."""
+        if seat.held:
+            self._leave_unrouted(seat)
+            return
+        if not fill_route(self.view, seat.slot):
+            self.unrouted.pop(seat.serial, None)
+            self._give_up(seat)
+            return
+        self.restrict(seat, 0)
+        if not self.view.mask_NA[0].any():
+            self._leave_unrouted(seat)
+            return
+        self.unrouted.pop(seat.serial, None)
+        self._ask(ASK_ROUTE, seat.slot)
+        choice, gpus, level, earliest_s = self.answers.answer_N[0].item()
+        choice, gpus, level = self._checked(seat, 0, choice, gpus, level)
+        if choice == HOLD or not earliest_s <= latest_s(self.view, seat.slot, choice - 1):
+            self._leave_unrouted(seat)
+            return
+        self._decided(seat, 0, choice, gpus, level, earliest_s)
+        seat.gpus, seat.level, seat.earliest_s = gpus, level, earliest_s
+        origin = seat.about.origin
+        self._send(seat, choice - 1, self.now_s + float(travel_s(self.view, seat.slot, origin, choice - 1)))
+
+    def _leave_unrouted(self, seat: Seat) -> None:
+        """Keeps a job that no site may take now; it is asked about again."""
+        seat.state, seat.site = WAITING, -1
+        self.unrouted[seat.serial] = None
+        self._change(seat)
+
+    def _dispatch(self, s: int) -> None:
+        """Starts what the head of a site's queue allows (protocol on-arrival)."""
+        if s in self.drained:
+            return
+        for serial in list(self.queue_S[s]):
+            seat = self.seat_of[serial]
+            if seat.held:
+                continue
+            if self.now_s > latest_s(self.view, seat.slot, s):
+                self._leave_queue(seat)
+                self._give_up(seat)
+                continue
+            if int(self.view.site_S["free"][s]) < seat.about.gpus_min:
+                return
+            gpus, level = seat.gpus, seat.level
+            if self.scheduler.needs.allocate:
+                self._ask(ASK_ALLOCATE, seat.slot, s)
+                self.view.mask_NA[0] = 1
+                _, gpus, level, _ = self.answers.answer_N[0].item()
+                _, gpus, level = self._checked(seat, 0, 1 + s, gpus, level)
+            self._leave_queue(seat)
+            self._start(seat, s, min(seat.about.gpus_max, gpus) if gpus > 0 else seat.about.gpus_max, level)
+
+    # Restart.
+
+    def restore(self, seats: Iterable[Seat], *, serial: int, place: int, now_s: float | None) -> None:
+        """Puts jobs in sight back as they were stored.
+
+        Args:
+            seats: Jobs in sight, each with its slot.
+            serial: Next number of an arrival.
+            place: Next place in the order of joining queues.
+            now_s: Time up to which events were taken, s; None if the service is new.
+        """
+        seats = sorted(seats, key=lambda seat: seat.place)
+        slots = len(self.view.job_J)
+        while slots <= max((seat.slot for seat in seats), default=0):
+            slots *= 2
+        self.view = with_slots(self.view, slots)
+        taken = {seat.slot for seat in seats}
+        self._free_slots = [slot for slot in range(slots - 1, -1, -1) if slot not in taken]
+        self.serial, self.place = serial, place
+        if now_s is not None:
+            self._set_now(now_s)
+            self.asked_s = now_s
+        for seat in seats:
+            self.seat_of[seat.serial] = seat
+            self._asked_before.add(seat.serial)
+            self._show(seat)
+            self._resume(seat)
+
+    def _resume(self, seat: Seat) -> None:
+        """Puts a job back where it stood."""
+        if seat.state == TRANSIT:
+            heapq.heappush(self._events, (max(float(seat.reach_s or 0.0), seat.earliest_s), REACH, seat.serial))
+        elif seat.state == WAITING and seat.site >= 0:
+            self._enter_queue(seat)
+            latest = latest_s(self.view, seat.slot, seat.site)
+            if not self._each_slot and np.isfinite(latest):
+                heapq.heappush(self._events, (latest, DEADLINE, seat.serial))
+        elif seat.state == WAITING:
+            self.unrouted[seat.serial] = None
+        else:
+            self.taken_S[seat.site] += seat.gpus
+            self._show_free(seat.site)
+
+    def drain_changes(self) -> tuple[list[Seat], list[Decision], list[Note]]:
+        """Returns what has changed since the last call: jobs, decisions and notes."""
+        out = list(self.changed.values()), self.decisions, self.notes
+        self.changed, self.decisions, self.notes = {}, [], []
+        return out
+
+
+def _known(value: float) -> float | None:
+    """Returns a value, or None where it is unknown."""
+    return None if np.isnan(value) else float(value)

@@ -1,0 +1,130 @@
+"""A service over a small fleet whose time stands still until it is set, and a day that is played through it."""
+
+import math
+
+import pytest
+
+from command_line import CommandLine
+from noonward.data.environments import build_environment
+from noonward.data.scenarios.load import load_scenario
+from noonward.live.clock import ManualClock
+from noonward.live.config import LiveConfig
+from noonward.live.controller import Controller
+from noonward.live.requests import JobRequest, RequestChecker
+from noonward.live.setup import Setup
+from noonward.live.store.store import Store
+from noonward.live.store.submit import submission
+
+
+class FixedSource:
+    """Signals of an environment."""
+
+    name = "environment"
+
+    def __init__(self, signals):
+        self.signals = signals
+
+    def fetch(self, zones, start, hours):
+        return self.signals.select(zones).window(start, hours)
+
+
+class Service:
+    """A service over an environment: its jobs, signals and sites; nothing runs, jobs take what the model says."""
+
+    def __init__(self, folder, scenario, policy, index=0):
+        self.scenario = scenario
+        self.environment = build_environment(scenario, index)
+        self.clock = ManualClock(self.environment.start)
+        self.folder, self.policy = folder, policy
+        self.checker = RequestChecker(scenario.fleet, 64)
+        self.open()
+
+    def open(self):
+        self.store = Store(self.folder, self.clock)
+        config = LiveConfig(
+            scenario=self.scenario.name,
+            policy=self.policy,
+            folder=self.folder,
+            sites={name: {"executor": "model"} for name in self.scenario.fleet.site_names},
+        )
+        made = Setup.of(config, self.scenario, self.store)
+        setup = Setup(**{**vars(made), "source": FixedSource(self.environment.signals)}) if made.source else made
+        self.controller = Controller(setup, self.store)
+
+    def restart(self):
+        """Ends the service between two steps and starts it anew from its store."""
+        self.store.close()
+        self.open()
+
+    def set_time(self, seconds):
+        self.clock.seconds = seconds
+
+    def submit(self, *requests):
+        return self.store.do(submission([self.checker.row(request) for request in requests]))[0]
+
+    def steps(self):
+        sites = range(len(self.controller.setup.sites))
+        for s in sites:
+            self.controller.track(s)
+        self.controller.decide()
+        for s in sites:
+            self.controller.deliver(s)
+
+    def request(self, j):
+        jobs, fleet = self.environment.jobs, self.scenario.fleet
+        slack_s = float(jobs.slack_s_J[j])
+        return JobRequest(
+            name=f"job {j}",
+            work=float(jobs.work_J[j]),
+            class_=fleet.classes[jobs.class_J[j]],
+            origin=fleet.ingress_points[jobs.origin_J[j]].name,
+            gpus_min=int(jobs.gpus_min_J[j]),
+            gpus_max=int(jobs.gpus_max_J[j]),
+            max_delay_s=None if math.isinf(slack_s) else slack_s,
+            data_gb=float(jobs.data_gb_J[j]),
+            model_gb=float(jobs.model_gb_J[j]),
+            result_gb=float(jobs.result_gb_J[j]),
+        )
+
+    def play(self, restart_every=0):
+        """Plays the environment's jobs through the service until all have ended, or the window has."""
+        jobs, coming, steps = self.environment.jobs, 0, 0
+        while True:
+            rows = self.store.read("SELECT start_s, run_s FROM jobs WHERE start_s IS NOT NULL AND ended_s IS NULL")
+            times = [row["start_s"] + row["run_s"] for row in rows] + [self.controller.world.next_event_s()]
+            if coming < len(jobs):
+                times.append(float(jobs.arrival_s_J[coming]))
+            time = min(times)
+            if self.environment.protocol == "each-slot":
+                time = min(time, self.controller.world.next_slot_s())
+            if not math.isfinite(time) or (time >= self.environment.window_s and not self.environment.drained):
+                return
+            self.set_time(time)
+            while coming < len(jobs) and jobs.arrival_s_J[coming] <= time:
+                self.submit(self.request(coming))
+                coming += 1
+            self.steps()
+            steps += 1
+            if restart_every and steps % restart_every == 0:
+                self.restart()
+
+
+@pytest.fixture
+def noonward(monkeypatch, capsys, tmp_path):
+    """The command line, in an empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    return CommandLine(monkeypatch, capsys)
+
+
+@pytest.fixture
+def service(tmp_path):
+    """Makes services; closes them."""
+    made = []
+
+    def make(policy, *settings, scenario="tiny"):
+        made.append(Service(tmp_path / f"live{len(made)}", load_scenario(scenario, settings), policy))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.store.close()

@@ -1,0 +1,313 @@
+"""The HTTP interface: jobs in and out, what is refused and how, tokens and scopes, events, figures."""
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from starlette.testclient import TestClient
+
+from noonward.live.api.app import make_app
+from noonward.live.api.guard import MOST_BYTES
+from noonward.live.client import Client, ServiceError
+from noonward.live.requests import JobRequest
+from noonward.live.tokens import make_token, revoke_token
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "live"
+JOB = {"name": "a", "command": "true", "work": 600.0, "origin": "north"}
+
+
+@pytest.fixture
+def live(service):
+    return service("local-fcfs")
+
+
+@pytest.fixture
+def http(live):
+    with TestClient(make_app(live.controller), base_url="http://localhost:8470") as client:
+        yield client
+
+
+def test_one_job_is_stored_decided_run_and_shown(live, http):
+    answer = http.post("/v1/jobs", json=JOB)
+    assert (answer.status_code, answer.json()) == (201, {"ids": [1], "new": 1})
+    assert http.get("/v1/jobs/1").json()["state"] == "submitted"
+    live.set_time(60.0)
+    live.steps()
+    live.controller.track(0)
+    shown = http.get("/v1/jobs/1").json()
+    assert (shown["state"], shown["site"], shown["gpus"]) == ("running", "north", 1)
+    assert shown["decided_start"].endswith("T00:01:00Z")
+    live.set_time(660.0)
+    live.steps()
+    assert http.get("/v1/jobs/1").json()["state"] == "done"
+    decision = http.get("/v1/decisions?job=1").json()[0]
+    assert (decision["asked_at"], decision["choice"], decision["policy"]) == ("north", "north", "local-fcfs")
+    assert decision["candidates"][0]["price_usd_per_mwh"] == live.environment.site_signals.price_SH[0, 0]
+    assert [one["site"] for one in decision["candidates"]] == ["north", "south"]
+
+
+def test_a_batch_is_stored_whole_or_not_at_all(http):
+    bad = http.post("/v1/jobs", json=[JOB, {**JOB, "origin": "nowhere"}])
+    assert (bad.status_code, bad.json()["code"]) == (422, "invalid")
+    assert http.get("/v1/jobs").json() == {"jobs": [], "next": None}
+    assert http.post("/v1/jobs", json=[JOB] * 3).json()["ids"] == [1, 2, 3]
+    page = http.get("/v1/jobs?limit=2").json()
+    assert ([job["id"] for job in page["jobs"]], page["next"]) == ([3, 2], 2)
+    assert [job["id"] for job in http.get("/v1/jobs?limit=2&before=2").json()["jobs"]] == [1]
+
+
+def test_an_idempotency_key_makes_a_repeat_harmless(http):
+    headers = {"Idempotency-Key": "mine"}
+    first = http.post("/v1/jobs", json=[JOB, JOB], headers=headers)
+    again = http.post("/v1/jobs", json=[JOB, JOB], headers=headers)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["ids"] == again.json()["ids"] == [1, 2]
+    other = http.post("/v1/jobs", json=[{**JOB, "work": 1.0}, JOB], headers=headers)
+    assert (other.status_code, other.json()["code"]) == (409, "key")
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"", 400),
+        (b'{"name": "\xff\xfe"}', 400),
+        (b"[" * 100_000, 400),
+        (b"[]", 422),
+        (b'{"name": "a"}', 422),
+        (b'{"name": "a", "work": -1}', 422),
+        (b'{"name": "a", "work": 1e400}', 422),
+        (b'{"name": "a", "work": 1, "surprise": 1}', 422),
+        (json.dumps([JOB] * 10_001).encode(), 422),
+        (b'{"name": "' + b"x" * (MOST_BYTES + 1) + b'"}', 413),
+    ],
+)
+def test_what_is_not_a_job_is_refused(http, body, status):
+    answer = http.post("/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (status, 422 if status == 400 else status)
+    assert answer.json()["message"]
+    assert http.get("/v1/jobs").json()["jobs"] == []
+
+
+def test_a_body_that_is_streamed_without_a_length_is_cut_off(http):
+    def parts():
+        for _ in range(40):
+            yield b"x" * 2**20
+
+    answer = http.post("/v1/jobs", content=parts(), headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+
+
+def test_other_content_types_and_unknown_paths(http):
+    assert http.post("/v1/jobs", content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
+    assert http.get("/v1/nothing").json()["code"] == "unknown"
+    assert http.delete("/v1/jobs").status_code == 405
+    assert http.get("/v1/jobs/77").status_code == 404
+    assert http.get("/v1/jobs/99999999999999999999999").status_code == 404
+    assert http.get("/v1/jobs?limit=-1").status_code == 422
+    assert http.get("/v1/jobs?state=asleep").status_code == 422
+
+
+def test_a_page_of_another_site_reaches_nothing(http):
+    foreign = {"Origin": "https://evil.example"}
+    assert http.post("/v1/jobs", json=JOB, headers=foreign).status_code == 403
+    assert http.get("/v1/jobs", headers={"Host": "evil.example"}).status_code == 403
+    assert http.post("/v1/jobs", json=JOB, headers={"Origin": "http://localhost:8470"}).status_code == 201
+
+
+def test_with_tokens_every_request_needs_one_of_enough_scope(live, http):
+    tokens = {scope: make_token(live.store, scope, scope) for scope in ("read", "submit", "admin")}
+    live.controller.store.do(lambda connection, now_s: None)
+    with TestClient(make_app(live.controller), base_url="http://example.org") as client:
+
+        def status(method, path, token=None, **given):
+            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+            return client.request(method, path, headers=headers, **given).status_code
+
+        assert status("GET", "/v1/jobs") == 401
+        assert status("GET", "/v1/jobs", "nwt_wrong") == 401
+        assert status("GET", "/v1/jobs", tokens["read"]) == 200
+        assert status("POST", "/v1/jobs", tokens["read"], json=JOB) == 403
+        assert status("POST", "/v1/jobs", tokens["submit"], json=JOB) == 201
+        assert status("PATCH", "/v1/sites/north", tokens["submit"], json={"drained": True}) == 403
+        assert status("PATCH", "/v1/sites/north", tokens["admin"], json={"drained": True}) == 200
+        assert status("GET", "/metrics") == 401
+        assert status("GET", "/healthz") == 200
+    rows = live.store.read("SELECT hash FROM tokens")
+    assert not any(token.encode() in row["hash"] for token in tokens.values() for row in rows)
+    revoke_token(live.store, "read")
+    with TestClient(make_app(live.controller), base_url="http://example.org") as client:
+        assert client.get("/v1/jobs", headers={"Authorization": f"Bearer {tokens['read']}"}).status_code == 401
+
+
+def test_a_token_expires_and_is_rotated(live):
+    from noonward.live.tokens import holder_of
+
+    old = make_token(live.store, "ci", "submit", 1)
+    assert holder_of(live.store, old).scope == "submit"
+    new = make_token(live.store, "ci", "read", replace=True)
+    assert holder_of(live.store, old) is None
+    assert holder_of(live.store, new).scope == "submit"
+    live.store.do(
+        lambda connection, now_s: (
+            connection.execute("UPDATE tokens SET expires_at = '2000-01-01T00:00:00+00:00'") and None
+        )
+    )
+    assert holder_of(live.store, new) is None
+
+
+def test_hold_release_pin_veto_and_cancel(live, http):
+    http.post("/v1/jobs", json=[JOB, JOB, JOB, {**JOB, "gpus_min": 8}])
+    assert http.post("/v1/jobs/1/hold").json()["held"]
+    assert http.patch("/v1/jobs/2", json={"site": "south"}).json()["pinned"] == "south"
+    assert http.patch("/v1/jobs/3", json={"not_sites": ["north"]}).json()["not_sites"] == ["north"]
+    assert http.patch("/v1/jobs/3", json={"not_sites": ["north", "south"]}).status_code == 422
+    assert http.patch("/v1/jobs/3", json={"site": "atlantis"}).status_code == 422
+    assert http.post("/v1/jobs/4/cancel").json()["state"] == "cancelled"
+    for minute in range(1, 8):
+        live.set_time(60.0 * minute)
+        live.steps()
+    found = {job["id"]: (job["state"], job["site"]) for job in http.get("/v1/jobs").json()["jobs"]}
+    assert found[1] == ("waiting", "north")
+    assert found[2][1] == "south"
+    assert found[3] == ("waiting", "north")  # local-fcfs moves nothing
+    assert found[4][0] == "cancelled"
+    assert http.patch("/v1/jobs/2", json={"site": "north"}).status_code == 409
+    assert not http.post("/v1/jobs/1/release").json()["held"]
+    live.set_time(600.0)
+    live.steps()
+    assert http.get("/v1/jobs/1").json()["state"] in ("starting", "running")
+
+
+def test_why_names_what_a_job_waits_for(live, http):
+    http.post("/v1/jobs", json=[{**JOB, "gpus_min": 8}, {**JOB, "gpus_min": 2, "max_delay_s": 5000.0}])
+    live.set_time(60.0)
+    live.steps()
+    found = http.get("/v1/jobs/2/why").json()
+    assert found["waits_for"] == "2 free GPUs at north (0 are free)"
+    assert found["expected_start"].endswith("00:11:00Z")
+    north, south = found["candidates"]
+    assert (north["feasible"], north["reason"]) == (False, "it needs 2 GPUs at once, 0 are free")
+    assert south["feasible"]
+    assert south["energy_kwh"] == pytest.approx(2 * 80 * 1.2 * 600 / 3.6e6)
+    assert south["latest_start"].endswith("01:23:20Z")
+    before = live.controller.world.view.mask_NA.copy()
+    assert (live.controller.world.view.mask_NA == before).all()
+    assert http.get("/v1/jobs/1/why").json()["candidates"] == []
+    http.post("/v1/jobs/2/hold")
+    assert http.get("/v1/jobs/2/why").json()["waits_for"] == "its release: it is held"
+
+
+def test_a_drained_site_starts_nothing_and_its_jobs_are_not_dropped(live, http):
+    http.patch("/v1/sites/north", json={"drained": True})
+    http.post("/v1/jobs", json={**JOB, "max_delay_s": 7200.0})
+    live.set_time(60.0)
+    live.steps()
+    assert http.get("/v1/jobs/1").json()["state"] == "waiting"
+    assert http.get("/v1/jobs/1/why").json()["candidates"][0]["reason"] == "the site is drained or does not answer"
+    http.patch("/v1/sites/north", json={"drained": False})
+    live.set_time(120.0)
+    live.steps()
+    assert http.get("/v1/jobs/1").json()["state"] == "starting"
+    assert http.patch("/v1/sites/atlantis", json={"drained": True}).status_code == 404
+    assert [row["action"] for row in live.store.read("SELECT action FROM audit")] == ["drain", "undrain"]
+
+
+def test_the_policy_changes_while_jobs_wait_and_survives_a_restart(live, http):
+    http.post("/v1/jobs", json=[{**JOB, "gpus_min": 8}, {**JOB, "gpus_min": 8}])
+    live.set_time(60.0)
+    live.steps()
+    assert http.post("/v1/policy", json={"policy": "most-free"}).json()["policy"] == "most-free"
+    assert http.post("/v1/policy", json={"policy": "booked-perfect"}).status_code == 422
+    assert http.post("/v1/policy", json={"policy": "nonsense"}).status_code == 422
+    live.restart()
+    assert live.controller.policy == "most-free"
+    live.set_time(120.0)
+    live.steps()
+    rows = live.store.read("SELECT state, site FROM jobs ORDER BY id")
+    assert [tuple(row) for row in rows] == [("running", 0), ("transit", 1)]
+
+
+def test_events_from_a_number_on(live, http):
+    http.post("/v1/jobs", json=[JOB, JOB])
+    live.set_time(60.0)
+    live.steps()
+    events = http.get("/v1/events").json()
+    assert [event["kind"] for event in events][:2] == ["submitted", "submitted"]
+    assert http.get(f"/v1/events?after={events[-1]['id']}").json() == []
+
+
+def test_figures_are_in_prometheus_format(live, http):
+    http.post("/v1/jobs", json=JOB)
+    text = http.get("/metrics").text
+    assert 'noonward_jobs{state="submitted"} 1' in text
+    assert 'noonward_site_free{site="north"} 8' in text
+    for line in text.splitlines():
+        assert re.fullmatch(r"# (HELP|TYPE) noonward_\w+ .+|noonward_\w+(\{.*\})? [-+.e\d]+", line), line
+
+
+def test_health_and_readiness(live, http, monkeypatch):
+    assert http.get("/healthz").json() == {"healthy": True, "late": []}
+    assert http.get("/readyz").json() == {"ready": True}
+    live.controller.heartbeats["decide"] = type("Beat", (), {"late": True, "problem": "stuck"})()
+    assert http.get("/healthz").status_code == 503
+
+
+def test_the_openapi_page_names_every_route(live, http):
+    page = http.get("/openapi.json").json()
+    from noonward.live.api.app import Api
+
+    served = {
+        (route.path.replace(":int", ""), method.lower())
+        for route in Api(live.controller).routes()
+        for method in route.methods - {"HEAD"}
+        if route.path.startswith("/v1")
+    }
+    assert served == {(path, method) for path, methods in page["paths"].items() for method in methods}
+    assert "JobRequest" in page["components"]["schemas"]
+
+
+def test_the_client_talks_to_the_service(live):
+    import httpx
+
+    with TestClient(make_app(live.controller), base_url="http://localhost:8470") as inner:
+
+        def pass_on(request):
+            answer = inner.request(
+                request.method, request.url.raw_path.decode(), content=request.content, headers=dict(request.headers)
+            )
+            return httpx.Response(answer.status_code, content=answer.content)
+
+        with Client("http://localhost:8470", transport=httpx.MockTransport(pass_on)) as client:
+            made = client.submit(*(msgspec.convert(JOB, JobRequest) for _ in range(2)), key="k")
+            assert made.ids == [1, 2]
+            assert client.job(1).name == "a"
+            assert [job.id for job in client.jobs(state="submitted")] == [2, 1]
+            assert client.hold(1).held
+            assert not client.release(1).held
+            assert client.steer(1, site="south").pinned == "south"
+            assert client.cancel(2).state == "cancelled"
+            assert [site.name for site in client.sites()] == ["north", "south"]
+            assert client.drain("north").drained
+            assert client.service().policy == "local-fcfs"
+            assert client.use_policy("most-free").policy == "most-free"
+            assert client.why(1).job == 1
+            assert next(event.kind for event in client.events()) == "submitted"
+            with pytest.raises(ServiceError, match="there is no job 9") as refused:
+                client.job(9)
+            assert refused.value.status == 404
+    with Client("http://127.0.0.1:1", timeout_s=0.5) as client, pytest.raises(ServiceError, match="noonward serve"):
+        client.sites()
+
+
+def test_the_dashboard_shows_figures_that_there_are(live, http):
+    live.controller.run()
+    live.controller.stop()
+    http.post("/v1/jobs", json=JOB)
+    live.set_time(60.0)
+    live.steps()
+    known = set(re.findall(r"^# TYPE (\S+)", http.get("/metrics").text, re.MULTILINE))
+    shown = set(re.findall(r"noonward_\w+", (EXAMPLES / "grafana.json").read_text()))
+    assert shown <= known

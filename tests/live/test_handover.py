@@ -1,0 +1,277 @@
+"""Hand-over by the held protocol: whatever step a crash hits, no job is lost and none runs twice."""
+
+import json
+
+import pytest
+
+from noonward.live.executors.protocol import ClusterError, Order, Status
+from noonward.live.handover import LOST_POLLS, UNREACHABLE
+from noonward.live.requests import JobRequest
+
+
+class CrashError(Exception):
+    """The service is killed here."""
+
+
+class Cluster:
+    """A cluster that keeps its jobs when the service dies, and kills the service at a chosen call."""
+
+    exact_ends = False
+
+    def __init__(self):
+        self.jobs, self.ran, self.calls = {}, [], 0
+        self.crash_at = self.crash_after = None
+        self.broken = False
+        self.usable = None
+
+    def _called(self, work):
+        self.calls += 1
+        if self.broken:
+            raise ClusterError("no answer")
+        if self.calls == self.crash_at:
+            raise CrashError
+        found = work()
+        if self.calls == self.crash_after:
+            raise CrashError
+        return found
+
+    def find(self, order):
+        def work():
+            return next((handle for handle, one in self.jobs.items() if one["token"] == order.token), None)
+
+        return self._called(work)
+
+    def submit_held(self, order):
+        def work():
+            handle = str(len(self.jobs) + 1)
+            self.jobs[handle] = {"token": order.token, "phase": "held", "job": order.job}
+            return handle
+
+        return self._called(work)
+
+    def release(self, order):
+        def work():
+            one = self.jobs[order.handle]
+            if one["phase"] == "held":
+                one["phase"] = "running"
+                self.ran.append(one["job"])
+
+        self._called(work)
+
+    def cancel(self, order):
+        if self.jobs[order.handle]["phase"] in ("held", "running"):
+            self.jobs[order.handle]["phase"] = "cancelled"
+
+    def statuses(self, orders):
+        if self.broken:
+            raise ClusterError("no answer")
+        return [
+            Status(token=order.token, handle=order.handle, phase=self.jobs[order.handle]["phase"])
+            for order in orders
+            if order.handle in self.jobs
+        ]
+
+    def strays(self):
+        return [
+            Order(token=one["token"], job=-1, name="", command="", gpus=0, run_s=0.0, start_s=0.0, handle=handle)
+            for handle, one in self.jobs.items()
+            if one["phase"] == "held"
+        ]
+
+    def usable_gpus(self, running_gpus):
+        return self.usable
+
+
+@pytest.fixture
+def live(service):
+    """A service of two sites, and the cluster of the first."""
+    made = service("local-fcfs")
+    made.cluster = Cluster()
+    agents = made.controller.agents
+
+    def plug():
+        made.controller.agents[0].executor = made.cluster
+
+    plug()
+    restart = made.restart
+
+    def restarted():
+        restart()
+        plug()
+
+    made.restart = restarted
+    assert agents[0].name == "north"
+    return made
+
+
+def submit(live, **given):
+    fields = {"name": "a", "work": 600.0, "origin": "north", **given}
+    return live.submit(JobRequest(**fields))[0]
+
+
+def state(live, job):
+    return live.store.read("SELECT state FROM jobs WHERE id = ?", job)[0]["state"]
+
+
+@pytest.mark.parametrize("when", ["crash_at", "crash_after"])
+@pytest.mark.parametrize("call", range(1, 9))
+def test_a_crash_at_any_call_neither_loses_nor_doubles(live, when, call):
+    jobs = [submit(live) for _ in range(4)]
+    live.set_time(60.0)
+    live.controller.decide()
+    setattr(live.cluster, when, call)
+    for _ in range(6):
+        try:
+            live.controller.reconcile(0)
+            live.controller.deliver(0)
+            live.controller.track(0)
+        except CrashError:
+            live.restart()
+    assert live.cluster.calls >= call
+    assert sorted(live.cluster.ran) == jobs
+    live.controller.reconcile(0)
+    assert all(one["phase"] != "held" for one in live.cluster.jobs.values())
+    assert [state(live, job) for job in jobs] == ["running"] * 4
+
+
+def run_one(live, **given):
+    job = submit(live, **given)
+    live.set_time(live.store.now_s() + 60.0)
+    live.controller.decide()
+    live.controller.deliver(0)
+    live.controller.track(0)
+    return job
+
+
+def test_a_stray_that_was_not_recorded_is_cancelled(live):
+    job = run_one(live)
+    token = live.store.read("SELECT token FROM jobs WHERE id = ?", job)[0]["token"]
+    live.cluster.jobs["99"] = {"token": token, "phase": "held", "job": job}
+    live.cluster.jobs["98"] = {"token": "nw-another-1-0", "phase": "held", "job": 1}
+    live.controller.reconcile(0)
+    assert live.cluster.jobs["99"]["phase"] == "cancelled"
+    assert live.cluster.jobs["98"]["phase"] == "held"
+
+
+@pytest.mark.parametrize(("phase", "ends"), [("done", "done"), ("failed", "failed"), ("cancelled", "cancelled")])
+def test_an_end_at_the_cluster_frees_the_gpus(live, phase, ends):
+    job = run_one(live, gpus_min=8)
+    waits = submit(live, gpus_min=8)
+    live.set_time(120.0)
+    live.steps()
+    assert state(live, waits) == "waiting"
+    live.cluster.jobs["1"]["phase"] = phase
+    live.set_time(180.0)
+    live.steps()
+    live.set_time(240.0)
+    live.steps()
+    assert state(live, job) == ends
+    assert state(live, waits) in ("starting", "running")
+
+
+def test_a_node_failure_queues_the_job_again_as_often_as_it_allows(live):
+    job = run_one(live, retries=1)
+    live.cluster.jobs["1"]["phase"] = "node-failed"
+    for minute in range(2, 6):
+        live.set_time(60.0 * minute)
+        live.steps()
+    assert live.cluster.ran == [job, job]
+    live.cluster.jobs["2"]["phase"] = "node-failed"
+    live.controller.track(0)
+    assert state(live, job) == "failed"
+    kinds = [row["kind"] for row in live.store.read("SELECT kind FROM events WHERE job = ? ORDER BY id", job)]
+    assert kinds.count("queued again") == 1
+
+
+def test_a_requeue_by_the_cluster_keeps_the_gpus(live):
+    job = run_one(live)
+    live.cluster.jobs["1"]["phase"] = "queued"
+    live.controller.track(0)
+    assert state(live, job) == "starting"
+    live.cluster.jobs["1"]["phase"] = "running"
+    live.controller.track(0)
+    assert state(live, job) == "running"
+
+
+def test_a_job_that_its_cluster_forgot_is_lost_and_not_run_again(live):
+    job = run_one(live, retries=3)
+    del live.cluster.jobs["1"]
+    for _ in range(LOST_POLLS - 1):
+        live.controller.track(0)
+    assert state(live, job) == "running"
+    live.controller.track(0)
+    assert state(live, job) == "lost"
+    assert live.cluster.ran == [job]
+
+
+def test_a_site_that_does_not_answer_is_left_out_until_it_is_back(live):
+    job = run_one(live)
+    live.cluster.broken = True
+    for _ in range(UNREACHABLE):
+        with pytest.raises(ClusterError):
+            live.controller.track(0)
+    other = submit(live)
+    live.set_time(180.0)
+    live.controller.decide()
+    assert live.controller.world.drained == {0}
+    assert state(live, other) == "waiting"
+    live.cluster.broken = False
+    live.controller.track(0)
+    live.set_time(240.0)
+    live.controller.decide()
+    live.controller.deliver(0)
+    assert sorted(live.cluster.ran) == [job, other]
+
+
+def test_gpus_that_others_hold_are_withheld(live):
+    live.cluster.usable = 3
+    live.controller.track(0)
+    live.set_time(60.0)
+    live.controller.decide()
+    assert int(live.controller.world.view.site_S["free"][0]) == 3
+    assert live.store.read("SELECT withheld FROM sites WHERE name = 'north'")[0]["withheld"] == 5
+
+
+def test_a_cancelled_job_ends_at_its_cluster_or_never_starts(live):
+    from noonward.live.operator import cancel_job
+
+    running = run_one(live)
+    waiting = submit(live, gpus_min=8)
+    live.set_time(120.0)
+    live.controller.decide()
+    cancel_job(live.controller, running, "me")
+    cancel_job(live.controller, waiting, "me")
+    for minute in (3, 4):
+        live.set_time(60.0 * minute)
+        live.steps()
+    assert [state(live, job) for job in (running, waiting)] == ["cancelled", "cancelled"]
+    assert live.cluster.ran == [running]
+    assert live.controller.world.seat_of == {}
+
+
+def test_a_job_cancelled_between_decision_and_hand_over_never_runs(live):
+    from noonward.live.operator import cancel_job
+
+    job = submit(live)
+    live.set_time(60.0)
+    live.controller.decide()
+    cancel_job(live.controller, job, "me")
+    live.controller.deliver(0)
+    live.set_time(120.0)
+    live.controller.decide()
+    assert state(live, job) == "cancelled"
+    assert live.cluster.jobs == {}
+    assert live.controller.world.taken_S.tolist() == [0, 0]
+
+
+def test_an_order_is_what_was_submitted(live):
+    seen = []
+    live.cluster.submit_held = lambda order: (seen.append(order), "7")[1]
+    live.cluster.release = lambda order: None
+    submit(live, command="python train.py", gpus_min=2)
+    live.set_time(60.0)
+    live.controller.decide()
+    live.controller.deliver(0)
+    assert (seen[0].command, seen[0].gpus, seen[0].run_s) == ("python train.py", 2, 600.0)
+    data = json.loads(live.store.read("SELECT data FROM events WHERE kind = 'released'")[0]["data"])
+    assert data == {"site": "north", "handle": "7"}

@@ -1,0 +1,156 @@
+"""The service as a process of its own: killed and started again under load, and driven from the command line."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from live.waiting import wait_for
+from noonward.live.client import Client, ServiceError
+from noonward.live.requests import JobRequest
+
+FAST = """
+import sys
+from datetime import timedelta
+from pathlib import Path
+from noonward.live.clock import SystemClock
+from noonward.live.config import checked_config
+from noonward.live.server import serve
+from noonward.live.store.store import NAME, last_time
+folder = Path(sys.argv[1])
+sites = {"north": {"executor": "local"}, "south": {"executor": "local"}}
+said = {"scenario": "tiny", "policy": "most-free", "folder": str(folder), "sites": sites, "port": 0, "poll_s": 60}
+config, scenario = checked_config(said, "x", Path())
+last = last_time(folder) if (folder / NAME).is_file() else None
+clock = SystemClock(600.0, None if last is None else last + timedelta(seconds=1))
+serve(config, scenario, clock=clock, started=lambda address, controller: print(address, flush=True))
+"""
+
+
+class Process:
+    """A service in a process of its own."""
+
+    def __init__(self, *command):
+        self.process = subprocess.Popen(
+            [sys.executable, *command], stdout=subprocess.PIPE, text=True, env={**os.environ}
+        )
+        self.address = None
+        for line in self.process.stdout:
+            found = re.search(r"https?://[\d.:]+", line)
+            if found:
+                self.address = found[0]
+                break
+        assert self.address, "the service did not start"
+
+    def end(self, number=signal.SIGTERM):
+        """Ends it and returns its exit code."""
+        self.process.send_signal(number)
+        code = self.process.wait(60)
+        self.process.stdout.close()
+        return code
+
+
+def test_killed_under_load_no_job_is_lost_and_none_runs_twice(tmp_path):
+    ran, chance, acknowledged, sent = tmp_path / "ran", random.Random(3), set(), 0
+    ran.mkdir()
+    for kill in range(4):
+        service = Process("-c", FAST, str(tmp_path / "live"))
+        with Client(service.address) as client:
+            for _ in range(chance.randrange(3, 9)):
+                jobs = [
+                    JobRequest(
+                        name="a", work=1.0, origin="north", key=f"k{sent + n}", command=f"echo x >> {ran}/{sent + n}"
+                    )
+                    for n in range(5)
+                ]
+                client.submit(*jobs)
+                acknowledged.update(range(sent, sent + 5))
+                sent += 5
+        if kill % 2:
+            wait_for(lambda: any(ran.iterdir()), "the first job's run")
+        service.end(signal.SIGKILL)
+    service = Process("-c", FAST, str(tmp_path / "live"))
+    with Client(service.address) as client:
+        wait_for(lambda: client.service().open_jobs == 0, "the end of all jobs", 120.0)
+        states = {job.state for job in client.jobs(limit=1000)}
+    assert service.end() in (0, -signal.SIGTERM)
+    assert states == {"done"}
+    assert {int(file.name) for file in ran.iterdir()} == acknowledged
+    assert {file.read_text() for file in ran.iterdir()} == {"x\n"}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    service = Process(
+        "-m", "noonward.cli.main", "serve", "--demo", "--folder", str(tmp_path_factory.mktemp("demo")), "--port", "0"
+    )
+    yield service
+    assert service.end(signal.SIGINT) in (0, 130, -signal.SIGINT)
+
+
+def test_the_demo_runs_jobs_and_is_driven_from_the_command_line(demo, noonward, tmp_path):
+    at = ("--address", demo.address)
+    with Client(demo.address) as client:
+        wait_for(lambda: client.jobs(state="running") or client.jobs(state="done"), "a job's run", 120.0)
+    shown = noonward("sites", *at)
+    assert shown.code == 0
+    assert all(name in shown.out for name in ("toronto", "warsaw", "singapore"))
+    answer = noonward("submit", "echo hello", "--work", 60, "--origin", "warsaw", "--max-delay", 1e6, *at)
+    assert answer.code == 0, answer.err
+    job = int(re.search(r"submitted 1 job: (\d+)", answer.out)[1])
+    assert f"job {job} is" in noonward("why", job, *at).out
+    (tmp_path / "jobs.json").write_text(json.dumps([{"name": "f", "work": 5, "origin": "toronto"}] * 3))
+    assert "submitted 3 jobs" in noonward("submit", "--file", tmp_path / "jobs.json", "--key", "again", *at).out
+    assert "(3 known already)" in noonward("submit", "--file", tmp_path / "jobs.json", "--key", "again", *at).out
+    held = noonward("submit", "true", "--work", 5, "--gpus", 16, "--origin", "toronto", *at)
+    number = int(re.search(r"(\d+)$", held.out.strip())[1])
+    assert "drained" in noonward("live", "drain", "singapore", *at).out
+    assert "open" in noonward("live", "undrain", "singapore", *at).out
+    assert "local-fcfs decides" in noonward("live", "policy", "local-fcfs", *at).out
+    cancelled = noonward("live", "cancel", number, *at)
+    assert cancelled.code == 0
+    for words in (("hold", number), ("release", number), ("pin", number, "warsaw"), ("veto", number, "warsaw")):
+        refused = noonward("live", *words, *at)
+        assert refused.code == 2
+        assert "only a job that has not been started" in refused.err
+
+
+def test_bad_input_on_the_command_line(noonward, tmp_path):
+    assert noonward("submit", "true").code == 2
+    assert noonward("submit", "true", "--work", "-1").code == 2
+    (tmp_path / "bad.json").write_text("{")
+    assert "is not JSON" in noonward("submit", "--file", tmp_path / "bad.json").err
+    assert "noonward serve" in noonward("sites", "--address", "http://127.0.0.1:1").err
+    assert "or --demo" in noonward("serve").err
+    (tmp_path / "mine.yaml").write_text("scenario: tiny\npolicy: local-fcfs\nsites: {north: {executor: local}}\n")
+    assert "sites lacks south" in noonward("serve", tmp_path / "mine.yaml").err
+    (tmp_path / "open.yaml").write_text(
+        "scenario: tiny\npolicy: local-fcfs\nhost: 0.0.0.0\nsites: {north: {executor: model}, south: {executor: model}}"
+    )
+    assert "without tokens" in noonward("serve", tmp_path / "open.yaml").err
+    (tmp_path / "slurm.yaml").write_text(
+        "{scenario: tiny, policy: local-fcfs, sites: {north: {executor: slurm}, south: {executor: model}}}"
+    )
+    assert "draws its signals from a generator" in noonward("serve", tmp_path / "slurm.yaml").err
+
+
+def test_store_and_tokens_from_the_command_line(noonward, tmp_path):
+    folder = ("--folder", tmp_path / "live")
+    made = noonward("live", "token", "add", "ci", "--scope", "submit", *folder)
+    assert re.fullmatch(r"nwt_[\w-]{43}\n", made.out)
+    assert "already" in noonward("live", "token", "add", "ci", *folder).err
+    assert noonward("live", "token", "list", *folder).out.startswith("ci  submit")
+    assert noonward("live", "token", "rotate", "ci", *folder).out != made.out
+    assert noonward("live", "backup", tmp_path / "copy.sqlite", *folder).code == 0
+    assert noonward("live", "restore", tmp_path / "copy.sqlite", "--folder", tmp_path / "new").code == 0
+    assert noonward("live", "vacuum", "--folder", tmp_path / "new").code == 0
+    assert "void" in noonward("live", "token", "revoke", "ci", *folder).out
+    assert noonward("live", "token", "revoke", "ci", *folder).code == 2
+    assert "holds no store" in noonward("live", "vacuum", "--folder", tmp_path / "none").err
+    with pytest.raises(ServiceError):
+        Client("http://127.0.0.1:1", timeout_s=0.2).sites()

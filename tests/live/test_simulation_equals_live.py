@@ -1,0 +1,45 @@
+"""A simulated day pushed through the service, with and without restarts, decides as the engine does, job by job."""
+
+import pytest
+
+from noonward.engine.run import run
+from noonward.schedule.registry import make_scheduler
+
+FEWER = ("jobs.classes.inference.rate_per_s=0.002", "jobs.classes.training.rate_per_s=0.002")
+STATE = {"done": 4, "overdue": 5}
+
+
+def assert_as_simulated(service, policy):
+    outcome = run(service.environment, make_scheduler(policy))
+    rows = service.store.read("SELECT * FROM jobs ORDER BY arrival_s, id")
+    assert len(rows) == len(outcome.job_J)
+    compared = 0
+    for row, job in zip(rows, outcome.job_J, strict=True):
+        if row["state"] == "overdue":
+            assert job["status"] == STATE["overdue"]
+            continue
+        if not service.environment.drained and not job["finish_s"] < service.store.now_s():
+            continue
+        assert row["state"] == "done"
+        found = tuple(row[name] for name in ("site", "gpus", "level", "start_s", "ended_s", "power_w", "moves"))
+        assert found == tuple(
+            job[name].item() for name in ("site", "gpus", "level", "start_s", "finish_s", "power_w", "moves")
+        )
+        compared += 1
+    assert compared > len(rows) / 3
+
+
+@pytest.mark.parametrize("policy", ["local-fcfs", "random", "booked-persistence", "cheapest-feasible"])
+@pytest.mark.parametrize("restart_every", [0, 25])
+def test_each_slot(service, policy, restart_every):
+    live = service(policy)
+    live.play(restart_every)
+    assert_as_simulated(live, policy)
+
+
+@pytest.mark.parametrize("policy", ["greedy-price", "ucb1"])
+@pytest.mark.parametrize("restart_every", [0, 40])
+def test_on_arrival(service, policy, restart_every):
+    live = service(policy, "window_h=1", *FEWER, scenario="dvfs-mixed")
+    live.play(restart_every)
+    assert_as_simulated(live, policy)

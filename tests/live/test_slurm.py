@@ -1,0 +1,148 @@
+"""Real Slurm clusters: held, released, run, tracked; gangs of nodes, requeues, cancellations, a site lost."""
+
+import pytest
+
+from live.slurm_site import MISSING, SlurmSite
+from live.waiting import wait_for
+from noonward.live.executors.protocol import ClusterError, Order
+from noonward.live.executors.slurm import SlurmExecutor
+from noonward.live.requests import JobRequest
+
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"Slurm is not installed: {', '.join(MISSING)} missing")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A cluster of four nodes with two GPUs each."""
+    made = SlurmSite(tmp_path_factory.mktemp("slurm") / "a", "a", nodes=4, gpus=2)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def executor(site, monkeypatch):
+    monkeypatch.setenv("PATH", site.env["PATH"])
+    return SlurmExecutor(
+        lambda posix_s: posix_s - 1.7e9, conf=site.conf, gpus_per_node=2, options=("--output=/dev/null",)
+    )
+
+
+def order(token, command="true", gpus=1, handle=None):
+    return Order(token=token, job=1, name="a", command=command, gpus=gpus, run_s=1.0, start_s=0.0, handle=handle)
+
+
+def submitted(executor, *given, **more):
+    one = order(*given, **more)
+    return order(*given, **more, handle=executor.submit_held(one))
+
+
+def phase(executor, one):
+    found = executor.statuses([one])
+    return found[0].phase if found else None
+
+
+def test_a_job_is_held_until_its_release_and_found_by_its_token(executor, tmp_path):
+    one = submitted(executor, "nw-t1-1-0", f"echo $SLURM_JOB_ID > {tmp_path}/ran")
+    assert phase(executor, one) == "held"
+    assert executor.find(one) == one.handle
+    assert executor.find(order("nw-t1-2-0")) is None
+    assert [stray.handle for stray in executor.strays() if stray.token == one.token] == [one.handle]
+    executor.release(one)
+    wait_for(lambda: phase(executor, one) == "done", "the job's end")
+    executor.release(one)
+    assert (tmp_path / "ran").read_text().strip() == one.handle
+    found = executor.statuses([one])[0]
+    assert found.began_s <= found.ended_s
+    assert found.exit_code == 0
+
+
+def test_a_gang_of_four_nodes_runs_on_four(executor, site, tmp_path):
+    one = submitted(executor, "nw-t2-1-0", f"echo $SLURM_JOB_NUM_NODES > {tmp_path}/nodes", gpus=8)
+    executor.release(one)
+    wait_for(lambda: phase(executor, one) == "done", "the gang's end")
+    assert (tmp_path / "nodes").read_text().strip() == "4"
+
+
+def test_failures_and_cancellations_are_told(executor):
+    bad = submitted(executor, "nw-t3-1-0", "exit 3")
+    gone = submitted(executor, "nw-t3-2-0", "sleep 600")
+    never = submitted(executor, "nw-t3-3-0", "sleep 600")
+    for one in (bad, gone):
+        executor.release(one)
+    wait_for(lambda: phase(executor, gone) == "running", "the start")
+    executor.cancel(gone)
+    executor.cancel(never)
+    wait_for(lambda: phase(executor, gone) == "cancelled", "the cancellation")
+    wait_for(lambda: phase(executor, bad) == "failed", "the failure")
+    assert phase(executor, never) == "cancelled"
+    executor.cancel(gone)
+
+
+def test_a_requeued_job_queues_and_runs_again(executor, site):
+    one = submitted(executor, "nw-t4-1-0", "sleep 600")
+    executor.release(one)
+    wait_for(lambda: phase(executor, one) == "running", "the start")
+    site.call("scontrol", "requeue", one.handle)
+    wait_for(lambda: phase(executor, one) in ("queued", "held"), "the requeue")
+    executor.cancel(one)
+    wait_for(lambda: phase(executor, one) == "cancelled", "the cancellation")
+
+
+def test_gpus_of_others_and_of_nodes_that_are_down_are_not_usable(executor, site):
+    wait_for(lambda: executor.usable_gpus(0) == 8, "an idle site")
+    foreign = site.call("sbatch", "--parsable", "--gres=gpu:2", "--output=/dev/null", "--wrap", "sleep 600").strip()
+    wait_for(lambda: executor.usable_gpus(0) == 6, "the foreign job's start")
+    assert executor.usable_gpus(2) == 8  # they are our own
+    site.call("scontrol", "update", "nodename=a3", "state=drain", "reason=test")
+    wait_for(lambda: executor.usable_gpus(0) <= 4, "the drained node")
+    site.call("scancel", foreign)
+    site.call("scontrol", "update", "nodename=a3", "state=resume")
+    wait_for(lambda: executor.usable_gpus(0) == 8, "the node's return")
+
+
+def test_what_slurm_refuses_is_an_error_with_its_words(site, executor):
+    refused = SlurmExecutor(lambda posix_s: posix_s, conf=site.conf, partition="nowhere")
+    with pytest.raises(ClusterError, match=r"sbatch failed with exit code 1: .*partition"):
+        refused.submit_held(order("nw-t5-1-0"))
+    assert executor.statuses([]) == []
+
+
+@pytest.fixture
+def live(service, site, monkeypatch, executor):
+    """A service whose first site is the cluster; the cluster's clock is a minute off."""
+    made = service("local-fcfs")
+    skewed = SlurmExecutor(
+        lambda posix_s: posix_s - 1.7e9 + 60.0, conf=site.conf, gpus_per_node=2, options=("--output=/dev/null",)
+    )
+    made.controller.agents[0].executor = skewed
+    return made
+
+
+def test_from_submission_to_the_end_with_a_site_lost_and_back(live, site, executor):
+    (job,) = live.submit(JobRequest(name="a", work=600.0, origin="north", command="sleep 1", gpus_min=2))
+    live.set_time(60.0)
+    live.controller.decide()
+    live.controller.deliver(0)
+    site.stop_controller()
+    for _ in range(3):
+        with pytest.raises(ClusterError):
+            live.controller.track(0)
+    assert live.store.read("SELECT reachable FROM sites WHERE name = 'north'")[0]["reachable"] == 0
+    site.start_controller()
+
+    def ended():
+        live.controller.track(0)
+        return live.store.read("SELECT state FROM jobs WHERE id = ?", job)[0]["state"] == "done"
+
+    wait_for(ended, "the job's end")
+    row = live.store.read("SELECT * FROM jobs WHERE id = ?", job)[0]
+    assert row["ended_s"] >= row["began_s"]
+    live.set_time(120.0)
+    live.controller.decide()
+    assert live.controller.world.taken_S[0] == 0
+    kinds = [one["kind"] for one in live.store.read("SELECT kind FROM events WHERE job = ? ORDER BY id", job)]
+    assert kinds[0] == "submitted"
+    assert kinds[-1] == "done"

@@ -1,0 +1,199 @@
+"""The store: changes whole or not at all, on the disk before they are answered, also when the process is killed."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from noonward.data.scenarios.load import load_scenario
+from noonward.errors import DataError, FileError
+from noonward.live.clock import ManualClock
+from noonward.live.requests import JobRequest, RequestChecker
+from noonward.live.store.store import NAME, Store, StoreError, backup, restore, vacuum
+from noonward.live.store.submit import KeyConflictError, submission
+
+START = datetime(2026, 3, 1, 10, 30, tzinfo=UTC)
+
+
+@pytest.fixture
+def checker():
+    return RequestChecker(load_scenario("tiny").fleet, 8)
+
+
+def job(**given):
+    return JobRequest(**{"name": "a", "work": 60.0, "origin": "north", **given})
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = Store(tmp_path / "s", ManualClock(START))
+    yield made
+    made.close()
+
+
+def test_second_zero_is_the_full_hour_and_stamps_never_fall(store):
+    assert store.start == START.replace(minute=0)
+    assert store.do(lambda connection, now_s: now_s) == 1800.0
+    store.clock.seconds = -60.0
+    assert store.do(lambda connection, now_s: now_s) == 1800.0
+    store.clock.seconds = 60.0
+    assert store.do(lambda connection, now_s: now_s) == 1860.0
+
+
+def test_a_change_that_raises_is_undone_alone(store, checker):
+    def bad(connection, now_s):
+        connection.execute("INSERT INTO events (at_s, kind) VALUES (0, 'half')")
+        raise ValueError("no")
+
+    failed = store.write(bad)
+    kept = store.write(submission([checker.row(job())]))
+    with pytest.raises(ValueError, match="no"):
+        failed.result()
+    assert kept.result() == ([1], 1)
+    assert [row["kind"] for row in store.read("SELECT kind FROM events")] == ["submitted"]
+
+
+def test_changes_that_wait_together_share_a_commit(store, checker):
+    before = store.commits
+    pending = [store.write(submission([checker.row(job())])) for _ in range(200)]
+    ids = [answer.result()[0][0] for answer in pending]
+    assert ids == list(range(1, 201))
+    assert store.commits - before < 200
+
+
+def test_a_key_names_one_job_for_ever(store, checker):
+    first = store.do(submission([checker.row(job(key="k")), checker.row(job())]))
+    again = store.do(submission([checker.row(job(key="k")), checker.row(job(key="new"))]))
+    assert first == ([1, 2], 2)
+    assert again[0][0] == 1
+    assert again[1] == 1
+    with pytest.raises(KeyConflictError, match="'k' was used for another job"):
+        store.do(submission([checker.row(job()), checker.row(job(key="k", work=61.0))]))
+    assert len(store.read("SELECT id FROM jobs")) == 3
+    assert len(store.read("SELECT id FROM events WHERE kind = 'submitted'")) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"origin": "nort"}, "did you mean 'north'"),
+        ({"origin": None}, "origin is missing; give one of north, south"),
+        ({"class_": "training"}, "class 'training' is unknown"),
+        ({"gpus_min": 9}, "gangs of up to 8"),
+        ({"gpus_min": 4, "gpus_max": 2}, "gpus_max 2 is below gpus_min 4"),
+        ({"not_sites": ("north", "south")}, "no site that it may run at"),
+        ({"site": "north", "not_sites": ("north",)}, "no site that it may run at"),
+    ],
+)
+def test_a_job_that_cannot_run_is_refused(checker, given, words):
+    with pytest.raises(DataError, match=words):
+        checker.row(job(**given))
+
+
+def test_a_full_disk_is_said_and_nothing_is_half_written(store, checker):
+    def fill(connection, now_s):
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+
+    store.do(fill)
+    rows = [checker.row(job(command="x" * 4000)) for _ in range(50)]
+    with pytest.raises(StoreError, match="full"):
+        store.do(submission(rows))
+    assert store.read("SELECT id FROM jobs") == []
+    store.do(lambda connection, now_s: connection.execute("PRAGMA max_page_count = 1000000") and None)
+    assert store.do(submission(rows))[1] == 50
+
+
+def test_a_store_that_another_program_holds_is_said(store, checker, monkeypatch):
+    other = sqlite3.connect(store.path, isolation_level=None)
+    store.do(lambda connection, now_s: connection.execute("PRAGMA busy_timeout = 1") and None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="locked"):
+        store.do(submission([checker.row(job())]))
+    other.execute("ROLLBACK")
+    other.close()
+    assert store.do(submission([checker.row(job())])) == ([1], 1)
+
+
+def test_backup_restore_and_vacuum(store, checker, tmp_path):
+    store.do(submission([checker.row(job(key=str(n))) for n in range(100)]))
+    backup(store.path.parent, tmp_path / "copy.sqlite")
+    restore(tmp_path / "copy.sqlite", tmp_path / "other")
+    other = Store(tmp_path / "other", ManualClock(START))
+    assert other.do(submission([checker.row(job(key="7"))])) == ([8], 0)
+    assert other.start == store.start
+    other.close()
+    before, after = vacuum(tmp_path / "other")
+    assert 0 < after <= before + 4096
+    with pytest.raises(FileError, match="exists already"):
+        restore(tmp_path / "copy.sqlite", tmp_path / "other")
+    (tmp_path / "bad.sqlite").write_bytes(b"SQLite format 3\0" + bytes(5000))
+    with pytest.raises(FileError):
+        restore(tmp_path / "bad.sqlite", tmp_path / "third")
+    assert not (tmp_path / "third" / NAME).exists()
+    with pytest.raises(FileError, match="holds no store"):
+        backup(tmp_path / "nowhere", tmp_path / "copy2.sqlite")
+
+
+def test_a_newer_file_is_refused(tmp_path):
+    Store(tmp_path, ManualClock(START)).close()
+    connection = sqlite3.connect(tmp_path / NAME)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(FileError, match="version 99"):
+        Store(tmp_path, ManualClock(START))
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from datetime import UTC, datetime
+from noonward.data.scenarios.load import load_scenario
+from noonward.live.clock import SystemClock
+from noonward.live.requests import JobRequest, RequestChecker
+from noonward.live.store.store import Store
+from noonward.live.store.submit import submission
+checker = RequestChecker(load_scenario("tiny").fleet, 8)
+store = Store(Path(sys.argv[1]), SystemClock())
+n = int(sys.argv[2])
+while True:
+    rows = [checker.row(JobRequest(name="a", work=1.0, origin="north", key=f"{n + i}")) for i in range(20)]
+    ids, new = store.do(submission(rows))
+    print(n, flush=True)
+    n += 20
+"""
+
+
+def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path):
+    acknowledged: set[int] = set()
+    begin = 0
+    for kill in range(4):
+        process = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(tmp_path), str(begin)], stdout=subprocess.PIPE, env={**os.environ}
+        )
+        for lines, line in enumerate(process.stdout):
+            acknowledged.update(range(int(line), int(line) + 20))
+            if lines > 5 + 7 * kill:
+                process.send_signal(signal.SIGKILL)
+                break
+        acknowledged.update(n for line in process.stdout for n in range(int(line), int(line) + 20))
+        process.stdout.close()
+        process.wait()
+        begin = max(acknowledged) + 1
+    store = Store(tmp_path, ManualClock(START))
+    keys = [int(row["key"]) for row in store.read("SELECT key FROM jobs")]
+    store.close()
+    assert len(keys) == len(set(keys))
+    assert acknowledged <= set(keys)
+    assert len(acknowledged) > 4 * 5 * 20
+
+
+def test_a_request_is_stored_as_it_was_sent(store, checker):
+    store.do(submission([checker.row(job(command="echo 1", retries=2))]))
+    stored = store.read("SELECT request FROM jobs")[0]["request"]
+    assert msgspec.json.decode(stored, type=JobRequest) == job(command="echo 1", retries=2)

@@ -11,8 +11,9 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.ledger.segments import DONE, OVERDUE, Outcome, PowerSegments
 from noonward.ledger.settle import SettledPower, settle_power, settle_transfers
+from noonward.ledger.utility import utility_usd
 from noonward.model.signals import SiteSignals
-from noonward.units import HOUR_S, KG_PER_TONNE, WATT_SECONDS_PER_KWH
+from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,11 +283,12 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
     economics = environment.economics
     revenue = carbon_usd = utility = fixed_usd = np.nan
     if economics is not None:
-        usd_per_kg = economics.carbon_usd_per_t / KG_PER_TONNE
-        revenue = economics.revenue_usd_per_gpu_hour * gpu_hours
-        carbon_usd = usd_per_kg * (float(job[2] + free[2]) + move[2] + result[2])
-        utility = revenue - float(job[1] + free[1]) - carbon_usd - float(move[1] + result[1])
-        fixed_usd = float(fixed[1] + usd_per_kg * fixed[2])
+        prices = economics.revenue_usd_per_gpu_hour, economics.carbon_usd_per_t
+        kg = float(job[2] + free[2]) + move[2] + result[2]
+        energy_usd, journeys_usd = float(job[1] + free[1]), float(move[1] + result[1])
+        revenue, carbon_usd = utility_usd(*prices, gpu_hours=gpu_hours), -utility_usd(*prices, kg=kg)
+        utility = utility_usd(*prices, gpu_hours, energy_usd, kg, journeys_usd)
+        fixed_usd = -utility_usd(*prices, energy_usd=fixed[1], kg=fixed[2])
     return Ledger(
         jobs=len(job_J),
         done=outcome.count(DONE),

@@ -30,8 +30,8 @@ from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARD
 from noonward.errors import InfeasibleActionError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.segments import Outcome
+from noonward.ledger.utility import utility_usd
 from noonward.model.cluster.environment import Environment
-from noonward.units import KG_PER_TONNE
 
 Reward = Literal["utility", "at-start"]
 STATE_FORMAT: Final = 3
@@ -230,7 +230,7 @@ class BatchEngine:
         out_B = np.empty(self.rows)
         for b, world in enumerate(self._worlds):
             engine, usd_per_t = world.engine_1[0], world.shown.run_1[0]["carbon_usd_per_t"]
-            out_B[b] = engine["move_usd"] + usd_per_t / KG_PER_TONNE * engine["move_kg"]
+            out_B[b] = -utility_usd(0.0, usd_per_t, kg=engine["move_kg"], journeys_usd=engine["move_usd"])
         return out_B
 
     def state(self) -> dict[str, NDArray[np.generic]]:

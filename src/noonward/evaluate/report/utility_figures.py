@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Final
 
@@ -24,7 +25,7 @@ from noonward.evaluate.report.figure_style import (
 from noonward.evaluate.results import percent
 from noonward.evaluate.statistics import Estimate, mean
 from noonward.ledger.ledger import Ledger
-from noonward.units import KG_PER_TONNE
+from noonward.ledger.utility import utility_usd
 
 _MONEY: Final = (
     ("revenue (U1)", "#009e73"),
@@ -143,15 +144,16 @@ def money_parts(comparison: Comparison, ledger: Ledger) -> np.ndarray:
     """
     if comparison.scenario.economics is None:
         raise ValueError(f"scenario {comparison.scenario.name!r} has no economics; money is not defined")
-    usd_per_kg = comparison.scenario.economics.carbon_usd_per_t / KG_PER_TONNE
+    economics = comparison.scenario.economics
+    part = functools.partial(utility_usd, economics.revenue_usd_per_gpu_hour, economics.carbon_usd_per_t)
     return np.array(
         [
-            ledger.revenue_usd,
-            -ledger.job_energy_usd,
-            -ledger.free_energy_usd,
-            -usd_per_kg * (ledger.job_kg + ledger.free_kg),
-            -ledger.move_usd - usd_per_kg * ledger.move_kg,
-            -ledger.result_usd - usd_per_kg * ledger.result_kg,
+            part(gpu_hours=ledger.gpu_hours),
+            part(energy_usd=ledger.job_energy_usd),
+            part(energy_usd=ledger.free_energy_usd),
+            part(kg=ledger.job_kg + ledger.free_kg),
+            part(kg=ledger.move_kg, journeys_usd=ledger.move_usd),
+            part(kg=ledger.result_kg, journeys_usd=ledger.result_usd),
         ]
     )
 

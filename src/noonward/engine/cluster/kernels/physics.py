@@ -24,7 +24,8 @@ from noonward.engine.cluster.kernels.world import (
     World,
 )
 from noonward.ledger.settle import settle_segment, settle_transfer
-from noonward.units import HOUR_S, KG_PER_TONNE
+from noonward.ledger.utility import utility_kernel
+from noonward.units import HOUR_S
 
 
 @kernel(inline=True, allocates=False)
@@ -124,39 +125,42 @@ def read_meters(w: World, s: int, time: float) -> None:
 def utility_usd(w: World) -> float:
     """Returns U1 - U2 - U3 - U4 - U5 of the meters as they stand (MASAC, Eqs. 2-7), USD."""
     engine, run = w.engine_1[0], w.shown.run_1[0]
-    usd_per_kg = run.carbon_usd_per_t / KG_PER_TONNE
-    utility = -engine.move_usd - engine.result_usd - usd_per_kg * (engine.move_kg + engine.result_kg)
+    gpu_s, usd, kg = 0.0, 0.0, engine.move_kg + engine.result_kg
     for s in range(w.state_S.shape[0]):
         state = w.state_S[s]
-        utility += run.revenue_usd_per_gpu_hour * state.gpu_s / HOUR_S
-        utility -= state.busy_usd + state.free_usd + usd_per_kg * (state.busy_kg + state.free_kg)
-    return utility
+        gpu_s += state.gpu_s
+        usd += state.busy_usd + state.free_usd
+        kg += state.busy_kg + state.free_kg
+    journeys_usd = engine.move_usd + engine.result_usd
+    return utility_kernel(run.revenue_usd_per_gpu_hour, run.carbon_usd_per_t, gpu_s / HOUR_S, usd, kg, journeys_usd)
 
 
 @kernel(inline=True, allocates=False)
 def started_utility_usd(w: World) -> float:
     """Returns the utility with every started job counted whole: its value, less free power and journeys so far, USD."""
-    engine = w.engine_1[0]
-    usd_per_kg = w.shown.run_1[0].carbon_usd_per_t / KG_PER_TONNE
-    utility = engine.started_usd - engine.move_usd - usd_per_kg * engine.move_kg
+    engine, run = w.engine_1[0], w.shown.run_1[0]
+    free_usd, kg = 0.0, engine.move_kg
     for s in range(w.state_S.shape[0]):
-        utility -= w.state_S[s].free_usd + usd_per_kg * w.state_S[s].free_kg
-    return utility
+        free_usd += w.state_S[s].free_usd
+        kg += w.state_S[s].free_kg
+    paid = utility_kernel(run.revenue_usd_per_gpu_hour, run.carbon_usd_per_t, 0.0, free_usd, kg, engine.move_usd)
+    return engine.started_usd + paid
 
 
 @kernel(inline=True, allocates=False)
 def count_started(w: World, job: int, s: int) -> None:
     """Counts a job that starts now whole: revenue less energy and carbon within the run, less its result's journey."""
     run, track = w.shown.run_1[0], w.track_J[job]
-    usd_per_kg = run.carbon_usd_per_t / KG_PER_TONNE
     until = track.finish_s if w.engine_1[0].drained else min(track.finish_s, run.window_s)
     _, usd, kg = settle_site(w, s, track.start_s, until, track.power_w)
-    value = run.revenue_usd_per_gpu_hour * track.gpus * (until - track.start_s) / HOUR_S - usd - usd_per_kg * kg
+    gpu_hours, journey_usd = track.gpus * (until - track.start_s) / HOUR_S, 0.0
     ingress, result_gb = w.shown.job_J[job].origin, w.shown.job_J[job].result_gb
     if until == track.finish_s and result_gb > 0.0 and w.shown.home_I[ingress] != s:
-        _, usd, kg = transfer(w, ingress, s, result_gb, until)
-        value -= usd + usd_per_kg * kg
-    w.engine_1[0].started_usd += value
+        _, journey_usd, journey_kg = transfer(w, ingress, s, result_gb, until)
+        kg += journey_kg
+    w.engine_1[0].started_usd += utility_kernel(
+        run.revenue_usd_per_gpu_hour, run.carbon_usd_per_t, gpu_hours, usd, kg, journey_usd
+    )
 
 
 @kernel(inline=True, allocates=False)

@@ -240,3 +240,16 @@ def test_dvfs_mixed_shares_the_fleet_of_dvfs_training():
     assert mixed.fleet.gpu_types == base.fleet.gpu_types
     assert mixed.network == base.network
     assert [(site.name, site.gpus) for site in mixed.fleet.sites] == [(s.name, s.gpus) for s in base.fleet.sites]
+
+
+def test_a_file_that_extends_may_replace_the_sites(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    sites = "  sites:\n    - {name: here, zone: FR, gpu_type: T4-class, gpus: 16}\n"
+    path.write_text(f"extends: tiny\nname: mine\nfleet:\n{sites}jobs: {{origin_shares: {{here: 1}}}}\n")
+    scenario = load_scenario(path)
+    assert scenario.fleet.site_names == ("here",)
+    assert scenario.jobs.origin_shares == {"here": 1.0}
+    assert scenario.jobs.count == load_scenario("tiny").jobs.count
+    path.write_text(f"extends: tiny\nname: mine\nfleet:\n{sites}")
+    with pytest.raises(ScenarioError, match=r"jobs\.origin_shares names the unknown ingress 'north'; known: here"):
+        load_scenario(path)

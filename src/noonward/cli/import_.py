@@ -70,11 +70,11 @@ def import_(
     clock = None if timezone is None else Clock(timezone)
     if clock is not None:
         _ = clock.offset
-    columns, bare = _pairs("--column", column)
+    columns, bare = pairs("--column", column)
     if bare:
         raise ScenarioError(f"--column {bare[0]!r} is not of the form key=NAME; write e.g. --column price=Spot")
-    zones, one_zone = _pairs("--zone", zone)
-    origins, one_origin = _pairs("--origin", origin)
+    zones, one_zone = pairs("--zone", zone)
+    origins, one_origin = pairs("--origin", origin)
     for option, names in (("--zone", one_zone), ("--origin", one_origin)):
         if len(names) > 1:
             raise ScenarioError(f"{option} names {' and '.join(names)} for all files; write NAME={names[0]} for each")
@@ -145,7 +145,7 @@ def _print_formats() -> None:
         print(f"{name:18s} {title}")
 
 
-def _pairs(option: str, stated: list[str] | None) -> tuple[dict[str, str], list[str]]:
+def pairs(option: str, stated: list[str] | None) -> tuple[dict[str, str], list[str]]:
     """Returns the values of an option of the form KEY=VALUE, and those without a key.
 
     Raises:

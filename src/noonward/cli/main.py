@@ -14,6 +14,7 @@ from noonward.cli import (
     compare,
     data,
     import_,
+    init,
     live,
     live_client,
     plan,
@@ -58,6 +59,7 @@ app.command(name="simulate")(simulate.simulate)
 app.command(name="bound")(bound.bound)
 app.command(name="plan")(plan.plan)
 app.command(name="import")(import_.import_)
+app.command(name="init")(init.init)
 app.command(name="policies")(policies.policies)
 app.command(name="bench")(bench.bench)
 app.command(name="train")(train.train)

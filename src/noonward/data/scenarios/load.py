@@ -19,6 +19,9 @@ from noonward.errors import ScenarioError, nearest
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import CLUSTER, find_kind
 
+BY_PLACE = ("origin_shares", "peak_hours", "ranges")
+"""Mappings whose keys are ingress points, zones or classes with their sites."""
+
 
 def packaged_scenarios() -> tuple[str, ...]:
     """Returns the names of the scenarios that come with the package."""
@@ -135,13 +138,14 @@ def _extended(content: dict[str, Any], source: str) -> dict[str, Any]:
 def _merged(below: Any, above: Any) -> Any:
     """Returns two contents as one: mappings key by key, anything else as it stands above.
 
-    A mapping with another ``source`` (of jobs, of signals) or ``law`` replaces the one below whole.
+    A mapping with another ``source`` (of jobs, of signals) or ``law`` replaces the one below whole; so does one whose
+    keys are names of places (``BY_PLACE``), since the places may be others.
     """
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return above
     if any(below.get(tag) != above.get(tag, below.get(tag)) for tag in ("source", "law")):
         return above
-    return below | {key: _merged(below.get(key), value) for key, value in above.items()}
+    return below | {key: value if key in BY_PLACE else _merged(below.get(key), value) for key, value in above.items()}
 
 
 class _UniqueKeys(yaml.SafeLoader):

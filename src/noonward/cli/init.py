@@ -1,0 +1,142 @@
+"""``noonward init``: a scenario of one's own, from sites, zones and GPUs."""
+
+from __future__ import annotations
+
+import sys
+from datetime import date, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from noonward.cli.options import FirstDay, LastDay
+
+CANDIDATES = (
+    "local-fcfs", "local-backfill", "price-greedy", "carbon-greedy", "cheapest-feasible", "booked-persistence",
+    "booked-regression", "bid-price-persistence", "bid-price-regression", "masac-plus",
+)  # fmt: skip
+"""Policies that a fleet of one's own compares, those that fit: rules first, then planners, then learned ones."""
+
+
+def init(
+    file: Annotated[Path, typer.Argument(help="YAML file to write, e.g. mine.yaml.")] = Path("mine.yaml"),
+    site: Annotated[
+        list[str] | None,
+        typer.Option(help="A site: berlin=DE:64xA100-80-SXM; several types: oslo=NO-NO1:32xH100-SXM,64xL4. Repeat it."),
+    ] = None,
+    signals: Annotated[
+        list[Path] | None, typer.Option("--signals", help="Signal file (see 'noonward import'); repeat it.")
+    ] = None,
+    jobs: Annotated[Path | None, typer.Option("--jobs", help="Dated job table (see 'noonward import').")] = None,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(help="Site that all jobs come from: berlin; or CLUSTER=SITE for names of the log."),
+    ] = None,
+    first: FirstDay = None,
+    last: LastDay = None,
+    pue: Annotated[float, typer.Option(min=1, help="Power usage effectiveness of the sites.")] = 1.3,
+    slack_h: Annotated[
+        float, typer.Option(min=0, help="Largest accepted delay of a start, h; inf: jobs wait as long as it takes.")
+    ] = 24.0,
+    carbon_price: Annotated[float, typer.Option(min=0, help="USD per tonne of CO2.")] = 100.0,
+    revenue: Annotated[float, typer.Option(min=0, help="What a GPU-hour of work is worth, USD.")] = 2.0,
+    gpus: Annotated[bool, typer.Option("--gpus", help="List the packaged GPUs.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Write a scenario of your own as commented YAML that runs; asks for the sites where none are given."""
+    from noonward.cli.import_ import pairs
+    from noonward.data.scenarios.own_fleet import OwnFleet, parse_site, write_own_fleet
+    from noonward.errors import ScenarioError
+    from noonward.evaluate.compare import fitting_policies
+    from noonward.files import SLUG, table_bytes, write_text
+    from noonward.runtime.by_kind import build_environment
+
+    if gpus:
+        _print_gpus()
+        return
+    if file.suffix not in (".yaml", ".yml") or not SLUG.fullmatch(file.stem):
+        raise ScenarioError(f"{file} cannot be the name of a scenario file; name it like mine.yaml")
+    if file.exists() and not force:
+        raise ScenarioError(f"{file} exists; choose another name, or replace it with --force")
+    for path in [*(signals or []), *([jobs] if jobs else [])]:
+        if not path.is_file():
+            raise ScenarioError(f"file {path} does not exist; check the path")
+    origins, everywhere = pairs("--origin", origin)
+    if len(everywhere) > 1:
+        raise ScenarioError(f"--origin names {' and '.join(everywhere)} for all jobs; write CLUSTER=SITE for each")
+    asked = OwnFleet(
+        name=file.stem,
+        pools=tuple(pool for text in site or _ask_sites() for pool in parse_site(text)),
+        pue=pue,
+        signals=tuple(signals or ()),
+        jobs=jobs,
+        origins=origins,
+        origin=everywhere[0] if everywhere else None,
+        first=_day(first),
+        last=_day(last),
+        slack_h=slack_h,
+        carbon_usd_per_t=carbon_price,
+        revenue_usd_per_gpu_hour=revenue,
+    )
+    made = write_own_fleet(asked, file.parent, CANDIDATES)
+    table = file.parent / f"{file.stem}-jobs.csv"
+    if made.jobs is not None and table.exists() and not force:
+        raise ScenarioError(f"{table} exists; choose another name, or replace it with --force")
+    with TemporaryDirectory() as folder:
+        tried = made.tried_with(Path(folder) / table.name)
+        environment = build_environment(tried)
+        fitting, misfits = fitting_policies(tried)
+    text = write_own_fleet(asked, file.parent, fitting).text
+    if made.jobs is not None:
+        write_text(table, table_bytes(made.jobs, ".csv").decode())
+    write_text(file, text)
+    print(f"written: {file}" + ("" if made.jobs is None else f", {table}"))
+    print(f"{len(environment.jobs):,} jobs from {environment.start:%Y-%m-%d} on over {made.scenario.window_h} h, "
+          f"{sum(pool.gpus for pool in asked.pools):,} GPUs")  # fmt: skip
+    for note in dict.fromkeys([*made.notes, *environment.notes]):
+        print(f"note: {note}")
+    for misfit in misfits:
+        print(f"left out: {misfit}")
+    print(f"next: noonward compare {file}")
+
+
+def _day(time: datetime | None) -> date | None:
+    return None if time is None else time.date()
+
+
+def _ask_sites() -> list[str]:
+    """Returns the sites that the user types in.
+
+    Raises:
+        ScenarioError: Nobody can be asked.
+    """
+    from noonward.data.gpu_library import gpu_library
+    from noonward.errors import ScenarioError
+
+    if not sys.stdin.isatty():
+        raise ScenarioError(
+            "no site was given; give at least one: --site berlin=DE:64xA100-80-SXM (or run in a terminal)"
+        )
+    print(f"GPUs: {', '.join(gpu_library())}")
+    sites: list[str] = []
+    while name := typer.prompt("name of a site (empty: done)", default="", show_default=False).strip():
+        zone = typer.prompt("  electricity zone, e.g. DE, SE-SE3, US-TEX-ERCO").strip()
+        counts = typer.prompt("  GPUs, e.g. 64xA100-80-SXM or 32xH100-SXM,64xL4").strip()
+        sites.append(f"{name}={zone}:{counts}")
+    return sites
+
+
+def _print_gpus() -> None:
+    """Prints the packaged GPUs with their powers and sources."""
+    from rich.table import Table
+
+    from noonward.cli.options import print_table
+    from noonward.data.gpu_library import gpu_library
+
+    table = Table("GPU", "GB", "limit W", "idle W", "active W", "active power from")
+    for gpu in gpu_library().values():
+        table.add_row(
+            gpu.name, str(gpu.memory_gb), f"{gpu.limit_w:g}", f"{gpu.idle_w:g}", f"{gpu.active_w:g}", gpu.active_source
+        )
+    print_table(table)

@@ -1,0 +1,155 @@
+"""``noonward init``: what it writes runs, what it decides is said, what it cannot use is refused."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import yaml
+
+from command_line import CommandLine
+from noonward.data.gpu_library import find_gpu, gpu_library
+from noonward.data.scenarios.load import load_scenario
+from noonward.data.signals.generate import generate_signals
+from noonward.data.signals.load import write_generated_signals
+from noonward.runtime.by_kind import build_environment
+
+FIRST = datetime(2022, 10, 1, tzinfo=UTC)
+BERLIN = ["--site", "berlin=DE:8xA100-80-SXM"]
+PARIS = ["--site", "paris=FR:8xA100-80-SXM"]
+
+
+@pytest.fixture
+def files(noonward: CommandLine) -> None:
+    """Jobs of four days, and signals of both zones from a week before to two days after."""
+    hours = [FIRST + timedelta(hours=hour) for hour in range(96)]
+    table = {
+        "submit_time": [f"{hour:%Y-%m-%dT%H:%M:%SZ}" for hour in hours],
+        "origin": ["bln", "par"] * 48,
+        "gpus": [1, 2] * 48,
+        "duration_s": [1800.0] * 96,
+    }
+    pl.DataFrame(table).write_csv("jobs.csv")
+    kinds = ["a100", None, "l4", "A100-SXM4-80GB"] * 24
+    pl.DataFrame(table | {"origin": ["oslo"] * 96, "gpu_type": kinds}).write_csv("typed.csv")
+    drawn = generate_signals(("DE", "FR"), FIRST - timedelta(days=7), 13 * 24, np.random.default_rng(0))
+    write_generated_signals(drawn, Path("signals.csv"))
+
+
+def test_sites_alone_give_a_scenario_that_runs(noonward: CommandLine) -> None:
+    answer = noonward("init", "mine.yaml", *BERLIN, *PARIS)
+    assert answer.code == 0, answer.err
+    scenario = load_scenario("mine.yaml")
+    assert [site.name for site in scenario.fleet.sites] == ["berlin", "paris"]
+    assert scenario.fleet.gpu_types["A100-80-SXM"].idle_w == gpu_library()["A100-80-SXM"].idle_w
+    assert scenario.reference_policy == "local-fcfs"
+    assert "bid-price-regression" in scenario.policies
+    assert len(build_environment(scenario).jobs) > 0
+    assert noonward("simulate", "mine.yaml", "--policy", "local-fcfs").code == 0
+
+
+def test_jobs_and_signals_run_on_the_days_that_they_share(noonward: CommandLine, files: None) -> None:
+    words = ["--jobs", "jobs.csv", "--signals", "signals.csv", "--origin", "bln=berlin", "--origin", "par=paris"]
+    answer = noonward("init", "mine.yaml", *BERLIN, *PARIS, *words)
+    assert answer.code == 0, answer.err
+    assert "window: 2022-10-02 to 2022-10-04, the days that jobs and signals share" in answer.out
+    assert "24 of the 96 jobs" not in answer.out
+    assert "72 of the 96 jobs of mine-jobs.csv are submitted between 2022-10-02" in answer.out
+    scenario = load_scenario("mine.yaml")
+    assert (str(scenario.start), scenario.window_h, scenario.jobs.slack_h) == ("2022-10-02", 72, 24.0)
+    environment = build_environment(scenario)
+    assert environment.jobs.origin_J.tolist() == [0, 1] * 36
+    assert environment.sample_jobs is not None
+    assert pl.read_csv("mine-jobs.csv")["origin"].to_list() == ["berlin", "paris"] * 48
+    assert noonward("simulate", "mine.yaml", "--policy", "cheapest-feasible").code == 0
+
+
+def test_a_table_under_the_fleets_own_names_is_used_as_it_is(noonward: CommandLine, files: None) -> None:
+    sites = ["--site", "bln=DE:8xA30", "--site", "par=FR:8xA30"]
+    answer = noonward("init", "mine.yaml", *sites, "--jobs", "jobs.csv", "--signals", "signals.csv", "--slack-h", "inf")
+    assert answer.code == 0, answer.err
+    assert not Path("mine-jobs.csv").exists()
+    content = yaml.safe_load(Path("mine.yaml").read_text())
+    assert content["jobs"] == {"source": "table", "path": "jobs.csv"}
+    assert np.isinf(build_environment(load_scenario("mine.yaml")).jobs.slack_s_J).all()
+
+
+def test_jobs_keep_to_the_gpu_type_that_they_ran_on(noonward: CommandLine, files: None) -> None:
+    words = ["--site", "oslo=DE:8xA100-80-SXM,8xL4", *PARIS, "--jobs", "typed.csv", "--signals", "signals.csv"]
+    answer = noonward("init", "mine.yaml", *words)
+    assert answer.code == 0, answer.err
+    assert "which may be any of A100-80-SXM, L4: taken as A100-80-SXM" in answer.out
+    scenario = load_scenario("mine.yaml")
+    assert scenario.fleet.ranges == {"a100-80-sxm": ("oslo-a100-80-sxm", "paris"), "l4": ("oslo-l4",)}
+    table = pl.read_csv("mine-jobs.csv")
+    assert table.filter(pl.col("gpu_type") == "l4").select("origin", "class").unique().rows() == [("oslo-l4", "l4")]
+    assert noonward("simulate", "mine.yaml", "--policy", "local-fcfs").code == 0
+
+
+def test_days_may_be_told(noonward: CommandLine, files: None) -> None:
+    words = ["--jobs", "jobs.csv", "--signals", "signals.csv", "--origin", "berlin", "--from", "2022-10-03"]
+    assert noonward("init", "mine.yaml", *BERLIN, *words, "--to", "2022-10-03").code == 0
+    scenario = load_scenario("mine.yaml")
+    assert (str(scenario.start), scenario.window_h) == ("2022-10-03", 24)
+
+
+def test_every_gpu_of_the_library_states_what_its_powers_rest_on() -> None:
+    assert {"T4", "L4", "A10", "A30", "A40", "A100-40-PCIe", "A100-80-SXM", "H100-PCIe", "H100-SXM", "H200", "L40S",
+            "MI300X"} <= set(gpu_library())  # fmt: skip
+    for gpu in gpu_library().values():
+        assert 0 < gpu.idle_w < gpu.active_w <= gpu.limit_w
+        assert gpu.idle_source
+        assert gpu.active_source
+    assert find_gpu("NVIDIA h100 sxm").name == "H100-SXM"
+
+
+def test_the_library_is_listed(noonward: CommandLine) -> None:
+    assert "MI300X" in noonward("init", "--gpus").out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["mine.yaml"], "no site was given; give at least one: --site"),
+        (["mine.yml", "--site", "berlin"], "not of the form NAME=ZONE:COUNTxGPU"),
+        (["mine.yaml", "--site", "berlin=DE:A100"], "'A100' is not of the form COUNTxGPU"),
+        (["mine.yaml", "--site", "berlin=DE:0xA30"], "'0xA30' is not of the form COUNTxGPU"),
+        (["mine.yaml", "--site", "berlin=DE:8xA100"], "may be A100-40-PCIe, A100-80-PCIe, A100-40-SXM, A100-80-SXM"),
+        (["mine.yaml", "--site", "berlin=DE:8xH300"], "'H300' is not in the library"),
+        (["mine.yaml", "--site", "a b=DE:8xA30"], "site name 'a b': use letters"),
+        (["mine.yaml", "--site", "berlin=GE-1:8xA30"], "zone 'GE-1' is unknown"),
+        (["mine.yaml", *BERLIN, *BERLIN], "site 'berlin' stands twice"),
+        (["mine.csv", *BERLIN], "cannot be the name of a scenario file"),
+        (["mine.yaml", *BERLIN, "--jobs", "none.csv"], "none.csv does not exist"),
+        (["mine.yaml", *BERLIN, "--jobs", "jobs.csv", "--signals", "signals.csv"], "jobs come from 'bln', 'par'"),
+        (["mine.yaml", *BERLIN, "--jobs", "jobs.csv", "--origin", "bln=berlyn"], "did you mean 'berlin'"),
+        (["mine.yaml", *BERLIN, "--jobs", "jobs.csv", "--origin", "berlyn"], "--origin berlyn: there is no such site"),
+        (["mine.yaml", *BERLIN, "--jobs", "jobs.csv", "--origin", "a", "--origin", "b"], "names a and b for all jobs"),
+        (["mine.yaml", *BERLIN, "--jobs", "undated.csv"], "has no dates (column submit_time)"),
+        (["mine.yaml", *BERLIN, *PARIS, "--jobs", "placeless.csv"], "does not say where its jobs come from"),
+        (["mine.yaml", "--site", "a=PL:8xA30", "--signals", "signals.csv"], "zone 'PL' has no row in signals.csv"),
+        (["mine.yaml", *BERLIN, "--from", "2022-10-02", "--to", "2022-10-01"], "--to 2022-10-01 is before --from"),
+        (["mine.yaml", *BERLIN, "--to", "2022-10-01"], "without --from"),
+        (["mine.yaml", *BERLIN, "--jobs", "late.csv", "--signals", "signals.csv", "--origin", "berlin"],
+         "jobs of 2023-10-01 to 2023-10-01 and signals of 2022-09-24 to 2022-10-07 have no day in common"),
+        (["mine.yaml", *BERLIN, "--jobs", "jobs.csv", "--signals", "carbon.csv", "--origin", "berlin"],
+         "DE has no price; add a file that has them"),
+        (["there.yaml", *BERLIN], "there.yaml exists; choose another name, or replace it with --force"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_refused_and_nothing_is_written(
+    noonward: CommandLine, files: None, words: list[str], says: str
+) -> None:
+    jobs = pl.read_csv("jobs.csv")
+    jobs.drop("submit_time").with_columns(arrival_s=0.0).write_csv("undated.csv")
+    jobs.drop("origin").write_csv("placeless.csv")
+    jobs.with_columns(submit_time=pl.lit("2023-10-01T00:00:00Z")).write_csv("late.csv")
+    pl.read_csv("signals.csv").drop("price_usd_per_mwh", "is_real").write_csv("carbon.csv")
+    Path("there.yaml").touch()
+    before = {path.name for path in Path().iterdir()}
+    answer = noonward("init", *words)
+    assert answer.code == 2, answer.out
+    assert answer.err.startswith("error: ")
+    assert says in " ".join(answer.err.split()), answer.err
+    assert {path.name for path in Path().iterdir()} == before

@@ -64,6 +64,7 @@ NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {
     "noonward reproduce fine-tuning": "tests/evaluate holds it on a tiny fleet",
     "noonward reproduce fine-tuning --signals FILE --signals FILE --jobs FILE": "needs the files",
     "noonward reproduce dvfs-training": "tests/engine holds the paper's tables",
+    "noonward reproduce edge-inference": "minutes; tests/studies holds a small one",
 }
 """Commands of the pages that the tests only check to exist, and why."""
 LONG_TRAINING = re.compile(r"noonward train .*--epochs (1[0-9]|[2-9][0-9])")

@@ -24,10 +24,14 @@ def response_figure(comparison: Comparison) -> Figure:
         marker={"color": [styles[policy].color for policy in names], "opacity": 0.65},
         error_x=whiskers(estimates, INK), hovertemplate="%{y}: %{x:.1f} s<extra></extra>",
     )  # fmt: skip
-    for name, title, dash in (("response_s", "bound", "dash"), ("best_known_s", "best known", "dot")):
+    lines = (("response_s", "bound", "dash", "left"), ("best_known_s", "best known", "dot", "right"))
+    for name, title, dash, side in lines:
         if not no_value(comparison.bounds, name):
             value = mean(comparison.bound_values(name)).value
-            figure.add_vline(x=value, line={"color": AXIS, "dash": dash}, annotation_text=title)
+            figure.add_vline(
+                x=value, line={"color": AXIS, "dash": dash}, annotation_text=title,
+                annotation_position=f"top {side}", annotation_yshift=18,
+            )  # fmt: skip
     figure.update_xaxes(title="mean response (s)", rangemode="tozero")
     figure.update_yaxes(title="policy", autorange="reversed")
     lay_out(figure, 140 + 28 * len(names))

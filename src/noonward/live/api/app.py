@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from starlette.routing import Route
 from noonward import __version__
 from noonward.errors import DataError, NoonwardError, ScenarioError
 from noonward.live import operator
+from noonward.live.accounts import Savings, savings
 from noonward.live.api import shown
 from noonward.live.api.figures import CONTENT_TYPE, exposition
 from noonward.live.api.guard import Guard, RefusedError, body_of, decoded
@@ -34,6 +36,8 @@ MOST_ROWS: Final = 1000
 """Rows of a page, at most."""
 NEWS_S: Final = 1.0
 """How often a stream of events looks for new ones, s."""
+SETTLED_S: Final = 600.0
+"""How long savings that were computed are shown, s."""
 _STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (KeyConflictError, 409, "key"),
     (NoSuchJobError, 404, "unknown"),
@@ -65,6 +69,8 @@ class Api:
         self._jobs: msgspec.json.Decoder[JobRequest | list[JobRequest]] = msgspec.json.Decoder(
             JobRequest | list[JobRequest]
         )
+        self._settling = asyncio.Lock()
+        self._savings: tuple[float, int, Savings | None] = (-1e9, 0, None)
         self._change = msgspec.json.Decoder(shown.Change)
         self._site_change = msgspec.json.Decoder(shown.SiteChange)
         self._policy_change = msgspec.json.Decoder(shown.PolicyChange)
@@ -87,6 +93,7 @@ class Api:
             route("/v1/sites", "read", self.sites),
             route("/v1/sites/{site}", "admin", self.change_site, "PATCH"),
             route("/v1/plans", "read", self.plans),
+            route("/v1/savings", "read", self.savings),
             route("/v1/decisions", "read", self.decisions),
             route("/v1/events", "read", self.events),
             route("/v1/service", "read", self.service),
@@ -240,6 +247,20 @@ class Api:
     async def plans(self, request: Request, holder: Holder) -> Response:
         """Shows what is expected of every site in the coming 24 hours."""
         return answer(await run_in_threadpool(plans, self.controller))
+
+    async def savings(self, request: Request, holder: Holder) -> Response:
+        """Shows what was saved in the last days against the reference policy; computed every ten minutes at most."""
+        days = _number(request, "days", 7, 31)
+        if days < 1:
+            raise RefusedError(422, "invalid", "days is 0; it must be from 1 to 31")
+        async with self._settling:
+            at, asked, found = self._savings
+            if asked != days or time.monotonic() - at > SETTLED_S:
+                found = await run_in_threadpool(savings, self.controller, days)
+                self._savings = (time.monotonic(), days, found)
+        if found is None:
+            raise RefusedError(404, "unknown", "the scenario has no signals or no reference_policy to compare with")
+        return answer(found)
 
     async def decisions(self, request: Request, holder: Holder) -> Response:
         """Lists decisions, newest first."""

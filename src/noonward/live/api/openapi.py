@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from noonward import __version__
+from noonward.live.accounts import Savings
 from noonward.live.api import shown
 from noonward.live.requests import JobRequest
 from noonward.live.why import Plan, Why
@@ -32,6 +33,8 @@ _ROUTES: Final[tuple[tuple[str, str, str, Any, Any, tuple[int, ...], tuple[tuple
     ("patch", "/v1/sites/{site}", "Drain a site or take it up again", shown.SiteChange, shown.SiteShown,
      (200, 400, 404, 413, 415, 422, 503), ()),
     ("get", "/v1/plans", "What is expected of the coming hours", None, list[Plan], (200, 503), ()),
+    ("get", "/v1/savings", "What was saved against the reference policy", None, Savings, (200, 404, 422, 503),
+     (("days", {"type": "integer", "minimum": 1, "maximum": 31}),)),
     ("get", "/v1/decisions", "List decisions, newest first", None, list[shown.DecisionShown], (200, 422, 503),
      (("job", _NUMBER), *_PAGE)),
     ("get", "/v1/events", "List events, or stream them", None, list[shown.Event], (200, 422, 503),

@@ -1,0 +1,363 @@
+"""What jobs used, cost and emitted: the ledger of a service's days, and of the same days under the reference policy."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from noonward.arrays import F8, Records
+from noonward.ledger.ledger import SettledRun, settle_run
+from noonward.ledger.segments import (
+    DONE,
+    JOB_OUTCOME,
+    OVERDUE,
+    OWN_JOURNEY,
+    RESULT,
+    RUNNING,
+    TRANSFER,
+    WAITING,
+    Meters,
+    Outcome,
+    PowerSegments,
+)
+from noonward.live.books import arrival_of
+from noonward.live.controller import Controller
+from noonward.live.grid.keeper import HISTORY_H
+from noonward.live.setup import Setup
+from noonward.live.world.hours import Hours
+from noonward.live.world.seats import OVERDUE as DROPPED
+from noonward.live.world.seats import STARTING, Arrival, Note, Seat
+from noonward.live.world.world import World
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.jobs import Jobs
+from noonward.model.signals import Signals
+from noonward.seeding import stream
+from noonward.units import DAY_H, DAY_S, HOUR_S
+
+DRAWS = 2000
+"""Draws of days with replacement that an interval rests on."""
+
+
+@dataclass
+class Fate:
+    """What became of a job. Times are s since the service's start.
+
+    Attributes:
+        about: The job as it arrived.
+        status: DONE, RUNNING, WAITING or OVERDUE.
+        site: Site it ran at, or -1.
+        gpus: Gang.
+        level: Clock level.
+        start_s: Start; NaN before.
+        end_s: End; expected, while it runs.
+        power_w: Facility power by the model, W.
+        journeys: When it was sent, from which site (-1: its ingress point), and where to.
+    """
+
+    about: Arrival
+    status: int = WAITING
+    site: int = -1
+    gpus: int = 0
+    level: int = -1
+    start_s: float = math.nan
+    end_s: float = math.nan
+    power_w: float = 0.0
+    journeys: list[tuple[float, int, int]] = field(default_factory=list)
+
+
+def stored_fates(controller: Controller, from_s: float, until_s: float) -> list[Fate]:
+    """Returns what became of the jobs that arrived in a time, in the order of their arrival.
+
+    A job that was queued again after its site failed counts with its last attempt; cancelled jobs that never started
+    are left out.
+    """
+    store = controller.store
+    fates = {}
+    for row in store.read(
+        "SELECT * FROM jobs WHERE arrival_s >= ? AND arrival_s < ? AND NOT (state = 'cancelled' AND start_s IS NULL) "
+        "ORDER BY arrival_s, id",
+        from_s,
+        until_s,
+    ):
+        fate = fates[row["id"]] = Fate(arrival_of(row), status=OVERDUE if row["state"] == DROPPED else WAITING)
+        if row["start_s"] is not None:
+            over = row["ended_s"] is not None
+            fate.status = DONE if over else RUNNING
+            fate.site, fate.gpus, fate.level = row["site"], row["gpus"], row["level"]
+            fate.start_s = row["start_s"] if row["began_s"] is None else row["began_s"]
+            fate.end_s = row["ended_s"] if over else fate.start_s + row["run_s"]
+            fate.power_w = row["power_w"]
+    for row in store.read("SELECT * FROM events WHERE kind = 'sent' AND at_s >= ? ORDER BY id", from_s):
+        if row["job"] in fates:
+            data = json.loads(row["data"])
+            fates[row["job"]].journeys.append((row["at_s"], data["from"], data["site"]))
+    return list(fates.values())
+
+
+def simulated_fates(
+    setup: Setup, signals: Signals, arrivals: Sequence[Arrival], until_s: float, policy: str
+) -> list[Fate]:
+    """Returns what would have become of jobs under a policy, if all took what the model says.
+
+    Args:
+        setup: Parts of the service.
+        signals: Signals as they were known, history included.
+        arrivals: Jobs in the order of their arrival.
+        until_s: Time up to which it is played, s.
+        policy: Policy.
+    """
+    scheduler = setup.scheduler(policy)
+    zones = [site.zone for site in setup.scenario.fleet.sites]
+    hours = Hours(signals, setup.start, zones, scheduler.needs.forecast, stream(setup.config.seed, "forecast", 0))
+    world = World(setup.brief(scheduler.needs), scheduler, hours, stream(setup.config.seed, "policy", 0))
+    fates = {one.job: Fate(one) for one in arrivals}
+    world.arrive(one._replace(held=False, pinned=-1, vetoed=frozenset()) for one in arrivals)
+    each_slot = setup.scenario.protocol == "each-slot"
+    while True:
+        time_s = world.next_slot_s() if each_slot else world.next_event_s()
+        if not (time_s <= until_s and math.isfinite(time_s)):
+            break
+        world.run_to(time_s)
+        seats, _, notes = world.drain_changes()
+        for seat in seats:
+            if seat.state == STARTING and seat.freed_s is None:
+                world.finish(seat.serial, _end_s(seat))
+            _take(fates[seat.about.job], seat)
+        for note in notes:
+            _take_journey(fates[note.job], note)
+    for fate in fates.values():
+        if fate.status == RUNNING and fate.end_s <= until_s:
+            fate.status = DONE
+    return list(fates.values())
+
+
+def _end_s(seat: Seat) -> float:
+    return float(seat.start_s or 0.0) + float(seat.run_s or 0.0)
+
+
+def _take(fate: Fate, seat: Seat) -> None:
+    """Takes over where a job stands."""
+    if seat.state == DROPPED:
+        fate.status = OVERDUE
+    elif seat.state == STARTING:
+        fate.status, fate.site, fate.gpus, fate.level = RUNNING, seat.site, seat.gpus, seat.level
+        fate.start_s, fate.end_s, fate.power_w = float(seat.start_s or 0.0), _end_s(seat), float(seat.power_w or 0.0)
+
+
+def _take_journey(fate: Fate, note: Note) -> None:
+    if note.kind == "sent":
+        fate.journeys.append((note.at_s, int(str(note.data["from"])), int(str(note.data["site"]))))
+
+
+def outcome_of(setup: Setup, signals: Signals, fates: Sequence[Fate], hours: int) -> Outcome:
+    """Returns what happened as the ledger takes it.
+
+    Args:
+        setup: Parts of the service.
+        signals: Signals as they turned out, from the service's start on for as many hours at least.
+        fates: Jobs in the order of their arrival, at least one.
+        hours: Hours from the service's start that are accounted for; what lies after them is cut off.
+    """
+    until_s = hours * HOUR_S
+    environment = _environment(setup, signals, fates, hours)
+    job_J = np.zeros(len(fates), JOB_OUTCOME)
+    for j, fate in enumerate(fates):
+        moves = sum(1 for journey in fate.journeys if _is_move(setup, fate, journey))
+        job_J[j] = (
+            fate.status,
+            fate.site,
+            fate.gpus,
+            fate.level,
+            moves,
+            np.nan,
+            fate.start_s,
+            fate.end_s,
+            fate.power_w,
+        )
+    ran = [(j, fate) for j, fate in enumerate(fates) if fate.start_s < min(fate.end_s, until_s)]
+    power = PowerSegments(
+        site_K=np.array([fate.site for _, fate in ran], np.int32),
+        job_K=np.array([j for j, _ in ran], np.int32),
+        from_s_K=np.array([fate.start_s for _, fate in ran]),
+        to_s_K=np.array([min(fate.end_s, until_s) for _, fate in ran]),
+        watts_K=np.array([fate.power_w for _, fate in ran]),
+        gpus_K=np.array([fate.gpus for _, fate in ran], np.int32),
+    )
+    sites = len(setup.sites)
+    zeros = np.zeros(sites)
+    none: dict[str, Any] = {name: zeros if name.endswith("_S") else 0.0 for name in Meters.__annotations__}
+    return Outcome(
+        environment=environment,
+        job_J=job_J,
+        power=power,
+        transfer_X=_transfers(setup, fates, until_s),
+        over_cap_gpu_s_S=zeros,
+        ended_s=until_s,
+        steps=0,
+        meters=Meters(**{**none, "events": 0}),
+    )
+
+
+def _is_move(setup: Setup, fate: Fate, journey: tuple[float, int, int]) -> bool:
+    """Returns whether a journey carried data to another site."""
+    _, left, site = journey
+    home = setup.scenario.fleet.tables(1).home_I[fate.about.origin] if left < 0 else left
+    return fate.about.move_gb > 0 and home != site
+
+
+def _transfers(setup: Setup, fates: Sequence[Fate], until_s: float) -> Records:
+    """Returns the journeys of jobs and results as TRANSFER records, those of a job in the order of time."""
+    home_I = setup.scenario.fleet.tables(1).home_I.tolist()
+    rows = []
+    for j, fate in enumerate(fates):
+        about = fate.about
+        for at_s, left, site in fate.journeys:
+            if _is_move(setup, fate, (at_s, left, site)):
+                ingress = about.origin if left < 0 else home_I.index(left)
+                rows.append((OWN_JOURNEY, j, ingress, site, about.move_gb, at_s))
+        returns = fate.status == DONE and about.result_gb > 0 and home_I[about.origin] != fate.site
+        if returns and fate.end_s < until_s:
+            rows.append((RESULT, j, about.origin, fate.site, about.result_gb, fate.end_s))
+    return np.array(rows, TRANSFER)
+
+
+def _environment(setup: Setup, signals: Signals, fates: Sequence[Fate], hours: int) -> Environment:
+    scenario = setup.scenario
+    jobs = Jobs.build(
+        arrival_s=np.array([fate.about.arrival_s for fate in fates]),
+        work=np.array([fate.about.work for fate in fates]),
+        origin=np.array([fate.about.origin for fate in fates]),
+        class_=np.array([fate.about.class_ for fate in fates]),
+        gpus_min=np.array([fate.about.gpus_min for fate in fates]),
+        gpus_max=np.array([fate.about.gpus_max for fate in fates]),
+        slack_s=np.array([fate.about.max_delay_s for fate in fates]),
+        data_gb=np.array([fate.about.move_gb for fate in fates]),
+        result_gb=np.array([fate.about.result_gb for fate in fates]),
+    )
+    return Environment(
+        scenario=scenario.name,
+        index=0,
+        seed=setup.config.seed,
+        start=setup.start,
+        protocol=scenario.protocol,
+        slot_s=scenario.slot_s,
+        window_s=hours * HOUR_S,
+        drained=False,
+        fleet=scenario.fleet,
+        links=scenario.network.links(scenario.fleet),
+        jobs=jobs,
+        signals=signals,
+        economics=scenario.economics,
+        constraints=scenario.constraints,
+    )
+
+
+class Day(msgspec.Struct, kw_only=True):
+    """A UTC day's jobs that ended both in fact and under the reference, by their arrival."""
+
+    day: str
+    jobs: int
+    energy_kwh: float
+    """Beyond that of free GPUs, journeys included."""
+    energy_usd: float
+    carbon_kg: float
+    reference_kwh: float
+    reference_usd: float
+    reference_kg: float
+
+
+class Interval(msgspec.Struct, kw_only=True):
+    """A mean over days and the middle 95 % of 2,000 draws of days with replacement; none with fewer than 3 days."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+class Savings(msgspec.Struct, kw_only=True):
+    """What the service saved against the reference policy, day by day."""
+
+    reference: str
+    policy: str
+    days: list[Day]
+    left_out: int
+    """Jobs that have not ended in fact, or would not have under the reference."""
+    saved_usd_a_day: Interval
+    saved_kg_a_day: Interval
+    remark: str
+
+
+def savings(controller: Controller, days: int = 7) -> Savings | None:
+    """Returns what the service saved in the last days against the reference policy; None without signals or reference.
+
+    The reference gets the same jobs at the same times, from an empty fleet at the first day's start, and every job
+    takes what the model says. Both are settled by the ledger with the signals as they turned out.
+    """
+    setup, keeper = controller.setup, controller.keeper
+    reference = setup.scenario.reference_policy
+    if keeper is None or reference is None:
+        return None
+    now_s = controller.store.now_s()
+    hours = int(now_s // HOUR_S) + 1
+    first_day_s = max(0.0, (now_s // DAY_S - days + 1) * DAY_S)
+    facts = stored_fates(controller, first_day_s, now_s)
+    left_out, rows = 0, []
+    if facts:
+        known = keeper.signals(-HISTORY_H, hours)
+        played = simulated_fates(setup, known, [fate.about for fate in facts], now_s, reference)
+        settled = keeper.settled(0, hours)
+        fact_JA, reference_JA = (_amounts(setup, settled, fates, hours) for fates in (facts, played))
+        both_J = np.array([a.status == b.status == DONE for a, b in zip(facts, played, strict=True)])
+        day_J = np.array([int(fate.about.arrival_s // DAY_S) for fate in facts])
+        left_out = int((~both_J).sum())
+        for number in sorted(set(day_J[both_J].tolist())):
+            of_day_J = both_J & (day_J == number)
+            fact, other = fact_JA[of_day_J].sum(axis=0), reference_JA[of_day_J].sum(axis=0)
+            rows.append(_day(setup, number, int(of_day_J.sum()), fact, other))
+    return Savings(
+        reference=reference,
+        policy=controller.policy,
+        days=rows,
+        left_out=left_out,
+        saved_usd_a_day=_interval([day.reference_usd - day.energy_usd for day in rows]),
+        saved_kg_a_day=_interval([day.reference_kg - day.carbon_kg for day in rows]),
+        remark=f"{reference} is simulated from an empty fleet at the first day's start; power is that of the model",
+    )
+
+
+def _amounts(setup: Setup, signals: Signals, fates: Sequence[Fate], hours: int) -> F8:
+    """Returns kWh, USD and kgCO2 per job beyond those of free GPUs, journeys included."""
+    settled: SettledRun = settle_run(outcome_of(setup, signals, fates, hours))
+    beyond = settled.power.job_JA - settled.power.displaced_JA + settled.move_JA + settled.result_JA
+    return np.asarray(beyond[:, :3])
+
+
+def _day(setup: Setup, number: int, jobs: int, fact: Sequence[float], other: Sequence[float]) -> Day:
+    return Day(
+        day=f"{setup.start + timedelta(hours=number * DAY_H):%Y-%m-%d %H:%M}",
+        jobs=jobs,
+        energy_kwh=float(fact[0]),
+        energy_usd=float(fact[1]),
+        carbon_kg=float(fact[2]),
+        reference_kwh=float(other[0]),
+        reference_usd=float(other[1]),
+        reference_kg=float(other[2]),
+    )
+
+
+def _interval(values: Sequence[float]) -> Interval:
+    if not values:
+        return Interval(mean=0.0, low=None, high=None)
+    array = np.array(values)
+    if len(array) < 3:
+        return Interval(mean=float(array.mean()), low=None, high=None)
+    draws = stream(0, "world", "days").integers(len(array), size=(DRAWS, len(array)))
+    low, high = np.percentile(array[draws].mean(axis=1), [2.5, 97.5])
+    return Interval(mean=float(array.mean()), low=float(low), high=float(high))

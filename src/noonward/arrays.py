@@ -13,3 +13,11 @@ U1 = NDArray[np.uint8]
 Bools = NDArray[np.bool_]
 Records = NDArray[np.void]
 """Structured arrays, one record with named fields an element."""
+
+
+def resized(records: Records, count: int) -> Records:
+    """Returns a copy of a table of records with another number of rows: the first ones of it, or zeros behind them."""
+    out, kept = np.zeros(count, records.dtype), min(count, len(records))
+    as_bytes = np.dtype((np.void, records.dtype.itemsize))  # a record is copied as one, not field by field
+    out.view(as_bytes)[:kept] = records.view(as_bytes)[:kept]
+    return out

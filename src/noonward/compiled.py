@@ -133,13 +133,22 @@ class _Pasted(CPUDispatcher):
         return self._alone(*arguments)
 
 
+class _OfOneSignature(CPUDispatcher):
+    """A function that was compiled for the one signature it has."""
+
+    def get_compile_result(self, sig: Any) -> Any:
+        """Returns what was compiled, without a search by the types of all arguments, on each call it is passed in."""
+        (only,) = self.overloads.values()
+        return only
+
+
 class _OnDemand(CPUDispatcher):
     """A function of one signature, compiled when it is first needed."""
 
     signature: Any
 
     def _ready(self) -> CPUDispatcher:
-        kind: Any = CPUDispatcher
+        kind: Any = _OfOneSignature
         self.__class__ = kind
         self.compile(self.signature)
         self.disable_compile()
@@ -164,7 +173,11 @@ def _options(*, allocates: bool) -> dict[str, Any]:
 
 
 def kernel(
-    signature: Any = None, *, inline: bool = False, allocates: bool = True
+    signature: Any = None,
+    *,
+    inline: bool = False,
+    allocates: bool = True,
+    stands_for: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Any]:
     """Compiles a function to machine code when it is first called, cached on disk.
 
@@ -175,6 +188,7 @@ def kernel(
             its own.
         allocates: Whether the function makes arrays. One that only reads and writes those it is given goes without
             reference counts, several times faster where it handles many.
+        stands_for: Function under whose file and name it is cached, where it was made from one; itself otherwise.
 
     Returns:
         A decorator. The function must only read its arguments and module constants.
@@ -195,11 +209,12 @@ def kernel(
         made: Any = (CPUDispatcher if signature is None else _OnDemand)(function, locals={}, targetoptions=options)
         if signature is not None:
             made.signature = signature
-        source = Path(inspect.getfile(function))
+        known = function if stands_for is None else stands_for
+        source = Path(inspect.getfile(known))
         if source.exists():  # a function typed at a prompt has no file, hence no place in the cache
             folder = cache_folder(source)
             _in_use.add(folder)
-            made._cache = KernelCache(function, folder)
+            made._cache = KernelCache(known, folder)
         return made
 
     return decorate

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from noonward.decision.brief import Brief, Needs
+from noonward.decision.cluster.rule import Question
 from noonward.decision.cluster.view import PER_JOB, Answers, ClusterView, RuleMemory
 from noonward.errors import ScenarioError
 
@@ -86,6 +87,7 @@ class CompiledScheduler(Scheduler):
     rule: Any
     """Function compiled with ``@rule``: (view, answers, memory) -> None."""
     memory: RuleMemory
+    _question: Question | None = None
 
     @abstractmethod
     def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
@@ -97,8 +99,14 @@ class CompiledScheduler(Scheduler):
 
     def decide(self, view: ClusterView, answers: Answers) -> None:
         """Calls the rule."""
+        self.rule(self.question(view, answers).address)
+
+    def question(self, view: ClusterView, answers: Answers) -> Question:
+        """Returns what the rule is called with; its memory gets a row for each row of ``view.job_J`` first."""
         self.memory = self.memory.for_jobs(len(view.job_J))
-        self.rule(view, answers, self.memory)
+        if self._question is None or not self._question.holds(view, answers, self.memory):
+            self._question = Question(view, answers, self.memory)
+        return self._question
 
     def state(self) -> State:
         """Returns a copy of the rule's memory."""

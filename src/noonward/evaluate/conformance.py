@@ -215,7 +215,7 @@ def _roll_slots(world: World, by: int) -> None:
     free_V = np.roll(np.flatnonzero(world.shown.job_J["serial"] < 0), by)
     if len(free_V):
         world.track_J["next"][free_V] = np.append(free_V[1:], -1)
-        world.engine_1["free_slot"] = free_V[0]
+        world.engine_1["free_slot"], world.engine_1["new_slot"] = free_V[0], len(world.track_J)
 
 
 def _answered(view: ClusterView, answers: Answers) -> bytes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from noonward.arrays import resized
 from noonward.decision.brief import Brief
 from noonward.decision.cluster.layout import VIEW_PARTS, blank
-from noonward.decision.cluster.view import JOB, ClusterView
+from noonward.decision.cluster.view import ClusterView
 
 
 def make_view(brief: Brief, slots: int) -> ClusterView:
@@ -57,8 +58,6 @@ def make_view(brief: Brief, slots: int) -> ClusterView:
 
 def with_slots(view: ClusterView, slots: int) -> ClusterView:
     """Returns a view with another number of rows in ``job_J``; those that both have keep their jobs."""
-    job_J = np.zeros(slots, JOB)
-    job_J["serial"] = -1
-    kept = min(slots, len(view.job_J))
-    job_J[:kept] = view.job_J[:kept]
+    job_J = resized(view.job_J, slots)
+    job_J["serial"][len(view.job_J) :] = -1
     return view._replace(job_J=job_J)

@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from noonward.decision.cluster.view import ANSWER, JOB, LINK, RUN, SITE
+from noonward.decision.cluster.view import ANSWER, LINK, RUN, SITE
+from noonward.model.cluster.jobs import JOB
 
 COUNTED: Final = {"one": 1, "two": 2, "four": 4}
 """Axes of fixed length."""
@@ -52,6 +53,20 @@ ANSWER_PARTS: Final = (
     Part("limit_SH", np.float64, ("sites", "limit_hours")),
 )
 """The arrays of ``Answers``, in its order."""
+MEMORY_PARTS: Final = (
+    Part("number_P", np.float64, ("numbers",)),
+    Part("table_XY", np.float64, ("table_rows", "table_columns")),
+    Part("index_XY", np.int64, ("index_rows", "index_columns")),
+    Part("random_1", np.uint64, ("one",)),
+    Part("weight_W", np.float32, ("weights",)),
+    Part("scratch_XY", np.float32, ("scratch_rows", "scratch_columns")),
+    Part("new_number_P", np.float64, ("job_numbers",)),
+    Part("new_index_P", np.int64, ("job_indices",)),
+    Part("serial_J", np.int64, ("remembered",), fill=-1),
+    Part("job_number_JP", np.float64, ("remembered", "job_numbers")),
+    Part("job_index_JP", np.int64, ("remembered", "job_indices")),
+)
+"""The arrays of a ``RuleMemory``, in its order; all change as the rule says."""
 
 
 def blank(parts: Iterable[Part], **lengths: int) -> dict[str, NDArray[Any]]:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from noonward.arrays import F8, I8, Records
 from noonward.compiled import kernel
 from noonward.errors import ScenarioError
-from noonward.model.cluster.jobs import Jobs
 from noonward.units import HOUR_S
 
 HOLD: Final = 0
@@ -62,22 +61,6 @@ SITE: Final = np.dtype(
     ]
 )
 """A site."""
-JOB: Final = np.dtype(
-    [
-        ("arrival_s", "f8"),
-        ("work", "f8"),  # units; s for classes of fixed duration
-        ("deadline_s", "f8"),  # latest start, the return of the result not yet counted
-        ("move_gb", "f8"),  # data and model that travel with the job
-        ("result_gb", "f8"),
-        ("origin", "i8"),  # ingress point
-        ("class_", "i8"),
-        ("gpus_min", "i8"),
-        ("gpus_max", "i8"),
-        ("preset_site", "i8"),  # site the workload itself names, or -1
-        ("serial", "i8"),  # number of its arrival, from 0; -1 for a slot that holds no job
-    ]
-)
-"""A job as it was submitted."""
 LINK: Final = np.dtype([("latency_s", "f8"), ("seconds_per_gb", "f8"), ("usd_per_gb", "f8"), ("kwh_per_gb", "f8")])
 """A link from an ingress point to a site; all zero at home."""
 ANSWER: Final = np.dtype([("choice", "i8"), ("gpus", "i8"), ("level", "i8"), ("earliest_s", "f8")])
@@ -315,17 +298,6 @@ class RuleMemory(NamedTuple):
 
 PER_JOB: Final = ("serial_J", "job_number_JP", "job_index_JP")
 """Parts of a rule's memory that grow with the jobs in view."""
-
-
-def job_records(jobs: Jobs) -> Records:
-    """Returns a table of jobs as JOB records."""
-    out = np.zeros(len(jobs), JOB)
-    for name in ("arrival_s", "work", "result_gb", "origin", "class_", "gpus_min", "gpus_max", "preset_site"):
-        out[name] = getattr(jobs, f"{name.rstrip('_')}_J")
-    out["deadline_s"] = jobs.arrival_s_J + jobs.slack_s_J
-    out["move_gb"] = jobs.data_gb_J + jobs.model_gb_J
-    out["serial"] = np.arange(len(jobs))
-    return out
 
 
 @kernel(inline=True, allocates=False)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from noonward.arrays import F8
 from noonward.decision.brief import Brief, Needs
+from noonward.decision.cluster.addresses import note_place
 from noonward.decision.cluster.assembly import with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
-from noonward.decision.cluster.layout import COUNTED
 from noonward.decision.cluster.observation import Observation
 from noonward.decision.cluster.view import HOLD, ORACLE, Answers, ClusterView
 from noonward.engine.cluster.emit import emit
@@ -360,15 +360,5 @@ class BatchEngine:
 def _place(world: World) -> NDArray[np.void]:
     """Returns where a world's arrays lie; they must stay alive as long as it is used."""
     place = np.zeros((), PLACE)
-    lengths, arrays = dict(COUNTED), arrays_of(world)
-    for name, _, axes, *_ in PARTS:
-        array = arrays[name]
-        if not (array.flags.c_contiguous and array.flags.aligned):
-            raise AssertionError(f"array {name} of a world is not contiguous")
-        place[name] = array.ctypes.data
-        for axis, length in zip(axes, array.shape, strict=True):
-            if lengths.setdefault(axis, length) != length:
-                raise AssertionError(f"array {name} of a world has {length} {axis}, others have {lengths[axis]}")
-            if axis not in COUNTED:
-                place[axis] = length
+    note_place(PARTS, arrays_of(world), place)
     return place

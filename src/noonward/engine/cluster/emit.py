@@ -9,8 +9,9 @@ import numpy as np
 
 from noonward.arrays import F8, I4, I8, Records
 from noonward.compiled import kernel
+from noonward.engine.cluster.kernels.physics import note_outcome
 from noonward.engine.cluster.kernels.world import INGRESS_SHIFT, SITE_SHIFT, World
-from noonward.ledger.segments import DONE, JOB_OUTCOME, OWN_JOURNEY, RESULT, TRANSFER, Meters, Outcome, PowerSegments
+from noonward.ledger.segments import DONE, OWN_JOURNEY, RESULT, TRANSFER, Meters, Outcome, PowerSegments
 from noonward.model.cluster.environment import Environment
 
 
@@ -53,11 +54,16 @@ def _outcomes(world: World) -> Records:
     blank_R["site"] = blank_R["level"] = -1
     for name in ("reach_s", "start_s", "finish_s"):
         blank_R[name] = np.nan
-    serial_J = world.shown.job_J["serial"]
-    shown_J = serial_J >= 0
-    for name in JOB_OUTCOME.names or ():
-        out_R[name][serial_J[shown_J]] = world.track_J[name][shown_J]
+    _add_jobs_in_sight(world.shown.job_J, world.track_J, out_R)
     return out_R
+
+
+@kernel(allocates=False)
+def _add_jobs_in_sight(job_J: Records, track_J: Records, out_R: Records) -> None:
+    """Writes what has become so far of the jobs in sight."""
+    for j in range(len(track_J)):
+        if job_J[j].serial >= 0:
+            note_outcome(track_J, j, out_R, job_J[j].serial)
 
 
 def _transfers(environment: Environment, world: World, outcome_R: Records) -> Records:

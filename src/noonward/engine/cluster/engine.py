@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from noonward.arrays import F8, Records
+from noonward.arrays import F8, resized
 from noonward.decision.brief import Brief, Curves, Needs, check_fit
 from noonward.decision.cluster.assembly import make_view, with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
-from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView, job_records
+from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.emit import emit
 from noonward.engine.cluster.kernels import loops
@@ -149,12 +149,10 @@ class ClusterEngine:
         scheduler = self.scheduler
         if not isinstance(scheduler, CompiledScheduler):
             raise TypeError(f"{type(scheduler).__name__} has no compiled rule; run it with compiled=False")
-        scheduler.memory = scheduler.memory.for_jobs(len(self.view.job_J))
-        failed = int(self._run(self.world, scheduler.rule, scheduler.memory))
+        failed = int(self._run(self.world, scheduler.rule, scheduler.question(self.view, self.answers).address))
         while failed in (FULL, NO_SLOT, UNISSUED):
             self._provide(failed)
-            scheduler.memory = scheduler.memory.for_jobs(len(self.view.job_J))
-            failed = int(self._run(self.world, scheduler.rule, scheduler.memory))
+            failed = int(self._run(self.world, scheduler.rule, scheduler.question(self.view, self.answers).address))
         if failed:
             raise self._infeasible(failed)
 
@@ -205,7 +203,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     own = needs.curves is not None
     shown = make_view(brief, SLOTS)
     engine_1 = np.zeros(1, ENGINE)
-    engine_1["dispatch"] = engine_1["hour_shown"] = -1
+    engine_1["dispatch"] = engine_1["hour_shown"] = engine_1["free_slot"] = -1
     engine_1["until_s"] = np.nan
     engine_1["drained"] = environment.drained
     engine_1["has_signals"] = environment.signals is not None
@@ -224,8 +222,8 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
         ),
         engine_1=engine_1,
         state_S=state_S,
-        track_J=_free_slots(0, SLOTS),
-        submitted_R=job_records(environment.jobs),
+        track_J=np.zeros(SLOTS, TRACK),
+        submitted_R=environment.job_records,
         outcome_R=np.zeros(count, JOB_OUTCOME),
         heap_E=np.zeros(2 * count + sites + 2, EVENT),
         signal_KSH=_signals(environment),
@@ -235,19 +233,10 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     )
 
 
-def _free_slots(first: int, until: int) -> Records:
-    """Returns what is kept of slots that hold no job, each leading to the next."""
-    track_J = np.zeros(until - first, TRACK)
-    track_J["next"] = np.append(np.arange(first + 1, until), -1)
-    return track_J
-
-
 def with_more_slots(world: World) -> World:
     """Returns a world whose view, of which every slot is taken, has twice as many."""
     slots = len(world.track_J)
-    world.engine_1["free_slot"] = slots
-    track_J = np.concatenate([world.track_J, _free_slots(slots, 2 * slots)])
-    return world._replace(shown=with_slots(world.shown, 2 * slots), track_J=track_J)
+    return world._replace(shown=with_slots(world.shown, 2 * slots), track_J=resized(world.track_J, 2 * slots))
 
 
 def with_more_journeys(world: World) -> World:

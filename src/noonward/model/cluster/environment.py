@@ -11,7 +11,7 @@ from typing import ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from noonward.arrays import I8
+from noonward.arrays import I8, Records
 from noonward.errors import ScenarioError
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
@@ -162,6 +162,11 @@ class Environment:
     def site_signals(self) -> SiteSignals:
         """Signals at the sites over the hours of the run, with their integrals."""
         return SiteSignals.of(self.signals, [site.zone for site in self.fleet.sites], self.start, self.hours)
+
+    @functools.cached_property
+    def job_records(self) -> Records:
+        """The jobs as JOB records; read, never write."""
+        return self.jobs.records()
 
     @functools.cached_property
     def hours(self) -> int:

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noonward.arrays import F8, I8
+from noonward.arrays import F8, I8, Records
 from noonward.errors import DataError
+
+JOB: Final = np.dtype(
+    [
+        ("arrival_s", "f8"),
+        ("work", "f8"),  # units; s for classes of fixed duration
+        ("deadline_s", "f8"),  # latest start, the return of the result not yet counted
+        ("move_gb", "f8"),  # data and model that travel with the job
+        ("result_gb", "f8"),
+        ("origin", "i8"),  # ingress point
+        ("class_", "i8"),
+        ("gpus_min", "i8"),
+        ("gpus_max", "i8"),
+        ("preset_site", "i8"),  # site the workload itself names, or -1
+        ("serial", "i8"),  # number of its arrival, from 0; -1 for a slot that holds no job
+    ]
+)
+"""A job as it was submitted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +98,16 @@ class Jobs:
 
     def __len__(self) -> int:
         return len(self.arrival_s_J)
+
+    def records(self) -> Records:
+        """Returns the table as JOB records."""
+        out = np.empty(len(self), JOB)
+        for name in ("arrival_s", "work", "result_gb", "origin", "class_", "gpus_min", "gpus_max", "preset_site"):
+            out[name] = getattr(self, f"{name.rstrip('_')}_J")
+        out["deadline_s"] = self.arrival_s_J + self.slack_s_J
+        out["move_gb"] = self.data_gb_J + self.model_gb_J
+        out["serial"] = np.arange(len(self))
+        return out
 
     @classmethod
     def build(

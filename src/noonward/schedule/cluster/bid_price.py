@@ -8,7 +8,7 @@ import numpy as np
 
 from noonward.arrays import F8, I8, Records
 from noonward.decision.brief import Brief, Needs
-from noonward.decision.cluster.view import Answers, ClusterView, job_records
+from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.decision.scheduler import Scheduler, State, checked_state, months_remarks
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
@@ -93,7 +93,7 @@ class BidPrice(Scheduler):
         self._stretch_h = min(self._window_h, float(STRETCH_H))
         self._last_start_s = np.inf if brief.drained else brief.window_s
         self._per_hour = round(HOUR_S / brief.slot_s)
-        draws = [job_records(in_time(brief.sample_jobs(draw), brief)) for draw in rng.spawn(self.samples)]
+        draws = [in_time(brief.sample_jobs(draw), brief).records() for draw in rng.spawn(self.samples)]
         sampled = np.concatenate([jobs[jobs["arrival_s"] < self._stretch_h * HOUR_S] for jobs in draws])
         self._sampled = sampled[np.argsort(sampled["arrival_s"], kind="stable")]
         sites = len(brief.sites)

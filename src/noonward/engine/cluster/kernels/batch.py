@@ -6,28 +6,23 @@ single run does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import typeof
-from numba.core import cgutils
-from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
 from numpy.typing import NDArray
 
 from noonward.arrays import F4, F8, U1
 from noonward.compiled import kernel
+from noonward.decision.cluster.addresses import place_dtype, reader
 from noonward.decision.cluster.gangs import fill_gang_mask
-from noonward.decision.cluster.layout import ANSWER_PARTS, COUNTED, VIEW_PARTS, Part
 from noonward.decision.cluster.observation import GPUS_MAX, observe_each_slot, observe_on_arrival
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot, journeys_fit
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
 from noonward.engine.cluster.kernels.physics import show_forecast
-from noonward.engine.cluster.kernels.world import EXAMPLE_WORLD, NO_SLOT, PARTS, WORLD_PARTS, World
+from noonward.engine.cluster.kernels.world import EXAMPLE_WORLD, NO_SLOT, PARTS, World
 
-_AXES = sorted({axis for part in PARTS for axis in part.axes} - set(COUNTED))
-PLACE: Final = np.dtype([(part.name, "i8") for part in PARTS] + [(axis, "i8") for axis in _AXES])
+PLACE: Final = place_dtype(PARTS)
 """Where a row's arrays lie: an address per array, a length per axis."""
 WORLD: Final = typeof(EXAMPLE_WORLD)
 
@@ -45,49 +40,13 @@ class Board(NamedTuple):
     done_B: NDArray[np.bool_]
 
 
-def _array_at(context: Any, builder: Any, array: Any, address: Any, lengths: list[Any]) -> Any:
-    """Returns the contiguous array of a numba type and some lengths that lies at an address."""
-    out = make_array(array)(context, builder)
-    itemsize = cgutils.intp_t(context.get_abi_sizeof(context.get_data_type(array.dtype)))
-    strides = [itemsize]
-    for length in reversed(lengths[1:]):
-        strides.insert(0, builder.mul(strides[0], length))
-    data = builder.inttoptr(address, context.get_data_type(array.dtype).as_pointer())
-    populate_array(out, data=data, shape=lengths, strides=strides, itemsize=itemsize, meminfo=None)
-    return out._getvalue()
-
-
-def _world_of(context: Any, place: Any) -> tuple[Any, Callable[..., Any]]:
-    """Returns the world whose arrays lie where a PLACE record says."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        def number(name: str) -> Any:
-            pointer = cgutils.get_record_member(builder, args[0], place.offset(name), cgutils.intp_t)
-            return builder.load(pointer)
-
-        def part_of(part: Part, array: Any) -> Any:
-            lengths = [cgutils.intp_t(COUNTED[axis]) if axis in COUNTED else number(axis) for axis in part.axes]
-            return _array_at(context, builder, array, number(part.name), lengths)
-
-        def tuple_of(parts: tuple[Part, ...], kind: Any) -> Any:
-            arrays = [part_of(part, array) for part, array in zip(parts, kind.types, strict=True)]
-            return context.make_tuple(builder, kind, arrays)
-
-        shown, answers, *rest = WORLD.types
-        more = [part_of(part, array) for part, array in zip(WORLD_PARTS, rest, strict=True)]
-        values = [tuple_of(VIEW_PARTS, shown), tuple_of(ANSWER_PARTS, answers), *more]
-        return context.make_tuple(builder, WORLD, values)
-
-    return WORLD(place), generate
-
-
-_world: Any = intrinsic(_world_of)
+_world: Any = reader(WORLD, PARTS)
 
 
 @kernel(inline=True, allocates=False)
 def world_at(place_B: NDArray[np.void], b: int) -> World:
     """Returns the world of a row."""
-    return _world(place_B[b])
+    return _world(place_B.ctypes.data + b * place_B.itemsize)
 
 
 @kernel(inline=True, allocates=False)

@@ -13,6 +13,7 @@ from noonward.engine.cluster.kernels.physics import (
     finish,
     give_slot_back,
     give_up,
+    has_slot,
     leave_queue,
     move,
     push,
@@ -172,7 +173,7 @@ def take_events(w: World, until: float) -> int:
         if min(time, arrival) > until:
             return 0
         arrives = arrival < time or (arrival == time and kind > ARRIVAL)
-        if arrives and w.engine_1[0].free_slot < 0:
+        if arrives and not has_slot(w):
             return NO_SLOT
         w.engine_1[0].events += 1
         if arrives:

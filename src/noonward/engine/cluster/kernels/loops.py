@@ -7,8 +7,7 @@ from typing import Any
 from numba import int64, typeof, types
 
 from noonward.compiled import kernel
-from noonward.decision.cluster.rule import MEMORY, RULE
-from noonward.decision.cluster.view import RuleMemory
+from noonward.decision.cluster.rule import RULE
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
 from noonward.engine.cluster.kernels.physics import show_forecast
@@ -16,12 +15,12 @@ from noonward.engine.cluster.kernels.world import EXAMPLE_WORLD, UNISSUED, World
 
 WORLD = typeof(EXAMPLE_WORLD)
 """numba type of the world."""
-LOOP = int64(WORLD, types.FunctionType(RULE), MEMORY)
-"""Signature of a loop."""
+LOOP = int64(WORLD, types.FunctionType(RULE), int64)
+"""Signature of a loop: world, rule, and the address of the QUESTION record that the rule is called with."""
 
 
 @kernel(LOOP, allocates=False)
-def run_each_slot(w: World, rule: Any, memory: RuleMemory) -> int:
+def run_each_slot(w: World, rule: Any, question: int) -> int:
     """Runs protocol each-slot under a compiled rule to its end; returns 0, or what stopped it.
 
     Called again, it continues where it was stopped.
@@ -38,12 +37,12 @@ def run_each_slot(w: World, rule: Any, memory: RuleMemory) -> int:
                 return kind
         if w.engine_1[0].unissued and show_forecast(w) == UNISSUED:
             return UNISSUED
-        rule(w.shown, w.answers, memory)
+        rule(question)
         answered = True
 
 
 @kernel(LOOP, allocates=False)
-def run_on_arrival(w: World, rule: Any, memory: RuleMemory) -> int:
+def run_on_arrival(w: World, rule: Any, question: int) -> int:
     """Does for protocol on-arrival what ``run_each_slot`` does."""
     answered = w.shown.run_1[0].kind != 0 and not w.engine_1[0].ended and not w.engine_1[0].unissued
     while True:
@@ -57,7 +56,7 @@ def run_on_arrival(w: World, rule: Any, memory: RuleMemory) -> int:
                 return kind
         if w.engine_1[0].unissued and show_forecast(w) == UNISSUED:
             return UNISSUED
-        rule(w.shown, w.answers, memory)
+        rule(question)
         answered = True
 
 

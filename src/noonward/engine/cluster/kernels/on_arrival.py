@@ -20,6 +20,7 @@ from noonward.engine.cluster.kernels.physics import (
     finish,
     give_slot_back,
     give_up,
+    has_slot,
     leave_queue,
     move,
     push,
@@ -258,7 +259,7 @@ def advance_on_arrival(w: World) -> int:
         if np.isinf(first) or (w.engine_1[0].drained and np.isinf(arrival) and idle(w, kind)):
             return close_run(w, max(view.run_1[0].now_s, view.run_1[0].window_s))
         arrives = arrival < time or (arrival == time and kind > ARRIVAL)
-        if arrives and w.engine_1[0].free_slot < 0:
+        if arrives and not has_slot(w):
             view.run_1[0].kind = 0  # the last answers have been carried out
             return NO_SLOT
         w.engine_1[0].events += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from noonward.arrays import Records
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import room
 from noonward.decision.cluster.view import CARBON, ORACLE, POWER_W, PRICE, SECONDS
@@ -290,11 +291,21 @@ def move(w: World, job: int, ingress: int, s: int) -> None:
 
 
 @kernel(inline=True, allocates=False)
+def has_slot(w: World) -> bool:
+    """Returns whether the view has a slot for another job."""
+    return w.engine_1[0].free_slot >= 0 or w.engine_1[0].new_slot < w.track_J.shape[0]
+
+
+@kernel(inline=True, allocates=False)
 def take_slot(w: World) -> int:
     """Shows the job that arrives next in a free slot of the view, and returns the slot."""
     serial, job = w.engine_1[0].next_arrival, w.engine_1[0].free_slot
     w.engine_1[0].next_arrival = serial + 1
-    w.engine_1[0].free_slot = w.track_J[job].next
+    if job >= 0:
+        w.engine_1[0].free_slot = w.track_J[job].next
+    else:
+        job = w.engine_1[0].new_slot
+        w.engine_1[0].new_slot = job + 1
     w.shown.job_J[job].arrival_s = w.submitted_R[serial].arrival_s
     w.shown.job_J[job].work = w.submitted_R[serial].work
     w.shown.job_J[job].deadline_s = w.submitted_R[serial].deadline_s
@@ -322,18 +333,23 @@ def take_slot(w: World) -> int:
 
 
 @kernel(inline=True, allocates=False)
+def note_outcome(track_J: Records, job: int, outcome_R: Records, serial: int) -> None:
+    """Notes what has become of a job, given its slot and its serial."""
+    outcome_R[serial].status = track_J[job].status
+    outcome_R[serial].site = track_J[job].site
+    outcome_R[serial].gpus = track_J[job].gpus
+    outcome_R[serial].level = track_J[job].level
+    outcome_R[serial].moves = track_J[job].moves
+    outcome_R[serial].reach_s = track_J[job].reach_s
+    outcome_R[serial].start_s = track_J[job].start_s
+    outcome_R[serial].finish_s = track_J[job].finish_s
+    outcome_R[serial].power_w = track_J[job].power_w
+
+
+@kernel(inline=True, allocates=False)
 def give_slot_back(w: World, job: int) -> None:
     """Takes a job that is done or overdue out of the view and notes what became of it."""
-    serial = w.shown.job_J[job].serial
-    w.outcome_R[serial].status = w.track_J[job].status
-    w.outcome_R[serial].site = w.track_J[job].site
-    w.outcome_R[serial].gpus = w.track_J[job].gpus
-    w.outcome_R[serial].level = w.track_J[job].level
-    w.outcome_R[serial].moves = w.track_J[job].moves
-    w.outcome_R[serial].reach_s = w.track_J[job].reach_s
-    w.outcome_R[serial].start_s = w.track_J[job].start_s
-    w.outcome_R[serial].finish_s = w.track_J[job].finish_s
-    w.outcome_R[serial].power_w = w.track_J[job].power_w
+    note_outcome(w.track_J, job, w.outcome_R, w.shown.job_J[job].serial)
     w.shown.job_J[job].serial = -1
     w.track_J[job].next = w.engine_1[0].free_slot
     w.engine_1[0].free_slot = job

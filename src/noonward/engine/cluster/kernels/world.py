@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8, Records
 from noonward.decision.cluster.layout import ANSWER_PARTS, VIEW_PARTS, Part, blank
-from noonward.decision.cluster.view import JOB, Answers, ClusterView
+from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.ledger.segments import DONE, JOB_OUTCOME, OVERDUE, PLANNED, RUNNING, TRANSIT, WAITING
+from noonward.model.cluster.jobs import JOB
 
 __all__ = ["DONE", "OVERDUE", "PLANNED", "RUNNING", "TRANSIT", "WAITING", "World"]
 
@@ -51,7 +52,8 @@ UNISSUED: Final = -7
 ENGINE: Final = np.dtype(
     [
         ("next_arrival", "i8"),  # first job that has not arrived
-        ("free_slot", "i8"),  # first slot of the view that holds no job, or -1; TRACK.next leads to the others
+        ("free_slot", "i8"),  # first slot that its job has given back, or -1; TRACK.next leads to the others
+        ("new_slot", "i8"),  # first slot that no job has had
         ("until_s", "f8"),  # time up to which events are being taken, or NaN (protocol each-slot)
         ("heap_size", "i8"),
         ("dispatch", "i8"),  # site whose queue is looked at next, or -1
@@ -89,7 +91,7 @@ TRACK: Final = np.dtype(
         ("site", "i8"),  # site it is at or on its way to, or -1
         ("gpus", "i8"),  # gang: as asked for while waiting (0: largest), as started afterwards
         ("level", "i8"),  # clock level: as asked for while waiting, as started afterwards
-        ("next", "i8"),  # waiting job behind, or -1; of a slot that holds no job the next one that holds none
+        ("next", "i8"),  # waiting job behind, or -1; of a slot that was given back the next such one
         ("before", "i8"),  # waiting job before, or -1
         ("moves", "i8"),  # journeys with data
         ("earliest_s", "f8"),  # earliest start asked for

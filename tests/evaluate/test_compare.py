@@ -247,8 +247,61 @@ def test_a_trained_policys_file_runs_by_its_path_and_is_never_taken_from_a_recor
 def test_progress_is_told_of_every_run_and_bound(runs, tmp_path):
     told = []
     compare(TINY, ["random", "most-free"], environments=2, out=tmp_path, progress=told.append)
-    each = ["random, environment {}", "most-free, environment {}", "bound, environment {}"]
-    assert told == [line.format(index) for index in (0, 1) for line in each]
+    each = ["random, environment {}", "most-free, environment {}"]
+    runs_first = [line.format(index) for index in (0, 1) for line in each]
+    assert told == [*runs_first, "bound, environment 0", "bound, environment 1"]
+
+
+def test_records_are_handed_on_before_any_bound_is_looked_for(runs, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        ClusterObjective, "compute_bound", lambda self, environment: seen.append("bound") or Bound(utility_usd=10.0)
+    )
+    found = compare(
+        TINY, ["random", "most-free"], environments=2, out=tmp_path,
+        on_record=lambda policy, index, record: seen.append((policy, index, record)),
+    )  # fmt: skip
+    handed = [(policy, index, found.records[policy][index]) for index in (0, 1) for policy in ("random", "most-free")]
+    assert seen == [*handed, "bound", "bound"]
+
+
+def test_a_comparison_without_a_bound_says_so_and_looks_for_none(tmp_path, monkeypatch):
+    def none(self, environment):
+        raise AssertionError("a bound was looked for")
+
+    monkeypatch.setattr(ClusterObjective, "compute_bound", none)
+    found = compare(TINY, ["local-fcfs", "random"], environments=2, out=tmp_path, bound=False)
+    assert found.bounds == [Bound(), Bound()]
+    assert any("no bound was looked for" in note for note in found.notes)
+    assert math.isnan(found.gap_closed("random").value)
+
+
+def test_a_bound_cut_short_holds_and_stands_for_no_more_seconds_than_it_had(tmp_path):
+    def bounded(seconds):
+        return compare(TINY, ["local-fcfs"], environments=1, out=tmp_path, bound_seconds=seconds)
+
+    short = bounded(1e-9)
+    assert short.bounds[0]["cut"] == 1
+    assert any("stopped after its seconds" in note for note in short.notes)
+    assert bounded(1e-9).bounds == short.bounds
+    whole = bounded(None)
+    assert "cut" not in whole.bounds[0]
+    assert not any("stopped after its seconds" in note for note in whole.notes)
+    utility = whole.records["local-fcfs"][0].ledger.utility_usd
+    assert utility <= whole.bounds[0]["utility_usd"] < short.bounds[0]["utility_usd"]
+    assert bounded(1e-9).bounds == whole.bounds
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
+def test_seconds_of_a_bound_that_are_none_are_refused(runs, tmp_path, seconds):
+    with pytest.raises(ScenarioError, match="seconds; give a finite number above 0"):
+        compare(TINY, ["random"], environments=1, out=tmp_path, bound_seconds=seconds)
+    assert runs == []
+
+
+def test_a_bound_that_cannot_stop_early_takes_no_seconds(tmp_path):
+    with pytest.raises(ScenarioError, match="cannot stop early"):
+        compare(load_scenario("edge-inference"), ["random"], environments=1, out=tmp_path, bound_seconds=1.0)
 
 
 def test_a_gap_that_nothing_opens_is_not_defined(runs, tmp_path, monkeypatch):

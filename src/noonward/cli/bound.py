@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from noonward.cli.options import (
+    BoundSeconds,
     EnvironmentsOrFit,
     FirstDay,
     JobFile,
@@ -30,22 +31,24 @@ def bound(
     first: FirstDay = None,
     last: LastDay = None,
     settings: Settings = None,
+    seconds: BoundSeconds = None,
     workers: Workers = None,
     ray: RayAddress = None,
     json: Json = False,
 ) -> None:
     """Compute what no policy can beat: an upper bound of the utility, or a lower bound of the energy per unit."""
     from noonward.errors import ScenarioError
-    from noonward.evaluate.compare import BoundRun
+    from noonward.evaluate.compare import BoundRun, require_seconds
     from noonward.evaluate.metrics import Metric, to_json
     from noonward.evaluate.objective import no_value, objective_of
     from noonward.evaluate.statistics import mean
     from noonward.runtime.executor import map_runs
 
     scenario = open_scenario(name, settings, signals, jobs, first, last)
+    require_seconds(scenario, seconds)
     runs = count_of(scenario, environments)
     objective = objective_of(scenario)
-    specs = [BoundRun(scenario, index, seed) for index in range(runs)]
+    specs = [BoundRun(scenario, index, seed, None, seconds) for index in range(runs)]
     with executor_of(workers, ray) as executor, progress_bar(runs, "bounds") as step:
         answers = map_runs(specs, executor, step)
     found = [answer.bound for answer in answers]
@@ -61,7 +64,9 @@ def bound(
         print(to_json(metrics, scenario=scenario.name, seed=seed, environments=runs, notes=list(notes)))
         return
     for index, each_bound in enumerate(found):
-        print(f"environment {index}: {objective.describe_bound(each_bound)}")
+        known_one = any(each.name in each_bound for each in objective.bound_values)
+        said = objective.describe_bound(each_bound) if known_one else f"no bound is known: {objective.bound_condition}"
+        print(f"environment {index}: {said}")
     for metric in metrics:
         low, high = metric.low, metric.high
         interval = "" if low is None else f" [{low:,.2f}, {high:,.2f}]"

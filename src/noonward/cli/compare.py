@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from noonward.cli.interruptible import on_interrupt
 from noonward.cli.options import (
+    BoundSeconds,
     EnvironmentsOrFit,
     FirstDay,
     History,
     JobFile,
     Json,
     LastDay,
+    NoBound,
     Out,
     Policies,
     RayAddress,
@@ -49,6 +52,8 @@ def compare(
     out: Out = Path("runs"),
     workers: Workers = None,
     ray: RayAddress = None,
+    no_bound: NoBound = False,
+    bound_seconds: BoundSeconds = None,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
     json: Json = False,
 ) -> None:
@@ -56,8 +61,9 @@ def compare(
     import shlex
     import sys
 
+    from noonward.cli.rows import Rows
     from noonward.evaluate.compare import compare as run_comparison
-    from noonward.evaluate.compare import fitting_policies, policy_names
+    from noonward.evaluate.compare import comparison_folder, fitting_policies, policy_names
     from noonward.evaluate.metrics import to_json
 
     scenario = open_scenario(name, settings, signals, jobs, first, last, history)
@@ -66,10 +72,34 @@ def compare(
         names, misfits = fitting_policies(scenario, seed)
         for misfit in misfits:
             print(f"left out: {misfit}", file=sys.stderr)
+    names = policy_names(scenario, names)
     runs = count_of(scenario, environments)
-    total = runs * (len(policy_names(scenario, names)) + 1)
-    with executor_of(workers, ray) as executor, progress_bar(total, scenario.name) as step:
-        found = run_comparison(scenario, names, environments=runs, seed=seed, out=out, progress=step, executor=executor)
+    rows = Rows(scenario, seed, comparison_folder(scenario, seed, out), names, runs)
+
+    def interrupted() -> str:
+        """Prints what is known when the command is interrupted, and says what is kept."""
+        known = None if json else rows.finished()
+        if known is not None:
+            print_comparison(known)
+        return rows.kept()
+
+    with (
+        executor_of(workers, ray) as executor,
+        on_interrupt(interrupted),
+        progress_bar(runs * (len(names) + (not no_bound)), scenario.name, above=rows) as step,
+    ):
+        found = run_comparison(
+            scenario,
+            names,
+            environments=runs,
+            seed=seed,
+            out=out,
+            progress=step,
+            executor=executor,
+            bound=not no_bound,
+            bound_seconds=bound_seconds,
+            on_record=rows.add,
+        )
     path = None
     if report:
         from noonward.evaluate.report.page import write_report

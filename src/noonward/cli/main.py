@@ -27,6 +27,7 @@ from noonward.cli import (
     warmup,
 )
 from noonward.cli.compile_notice import CompileNotice
+from noonward.cli.interruptible import run_interruptible, what_is_kept
 from noonward.cli.options import INTERRUPTED, Interrupted
 from noonward.errors import NoonwardError
 from noonward.notices import listening
@@ -84,7 +85,10 @@ def main() -> None:
         sys.path.append(str(Path.cwd()))
     try:
         with listening(CompileNotice()):
-            app(prog_name="noonward")
+            if sys.argv[1:2] == ["edge"]:  # it answers Ctrl-C itself: a service is to be stopped, tasks go on
+                app(prog_name="noonward")
+            else:
+                run_interruptible(lambda: app(prog_name="noonward"))
     except NoonwardError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
@@ -93,7 +97,7 @@ def main() -> None:
         raise SystemExit(2) from None
     except SystemExit as end:
         if end.code == INTERRUPTED and not isinstance(end, Interrupted):
-            print("interrupted; recorded runs are kept, and the same command continues from them", file=sys.stderr)
+            print(what_is_kept(), file=sys.stderr)
         raise
 
 

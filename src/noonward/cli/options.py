@@ -14,6 +14,7 @@ import typer
 from noonward.files import require_writable
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
     from noonward.evaluate.table import TextTable
@@ -90,6 +91,17 @@ def writable(folder: Path | None) -> Path | None:
 
 Out = Annotated[Path, typer.Option(help="Folder for records and reports.", callback=writable)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object with all figures.")]
+NoBound = Annotated[
+    bool, typer.Option("--no-bound", help="Leave the bound out: the answer without the share of what is possible.")
+]
+BoundSeconds = Annotated[
+    float | None,
+    typer.Option(
+        "--bound-seconds",
+        metavar="SECONDS",
+        help="Seconds that the bound of an environment may take; it holds all the same, and is looser.",
+    ),
+]
 Workers = Annotated[
     int | None,
     typer.Option("--workers", min=1, help="Processes that run at once; 1: none but this one. [default: one a core]"),
@@ -187,22 +199,45 @@ def executor_of(workers: int | None, ray: str | None = None) -> Iterator[Executo
 
 
 @contextmanager
-def progress_bar(total: int, what: str) -> Iterator[Progress]:
-    """Shows a progress bar with the time left on the error stream, if that is a terminal."""
+def progress_bar(total: int, what: str, above: RenderableType | None = None) -> Iterator[Progress]:
+    """Shows what runs, since when, and the time left on the error stream, if that is a terminal.
+
+    Args:
+        total: Steps.
+        what: What is done, before the bar.
+        above: What stands above the bar, drawn anew with it.
+    """
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     from noonward.notices import listening
 
+    class Bar(Progress):
+        def get_renderables(self) -> Iterator[RenderableType]:
+            if above is not None:
+                yield above
+            yield from super().get_renderables()
+
     columns = (
+        SpinnerColumn(),
         TextColumn(what),
-        BarColumn(),
+        BarColumn(bar_width=20),
         MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
         TimeRemainingColumn(),
         TextColumn("{task.description}"),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total)
 
         def step(description: str) -> None:

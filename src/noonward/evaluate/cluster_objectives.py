@@ -55,13 +55,14 @@ class ClusterObjective(Objective):
         BoundValue(name="best_known_usd", metric="utility_usd/best-known", unit="USD"),
         BoundValue(name="joules_per_unit", metric="j_per_unit_exact/bound", unit="J/unit"),
     )
+    bound_in_steps = True
     bound_modules = ("noonward.bound.cluster_utility.lagrangian", "noonward.bound.cluster_energy")
     bound_condition = (
         "the bound of the utility needs economics and 'end: drained', the bound of the energy 'end: window' and one "
         "class of jobs"
     )
 
-    def compute_bound(self, environment: Environment) -> Bound:
+    def compute_bound(self, environment: Environment, seconds: float | None = None) -> Bound:
         """Returns the Lagrangian bound of the utility, else the fluid bound of the energy per unit.
 
         ``utility_usd`` is an upper bound of the utility and ``best_known_usd`` the utility of the best schedule found
@@ -71,10 +72,12 @@ class ClusterObjective(Objective):
         if environment.economics is not None and environment.drained:
             where = f"bound, environment {environment.index}"
             found = utility_bound(
-                environment, progress=lambda done, of: tell("progress", f"{where}: stretch {done} of {of}")
+                environment,
+                progress=lambda done, of: tell("progress", f"{where}: stretch {done} of {of}"),
+                seconds=seconds,
             )
             best = {} if found.schedule is None else {"best_known_usd": found.lower_usd}
-            return Bound(utility_usd=found.upper_usd, **best)
+            return Bound(utility_usd=found.upper_usd, **best, **({"cut": 1.0} if found.cut else {}))
         if not environment.drained and len(set(environment.jobs.class_J.tolist())) == 1:
             joules = environment_energy_bound(environment)
             return Bound() if np.isnan(joules) else Bound(joules_per_unit=joules)
@@ -85,6 +88,8 @@ class ClusterObjective(Objective):
         if "utility_usd" not in bound:
             return f"at least {bound.get('joules_per_unit', math.nan):.3f} J/unit"
         upper, best = bound["utility_usd"], bound.get("best_known_usd", math.nan)
+        if math.isnan(best):
+            return f"utility at most {upper:.2f} USD; no schedule was looked for, so its duality gap is not known"
         return (
             f"utility at most {upper:.2f} USD; best schedule known {best:.2f} USD "
             f"(duality gap {(upper - best) / abs(upper):.2%})"
@@ -208,6 +213,7 @@ class UtilityObjective(ClusterObjective):
     """Utility, the higher the better, held against the Lagrangian bound (MASAC, Eqs. 2 to 7)."""
 
     value = "utility_usd"
+    value_name = "utility (USD)"
     better = "up"
     bound_value = "utility_usd"
     meaning = (
@@ -305,6 +311,7 @@ class EnergyObjective(ClusterObjective):
     """Energy per unit of work, the lower the better, held against the fluid bound."""
 
     value = "joules_per_unit"
+    value_name = "energy per unit (J)"
     better = "down"
     bound_value = "joules_per_unit"
 

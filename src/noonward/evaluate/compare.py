@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Sequence
+import math
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,8 @@ class Comparison:
         folder: Where the records lie.
         reference: Policy that changes are measured against.
         records: Per policy one record an environment, in the same order.
-        bounds: One bound an environment.
+        bounds: One bound an environment; empty bounds where none was asked for.
+        bounded: Whether bounds were asked for.
     """
 
     scenario: Scenario
@@ -47,6 +49,7 @@ class Comparison:
     reference: str
     records: dict[str, list[Record]]
     bounds: list[Bound]
+    bounded: bool = True
 
     def values(self, policy: str, name: str) -> np.ndarray:
         """Returns a ledger figure of a policy per environment."""
@@ -99,6 +102,14 @@ class Comparison:
                 f"only {distinct} of the {len(drawn)} environments are distinct (the files hold no more): "
                 "spreads and intervals are too narrow"
             )
+        if not self.bounded:
+            notes.append("no bound was looked for, so the share of what is possible is not known")
+        cut = sum("cut" in bound for bound in self.bounds)
+        if cut:
+            notes.append(
+                f"the bound of {cut} of {len(self.bounds)} environments stopped after its seconds (--bound-seconds): "
+                "it holds, but a longer search may lower it"
+            )
         notes += self.objective.notes(self)
         return tuple(dict.fromkeys(notes))
 
@@ -116,8 +127,11 @@ def compare(
     out: Path = Path("runs"),
     progress: Progress | None = None,
     executor: Executor | None = None,
+    bound: bool = True,
+    bound_seconds: float | None = None,
+    on_record: Callable[[str, int, Record], None] | None = None,
 ) -> Comparison:
-    """Runs policies over the same environments, records every run, and bounds every environment.
+    """Runs policies over the same environments, records every run, and then bounds every environment.
 
     Runs that are recorded already under the same scenario, seed, data and version are kept, so an interrupted
     comparison resumes where it stopped.
@@ -131,9 +145,14 @@ def compare(
         out: Folder of all comparisons.
         progress: Called once per run and bound.
         executor: Where runs are carried out (``noonward.runtime``); by default here, one after the other.
+        bound: Whether environments are bounded, after all runs.
+        bound_seconds: Seconds that the bound of an environment may take, above 0; None: as long as it needs. A bound
+            that stops early holds all the same, and is looser.
+        on_record: Called with policy, number of the environment and record as each run is there.
 
     Raises:
-        ScenarioError: No policy, an unknown one, a policy named twice, or one that does not fit the scenario.
+        ScenarioError: No policy, an unknown one, a policy named twice, one that does not fit the scenario, or seconds
+            for a bound that cannot stop early.
     """
     names = policy_names(scenario, policies)
     if not names:
@@ -142,24 +161,44 @@ def compare(
         raise ScenarioError(f"a policy stands twice in {', '.join(names)}; name each once")
     if environments < 1:
         raise ScenarioError(f"{environments} environments were asked for; ask for at least 1")
+    require_seconds(scenario, bound_seconds)
     reference = reference_of(scenario, names)
     folder = comparison_folder(scenario, seed, out)
     forget()
     require_fit(environment_of(scenario, 0, seed), names)
-    specs: list[RecordedRun | BoundRun] = []
-    for index in range(environments):
-        specs += [RecordedRun(scenario, index, seed, name, folder) for name in names]
-        specs.append(BoundRun(scenario, index, seed, folder))
-    found = map_runs(specs, executor, progress)
-    each = len(names) + 1
+    runs = [RecordedRun(scenario, index, seed, name, folder) for index in range(environments) for name in names]
+
+    def kept_one(place: int, record: Record) -> None:
+        if on_record is not None:
+            on_record(runs[place].policy, runs[place].index, record)
+
+    found = map_runs(runs, executor, progress, kept_one)
+    bounds = [Bound() for _ in range(environments)]
+    if bound:
+        asked = [BoundRun(scenario, index, seed, folder, bound_seconds) for index in range(environments)]
+        bounds = [each.bound for each in map_runs(asked, executor, progress)]
     return Comparison(
         scenario=scenario,
         seed=seed,
         folder=folder,
         reference=reference,
-        records={name: found[n::each] for n, name in enumerate(names)},
-        bounds=[each_bound.bound for each_bound in found[len(names) :: each]],
+        records={name: found[n :: len(names)] for n, name in enumerate(names)},
+        bounds=bounds,
+        bounded=bound,
     )
+
+
+def require_seconds(scenario: Scenario, seconds: float | None) -> None:
+    """Raises ScenarioError where a bound cannot be given so many seconds."""
+    if seconds is None:
+        return
+    if not 0 < seconds < math.inf:
+        raise ScenarioError(f"the bound was given {seconds:g} seconds; give a finite number above 0")
+    if not objective_of(scenario).bound_in_steps:
+        raise ScenarioError(
+            f"the bound of scenario {scenario.name!r} (kind {scenario.kind}) cannot stop early; leave the seconds out, "
+            "or leave the bound out (--no-bound)"
+        )
 
 
 def policy_names(scenario: Scenario, policies: Sequence[str] | None = None) -> list[str]:
@@ -266,12 +305,15 @@ class BoundRun:
         index: Number of the environment.
         seed: Seed.
         folder: Folder of the comparison; None: it is computed in any case and not written.
+        seconds: Seconds it may take; None: as long as it needs. One that was cut stands for no more seconds than it
+            had itself.
     """
 
     scenario: Scenario
     index: int
     seed: int
     folder: Path | None = None
+    seconds: float | None = None
 
     @property
     def label(self) -> str:
@@ -303,14 +345,20 @@ class BoundRun:
         if self.folder is not None:
             try:
                 content: dict[str, Any] = json.loads(self.place.read_text(encoding="utf-8"))
-                if content["of"] == of:
-                    return FoundBound(bound=Bound(**content["bound"]), notes=notes)
+                kept, had = Bound(**content["bound"]), content.get("seconds")
+                enough = "cut" not in kept or (self.seconds is not None and had is not None and had >= self.seconds)
+                if content["of"] == of and enough:
+                    return FoundBound(bound=kept, notes=notes)
             except (OSError, ValueError, KeyError, TypeError):
                 pass  # none there, or one that was cut short: it is computed again
-        return FoundBound(bound=objective.compute_bound(environment), notes=notes, of=of)
+        limit = {} if self.seconds is None else {"seconds": self.seconds}
+        return FoundBound(bound=objective.compute_bound(environment, **limit), notes=notes, of=of)
 
     def keep(self, found: FoundBound) -> FoundBound:
         """Writes a new bound to its file and returns it."""
         if found.of is not None and self.folder is not None:
-            write_text(self.place, json.dumps({"of": found.of, "bound": found.bound}, indent=1) + "\n")
+            content = {"of": found.of, "bound": found.bound}
+            if "cut" in found.bound:
+                content["seconds"] = self.seconds
+            write_text(self.place, json.dumps(content, indent=1) + "\n")
         return found

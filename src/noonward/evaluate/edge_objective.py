@@ -54,6 +54,7 @@ class EdgeObjective(Objective):
     """Mean response, the lower the better, held against the response bound for tasks of the scenario's steps."""
 
     value = "response_s"
+    value_name = "mean response (s)"
     better = "down"
     bound_value = "response_s"
     bound_values = (
@@ -67,7 +68,7 @@ class EdgeObjective(Objective):
         "the inference steps alone, so compare responses at equal quality."
     )
 
-    def compute_bound(self, environment: EdgeEnvironment) -> Bound:
+    def compute_bound(self, environment: EdgeEnvironment, seconds: float | None = None) -> Bound:
         """Returns the response bound and the best schedule found with foresight, both at the scenario's steps, s."""
         setting, record_K = environment.setting, environment.tasks.record_K
         if setting.end != "drained":

@@ -55,6 +55,8 @@ class Objective(ABC):
 
     value: ClassVar[str]
     """Field of the ledger that policies are ranked by."""
+    value_name: ClassVar[str] = "value"
+    """Its name and unit, for a column's head."""
     better: ClassVar[Literal["up", "down"]]
     """Whether higher or lower values of it are better."""
     bound_value: ClassVar[str]
@@ -66,6 +68,8 @@ class Objective(ABC):
     bound_modules: ClassVar[tuple[str, ...]] = ()
     """Modules that ``compute_bound`` calls: a stored bound is computed again where they, or what they import, change.
     Empty: those that the objective's own module imports."""
+    bound_in_steps: ClassVar[bool] = False
+    """Whether ``compute_bound`` can be given seconds: it works in steps, each of which leaves a bound behind."""
     meaning: ClassVar[str] = ""
     """What the ranked value is, for readers of a report; may be empty."""
 
@@ -94,10 +98,15 @@ class Objective(ABC):
         return ratio(sign * (values_E - bound_E), bound_E)
 
     @abstractmethod
-    def compute_bound(self, environment: Any) -> Bound:
+    def compute_bound(self, environment: Any, seconds: float | None = None) -> Bound:
         """Returns what no policy can beat in an environment; empty where no bound is known.
 
         One that takes long tells its progress (``noonward.notices``, kind ``progress``).
+
+        Args:
+            environment: Environment.
+            seconds: Seconds after which it begins no further step; None: it leaves none out. Given only where
+                ``bound_in_steps``. Where they ran out, the bound holds all the same, is looser, and has ``cut`` 1.
         """
 
     @abstractmethod

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Protocol
 
+from noonward.notices import tell
 from noonward.runtime.shared import forget
 
 Progress = Callable[[str], None]
@@ -64,13 +65,19 @@ class Serial:
     def each(self, specs: Sequence[Spec]) -> Iterator[tuple[int, Any]]:
         """Yields every spec's result, in order."""
         for place, spec in enumerate(specs):
+            tell("progress", spec.label)
             yield place, spec.run()
 
     def close(self) -> None:
         """Does nothing: there are no workers."""
 
 
-def map_runs(specs: Sequence[Spec], executor: Executor | None = None, progress: Progress | None = None) -> list[Any]:
+def map_runs(
+    specs: Sequence[Spec],
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    kept_one: Callable[[int, Any], None] | None = None,
+) -> list[Any]:
     """Carries out specs and returns what they kept, in their order.
 
     What is done is kept at once, so that an interrupt or an error loses only what was under way.
@@ -79,6 +86,7 @@ def map_runs(specs: Sequence[Spec], executor: Executor | None = None, progress: 
         specs: What to do.
         executor: Where; by default in this process, one after the other.
         progress: Called once per spec that is done.
+        kept_one: Called with position and result of every spec that is done, in the order they finish.
 
     Raises:
         BaseException: What a spec raised: of several, that of the first in order.
@@ -103,6 +111,8 @@ def map_runs(specs: Sequence[Spec], executor: Executor | None = None, progress: 
         with closing((executor or Serial()).each(specs)) as results:  # type: ignore[type-var]
             for place, found in results:
                 kept[place] = specs[place].keep(found)
+                if kept_one is not None:
+                    kept_one(place, kept[place])
                 if progress is not None:
                     progress(specs[place].label)
     finally:

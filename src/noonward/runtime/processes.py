@@ -31,6 +31,8 @@ START_S: Final = 1.5
 """Seconds that starting workers takes until they run: a new Python with its imports and compiled functions."""
 NOTICE: Final = b"notice"
 """How messages begin that are a worker's notice, not an answer; a pickle never begins so."""
+LISTEN_S: Final = 0.2
+"""Seconds for which answers are waited for at a time, so that an interrupt is seen meanwhile."""
 PATIENCE_S: Final = 1.0
 """Seconds of work after which it is decided whether workers pay."""
 
@@ -82,6 +84,7 @@ class Processes:
         todo = [place for place, spec in enumerate(specs) if spec.portable]
         try:
             for place in (place for place, spec in enumerate(specs) if not spec.portable):
+                tell("progress", specs[place].label)
                 yield place, specs[place].run()
             yield from self._here(specs, todo)
             yield from self._apart(specs, todo)
@@ -111,6 +114,7 @@ class Processes:
             while todo and not self._ready():
                 place = todo.pop(0)
                 pace.begin(specs[place].group)
+                tell("progress", specs[place].label)
                 found = specs[place].run()
                 pace.end()
                 yield place, found
@@ -142,7 +146,7 @@ class Processes:
                 if todo:
                     idle.remove(worker)
                     self._give(worker, specs, todo, errors)
-            ready = wait([worker.pipe for worker in self._workers if worker.place is not None])
+            ready = wait([worker.pipe for worker in self._workers if worker.place is not None], LISTEN_S)
             for worker in [worker for worker in self._workers if worker.pipe in ready]:
                 place = worker.place
                 try:
@@ -175,6 +179,7 @@ class Processes:
         worker.place, worker.group = place, specs[place].group
         try:
             worker.pipe.send_bytes(pickle.dumps(specs[place]))
+            tell("progress", specs[place].label)
         except OSError:
             pass  # it died meanwhile, which reading from it shows
         except Exception as error:  # a spec that cannot be pickled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -43,6 +44,8 @@ class UtilityBound:
     iterations: int
     dual_excess_usd: float
     schedule: BookedSchedule | None
+    cut: bool = False
+    """Whether the seconds given ran out, so that steps may have been left out."""
 
     @property
     def lower_usd(self) -> float:
@@ -65,6 +68,7 @@ def utility_bound(
     seed: int = 0,
     most_jobs: int = MOST_JOBS,
     progress: Callable[[int, int], None] | None = None,
+    seconds: float | None = None,
 ) -> UtilityBound:
     """Bounds the utility any scheduler can reach in an environment, all signals and jobs known beforehand.
 
@@ -86,6 +90,8 @@ def utility_bound(
             hours after the other (``prices.polish_in_pieces``), so that time and memory grow in proportion to the
             jobs. The result is a bound all the same.
         progress: Called after every stretch with its number and how many there are.
+        seconds: Seconds after which no further step is begun; None: none is left out. Every price gives a bound, so the
+            result is one all the same, only a looser one, and it depends on the machine's speed.
 
     Raises:
         ScenarioError: The environment has no economics or signals, runs end before all jobs do, or an argument is out
@@ -97,22 +103,27 @@ def utility_bound(
             f"iterations {iterations}, tolerance {tolerance}, rounds {rounds} and most_jobs {most_jobs} were asked; "
             "they must be at least 1, 0, 0 and 4"
         )
+    end_s = math.inf if seconds is None else time.monotonic() + seconds
+
+    def late() -> bool:
+        return time.monotonic() >= end_s
+
     relaxation = Relaxation(environment)
-    upper_usd, price_SH, columns = descend(relaxation, iterations)
+    upper_usd, price_SH, columns = descend(relaxation, iterations, late)
     excess_usd = math.inf
     if not len(relaxation.columns.value_K):
         excess_usd = 0.0
     elif math.isfinite(tolerance) and len(environment.jobs) <= most_jobs:
-        upper_usd, price_SH, excess_usd = polish(relaxation, price_SH, columns, tolerance)
+        upper_usd, price_SH, excess_usd = polish(relaxation, price_SH, columns, tolerance, late=late)
     elif math.isfinite(tolerance):
-        upper_usd, price_SH = polish_in_pieces(relaxation, price_SH, columns, tolerance, most_jobs // 4, progress)
+        upper_usd, price_SH = polish_in_pieces(relaxation, price_SH, columns, tolerance, most_jobs // 4, progress, late)
     found = None
     hard_caps = environment.caps is not None and environment.caps.hard
     if schedule and environment.protocol == "each-slot" and not hard_caps:
         priced_usd_J = relaxation.priced_usd_J(price_SH)
         found = book(
             environment, relaxation.tables, relaxation.costs, relaxation.options, price_SH, priced_usd_J,
-            rounds=rounds, seed=seed,
+            rounds=0 if late() else rounds, seed=seed,
         )  # fmt: skip
         excess_usd = min(excess_usd, upper_usd - relaxation.costs.idle_usd - found.value_usd)
     return UtilityBound(
@@ -122,4 +133,5 @@ def utility_bound(
         iterations=relaxation.evaluations,
         dual_excess_usd=excess_usd,
         schedule=found,
+        cut=late(),
     )

@@ -20,7 +20,12 @@ PATIENCE: Final = 15
 MASTER_ROUNDS: Final = 40
 
 
-def descend(dual: Dual, iterations: int) -> tuple[float, F8, I8]:
+def never() -> bool:
+    """Returns that no time limit is there."""
+    return False
+
+
+def descend(dual: Dual, iterations: int, late: Callable[[], bool] = never) -> tuple[float, F8, I8]:
     """Lowers the dual function by projected subgradient steps of Polyak's length towards a moving target.
 
     ``lambda <- max(0, lambda - (D - D_best + delta) / |g|^2 g)``; after 15 steps without a lower D, delta shrinks by
@@ -29,6 +34,7 @@ def descend(dual: Dual, iterations: int) -> tuple[float, F8, I8]:
     Args:
         dual: The dual function.
         iterations: Most evaluations, at least 1.
+        late: Whether no further evaluation may begin; asked after each.
 
     Returns:
         (least D in USD, its prices, the columns jobs chose in the later half of the search).
@@ -45,8 +51,11 @@ def descend(dual: Dual, iterations: int) -> tuple[float, F8, I8]:
             best_usd, best_SH, fails = value_usd, price_SH, 0
         else:
             fails += 1
-        if (2 * step >= iterations and step % 4 == 0) or step == iterations - 1:
+        ended = late()
+        if (2 * step >= iterations and step % 4 == 0) or step == iterations - 1 or ended:
             seen.append(dual.best_J.copy())
+        if ended:
+            break
         if fails > PATIENCE:
             delta_usd, fails, price_SH = TARGET_SHRINK * delta_usd, 0, best_SH
             _, free_SH = dual.value(price_SH)
@@ -82,7 +91,12 @@ def _add_columns(dual: Dual, solver: highspy.Highs, columns: I8) -> None:
 
 
 def polish(
-    dual: Dual, price_SH: F8, columns: I8, tolerance: float, rounds: int = MASTER_ROUNDS
+    dual: Dual,
+    price_SH: F8,
+    columns: I8,
+    tolerance: float,
+    rounds: int = MASTER_ROUNDS,
+    late: Callable[[], bool] = never,
 ) -> tuple[float, F8, float]:
     """Lowers the dual function to its minimum by column generation (Dantzig-Wolfe; HiGHS solves the masters).
 
@@ -96,6 +110,7 @@ def polish(
         columns: Columns to begin with.
         tolerance: Relative excess of D over the master at which to stop.
         rounds: Most masters solved.
+        late: Whether no further master may be solved.
 
     Returns:
         (least D in USD, its prices, excess over the last master in USD).
@@ -112,6 +127,8 @@ def polish(
     wanted = [columns, dual.best_J]
     excess_usd = math.inf
     for _ in range(rounds):
+        if late():
+            break
         fresh = np.unique(np.concatenate(wanted))
         fresh = fresh[fresh >= 0]
         fresh = fresh[~known[fresh]]
@@ -143,6 +160,7 @@ def polish_in_pieces(
     tolerance: float,
     jobs: int,
     progress: Callable[[int, int], None] | None = None,
+    late: Callable[[], bool] = never,
 ) -> tuple[float, F8]:
     """Lowers the dual function over one stretch of hours after the other, the prices elsewhere as they stand.
 
@@ -157,6 +175,7 @@ def polish_in_pieces(
         tolerance: As in ``polish``, for every stretch.
         jobs: Jobs that may start in a stretch, about.
         progress: Called after every stretch with its number and how many there are.
+        late: Whether the rest of the stretches keeps the prices that it has.
 
     Returns:
         (D in USD, its prices).
@@ -166,13 +185,15 @@ def polish_in_pieces(
     length = max(2, min(hours, math.ceil(jobs / len(dual.best_J) * hours)))
     firsts = range(0, max(1, hours - length // 2), length // 2)
     for number, first in enumerate(firsts, 1):
+        if late():
+            break
         until = min(hours, first + length)
         found = piece(dual, price_SH, first, until)
         if found is not None:
             part, offset = found
             known = columns[(columns >= offset) & (columns < offset + len(part.columns.value_K))] - offset
             _, price_SH[:, first:until], _ = polish(
-                part, np.ascontiguousarray(price_SH[:, first:until]), known, tolerance
+                part, np.ascontiguousarray(price_SH[:, first:until]), known, tolerance, late=late
             )
         if progress is not None:
             progress(number, len(firsts))

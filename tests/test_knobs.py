@@ -38,6 +38,7 @@ NOT_TURNED = {
     "Scenario.kind": "which model a file is of (tests/evaluate/test_kinds.py)",
     "Scenario.name": "a name",
     "Scenario.description": "a text",
+    "Scenario.goal": "what a comparison ranks and shows (tests/evaluate/test_answer.py)",
     "Scenario.reference_policy": "read by comparisons (tests/evaluate/test_compare.py)",
     "Scenario.policies": "read by comparisons (tests/evaluate/test_compare.py)",
     "Scenario.constraints": "held against results (tests/evaluate/test_service_tables.py)",

@@ -55,6 +55,9 @@ MIXED = ("dvfs-mixed", "--set", "window_h=1", "--set", f"constraints={LIMITS}", 
 def test_figures_of_compare(noonward: CommandLine) -> None:
     runs = [
         noonward("compare", "tiny", "-n", 1, "--no-report", "--json"),
+        noonward(
+            "compare", "tiny", "-n", 1, "--set", "goal=least-cost", "--policies", "random", "--no-report", "--json"
+        ),
         noonward("compare", *DVFS, "--policies", "dp", "--no-report", "--json"),
         noonward("compare", *MIXED, "--policies", "uniform", "--no-report", "--json"),
     ]

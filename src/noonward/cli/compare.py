@@ -52,6 +52,9 @@ def compare(
     out: Out = Path("runs"),
     workers: Workers = None,
     ray: RayAddress = None,
+    today: Annotated[
+        str | None, typer.Option(metavar="POLICY", help="Policy that runs today: savings are measured against it.")
+    ] = None,
     no_bound: NoBound = False,
     bound_seconds: BoundSeconds = None,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
@@ -73,8 +76,11 @@ def compare(
         for misfit in misfits:
             print(f"left out: {misfit}", file=sys.stderr)
     names = policy_names(scenario, names)
+    if today is not None:
+        (today,) = policy_names(scenario, [today])
+        names = names if today in names else [today, *names]
     runs = count_of(scenario, environments)
-    rows = Rows(scenario, seed, comparison_folder(scenario, seed, out), names, runs)
+    rows = Rows(scenario, seed, comparison_folder(scenario, seed, out), names, runs, today)
 
     def interrupted() -> str:
         """Prints what is known when the command is interrupted, and says what is kept."""
@@ -99,6 +105,7 @@ def compare(
             bound=not no_bound,
             bound_seconds=bound_seconds,
             on_record=rows.add,
+            today=today,
         )
     path = None
     if report:
@@ -130,15 +137,18 @@ WIDTHS = ((142, 99), (112, 6), (0, 3))
 
 
 def print_comparison(found: Comparison) -> None:
-    """Prints a comparison's table with what must be known to read it."""
+    """Prints what a comparison says, and its table with what must be known to read it."""
     import textwrap
 
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
+    from noonward.evaluate.answer import headline
     from noonward.evaluate.results import summary_rows
 
+    for line in textwrap.wrap(" ".join(headline(found)), 120):
+        print(line)
     summary = summary_rows(found)
     console = Console()
     shown = next(columns for width, columns in WIDTHS if not console.is_terminal or console.width >= width)

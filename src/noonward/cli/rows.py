@@ -21,11 +21,14 @@ class Rows:
         folder: Folder of its records.
         policies: Names of the policies.
         environments: Number of environments.
+        today: Policy that savings are measured against; None: the scenario's reference.
     """
 
-    def __init__(self, scenario: Any, seed: int, folder: Path, policies: list[str], environments: int) -> None:
+    def __init__(
+        self, scenario: Any, seed: int, folder: Path, policies: list[str], environments: int, today: str | None = None
+    ) -> None:
         self.scenario, self.seed, self.folder = scenario, seed, folder
-        self.environments = environments
+        self.environments, self.today = environments, today
         self.records: dict[str, dict[int, Any]] = {policy: {} for policy in policies}
 
     def add(self, policy: str, index: int, record: Any) -> None:
@@ -48,7 +51,7 @@ class Rows:
             scenario=self.scenario,
             seed=self.seed,
             folder=self.folder,
-            reference=reference_of(self.scenario, list(whole)),
+            reference=self.today if self.today in whole else reference_of(self.scenario, list(whole)),
             records=whole,
             bounds=[Bound() for _ in range(self.environments)],
             bounded=False,

@@ -16,11 +16,12 @@ from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.data.environments import build_environment
 from noonward.data.jobs.dated import job_rows
 from noonward.errors import InfeasiblePlanError
+from noonward.evaluate.answer import DEPENDS, SAME_WORK, bills, lasting, mass, money, savings, window_words
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.objective import Bound, BoundValue, Objective, no_value
 from noonward.evaluate.results import UNDEFINED, Column, Row, number, percent
 from noonward.evaluate.service_tables import class_table, constraint_table, service_metrics
-from noonward.evaluate.statistics import mean, ratio
+from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.ledger.record import Record
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import (
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 def objective_of(scenario: Scenario) -> Objective:
     """Returns the objective of a cluster scenario."""
+    if scenario.goal == "least-cost":
+        return CostObjective()
     return UtilityObjective() if scenario.economics is not None else EnergyObjective()
 
 
@@ -103,6 +106,12 @@ class ClusterObjective(Objective):
             for name, field, unit in _LEDGER_METRICS:
                 out.append(Metric.of(f"{name}/{policy}", comparison.mean(policy, field), unit))
             out.append(Metric.of(f"longest_queue/{policy}", mean(longest_queue(comparison, policy)), "jobs"))
+            saved = savings(comparison, policy)
+            if comparison.scenario.signals is not None:
+                out.append(Metric.of(f"saved_usd/{policy}", saved.usd, "USD"))
+                out.append(Metric.of(f"saved_kg/{policy}", saved.kg, "kgCO2"))
+            out.append(Metric.of(f"mean_delay_s/{policy}", saved.mean_delay_s, "s"))
+            out.append(Metric.of(f"late_jobs/{policy}", saved.late_jobs, "jobs"))
         for each in self.bound_values:
             if not no_value(comparison.bounds, each.name):
                 out.append(Metric.of(each.metric, mean(comparison.bound_values(each.name)), each.unit))
@@ -111,6 +120,21 @@ class ClusterObjective(Objective):
     def value_metrics(self, comparison: Comparison, policy: str) -> list[Metric]:
         """Returns a policy's metrics of the ranked value."""
         return []
+
+    def consequences(self, comparison: Comparison, policy: str) -> list[str]:
+        """Returns moves, delay, late jobs and work done beside the reference's; with signals what a saving rests on."""
+        saved, base = savings(comparison, policy), savings(comparison, comparison.reference)
+        moves = comparison.mean(policy, "moves").value
+        told = [
+            f"It takes {moves:,.0f} moves and {lasting(saved.mean_delay_s.value)} of mean delay "
+            f"({comparison.reference}: {lasting(base.mean_delay_s.value)}); {saved.late_jobs.value:,.0f} jobs are late "
+            f"({comparison.reference}: {base.late_jobs.value:,.0f})."
+        ]
+        work = ratio(comparison.values(policy, "gpu_hours"), comparison.values(comparison.reference, "gpu_hours")).value
+        if abs(work - 1) > SAME_WORK:
+            more = "more" if work > 1 else "fewer"
+            told.append(f"It runs {100 * abs(work - 1):.1f} % {more} GPU-hours, so bills alone do not compare.")
+        return told if comparison.scenario.signals is None else [*told, DEPENDS]
 
     def tables(self, comparison: Comparison) -> list[TextTable]:
         """Returns latency per job class, and the constraints with what was attained."""
@@ -235,6 +259,18 @@ class UtilityObjective(ClusterObjective):
             (Column("Migrations", "moves"), _ledger("moves")),
         )
 
+    def saying(self, comparison: Comparison, policy: str) -> str:
+        """Returns utility gained and emissions avoided against the reference, in an environment's window."""
+        gain = mean(comparison.values(policy, self.value) - comparison.values(comparison.reference, self.value))
+        share = self.change(comparison, comparison.values(policy, self.value))
+        percentage = "" if math.isnan(share.value) else f" ({share.value:.0%})".replace("%", " %")
+        avoided = savings(comparison, policy).kg
+        window = window_words(comparison.scenario.window_h)
+        return (
+            f"{money(Estimate(gain.value), 'USD')}{percentage} more utility{interval(gain)} and {mass(avoided)} "
+            f"than {comparison.reference} in {window}"
+        )
+
     def bound_rows(self, comparison: Comparison) -> list[Row]:
         """Returns the upper bound and the best schedule known."""
         if no_value(comparison.bounds, "utility_usd"):
@@ -293,6 +329,87 @@ class UtilityObjective(ClusterObjective):
             f"window, whatever a policy does. {rest}."
         )
         return sentences
+
+
+def interval(estimate: Estimate) -> str:
+    """Returns the 95 % interval of an amount of money in brackets, after a blank; nothing without one."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    digits = 0 if abs(estimate.value) >= 100 else 1 if abs(estimate.value) >= 10 else 2
+    return f" [{estimate.low:,.{digits}f}, {estimate.high:,.{digits}f}]"
+
+
+class CostObjective(UtilityObjective):
+    """Least cost with all jobs served: bills and emissions, policies that leave no job behind first.
+
+    Schedulers see the scenario's revenue as what serving a GPU-hour is worth, so that they refuse no job that costs
+    less; no figure of the comparison contains it. With all jobs served, the order by utility is that by cost, carbon
+    price included, and the bound of the utility is one of the cost.
+    """
+
+    value_name = "cost"
+    meaning = (
+        "Cost is what energy and the transfers of jobs and results are paid with, without a price on carbon. Policies "
+        "are ranked by cost and carbon price, those that leave fewer GPU-hours undone first."
+    )
+
+    def columns(self, comparison: Comparison) -> tuple[tuple[Column, Cell], ...]:
+        """Returns cost, saving, share of the possible, emissions, energy, delay, late and undone jobs, moves."""
+
+        def undone(c: Comparison, p: str) -> str:
+            return number(mean(c.values(p, "overdue") + c.values(p, "unfinished")))
+
+        return (
+            (Column("Cost", "USD", "down"), lambda c, p: number(mean(bills(c, p)), cost_digits(c))),
+            (Column("Saved", "USD", "up"), lambda c, p: number(savings(c, p).usd, cost_digits(c))),
+            (Column("Saved", "%", "up"), lambda c, p: percent(savings(c, p).usd_share, signed=True)),
+            (Column("Share of what is possible", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
+            (Column("Emissions", "t CO2", "down"), _ledger("carbon_kg", 2, 1e-3)),
+            (Column("Energy", "MWh", "down"), _ledger("energy_kwh", 2, 1e-3)),
+            (Column("Mean delay", "min", "down"), lambda c, p: number(_minutes(savings(c, p).mean_delay_s), 1)),
+            (Column("Late", "jobs", "down"), lambda c, p: number(savings(c, p).late_jobs)),
+            (Column("Not done", "jobs", "down"), undone),
+            (Column("Moves", "moves"), _ledger("moves")),
+        )
+
+    def bound_rows(self, comparison: Comparison) -> list[Row]:
+        """Returns no row: a bound of cost and carbon price together is none of the cost; the shares rest on it."""
+        return []
+
+    def value_metrics(self, comparison: Comparison, policy: str) -> list[Metric]:
+        """Returns the bill, and the share of the gap that is closed."""
+        return [
+            Metric.of(f"cost_usd/{policy}", mean(bills(comparison, policy)), "USD"),
+            Metric.of(f"saved_share/{policy}", savings(comparison, policy).usd_share, "fraction"),
+            Metric.of(f"gap_closed/{policy}", comparison.gap_closed(policy), "fraction"),
+        ]
+
+    def saying(self, comparison: Comparison, policy: str) -> str:
+        """Returns the bill's saving and the emissions avoided against the reference, in an environment's window."""
+        saved = savings(comparison, policy)
+        share = "" if math.isnan(saved.usd_share.value) else f" ({saved.usd_share.value:.0%})".replace("%", " %")
+        return (
+            f"{money(Estimate(saved.usd.value), 'USD')}{share}{interval(saved.usd)} and {mass(saved.kg)} than "
+            f"{comparison.reference} in {window_words(comparison.scenario.window_h)}"
+        )
+
+    def limits(self, comparison: Comparison) -> list[str]:
+        """Returns the cost that no policy can change."""
+        fixed = comparison.mean(comparison.reference, "fixed_kwh")
+        return [
+            f"GPUs kept ready over the window draw {fixed.value:,.0f} kWh whatever a policy does: part of every cost."
+        ]
+
+
+def _minutes(seconds: Estimate) -> Estimate:
+    spread = None if seconds.spread is None else seconds.spread / 60
+    return Estimate(seconds.value / 60, spread=spread)
+
+
+def cost_digits(comparison: Comparison) -> int:
+    """Returns the decimals costs are shown with: three significant digits of the reference's."""
+    size = abs(float(bills(comparison, comparison.reference).mean()))
+    return 0 if size >= 100 else 1 if size >= 10 else 2
 
 
 def best_known_values(comparison: Comparison) -> F8:

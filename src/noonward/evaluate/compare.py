@@ -130,6 +130,7 @@ def compare(
     bound: bool = True,
     bound_seconds: float | None = None,
     on_record: Callable[[str, int, Record], None] | None = None,
+    today: str | None = None,
 ) -> Comparison:
     """Runs policies over the same environments, records every run, and then bounds every environment.
 
@@ -148,6 +149,8 @@ def compare(
         bound: Whether environments are bounded, after all runs.
         bound_seconds: Seconds that the bound of an environment may take, above 0; None: as long as it needs. A bound
             that stops early holds all the same, and is looser.
+        today: Policy that runs today: changes and savings are measured against it, and it is compared too. None: the
+            scenario's reference, else the first policy.
         on_record: Called with policy, number of the environment and record as each run is there.
 
     Raises:
@@ -163,6 +166,9 @@ def compare(
         raise ScenarioError(f"{environments} environments were asked for; ask for at least 1")
     require_seconds(scenario, bound_seconds)
     reference = reference_of(scenario, names)
+    if today is not None:
+        reference = canonical_name(today, scenario.kind)
+        names = names if reference in names else [reference, *names]
     folder = comparison_folder(scenario, seed, out)
     forget()
     require_fit(environment_of(scenario, 0, seed), names)

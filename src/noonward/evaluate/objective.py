@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -85,11 +85,13 @@ class Objective(ABC):
         return ratio(values_E - base_E, base_E)
 
     def gap_closed(self, comparison: Comparison, values_E: F8) -> Estimate:
-        """Returns the share of the gap between reference policy and bound that values close, paired."""
+        """Returns the share of the gap between reference policy and bound that values close, paired; at most 1."""
         sign = 1.0 if self.better == "up" else -1.0
         base_E = comparison.values(comparison.reference, self.value)
         gap_E = comparison.bound_values(self.bound_value) - base_E
-        return ratio(sign * (values_E - base_E), sign * gap_E)
+        share = ratio(sign * (values_E - base_E), sign * gap_E)
+        # Nothing lies beyond the bound, so no share is above 1, however wide the interval.
+        return share if share.high is None else replace(share, high=min(share.high, max(1.0, share.value)))
 
     def beyond_bound(self, comparison: Comparison, values_E: F8) -> Estimate:
         """Returns how far values lie above a lower bound, or below an upper one, as a fraction of the bound, paired."""
@@ -136,6 +138,20 @@ class Objective(ABC):
     def name_environment(self, comparison: Comparison, record: Any) -> str:
         """Returns what a report says of the environment of a record, in a few words."""
         return str(record.manifest["start"])[:10]
+
+    def saying(self, comparison: Comparison, policy: str) -> str:
+        """Returns in words how much better a policy is than the reference."""
+        change = self.change(comparison, comparison.values(policy, self.value))
+        if math.isnan(change.value):
+            return f"better by {self.value_name} than {comparison.reference}"
+        ends = None if change.low is None or change.high is None else (100 * change.low, 100 * change.high)
+        interval = "" if ends is None else f" [{ends[0]:+.1f}, {ends[1]:+.1f}]"
+        less = "less" if change.value < 0 else "more"
+        return f"{100 * abs(change.value):.1f} % {less} {self.value_name} than {comparison.reference}{interval}"
+
+    def consequences(self, comparison: Comparison, policy: str) -> list[str]:
+        """Returns sentences on what a policy costs beside the ranked value, and what its saving rests on."""
+        return []
 
     def limits(self, comparison: Comparison) -> list[str]:
         """Returns sentences about the bound and about what no policy can change."""

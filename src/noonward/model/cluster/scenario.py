@@ -325,6 +325,9 @@ class Scenario(Spec):
     """Jobs."""
     economics: Economics | None = None
     """Revenue and carbon price; none: utility is not reported."""
+    goal: Literal["utility", "least-cost"] = "utility"
+    """What policies are compared by: ``utility``, or the least cost with all jobs served. For the latter, the revenue
+    is what serving a GPU-hour is worth to schedulers: give one above every cost; no figure contains it."""
     constraints: Constraints | None = None
     """Limits that policies are held against, and targets that some of them use; none: nothing is held."""
     reference_policy: str | None = None
@@ -338,6 +341,8 @@ class Scenario(Spec):
             raise ValueError(f"slot_s is {self.slot_s:g} s; a slot must divide the hour (3600 s)")
         if self.economics is not None and self.signals is None:
             raise ValueError("economics need signals: a utility takes prices and carbon intensities; give signals")
+        if self.goal == "least-cost" and self.economics is None:
+            raise ValueError("goal least-cost needs economics: schedulers must know what serving a GPU-hour is worth")
         if isinstance(self.jobs, FineTuningJobs):
             names = [point.name for point in self.fleet.ingress_points]
             for name in self.jobs.origin_shares:
@@ -364,5 +369,5 @@ class Scenario(Spec):
     def digest(self) -> str:
         """Digest of everything that a run depends on: all but the description and which policies are compared."""
         unsaid = {name for name in ("start",) if getattr(self, name) is None}
-        said = self.model_dump_json(exclude={"kind", "description", "reference_policy", "policies", *unsaid})
+        said = self.model_dump_json(exclude={"kind", "description", "goal", "reference_policy", "policies", *unsaid})
         return hashlib.sha256(said.encode()).hexdigest()[:16]

@@ -1,0 +1,177 @@
+"""The answer of a comparison in words: which policy to adopt, what it saves against today's, and what that rests on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from noonward.arrays import F8
+from noonward.evaluate.statistics import Estimate, mean, ratio
+from noonward.schedule.registry import default_registry
+
+if TYPE_CHECKING:
+    from noonward.evaluate.compare import Comparison
+
+SAME_WORK: Final = 0.005
+"""Two policies are said to do the same work where their GPU-hours differ by no more than this share."""
+DEPENDS: Final = (
+    "The percentage depends on prices, zones and jobs: the same fleet gained 40 % on the prices of 2022 and 22 % on "
+    "those of 2024, fleets in other zones 6 to 7 % (docs/answers.md)."
+)
+"""What must be said beside a saving."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Savings:
+    """What a policy saves against today's, paired over environments.
+
+    Attributes:
+        policy: The policy.
+        usd: Energy and journeys that are no longer paid, USD an environment, without a price on carbon.
+        usd_share: The same as a fraction of what today's policy pays.
+        kg: Emissions avoided, kgCO2 an environment.
+        kwh: Energy saved, kWh an environment.
+        mean_delay_s: Mean delay of its started jobs' starts, s.
+        late_jobs: Jobs that it started after their latest start, or not in time at all.
+    """
+
+    policy: str
+    usd: Estimate
+    usd_share: Estimate
+    kg: Estimate
+    kwh: Estimate
+    mean_delay_s: Estimate
+    late_jobs: Estimate
+
+
+def bill_usd(ledger: Any) -> float:
+    """Returns what is paid for energy and journeys, USD, without a price on carbon; NaN without prices."""
+    return float(ledger.energy_usd + ledger.move_usd + ledger.result_usd)
+
+
+def bills(comparison: Comparison, policy: str) -> F8:
+    """Returns a policy's bill per environment, USD."""
+    return np.array([bill_usd(record.ledger) for record in comparison.records[policy]])
+
+
+def punctuality(record: Any) -> tuple[float, int]:
+    """Returns the mean of start - arrival over the jobs that started, s (NaN without any), and the late jobs.
+
+    Late are those that started after arrival + slack, and those that could not start in time.
+    """
+    import polars as pl
+
+    asked = ["arrival_s", "slack_s", "start_s", "status"]
+    jobs = pl.read_parquet(record.folder / "jobs.parquet", columns=asked)
+    started = jobs.filter(jobs["start_s"].is_finite())
+    delay = (started["start_s"] - started["arrival_s"]).to_numpy()
+    behind = int((delay > started["slack_s"].to_numpy() + 1e-6).sum())
+    return float(delay.mean()) if len(delay) else math.nan, behind + int((jobs["status"] == "overdue").sum())
+
+
+def savings(comparison: Comparison, policy: str) -> Savings:
+    """Returns what a policy saves against the comparison's reference."""
+    today, other = bills(comparison, comparison.reference), bills(comparison, policy)
+
+    def less(name: str) -> Estimate:
+        return mean(comparison.values(comparison.reference, name) - comparison.values(policy, name))
+
+    kept = [punctuality(record) for record in comparison.records[policy]]
+    return Savings(
+        policy=policy,
+        usd=mean(today - other),
+        usd_share=ratio(today - other, today),
+        kg=less("carbon_kg"),
+        kwh=less("energy_kwh"),
+        mean_delay_s=mean([delay_s for delay_s, _ in kept]),
+        late_jobs=mean([late for _, late in kept]),
+    )
+
+
+def can_run(policy: str, kind: str) -> bool:
+    """Returns whether a policy can be adopted: not if it reads future jobs or true future signals."""
+    registry = default_registry()
+    return not registry.knows(policy) or "clairvoyant" not in registry.find(policy, kind).roles
+
+
+def best_to_adopt(comparison: Comparison) -> str:
+    """Returns the best ranked policy that can be adopted; the reference where none can."""
+    kind = comparison.scenario.kind
+    return next((policy for policy in comparison.ranked() if can_run(policy, kind)), comparison.reference)
+
+
+def headline(comparison: Comparison) -> list[str]:
+    """Returns what a comparison says, the most important sentence first."""
+    best, today, objective = best_to_adopt(comparison), comparison.reference, comparison.objective
+    if len(comparison.records) == 1:
+        return [f"Only {today} ran; name another policy to compare it with (--policies)."]
+    if best == today:
+        return [f"Keep {today}: no other policy that can be run is better by {objective.value_name}."]
+    gain = mean(
+        (1 if objective.better == "up" else -1)
+        * (comparison.values(best, objective.value) - comparison.values(today, objective.value))
+    )
+    doubtful = gain.low is not None and gain.low <= 0 <= (gain.high or 0)
+    first = objective.saying(comparison, best)
+    told = [f"Adopt {best}: {first}"]
+    share = comparison.gap_closed(best)
+    if not math.isnan(share.value):
+        told[0] += f"; {share.value:.0%} of what is possible".replace("%", " %")
+    told[0] += "."
+    if doubtful:
+        told.append(
+            f"The interval includes no difference: over these environments {best} cannot be distinguished from {today}."
+        )
+    if gain.low is None:
+        told.append("One environment gives no interval: compare more windows (--environments) before you decide.")
+    return told + objective.consequences(comparison, best)
+
+
+def money(value: Estimate, unit: str, digits: int | None = None) -> str:
+    """Returns a value with its unit and interval.
+
+    Example:
+        >>> money(Estimate(21400.0, 18000.0, 24800.0), "USD"), money(Estimate(0.5), "t CO2")
+        ('21,400 USD [18,000, 24,800]', '0.50 t CO2')
+    """
+    places = digits if digits is not None else 0 if abs(value.value) >= 100 else 1 if abs(value.value) >= 10 else 2
+    text = f"{value.value:,.{places}f} {unit}"
+    return text if value.low is None else f"{text} [{value.low:,.{places}f}, {value.high:,.{places}f}]"
+
+
+def mass(avoided: Estimate) -> str:
+    """Returns avoided emissions in t or kg of CO2, without the interval.
+
+    Example:
+        >>> mass(Estimate(29100.0)), mass(Estimate(-3.21))
+        ('29 t CO2 less', '3.2 kg CO2 more')
+    """
+    size, less = abs(avoided.value), "less" if avoided.value >= 0 else "more"
+    if size >= 10_000:
+        return f"{size / 1000:,.0f} t CO2 {less}"
+    return f"{size / 1000:,.1f} t CO2 {less}" if size >= 1000 else f"{size:,.1f} kg CO2 {less}"
+
+
+def lasting(seconds: float) -> str:
+    """Returns a duration in the unit that suits it.
+
+    Example:
+        >>> lasting(42.0), lasting(720.0), lasting(9000.0)
+        ('42 seconds', '12 minutes', '2.5 hours')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
+def window_words(hours: float) -> str:
+    """Returns the length of a window in words.
+
+    Example:
+        >>> window_words(48), window_words(12), window_words(2208)
+        ('48 hours', '12 hours', '92 days')
+    """
+    return f"{hours:g} hours" if hours < 72 or hours % 24 else f"{hours / 24:g} days"

@@ -1,0 +1,141 @@
+"""The answer in words, and the savings it rests on."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from noonward.data.scenarios.load import load_scenario
+from noonward.errors import ScenarioError
+from noonward.evaluate.answer import best_to_adopt, bill_usd, bills, headline, punctuality, savings
+from noonward.evaluate.compare import compare
+from noonward.evaluate.objective import Bound
+from noonward.evaluate.results import summary_rows
+
+
+def with_ledgers(comparison, changes):
+    """The comparison with other ledgers: policy -> one change an environment."""
+    records = {
+        policy: [
+            dataclasses.replace(record, ledger=dataclasses.replace(record.ledger, **change))
+            for record, change in zip(comparison.records[policy], each, strict=True)
+        ]
+        for policy, each in changes.items()
+    }
+    return dataclasses.replace(comparison, records=records)
+
+
+def bill(job, free=0.0, move=0.0, result=0.0):
+    return {"job_energy_usd": job, "free_energy_usd": free, "move_usd": move, "result_usd": result}
+
+
+def test_a_bill_is_energy_and_journeys_without_carbon(money):
+    ledger = dataclasses.replace(money.records["random"][0].ledger, **bill(3.0, 2.0, 1.0, 0.5), carbon_usd=99.0)
+    assert bill_usd(ledger) == 6.5
+
+
+def test_savings_are_paired_differences_against_today(money):
+    found = with_ledgers(money, {"local-fcfs": [bill(10.0), bill(30.0)], "random": [bill(8.0), bill(22.0)]})
+    saved = savings(found, "random")
+    assert saved.usd.value == 5.0
+    assert saved.usd_share.value == 10.0 / 40.0
+    assert savings(found, "local-fcfs").usd.value == 0.0
+
+
+def test_delay_and_late_jobs_are_those_of_the_job_tables(money):
+    for policy in money.records:
+        delays, late = [], 0
+        for record in money.records[policy]:
+            one = []
+            for job in record.jobs.iter_rows(named=True):
+                late += job["status"] == "overdue"
+                if np.isfinite(job["start_s"]):
+                    one.append(job["start_s"] - job["arrival_s"])
+                    late += job["start_s"] > job["arrival_s"] + job["slack_s"]
+            delays.append(np.mean(one))
+            assert punctuality(record)[0] == pytest.approx(np.mean(one))
+        saved = savings(money, policy)
+        assert saved.mean_delay_s.value == pytest.approx(np.mean(delays))
+        assert saved.late_jobs.value == late / 2
+
+
+def test_a_policy_that_knows_the_future_is_never_proposed(money):
+    assert money.ranked()[0] == "booked-perfect"
+    assert best_to_adopt(money) != "booked-perfect"
+    assert headline(money)[0].startswith(("Adopt ", "Keep "))
+    assert "booked-perfect" not in " ".join(headline(money))
+
+
+def test_the_headline_names_saving_share_delay_and_what_it_rests_on(money):
+    utilities = {"local-fcfs": [100.0, 300.0], "price-greedy": [140.0, 340.0]}
+    found = with_ledgers(money, {p: [{"utility_usd": u, "gpu_hours": 10.0} for u in us] for p, us in utilities.items()})
+    found = dataclasses.replace(found, bounds=[Bound(utility_usd=150.0), Bound(utility_usd=350.0)])
+    said = headline(found)
+    assert said[0].startswith("Adopt price-greedy: 40.0 USD (20 %) more utility [40.0, 40.0] and ")
+    assert said[0].endswith("than local-fcfs in 12 hours; 80 % of what is possible.")
+    assert "moves and" in said[1]
+    assert "jobs are late" in said[1]
+    assert "The percentage depends on prices, zones and jobs" in said[-1]
+    assert not any("do not compare" in sentence for sentence in said)
+
+
+def test_other_work_and_doubt_are_said(money):
+    other = {
+        "local-fcfs": [{"utility_usd": 100.0, "gpu_hours": 10.0}, {"utility_usd": 300.0, "gpu_hours": 10.0}],
+        "random": [{"utility_usd": 90.0, "gpu_hours": 11.0}, {"utility_usd": 330.0, "gpu_hours": 11.0}],
+    }
+    said = " ".join(headline(with_ledgers(money, other)))
+    assert "10.0 % more GPU-hours, so bills alone do not compare" in said
+    assert "random cannot be distinguished from local-fcfs" in said
+
+
+def test_today_that_is_best_is_kept(money):
+    utilities = {"local-fcfs": [{"utility_usd": 9.0}] * 2, "random": [{"utility_usd": 1.0}] * 2}
+    assert headline(with_ledgers(money, utilities)) == [
+        "Keep local-fcfs: no other policy that can be run is better by utility (USD)."
+    ]
+
+
+def test_without_signals_the_headline_has_no_money(energy):
+    said = " ".join(headline(energy))
+    assert said.startswith("Adopt greedy-energy-2: ")
+    assert "less energy per unit (J) than dp" in said
+    assert "USD" not in said
+    assert not [metric for metric in energy.metrics() if metric.name.startswith("saved_")]
+
+
+def test_today_is_compared_and_measured_against(tmp_path):
+    tiny = load_scenario("tiny")
+    found = compare(tiny, ["random"], environments=1, out=tmp_path, bound=False, today="most-free")
+    assert found.reference == "most-free"
+    assert list(found.records) == ["most-free", "random"]
+    figures = {metric.name: metric.value for metric in found.metrics()}
+    assert figures["saved_usd/most-free"] == 0.0
+    assert figures["saved_usd/random"] == pytest.approx(bills(found, "most-free")[0] - bills(found, "random")[0])
+    assert any("One environment gives no interval" in sentence for sentence in headline(found)) or headline(found)[
+        0
+    ].startswith("Keep")
+
+
+def test_the_goal_of_least_cost_changes_what_is_compared_and_no_run(tmp_path):
+    names = ["local-fcfs", "random"]
+    by_utility = compare(load_scenario("tiny"), names, environments=2, out=tmp_path)
+    by_cost = compare(load_scenario("tiny", ["goal=least-cost"]), names, environments=2, out=tmp_path)
+    assert by_cost.folder == by_utility.folder
+    assert by_cost.records == by_utility.records
+    table = summary_rows(by_cost)
+    assert [column.unit for column in table.columns][:2] == ["USD", "USD"]
+    assert not any("utility" in metric.name for metric in by_cost.metrics() if metric.name.endswith("random"))
+    cost = next(metric.value for metric in by_cost.metrics() if metric.name == "cost_usd/random")
+    assert cost == pytest.approx(bills(by_cost, "random").mean())
+    with pytest.raises(ScenarioError, match="goal least-cost needs economics"):
+        load_scenario("tiny", ["goal=least-cost", "economics=null"])
+
+
+def test_no_share_of_the_gap_lies_above_one(money):
+    utilities = {"local-fcfs": [100.0, 100.0], "random": [100.0, 200.0]}
+    found = with_ledgers(money, {p: [{"utility_usd": u} for u in us] for p, us in utilities.items()})
+    found = dataclasses.replace(found, bounds=[Bound(utility_usd=150.0), Bound(utility_usd=250.0)])
+    share = found.gap_closed("random")
+    assert share.value == 0.5
+    assert share.high == 1.0

@@ -42,13 +42,16 @@ def findings(found: EdgeInference) -> list[str]:
     """Returns what was found, a sentence or two each."""
     out = [*_best(found), *_learned(found)]
     below = [each for each in values_below(found) if each[0] == "EAT"]
-    impossible = [each for each in below if each[2] < each[5]]
+    impossible = [each for each in below if each[2] < each[6]]
     if below:
-        where = ", ".join(f"{cell[0]} servers at {cell[1]:.2f}/s ({value:.1f} s)" for _, cell, value, *_ in below)
+        where = ", ".join(
+            f"{cell[0]} servers at {cell[1]:.2f}/s ({value:.1f} s, bound {bound:.1f} s at {floor})"
+            for _, cell, value, _, floor, bound, _ in below
+        )
         out.append(
             f"The paper's EAT lies below the bound that holds at its quality in {len(below)} of {len(found.cells)} "
-            f"cells: {where}; in {len(impossible)} of them below the bound for images of 5 steps, which no scheduler "
-            "reaches in the public simulator."
+            f"cells: {where}; in {len(impossible)} of them even below the bound for images of 5 steps. No scheduler "
+            "reaches these values in the public simulator."
         )
     above = [cell for cell in found.cells if PAPER["response_s"]["EAT"][cell] > _response(found, "reuse-first", cell)]
     if above:

@@ -68,6 +68,7 @@ def compare(
     from noonward.evaluate.compare import compare as run_comparison
     from noonward.evaluate.compare import comparison_folder, fitting_policies, policy_names
     from noonward.evaluate.metrics import to_json
+    from noonward.runtime.runs import environment_of
 
     scenario = open_scenario(name, settings, signals, jobs, first, last, history)
     names = split_names(policies)
@@ -79,6 +80,9 @@ def compare(
     if today is not None:
         (today,) = policy_names(scenario, [today])
         names = names if today in names else [today, *names]
+    for note in environment_of(scenario, 0, seed).notes:
+        if note.startswith("check: "):
+            print(note, file=sys.stderr)
     runs = count_of(scenario, environments)
     rows = Rows(scenario, seed, comparison_folder(scenario, seed, out), names, runs, today)
 

@@ -23,6 +23,7 @@ def signals(
     from rich.table import Table
 
     from noonward.cli.options import split_names
+    from noonward.data.sanity import signal_warnings
     from noonward.data.signals.load import load_signals
 
     wanted = split_names(zones)
@@ -37,6 +38,8 @@ def signals(
         mean = f"{emitted.mean():.1f}" if len(emitted) else ""
         table.add_row(zone, str(len(known)), *cells, str(len(emitted)), mean)
     print_table(table)
+    for check in signal_warnings(loaded):
+        print(f"check: {check}")
     for note in loaded.notes:
         print(f"note: {note}")
 
@@ -44,17 +47,37 @@ def signals(
 @app.command()
 def jobs(
     file: Annotated[Path, typer.Argument(help="Job table (with a column origin) or trace.")],
-    scenario: Annotated[str, typer.Option(help="Scenario whose fleet the table refers to.")] = "fine-tuning",
+    scenario: Annotated[
+        str | None, typer.Option(help="Scenario whose fleet the table refers to. [default: fine-tuning, or none]")
+    ] = None,
+    timezone: Annotated[str | None, typer.Option(help="Clock of times without a zone: Europe/Berlin, UTC.")] = None,
 ) -> None:
     """Check a job file and say what it holds."""
     import numpy as np
 
-    from noonward.data.jobs.load import load_job_table, load_job_trace
+    from noonward.data.jobs.dated import is_dated, job_rows
+    from noonward.data.jobs.load import jobs_of_table, load_job_table, load_job_trace
     from noonward.data.table_file import column_names
+    from noonward.errors import DataError
+    from noonward.model.cluster.scenario import JobTable
     from noonward.units import HOUR_S
 
-    if "origin" in column_names(file):
-        table = load_job_table(file, open_scenario(scenario, None).fleet)
+    if not file.is_file():
+        raise DataError(f"there is no file {file}; check the path")
+    if is_dated(file):
+        rows = job_rows(JobTable(source="table", path=file, timezone=timezone))
+        assert rows.submit_s_J is not None
+        if rows.account is not None:
+            print("\n".join(rows.account.lines()))
+        rows.table.require("gpus", "duration_s")
+        arrival_s = rows.submit_s_J
+        gpus = rows.table.integers("gpus", "give a whole number of GPUs, at least 1", low=1)
+        seconds = rows.table.numbers("duration_s", "give the run time in seconds, above 0", low=0, above=True)
+        if scenario is not None:
+            jobs_of_table(rows.table, open_scenario(scenario, None).fleet, arrival_s - arrival_s.min())
+        kind = f"dated job table, {rows.days[0]} to {rows.days[1]} UTC" if rows.days else "dated job table"
+    elif "origin" in column_names(file):
+        table = load_job_table(file, open_scenario(scenario or "fine-tuning", None).fleet)
         gpus, seconds, arrival_s = table.gpus_max_J, table.work_J, table.arrival_s_J
         kind = "job table"
     else:

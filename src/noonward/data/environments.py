@@ -14,6 +14,7 @@ from noonward.data.jobs.dated import job_rows, jobs_that_fit
 from noonward.data.jobs.generate import build_jobs
 from noonward.data.jobs.history import history_of, sample_history
 from noonward.data.jobs.load import jobs_of_table
+from noonward.data.sanity import scenario_warnings
 from noonward.data.signals.generate import generate_signals, sinusoidal_signals
 from noonward.data.signals.load import load_signals
 from noonward.errors import DataError, ScenarioError, SignalRangeError
@@ -102,7 +103,11 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         economics=scenario.economics,
         constraints=scenario.constraints,
         sample_jobs=_sampler(scenario, start),
-        notes=(*(() if signals is None else signals.notes), *_window_notes(scenario, start, jobs)),
+        notes=(
+            *scenario_warnings(scenario, signals if isinstance(source, SignalFiles) else None),
+            *(() if signals is None else signals.notes),
+            *_window_notes(scenario, start, jobs),
+        ),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from noonward.errors import ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
+from noonward.forecasts.learned import packaged_net, require_zones
 from noonward.model.cluster.environment import LONGEST_RUN_H, Environment, Protocol
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
@@ -178,6 +179,11 @@ def check_fit(brief: Brief, needs: Needs, name: str) -> None:
             "holds no job of before the window, or no dates; give earlier jobs by --history FILE, begin the window "
             "later (--from), use generated jobs or a trace, or choose another policy"
         )
+    if needs.forecast is not None and needs.forecast.kind == "learned":
+        try:
+            require_zones(packaged_net(needs.forecast.net), (site.zone for site in brief.fleet.sites))
+        except ScenarioError as error:
+            raise ScenarioError(f"scheduler {name} does not fit {scenario}: {error}") from None
     if brief.future is None and needs.foresight:
         raise ScenarioError(
             f"scheduler {name} reads future jobs, which {scenario} does not know; choose another policy"

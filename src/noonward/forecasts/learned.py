@@ -10,7 +10,7 @@ precision: differences in the order of sums from CPU to CPU vanish when the resu
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -159,13 +159,7 @@ class LearnedForecaster(Forecaster):
     """
 
     def __init__(self, net: ForecastNet, zones: tuple[str, ...], start: datetime, value_KZH: F8) -> None:
-        unknown = [zone for zone in zones if zone not in net.zones]
-        if unknown:
-            raise ScenarioError(
-                f"the learned forecast was not trained on the zones {', '.join(unknown)}; it knows "
-                f"{', '.join(net.zones)}. Take a policy that plans by the regression forecast, which serves any zone, "
-                "as bid-price-regression"
-            )
+        require_zones(net, zones)
         known_h = int(_hours_known(value_KZH, np.array([value_KZH.shape[2] - 1]))[0])
         if known_h < DAY_H:
             raise SignalRangeError(
@@ -186,6 +180,17 @@ class LearnedForecaster(Forecaster):
         value_KIZL[..., 1:] += np.moveaxis(error_IZKL[..., lead_L], 2, 0) * seen.unit_KIZ[..., None]
         value_KIZL[..., 1:] = rounded_signals(value_KIZL[..., 1:])
         return value_KIZL
+
+
+def require_zones(net: ForecastNet, zones: Iterable[str]) -> None:
+    """Raises ScenarioError if a net was not trained on some of the zones."""
+    unknown = [zone for zone in dict.fromkeys(zones) if zone not in net.zones]
+    if unknown:
+        raise ScenarioError(
+            f"the learned forecast was not trained on the zones {', '.join(unknown)}; it knows "
+            f"{', '.join(net.zones)}. Take a policy that plans by the regression forecast, which serves any zone, "
+            "as bid-price-regression"
+        )
 
 
 def net_path(seed: int) -> Path:

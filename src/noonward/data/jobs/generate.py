@@ -27,6 +27,7 @@ from noonward.data.jobs.streams import (
     paper_stream_jobs,
 )
 from noonward.data.local_time import ingress_timezone, local_week_s
+from noonward.data.sanity import EPOCH_S
 from noonward.errors import DataError, ScenarioError, nearest
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
@@ -115,6 +116,11 @@ def _(spec: JobTable, fleet: Fleet, start: datetime, window_h: int, slot_s: floa
         return jobs_that_fit(jobs, fleet, str(spec.path))
     jobs = jobs_of_table(rows.table, fleet, slack_s=slack_s)
     late = int((jobs.arrival_s_J >= window_h * HOUR_S).sum())
+    if late and jobs.arrival_s_J[0] > EPOCH_S:
+        raise DataError(
+            f"{spec.path}: jobs arrive {jobs.arrival_s_J[0]:.0f} s and later after the window's start: these look like "
+            "seconds since 1970; give dates instead, in a column 'submit_time' (noonward import)"
+        )
     if late:
         raise DataError(
             f"{spec.path}: {late} of {len(jobs)} jobs arrive after the window of {window_h} h, the last at "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -157,6 +157,13 @@ class FineTuningJobs(Spec):
         return self
 
 
+def _ordered_gangs(jobs: Any) -> Any:
+    """Raises ValueError unless the smallest gang is at most the largest."""
+    if jobs.gpus_max < jobs.gpus_min:
+        raise ValueError(f"gpus_max {jobs.gpus_max} is below gpus_min {jobs.gpus_min}")
+    return jobs
+
+
 class PoissonJobs(Spec):
     """Poisson arrivals of jobs with log-normal work (CHSAC-AF, Table I)."""
 
@@ -174,11 +181,7 @@ class PoissonJobs(Spec):
     gpus_max: Gang = 8
     """Largest gang."""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.gpus_max < self.gpus_min:
-            raise ValueError(f"gpus_max {self.gpus_max} is below gpus_min {self.gpus_min}")
-        return self
+    _gangs = model_validator(mode="after")(_ordered_gangs)
 
 
 class LogNormalWork(Spec):
@@ -221,11 +224,7 @@ class ClassStream(Spec):
     gpus_max: Gang = 8
     """Largest gang."""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.gpus_max < self.gpus_min:
-            raise ValueError(f"gpus_max {self.gpus_max} is below gpus_min {self.gpus_min}")
-        return self
+    _gangs = model_validator(mode="after")(_ordered_gangs)
 
 
 class MixedJobs(Spec):

@@ -247,7 +247,7 @@ class BatchEngine:
         return out
 
     def load_state(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Goes on from a state, bit for bit, in an engine of the same environments, seeds and options.
+        """Restores from ``state()``, bit for bit, in an engine of the same environments, seeds and options.
 
         Raises:
             ScenarioError: The state is of another format, of other environments or of other options; nothing has

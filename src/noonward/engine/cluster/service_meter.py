@@ -139,5 +139,5 @@ class ServiceMeter:
         return {name: array.copy() for name, array in self._open._asdict().items()}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Goes on from a state."""
+        """Restores from ``state()``."""
         self._open = Open(**{name: np.array(state[name]) for name in Open._fields})

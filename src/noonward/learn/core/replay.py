@@ -241,7 +241,7 @@ class Replay:
         return {**kept, **{name: getattr(self, name) for name in self.ROWS}, "count": self.count}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Goes on from a state."""
+        """Restores from ``state()``."""
         self.count = int(state["count"])
         for name in self.RING:
             getattr(self, name)[: len(self)] = state[name]

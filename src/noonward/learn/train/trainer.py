@@ -84,7 +84,7 @@ class Trainer:
     Args:
         config: The run.
         task: What it learns in.
-        folder: Where it writes. What a run of the same config left there is gone on from.
+        folder: Where it writes. A run of the same config that lies there is resumed.
         reporter: Receives the progress.
 
     Attributes:
@@ -319,7 +319,7 @@ class Trainer:
         return load_checkpoint(self.folder / CHECKPOINT)
 
     def _load(self, kept: dict[str, Any]) -> None:
-        """Goes on from a checkpoint."""
+        """Restores from a checkpoint."""
         self.epoch, self.curves = kept["epoch"], kept["curves"]
         self.kept_epoch = self.epoch
         self.best_epoch = kept["best_epoch"]

@@ -58,7 +58,7 @@ class Robustness:
 
     Attributes:
         chosen: The trial that was chosen.
-        promise: Share of days that shall fit, 1 - beta of the problem.
+        promise: Share of days that must fit, 1 - beta of the problem.
         kept: Whether the chosen trial keeps the promise on held-out days; if not, none does.
         criterion: What keeping means.
         trials: All trials, by tail and radius.

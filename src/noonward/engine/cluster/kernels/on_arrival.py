@@ -220,7 +220,7 @@ def next_hour(w: World) -> None:
 
 @kernel(inline=True, allocates=False)
 def continue_dispatch(w: World) -> int:
-    """Goes on with the queues that are to be looked at; returns ASK_ALLOCATE to pause, else 0."""
+    """Continues with the queues that are to be looked at; returns ASK_ALLOCATE to pause, else 0."""
     while w.engine_1[0].dispatch >= 0:
         code = dispatch(w, w.engine_1[0].dispatch)
         if code:

@@ -36,7 +36,7 @@ ALLOWED = {
     "runtime": WORLD | {"decision", "engine", "schedule", "bound", "learn"},
     "evaluate": WORLD | {"decision", "engine", "schedule", "bound", "learn", "runtime"},
     "studies": WORLD | {"decision", "engine", "schedule", "bound", "learn", "runtime", "evaluate"},
-    "bench": WORLD | {"decision", "engine", "schedule", "bound", "learn", "runtime", "evaluate", "studies"},
+    "bench": WORLD | {"decision", "engine", "schedule", "bound", "learn", "runtime", "evaluate", "studies", "live"},
     "live": WORLD | {"decision", "schedule"},
     "cli": WORLD
     | {"decision", "engine", "schedule", "bound", "learn", "runtime", "evaluate", "studies", "bench", "live"},

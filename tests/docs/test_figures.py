@@ -163,6 +163,21 @@ def test_figures_of_bench_edge(noonward: CommandLine, monkeypatch: pytest.Monkey
     hold_against_page("bench edge", [noonward("bench", "edge", "--json").out])
 
 
+def test_figures_of_bench_live(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.bench import live as bench_live
+
+    for name, small in {
+        "BATCHES": 2,
+        "BATCH": 10,
+        "SINGLES": 20,
+        "CONNECTIONS": 2,
+        "WAITING": 50,
+        "STORED": 100,
+    }.items():
+        monkeypatch.setattr(bench_live, name, size)
+    hold_against_page("bench live", [noonward("bench", "live", "--json").out])
+
+
 def test_figures_of_bench_learn(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     from noonward.bench import learn as bench_learn
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from noonward.cli.options import Json, print_table, progress_bar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noonward.evaluate.metrics import Metric
+    from noonward.runtime.executor import Progress
 
 REFERENCE = "reference: completed jobs per second of the published simulator of CHSAC-AF"
 
 
 def bench(
     part: Annotated[
-        str, typer.Argument(help="engine (with the command line), bid-price, edge, plan or learn.")
+        str, typer.Argument(help="engine (with the command line), bid-price, edge, live, plan or learn.")
     ] = "engine",
     json: Json = False,
 ) -> None:
@@ -28,10 +34,11 @@ def bench(
     from noonward.errors import ScenarioError, nearest
     from noonward.evaluate.metrics import to_json
 
-    parts = {
+    parts: dict[str, tuple[Callable[[Progress], list[Metric]], int, str]] = {
         "engine": (bench_engine, 9, REFERENCE),
         "bid-price": (bench_bid_price, 3, ""),
         "edge": (bench_edge, 13, "reference: steps per second of the published simulator of EAT"),
+        "live": (_bench_live, 4, "client and service share this machine"),
         "plan": (bench_plan, 5, ""),
         "learn": (bench_learn, 10, ""),
     }
@@ -51,3 +58,14 @@ def bench(
     print_table(table)
     if remark:
         print(remark)
+
+
+def _bench_live(step: Progress) -> list[Metric]:
+    """Measures the live service, whose extra may be missing."""
+    from noonward.errors import MissingExtraError
+
+    try:
+        from noonward.bench.live import bench_live
+    except ImportError as error:
+        raise MissingExtraError(error.name or "msgspec", "live") from error
+    return bench_live(step)

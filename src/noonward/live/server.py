@@ -89,7 +89,7 @@ def _require_tokens(config: LiveConfig, store: Store) -> None:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """Returns a socket that is bound to an address.
+    """Returns a socket that listens at an address; connections wait until the server takes them.
 
     Raises:
         FileError: The address cannot be used.
@@ -99,6 +99,7 @@ def _bound(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(2048)
     except OSError as error:
         listener.close()
         raise FileError(f"the service cannot listen at {host}:{port}: {error}; choose another port") from error

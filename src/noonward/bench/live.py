@@ -1,0 +1,190 @@
+"""How fast the live service is: durable submissions over HTTP, decisions with a long queue, restart with many jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from noonward.data.scenarios.load import load_scenario
+from noonward.decision.scheduler import Scheduler
+from noonward.evaluate.metrics import Metric
+from noonward.live.clock import ManualClock
+from noonward.live.config import checked_config
+from noonward.live.controller import Controller
+from noonward.live.setup import Setup
+from noonward.live.store.store import Store
+from noonward.live.world.seats import Arrival
+from noonward.live.world.world import World
+from noonward.runtime.executor import Progress
+from noonward.schedule.registry import make_scheduler
+from noonward.seeding import stream
+
+BATCHES, BATCH = 60, 1000
+"""Batches and jobs of a batch."""
+SINGLES, CONNECTIONS = 10_000, 64
+"""Single submissions, and connections that send them."""
+WAITING = 10_000
+"""Waiting jobs in the measurement of decisions."""
+STORED = 1_000_000
+"""Jobs that have ended in the store, in the measurement of a restart."""
+_START: Final = datetime(2026, 3, 1, tzinfo=UTC)
+_SERVICE: Final = """
+import sys
+from pathlib import Path
+from noonward.live.config import checked_config
+from noonward.live.server import serve
+content = {"scenario": "tiny", "policy": "local-fcfs", "folder": sys.argv[1], "port": 0,
+           "sites": {"north": {"executor": "model"}, "south": {"executor": "model"}}}
+config, scenario = checked_config(content, "the benchmark", Path())
+hourly = scenario.model_copy(update={"slot_s": 3600.0})
+serve(config, hourly, started=lambda address, controller: print(address, flush=True))
+"""
+_DONE: Final = """
+WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
+INSERT INTO jobs (id, key, digest, name, request, state, origin, class, gpus_min, gpus_max, work, move_gb, result_gb,
+    retries, submitted_s, arrival_s, serial, slot, place, site, gpus, level, start_s, run_s, power_w, freed_s, token,
+    began_s, ended_s, exit_code)
+SELECT n, 'key' || n, x'00', 'job', '{"name": "job"}', 'done', 0, 0, 1, 1, 60.0, 0.0, 0.0, 0, n, n, n, 0, n, 0, 1, 0, n,
+    60.0, 80.0, n + 60.0, 'token' || n, n, n + 60.0, 0 FROM numbers
+"""
+
+
+def bench_live(step: Progress) -> list[Metric]:
+    """Measures the live service on this machine; client and service share its cores.
+
+    Args:
+        step: Called after each measurement.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        batch, single = asyncio.run(_submissions(Path(folder) / "live", step))
+        decision_ms = _decision_p99_ms()
+        step("decisions")
+        restart_s = _restart_s(Path(folder) / "stored")
+        step("restart")
+    return [
+        Metric.of("live/batch_jobs_per_s", batch, "jobs/s"),
+        Metric.of("live/single_jobs_per_s", single, "jobs/s"),
+        Metric.of("live/decision_p99_ms", decision_ms, "ms"),
+        Metric.of("live/restart_s", restart_s, "s"),
+    ]
+
+
+async def _submissions(folder: Path, step: Progress) -> tuple[float, float]:
+    """Returns durable jobs per second by batches and by single requests, to a service in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _SERVICE, str(folder)], stdout=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    try:
+        assert process.stdout is not None, "it is a pipe"
+        found = re.search(r":(\d+)$", process.stdout.readline().strip())
+        assert found is not None, "a service prints its address when it is ready"
+        port = int(found[1])
+        one = {"name": "job", "command": "true", "work": 60.0, "origin": "north", "max_delay_s": 1e6}
+        batch = await _rate(port, json.dumps([one] * BATCH), BATCHES, 4) * BATCH
+        step("batches")
+        single = await _rate(port, json.dumps(one), SINGLES, CONNECTIONS)
+        step("single submissions")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+    return batch, single
+
+
+async def _rate(port: int, body: str, requests: int, connections: int) -> float:
+    """Returns answered submissions per second, wall time."""
+    head = f"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    message = f"{head}\r\n\r\n{body}".encode()
+    left = iter(range(requests))
+
+    async def send() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in left:
+            writer.write(message)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            if b" 201 " not in answer.split(b"\r\n")[0]:
+                raise RuntimeError(f"the service answered {answer.split(bytes([13]))[0].decode()}")
+            size = re.search(rb"content-length: (\d+)", answer, re.IGNORECASE)
+            await reader.readexactly(0 if size is None else int(size[1]))
+        writer.close()
+        await writer.wait_closed()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(send() for _ in range(connections)))
+    return requests / (time.perf_counter() - began)
+
+
+class _Timed(Scheduler):
+    """Notes when it is asked."""
+
+    def __init__(self, inner: Scheduler) -> None:
+        self.inner, self.needs = inner, inner.needs
+        self.at_s: list[float] = []
+
+    def reset(self, brief: Any, rng: np.random.Generator) -> None:
+        """Resets the scheduler inside."""
+        self.inner.reset(brief, rng)
+
+    def decide(self, view: Any, answers: Any) -> None:
+        """Asks the scheduler inside."""
+        self.at_s.append(time.perf_counter())
+        self.inner.decide(view, answers)
+
+
+def _decision_p99_ms() -> float:
+    """Returns the 99th percentile of the time from one question to the next while many jobs wait, ms."""
+    scenario = load_scenario("tiny")
+    scheduler = _Timed(make_scheduler("most-free"))
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder), ManualClock(_START))
+        setup = _setup(store, Path(folder))
+        store.close()
+    brief = setup.brief(scheduler.needs)
+    world = World(brief, scheduler, None, stream(0, "policy"))
+    sites = len(scenario.fleet.sites)
+    world.arrive(
+        Arrival(j, 0, 0.0, j % sites, 0, 4, 4, work=36000.0, max_delay_s=1e7, move_gb=0.0, result_gb=0.0)
+        for j in range(WAITING)
+    )
+    world.run_to(0.0)
+    scheduler.at_s.clear()
+    world.run_to(60.0)
+    return float(np.percentile(np.diff(scheduler.at_s), 99) * 1e3)
+
+
+def _restart_s(folder: Path) -> float:
+    """Returns the time from opening a store of many ended and 10,000 waiting jobs to a service that decides, s."""
+    store = Store(folder, ManualClock(_START))
+    store.do(lambda connection, now_s: connection.execute(_DONE, (STORED,)) and None)
+    waiting = _DONE.replace("SELECT n,", f"SELECT n + {STORED},").replace("'done'", "'waiting'")
+    waiting = waiting.replace("'key' || n", "'wait' || n").replace("'token' || n", "NULL")
+    store.do(lambda connection, now_s: connection.execute(waiting, (WAITING,)) and None)
+    reset = "UPDATE jobs SET start_s = NULL, freed_s = NULL, ended_s = NULL, slot = serial WHERE state = 'waiting'"
+    store.do(lambda connection, now_s: connection.execute(reset) and None)
+    store.close()
+    began = time.perf_counter()
+    store = Store(folder, ManualClock(_START))
+    controller = Controller(_setup(store, folder), store)
+    elapsed = time.perf_counter() - began
+    assert len(controller.world.seat_of) == WAITING, "every waiting job is in sight again"
+    store.close()
+    return elapsed
+
+
+def _setup(store: Store, folder: Path) -> Setup:
+    sites = {name: {"executor": "model"} for name in ("north", "south")}
+    content = {"scenario": "tiny", "policy": "local-fcfs", "folder": str(folder), "sites": sites}
+    return Setup.of(*checked_config(content, "the benchmark", Path()), store)

@@ -1,5 +1,6 @@
 """Edge scenarios through the same commands as all others: drawn, run, settled, recorded, compared, reported."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,10 @@ from noonward.evaluate.compare import compare
 from noonward.evaluate.report.page import write_report
 from noonward.ledger.edge import EdgeLedger, settle_edge, settle_tasks
 from noonward.ledger.edge_record import task_table
+from noonward.model.edge.tasks import ImageTasks
 from noonward.schedule.edge.lookahead import Lookahead
 from noonward.schedule.edge.rules import Fifo, FirstFit, PatientReuse, RandomTries, ReuseFirst
+from noonward.schedule.registry import make_scheduler
 
 TEXT = """
 kind: edge
@@ -201,6 +204,18 @@ def test_models_loads_deadlines_and_least_steps_are_drawn_and_kept(scenario):
     engine.answers.launch(0, steps=4.0)
     with pytest.raises(InfeasibleActionError, match="allowed: 5 to the task's steps_max"):
         engine.step()
+
+
+@pytest.mark.parametrize("name", ["random", "reuse-first", "greedy-corrected", "genetic"])
+def test_a_task_that_may_have_fewer_steps_than_the_fewest_gets_its_most(scenario, name):
+    strict = load_scenario("edge.yaml", ["steps_min=5"])
+    environment = build_edge_environment(strict, 0, 0)
+    record_K = environment.tasks.record_K.copy()
+    record_K["steps_max"][::2] = 1.0
+    few = replace(environment, tasks=ImageTasks(record_K=record_K))
+    outcome = run_edge_environment(few, make_scheduler(name, "edge"))
+    assert (outcome.task_K["steps"][::2] == 1).all()
+    assert (outcome.task_K["steps"][1::2] >= 5).all()
 
 
 def test_a_model_is_reused_by_tasks_of_that_model_alone(scenario):

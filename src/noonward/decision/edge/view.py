@@ -21,7 +21,7 @@ RUN: Final = np.dtype(
         ("waiting", "i8"),  # tasks that wait, the visible ones included
         ("event", "i8"),  # 1 if something will happen by itself: an arrival or a completion
         ("choice", "i8"),  # how servers are chosen for a new gang: LOWEST or LEAST_FRAGMENTATION
-        ("steps_min", "f8"),  # fewest steps that a task may be given
+        ("steps_min", "f8"),  # fewest steps that a task may be given, or its most if those are fewer
         ("latest_t", "i8"),  # latest tick until which a wait may last while nothing happens
     ]
 )

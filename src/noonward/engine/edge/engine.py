@@ -69,7 +69,8 @@ class EdgeEngine:
     are idle at the first tick at or after the end of a run, while the recorded duration is not rounded.
 
     Feasible: a launch needs as many idle servers as the task's gang, and steps from the scenario's fewest to the task's
-    most; a wait needs an arrival or completion to come, or a time until ``latest_t``. An infeasible answer raises.
+    most (a task whose most is fewer gets its most); a wait needs an arrival or completion to come, or a time until
+    ``latest_t``. An infeasible answer raises.
 
     End: when every task is launched, or after the limit.
 
@@ -134,7 +135,8 @@ class EdgeEngine:
         what = {
             FAILED_CHOICE: f"choice {choice}; feasible now: {', '.join(allowed)} (0 waits, 1 + q launches place q); "
             "answer only what view.mask_A marks",
-            FAILED_STEPS: f"{steps} steps; allowed: {view.run_1['steps_min'][0]:g} to the task's steps_max",
+            FAILED_STEPS: f"{steps} steps; allowed: {view.run_1['steps_min'][0]:g} to the task's steps_max, and that "
+            "alone where it is less",
             FAILED_UNTIL: f"a wait until {until_s} s; name a time after {view.now_s:g} s and until "
             f"{self.environment.latest_s:g} s (view.run_1['latest_t'])",
         }[failed]

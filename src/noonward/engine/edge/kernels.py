@@ -151,7 +151,8 @@ def carry_out(w: EdgeWorld) -> int:
     if a.choice != WAIT:
         if not view.mask_A[a.choice]:
             return FAILED_CHOICE
-        if not (a.steps >= view.run_1[0].steps_min and a.steps <= view.task_Q[a.choice - 1].steps_max):
+        most = view.task_Q[a.choice - 1].steps_max
+        if not (a.steps >= min(view.run_1[0].steps_min, most) and a.steps <= most):
             return FAILED_STEPS
         _launch(w, a.choice - 1, a.steps)
         return 0

@@ -161,7 +161,7 @@ class EdgeScenario(Spec):
     steps: Positive = 24.0
     """Inference steps that rules give every task, and that bounds are for."""
     steps_min: NonNegative = 0.0
-    """Fewest inference steps of a task."""
+    """Fewest inference steps of a task; one that may have fewer gets its most."""
     steps_max: Positive = 30.0
     """Most inference steps of a task."""
     quality: QualityLaw = "monotone"

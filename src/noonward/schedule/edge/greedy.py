@@ -34,7 +34,7 @@ def greedy_rule(view: EdgeView, answers: EdgeAnswers, memory: EdgeMemory) -> Non
         wait_s = now_s - task.stamp_s
         queue_s = (waits_s - wait_s) / (count - 1) if count > 1 else 0.0
         loads = idle_gang(view.server_N, run.now_t, task.gang, task.model) == NOBODY
-        steps = max(1.0, np.ceil(run.steps_min))
+        steps = min(max(1.0, np.ceil(run.steps_min)), task.steps_max)
         while steps <= task.steps_max:
             response_s = wait_s
             if number[BLIND] == 0.0:

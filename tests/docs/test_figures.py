@@ -174,7 +174,7 @@ def test_figures_of_bench_live(noonward: CommandLine, monkeypatch: pytest.Monkey
         "WAITING": 50,
         "STORED": 100,
     }.items():
-        monkeypatch.setattr(bench_live, name, size)
+        monkeypatch.setattr(bench_live, name, small)
     hold_against_page("bench live", [noonward("bench", "live", "--json").out])
 
 

@@ -43,7 +43,7 @@ def test_sites_alone_give_a_scenario_that_runs(noonward: CommandLine) -> None:
     scenario = load_scenario("mine.yaml")
     assert [site.name for site in scenario.fleet.sites] == ["berlin", "paris"]
     assert scenario.fleet.gpu_types["A100-80-SXM"].idle_w == gpu_library()["A100-80-SXM"].idle_w
-    assert scenario.reference_policy == "local-fcfs"
+    assert (scenario.reference_policy, scenario.goal) == ("local-fcfs", "least-cost")
     assert "bid-price-regression" in scenario.policies
     assert len(build_environment(scenario).jobs) > 0
     assert noonward("simulate", "mine.yaml", "--policy", "local-fcfs").code == 0

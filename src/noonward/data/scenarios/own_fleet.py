@@ -322,6 +322,7 @@ def _text(asked: OwnFleet, folder: Path, jobs: str, first: date | None, hours: i
         f"window_h: {hours}".ljust(23) + "# hours over which jobs arrive and free GPUs draw idle power",
         "end: window            # the run stops there; 'drained': when every job is done (needs signals beyond it)",
     ]
+    lines.append("goal: least-cost       # compare by cost with all jobs served; 'utility': by revenue less cost")
     if policies:
         wrapped = textwrap.wrap(", ".join(policies), 110, break_on_hyphens=False)
         lines += [f"reference_policy: {policies[0]}    # what savings are measured against", "policies: ["]
@@ -349,9 +350,9 @@ def _text(asked: OwnFleet, folder: Path, jobs: str, first: date | None, hours: i
     lines += _job_lines(asked, jobs, hours)
     lines += [
         "economics:",
-        f"  revenue_usd_per_gpu_hour: {asked.revenue_usd_per_gpu_hour:g}  # what work is worth; above every "
-        "cost, so that "
-        "no job is left out to save",
+        f"  revenue_usd_per_gpu_hour: {asked.revenue_usd_per_gpu_hour:g}  # what serving a GPU-hour is worth to "
+        "policies; "
+        "above every cost; in no figure",
         f"  carbon_usd_per_t: {asked.carbon_usd_per_t:g}",
     ]
     return "\n".join(lines) + "\n"

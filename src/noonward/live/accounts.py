@@ -260,9 +260,10 @@ def _environment(setup: Setup, signals: Signals, fates: Sequence[Fate], hours: i
 
 
 class Day(msgspec.Struct, kw_only=True):
-    """A UTC day's jobs that ended both in fact and under the reference, by their arrival."""
+    """Jobs that arrived in 24 hours, counted from the service's start, and ended in fact and under the reference."""
 
     day: str
+    """When the 24 hours begin, UTC."""
     jobs: int
     energy_kwh: float
     """Beyond that of free GPUs, journeys included."""

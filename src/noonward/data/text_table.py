@@ -19,6 +19,8 @@ from noonward.errors import DataError, nearest
 SEPARATORS: Final = (",", ";", "\t", "|")
 MISSING: Final = ("", "-", "n/e", "n/a", "na", "nan", "null", "none")
 """Words for a missing value, in lower case."""
+HEAD_BYTES: Final = 262_144
+"""Bytes of a file by which its format is detected."""
 _HEAD_LINES: Final = 40
 _COMMA_DECIMAL: Final = r"^[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+$"
 _POINT_DECIMAL: Final = r"^[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?([eE][+-]?\d+)?$"
@@ -259,6 +261,20 @@ def read_text_file(path: Path, encoding: str | None = None) -> TextFile:
             break
         return TextFile(path=path, text=text.removeprefix("\ufeff"), encoding=name)
     raise DataError(f"{path.name} is not text in {' or '.join(tried)}; give its encoding, e.g. --encoding cp932")
+
+
+def read_head(path: Path) -> TextFile:
+    """Returns the beginning of a text file, by which its format is detected; what is no text becomes other characters.
+
+    Args:
+        path: An existing file.
+    """
+    with path.open("rb") as file:
+        content = file.read(HEAD_BYTES)
+    encoding = _encodings(content)[0]
+    return TextFile(
+        path=path, text=content.decode(encoding, errors="replace").removeprefix("\ufeff"), encoding=encoding
+    )
 
 
 def _encodings(content: bytes) -> Sequence[str]:

@@ -18,7 +18,7 @@ from noonward.data.jobs.formats import import_jobs, log_format_of
 from noonward.data.jobs.load import TABLE_COLUMNS
 from noonward.data.jobs.logs.log import LogOptions
 from noonward.data.table_file import TableFile, column_names, open_table
-from noonward.data.text_table import TextFile, TextTable, read_text_file
+from noonward.data.text_table import TextFile, TextTable, read_head
 from noonward.errors import DataError
 from noonward.model.cluster.environment import largest_gang_C
 from noonward.model.cluster.fleet import Fleet
@@ -106,7 +106,7 @@ def is_log(path: Path) -> bool:
     """Returns whether a file is a job log of a known system, by its beginning."""
     if path.suffix.lower() in (".parquet", ".pq") or not path.is_file() or not path.stat().st_size:
         return False
-    found = log_format_of(read_text_file(path))
+    found = log_format_of(read_head(path))
     return found is not None and found.name in LOGS
 
 

@@ -28,7 +28,7 @@ from noonward.data.clock import Clock
 from noonward.data.signals.formats import FORMATS, ImportedSignals, format_of, import_signals, is_published
 from noonward.data.signals.readings import ImportOptions
 from noonward.data.signals.rows import FLAGS, Layout, known_zones, read_rows, tidy_layout
-from noonward.data.text_table import read_text_file
+from noonward.data.text_table import read_head
 from noonward.errors import DataError, nearest
 from noonward.files import write_table
 from noonward.model.cluster.scenario import SignalFile
@@ -138,7 +138,7 @@ def _open(file: SignalFile, format: str | None, columns: Mapping[str, str]) -> _
     if kind is not None and kind not in ("tidy", *FORMATS):
         raise DataError(f"signal format {kind!r} is unknown; {nearest(kind, ('tidy', *FORMATS))}")
     if kind is None and path.suffix.lower() in _TEXTS and path.is_file() and path.stat().st_size:
-        text = read_text_file(path)
+        text = read_head(path)
         head = set(text.names())
         untold = SignalFile(path=path)
         if is_published(text) or (file != untold and not {"timestamp", "zone"} <= head):

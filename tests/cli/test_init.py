@@ -43,6 +43,7 @@ def test_sites_alone_give_a_scenario_that_runs(noonward: CommandLine) -> None:
     scenario = load_scenario("mine.yaml")
     assert [site.name for site in scenario.fleet.sites] == ["berlin", "paris"]
     assert scenario.fleet.gpu_types["A100-80-SXM"].idle_w == gpu_library()["A100-80-SXM"].idle_w
+    assert scenario.end == "drained"
     assert (scenario.reference_policy, scenario.goal) == ("local-fcfs", "least-cost")
     assert "bid-price-regression" in scenario.policies
     assert len(build_environment(scenario).jobs) > 0
@@ -72,6 +73,7 @@ def test_a_table_under_the_fleets_own_names_is_used_as_it_is(noonward: CommandLi
     assert not Path("mine-jobs.csv").exists()
     content = yaml.safe_load(Path("mine.yaml").read_text())
     assert content["jobs"] == {"source": "table", "path": "jobs.csv"}
+    assert content["end"] == "window"
     assert np.isinf(build_environment(load_scenario("mine.yaml")).jobs.slack_s_J).all()
 
 
@@ -85,6 +87,19 @@ def test_jobs_keep_to_the_gpu_type_that_they_ran_on(noonward: CommandLine, files
     table = pl.read_csv("mine-jobs.csv")
     assert table.filter(pl.col("gpu_type") == "l4").select("origin", "class").unique().rows() == [("oslo-l4", "l4")]
     assert noonward("simulate", "mine.yaml", "--policy", "local-fcfs").code == 0
+
+
+def test_the_window_ends_so_early_that_its_last_job_ends_within_the_signals(noonward: CommandLine, files: None) -> None:
+    # Signals end with 6 October: 24 h of slack and half an hour of run time leave 4 October, 60 h leave 3 October.
+    words = ["mine.yaml", *BERLIN, "--jobs", "jobs.csv", "--signals", "signals.csv", "--origin", "berlin", "--force"]
+    for slack_h, last in ((24, "2022-10-04"), (60, "2022-10-03"), (90, "2022-10-02")):
+        answer = noonward("init", *words, "--slack-h", slack_h)
+        assert answer.code == 0, answer.err
+        assert f"window: 2022-10-02 to {last}" in answer.out
+        environment = build_environment(load_scenario("mine.yaml"))
+        assert environment.drained
+    answer = noonward("init", *words, "--slack-h", 200)
+    assert (answer.code, "or a smaller --slack-h" in " ".join(answer.err.split())) == (2, True)
 
 
 def test_days_may_be_told(noonward: CommandLine, files: None) -> None:

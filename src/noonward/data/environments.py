@@ -330,7 +330,7 @@ def _why_no_window(scenario: Scenario, source: SignalFiles, signals: Signals, da
                 )
     worst = [text for _, text in sorted(reasons, key=lambda each: -each[0])[:3]]
     if not worst:
-        return "They end before the last job may have ended."
+        return "They end before the last job may have ended ('end: window' would stop the run with the window)."
     return f"{worst[0][:1].upper()}{'; '.join(worst)[1:]}."
 
 

@@ -15,13 +15,14 @@ import polars as pl
 import yaml
 
 from noonward.data.gpu_library import Gpu, find_gpu, gpu_library, plain_gpu
-from noonward.data.jobs.dated import job_rows
+from noonward.data.jobs.dated import JobRows, job_rows
 from noonward.data.local_time import zone_timezones
 from noonward.data.scenarios.load import scenario_from
 from noonward.data.signals.load import load_signals
 from noonward.errors import DataError, ScenarioError, nearest
 from noonward.files import SLUG, write_table
 from noonward.model.cluster.scenario import JobTable, Scenario
+from noonward.units import HOUR_S
 
 ONE_CLASS = "job"
 """Class of all jobs where they are not bound to a GPU type."""
@@ -257,7 +258,8 @@ def _window(asked: OwnFleet, notes: list[str]) -> tuple[date | None, int]:
         raise ScenarioError(f"--to {asked.last} was given without --from; give the first day too")
     if asked.jobs is None:
         return None, 48
-    days_of_jobs = job_rows(JobTable(source="table", path=asked.jobs)).days
+    rows = job_rows(JobTable(source="table", path=asked.jobs))
+    days_of_jobs = rows.days
     assert days_of_jobs is not None
     first, last = days_of_jobs
     span = (last - first).days + 1
@@ -271,18 +273,29 @@ def _window(asked: OwnFleet, notes: list[str]) -> tuple[date | None, int]:
             raise DataError(_never_known(signals, asked.signals))
         at = np.flatnonzero(known_H)
         first = max(first, (signals.time_of(int(at[0])) + timedelta(hours=47)).date())
-        last = min(last, (signals.time_of(int(at[-1]) + 1) - timedelta(hours=24)).date())
+        until = signals.time_of(int(at[-1]) + 1) - timedelta(hours=24 + _tail_h(asked, rows))
+        last = min(last, until.date())
         if last < first:
             raise DataError(
                 f"jobs of {days_of_jobs[0]} to {days_of_jobs[1]} and signals of {signals.start:%Y-%m-%d} to "
-                f"{signals.end:%Y-%m-%d} have no day in common (with a day of signals before it); give signals of the "
-                "jobs' days"
+                f"{signals.end:%Y-%m-%d} have no day in common (with a day of signals before it, and after it the "
+                f"{_tail_h(asked, rows)} h in which its last job may end); give signals of the jobs' days, or a "
+                "smaller "
+                "--slack-h"
             )
     days = (last - first).days + 1
     if past:
         notes.append(f"the first {past} days of jobs lie before the window: planners draw the jobs to come from them")
     notes.append(f"window: {first} to {last}, the days that jobs and signals share")
     return first, 24 * days
+
+
+def _tail_h(asked: OwnFleet, rows: JobRows) -> int:
+    """Returns the hours after a window in which its jobs may still start and end; 0 where a run stops with it."""
+    if not np.isfinite(asked.slack_h):
+        return 0
+    longest_s = rows.table.numbers("duration_s", "give the run time in seconds, above 0", low=0, above=True).max()
+    return int(np.ceil(asked.slack_h + longest_s / HOUR_S)) + 1
 
 
 def _never_known(signals: Any, paths: Sequence[Path]) -> str:
@@ -320,7 +333,9 @@ def _text(asked: OwnFleet, folder: Path, jobs: str, first: date | None, hours: i
         "slot_s: 300            # length of a slot, s",
         *([f"start: {first}      # UTC day the window starts on; --from and --to stand above it"] if first else []),
         f"window_h: {hours}".ljust(23) + "# hours over which jobs arrive and free GPUs draw idle power",
-        "end: window            # the run stops there; 'drained': when every job is done (needs signals beyond it)",
+        "end: drained           # the run continues until every job is done; 'window': it stops, with jobs unfinished"
+        if asked.jobs is None or np.isfinite(asked.slack_h)
+        else "end: window            # the run stops there; 'drained', until every job is done, needs a slack_h",
     ]
     lines.append("goal: least-cost       # compare by cost with all jobs served; 'utility': by revenue less cost")
     if policies:

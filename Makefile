@@ -24,7 +24,7 @@ demo: $(VENV)/.demo
 	$(BIN)/noonward compare fine-tuning
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -52,11 +52,11 @@ INSIDE_LEARN = {
 """Rooms of ``learn`` that each of its rooms may import: algorithms and tasks know nothing of each other."""
 NEUTRAL = ("core", "algorithms", "train")
 """Rooms of ``learn`` that know no kind of engine; the config of a run names the task's kind."""
-EXTRAS = frozenset(
-    {"torch", "gymnasium", "pettingzoo", "ray", "starlette", "uvicorn", "httpx", "msgspec", "tensorboard"}
-)
 OF_LIVE = frozenset({"starlette", "uvicorn", "httpx", "msgspec"})
 """What the extra ``live`` brings, to that part alone."""
+OF_EDGE = frozenset({"torch", "ray", "diffusers", "transformers", "PIL", "psutil"})
+"""What the extra ``edge`` brings, to ``live/edge`` alone."""
+EXTRAS = OF_LIVE | OF_EDGE | {"gymnasium", "pettingzoo", "tensorboard"}
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -85,6 +85,7 @@ def breaches(name: str, source: str) -> list[str]:
     for module, line in imports(ast.parse(source)):
         words = module.split(".")
         own = (part, words[0]) == ("runtime", "ray") or (part == "live" and words[0] in OF_LIVE)
+        own = own or (name.startswith("live/edge/") and words[0] in OF_EDGE)
         if words[0] in EXTRAS and part not in ("learn", "bench") and not own:
             found.append(f"{name}:{line} imports {module}, which only an extra brings")
         if words[0] != "noonward" or len(words) < 2 or words[1] == "__version__":
@@ -125,6 +126,8 @@ def test_imports_run_one_way(path: Path) -> None:
         ("live/controller.py", "from noonward.engine.run import run"),
         ("live/controller.py", "import torch"),
         ("decision/brief.py", "import msgspec"),
+        ("live/edge/controller.py", "import gymnasium"),
+        ("cli/edge.py", "import ray"),
         ("learn/core/replay.py", "from noonward.learn.train.trainer import Trainer"),
         ("learn/algorithms/masac.py", "from noonward.learn.tasks.task import Task"),
         ("learn/train/trainer.py", "from noonward.engine.cluster.batch import BatchEngine"),

@@ -52,6 +52,19 @@ NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {
     "python -m pip install .": "needs the network",
     "python -m pip install '.[train]'": "needs the network",
     "python -m pip install '.[ray]'": "needs the network",
+    "python -m pip install '.[edge]'": "needs the network",
+    **dict.fromkeys(
+        (
+            "noonward edge up",
+            "noonward edge submit 'a lighthouse at dusk' --gang 2 --count 3 --wait",
+            "noonward edge status",
+            "noonward edge down",
+        ),
+        "tests/live/edge/test_service.py runs them",
+    ),
+    "noonward edge up --model pixart=FOLDER --device cuda --precision float16": "needs GPUs",
+    "noonward edge up edge-inference --set servers.count=8 --ray auto --device cuda --precision float16 "
+    "--model pixart=FOLDER": "needs GPUs",
     "noonward warmup": "40 s",
     "noonward bench": "a minute",
     "noonward bench bid-price": "half a minute; tests/docs/test_figures.py runs a small one",
@@ -176,7 +189,7 @@ def test_the_commands_of_a_page_run(page: Path, noonward: CommandLine) -> None:
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     for line in commands(page):
         if line in NOT_RUN or LONG_TRAINING.match(line):
-            program, *words = line.split()
+            program, *words = shlex.split(line)
             assert program != "make" or words[0] in targets
             assert program != "noonward" or understood(words)
             continue

@@ -13,6 +13,7 @@ from noonward.cli import (
     bound,
     compare,
     data,
+    edge,
     import_,
     init,
     live,
@@ -73,6 +74,7 @@ app.add_typer(live.app, name="live")
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(data.app, name="data")
+app.add_typer(edge.app, name="edge")
 
 
 def main() -> None:

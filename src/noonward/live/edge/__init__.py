@@ -1,0 +1,1 @@
+"""Image generation on edge servers for real: worker processes, gangs, a service, and its page."""

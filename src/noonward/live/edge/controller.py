@@ -1,0 +1,481 @@
+"""The controller of a service: asks the scheduler, launches gangs, watches workers, retries tasks or fails them.
+
+It runs in one thread and never blocks: calls to workers return at once, their answers come as calls of its methods,
+and ``tick`` does what is due. Nothing in it knows Ray or torch.
+
+A worker that has not answered a health check for a lease is killed first, which turns a hang into a death; then, as
+after any death, the other members of its gang are told to leave it, which frees them at once. A member that does not
+come back from that within a lease is killed too. Its task is queued again in its old place, or fails with a reason.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import math
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from noonward.decision.edge.brief import EdgeBrief
+from noonward.decision.edge.scheduler import EdgeScheduler
+from noonward.errors import FileError, NoonwardError
+from noonward.live.edge.energy import energy_j
+from noonward.live.edge.gang_run import GangRun
+from noonward.live.edge.orders import Beat, Order, Part
+from noonward.live.edge.plan import Plan, gang_sizes, new_task
+from noonward.live.edge.predictor import Predictor
+from noonward.live.edge.question import Launch, Question, Waiting
+from noonward.live.edge.server import Server
+from noonward.live.edge.tasks import Attempt, ImageTask, TaskStore
+from noonward.live.edge.workers import WorkerDiedError, Workers
+from noonward.model.edge.quality import LAWS, quality
+from noonward.model.edge.tasks import NO_DEADLINE_S
+
+SLACK: Final = 10.0
+"""A load, run or exchange may take so many times what is expected."""
+STOPPED, KILLED = "the service was stopped", "the service was killed"
+"""Why a launch ended that is no fault of its own."""
+UNCOUNTED: Final = (STOPPED, KILLED)
+"""Launches that ended so do not count as tries."""
+START_S: Final = 30.0
+"""Expected seconds to start a worker, until one has been started."""
+
+
+class Controller:
+    """Decides and carries out.
+
+    Args:
+        plan: What it runs.
+        scheduler: Who decides; reset here.
+        workers: The workers' processes.
+        store: Where tasks are kept; tasks that were queued or running when the last service ended are queued.
+        clock: Returns the seconds since second 0.
+        start: UTC time of second 0, a full hour.
+        rng: Random stream of the scheduler.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        scheduler: EdgeScheduler,
+        workers: Workers,
+        store: TaskStore,
+        clock: Callable[[], float],
+        start: datetime,
+        rng: np.random.Generator,
+    ) -> None:
+        self.plan, self.scheduler, self._workers, self._store = plan, scheduler, workers, store
+        self._clock, self._start_unix_s = clock, start.timestamp()
+        setting = plan.setting
+        scheduler.reset(EdgeBrief(scenario=setting.name, start=start, setting=setting, signals=False), rng)
+        self.predictor = Predictor(setting)
+        self._question = Question(setting, self.predictor)
+        self.tasks = store.read()
+        """All tasks by id."""
+        self.queue: list[ImageTask] = []
+        """Tasks that wait, oldest first."""
+        self.servers = [Server() for _ in range(setting.servers.count)]
+        self.runs: dict[int, GangRun] = {}
+        self.notes: list[str] = []
+        """What whoever runs the service must know: wrong answers of the scheduler, workers that were killed."""
+        self.changed = True
+        """Whether a task or server has changed since this was last set to False."""
+        self._models = {model.name: i for i, model in enumerate(plan.models)}
+        self._attempts, self._ask_again_s, self._start_s = 0, math.inf, START_S
+        for task in self.tasks.values():
+            if task.state in ("queued", "running"):
+                self._resume(task)
+        for n in range(len(self.servers)):
+            self._start(n)
+
+    @property
+    def now_unix_s(self) -> float:
+        """Now, Unix seconds."""
+        return self._unix(self._clock())
+
+    # Tasks
+
+    def submit(
+        self,
+        *,
+        prompt: str,
+        gang: int,
+        seed: int | None = None,
+        model: str | None = None,
+        steps_max: float | None = None,
+        deadline_s: float | None = None,
+    ) -> ImageTask:
+        """Queues a task.
+
+        Args:
+            prompt: What to draw.
+            gang: Servers it needs at once.
+            seed: Seed of the first noise; by default the task's number.
+            model: Name of the model; by default the first.
+            steps_max: Most inference steps; by default the scenario's.
+            deadline_s: Latest end, seconds from now; none: whenever it is done.
+
+        Raises:
+            ScenarioError: The service cannot carry it out; the message says what is allowed.
+        """
+        number = 1 + max((int(each.split("-")[-1]) for each in self.tasks), default=0)
+        task = new_task(self.plan, number, prompt, gang, seed, model, steps_max, self.now_unix_s, deadline_s)
+        self._store.keep(task)
+        self.tasks[task.id] = task
+        self.queue.append(task)
+        self.changed = True
+        return task
+
+    # What is due
+
+    def tick(self) -> float:
+        """Does what is due now; returns when it is to be called again if nothing happens before, s since second 0."""
+        now_s = self._clock()
+        for n, server in enumerate(self.servers):
+            self._check_server(n, server, now_s)
+        for run in list(self.runs.values()):
+            self._check_run(run, now_s)
+        for task in list(self.queue):
+            self._check_waiting(task, now_s)
+        self._decide(now_s)
+        due = [now_s + self.plan.limits.beat_s, self._ask_again_s]
+        due += [run.until_s for run in self.runs.values()]
+        due += [t.deadline_unix_s - self._start_unix_s for t in self.queue if t.deadline_unix_s is not None]
+        return min(due)
+
+    def stop(self) -> None:
+        """Ends all that runs; the tasks are queued again, for the next service in this folder."""
+        for run in self.runs.values():
+            if run.task.state == "running":
+                self._end_attempt(run, STOPPED)
+                self._wait(run.task)
+        self.runs.clear()
+        self._workers.close()
+
+    def _check_server(self, n: int, server: Server, now_s: float) -> None:
+        """Sends a health check where one is due; kills a worker that does not answer or does not start."""
+        limits = self.plan.limits
+        if server.state == "starting" and now_s - server.since_s > limits.start_s:
+            self._kill(n, f"was not ready within {limits.start_s:g} s")
+        elif server.state == "ready" and server.beat_due and now_s - server.asked_s > limits.lease_s - limits.beat_s:
+            self._kill(n, f"did not answer for {now_s - server.heard_s:.1f} s (lease {limits.lease_s:g} s)")
+        elif server.state == "ready" and not server.beat_due and now_s - server.asked_s >= limits.beat_s:
+            server.beat_due, server.asked_s = True, now_s
+            self._workers.call(n, "beat", reply=functools.partial(self._heard, n, server.life))
+
+    def _check_run(self, run: GangRun, now_s: float) -> None:
+        """Ends a run that takes too long, kills members that do not come back, keeps the task's deadline."""
+        deadline = run.task.deadline_unix_s
+        if run.failure is None and deadline is not None and self._unix(now_s) > deadline:
+            self._fail(run, "the deadline passed while it was generated", retry=False)
+        if now_s < run.until_s:
+            return
+        late = f"was still {run.phase} {now_s - run.launched_s:.0f} s after the launch"
+        if run.failure is None:
+            members = ", ".join(map(str, sorted(run.at_work)))
+            self._fail(run, f"server {members} {late}")
+        else:
+            for n in sorted(run.at_work):
+                self._kill(n, f"{late} and did not leave its gang")
+
+    def _check_waiting(self, task: ImageTask, now_s: float) -> None:
+        """Fails a waiting task that has become impossible."""
+        usable = sum(server.state != "lost" for server in self.servers)
+        if task.deadline_unix_s is not None and self._unix(now_s) > task.deadline_unix_s:
+            self._close(task, "failed", "the deadline passed while it waited")
+        elif task.gang > usable:
+            self._close(task, "failed", f"it needs {task.gang} servers, and {usable} can be started")
+
+    # Decisions
+
+    def _decide(self, now_s: float) -> None:
+        """Asks the scheduler until it waits or nothing fits."""
+        self._ask_again_s = math.inf
+        while True:
+            waiting = [self._as_waiting(task) for task in self.queue]
+            busy = [server.state != "ready" or server.run is not None for server in self.servers]
+            event = bool(self.runs) or any(server.state == "starting" for server in self.servers)
+            if not self._question.fill(now_s, waiting, busy, event):
+                return
+            try:
+                answer = self._question.ask(self.scheduler)
+            except Exception as error:  # a user's scheduler may raise anything; images are generated all the same
+                self._note(f"the scheduler failed, the oldest task that fits was launched: {error!r}")
+                answer = self._question.first_fit()
+            if not isinstance(answer, Launch):
+                self._ask_again_s = max(answer, now_s + self.plan.setting.tick_s)
+                return
+            self._launch(self.queue.pop(answer.place), answer, now_s)
+
+    def _as_waiting(self, task: ImageTask) -> Waiting:
+        deadline = task.deadline_unix_s
+        return Waiting(
+            number=int(task.id.split("-")[-1]),
+            stamp_s=task.submitted_unix_s - self._start_unix_s,
+            gang=task.gang,
+            model=self._models[task.model],
+            steps_max=task.steps_max,
+            deadline_s=NO_DEADLINE_S if deadline is None else deadline - self._start_unix_s,
+        )
+
+    # Launches
+
+    def _launch(self, task: ImageTask, launch: Launch, now_s: float) -> None:
+        """Begins a launch: every member loads the model, if it has not got it."""
+        self._attempts += 1
+        attempt = Attempt(
+            servers=list(launch.members), steps=launch.steps, formed=launch.formed, launched_unix_s=self._unix(now_s)
+        )
+        expected_s = self.predictor.expect_s(task.gang, 0, formed=True)
+        run = GangRun(
+            number=self._attempts,
+            task=task,
+            attempt=attempt,
+            members=launch.members,
+            launched_s=now_s,
+            until_s=now_s + max(self.plan.limits.load_s, SLACK * expected_s),
+        )
+        task.state = "running"
+        task.attempts.append(attempt)
+        self.runs[run.number] = run
+        for n in run.members:
+            self.servers[n].run = run
+        self._keep(task)
+        self.changed = True
+        again = launch.formed and self.plan.load_policy == "reload-on-regroup"
+        folder = self.plan.models[self._models[task.model]].path
+        self._call_all(run, "load", [(folder, again)] * len(run.members), self._loaded)
+
+    def _call_all(
+        self, run: GangRun, name: str, arguments: Sequence[tuple[Any, ...]], then: Callable[[GangRun, int, Any], None]
+    ) -> None:
+        """Calls the first members of a run, one for each tuple of arguments; every answer goes to ``then``."""
+        called = run.members[: len(arguments)]
+        run.at_work = set(called)
+        for n, given in zip(called, arguments, strict=True):
+            reply = functools.partial(self._returned, run, n, self.servers[n].life, then)
+            self._workers.call(n, name, *given, reply=reply)
+
+    def _returned(
+        self, run: GangRun, n: int, life: int, then: Callable[[GangRun, int, Any], None], answer: Any
+    ) -> None:
+        """Takes in a member's answer; one that comes after its worker's death says nothing new."""
+        if isinstance(answer, WorkerDiedError):
+            self._died(n, life, str(answer))
+            return
+        if self.servers[n].life != life or self.servers[n].run is not run:
+            return
+        run.at_work.discard(n)
+        if isinstance(answer, Exception):
+            if run.failure is None:
+                own = isinstance(answer, NoonwardError)
+                what = str(answer).strip().splitlines()[-1] if str(answer).strip() else repr(answer)
+                self._fail(run, what if own else f"server {n}: {type(answer).__name__}: {what}", retry=not own)
+        elif run.failure is None:
+            then(run, n, answer)
+        if run.failure is not None:
+            self._free(run)
+
+    def _loaded(self, run: GangRun, n: int, load_s: float) -> None:
+        """Goes on once all members have the model: the gang meets at its first member."""
+        run.attempt.load_s = max(run.attempt.load_s, load_s)
+        if run.at_work:
+            return
+        now_s, limits, size = self._clock(), self.plan.limits, run.task.gang
+        run.loaded_s = now_s
+        if size == 1:
+            self._met(run, n, None)
+            return
+        run.phase, run.until_s = "meeting", now_s + limits.join_s
+        self._call_all(run, "meet", [(run.number,)], self._met)
+
+    def _met(self, run: GangRun, n: int, address: tuple[str, int] | None) -> None:
+        """Has all members generate."""
+        now_s, limits, task = self._clock(), self.plan.limits, run.task
+        step_s = self.predictor.expect_s(task.gang, 1, formed=False)
+        run.phase = "running"
+        run.until_s = now_s + limits.join_s + max(limits.task_s, SLACK * step_s * run.attempt.steps)
+        order = Order(
+            attempt=run.number,
+            task=task.id,
+            prompt=task.prompt,
+            seed=task.seed,
+            steps=run.attempt.steps,
+            drawing=self.plan.drawing,
+            size=task.gang,
+            address=address,
+            join_s=limits.join_s,
+            group_s=max(limits.group_s, SLACK * step_s),
+        )
+        self._call_all(run, "generate", [(order, rank) for rank in range(task.gang)], self._generated)
+
+    def _generated(self, run: GangRun, n: int, part: Part) -> None:
+        """Keeps the image once all members are done."""
+        run.parts[n] = part
+        if run.at_work:
+            return
+        task, first = run.task, run.parts[run.members[0]]
+        assert first.png is not None
+        try:
+            self._store.keep_image(task, first.png)
+        except FileError as error:
+            self._fail(run, str(error), retry=False)
+            return
+        self._end_attempt(run, None)
+        self.predictor.measured(
+            task.gang,
+            load_s=run.loaded_s - run.launched_s if run.attempt.formed else None,
+            rest_s=run.rest_s,
+            steps=run.attempt.steps,
+        )
+        task.quality = float(quality(float(run.attempt.steps), LAWS.index(self.plan.setting.quality)))
+        self._close(task, "done", None)
+        self._free(run)
+
+    # Failures
+
+    def _fail(self, run: GangRun, reason: str, *, retry: bool = True) -> None:
+        """Gives up a run: its gang is dissolved, members still at work are told to leave, the task is tried again."""
+        run.failure = reason
+        self._end_attempt(run, reason)
+        self._question.dissolve(run.members[0])
+        if run.phase != "loading":
+            run.until_s = self._clock() + self.plan.limits.lease_s
+        for n in sorted(run.at_work):
+            self._workers.call(n, "leave", run.number, reply=functools.partial(self._left, n, self.servers[n].life))
+        task = run.task
+        tries = sum(attempt.error not in UNCOUNTED for attempt in task.attempts)
+        if retry and tries < self.plan.tries:
+            self._wait(task)
+        else:
+            self._close(task, "failed", reason if tries == 1 else f"{reason} (attempt {tries} of {self.plan.tries})")
+        self._free(run)
+
+    def _left(self, n: int, life: int, answer: Any) -> None:
+        """Takes in the answer to ``leave``: that of the run itself says when the member is free."""
+        if isinstance(answer, WorkerDiedError):
+            self._died(n, life, str(answer))
+
+    def _free(self, run: GangRun) -> None:
+        """Frees the members of a run that are no longer at work."""
+        for n in run.members:
+            if self.servers[n].run is run and n not in run.at_work:
+                self.servers[n].run = None
+        if not run.at_work:
+            self.runs.pop(run.number, None)
+        self.changed = True
+
+    def _end_attempt(self, run: GangRun, error: str | None) -> None:
+        """Writes the end of a launch into its record."""
+        attempt, parts, now_s = run.attempt, list(run.parts.values()), self._clock()
+        attempt.ended_unix_s, attempt.error = self._unix(now_s), error
+        load_s = (now_s if run.phase == "loading" else run.loaded_s) - run.launched_s
+        attempt.energy_j = energy_j(self.plan.setting.servers, run.task.gang, load_s, now_s - run.launched_s - load_s)
+        if parts:
+            attempt.join_s = max(part.join_s for part in parts)
+            attempt.prompt_s, attempt.decode_s = (max(p.prompt_s for p in parts), max(p.decode_s for p in parts))
+            attempt.run_s = max(part.run_s for part in parts)
+            attempt.sent_mb = sum(part.sent_bytes for part in parts) / 1e6
+
+    def _close(self, task: ImageTask, state: Literal["done", "failed"], reason: str | None) -> None:
+        """Ends a task."""
+        task.state, task.reason = state, reason
+        task.ended_unix_s = self._unix(self._clock())
+        if state == "done":
+            task.response_s = task.ended_unix_s - task.submitted_unix_s
+        if task in self.queue:
+            self.queue.remove(task)
+        self._keep(task)
+        self.changed = True
+
+    # Workers
+
+    def _start(self, n: int) -> None:
+        """Starts the worker of a server."""
+        server, now_s = self.servers[n], self._clock()
+        server.state, server.since_s, server.facts, server.beat = "starting", now_s, None, None
+        server.life += 1
+        self._question.expect(n, now_s + self._start_s)
+        self._workers.start(n, functools.partial(self._started, n, server.life))
+        self.changed = True
+
+    def _started(self, n: int, life: int, answer: Any) -> None:
+        """Takes in that a worker is ready, or has failed to start."""
+        server, now_s = self.servers[n], self._clock()
+        if server.life != life or server.state != "starting":
+            return
+        if isinstance(answer, Exception):
+            self._died(n, life, f"failed to start: {answer}")
+            return
+        self._start_s = now_s - server.since_s
+        server.state, server.facts, server.failed_starts = "ready", answer, 0
+        server.heard_s, server.asked_s, server.beat_due = now_s, now_s, False
+        self.changed = True
+
+    def _heard(self, n: int, life: int, answer: Any) -> None:
+        """Takes in the answer to a health check."""
+        server = self.servers[n]
+        if isinstance(answer, WorkerDiedError):
+            self._died(n, life, str(answer))
+        elif server.life == life and server.state == "ready":
+            server.heard_s, server.beat_due = self._clock(), False
+            if isinstance(answer, Beat):
+                server.beat = answer
+
+    def _kill(self, n: int, reason: str) -> None:
+        """Kills a worker and treats it as dead."""
+        self._workers.kill(n)
+        self._died(n, self.servers[n].life, f"{reason} and was killed")
+
+    def _died(self, n: int, life: int, reason: str) -> None:
+        """Frees the gang of a worker that is gone, and starts another one in its place."""
+        server = self.servers[n]
+        if server.life != life or server.state == "lost":
+            return
+        self._note(f"the worker of server {n} {reason}")
+        self._question.dissolve(n)
+        run, server.run = server.run, None
+        server.failed_starts = server.failed_starts + 1 if server.state == "starting" else 0
+        if server.failed_starts >= self.plan.limits.starts:
+            server.state, server.reason, server.life = "lost", reason, life + 1
+        else:
+            self._start(n)
+        if run is not None:
+            run.at_work.discard(n)
+            if run.failure is None:
+                self._fail(run, f"the worker of server {n} {reason}")
+            else:
+                self._free(run)
+
+    def _note(self, text: str) -> None:
+        self.notes.append(text)
+        self.changed = True
+
+    def _resume(self, task: ImageTask) -> None:
+        """Queues a task of an earlier service again, if this one can carry it out."""
+        if task.model not in self._models or task.gang not in gang_sizes(self.plan.setting):
+            self._close(task, "failed", "the service was started again without its model or its gang size")
+            return
+        for attempt in task.attempts:
+            if attempt.ended_unix_s is None:
+                attempt.ended_unix_s, attempt.error = attempt.launched_unix_s, KILLED
+        self._wait(task)
+
+    def _wait(self, task: ImageTask) -> None:
+        """Queues a task by its submission."""
+        task.state = "queued"
+        bisect.insort(self.queue, task, key=lambda each: (each.submitted_unix_s, each.id))
+        self._keep(task)
+
+    def _keep(self, task: ImageTask) -> None:
+        """Writes a task's record; a disk that is full stops no service."""
+        try:
+            self._store.keep(task)
+        except FileError as error:
+            self._note(f"the record of {task.id} is not up to date: {error}")
+
+    def _unix(self, now_s: float) -> float:
+        return self._start_unix_s + now_s

@@ -1,0 +1,81 @@
+"""Folders of image models in the layout of diffusers: what must be there, and which gangs can share an image."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from noonward.errors import DataError, ScenarioError
+
+TRANSFORMER: Final = "PixArtTransformer2DModel"
+"""The class of transformers that can be split by rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFolder:
+    """An image model.
+
+    Attributes:
+        name: Name by which tasks ask for it.
+        path: Folder with ``transformer``, ``vae``, ``scheduler`` and, for prompts, ``text_encoder`` and ``tokenizer``.
+        rows: Rows of patches of an image; gang sizes must divide them.
+        text: Whether it has a text encoder.
+    """
+
+    name: str
+    path: str
+    rows: int
+    text: bool
+
+
+def read_model_folder(folder: Path, name: str | None = None) -> ModelFolder:
+    """Returns a folder's model; reads its configuration, no weights.
+
+    Args:
+        folder: The folder.
+        name: Name of the model; by default the folder's.
+
+    Raises:
+        DataError: The folder holds no PixArt model in the layout of diffusers.
+    """
+    for part, file in (("transformer", "config.json"), ("vae", "config.json"), ("scheduler", "scheduler_config.json")):
+        if not (folder / part / file).is_file():
+            raise DataError(
+                f"{folder} has no {part}/{file}; give a PixArt folder in the layout of diffusers, with transformer, "
+                "vae and scheduler (and text_encoder and tokenizer for prompts)"
+            )
+    config = _json(folder / "transformer" / "config.json")
+    if config.get("_class_name") != TRANSFORMER:
+        raise DataError(f"{folder}: the transformer is a {config.get('_class_name')}; allowed: {TRANSFORMER}")
+    try:
+        rows = int(config.get("sample_size", 128)) // int(config.get("patch_size", 2))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{folder}/transformer/config.json: sample_size or patch_size is no number: {error}") from error
+    text = [(folder / part).is_dir() for part in ("text_encoder", "tokenizer")]
+    if text[0] != text[1]:
+        raise DataError(f"{folder} has only one of text_encoder and tokenizer; prompts need both")
+    return ModelFolder(name=name or folder.resolve().name, path=str(folder.resolve()), rows=rows, text=text[0])
+
+
+def require_gangs(model: ModelFolder, sizes: Iterable[int]) -> None:
+    """Raises ScenarioError unless gangs of all sizes can share an image of a model evenly."""
+    for size in sizes:
+        if model.rows % size:
+            allowed = ", ".join(str(n) for n in range(1, model.rows + 1) if model.rows % n == 0)
+            raise ScenarioError(
+                f"model {model.name!r} has {model.rows} rows of patches, which a gang of {size} cannot share evenly; "
+                f"allowed sizes in gang_times: {allowed}"
+            )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path} is no JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} holds no mapping; it is no configuration of diffusers")
+    return content

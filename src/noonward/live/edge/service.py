@@ -1,0 +1,157 @@
+"""The service: one process that holds controller and workers, and answers requests over HTTP on this machine.
+
+``noonward edge up`` starts it in the background. It writes its address into its folder, and takes it away when it ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import secrets
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from noonward.errors import NoonwardError
+from noonward.files import locked_folder, write_text
+from noonward.live.edge.controller import Controller
+from noonward.live.edge.page import page
+from noonward.live.edge.status import status
+from noonward.live.edge.tasks import TaskStore
+from noonward.live.edge.web import WebServer
+
+ADDRESS: Final = "service.json"
+"""File of the service's address within its folder."""
+SETTINGS: Final = "settings.json"
+"""File of what the service was started with."""
+PAGE: Final = "index.html"
+"""Page of the folder."""
+PAGE_S: Final = 5.0
+"""The page is written at most once in so many seconds."""
+ANSWER_S: Final = 30.0
+"""Seconds within which the controller must answer a request."""
+
+
+class Service:
+    """Runs a controller in this thread until it is stopped.
+
+    Args:
+        folder: The service's folder.
+        make: Makes the controller, given a function that puts functions into this thread, a store and a clock.
+    """
+
+    def __init__(self, folder: Path, make: Callable[..., Controller]) -> None:
+        self._folder = folder
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._stopping = False
+        now = datetime.now(UTC)
+        start = now.replace(minute=0, second=0, microsecond=0)
+        base_s, begin = (now - start).total_seconds(), time.monotonic()
+        self._clock = lambda: base_s + time.monotonic() - begin
+        self.controller = make(self._inbox.put, TaskStore(folder), self._clock, start)
+        self._written_s = -1e9
+
+    def run(self) -> None:
+        """Serves until ``stop`` is called or a signal ends it."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._inbox.put(self.stop))
+        token = secrets.token_urlsafe(24)
+        web = WebServer(token, self._answer)
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        address = {"pid": os.getpid(), "port": web.server_port, "token": token, "version": 1}
+        place = self._folder / ADDRESS
+        try:
+            write_private(place, json.dumps(address))
+            while not self._stopping:
+                self._turn()
+        finally:
+            place.unlink(missing_ok=True)
+            web.shutdown()
+            self.controller.stop()
+            self._write_page()
+
+    def stop(self) -> None:
+        """Ends ``run`` after what it does now."""
+        self._stopping = True
+
+    def _turn(self) -> None:
+        """Does what is due, then waits for what comes next and does all that has come."""
+        due_s = self.controller.tick()
+        if self.controller.changed and self._clock() - self._written_s >= PAGE_S:
+            self.controller.changed = False
+            self._written_s = self._clock()
+            self._write_page()
+        try:
+            work = self._inbox.get(timeout=max(0.0, due_s - self._clock()))
+            while True:
+                work()
+                work = self._inbox.get_nowait()
+        except queue.Empty:
+            pass
+
+    def _write_page(self) -> None:
+        write_text(self._folder / PAGE, page(status(self.controller), self._folder))
+
+    def _answer(self, name: str, content: dict[str, Any]) -> Any:
+        """Answers a request in the controller's thread; called in any other."""
+        answer: Future[Any] = Future()
+
+        def work() -> None:
+            try:
+                answer.set_result(self._carry_out(name, content))
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._inbox.put(work)
+        return answer.result(timeout=ANSWER_S)
+
+    def _carry_out(self, name: str, content: dict[str, Any]) -> Any:
+        if name == "submit":
+            return self.controller.submit(**content).as_dict()
+        if name == "task":
+            task = self.controller.tasks.get(content["id"])
+            if task is None:
+                raise NoonwardError(f"there is no task {content['id']!r}; 'noonward edge status' lists them")
+            return task.as_dict()
+        if name == "page":
+            return page(status(self.controller), self._folder)
+        if name == "stop":
+            self.stop()
+            return {}
+        return status(self.controller)
+
+
+def write_private(path: Path, content: str) -> None:
+    """Replaces a file by one that its owner alone can read."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(content)
+    part.replace(path)
+
+
+def main(folder: Path) -> int:
+    """Runs the service of a folder, as ``noonward edge up`` has written its settings; returns the exit code."""
+    from noonward.live.edge.settings import controller_maker, read_settings
+
+    try:
+        with locked_folder(folder, "edge service"):
+            Service(folder, controller_maker(read_settings(folder / SETTINGS))).run()
+    except NoonwardError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except Exception:
+        sys.stderr.write(traceback.format_exc())
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(Path(sys.argv[1])))

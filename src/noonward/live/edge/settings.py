@@ -1,0 +1,146 @@
+"""What a service is started with: checked where the user gives it, written to its folder, read by the service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from noonward.data.scenarios.load import load_scenario, scenario_from
+from noonward.decision.edge.scheduler import EdgeScheduler
+from noonward.errors import DataError, ScenarioError
+from noonward.live.edge.controller import Controller
+from noonward.live.edge.model_folder import ModelFolder, require_gangs
+from noonward.live.edge.orders import Drawing, Limits, LoadPolicy
+from noonward.live.edge.plan import Plan, gang_sizes
+from noonward.live.edge.ray_workers import LOCAL, RayWorkers
+from noonward.live.edge.tasks import TaskStore
+from noonward.model.edge.scenario import EdgeScenario
+from noonward.schedule.registry import make_scheduler
+from noonward.seeding import stream
+
+Device = Literal["auto", "cpu", "cuda"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a service is started with.
+
+    Attributes:
+        setting: Its scenario.
+        policy: Name of the scheduler.
+        models: Its models; the first is the default.
+        drawing: How images are generated.
+        limits: Time limits.
+        load_policy: Whether workers keep their models when gangs change.
+        tries: Launches of a task before it fails.
+        ray: ``local`` or the address of a Ray cluster.
+        device: Where workers compute.
+        seed: Seed of the scheduler's random stream.
+    """
+
+    setting: EdgeScenario
+    policy: str
+    models: tuple[ModelFolder, ...]
+    drawing: Drawing = field(default_factory=Drawing)
+    limits: Limits = field(default_factory=Limits)
+    load_policy: LoadPolicy = "keep"
+    tries: int = 2
+    ray: str = LOCAL
+    device: Device = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        names = [model.name for model in self.models]
+        for name in names:
+            if names.count(name) > 1:
+                raise ScenarioError(f"two models are named {name!r}; give other names by --model NAME=FOLDER")
+        for model in self.models:
+            require_gangs(model, gang_sizes(self.setting))
+        if self.setting.steps_max > 1000:
+            raise ScenarioError(f"steps_max is {self.setting.steps_max:g}; a model has at most 1000 inference steps")
+
+    def as_text(self) -> str:
+        """Returns the content of the service's settings file."""
+        content = {name: getattr(self, name) for name in ("policy", "load_policy", "tries", "ray", "device", "seed")}
+        content |= {"scenario": self.setting.model_dump(mode="json"), "models": [asdict(each) for each in self.models]}
+        content |= {"drawing": asdict(self.drawing), "limits": asdict(self.limits)}
+        return json.dumps(content, indent=1) + "\n"
+
+
+def read_settings(path: Path) -> Settings:
+    """Returns what ``Settings.as_text`` wrote.
+
+    Raises:
+        DataError: The file is missing or damaged.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Settings(
+            setting=scenario_from(content.pop("scenario"), str(path)),
+            models=tuple(ModelFolder(**model) for model in content.pop("models")),
+            drawing=Drawing(**content.pop("drawing")),
+            limits=Limits(**content.pop("limits")),
+            **content,
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} holds no settings of a service: {error}; start it by 'noonward edge up'") from error
+
+
+def edge_scenario(name: str, changes: Sequence[str] = ()) -> EdgeScenario:
+    """Returns a scenario of kind ``edge``.
+
+    Raises:
+        ScenarioError: There is no such scenario, or it is of another kind.
+    """
+    setting = load_scenario(name, changes)
+    if not isinstance(setting, EdgeScenario):
+        raise ScenarioError(f"scenario {name!r} is of kind {setting.kind!r}; 'noonward edge' needs one of kind 'edge'")
+    return setting
+
+
+def edge_scheduler(name: str) -> EdgeScheduler:
+    """Returns a fresh scheduler of edge scenarios by its name.
+
+    Raises:
+        ScenarioError: There is no such policy, or it is one of another kind of scenarios.
+    """
+    made = make_scheduler(name, "edge")
+    if not isinstance(made, EdgeScheduler):
+        raise ScenarioError(
+            f"policy {name!r} does not decide about edge servers; 'noonward policies' lists those that do"
+        )
+    if made.forecast is not None:
+        raise ScenarioError(f"policy {name!r} needs forecasts of price and carbon, which this service does not have")
+    return made
+
+
+def controller_maker(settings: Settings) -> Callable[..., Controller]:
+    """Returns what makes a service's controller, with workers on Ray."""
+
+    def make(
+        post: Callable[[Callable[[], None]], None], store: TaskStore, clock: Callable[[], float], start: datetime
+    ) -> Controller:
+        plan = Plan(
+            setting=settings.setting,
+            models=settings.models,
+            policy=settings.policy,
+            drawing=settings.drawing,
+            limits=settings.limits,
+            load_policy=settings.load_policy,
+            tries=settings.tries,
+        )
+        scheduler = edge_scheduler(settings.policy)
+        count, precision = settings.setting.servers.count, settings.drawing.precision
+        workers = RayWorkers(count, settings.ray, settings.device, precision, post)
+        rng = stream(settings.seed, "policy")
+        try:
+            return Controller(plan, scheduler, workers, store, clock, start, rng)
+        except BaseException:
+            workers.close()
+            raise
+
+    return make

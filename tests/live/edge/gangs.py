@@ -1,0 +1,108 @@
+"""Workers in plain processes, without Ray: for tests of what a gang computes."""
+
+import multiprocessing
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def _serve(pipe) -> None:
+    """Answers calls to a worker until the pipe closes; ``latent`` returns that of its last image."""
+    from noonward.live.edge.image_model import ImageModel
+    from noonward.live.edge.worker import Worker
+
+    latents = []
+    decode = ImageModel.png
+    ImageModel.png = lambda model, latent, comments: latents.append(latent) or decode(model, latent, comments)
+    worker = Worker()
+    worker.latent = lambda: latents[-1].numpy()
+    while True:
+        try:
+            name, arguments = pipe.recv()
+        except EOFError:
+            return
+        try:
+            pipe.send(getattr(worker, name)(*arguments))
+        except Exception as error:
+            pipe.send(error)
+
+
+def _write_small(folder: str) -> None:
+    from noonward.live.edge.small_model import write_small_model
+
+    write_small_model(Path(folder))
+
+
+class Gang:
+    """Some workers."""
+
+    def __init__(self, pipes) -> None:
+        self._pipes, self._attempt = pipes, 0
+
+    def call(self, n, name, *arguments):
+        """Calls a worker and returns its answer."""
+        self.send(n, name, *arguments)
+        return self.answer(n)
+
+    def send(self, n, name, *arguments) -> None:
+        """Begins a call."""
+        self._pipes[n].send((name, arguments))
+
+    def answer(self, n):
+        """Returns the answer of a call that was begun."""
+        answer = self._pipes[n].recv()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def generate(self, size, drawing, *, prompt="a lighthouse", seed=3, steps=12):
+        """Generates an image on the first workers; returns every member's part."""
+        from noonward.live.edge.orders import Order
+
+        self._attempt += 1
+        order = Order(
+            attempt=self._attempt,
+            task="test",
+            prompt=prompt,
+            seed=seed,
+            steps=steps,
+            drawing=drawing,
+            size=size,
+            address=self.call(0, "meet", self._attempt) if size > 1 else None,
+            join_s=120.0,
+            group_s=120.0,
+        )
+        for n in range(size):
+            self.send(n, "generate", order, n)
+        return [self.answer(n) for n in range(size)]
+
+    def latent(self, size, drawing, **given):
+        """Generates an image and returns its latent."""
+        self.generate(size, drawing, **given)
+        return self.call(0, "latent")
+
+
+@contextmanager
+def gang_of(count: int, folder: Path):
+    """Starts workers that have the small model loaded, forked from one process that has imported what they need."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["noonward.live.edge.worker", "diffusers.models.transformers.pixart_transformer_2d"])
+    writer = context.Process(target=_write_small, args=(str(folder),))
+    writer.start()
+    writer.join()
+    pairs = [context.Pipe() for _ in range(count)]
+    workers = [context.Process(target=_serve, args=(theirs,), daemon=True) for _, theirs in pairs]
+    for worker in workers:
+        worker.start()
+    for _, theirs in pairs:
+        theirs.close()
+    gang = Gang([ours for ours, _ in pairs])
+    try:
+        for n in range(count):
+            gang.call(n, "load", str(folder))
+        yield gang
+    finally:
+        for ours, _ in pairs:
+            ours.close()
+        for worker in workers:
+            worker.join(20)
+            worker.kill()

@@ -1,0 +1,232 @@
+"""The service on Ray with four small workers: images, killed and stopped workers, no leaks, nothing left behind."""
+
+import importlib.util
+import json
+import os
+import signal
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from noonward.errors import FileError, NoonwardError
+from noonward.live.edge.orders import Limits
+
+pytestmark = [
+    pytest.mark.skipif(
+        any(importlib.util.find_spec(name) is None for name in ("ray", "diffusers", "psutil")),
+        reason="the extra 'edge' is not installed",
+    ),
+    pytest.mark.slow,
+    pytest.mark.xdist_group("edge"),
+]
+LEASE_S, GRACE_S = 8.0, 6.0
+"""Lease of the tests' services, and what a busy machine may add to it."""
+LIMITS = Limits(beat_s=0.2, lease_s=LEASE_S, group_s=90.0, join_s=60.0)
+"""A gang's own time-out is far away: only the controller can free it sooner."""
+
+
+@contextmanager
+def service(folder, small, **changes):
+    """Starts a service of four servers with the small model, ends it, and requires that nothing is left of it."""
+    from noonward.live.edge.client import processes_of, start_service, stop_service
+    from noonward.live.edge.model_folder import read_model_folder
+    from noonward.live.edge.settings import Settings, edge_scenario
+
+    given = {
+        "setting": edge_scenario("edge-inference", ["steps=60", "steps_max=60", "steps_min=1"]),
+        "policy": "patient-reuse",
+        "models": (read_model_folder(small),),
+        "limits": LIMITS,
+        **changes,
+    }
+    client = start_service(folder, Settings(**given))
+    try:
+        yield client
+    finally:
+        killed = stop_service(folder)
+    assert killed == 0, (folder / "service.log").read_text()
+    assert processes_of(folder) == []
+
+
+def until(condition, limit_s=120.0):
+    """Waits until something holds; returns what it is."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not come about in time")
+
+
+def all_ready(client):
+    """Waits until no worker starts or works."""
+    return until(lambda: (s := client.status()["servers"]) and {x["state"] for x in s} == {"ready"} and s, 300.0)
+
+
+def finished(client, name):
+    """Waits until a task is done or failed; returns its record."""
+    return until(lambda: (task := client.task(name))["state"] in ("done", "failed") and task, 200.0)
+
+
+def begun(client, gang, step):
+    """Submits a task; returns its id when its gang has done some steps."""
+    task = client.submit({"prompt": "a harbour", "gang": gang})["id"]
+    until(lambda: client.status()["progress"].get(task, 0) >= step)
+    return task
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Folder of the small model."""
+    from noonward.live.edge.small_model import write_small_model
+
+    folder = tmp_path_factory.mktemp("models") / "small"
+    write_small_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory, small):
+    """A service."""
+    with service(tmp_path_factory.mktemp("edge"), small) as up:
+        all_ready(up)
+        yield up
+
+
+def test_a_gang_of_four_generates_an_image_with_its_record(client):
+    from PIL import Image
+
+    all_ready(client)
+    name = client.submit({"prompt": "a harbour", "gang": 4, "seed": 11, "steps_max": 8})["id"]
+    task = finished(client, name)
+    assert (task["state"], task["reason"]) == ("done", None)
+    (attempt,) = task["attempts"]
+    assert (sorted(attempt["servers"]), attempt["steps"]) == ([0, 1, 2, 3], 8)
+    assert attempt["run_s"] > 0
+    assert attempt["energy_j"] > 0
+    with Image.open(client._folder / "images" / f"{name}.png") as image:
+        assert (image.size, image.text["seed"], image.text["task"]) == ((128, 128), "11", name)
+
+
+@pytest.mark.parametrize(("sent", "member"), [(signal.SIGKILL, 2), (signal.SIGSTOP, 1)], ids=["killed", "stopped"])
+def test_a_member_that_is_killed_or_stopped_frees_its_gang_and_the_task_is_done(client, sent, member):
+    pids = [server["pid"] for server in all_ready(client)]
+    name = begun(client, 4, 2)
+    rank = client.task(name)["attempts"][0]["servers"][member]
+    struck = time.monotonic()
+    os.kill(pids[rank], sent)
+    others = [n for n in range(4) if n != rank]
+    until(lambda: client.task(name)["attempts"][0]["error"])
+    until(lambda: all(client.status()["servers"][n]["pid"] == pids[n] and
+                      client.status()["servers"][n]["state"] != "running" for n in others))  # fmt: skip
+    assert time.monotonic() - struck < (LEASE_S if sent == signal.SIGSTOP else 0.0) + GRACE_S
+    task = finished(client, name)
+    assert (task["state"], len(task["attempts"])) == ("done", 2)
+    assert f"the worker of server {rank}" in task["attempts"][0]["error"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[rank], 0)
+
+
+def test_twenty_tasks_with_changing_gangs_leak_neither_memory_nor_groups(client):
+    all_ready(client)
+
+    def made(gangs):
+        names = [client.submit({"prompt": "a harbour", "gang": gang, "steps_max": 2})["id"] for gang in gangs]
+        assert [finished(client, name)["state"] for name in names] == ["done"] * len(names)
+        all_ready(client)
+        heard = time.time() + 3
+        until(lambda: client.status()["now_unix_s"] > heard)
+        return client.status()["servers"]
+
+    sizes = (4, 1, 2, 1, 4, 2, 2, 1, 1, 4)
+    made((1, 1, 1, 1) * 3)  # every worker decodes once or more
+    before = made(sizes)
+    after = made(sizes * 2)
+    for one, two in zip(before, after, strict=True):
+        assert two["groups"] == 0
+        assert two["descriptors"] <= one["descriptors"] + 4
+        assert two["rss_mb"] < one["rss_mb"] + 40
+
+
+def test_a_wrong_request_is_refused_and_a_strange_one_is_not_answered(client):
+    with pytest.raises(NoonwardError, match="--gang 3; allowed: 1, 2, 4"):
+        client.submit({"prompt": "a harbour", "gang": 3})
+    with pytest.raises(NoonwardError, match="there is no task 'image-9'"):
+        client.task("image-9")
+    address = json.loads((client._folder / "service.json").read_text())
+    assert (client._folder / "service.json").stat().st_mode & 0o077 == 0
+    import http.client
+
+    for token in ("", "Bearer wrong"):
+        connection = http.client.HTTPConnection("127.0.0.1", address["port"], timeout=30)
+        connection.request("POST", "/stop", "{}", {"Authorization": token})
+        assert connection.getresponse().status == 403
+        connection.close()
+
+
+def test_the_page_holds_images_and_asks_no_other_host(client):
+    import urllib.request
+
+    finished(client, client.submit({"prompt": "<script>alert(1)</script>", "gang": 1, "steps_max": 1})["id"])
+    with urllib.request.urlopen(client.page_address, timeout=60) as answer:
+        text = answer.read().decode()
+    assert "&lt;script&gt;alert(1)" in text
+    assert "<script" not in text
+    assert "data:image/png;base64," in text
+    assert "http" not in text.replace("http-equiv", "")
+
+
+def test_services_share_no_port_and_one_that_is_killed_leaves_nothing_that_down_does_not_clear(client, tmp_path, small):
+    import psutil
+
+    from noonward.live.edge.client import processes_of, start_service, stop_service
+
+    def ports(folder):
+        found = set()
+        for pid in processes_of(folder):
+            for each in psutil.Process(pid).net_connections("inet"):
+                if each.status == psutil.CONN_LISTEN:
+                    found.add(each.laddr.port)
+        return found
+
+    with pytest.raises(FileError, match="a service is up in"):
+        start_service(client._folder, None)
+    folder = tmp_path / "other"
+    with service(folder, small) as other:
+        all_ready(other)
+        first, second = ports(client._folder), ports(folder)
+        assert first
+        assert second
+        assert not first & second
+        os.kill(other.pid, signal.SIGKILL)
+        with pytest.raises(NoonwardError, match="does not answer"):
+            until(lambda: other.status() and None, 30)
+        stop_service(folder)
+        assert processes_of(folder) == []
+        (folder / "service.json").write_text("{}")  # so that there is something to stop
+
+
+def test_the_command_line_starts_asks_and_stops_a_service_that_outlives_it(noonward, tmp_path, small):
+    from noonward.live.edge.client import processes_of
+
+    up = noonward("edge", "up", "--model", f"tiny={small}", "--set", "steps=5", "--lease", 20, "--folder", "e")
+    assert up.code == 0, up.err
+    assert "4 workers are ready" in up.out
+    made = noonward("edge", "submit", "a harbour", "--gang", 2, "--count", 2, "--wait", "--folder", "e", "--json")
+    tasks = json.loads(made.out)["tasks"]
+    assert [task["state"] for task in tasks] == ["done", "done"], made.err
+    shown = noonward("edge", "status", "--page", "page.html", "--folder", "e")
+    assert "2 done" in shown.out
+    late = noonward("edge", "submit", "a harbour", "--deadline", 0.01, "--gang", 4, "--wait", "--folder", "e")
+    assert (late.code, "the deadline passed" in late.err) == (2, True)
+    waits = noonward("edge", "submit", "a harbour", "--gang", 4, "--folder", "e")
+    assert "image-000004" in waits.out
+    down = noonward("edge", "down", "--folder", "e")
+    assert (down.code, "killed" in down.out) == (0, False), down.out
+    assert processes_of(tmp_path / "e") == []
+    kept = json.loads((tmp_path / "e" / "tasks" / "image-000004.json").read_text())
+    assert kept["state"] in ("queued", "done")
+    again = noonward("edge", "down", "--folder", "e")
+    assert (again.code, "no service is up in e" in again.err) == (2, True)

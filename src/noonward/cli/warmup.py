@@ -27,16 +27,17 @@ def warmup(
     import time
 
     began = time.perf_counter()
+    from noonward.cli.options import require_cluster
     from noonward.compiled import cache_base, prune_cache
-    from noonward.data.environments import build_environment
     from noonward.data.scenarios.load import load_scenario
-    from noonward.engine.run import run
     from noonward.evaluate.objective import objective_of
-    from noonward.ledger.record import record_files
+    from noonward.runtime.by_kind import build_environment, record_files, run
     from noonward.schedule.registry import make_scheduler
 
     for name in scenarios or SMALL:
         scenario = load_scenario(name, SMALL.get(name, ()))
+        if training:
+            require_cluster(scenario, "warmup --training")
         environment = build_environment(scenario)
         for policy in scenario.policies:
             outcome = run(environment, make_scheduler(policy, scenario.kind))

@@ -10,11 +10,13 @@ from typing import Final
 import numpy as np
 
 from noonward.decision.cluster.view import Answers, ClusterView
+from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.decision.scheduler import CompiledScheduler, Scheduler, State
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.cluster.kernels.world import World
 from noonward.engine.run import run
 from noonward.errors import ConformanceError
+from noonward.evaluate.edge_conformance import check_edge_scheduler
 from noonward.ledger.segments import Outcome
 from noonward.model.cluster.environment import Environment, GpuCaps, Protocol
 from noonward.model.cluster.fleet import Fleet
@@ -46,7 +48,7 @@ class _Trace:
 
 
 def check_scheduler(
-    scheduler: Scheduler | str, protocol: Protocol | None = None, *, seeds: Iterable[int] = (0, 1)
+    scheduler: Scheduler | EdgeScheduler | str, protocol: Protocol | None = None, *, seeds: Iterable[int] = (0, 1)
 ) -> None:
     """Checks that a scheduler keeps the rules of the interface.
 
@@ -64,7 +66,8 @@ def check_scheduler(
     - the run ends.
 
     Args:
-        scheduler: A scheduler, its registered name, or ``module:Class``.
+        scheduler: A scheduler, its registered name, or ``module:Class``; for one of edge scenarios see
+            ``noonward.evaluate.edge_conformance``.
         protocol: Protocol to check; by default all it says it answers.
         seeds: Seeds of the random environments.
 
@@ -77,6 +80,9 @@ def check_scheduler(
         >>> check_scheduler("local-fcfs", seeds=[0])
     """
     subject = make_scheduler(scheduler) if isinstance(scheduler, str) else scheduler
+    if isinstance(subject, EdgeScheduler):
+        check_edge_scheduler(subject, seeds=seeds)
+        return
     chosen = subject.needs.protocols if protocol is None else (protocol,)
     for seed in seeds:
         for each in chosen:

@@ -124,7 +124,14 @@ def _cached_rows(
     account = None
     if kind is not None or is_log(path):
         options = LogOptions(format=kind, clock=clock, origin=origin, columns=dict(columns))
-        frame, account = import_jobs(path, options)
+        try:
+            frame, account = import_jobs(path, options)
+        except DataError as error:
+            if "--" not in str(error):
+                raise
+            raise DataError(
+                f"{error} (options of noonward import; in a scenario, jobs.timezone and jobs.origin)"
+            ) from None
         table = TableFile(path=path, frame=frame, column_of=TABLE_COLUMNS)
     else:
         table = open_table(path, TABLE_COLUMNS, dict(columns), required=())

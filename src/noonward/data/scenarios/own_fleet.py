@@ -280,12 +280,12 @@ def _window(asked: OwnFleet, notes: list[str]) -> tuple[date | None, int]:
                 f"jobs of {days_of_jobs[0]} to {days_of_jobs[1]} and signals of {signals.start:%Y-%m-%d} to "
                 f"{signals.end:%Y-%m-%d} have no day in common (with a day of signals before it, and after it the "
                 f"{_tail_h(asked, rows)} h in which its last job may end); give signals of the jobs' days, or a "
-                "smaller "
-                "--slack-h"
+                "smaller --slack-h"
             )
     days = (last - first).days + 1
     if past:
-        notes.append(f"the first {past} days of jobs lie before the window: planners draw the jobs to come from them")
+        days_before = "day" if past == 1 else f"{past} days"
+        notes.append(f"planners draw the jobs to come from the {days_before} of jobs before the window")
     notes.append(f"window: {first} to {last}, the days that jobs and signals share")
     return first, 24 * days
 

@@ -10,7 +10,19 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "noonward"
 BASE = frozenset(
-    {"units", "errors", "seeding", "arrays", "compiled", "draws", "files", "notices", "kernel_cache", "sources"}
+    {
+        "units",
+        "errors",
+        "seeding",
+        "arrays",
+        "compiled",
+        "draws",
+        "sorting",
+        "files",
+        "notices",
+        "kernel_cache",
+        "sources",
+    }
 )
 WORLD = BASE | {"model", "forecasts", "data", "ledger"}
 ALLOWED = {
@@ -23,6 +35,7 @@ ALLOWED = {
     "kernel_cache": frozenset({"notices"}),
     "compiled": frozenset({"units", "errors", "notices", "kernel_cache", "sources"}),
     "draws": frozenset({"compiled"}),
+    "sorting": frozenset({"arrays", "compiled"}),
     "files": frozenset({"units", "errors"}),
     "model": BASE,
     "forecasts": BASE | {"model"},

@@ -11,9 +11,10 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
 from noonward.ledger.ledger import settle
 from noonward.ledger.service import Service, measure_service
-from noonward.ledger.sweep import sweep_power, sweep_queues, time_order
+from noonward.ledger.sweep import sweep_power, sweep_queues
 from noonward.model.limits import Constraints
 from noonward.schedule.registry import make_scheduler
+from noonward.sorting import time_order
 
 quick = settings(deadline=None, derandomize=True)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from noonward.data.environments import build_environment
@@ -16,6 +18,7 @@ from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.evaluate.metrics import Metric
+from noonward.ledger.record import write_record
 from noonward.ledger.segments import DONE
 from noonward.model.cluster.environment import Environment
 from noonward.schedule.registry import make_scheduler
@@ -60,7 +63,7 @@ def bench_engine(progress: Callable[[str], None] | None = None) -> list[Metric]:
         progress: Called once per figure.
     """
     metrics: list[Metric] = []
-    for part in (_training_jobs, _python_decisions, _tuning_environments, _scaling, _help):
+    for part in (_training_jobs, _whole_path, _python_decisions, _tuning_environments, _scaling, _help):
         for metric in part():
             metrics.append(metric)
             if progress is not None:
@@ -79,6 +82,26 @@ def _training_jobs() -> list[Metric]:
             Metric.of(f"engine/dvfs-training/{label}/jobs_per_cpu_s", done / seconds, "completed jobs/CPU s", reference)
         )
     return out
+
+
+def _whole_path() -> list[Metric]:
+    """Completed jobs per CPU-second of the same under DP, from the scenario to the written record.
+
+    Environment built, run, settled and recorded, nothing shared between repeats: what one run of ``simulate`` does
+    after its imports.
+    """
+    scenario, done = load_scenario("dvfs-training"), 0
+
+    def work() -> None:
+        nonlocal done
+        outcome = run(build_environment(scenario), make_scheduler("dp"))
+        with tempfile.TemporaryDirectory() as folder:
+            write_record(outcome, Path(folder) / "record", policy="dp", seed=0, scenario_digest="", code="")
+        done = outcome.count(DONE)
+
+    seconds = cpu_seconds(work)
+    name = "engine/dvfs-training/dp/whole_path_jobs_per_cpu_s"
+    return [Metric.of(name, done / seconds, "completed jobs/CPU s", 1357.0)]
 
 
 def _python_decisions() -> list[Metric]:

@@ -35,7 +35,7 @@ def bench(
     from noonward.evaluate.metrics import to_json
 
     parts: dict[str, tuple[Callable[[Progress], list[Metric]], int, str]] = {
-        "engine": (bench_engine, 9, REFERENCE),
+        "engine": (bench_engine, 10, REFERENCE),
         "bid-price": (bench_bid_price, 3, ""),
         "edge": (bench_edge, 13, "reference: steps per second of the published simulator of EAT"),
         "live": (_bench_live, 4, "client and service share this machine"),

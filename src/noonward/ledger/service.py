@@ -9,8 +9,9 @@ import numpy as np
 
 from noonward.arrays import F8, I8
 from noonward.ledger.segments import DONE, OVERDUE, TRANSIT, Outcome
-from noonward.ledger.sweep import sweep_power, sweep_queues, time_order
+from noonward.ledger.sweep import sweep_power, sweep_queues
 from noonward.model.limits import Constraints
+from noonward.sorting import time_order
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,63 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from noonward.arrays import F8, I4, I8
 from noonward.compiled import kernel
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
-
-_BITS: Final = 11
-"""Bits of a time that one pass of ``time_order`` sorts by."""
-
-
-def time_order(time_s_K: F8) -> I8:
-    """Returns the positions of times in ascending order, equal ones in the order given.
-
-    A radix sort: several times as fast as a comparison sort that keeps equal times in order.
-
-    Args:
-        time_s_K: Times, s, at least 0, none of them NaN.
-
-    Example:
-        >>> time_order(np.array([3.0, 0.5, 3.0, 0.0])).tolist()
-        [3, 1, 0, 2]
-    """
-    count = len(time_s_K)
-    bits_K = np.ascontiguousarray(time_s_K + 0.0).view(np.uint64)
-    order_K, room_K = np.arange(count), np.empty(count, np.int64)
-    _radix_sort(bits_K, order_K, room_K, np.zeros(1 << _BITS, np.int64))
-    return order_K
-
-
-@kernel(allocates=False)
-def _radix_sort(bits_K: F8, order_K: I8, room_K: I8, count_D: I8) -> None:
-    """Sorts positions by the bits of floats that are at least 0, whose order is that of the floats."""
-    count = bits_K.shape[0]
-    differ = np.uint64(0)
-    for k in range(count):
-        differ |= bits_K[k] ^ bits_K[0]
-    for shift in range(0, 64, _BITS):
-        mask = np.uint64((1 << _BITS) - 1)
-        if (differ >> np.uint64(shift)) & mask == 0:
-            continue
-        for d in range(count_D.shape[0]):
-            count_D[d] = 0
-        for k in range(count):
-            count_D[(bits_K[k] >> np.uint64(shift)) & mask] += 1
-        below = 0
-        for d in range(count_D.shape[0]):
-            here = count_D[d]
-            count_D[d] = below
-            below += here
-        for k in range(count):
-            digit = (bits_K[order_K[k]] >> np.uint64(shift)) & mask
-            room_K[count_D[digit]] = order_K[k]
-            count_D[digit] += 1
-        for k in range(count):
-            order_K[k] = room_K[k]
 
 
 @kernel(allocates=False)

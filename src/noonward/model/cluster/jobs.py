@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8, Records
 from noonward.errors import DataError
+from noonward.sorting import time_order
 
 JOB: Final = np.dtype(
     [
@@ -151,7 +152,7 @@ class Jobs:
             ([20.0, 10.0], [2, 2])
         """
         arrivals = np.asarray(arrival_s, dtype=np.float64)
-        order = np.argsort(arrivals, kind="stable")
+        order = time_order(arrivals) if (arrivals >= 0).all() else np.argsort(arrivals, kind="stable")
 
         def column(value: object, dtype: type) -> NDArray[Any]:
             array: NDArray[Any] = np.asarray(value, dtype=dtype)

@@ -363,7 +363,7 @@ class BoundRun:
     def keep(self, found: FoundBound) -> FoundBound:
         """Writes a new bound to its file and returns it."""
         if found.of is not None and self.folder is not None:
-            content = {"of": found.of, "bound": found.bound}
+            content: dict[str, Any] = {"of": found.of, "bound": found.bound}
             if "cut" in found.bound:
                 content["seconds"] = self.seconds
             write_text(self.place, json.dumps(content, indent=1) + "\n")

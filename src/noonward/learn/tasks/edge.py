@@ -45,7 +45,7 @@ FIRST_S: Final = (80.0, 130.0)
 """The first two that are tried."""
 SECANTS: Final = 2
 """Prices that are tried after those."""
-CALIBRATED: Final = 60
+CALIBRATED: Final = 120
 """Validation episodes of a scenario from which its price is found."""
 MARGIN: Final = 0.0012
 """Quality above the target that is aimed for: about the error of the mean over so many episodes."""
@@ -331,8 +331,7 @@ def price_at(path: Path, scenario: EdgeScenario, seed: int, target: float) -> fl
 def calibrated(path: Path, draws: EdgeDraws, target: float) -> list[list[float]]:
     """Returns, for each scenario of some draws, the price at which a written policy's mean quality is a target.
 
-    The target is raised by a margin for the error of a mean over few draws, and the logarithms of the prices of
-    scenarios that differ in their arrival rate alone are put on a straight line, which takes out most of that error.
+    The target is raised by a margin for the error of a mean over few draws.
 
     Args:
         path: File.
@@ -346,15 +345,9 @@ def calibrated(path: Path, draws: EdgeDraws, target: float) -> list[list[float]]
     for scenario in draws.scenarios:
         price_s = price_at(path, scenario, draws.seed, target + MARGIN)
         load_s = scenario.gang_times[min(scenario.gang_times)].load_s
-        rows.append([float(scenario.servers.count), getattr(scenario.tasks, "rate_per_s", 0.0), load_s, price_s])
-    table = np.array(rows)
-    for servers, load_s in {(row[0], row[2]) for row in rows}:
-        alike = np.flatnonzero((table[:, 0] == servers) & (table[:, 2] == load_s))
-        if len(np.unique(table[alike, 1])) > 2:
-            line = np.polyfit(table[alike, 1], np.log(table[alike, 3]), 1)
-            table[alike, 3] = np.exp(np.polyval(line, table[alike, 1]))
-    table[:, 3] = np.round(table[:, 3], 1)
-    return [[float(each) for each in row] for row in table]
+        rate_per_s = getattr(scenario.tasks, "rate_per_s", 0.0)
+        rows.append([float(scenario.servers.count), rate_per_s, load_s, round(price_s, 1)])
+    return rows
 
 
 def _judged(draws: EdgeDraws, path: Path, count: int) -> dict[str, float]:

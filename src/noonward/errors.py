@@ -7,6 +7,7 @@ NoonwardError                  base of all; the command line prints it and exits
 │   └── SignalRangeError       a price or carbon intensity was asked outside the hours that are known
 ├── FileError                  a file or folder cannot be written, or another process uses it (path, why, what to do)
 ├── InfeasibleActionError      a scheduler answered something the engine cannot do (job, site, reason)
+├── SchedulerError             the code of a user's scheduler raised an error (file, line, message)
 ├── ConformanceError           a scheduler breaks a rule of the interface (which, where, what to do)
 ├── InfeasiblePlanError        no plan satisfies the constraints (class, hour, cluster, what would do)
 └── MissingExtraError          an optional dependency is not installed (names the extra)
@@ -41,6 +42,23 @@ class FileError(NoonwardError):
 
 class InfeasibleActionError(NoonwardError):
     """A scheduler answered with an action the engine cannot carry out."""
+
+
+class SchedulerError(NoonwardError):
+    """The code of a user's scheduler raised an error.
+
+    Args:
+        message: File, line, the line's text and the error.
+        trace: The whole traceback.
+    """
+
+    def __init__(self, message: str, trace: str = "") -> None:
+        self.trace = trace
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[SchedulerError], tuple[str, str]]:
+        """Returns how it is made again, in another process."""
+        return SchedulerError, (str(self), self.trace)
 
 
 class ConformanceError(NoonwardError):

@@ -13,6 +13,7 @@ import re
 import shutil
 import socket
 import tempfile
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -317,3 +318,15 @@ def _explanation(error: OSError, path: Path) -> str:
     else:
         reason = f"{error.strerror or error or type(error).__name__}; choose another folder"
     return f"{path} cannot be written: {reason}"
+
+
+class PassingFolder:
+    """A new folder among the system's temporary ones, removed when this object is dropped or the program ends.
+
+    Attributes:
+        path: The folder.
+    """
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="noonward-"))
+        self.remove = weakref.finalize(self, shutil.rmtree, self.path, True)

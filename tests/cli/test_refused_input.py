@@ -222,3 +222,29 @@ def test_a_job_table_is_the_one_that_the_cases_break(noonward: CommandLine) -> N
     jobs()()
     answer = noonward("simulate", "tiny", "--policy", "local-fcfs", "--jobs", "jobs.parquet")
     assert answer.code == 0, answer.err
+
+
+TYPO = """from noonward import Needs, Scheduler
+
+
+class Typo(Scheduler):
+    needs = Needs(protocols=("each-slot",))
+
+    def decide(self, view, answers):
+        for here, job in view.asked():
+            answers.sned(here, 0)
+"""
+
+
+def test_a_typo_inside_a_scheduler_is_shown_with_its_line(noonward: CommandLine) -> None:
+    Path("with_a_typo.py").write_text(TYPO, encoding="utf-8")
+    command = ("compare", "tiny", "-n", 1, "--policies", "local-fcfs,with_a_typo:Typo", "--no-report")
+    answer = noonward(*command)
+    assert answer.code == 2
+    assert "with_a_typo.py, line 9, in decide: answers.sned(here, 0)" in answer.err
+    assert "AttributeError: " in answer.err
+    assert "Traceback" not in answer.err
+    assert list(Path("runs").rglob("with_a_typo*/000/*")) == []
+    shown = noonward(*command, "--traceback")
+    assert shown.code == 2
+    assert "Traceback (most recent call last)" in shown.err

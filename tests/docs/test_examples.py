@@ -1,7 +1,10 @@
 """The examples run as a user runs them."""
 
+import ast
+import json
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +26,7 @@ def test_every_example_is_tested_here() -> None:
         "own_scheduler.py",
         "compiled_rule.py",
         "own_scenario.yaml",
+        "compare.ipynb",
     }
 
 
@@ -46,3 +50,22 @@ def test_own_scenario(noonward: CommandLine) -> None:
     path = EXAMPLES / "own_scenario.yaml"
     assert noonward("scenario", "check", path).out.startswith("own-fleet: valid. 2 sites, 96 GPUs")
     assert noonward("compare", path, "-n", 1, "--no-report").code == 0
+
+
+@pytest.mark.usefixtures("in_a_folder")
+def test_notebook() -> None:
+    cells = json.loads((EXAMPLES / "compare.ipynb").read_text(encoding="utf-8"))["cells"]
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            *lines, last = ast.parse("".join(cell["source"])).body
+            exec(compile(ast.Module(lines, []), "cell", "exec"), names)
+            if isinstance(last, ast.Expr):
+                shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
+            else:
+                exec(compile(ast.Module([last], []), "cell", "exec"), names)
+    assert "<table>" in shown[0]._repr_html_()
+    assert [len(each) > 0 for each in shown[1:]] == [True, True, True]
+    assert sorted(path.name for path in Path().iterdir()) == ["report.html"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from noonward.cli.export import Csv, JobsFile, Xlsx, export
 from noonward.cli.interruptible import on_interrupt
 from noonward.cli.options import (
     BoundSeconds,
@@ -58,6 +59,9 @@ def compare(
     no_bound: NoBound = False,
     bound_seconds: BoundSeconds = None,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
+    csv: Csv = None,
+    xlsx: Xlsx = None,
+    jobs_file: JobsFile = None,
     json: Json = False,
 ) -> None:
     """Compare policies over the same environments, paired, against a bound; prints a table and the report's path."""
@@ -113,15 +117,8 @@ def compare(
         )
     path = None
     if report:
-        from noonward.evaluate.report.page import write_report
-        from noonward.studies.dvfs_training.tables import paper_tables
-
-        path = write_report(
-            found,
-            found.folder / f"report-{found.digest}.html",
-            tables=paper_tables(found),
-            command=shlex.join(["noonward", *sys.argv[1:]]),
-        )
+        path = _write_reports(found, shlex.join(["noonward", *sys.argv[1:]]))
+    export(found, csv, xlsx, jobs_file)
     if json:
         more = {"scenario": scenario.name, "environments": runs, "seed": seed, "notes": list(found.notes)}
         print(to_json(found.metrics(), **more, report=None if path is None else str(path), records=str(found.folder)))
@@ -132,6 +129,17 @@ def compare(
     print(f"records: {found.folder}")
     if path is not None:
         print(f"report:  {path}")
+
+
+def _write_reports(found: Comparison, command: str) -> Path:
+    """Writes the page for a meeting, and the page with every figure that it links to; returns the former's path."""
+    from noonward.evaluate.report.meeting import write_meeting_report
+    from noonward.evaluate.report.page import write_report
+    from noonward.studies.dvfs_training.tables import paper_tables
+
+    figures = found.folder / f"figures-{found.digest}.html"
+    write_report(found, figures, tables=paper_tables(found), command=command)
+    return write_meeting_report(found, found.folder / f"report-{found.digest}.html", command=command, figures=figures)
 
 
 SPREAD_COLUMNS = 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from traceback import format_exception
 
 import typer
 
@@ -37,7 +38,7 @@ app = typer.Typer(
     name="noonward",
     help="Run AI work where and when power is clean and cheap.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -52,6 +53,7 @@ def _version(value: bool) -> None:
 @app.callback()
 def _root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    traceback: bool = typer.Option(False, "--traceback", help="Show with an error all calls that led to it."),
 ) -> None:
     pass
 
@@ -83,15 +85,19 @@ def main() -> None:
     Exit codes: 0 done; 1 a defect of ours; 2 the user's input; 130 interrupted (what was recorded is kept).
     """
     # A user's own policies (module:Class) are also searched in the working folder.
+    traced = "--traceback" in sys.argv
+    sys.argv[:] = [word for word in sys.argv if word != "--traceback"]
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
         with listening(CompileNotice()):
-            if sys.argv[1:2] == ["edge"]:  # it answers Ctrl-C itself: a service is to be stopped, tasks go on
+            if set(sys.argv[1:2]) & {"edge", "serve", "live"}:  # services answer Ctrl-C themselves, in this thread
                 app(prog_name="noonward")
             else:
                 run_interruptible(lambda: app(prog_name="noonward"))
     except NoonwardError as error:
+        if traced:
+            print(getattr(error, "trace", "") or "".join(format_exception(error)), file=sys.stderr)
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:

@@ -31,9 +31,26 @@ class Interrupted(SystemExit):
         super().__init__(INTERRUPTED)
 
 
+def packaged_names(incomplete: str) -> list[str]:
+    """Returns the packaged scenarios that begin so, for the shell's completion."""
+    from noonward.data.scenarios.load import packaged_scenarios
+
+    return [name for name in packaged_scenarios() if name.startswith(incomplete)]
+
+
+def policy_list(incomplete: str) -> list[str]:
+    """Returns the lists of policies that begin so, the last name completed, for the shell's completion."""
+    from noonward.schedule.registry import policies
+
+    before, comma, last = incomplete.rpartition(",")
+    names = dict.fromkeys(policy.name for policy in policies())
+    return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+
+
 ScenarioName = Annotated[
     str,
     typer.Argument(
+        autocompletion=packaged_names,
         metavar="SCENARIO",
         help="A packaged scenario (see 'noonward scenario list') or a .yaml file.",
     ),
@@ -114,6 +131,7 @@ Policies = Annotated[
     str | None,
     typer.Option(
         "--policies",
+        autocompletion=policy_list,
         help="Comma-separated policies (see 'noonward policies'), with arguments as in 'greedy-energy(gpus=12)'; or "
         "module:Class, or a trained policy's .npz file.",
     ),

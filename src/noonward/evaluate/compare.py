@@ -6,17 +6,20 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from noonward.errors import ScenarioError
+from noonward.evaluate import frames
+from noonward.evaluate.given import GivenPolicy, policies_given, scenario_given
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.objective import Bound, Objective, objective_of
 from noonward.evaluate.statistics import Estimate, mean
-from noonward.files import write_text
+from noonward.files import PassingFolder, write_text
 from noonward.ledger.record import Record
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import Scenario
@@ -26,7 +29,10 @@ from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.rests_on import bound_digest
 from noonward.runtime.runs import RecordedRun, environment_of
 from noonward.runtime.shared import forget
-from noonward.schedule.registry import canonical_name, default_registry, make_scheduler, require_registered
+from noonward.schedule.registry import canonical_name, default_registry, make_scheduler, require_registered, using
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +47,7 @@ class Comparison:
         records: Per policy one record an environment, in the same order.
         bounds: One bound an environment; empty bounds where none was asked for.
         bounded: Whether bounds were asked for.
+        held: What keeps a temporary folder of records until the comparison is dropped; None: the folder stays.
     """
 
     scenario: Scenario
@@ -50,6 +57,7 @@ class Comparison:
     records: dict[str, list[Record]]
     bounds: list[Bound]
     bounded: bool = True
+    held: Any = field(default=None, repr=False, compare=False)
 
     def values(self, policy: str, name: str) -> np.ndarray:
         """Returns a ledger figure of a policy per environment."""
@@ -113,18 +121,49 @@ class Comparison:
         notes += self.objective.notes(self)
         return tuple(dict.fromkeys(notes))
 
+    def to_frame(self) -> pl.DataFrame:
+        """Returns one row a policy and environment with the ledger's figures, best policy first."""
+        return frames.run_frame(self)
+
+    def jobs(self) -> pl.DataFrame:
+        """Returns one row a policy, environment and job, times in UTC too.
+
+        Raises:
+            ScenarioError: Runs of this kind keep no table of jobs.
+        """
+        return frames.job_frame(self)
+
+    def hours(self) -> pl.DataFrame:
+        """Returns one row a policy, environment, site and hour, times in UTC too.
+
+        Raises:
+            ScenarioError: Runs of this kind keep no table of hours.
+        """
+        return frames.hour_frame(self)
+
+    def report(self, path: str | Path) -> Path:
+        """Writes the report as one HTML file that loads nothing from anywhere, and returns its path."""
+        from noonward.evaluate.report.page import write_report
+
+        return write_report(self, Path(path))
+
+    def _repr_html_(self) -> str:
+        from noonward.evaluate.report.page import summary_html
+
+        return summary_html(self)
+
     def metrics(self) -> list[Metric]:
         """Returns the comparison's metrics for ``--json``."""
         return self.objective.metrics(self)
 
 
 def compare(
-    scenario: Scenario,
-    policies: Sequence[str] | None = None,
+    scenario: Any,
+    policies: Sequence[GivenPolicy] | None = None,
     *,
     environments: int = 10,
     seed: int = 0,
-    out: Path = Path("runs"),
+    out: str | Path | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
     bound: bool = True,
@@ -138,12 +177,13 @@ def compare(
     comparison resumes where it stopped.
 
     Args:
-        scenario: Scenario.
-        policies: Names (or ``module:Class``, or a trained policy's file); by default the scenario's, which may name
-            registered policies only.
+        scenario: Scenario: the name of a packaged one, a ``.yaml`` file, a mapping, or a ``Scenario``.
+        policies: Names (or ``module:Class``, or a trained policy's file), schedulers, and classes or functions that
+            make one; by default the scenario's, which may name registered policies only. What is no name runs in this
+            process, and every time anew.
         environments: Number of environments.
         seed: Seed of environments and policies.
-        out: Folder of all comparisons.
+        out: Folder of all comparisons; None: records lie in a temporary folder, which goes with the comparison.
         progress: Called once per run and bound.
         executor: Where runs are carried out (``noonward.runtime``); by default here, one after the other.
         bound: Whether environments are bounded, after all runs.
@@ -157,7 +197,45 @@ def compare(
         ScenarioError: No policy, an unknown one, a policy named twice, one that does not fit the scenario, or seconds
             for a bound that cannot stop early.
     """
-    names = policy_names(scenario, policies)
+    with ExitStack() as stack:
+        scenario = scenario_given(scenario)
+        names = None
+        if policies is not None:
+            names, registry = policies_given(policies, scenario.kind)
+            stack.enter_context(using(registry))
+        held = None if out is not None else PassingFolder()
+        return _compare(
+            scenario,
+            policy_names(scenario, names),
+            environments=environments,
+            seed=seed,
+            out=Path(out or "") if held is None else held.path,
+            held=held,
+            progress=progress,
+            executor=executor,
+            bound=bound,
+            bound_seconds=bound_seconds,
+            on_record=on_record,
+            today=today,
+        )
+
+
+def _compare(
+    scenario: Scenario,
+    names: list[str],
+    *,
+    environments: int,
+    seed: int,
+    out: Path,
+    held: Any,
+    progress: Progress | None,
+    executor: Executor | None,
+    bound: bool,
+    bound_seconds: float | None,
+    on_record: Callable[[str, int, Record], None] | None,
+    today: str | None,
+) -> Comparison:
+    """Compares policies that the registry in use knows; arguments as in ``compare``."""
     if not names:
         raise ScenarioError(f"no policy to compare: name at least one (scenario {scenario.name!r}: --policies A,B)")
     if len(set(names)) != len(names):
@@ -191,6 +269,7 @@ def compare(
         records={name: found[n :: len(names)] for n, name in enumerate(names)},
         bounds=bounds,
         bounded=bound,
+        held=held,
     )
 
 

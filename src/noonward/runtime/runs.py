@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import sysconfig
+import traceback
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
-from noonward.errors import DataError
+from noonward.errors import DataError, NoonwardError, SchedulerError
 from noonward.files import file_name
 from noonward.ledger.record import Record, write_files
 from noonward.model.cluster.environment import Environment
@@ -17,12 +21,50 @@ from noonward.runtime.rests_on import run_digest
 from noonward.runtime.shared import shared
 from noonward.schedule.registry import default_registry, make_scheduler
 
+PACKAGE: Final = Path(__file__).parents[1]
+"""Folder of this package."""
+_LIBRARY: Final = sysconfig.get_path("stdlib")
+
 
 def environment_of(scenario: Scenario, index: int, seed: int) -> Environment:
     """Returns an environment; the last ones are kept, so that all policies of one share what is built once."""
     key = (scenario.model_dump_json(), index, seed)
     environment: Environment = shared(key, lambda: build_environment(scenario, index, seed))
     return environment
+
+
+def _is_own(file: str) -> bool:
+    """Returns whether a traceback's file is a user's: neither of this package nor of an installed one."""
+    place = Path(file)
+    installed = {"site-packages", "dist-packages"} & set(place.parts) or place.is_relative_to(_LIBRARY)
+    return not (file.startswith("<") or installed or place.is_relative_to(PACKAGE))
+
+
+@contextmanager
+def blaming(policy: str, *, packaged: bool) -> Iterator[None]:
+    """Turns an error inside a user's own scheduler into one that says in which file and line it happened.
+
+    Args:
+        policy: Policy's name.
+        packaged: Whether it belongs to this package: its errors are defects of ours and stay as they are.
+
+    Raises:
+        SchedulerError: Code outside this package, at the deepest, raised an error that is none of ours.
+    """
+    try:
+        yield
+    except NoonwardError:
+        raise
+    except Exception as error:
+        own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_own(frame.filename)]
+        if packaged or not own:
+            raise
+        where, trace = own[-1], "".join(traceback.format_exception(error))
+        raise SchedulerError(
+            f"policy {policy!r} failed at {where.filename}, line {where.lineno}, in {where.name}: {where.line}\n"
+            f"  {type(error).__name__}: {error}\n  mend that line; --traceback shows all calls that led there",
+            trace,
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -78,7 +120,8 @@ class RecordedRun:
         code = run_digest(find_kind(self.scenario.kind), self.policy, scheduler)
         if self._stands(environment, code):
             return None
-        outcome = run(environment, scheduler, seed=self.seed)
+        with blaming(self.policy, packaged=self._packaged):
+            outcome = run(environment, scheduler, seed=self.seed)
         return record_files(
             outcome,
             policy=self.policy,

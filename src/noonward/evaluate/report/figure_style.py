@@ -26,8 +26,12 @@ POLICY_COLORS: Final = (
     "#d55e00", "#7a4b1f", "#9fb0c8", "#5c8a00", "#ff7fa7", "#00516b",
 )  # fmt: skip
 """Colours that stay apart in the common kinds of colour blindness (Tol's muted scheme, and more)."""
-SITE_COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#7a6a00", "#000000")
-"""Colours of sites (Okabe and Ito)."""
+SITE_COLORS: Final = (
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#7a6a00", "#000000",
+    "#882255", "#44aa99", "#332288", "#999933", "#aa4499", "#117733", "#b07aa1", "#7f7f7f",
+    "#ff7fa7", "#00516b", "#9c5100", "#5c8a00", "#8c6bb1", "#e31a1c", "#a6cee3", "#c7b300",
+)  # fmt: skip
+"""Colours of sites: Okabe and Ito's eight, and sixteen more."""
 SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon", "hexagon", "bowtie")
 """Markers of policies."""
 DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash")

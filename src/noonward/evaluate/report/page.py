@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
+from noonward.evaluate.answer import headline
 from noonward.evaluate.compare import Comparison
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.figure_style import Figure
@@ -27,6 +28,8 @@ main { max-width: 1200px; margin: 0 auto; padding: 28px 24px 48px; }
 h1 { font-size: 28px; line-height: 1.2; margin: 0 0 6px; }
 h2 { font-size: 20px; margin: 36px 0 6px; }
 p, ul { max-width: 100ch; margin: 6px 0; }
+.answer { font-size: 21px; line-height: 1.35; margin: 14px 0 6px; padding: 12px 16px; background: #eef5ee;
+  border-left: 5px solid #2e7d32; max-width: none; }
 .lead { font-size: 17px; color: #444; margin-bottom: 14px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 18px; margin: 12px 0; font-size: 14px; }
 dt { color: #5b6470; } dd { margin: 0; }
@@ -88,7 +91,7 @@ def write_report(
             _again(comparison, command or default_command(comparison)),
         ]
     )
-    return _write_page(f"{comparison.scenario.name}: {len(comparison.records)} policies compared", body, path)
+    return write_page(f"{comparison.scenario.name}: {len(comparison.records)} policies compared", body, path)
 
 
 def write_figures(
@@ -152,29 +155,31 @@ def write_tables(
     Returns:
         The file.
     """
-    found = "".join(f"<li>{_text(each)}</li>" for each in findings)
+    found = "".join(f"<li>{prose(each)}</li>" for each in findings)
     body = [
-        f"<h1>{escape(title)}</h1>\n<p>{_text(lead)}</p>",
-        _notes(notes),
+        f"<h1>{escape(title)}</h1>\n<p>{prose(lead)}</p>",
+        notes_html(notes),
         f"<h2>Findings</h2>\n<ul>{found}</ul>" if found else "",
         *(_table(table) for table in tables),
         *_figures(figures, 0),
         f"<h2>How to reproduce this</h2>\n<pre>{escape(command)}</pre>",
     ]
-    return _write_page(title, "\n".join(part for part in body if part), path)
+    return write_page(title, "\n".join(part for part in body if part), path)
 
 
-def _notes(notes: Sequence[str]) -> str:
+def notes_html(notes: Sequence[str]) -> str:
+    """Returns notes on the data as a box; nothing without any."""
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return f'<div class="notes"><strong>About the data</strong><ul>{items}</ul></div>' if items else ""
 
 
-def _write_page(title: str, body: str, path: Path) -> Path:
+def write_page(title: str, body: str, path: Path, css: str = "") -> Path:
+    """Writes a page with a title, a body of HTML and further style, and returns its path."""
     write_text(
         path,
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
-        f"<style>{_CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n",
+        f"<style>{_CSS}{css}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n",
     )
     return path
 
@@ -186,7 +191,7 @@ def default_command(comparison: Comparison) -> str:
     return shlex.join([*words, "--environments", str(len(comparison.bounds)), "--seed", str(comparison.seed)])
 
 
-def _text(sentence: str) -> str:
+def prose(sentence: str) -> str:
     """Returns a sentence as HTML; no line breaks before a percent sign."""
     return escape(sentence).replace(" %", "&nbsp;%")
 
@@ -205,9 +210,16 @@ def _head(comparison: Comparison) -> str:
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{html}</dd>" for name, html in _facts(comparison))
     what = f"{_count(len(comparison.records), 'policy')} in {_count(len(comparison.bounds), 'environment')}"
     return (
-        f"<h1>{escape(comparison.scenario.name)}: {what}</h1>\n"
-        f"<p class='lead'>{escape(comparison.scenario.description)}</p>\n{_notes(comparison.notes)}\n<dl>{facts}</dl>"
+        f"<h1>{escape(comparison.scenario.name)}: {what}</h1>\n{_answer(comparison)}\n"
+        f"<p class='lead'>{escape(comparison.scenario.description)}</p>\n{notes_html(comparison.notes)}\n"
+        f"<dl>{facts}</dl>"
     )
+
+
+def _answer(comparison: Comparison) -> str:
+    """Returns what to do, in large letters, and what it costs and rests on."""
+    first, *rest = headline(comparison)
+    return f"<p class='answer'>{prose(first)}</p>\n<p>{prose(' '.join(rest))}</p>"
 
 
 def _facts(comparison: Comparison) -> list[tuple[str, str]]:
@@ -240,11 +252,22 @@ def _environments(comparison: Comparison) -> str:
     return f"{_count(len(records), 'draw')} of the scenario. {listed}"
 
 
+def summary_html(comparison: Comparison) -> str:
+    """Returns headline and results table as HTML for a notebook."""
+    said = " ".join(headline(comparison))
+    summary = summary_rows(comparison)
+    notes = "".join(f"<br>note: {escape(note)}" for note in comparison.notes)
+    return (
+        f"<p><b>{prose(said)}</b></p><div style='overflow-x:auto'><table>{_header(summary.columns)}{_body(summary)}"
+        f"</table></div><p style='font-size:85%'>{prose(summary.caption)}{notes}</p>"
+    )
+
+
 def _results(comparison: Comparison) -> str:
     summary = summary_rows(comparison)
     meaning = f" {comparison.objective.meaning}" if comparison.objective.meaning else ""
     return (
-        f"<h2>Results</h2>\n<p class='caption'>{_text(summary.caption)} Arrows say which way is better.{meaning}</p>\n"
+        f"<h2>Results</h2>\n<p class='caption'>{prose(summary.caption)} Arrows say which way is better.{meaning}</p>\n"
         f"<div class='scroll'><table id='results'>{_header(summary.columns)}{_body(summary)}</table></div>"
     )
 
@@ -267,14 +290,14 @@ def _body(summary: Summary) -> str:
 
 def _beyond(comparison: Comparison) -> str:
     """Returns what the bound is and how tight, and what no policy can change."""
-    items = "".join(f"<li>{_text(sentence)}</li>" for sentence in comparison.objective.limits(comparison))
+    items = "".join(f"<li>{prose(sentence)}</li>" for sentence in comparison.objective.limits(comparison))
     return f"<h2>What no policy can change</h2>\n<ul>{items}</ul>" if items else ""
 
 
 def _figures(figures: Sequence[Figure], first: int) -> list[str]:
     return [
         f"<section class='figure'>\n<h2>{escape(figure.title)}</h2>\n"
-        f"<p class='caption'>{_text(figure.caption)}</p>\n{_div(figure, inline=first + i == 0)}\n</section>"
+        f"<p class='caption'>{prose(figure.caption)}</p>\n{_div(figure, inline=first + i == 0)}\n</section>"
         for i, figure in enumerate(figures)
     ]
 
@@ -295,9 +318,21 @@ def _table(table: TextTable) -> str:
     header = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
     rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
     return (
-        f"<h2>{escape(table.title)}</h2>\n<p class='caption'>{_text(table.caption)}</p>\n<div class='scroll'><table>"
+        f"<h2>{escape(table.title)}</h2>\n<p class='caption'>{prose(table.caption)}</p>\n<div class='scroll'><table>"
         f"<thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
+
+
+def folded_parts(comparison: Comparison, command: str) -> list[tuple[str, str]]:
+    """Returns titles and HTML of what stands folded below a page for a meeting."""
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{html}</dd>" for name, html in _facts(comparison))
+    tables = "".join(_table(table) for table in comparison.objective.tables(comparison))
+    return [
+        ("All policies in figures", _results(comparison) + tables),
+        ("What is possible, and what no policy can change", _beyond(comparison) or "<p>No bound was looked for.</p>"),
+        ("What was compared", f"<dl>{facts}</dl>{_policies(comparison)}"),
+        ("How to make this again", _again(comparison, command)),
+    ]
 
 
 def _policies(comparison: Comparison) -> str:

@@ -222,7 +222,7 @@ def reproduce_edge_inference(
         scenario = cell_scenario(cell)
         fitting = [name for name in study_policies(names) if _fits(scenario, name, seed, strict=names is not None)]
         found[cell] = compare(
-            scenario,  # type: ignore[arg-type]
+            scenario,
             fitting,
             environments=episodes,
             seed=seed,

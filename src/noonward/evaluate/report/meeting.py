@@ -1,0 +1,163 @@
+"""The report for a meeting: one page that says what to adopt, with three pictures; methods are folded below.
+
+It holds no program and loads nothing, so it is small and prints well. ``report/page.py`` makes the page with every
+figure.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from html import escape
+from pathlib import Path
+
+from noonward.evaluate.answer import best_to_adopt, bills, can_run, headline, savings
+from noonward.evaluate.cluster_objectives import ClusterObjective
+from noonward.evaluate.compare import Comparison
+from noonward.evaluate.report import page
+from noonward.evaluate.report.charts import BAD, GOOD, QUIET, Bar, Point, bar_chart, difference_map, scatter
+from noonward.evaluate.report.figure_style import grid, site_names, utc_hours, window_hours
+from noonward.evaluate.statistics import Estimate, mean
+
+_CSS = """
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 8px 36px; }
+svg { width: 100%; height: auto; display: block; font-size: 13px; fill: #444; }
+svg .name { fill: #222; font-weight: 600; }
+.wide { overflow-x: auto; } .wide svg { min-width: 720px; }
+.pair svg { max-width: 560px; }
+details { border-top: 1px solid #d7dbe0; padding: 8px 0; margin: 0; } summary { font-weight: 600; }
+details h2 { font-size: 17px; margin: 14px 0 4px; }
+@media (max-width: 600px) { main { padding: 16px 14px 32px; } h1 { font-size: 22px; } .answer { font-size: 18px; }
+  dl { grid-template-columns: 1fr; } dd { margin-bottom: 8px; overflow-wrap: anywhere; } }
+@media print { .pair { grid-template-columns: 1fr 1fr; } section { break-inside: avoid; } }
+"""
+MOST_COLUMNS = 56
+"""Most columns of the map of what moves where and when; longer windows are drawn in steps of several hours."""
+
+
+def write_meeting_report(comparison: Comparison, path: Path, *, command: str, figures: Path | None = None) -> Path:
+    """Writes the page for a meeting and returns its path.
+
+    Args:
+        comparison: Comparison.
+        path: File; its folder is made.
+        command: The command that made the comparison.
+        figures: Page with every figure, in the same folder, to link to; or None.
+    """
+    first, *rest = headline(comparison)
+    scenario = comparison.scenario
+    parts = [
+        f"<p class='caption'>{escape(scenario.name)}: {escape(scenario.description)}</p>",
+        f"<h1>{page.prose(first)}</h1>",
+        f"<p class='lead'>{page.prose(' '.join(rest))}</p>",
+        page.notes_html(comparison.notes),
+        "<div class='pair'>",
+        _section("What each policy saves", _saving_caption(comparison), saving_chart(comparison)),
+        _cost_and_carbon(comparison),
+        "</div>",
+        _moves(comparison),
+        *(
+            f"<details><summary>{title}</summary>{html}</details>"
+            for title, html in page.folded_parts(comparison, command)
+        ),
+    ]
+    if figures is not None:
+        parts.append(f"<p><a href='{escape(figures.name)}'>Every figure, interactive</a> (in the same folder)</p>")
+    parts.append("<footer>Made by noonward. This file loads nothing from the network.</footer>")
+    return page.write_page(first.split(":")[0], "\n".join(part for part in parts if part), path, css=_CSS)
+
+
+def improvement(comparison: Comparison, policy: str) -> Estimate:
+    """Returns by how much a policy is better than today's: USD saved, or the ranked value, positive is better."""
+    if getattr(comparison.scenario, "goal", "utility") == "least-cost":
+        return savings(comparison, policy).usd
+    objective = comparison.objective
+    sign = 1.0 if objective.better == "up" else -1.0
+    values = comparison.values(policy, objective.value) - comparison.values(comparison.reference, objective.value)
+    return mean(sign * values)
+
+
+def _unit(comparison: Comparison) -> str:
+    if getattr(comparison.scenario, "goal", "utility") == "least-cost":
+        return "USD"
+    name = comparison.objective.value_name
+    return name.partition("(")[2].rstrip(")") or name
+
+
+def saving_chart(comparison: Comparison) -> str:
+    """Returns the improvement of each policy against today's, best first."""
+    best, bars = best_to_adopt(comparison), []
+    for policy in comparison.ranked():
+        if policy == comparison.reference:
+            continue
+        found = improvement(comparison, policy)
+        known = can_run(policy, comparison.scenario.kind)
+        digits = 0 if abs(found.value) >= 100 else 1 if abs(found.value) >= 10 else 2
+        bars.append(
+            Bar(
+                name=policy if known else f"{policy} (knows the future)",
+                value=found.value,
+                low=found.low,
+                high=found.high,
+                text=f"{found.value:+,.{digits}f} {_unit(comparison)}",
+                color=QUIET if not known else BAD if found.value < 0 else GOOD if policy == best else "#7fb183",
+            )
+        )
+    return bar_chart(bars, _unit(comparison))
+
+
+def _saving_caption(comparison: Comparison) -> str:
+    what = "USD saved" if getattr(comparison.scenario, "goal", "") == "least-cost" else comparison.objective.value_name
+    return (
+        f"Change in {what} against {comparison.reference}, mean of an environment; to the right is better. Lines are "
+        "95 % intervals."
+    )
+
+
+def _cost_and_carbon(comparison: Comparison) -> str:
+    if not isinstance(comparison.objective, ClusterObjective) or comparison.scenario.signals is None:
+        return ""
+    best, points = best_to_adopt(comparison), []
+    carbon = {policy: comparison.mean(policy, "carbon_kg").value for policy in comparison.records}
+    tonnes = max(carbon.values()) >= 1000
+    for policy, kg in carbon.items():
+        color = "#222" if policy == comparison.reference else GOOD if policy == best else "#9db9d3"
+        points.append(
+            Point(name=policy, x=float(bills(comparison, policy).mean()), y=kg / (1000 if tonnes else 1), color=color)
+        )
+    caption = (
+        f"Down and left is better: what is paid for energy and transfers, and what is emitted. Black: "
+        f"{comparison.reference}; green: {best}. Policies that run fewer GPU-hours pay less for less."
+    )
+    chart = scatter(points, "paid for energy and transfers (USD)", f"emissions ({'t' if tonnes else 'kg'} CO2)")
+    return _section("Cost and carbon", caption, chart)
+
+
+def _moves(comparison: Comparison) -> str:
+    best, today = best_to_adopt(comparison), comparison.reference
+    if best == today or not isinstance(comparison.objective, ClusterObjective):
+        return ""
+    records = comparison.records[best][0], comparison.records[today][0]
+    hours = window_hours(records[0])
+    busy = [grid(record, "busy_gpu_hours")[0] for record in records]
+    least = min(hours, *(each.shape[1] for each in busy))
+    step = -(-least // MOST_COLUMNS)
+    count = least // step
+    more_SH = busy[0][:, : count * step] - busy[1][:, : count * step]  # runs end at hours of their own
+    change_ST = more_SH.reshape(len(more_SH), count, step).mean(axis=2)
+    start: datetime = utc_hours(records[0], 1)[0]
+    times = [(start + timedelta(hours=t * step)).strftime("%d %b %H:%M") for t in range(count)]
+    every = "hour" if step == 1 else f"{step} hours"
+    caption = (
+        f"GPUs in use under {best} less those under {today}, per site and {every} (UTC) of environment 0. Orange: work "
+        "that comes here and now; blue: work that leaves, to another site or another hour."
+    )
+    chart = f"<div class='wide'>{difference_map(change_ST, site_names(records[0]), times, 'GPUs')}</div>"
+    return _section("What moves where and when", caption, chart)
+
+
+def _section(title: str, caption: str, chart: str) -> str:
+    return (
+        f"<section><h2>{escape(title)}</h2><p class='caption'>{page.prose(caption)}</p>{chart}</section>"
+        if chart
+        else ""
+    )

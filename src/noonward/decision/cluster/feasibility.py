@@ -59,10 +59,10 @@ def room(view: ClusterView, s: int, limit_SH: F8, hard: bool) -> int:
     """
     free = view.site_S[s].free
     if hard:
-        hour = int(view.run_1[0].now_s / HOUR_S)
+        hour = view.run_1[0].now_s / HOUR_S
         if hour < limit_SH.shape[1]:
             busy = view.site_S[s].gpus - free
-            free = min(free, int(np.floor(limit_SH[s, hour])) - busy)
+            free = min(free, int(np.floor(limit_SH[s, int(hour)])) - busy)
     return free
 
 

@@ -87,11 +87,13 @@ def settle_site(w: World, s: int, t0: float, t1: float, power_w: float) -> tuple
 @kernel(inline=True, allocates=False)
 def meter_over_cap(w: World, s: int, t0: float, t1: float, busy: int) -> None:
     """Adds the GPU-seconds by which a site's use exceeds its capacity curve."""
+    t1 = min(t1, w.caps_SH.shape[1] * HOUR_S)  # hours after the curve's last have none, however many they are
+    if t0 >= t1:
+        return
     hour = int(t0 / HOUR_S)
     while t0 < t1:
         end = min(t1, (hour + 1) * HOUR_S)
-        if hour < w.caps_SH.shape[1]:
-            w.state_S[s].over_cap_gpu_s += max(0.0, busy - w.caps_SH[s, hour]) * (end - t0)
+        w.state_S[s].over_cap_gpu_s += max(0.0, busy - w.caps_SH[s, hour]) * (end - t0)
         t0 = end
         hour += 1
 

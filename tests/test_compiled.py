@@ -7,6 +7,7 @@ import pytest
 
 import noonward
 from noonward.compiled import CACHE_VARIABLE, kernel
+from noonward.schedule.registry import make_scheduler
 
 PACKAGE = Path(noonward.__file__).parent
 
@@ -68,3 +69,14 @@ def test_division_by_zero_follows_numpy():
     namespace = {}
     exec(compile("def inverse(x):\n    return 1.0 / x\n", "<prompt>", "exec"), namespace)
     assert kernel()(namespace["inverse"])(0.0) == float("inf")
+
+
+def test_each_rule_has_a_symbol_of_its_own():
+    # machine code of two rules, loaded from the cache, must not take one symbol: one would run in the other's place
+    dispatchers = [each.rule for each in (make_scheduler("random"), make_scheduler("booked-persistence"))]
+    symbols = []
+    for each in dispatchers:
+        assert each._numba_type_ is not None  # compiles it
+        (compiled,) = each.overloads.values()
+        symbols.append(compiled.fndesc.llvm_func_name)
+    assert ["_random_masked" in symbols[0], "_booked" in symbols[1]] == [True, True]

@@ -188,7 +188,9 @@ def kernel(
             its own.
         allocates: Whether the function makes arrays. One that only reads and writes those it is given goes without
             reference counts, several times faster where it handles many.
-        stands_for: Function under whose file and name it is cached, where it was made from one; itself otherwise.
+        stands_for: Function under whose file and name it is compiled and cached, where it was made from one; itself
+            otherwise. Two functions of one name and signature would share one symbol once they are loaded from the
+            cache, and one of them would run in the other's place.
 
     Returns:
         A decorator. The function must only read its arguments and module constants.
@@ -206,10 +208,13 @@ def kernel(
         if inline:
             options |= {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
             return _Pasted(function, locals={}, targetoptions=options, pipeline_class=_PastedCompiler)
+        known = function if stands_for is None else stands_for
+        if known is not function:
+            function.__module__, function.__qualname__ = known.__module__, f"{known.__qualname__}.{function.__name__}"
+            function.__name__ = f"{known.__name__}_{function.__name__}"
         made: Any = (CPUDispatcher if signature is None else _OnDemand)(function, locals={}, targetoptions=options)
         if signature is not None:
             made.signature = signature
-        known = function if stands_for is None else stands_for
         source = Path(inspect.getfile(known))
         if source.exists():  # a function typed at a prompt has no file, hence no place in the cache
             folder = cache_folder(source)

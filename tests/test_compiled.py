@@ -20,8 +20,8 @@ def load(path, name="loaded"):
     return module
 
 
-@pytest.mark.parametrize("part", ["cli", "evaluate", "learn", "studies", "bench"])
-def test_commands_reports_and_training_hold_no_compiled_function(part):
+@pytest.mark.parametrize("part", ["cli", "evaluate", "studies", "bench"])
+def test_commands_and_reports_hold_no_compiled_function(part):
     kernels = [path for path in (PACKAGE / part).rglob("*.py") if "import kernel" in path.read_text(encoding="utf-8")]
     assert kernels == []
 

@@ -16,13 +16,13 @@ from noonward.cli.interruptible import on_interrupt, run_interruptible
 
 def work():
     with on_interrupt(lambda: "interrupted; 3 of 8 runs are recorded"):
-        print("ready", flush=True)
 """
-HELD = HEAD + "        time.sleep(600)\nrun_interruptible(work, 0.1)\n"
+HELD = HEAD + '        print("ready", flush=True)\n        time.sleep(600)\nrun_interruptible(work, 0.1)\n'
 """A thread that sleeps receives no exception until it wakes: it stands for a solver or kernel."""
 WILLING = (
     HEAD
     + """        try:
+            print("ready", flush=True)
             while True:
                 time.sleep(0.001)
         finally:

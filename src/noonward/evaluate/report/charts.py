@@ -93,7 +93,7 @@ def ticks(low: float, high: float, most: int = 4) -> list[float]:
 
     Example:
         >>> ticks(0.0, 10.0), ticks(3.2, 3.9)
-        ([0.0, 5.0, 10.0], [3.2, 3.4, 3.6, 3.8])
+        ([0.0, 2.5, 5.0, 7.5, 10.0], [3.2, 3.4, 3.6, 3.8])
     """
     span = high - low
     if not span > 0:

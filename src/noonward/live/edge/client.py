@@ -163,16 +163,26 @@ def stop_service(folder: Path) -> int:
 
 
 def clear(folder: Path) -> int:
-    """Kills all processes of a service's folder and takes its address away; returns how many there were."""
-    left = processes_of(folder)
-    for pid in left:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    """Kills all processes of a service's folder and takes its address away; returns how many there were.
+
+    Raises:
+        NoonwardError: Some are still there after ``STOP_S``.
+    """
+    killed: set[int] = set()
+    until = time.monotonic() + STOP_S
+    while left := processes_of(folder):  # one that is being killed may have started another
+        if time.monotonic() > until:
+            raise NoonwardError(f"processes {left} of the service in {folder} do not end; look at what they wait for")
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        killed.update(left)
+        time.sleep(0.05)
     (folder / ADDRESS).unlink(missing_ok=True)
     child = _children.pop(folder.resolve(), None)
     if child is not None:
         child.wait()
-    return len(left)
+    return len(killed)
 
 
 def processes_of(folder: Path) -> list[int]:

@@ -27,7 +27,8 @@ def energy_j(servers: EdgeServers, gang: int, load_s: float, run_s: float) -> fl
         run_s: Seconds of generating.
 
     Example:
-        >>> energy_j(EdgeServers(count=4, zone="SG", idle_w=60, load_w=100, active_w=300), 2, 10.0, 20.0)
+        >>> servers = EdgeServers(count=4, zone="SG", idle_w=60, load_w=100, active_w=300)
+        >>> round(energy_j(servers, 2, 10.0, 20.0), 6)
         14000.0
     """
     hours = int(np.ceil((load_s + run_s) / HOUR_S)) + 1

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 SAME_WORK: Final = 0.005
 """Two policies are said to do the same work where their GPU-hours differ by no more than this share."""
 DEPENDS: Final = (
-    "The percentage depends on prices, zones and jobs: the same fleet gained 40 % on the prices of 2022 and 22 % on "
-    "those of 2024, fleets in other zones 6 to 7 % (docs/answers.md)."
+    "The percentage depends on prices, zones and jobs: the fleet of the scenario fine-tuning gained 40 % on the prices "
+    "of 2022 and 22 % on those of 2024, fleets in other zones 6 to 7 % (docs/answers.md)."
 )
 """What must be said beside a saving."""
 

@@ -132,22 +132,30 @@ def scatter(points: Sequence[Point], x_title: str, y_title: str) -> str:
         out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{point.color}"/>')
         width, at = 7.0 * len(point.name), y + 4
         from_x = x + 8 if x + 8 + width < WIDTH else x - 8 - width
-        while any(abs(at - other) < 14 and from_x < end and begin < from_x + width for other, begin, end in taken):
-            at += 14
+        places = [
+            at + step for k in range(height // 14) for step in (14 * k, -14 * k) if 12 < at + step < height - bottom
+        ]
+        clear = (
+            place_y
+            for place_y in places
+            if not any(
+                abs(place_y - other) < 14 and from_x < end and begin < from_x + width for other, begin, end in taken
+            )
+        )
+        at = next(clear, at)  # the free place nearest to the point; where there is none, names overlap
         taken.append((at, from_x, from_x + width))
         side = f'x="{x + 8:.1f}"' if from_x > x else f'x="{x - 8:.1f}" text-anchor="end"'
         if abs(at - y - 4) > 1:
             end_x = x + 7 if from_x > x else x - 7
             out.append(f'<path d="M{x:.1f} {y:.1f}L{end_x:.1f} {at - 4:.1f}" stroke="{QUIET}" stroke-width="0.8"/>')
         out.append(f'<text {side} y="{at:.1f}" class="name">{escape(point.name)}</text>')
-    lowest = max([height, *(at + 8 for at, _, _ in taken)])
     middle = (left + WIDTH - 12) / 2
     out.append(f'<text x="{middle}" y="{height - 8}" text-anchor="middle">{escape(x_title)}</text>')
     out.append(
         f'<text x="14" y="{height / 2 - 10}" text-anchor="middle" transform="rotate(-90 14 {height / 2 - 10})">'
         f"{escape(y_title)}</text>"
     )
-    return _svg(WIDTH, math.ceil(lowest), out)
+    return _svg(WIDTH, height, out)
 
 
 def difference_map(values_ST: F8, rows: Sequence[str], columns: Sequence[str], unit: str) -> str:
@@ -160,7 +168,7 @@ def difference_map(values_ST: F8, rows: Sequence[str], columns: Sequence[str], u
         unit: Unit, for the key.
     """
     most = float(np.nanmax(np.abs(values_ST), initial=0.0)) or 1.0
-    left, cell, high = 12 + 7.2 * max(map(len, rows)), 920 / values_ST.shape[1], 22
+    left, cell, high = 12 + 9.0 * max(map(len, rows)), 920 / values_ST.shape[1], 22
     out = []
     for s, row in enumerate(rows):
         out.append(f'<text x="{left - 8:.1f}" y="{s * high + 16}" text-anchor="end" class="name">{escape(row)}</text>')

@@ -1,4 +1,4 @@
-"""``noonward init``: a scenario of one's own, from sites, zones and GPUs."""
+"""``noonward init``: your own scenario, from sites, zones and GPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CANDIDATES = (
     "local-fcfs", "local-backfill", "price-greedy", "carbon-greedy", "cheapest-feasible", "booked-persistence",
     "booked-regression", "bid-price-persistence", "bid-price-regression", "masac-plus",
 )  # fmt: skip
-"""Policies that a fleet of one's own compares, those that fit: rules first, then planners, then learned ones."""
+"""Policies that your own fleet compares, those that fit: rules first, then planners, then learned ones."""
 
 
 def init(

@@ -1,4 +1,4 @@
-"""Jobs to come, drawn from a job table's own past: what a planner may know of a table of one's own."""
+"""Jobs to come, drawn from a job table's own past: what a planner may know of your own table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scenario of one's own as commented YAML, from sites, zones and GPUs, with files of signals and jobs or without."""
+"""Your own scenario as commented YAML, from sites, zones and GPUs, with files of signals and jobs or without."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def parse_site(text: str) -> list[Pool]:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnFleet:
-    """What a scenario of one's own is made from.
+    """What your own scenario is made from.
 
     Attributes:
         name: Name of the scenario.
@@ -138,7 +138,7 @@ class OwnFleet:
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """A scenario of one's own.
+    """Your own scenario.
 
     Attributes:
         text: Its YAML, commented.
@@ -165,7 +165,7 @@ class Written:
 
 
 def write_own_fleet(asked: OwnFleet, folder: Path, policies: Sequence[str] = ()) -> Written:
-    """Returns a scenario of one's own.
+    """Returns your own scenario.
 
     Args:
         asked: What it is made from.
@@ -191,7 +191,7 @@ def _jobs_of(asked: OwnFleet, folder: Path, notes: list[str]) -> tuple[pl.DataFr
     rows = job_rows(JobTable(source="table", path=asked.jobs))
     if rows.submit_s_J is None:
         raise ScenarioError(
-            f"{asked.jobs} has no dates (column submit_time); a fleet of one's own takes dated jobs: noonward import"
+            f"{asked.jobs} has no dates (column submit_time); your own fleet takes dated jobs: noonward import"
         )
     frame = rows.table.frame
     sites = list(dict.fromkeys(pool.site for pool in asked.pools))
@@ -324,7 +324,7 @@ def _text(asked: OwnFleet, folder: Path, jobs: str, first: date | None, hours: i
     types = list(dict.fromkeys(pool.gpu.name for pool in asked.pools))
     classes = asked.classes
     lines = [
-        "# A fleet of one's own, written by 'noonward init'. docs/own-fleet.md explains every part.",
+        "# Your own fleet, written by 'noonward init'. docs/own-fleet.md explains every part.",
         "#",
         f"#   noonward scenario check {asked.name}.yaml",
         f"#   noonward compare {asked.name}.yaml",

@@ -132,16 +132,10 @@ def scatter(points: Sequence[Point], x_title: str, y_title: str) -> str:
         out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{point.color}"/>')
         width, at = 7.0 * len(point.name), y + 4
         from_x = x + 8 if x + 8 + width < WIDTH else x - 8 - width
-        places = [
-            at + step for k in range(height // 14) for step in (14 * k, -14 * k) if 12 < at + step < height - bottom
-        ]
-        clear = (
-            place_y
-            for place_y in places
-            if not any(
-                abs(place_y - other) < 14 and from_x < end and begin < from_x + width for other, begin, end in taken
-            )
-        )
+        steps = [step for k in range(height // 14) for step in (14 * k, -14 * k)]
+        places = [at + step for step in steps if 12 < at + step < height - bottom]
+        beside = [other for other, begin, end in taken if from_x < end and begin < from_x + width]
+        clear = (free for free in places if all(abs(free - other) >= 14 for other in beside))
         at = next(clear, at)  # the free place nearest to the point; where there is none, names overlap
         taken.append((at, from_x, from_x + width))
         side = f'x="{x + 8:.1f}"' if from_x > x else f'x="{x - 8:.1f}" text-anchor="end"'

@@ -14,13 +14,14 @@ from noonward.engine.cluster.batch import BatchEngine
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.forecasts.forecast import Forecast
-from noonward.ledger.ledger import settle
+from noonward.ledger.ledger import settle, settle_run
+from noonward.ledger.utility import utility_usd
 from noonward.schedule.registry import make_scheduler
 from noonward.seeding import stream
 from reference import small_worlds
 
 PROTOCOLS = ("each-slot", "on-arrival")
-SHOWN = ("global_BG", "own_BNO", "mask_BNA", "asked_BN", "reward_B", "elapsed_s_B", "now_s_B", "done_B")
+SHOWN = ("global_BG", "own_BNO", "mask_BNA", "asked_BN", "reward_B", "reward_BN", "elapsed_s_B", "now_s_B", "done_B")
 
 
 def draw(seed, protocol, *, sites=None, **options):
@@ -154,7 +155,7 @@ def test_a_row_does_the_same_whatever_the_others_do(protocol):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("reward", ["utility", "at-start"])
+@pytest.mark.parametrize("reward", ["utility", "at-start", "own"])
 @pytest.mark.parametrize("seed", range(6))
 def test_rewards_sum_to_the_ledgers_utility(protocol, reward, seed):
     environment = draw(seed, protocol)
@@ -163,6 +164,58 @@ def test_rewards_sum_to_the_ledgers_utility(protocol, reward, seed):
     ledger = settle(many.outcome(0))
     scale = abs(ledger.revenue_usd) + abs(ledger.fixed_usd) + 1.0
     assert sum(rewards[0]) == pytest.approx(ledger.utility_usd, abs=1e-9 * scale)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("seed", range(12))
+def test_own_rewards_are_the_jobs_values_by_agent_and_by_job(protocol, seed):
+    environment = draw(seed, protocol)
+    many = batch([environment], protocol, kind="paper", reward="own")
+    earned_N, rng = many.reward_BN[0].copy(), random.Random(seed)
+    while not many.done_B[0]:
+        step(many, [rng])
+        earned_N += many.reward_BN[0]
+    outcome = many.outcome(0)
+    settled = settle_run(outcome)
+    value_J = value_usd_J(environment, settled)
+    scale = np.abs(value_J).sum() + 1.0
+    np.testing.assert_allclose(many.job_usd(0), value_J, atol=1e-9 * scale)
+    idle_usd = utility_usd(0.0, environment.economics.carbon_usd_per_t, 0.0, settled.fixed_A[1], settled.fixed_A[2])
+    assert earned_N.sum() + idle_usd == pytest.approx(settle(outcome).utility_usd, abs=1e-9 * scale)
+
+
+def value_usd_J(environment, settled):
+    """What the ledger says every job earned over leaving its GPUs free, its journeys included."""
+    net_JA = settled.power.job_JA - settled.power.displaced_JA
+    journey_JA = settled.move_JA + settled.result_JA
+    economics = environment.economics
+    return np.array(
+        [
+            utility_usd(
+                economics.revenue_usd_per_gpu_hour,
+                economics.carbon_usd_per_t,
+                settled.power.gpu_s_J[j] / 3600.0,
+                net_JA[j, 1],
+                net_JA[j, 2] + journey_JA[j, 2],
+                journey_JA[j, 1],
+            )
+            for j in range(len(net_JA))
+        ]
+    )
+
+
+def test_an_agent_pays_for_the_journeys_it_begins_and_earns_what_it_starts():
+    network = {"usd_per_gb": ((0.0, 0.25), (0.25, 0.0))}
+    jobs = [{"work": 3600.0, "move_gb": 1.0, "slack_s": 1200.0}]
+    world = small_worlds.plain([2, 2], jobs, price=[[100.0], [50.0]], network=network)
+    many = BatchEngine([world.environment()], Observation(kind="paper"), seeds=[0], reward="own")
+    many.step(np.array([[2, 0]]))
+    assert many.reward_BN[0] == pytest.approx([-0.25, 0.0])
+    many.step(np.array([[0, 2]]))
+    assert many.done_B[0]
+    assert many.reward_BN[0] == pytest.approx([0.0, 0.995])
+    assert many.job_usd(0) == pytest.approx([0.745])
+    assert many.reward_B[0] == pytest.approx(0.995)
 
 
 def test_at_start_credits_a_job_when_it_starts():

@@ -59,6 +59,21 @@ def test_rewards_of_the_sites_sum_to_the_utility(reward):
     assert sum(rewards) == pytest.approx(ledger.utility_usd, rel=1e-9)
 
 
+def test_own_rewards_differ_by_agent_and_sum_to_what_the_team_earns_over_idling():
+    env = SitesEnv("tiny", reward="own")
+    observations, _ = env.reset(seed=3)
+    rng, earned = np.random.default_rng(0), dict.fromkeys(env.possible_agents, 0.0)
+    while env.agents:
+        masks = {agent: observations[agent]["action_mask"] for agent in env.agents}
+        actions = {agent: int(rng.choice(np.flatnonzero(mask))) for agent, mask in masks.items()}
+        observations, rewards, _, _, _ = env.step(actions)
+        for agent, reward in rewards.items():
+            earned[agent] += reward
+    ledger = settle(env._episodes.engine.outcome(0))
+    assert len(set(earned.values())) > 1
+    assert sum(earned.values()) - ledger.fixed_usd == pytest.approx(ledger.utility_usd, rel=1e-9)
+
+
 def test_a_seed_names_an_episode_and_the_next_one_differs():
     env = SitesEnv("tiny")
     first, again = play(env, 3), play(SitesEnv("tiny"), 3)

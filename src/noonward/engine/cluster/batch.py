@@ -26,15 +26,15 @@ from noonward.engine.cluster.engine import (
 )
 from noonward.engine.cluster.kernels import batch
 from noonward.engine.cluster.kernels.batch import PLACE, Board
-from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARDS, PARTS, World, arrays_of
+from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARDS, OWN, PARTS, World, arrays_of
 from noonward.errors import InfeasibleActionError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.segments import Outcome
 from noonward.ledger.utility import utility_usd
 from noonward.model.cluster.environment import Environment
 
-Reward = Literal["utility", "at-start"]
-STATE_FORMAT: Final = 3
+Reward = Literal["utility", "at-start", "own"]
+STATE_FORMAT: Final = 4
 MOVING: Final = tuple(part.name for part in PARTS if part.moves)
 """Arrays of a world that change while it runs."""
 GROWING: Final = ("heap_E", *(part.name for part in PARTS if "slots" in part.axes))
@@ -57,8 +57,12 @@ class BatchEngine:
     Reward, per row, since the row's last question, USD. ``utility``: growth of the utility U1 - U2 - U3 - U4 - U5.
     ``at-start``: a job's whole value (revenue less energy and carbon of its run at the true signals, less its result's
     journey) when it starts, journeys when they leave, free power as time passes. Both sum to the ledger's utility,
-    the first reading (from the start to the first question) included. NaN where the scenario has no signals or no
-    economics: there is no utility.
+    the first reading (from the start to the first question) included. ``own``: ``reward_B`` as under ``at-start``, and
+    each agent earns its own part in ``reward_BN``. A job's whole value over leaving its GPUs free goes to the site that
+    starts it, the cost of its journey to the site that sends it (under ``on-arrival`` the dispatcher gets both).
+    ``job_usd`` says the same by job. Own parts and the utility of an idle fleet sum to the ledger's utility; under the
+    other rewards ``reward_BN`` repeats ``reward_B``. NaN where the scenario has no signals or no economics: there is no
+    utility.
 
     End: ``done_B`` is set when a row's run has ended, its reward is the last one and its observation and masks are
     zero; the row rests (reward 0) until ``reset``.
@@ -71,6 +75,7 @@ class BatchEngine:
         mask_BNA: 1 where a choice is feasible; zeros for agents that are not asked.
         asked_BN: Agents that are asked.
         reward_B: Reward since the row's last question, USD.
+        reward_BN: What each agent has earned since then, USD.
         elapsed_s_B: Time since the row's last question, s.
         now_s_B: Time of the question, seconds since the row's start.
         done_B: Rows whose run has ended.
@@ -83,7 +88,7 @@ class BatchEngine:
         environments: What each row runs: the same protocol, sites and ingress points.
         observation: What agents are shown.
         seeds: Seed of each row's stream ``forecast``.
-        reward: ``utility`` or ``at-start``.
+        reward: ``utility``, ``at-start`` or ``own``.
         forecast: Forecast that is shown; needed where the observation shows forecasts.
 
     Raises:
@@ -124,6 +129,7 @@ class BatchEngine:
         self.mask_BNA = np.zeros((rows, self.agents, self.choices), np.uint8)
         self.asked_BN = np.zeros((rows, self.agents), np.bool_)
         self.reward_B, self.elapsed_s_B, self.now_s_B = np.zeros(rows), np.zeros(rows), np.zeros(rows)
+        self.reward_BN = np.zeros((rows, self.agents))
         self.done_B = np.zeros(rows, np.bool_)
         self._board = Board(*(getattr(self, name) for name in Board._fields))
         self._place_B = np.zeros(rows, PLACE)
@@ -233,6 +239,14 @@ class BatchEngine:
             out_B[b] = -utility_usd(0.0, usd_per_t, kg=engine["move_kg"], journeys_usd=engine["move_usd"])
         return out_B
 
+    def job_usd(self, row: int) -> F8:
+        """Returns what the decisions about each job of a row have earned so far (reward ``own``), USD, by serial, [J].
+
+        A job counts whole when it starts: its value over leaving its GPUs free, its result's journey included. Its own
+        journeys count as they begin.
+        """
+        return self._worlds[row].job_usd_R.copy()
+
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Returns a copy of all that changes; the environments are not in it.
 
@@ -326,7 +340,7 @@ class BatchEngine:
             )
         brief = Brief.of(environment, self._needs)
         numbers_P = self.observation.numbers(brief)
-        kinds = {"utility": AS_EARNED, "at-start": AT_START}
+        kinds = {"utility": AS_EARNED, "at-start": AT_START, "own": OWN}
         has_utility = environment.signals is not None and environment.economics is not None
         rewards = kinds[self.reward] if has_utility else NO_REWARDS
         world = build_world(environment, self._needs, brief, rewards=rewards)

@@ -225,6 +225,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
         track_J=np.zeros(SLOTS, TRACK),
         submitted_R=environment.job_records,
         outcome_R=np.zeros(count, JOB_OUTCOME),
+        job_usd_R=np.zeros(count),
         heap_E=np.zeros(2 * count + sites + 2, EVENT),
         signal_KSH=_signals(environment),
         forecast_KISL=_forecast_buffer(shown, environment.hours if brief.lookahead_h else 0),

@@ -45,7 +45,9 @@ class SitesEnv(ParallelEnv):  # type: ignore[misc]
 
     Reward, shared: growth of the utility since the last step, USD (``reward="at-start"``: jobs counted whole when they
     start, ``BatchEngine``). What the run earned before its first question is in ``infos[agent]["before_usd"]`` of
-    ``reset``; with it the rewards sum to the ledger's utility.
+    ``reset``; with it the rewards sum to the ledger's utility. Under ``reward="own"`` an agent earns what its own
+    decisions brought: the whole value of the jobs it starts, over leaving their GPUs free, less the cost of the
+    journeys it begins. Summed over the agents, that is what the utility exceeds that of an idle fleet by.
 
     End: all agents terminate when every job is done or overdue, or are truncated where the scenario ends with its
     window. The last observation is zero.
@@ -61,7 +63,7 @@ class SitesEnv(ParallelEnv):  # type: ignore[misc]
         scenario: Scenario of protocol each-slot, or the name of one.
         observation: What agents are shown.
         part: Part of the data that episodes are drawn from.
-        reward: ``utility`` or ``at-start``.
+        reward: ``utility``, ``at-start`` or ``own``.
         forecast: Forecast that is shown, where the observation shows one.
 
     Raises:
@@ -125,11 +127,11 @@ class SitesEnv(ParallelEnv):  # type: ignore[misc]
             RuntimeError: No episode runs.
         """
         self._episodes.step(np.array([actions.get(agent, 0) for agent in self.possible_agents], np.int64))
-        agents, reward = self.agents, float(self._episodes.engine.reward_B[0])
+        agents, reward_N = self.agents, self._episodes.engine.reward_BN[0].tolist()
         terminated, truncated = self._episodes.ended()
         out = (
             self._observations(),
-            dict.fromkeys(agents, reward),
+            dict(zip(agents, reward_N, strict=True)),
             dict.fromkeys(agents, terminated),
             dict.fromkeys(agents, truncated),
             self._infos(),

@@ -20,7 +20,7 @@ from noonward.decision.cluster.observation import GPUS_MAX, observe_each_slot, o
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot, journeys_fit
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
 from noonward.engine.cluster.kernels.physics import show_forecast
-from noonward.engine.cluster.kernels.world import EXAMPLE_WORLD, NO_SLOT, PARTS, World
+from noonward.engine.cluster.kernels.world import EXAMPLE_WORLD, NO_SLOT, OWN, PARTS, World
 
 PLACE: Final = place_dtype(PARTS)
 """Where a row's arrays lie: an address per array, a length per axis."""
@@ -35,6 +35,7 @@ class Board(NamedTuple):
     mask_BNA: U1
     asked_BN: NDArray[np.bool_]
     reward_B: F8
+    reward_BN: F8
     elapsed_s_B: F8
     now_s_B: F8
     done_B: NDArray[np.bool_]
@@ -50,10 +51,24 @@ def world_at(place_B: NDArray[np.void], b: int) -> World:
 
 
 @kernel(inline=True, allocates=False)
+def _show_rewards(w: World, board: Board, b: int) -> None:
+    """Writes what each agent of a row earns: the row's reward, or its own part (OWN); one agent earns all parts."""
+    agents = board.reward_BN.shape[1]
+    if w.engine_1[0].rewards != OWN:
+        board.reward_BN[b] = board.reward_B[b]
+        return
+    board.reward_BN[b] = 0.0
+    for s in range(w.state_S.shape[0]):
+        board.reward_BN[b, min(s, agents - 1)] += w.state_S[s].own_usd
+        w.state_S[s].own_usd = 0.0
+
+
+@kernel(inline=True, allocates=False)
 def _show(w: World, board: Board, b: int, kind: int) -> None:
     """Writes a row's reward, times and end; the parts of a row that has ended are zero."""
     engine, now_s = w.engine_1[0], w.shown.run_1[0].now_s
     board.reward_B[b] = engine.reward_usd if engine.rewards else np.nan
+    _show_rewards(w, board, b)
     board.elapsed_s_B[b] = now_s - board.now_s_B[b]
     board.now_s_B[b] = now_s
     board.done_B[b] = kind == 0
@@ -69,6 +84,7 @@ def _show(w: World, board: Board, b: int, kind: int) -> None:
 def _rest(board: Board, b: int) -> None:
     """Shows a row that had ended before."""
     board.reward_B[b] = 0.0
+    board.reward_BN[b] = 0.0
     board.elapsed_s_B[b] = 0.0
 
 

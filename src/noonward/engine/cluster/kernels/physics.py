@@ -16,6 +16,7 @@ from noonward.engine.cluster.kernels.world import (
     HARD_CAPS,
     KIND_SHIFT,
     OVERDUE,
+    OWN,
     PLANNED,
     PRICE_SUM,
     RUNNING,
@@ -161,9 +162,22 @@ def count_started(w: World, job: int, s: int) -> None:
     if until == track.finish_s and result_gb > 0.0 and w.shown.home_I[ingress] != s:
         _, journey_usd, journey_kg = transfer(w, ingress, s, result_gb, until)
         kg += journey_kg
-    w.engine_1[0].started_usd += utility_kernel(
-        run.revenue_usd_per_gpu_hour, run.carbon_usd_per_t, gpu_hours, usd, kg, journey_usd
-    )
+    value = utility_kernel(run.revenue_usd_per_gpu_hour, run.carbon_usd_per_t, gpu_hours, usd, kg, journey_usd)
+    w.engine_1[0].started_usd += value
+    if w.engine_1[0].rewards == OWN:
+        charged_s = min(until, run.window_s)
+        if charged_s > track.start_s:
+            free_w = track.gpus * w.shown.site_S[s].free_w * w.shown.site_S[s].pue
+            _, usd, kg = settle_site(w, s, track.start_s, charged_s, free_w)
+            value -= utility_kernel(run.revenue_usd_per_gpu_hour, run.carbon_usd_per_t, 0.0, usd, kg, 0.0)
+        credit(w, job, s, value)
+
+
+@kernel(inline=True, allocates=False)
+def credit(w: World, job: int, s: int, usd: float) -> None:
+    """Credits what a decision about a job earns to the job and to the site that decided."""
+    w.state_S[s].own_usd += usd
+    w.job_usd_R[w.shown.job_J[job].serial] += usd
 
 
 @kernel(inline=True, allocates=False)
@@ -171,7 +185,7 @@ def read_reward(w: World) -> None:
     """Brings all meters to now and books the utility's growth since the last reading as the step's reward."""
     for s in range(w.state_S.shape[0]):
         read_meters(w, s, w.shown.run_1[0].now_s)
-    utility = started_utility_usd(w) if w.engine_1[0].rewards == AT_START else utility_usd(w)
+    utility = started_utility_usd(w) if w.engine_1[0].rewards >= AT_START else utility_usd(w)
     w.engine_1[0].reward_usd = utility - w.engine_1[0].utility_usd
     w.engine_1[0].utility_usd = utility
 
@@ -242,7 +256,7 @@ def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
     w.track_J[job].finish_s = now + seconds
     w.track_J[job].power_w = power_w
     push(w, now + seconds, FINISH, view.job_J[job].serial, job)
-    if w.engine_1[0].rewards == AT_START:
+    if w.engine_1[0].rewards >= AT_START:
         count_started(w, job, s)
 
 
@@ -290,6 +304,10 @@ def move(w: World, job: int, ingress: int, s: int) -> None:
     w.engine_1[0].move_kwh += kwh
     w.engine_1[0].move_usd += usd
     w.engine_1[0].move_kg += kg
+    if w.engine_1[0].rewards == OWN:
+        run, sender = w.shown.run_1[0], w.shown.home_I[ingress] if w.shown.home_I[ingress] >= 0 else s
+        cost = utility_kernel(run.revenue_usd_per_gpu_hour, run.carbon_usd_per_t, 0.0, 0.0, kg, usd)
+        credit(w, job, sender, cost)
 
 
 @kernel(inline=True, allocates=False)

@@ -35,8 +35,9 @@ SITE_SHIFT: Final = 32
 
 NO_CAPS, ADVISORY_CAPS, HARD_CAPS = 0, 1, 2
 """Values of the engine's field ``caps``."""
-NO_REWARDS, AS_EARNED, AT_START = 0, 1, 2
-"""Values of the engine's field ``rewards``: none, the utility's growth, or each job's whole value when it starts."""
+NO_REWARDS, AS_EARNED, AT_START, OWN = 0, 1, 2, 3
+"""Values of the engine's field ``rewards``: none, the utility's growth, each job's whole value when it starts, or the
+same with each job's earnings credited to the agents that decided about it."""
 PRICE_SUM, CARBON_SUM = 2, 3
 """Positions of the running integrals in ``World.signal_KSH`` (PRICE and CARBON are 0 and 1)."""
 
@@ -69,7 +70,7 @@ ENGINE: Final = np.dtype(
         ("has_signals", "i8"),
         ("wants_allocate", "i8"),
         ("wants_finished", "i8"),
-        ("rewards", "i8"),  # what is read at every question: NO_REWARDS, AS_EARNED, AT_START
+        ("rewards", "i8"),  # what is read at every question: NO_REWARDS, AS_EARNED, AT_START, OWN
         ("caps", "i8"),  # NO_CAPS, ADVISORY_CAPS, HARD_CAPS
         ("move_kwh", "f8"),  # totals of the jobs' own journeys
         ("move_usd", "f8"),
@@ -77,7 +78,7 @@ ENGINE: Final = np.dtype(
         ("result_kwh", "f8"),  # totals of the results' journeys
         ("result_usd", "f8"),
         ("result_kg", "f8"),
-        ("started_usd", "f8"),  # value of all jobs started, each counted whole (AT_START)
+        ("started_usd", "f8"),  # value of all jobs started, each counted whole (AT_START, OWN)
         ("utility_usd", "f8"),  # utility up to the last reading
         ("reward_usd", "f8"),  # its growth at the last reading
     ]
@@ -117,6 +118,7 @@ SITE_STATE: Final = np.dtype(
         ("free_usd", "f8"),
         ("free_kg", "f8"),
         ("over_cap_gpu_s", "f8"),  # use above the capacity curve
+        ("own_usd", "f8"),  # what starts here and departures from here have earned since the last question (OWN)
     ]
 )
 """What the engine keeps per site beside the view: its waiting list and its meters."""
@@ -139,6 +141,8 @@ class World(NamedTuple):
     """JOB records of all jobs of the run, in the order of arrival."""
     outcome_R: Records
     """JOB_OUTCOME records of the jobs that are done or overdue, in the order of arrival; zeros for the others."""
+    job_usd_R: F8
+    """What the decisions about each job have earned so far, USD, in the order of arrival (OWN)."""
     heap_E: Records
     """EVENT records: a binary heap from the front; from the back the journeys of jobs, in the order of time.
 
@@ -161,6 +165,7 @@ WORLD_PARTS: Final = (
     Part("track_J", TRACK, ("slots",), moves=True),
     Part("submitted_R", JOB, ("jobs",)),
     Part("outcome_R", JOB_OUTCOME, ("jobs",), moves=True),
+    Part("job_usd_R", np.float64, ("jobs",), moves=True),
     Part("heap_E", EVENT, ("events",), moves=True),
     Part("signal_KSH", np.float64, ("four", "sites", "hours"), fill=np.nan),
     Part("forecast_KISL", np.float64, ("two", "issues", "sites", "leads")),

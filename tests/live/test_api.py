@@ -215,6 +215,26 @@ def test_a_drained_site_starts_nothing_and_its_jobs_are_not_dropped(live, http):
     assert [row["action"] for row in live.store.read("SELECT action FROM audit")] == ["drain", "undrain"]
 
 
+def test_dispatch_off_hands_nothing_over_until_it_is_on_again(live, http):
+    http.patch("/v1/sites/north", json={"dispatch": False})
+    http.post("/v1/jobs", json=[JOB, JOB])
+    live.set_time(60.0)
+    live.steps()
+    assert http.get("/v1/jobs/1").json()["state"] == "starting"
+    north = http.get("/v1/sites").json()[0]
+    assert (north["dispatch"], north["undispatched"], north["free"]) == (False, 2, 6)
+    assert live.store.read("SELECT stage FROM outbox WHERE job = 1")[0]["stage"] == "queued"
+    http.post("/v1/jobs/2/cancel")
+    live.steps()
+    assert http.get("/v1/jobs/2").json()["state"] == "cancelled"
+    assert http.patch("/v1/sites/north", json={"dispatch": True}).json()["dispatch"]
+    live.steps()
+    live.controller.track(0)
+    assert http.get("/v1/jobs/1").json()["state"] == "running"
+    assert http.patch("/v1/sites/north", json={}).status_code == 422
+    assert [row["action"] for row in live.store.read("SELECT action FROM audit")] == ["dispatch off", "dispatch on"]
+
+
 def test_the_policy_changes_while_jobs_wait_and_survives_a_restart(live, http):
     http.post("/v1/jobs", json=[{**JOB, "gpus_min": 8}, {**JOB, "gpus_min": 8}])
     live.set_time(60.0)
@@ -291,6 +311,7 @@ def test_the_client_talks_to_the_service(live):
             assert client.cancel(2).state == "cancelled"
             assert [site.name for site in client.sites()] == ["north", "south"]
             assert client.drain("north").drained
+            assert not client.dispatch("north", False).dispatch
             assert client.service().policy == "local-fcfs"
             assert client.use_policy("most-free").policy == "most-free"
             assert client.why(1).job == 1

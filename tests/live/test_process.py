@@ -111,6 +111,8 @@ def test_the_demo_runs_jobs_and_is_driven_from_the_command_line(demo, noonward, 
     number = int(re.search(r"(\d+)$", held.out.strip())[1])
     assert "drained" in noonward("live", "drain", "singapore", *at).out
     assert "open" in noonward("live", "undrain", "singapore", *at).out
+    assert "is off" in noonward("live", "dispatch", "singapore", "--off", *at).out
+    assert "is on" in noonward("live", "dispatch", "singapore", "--on", *at).out
     assert "local-fcfs decides" in noonward("live", "policy", "local-fcfs", *at).out
     cancelled = noonward("live", "cancel", number, *at)
     assert cancelled.code == 0

@@ -10,7 +10,9 @@ from noonward.errors import SignalRangeError
 from noonward.live.clock import ManualClock
 from noonward.live.grid.keeper import HISTORY_H, STAND_IN, SignalKeeper
 from noonward.live.grid.sources import FileSource, SourceError
+from noonward.live.states import from_bytes
 from noonward.live.store.store import Store
+from noonward.live.world.hours import KEPT_H
 from noonward.model.cluster.scenario import SignalFiles
 from noonward.model.signals import Signals
 
@@ -129,3 +131,8 @@ def test_a_forecast_is_issued_from_what_was_known(service):
     known = live.environment.site_signals.price_SH
     shown = [hours.signals.price_usd_per_mwh_ZH[hours.signals.zone_index(zone), HISTORY_H + 2] for zone in hours.zones]
     assert shown == known[:, 2].tolist()
+    kept = {row["hour"]: from_bytes(row["value"])["value_KSL"] for row in live.store.read("SELECT * FROM forecasts")}
+    assert min(kept) < 3
+    for hour, value_KSL in kept.items():
+        assert value_KSL.shape == (2, 2, KEPT_H)
+        assert value_KSL[0, :, 0] == pytest.approx(known[:, hour], rel=1e-6)

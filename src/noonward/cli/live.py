@@ -66,6 +66,18 @@ def undrain(site: SiteName, address: Address = DEFAULT_ADDRESS) -> None:
 
 
 @app.command()
+def dispatch(
+    site: SiteName,
+    on: Annotated[bool, typer.Option("--on/--off", help="Hand jobs to the site's cluster, or let them wait.")],
+    address: Address = DEFAULT_ADDRESS,
+) -> None:
+    """Switch the hand-over of jobs to a site's cluster on or off; the policy decides as before."""
+    with open_client(address) as client:
+        found = client.dispatch(site, on)
+    print(f"dispatch to {found.name} is {'on' if found.dispatch else 'off'}")
+
+
+@app.command()
 def policy(
     name: Annotated[str, typer.Argument(help="Policy that decides from now on, e.g. local-fcfs to roll back.")],
     address: Address = DEFAULT_ADDRESS,

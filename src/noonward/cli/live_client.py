@@ -120,6 +120,7 @@ def sites(address: Address = DEFAULT_ADDRESS) -> None:
         table.add_column(title, justify="left" if title in ("site", "executor", "state") else "right")
     for one in found:
         state = "drained" if one.drained else "open" if one.reachable else f"does not answer: {one.remark}"
+        state += "" if one.dispatch else f"; dispatch off, {one.undispatched} jobs wait for it"
         table.add_row(
             one.name, one.executor, str(one.gpus), str(one.free), str(one.withheld), str(one.waiting),
             *("-" if v is None else f"{v:.1f}" for v in (one.price_usd_per_mwh, one.carbon_g_per_kwh)), state,

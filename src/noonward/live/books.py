@@ -8,6 +8,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from noonward.live.states import from_bytes, to_bytes
 from noonward.live.store.store import Store
 from noonward.live.world.seats import OVERDUE, STARTING, Arrival, Decision, Note, Seat
@@ -69,6 +71,7 @@ class Books:
     def __init__(self, store: Store, world: World, policy: str, service: str) -> None:
         self.store, self.world, self.policy, self.service = store, world, policy, service
         self._saved_asks = 0
+        self._saved_forecast_h = -1
 
     def token(self, job: int, attempt: int) -> str:
         """Returns the token of an attempt of a job."""
@@ -92,6 +95,7 @@ class Books:
             self._store_decisions(connection, decisions)
             self._store_notes(connection, notes)
             self._store_meta(connection, state)
+            self._store_forecast(connection)
             return ready, missed
 
         ready, missed = self.store.do(change)
@@ -152,6 +156,16 @@ class Books:
         if state is not None:
             kept |= {"scheduler": state, "policy": self.policy}
         connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(kept.items()))
+
+    def _store_forecast(self, connection: sqlite3.Connection) -> None:
+        """Stores the forecast that this hour's questions were asked with."""
+        if self.world.hours is None or self.world.hours.issued is None:
+            return
+        hour, value_KSL = self.world.hours.issued
+        if hour != self._saved_forecast_h:
+            value = to_bytes({"value_KSL": value_KSL.astype(np.float32)})
+            connection.execute("INSERT OR REPLACE INTO forecasts VALUES (?, ?)", (hour, value))
+            self._saved_forecast_h = hour
 
     def open(self) -> None:
         """Puts the jobs in sight back, and the scheduler's state if it is of the same policy."""

@@ -119,6 +119,10 @@ class Client:
         """Stops starts at a site, or resumes them."""
         return self._call("PATCH", f"/v1/sites/{site}", SiteShown, json={"drained": drained})
 
+    def dispatch(self, site: str, on: bool) -> SiteShown:
+        """Stops or resumes the hand-over of jobs to a site's cluster."""
+        return self._call("PATCH", f"/v1/sites/{site}", SiteShown, json={"dispatch": on})
+
     def service(self) -> ServiceShown:
         """Returns the service itself."""
         return self._call("GET", "/v1/service", ServiceShown)

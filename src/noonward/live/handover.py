@@ -45,14 +45,17 @@ class SiteAgent:
     def deliver(self) -> None:
         """Hands over every job that waits for it: intent, held submission, handle, release.
 
+        Where dispatch is off, jobs wait here until it is on; those that are cancelled meanwhile are withdrawn.
+
         Raises:
             ClusterError: The cluster did not answer; what was done is kept, the rest is tried again.
         """
         rows = self.store.read(f"{_ORDERS} WHERE o.site = ? AND o.stage IN ('queued', 'intent', 'placed')", self.site)
+        dispatch = bool(rows) and self.store.read("SELECT dispatch FROM sites WHERE name = ?", self.name)[0][0]
         for row in rows:
             if row["cancelling"]:
                 self._withdraw(row)
-            else:
+            elif dispatch:
                 self._hand_over(row)
 
     def _hand_over(self, row: sqlite3.Row) -> None:

@@ -1,10 +1,11 @@
-"""What operators and owners of jobs change: cancel, hold, release, pin, veto, drain, policy."""
+"""What operators and owners of jobs change: cancel, hold, release, pin, veto, drain, dispatch."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 from collections.abc import Sequence
+from typing import Literal
 
 from noonward.errors import DataError, NoonwardError, nearest
 from noonward.live.controller import Controller
@@ -110,16 +111,19 @@ def drain_site(controller: Controller, site: str, drained: bool, who: str) -> No
     Raises:
         DataError: There is no such site.
     """
-    if site not in controller.setup.sites:
-        raise DataError(f"unknown site {site!r}; {nearest(site, controller.setup.sites)}")
-
-    def change(connection: sqlite3.Connection, now_s: float) -> None:
-        connection.execute("UPDATE sites SET drained = ? WHERE name = ?", (int(drained), site))
-        said = json.dumps({"site": site, "drained": drained, "by": who})
-        connection.execute("INSERT INTO events (at_s, kind, data) VALUES (?, 'site', ?)", (now_s, said))
-
-    controller.store.do(change)
+    _change_site(controller, site, "drained", drained, who)
     controller.decide_wake.set()
+
+
+def set_dispatch(controller: Controller, site: str, on: bool, who: str) -> None:
+    """Stops or resumes the hand-over of jobs to a site's cluster; the policy decides as before.
+
+    Raises:
+        DataError: There is no such site.
+    """
+    _change_site(controller, site, "dispatch", on, who)
+    for wake in controller.site_wakes:
+        wake.set()
 
 
 def audit(controller: Controller, who: str, action: str, detail: str) -> None:
@@ -128,6 +132,19 @@ def audit(controller: Controller, who: str, action: str, detail: str) -> None:
     def change(connection: sqlite3.Connection, now_s: float) -> None:
         at = controller.time_of(now_s)
         connection.execute("INSERT INTO audit (at, who, action, detail) VALUES (?, ?, ?, ?)", (at, who, action, detail))
+
+    controller.store.do(change)
+
+
+def _change_site(controller: Controller, site: str, what: Literal["drained", "dispatch"], on: bool, who: str) -> None:
+    """Sets a switch of a site and notes who did."""
+    if site not in controller.setup.sites:
+        raise DataError(f"unknown site {site!r}; {nearest(site, controller.setup.sites)}")
+
+    def change(connection: sqlite3.Connection, now_s: float) -> None:
+        connection.execute(f"UPDATE sites SET {what} = ? WHERE name = ?", (int(on), site))
+        said = json.dumps({"site": site, what: on, "by": who})
+        connection.execute("INSERT INTO events (at_s, kind, data) VALUES (?, 'site', ?)", (now_s, said))
 
     controller.store.do(change)
 

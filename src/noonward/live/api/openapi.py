@@ -30,7 +30,7 @@ _ROUTES: Final[tuple[tuple[str, str, str, Any, Any, tuple[int, ...], tuple[tuple
     ("post", "/v1/jobs/{job}/hold", "Hold a waiting job", None, shown.JobShown, (200, 404, 409, 503), ()),
     ("post", "/v1/jobs/{job}/release", "Let a held job go on", None, shown.JobShown, (200, 404, 409, 503), ()),
     ("get", "/v1/sites", "List the sites", None, list[shown.SiteShown], (200, 503), ()),
-    ("patch", "/v1/sites/{site}", "Drain a site or take it up again", shown.SiteChange, shown.SiteShown,
+    ("patch", "/v1/sites/{site}", "Drain a site, switch dispatch to it", shown.SiteChange, shown.SiteShown,
      (200, 400, 404, 413, 415, 422, 503), ()),
     ("get", "/v1/plans", "What is expected of the coming hours", None, list[Plan], (200, 503), ()),
     ("get", "/v1/savings", "What was saved against the reference policy", None, Savings, (200, 404, 422, 503),

@@ -83,6 +83,10 @@ class SiteShown(msgspec.Struct, kw_only=True):
     waiting: int
     waiting_gpus: int
     drained: bool
+    dispatch: bool
+    """Whether jobs that are decided for it are handed to its cluster."""
+    undispatched: int
+    """Jobs that are decided for it and not handed over yet."""
     reachable: bool
     seen: str | None
     """When its cluster last answered."""
@@ -104,8 +108,10 @@ class Change(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class SiteChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What an operator changes about a site."""
 
-    drained: bool
+    drained: bool | msgspec.UnsetType = msgspec.UNSET
     """Whether nothing more is started there or sent there."""
+    dispatch: bool | msgspec.UnsetType = msgspec.UNSET
+    """Whether jobs that are decided for it are handed to its cluster; where not, they wait until it is on."""
 
 
 class PolicyChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

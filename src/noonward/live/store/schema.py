@@ -87,6 +87,10 @@ MIGRATIONS: Final = (
         id INTEGER PRIMARY KEY, at TEXT NOT NULL, who TEXT NOT NULL, action TEXT NOT NULL, detail TEXT NOT NULL
     );
     """,
+    """
+    ALTER TABLE sites ADD COLUMN dispatch INTEGER NOT NULL DEFAULT 1;
+    CREATE INDEX jobs_ended ON jobs (ended_s) WHERE ended_s IS NOT NULL
+    """,
 )
 """What each version adds; the version of a file is its ``user_version``."""
 OPEN: Final = ("submitted", "transit", "waiting", "starting", "running")

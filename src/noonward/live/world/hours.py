@@ -7,11 +7,15 @@ from datetime import datetime
 
 import numpy as np
 
+from noonward.arrays import F8
 from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.view import ClusterView
 from noonward.forecasts.forecast import Forecast
 from noonward.model.signals import Signals
-from noonward.units import HOUR_S
+from noonward.units import DAY_H, HOUR_S
+
+KEPT_H = DAY_H + 1
+"""Hours of a forecast that are kept, the hour of issue included."""
 
 
 class Hours:
@@ -23,6 +27,10 @@ class Hours:
         zones: Zone of each site.
         forecast: Forecast that the scheduler is given; None: none.
         rng: Stream ``forecast``.
+
+    Attributes:
+        issued: Hour of the last forecast and its price (USD/MWh) and intensity (g/kWh) by site and hour from then on;
+            None before the first.
 
     Raises:
         SignalRangeError: Too little of the history is known for the forecast.
@@ -40,6 +48,7 @@ class Hours:
         self.signals, self.start, self.zones = signals, start, tuple(zones)
         self._issuer = None if forecast is None else ForecastIssuer(forecast, signals, start, zones, rng)
         self._shown: tuple[int, int] | None = None
+        self.issued: tuple[int, F8] | None = None
 
     @property
     def known_h(self) -> int:
@@ -74,3 +83,4 @@ class Hours:
             view.site_S["carbon"][s] = self.signals.carbon_g_per_kwh_ZH[row, at]
         if self._issuer is not None:
             self._issuer.issue(hour, view.forecast_KSL[:, None])
+            self.issued = hour, np.diff(view.forecast_KSL[:, :, : KEPT_H + 1], axis=2) / HOUR_S

@@ -219,6 +219,12 @@ class Api:
             row["zone"]: row["source"]
             for row in self.store.read("SELECT zone, source, max(hour) FROM signals GROUP BY zone")
         }
+        undispatched = {
+            row["site"]: row["n"]
+            for row in self.store.read(
+                "SELECT site, count(*) AS n FROM outbox WHERE stage NOT IN ('released', 'withdrawn') GROUP BY site"
+            )
+        }
         with self.controller.lock:
             now = self.controller.world.view.site_S.copy()
         return [
@@ -226,7 +232,8 @@ class Api:
                 name=site.name, zone=site.zone, executor=self.controller.setup.config.sites[site.name].executor,
                 gpus=site.gpus, free=int(now["free"][s]), withheld=stored[site.name]["withheld"],
                 waiting=int(now["waiting"][s]), waiting_gpus=int(now["waiting_gpus"][s]),
-                drained=bool(stored[site.name]["drained"]), reachable=bool(stored[site.name]["reachable"]),
+                drained=bool(stored[site.name]["drained"]), dispatch=bool(stored[site.name]["dispatch"]),
+                undispatched=undispatched.get(s, 0), reachable=bool(stored[site.name]["reachable"]),
                 seen=self.shower.time(stored[site.name]["seen_s"]), remark=stored[site.name]["remark"],
                 price_usd_per_mwh=_known(now["price"][s]), carbon_g_per_kwh=_known(now["carbon"][s]),
                 signal_source=latest.get(site.zone),
@@ -235,14 +242,24 @@ class Api:
         ]  # fmt: skip
 
     async def change_site(self, request: Request, holder: Holder) -> Response:
-        """Drains a site, or takes it up again."""
+        """Drains a site or takes it up again; stops or resumes dispatch to it."""
         change: shown.SiteChange = decoded(self._site_change, await body_of(request))
         site = request.path_params["site"]
         if site not in self.shower.sites:
             raise RefusedError(404, "unknown", f"there is no site {site!r}; sites: {', '.join(self.shower.sites)}")
-        await run_in_threadpool(operator.drain_site, self.controller, site, change.drained, holder.name)
-        await self._audit(holder, "drain" if change.drained else "undrain", site)
+        if change.drained is msgspec.UNSET and change.dispatch is msgspec.UNSET:
+            raise RefusedError(422, "invalid", "say what changes: drained or dispatch, each true or false")
+        await run_in_threadpool(self.switch_site, site, holder.name, change)
         return answer(next(one for one in await run_in_threadpool(self.site_list) if one.name == site))
+
+    def switch_site(self, site: str, who: str, change: shown.SiteChange) -> None:
+        """Carries out what an operator changes about a site, and notes it in the audit log."""
+        if isinstance(change.drained, bool):
+            operator.drain_site(self.controller, site, change.drained, who)
+            operator.audit(self.controller, who, "drain" if change.drained else "undrain", site)
+        if isinstance(change.dispatch, bool):
+            operator.set_dispatch(self.controller, site, change.dispatch, who)
+            operator.audit(self.controller, who, "dispatch on" if change.dispatch else "dispatch off", site)
 
     async def plans(self, request: Request, holder: Holder) -> Response:
         """Shows what is expected of every site in the coming 24 hours."""

@@ -92,14 +92,18 @@ def test_from_downloaded_files_to_a_report(noonward: CommandLine) -> None:
     assert answer.code == 0, answer.err
 
     days = ["--from", "2023-10-29", "--to", "2023-10-31"]
-    policies = ["--policies", "local-fcfs,cheapest-feasible,booked-persistence"]
+    policies = ["--policies", "cheapest-feasible,booked-persistence"]
     answer = noonward("compare", "fleet.yaml", *days, *policies, "--json", "--workers", 1)
     assert answer.code == 0, answer.err
     found = json.loads(answer.out)
     figures = {figure["name"]: figure["value"] for figure in found["figures"]}
     assert found["environments"] == 1
+    assert figures["saved_usd/what-happened"] == 0
+    for figure in ("saved_usd", "saved_kg", "mean_delay_s", "late_jobs"):
+        assert {f"{figure}/what-happened", f"{figure}/booked-persistence"} <= set(figures)
     assert figures["saved_usd/booked-persistence"] > 0
-    assert figures["completed_jobs/local-fcfs"] > 60
+    assert figures["completed_jobs/what-happened"] > 60
+    assert 180 <= figures["mean_delay_s/what-happened"] < 180 + 2 * 300  # as logged, then the next slot with room
     assert any(
         "jobs of fleet-jobs.csv are submitted between 2023-10-29 and 2023-11-01" in note for note in found["notes"]
     )

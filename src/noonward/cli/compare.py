@@ -54,7 +54,10 @@ def compare(
     workers: Workers = None,
     ray: RayAddress = None,
     today: Annotated[
-        str | None, typer.Option(metavar="POLICY", help="Policy that runs today: savings are measured against it.")
+        str | None,
+        typer.Option(
+            metavar="POLICY", help="Policy that savings are measured against; else the scenario's, else what happened."
+        ),
     ] = None,
     no_bound: NoBound = False,
     bound_seconds: BoundSeconds = None,
@@ -70,7 +73,7 @@ def compare(
 
     from noonward.cli.rows import Rows
     from noonward.evaluate.compare import compare as run_comparison
-    from noonward.evaluate.compare import comparison_folder, fitting_policies, policy_names
+    from noonward.evaluate.compare import comparison_folder, fitting_policies, policy_names, with_reference
     from noonward.evaluate.metrics import to_json
     from noonward.runtime.runs import environment_of
 
@@ -81,14 +84,12 @@ def compare(
         for misfit in misfits:
             print(f"left out: {misfit}", file=sys.stderr)
     names = policy_names(scenario, names)
-    if today is not None:
-        (today,) = policy_names(scenario, [today])
-        names = names if today in names else [today, *names]
+    names, reference = with_reference(scenario, names, today)
     for note in environment_of(scenario, 0, seed).notes:
         if note.startswith("check: "):
             print(note, file=sys.stderr)
     runs = count_of(scenario, environments)
-    rows = Rows(scenario, seed, comparison_folder(scenario, seed, out), names, runs, today)
+    rows = Rows(scenario, seed, comparison_folder(scenario, seed, out), names, runs, reference)
 
     def interrupted() -> str:
         """Prints what is known when the command is interrupted, and says what is kept."""
@@ -113,7 +114,7 @@ def compare(
             bound=not no_bound,
             bound_seconds=bound_seconds,
             on_record=rows.add,
-            today=today,
+            today=reference,
         )
     path = None
     if report:

@@ -13,10 +13,10 @@ import typer
 from noonward.cli.options import FirstDay, LastDay
 
 CANDIDATES = (
-    "local-fcfs", "local-backfill", "price-greedy", "carbon-greedy", "cheapest-feasible", "booked-persistence",
-    "booked-regression", "bid-price-persistence", "bid-price-regression", "masac-plus",
+    "what-happened", "local-fcfs", "local-backfill", "price-greedy", "carbon-greedy", "cheapest-feasible",
+    "booked-persistence", "booked-regression", "bid-price-persistence", "bid-price-regression", "masac-plus",
 )  # fmt: skip
-"""Policies that your own fleet compares, those that fit: rules first, then planners, then learned ones."""
+"""Policies that your own fleet compares, those that fit: what happened, rules, planners, learned ones."""
 
 
 def init(

@@ -17,7 +17,7 @@ def policies(
     kind: Annotated[str | None, typer.Option(help="Only those of a kind of scenarios: cluster or edge.")] = None,
     role: Annotated[
         str | None,
-        typer.Option(help="Only those of a role: rule, planner, learned, control, published or clairvoyant."),
+        typer.Option(help="Only those of a role: rule, planner, learned, control, published, clairvoyant or recorded."),
     ] = None,
 ) -> None:
     """List the policies by family: names, roles, where they run, and the arguments that a name may give."""

@@ -144,6 +144,15 @@ def stated_start(scenario: Scenario) -> datetime | None:
     return None if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
+def records_starts(scenario: Scenario) -> bool:
+    """Returns whether the jobs of a scenario come from a table that says when any of them started."""
+    jobs = getattr(scenario, "jobs", None)
+    if not isinstance(jobs, JobTable) or scenario.protocol != "each-slot":
+        return False
+    starts_s_J = job_rows(jobs).start_s_J
+    return starts_s_J is not None and not np.isnan(starts_s_J).all()
+
+
 def one_window_only(scenario: Scenario) -> bool:
     """Returns whether every environment of a scenario is the same: one window, and jobs and signals from files."""
     fixed = scenario.signals is None or isinstance(scenario.signals, SignalFiles | SinusoidalSignals)

@@ -40,6 +40,7 @@ class Needs:
         curves: Kind of the capacity curves it sets (``answers.limit``); None: it sets none. They start at the sites'
             GPUs. An environment with curves of its own keeps those instead.
         foresight: True if it reads future jobs (``brief.future``); use it only as a benchmark.
+        record: It replays where and when a log says that jobs started (``brief.recorded``).
 
     Raises:
         ValueError: A protocol is unknown.
@@ -55,6 +56,7 @@ class Needs:
     finished: bool = False
     curves: Curves | None = None
     foresight: bool = False
+    record: bool = False
 
     def __post_init__(self) -> None:
         for protocol in self.protocols:
@@ -85,6 +87,8 @@ class Brief:
         constraints: Limits and latency targets, or None.
         sample_jobs: Draws a table of jobs from the statistics of the jobs to come, or None where there are none.
         future: The jobs that will come, for a scheduler with ``Needs.foresight``; else None.
+        recorded: The jobs with what a log says of them, for a scheduler with ``Needs.record``; None where it says
+            nothing.
     """
 
     scenario: str
@@ -103,6 +107,7 @@ class Brief:
     constraints: Constraints | None = None
     sample_jobs: Callable[[np.random.Generator], Jobs] | None = None
     future: Jobs | None = None
+    recorded: Jobs | None = None
 
     @classmethod
     def of(cls, environment: Environment, needs: Needs) -> Brief:
@@ -131,6 +136,7 @@ class Brief:
             constraints=environment.constraints,
             sample_jobs=environment.sample_jobs,
             future=jobs if needs.foresight else None,
+            recorded=jobs if needs.record and jobs.has_record else None,
         )
 
     @property
@@ -184,6 +190,11 @@ def check_fit(brief: Brief, needs: Needs, name: str) -> None:
             require_zones(packaged_net(needs.forecast.net), (site.zone for site in brief.fleet.sites))
         except ScenarioError as error:
             raise ScenarioError(f"scheduler {name} does not fit {scenario}: {error}") from None
+    if brief.recorded is None and needs.record:
+        raise ScenarioError(
+            f"scheduler {name} replays when jobs started, which the jobs of {scenario} do not say; give a dated job "
+            "table with a column 'start_time' (noonward import keeps it), or choose another policy"
+        )
     if brief.future is None and needs.foresight:
         raise ScenarioError(
             f"scheduler {name} reads future jobs, which {scenario} does not know; choose another policy"

@@ -10,6 +10,7 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.evaluate.statistics import Estimate, mean, ratio
+from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
 from noonward.schedule.registry import default_registry
 
 if TYPE_CHECKING:
@@ -92,9 +93,9 @@ def savings(comparison: Comparison, policy: str) -> Savings:
 
 
 def can_run(policy: str, kind: str) -> bool:
-    """Returns whether a policy can be adopted: not if it reads future jobs or true future signals."""
+    """Returns whether a policy can be adopted: not if it reads future jobs or signals, or replays a log."""
     registry = default_registry()
-    return not registry.knows(policy) or "clairvoyant" not in registry.find(policy, kind).roles
+    return not registry.knows(policy) or not {"clairvoyant", "recorded"} & registry.find(policy, kind).roles
 
 
 def best_to_adopt(comparison: Comparison) -> str:
@@ -103,13 +104,24 @@ def best_to_adopt(comparison: Comparison) -> str:
     return next((policy for policy in comparison.ranked() if can_run(policy, kind)), comparison.reference)
 
 
+def spoken(policy: str) -> str:
+    """Returns a policy's name as sentences say it.
+
+    Example:
+        >>> spoken("what-happened"), spoken("local-fcfs")
+        ('what happened', 'local-fcfs')
+    """
+    return "what happened" if policy == WHAT_HAPPENED else policy
+
+
 def headline(comparison: Comparison) -> list[str]:
     """Returns what a comparison says, the most important sentence first."""
     best, today, objective = best_to_adopt(comparison), comparison.reference, comparison.objective
     if len(comparison.records) == 1:
         return [f"Only {today} ran; name another policy to compare it with (--policies)."]
     if best == today:
-        return [f"Keep {today}: no other policy that can be run is better by {objective.value_name}."]
+        kept = "to what happened" if today == WHAT_HAPPENED else today
+        return [f"Keep {kept}: no other policy that can be run is better by {objective.value_name}."]
     gain = mean(
         (1 if objective.better == "up" else -1)
         * (comparison.values(best, objective.value) - comparison.values(today, objective.value))
@@ -123,7 +135,8 @@ def headline(comparison: Comparison) -> list[str]:
     told[0] += "."
     if doubtful:
         told.append(
-            f"The interval includes no difference: over these environments {best} cannot be distinguished from {today}."
+            f"The interval includes no difference: over these environments {best} cannot be distinguished from "
+            f"{spoken(today)}."
         )
     if gain.low is None:
         told.append("One environment gives no interval: compare more windows (--environments) before you decide.")

@@ -16,9 +16,10 @@ from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.data.environments import build_environment
 from noonward.data.jobs.dated import job_rows
 from noonward.errors import InfeasiblePlanError
-from noonward.evaluate.answer import DEPENDS, SAME_WORK, bills, lasting, mass, money, savings, window_words
+from noonward.evaluate.answer import DEPENDS, SAME_WORK, bills, lasting, mass, money, savings, spoken, window_words
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.objective import Bound, BoundValue, Objective, no_value
+from noonward.evaluate.replay import replay_notes
 from noonward.evaluate.results import UNDEFINED, Column, Row, number, percent
 from noonward.evaluate.service_tables import class_table, constraint_table, service_metrics
 from noonward.evaluate.statistics import Estimate, mean, ratio
@@ -124,11 +125,11 @@ class ClusterObjective(Objective):
     def consequences(self, comparison: Comparison, policy: str) -> list[str]:
         """Returns moves, delay, late jobs and work done beside the reference's; with signals what a saving rests on."""
         saved, base = savings(comparison, policy), savings(comparison, comparison.reference)
-        moves = comparison.mean(policy, "moves").value
+        moves, today = comparison.mean(policy, "moves").value, spoken(comparison.reference)
         told = [
             f"It takes {moves:,.0f} moves and {lasting(saved.mean_delay_s.value)} of mean delay "
-            f"({comparison.reference}: {lasting(base.mean_delay_s.value)}); {saved.late_jobs.value:,.0f} jobs are late "
-            f"({comparison.reference}: {base.late_jobs.value:,.0f})."
+            f"({today}: {lasting(base.mean_delay_s.value)}); {saved.late_jobs.value:,.0f} jobs are late "
+            f"({today}: {base.late_jobs.value:,.0f})."
         ]
         work = ratio(comparison.values(policy, "gpu_hours"), comparison.values(comparison.reference, "gpu_hours")).value
         if abs(work - 1) > SAME_WORK:
@@ -141,11 +142,10 @@ class ClusterObjective(Objective):
         return [table for table in (class_table(comparison), constraint_table(comparison)) if table is not None]
 
     def notes(self, comparison: Comparison) -> list[str]:
-        """Returns what the environments share, so that their spread and intervals are read as what they are."""
-        records = comparison.records[comparison.reference]
+        """Returns how far a log could be replayed, and what the environments share, which their intervals rest on."""
+        records, notes = comparison.records[comparison.reference], replay_notes(comparison)
         if len(records) < 2:
-            return []
-        notes = []
+            return notes
         if isinstance(comparison.scenario.jobs, JobTable) and job_rows(comparison.scenario.jobs).submit_s_J is None:
             notes.append("every environment has the same jobs, from a file: the spread is that of the signals alone")
         if isinstance(comparison.scenario.signals, SignalFiles):
@@ -268,7 +268,7 @@ class UtilityObjective(ClusterObjective):
         window = window_words(comparison.scenario.window_h)
         return (
             f"{money(Estimate(gain.value), 'USD')}{percentage} more utility{interval(gain)} and {mass(avoided)} "
-            f"than {comparison.reference} in {window}"
+            f"than {spoken(comparison.reference)} in {window}"
         )
 
     def bound_rows(self, comparison: Comparison) -> list[Row]:
@@ -390,7 +390,7 @@ class CostObjective(UtilityObjective):
         share = "" if math.isnan(saved.usd_share.value) else f" ({saved.usd_share.value:.0%})".replace("%", " %")
         return (
             f"{money(Estimate(saved.usd.value), 'USD')}{share}{interval(saved.usd)} and {mass(saved.kg)} than "
-            f"{comparison.reference} in {window_words(comparison.scenario.window_h)}"
+            f"{spoken(comparison.reference)} in {window_words(comparison.scenario.window_h)}"
         )
 
     def limits(self, comparison: Comparison) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from noonward.data.environments import records_starts
 from noonward.errors import ScenarioError
 from noonward.evaluate import frames
 from noonward.evaluate.given import GivenPolicy, policies_given, scenario_given
@@ -29,6 +30,7 @@ from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.rests_on import bound_digest
 from noonward.runtime.runs import RecordedRun, environment_of
 from noonward.runtime.shared import forget
+from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
 from noonward.schedule.registry import canonical_name, default_registry, make_scheduler, require_registered, using
 
 if TYPE_CHECKING:
@@ -190,7 +192,7 @@ def compare(
         bound_seconds: Seconds that the bound of an environment may take, above 0; None: as long as it needs. A bound
             that stops early holds all the same, and is looser.
         today: Policy that runs today: changes and savings are measured against it, and it is compared too. None: the
-            scenario's reference, else the first policy.
+            scenario's reference, else what happened where the job table says so, else the first policy.
         on_record: Called with policy, number of the environment and record as each run is there.
 
     Raises:
@@ -243,10 +245,7 @@ def _compare(
     if environments < 1:
         raise ScenarioError(f"{environments} environments were asked for; ask for at least 1")
     require_seconds(scenario, bound_seconds)
-    reference = reference_of(scenario, names)
-    if today is not None:
-        reference = canonical_name(today, scenario.kind)
-        names = names if reference in names else [reference, *names]
+    names, reference = with_reference(scenario, names, today)
     folder = comparison_folder(scenario, seed, out)
     forget()
     require_fit(environment_of(scenario, 0, seed), names)
@@ -309,6 +308,29 @@ def reference_of(scenario: Scenario, names: Sequence[str]) -> str:
     require_registered([reference], f"scenario {scenario.name!r}: reference_policy", scenario.kind)
     reference = canonical_name(reference, scenario.kind)
     return reference if reference in names else names[0]
+
+
+def with_reference(scenario: Scenario, names: list[str], today: str | None = None) -> tuple[list[str], str]:
+    """Returns the policies to compare with the one that changes are measured against, and that one's name.
+
+    It is the policy named as today's; else the scenario's reference; else, where a job table records when its jobs
+    started, what happened; else the first.
+
+    Args:
+        scenario: Scenario.
+        names: Policies asked for.
+        today: Policy named as today's.
+
+    Raises:
+        ScenarioError: As ``reference_of``.
+    """
+    if today is not None:
+        reference = canonical_name(today, scenario.kind)
+    elif scenario.reference_policy in (None, WHAT_HAPPENED) and records_starts(scenario):
+        reference = WHAT_HAPPENED
+    else:
+        return names, reference_of(scenario, names)
+    return (names if reference in names else [reference, *names]), reference
 
 
 def fitting_policies(scenario: Scenario, seed: int = 0) -> tuple[list[str], list[str]]:

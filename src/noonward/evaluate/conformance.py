@@ -324,6 +324,8 @@ def _jobs(rng: np.random.Generator, *, drained: bool) -> Jobs:
         slack_s=slack_s_J,
         data_gb=rng.choice([0.0, 2.0, 8.0], JOBS),
         result_gb=rng.choice([0.0, 1.0], JOBS),
+        recorded_site=np.arange(JOBS) % 4 - 1,
+        recorded_start_s=np.arange(JOBS, dtype=np.float64) * 300,
     )
 
 

@@ -110,7 +110,10 @@ def environment_digest(environment: Environment) -> str:
     if environment.constraints is not None:
         said.append(environment.constraints.model_dump_json())
     digest = hashlib.sha256(json.dumps(said).encode())
-    arrays = [*vars(environment.jobs).values(), *vars(environment.links).values()]
+    columns = dict(vars(environment.jobs))
+    if not environment.jobs.has_record:  # a log that records nothing is none
+        del columns["recorded_site_J"], columns["recorded_start_s_J"]
+    arrays = [*columns.values(), *vars(environment.links).values()]
     if environment.signals is not None:
         signals = environment.signals
         until = signals.hour_of(environment.start) + environment.hours
@@ -222,7 +225,8 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
     """Returns one row a job: what was asked, what became of it, and what it used, cost and emitted.
 
     Times are seconds since the run's start. ``energy_kwh``, ``energy_usd`` and ``carbon_kg`` are those of its power
-    segments; journeys stand apart. ``units`` are those processed; ``units_per_s`` is its rate.
+    segments; journeys stand apart. ``units`` are those processed; ``units_per_s`` is its rate. Where a log says when
+    jobs started, ``recorded_start_s`` and ``recorded_site`` hold that.
 
     Args:
         outcome: The run.
@@ -238,6 +242,10 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
     clock_SF = fleet.tables(1).clock_SF
     level = np.where(started, job_J["level"], 0)
     seconds_J = np.where(started, job_J["finish_s"] - job_J["start_s"], np.nan)
+    recorded: dict[str, Any] = {}
+    if jobs.has_record:
+        sites = np.maximum(jobs.recorded_site_J, -1)
+        recorded = {"recorded_site": _texts(environment.sites, sites), "recorded_start_s": jobs.recorded_start_s_J}
     return pl.DataFrame(
         {
             "arrival_s": jobs.arrival_s_J,
@@ -263,6 +271,7 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
             "move_kg": settled.move_JA[:, 2],
             "result_usd": settled.result_JA[:, 1],
             "result_kg": settled.result_JA[:, 2],
+            **recorded,
         }
     )
 

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 Value = int | float | str
 """Value of an argument in a policy's name."""
-Role = Literal["rule", "planner", "learned", "control", "published", "clairvoyant"]
+Role = Literal["rule", "planner", "learned", "control", "published", "clairvoyant", "recorded"]
 """What a policy is in a comparison.
 
 ``rule``: a fixed rule of what is known now; ``planner``: plans with forecasts or sampled jobs; ``learned``: trained;
 ``control``: a simple policy that others are held against; ``published``: as a paper describes it; ``clairvoyant``:
-reads future jobs or true future signals, so it is a benchmark that nobody can run.
+reads future jobs or true future signals, so it is a benchmark that nobody can run; ``recorded``: replays what happened.
 """
 
 

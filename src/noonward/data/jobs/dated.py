@@ -56,11 +56,13 @@ class JobRows:
     Attributes:
         table: The rows, in the file's order.
         submit_s_J: Submission, seconds since 1970-01-01 UTC, of every row; None where the table has no dates.
+        start_s_J: Recorded start on the same clock, NaN where a row has none; None where the table has no such column.
         account: What was done to a log that was read as a table; None for a job table.
     """
 
     table: TableFile
     submit_s_J: F8 | None
+    start_s_J: F8 | None
     account: Account | None
 
     @property
@@ -90,6 +92,10 @@ class JobRows:
             )
         return since_s_J, inside_J
 
+    def starts_s(self, start: datetime) -> F8 | None:
+        """Returns every row's recorded start in seconds since a window's start; None where none is recorded."""
+        return None if self.start_s_J is None else self.start_s_J - start.timestamp()
+
 
 def job_rows(spec: JobTable) -> JobRows:
     """Returns the rows of a scenario's job table, or of a job log as a table; a file that is unchanged is read once.
@@ -113,6 +119,11 @@ def is_log(path: Path) -> bool:
 def is_dated(path: Path) -> bool:
     """Returns whether a file is a job log, or a job table with a column ``submit_time``."""
     return is_log(path) or "submit_time" in column_names(path)
+
+
+def may_record_starts(path: Path) -> bool:
+    """Returns whether a file is a job log, or a dated job table with a column ``start_time``."""
+    return is_log(path) or {"submit_time", "start_time"} <= set(column_names(path))
 
 
 @functools.lru_cache(maxsize=4)
@@ -145,13 +156,17 @@ def _cached_rows(
             "one: both "
             "say when a job arrives"
         )
-    submit_s = _submissions(table, clock) if table.has("submit_time") else None
-    return JobRows(table=table, submit_s_J=submit_s, account=account)
+    submit_s = start_s = None
+    if table.has("submit_time"):
+        submit_s = _seconds(table, "submit_time", clock)
+        if table.has("start_time"):
+            start_s = _seconds(table, "start_time", clock, empty=True)
+    return JobRows(table=table, submit_s_J=submit_s, start_s_J=start_s, account=account)
 
 
-def _submissions(table: TableFile, clock: Clock | None) -> F8:
-    """Returns the times of submission of a table's rows, seconds since 1970-01-01 UTC."""
-    name = table.column_of["submit_time"]
+def _seconds(table: TableFile, key: str, clock: Clock | None, *, empty: bool = False) -> F8:
+    """Returns the times in a column of a table, seconds since 1970-01-01 UTC; NaN where they may be empty and are."""
+    name = table.column_of[key]
     series = table.frame[name]
     if isinstance(series.dtype, pl.Datetime):
         zoned = series.dtype.time_zone is not None
@@ -167,8 +182,8 @@ def _submissions(table: TableFile, clock: Clock | None) -> F8:
         file=TextFile(path=table.path, text="", encoding="utf-8"),
         frame=pl.DataFrame({"line": lines, name: series.fill_null("")}),
     )
-    text.refuse(text.frame[name] == "", name, "; give the time of submission")
-    times = read_times(text, name, clock, series=lines.cast(pl.String))
+    if not empty:
+        text.refuse(text.frame[name] == "", name, "; give the time of submission")
+    times = read_times(text, name, clock, missing=("",) if empty else (), series=lines.cast(pl.String))
     text.refuse(times.skipped, name, "does not exist on the clock of 'timezone', which skips that hour")
-    seconds: F8 = times.utc.dt.epoch("us").to_numpy().astype(np.float64) / 1e6
-    return seconds
+    return np.asarray(times.utc.dt.epoch("us").cast(pl.Float64).fill_null(np.nan).to_numpy() / 1e6)

@@ -112,7 +112,8 @@ def _(spec: JobTable, fleet: Fleet, start: datetime, window_h: int, slot_s: floa
     rows = job_rows(spec)
     slack_s = np.inf if spec.slack_h is None else spec.slack_h * HOUR_S
     if rows.submit_s_J is not None:
-        jobs = jobs_of_table(rows.table, fleet, *rows.arrivals_s(start, window_h), slack_s=slack_s)
+        arrival_s_J, inside_J = rows.arrivals_s(start, window_h)
+        jobs = jobs_of_table(rows.table, fleet, arrival_s_J, inside_J, slack_s, rows.starts_s(start))
         return jobs_that_fit(jobs, fleet, str(spec.path))
     jobs = jobs_of_table(rows.table, fleet, slack_s=slack_s)
     late = int((jobs.arrival_s_J >= window_h * HOUR_S).sum())

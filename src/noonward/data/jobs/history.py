@@ -9,7 +9,7 @@ import numpy as np
 
 from noonward.arrays import I8
 from noonward.errors import DataError
-from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.jobs import NO_SITE, Jobs
 from noonward.units import DAY_S, HOUR_S
 
 DRAWS = 1000
@@ -88,6 +88,8 @@ def _with_rows(jobs: Jobs, rows_J: I8, arrival_s: np.ndarray) -> Jobs:
     order = np.argsort(arrival_s, kind="stable")
     columns = {field.name: getattr(jobs, field.name)[rows_J][order] for field in fields(jobs)}
     columns["arrival_s_J"] = arrival_s[order].astype(np.float64)
+    columns["recorded_start_s_J"] = np.full(len(order), np.nan)
+    columns["recorded_site_J"] = np.full(len(order), NO_SITE)
     if (columns["arrival_s_J"] < 0).any():
         raise DataError("jobs of before 1970 cannot serve as a history; correct their dates")
     return Jobs(**columns)

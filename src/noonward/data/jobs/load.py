@@ -17,7 +17,7 @@ from noonward.data.table_file import EXTENSIONS, TableFile, open_table
 from noonward.errors import DataError
 from noonward.files import write_table
 from noonward.model.cluster.fleet import Fleet
-from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.jobs import NO_SITE, UNKNOWN_SITE, Jobs
 from noonward.model.spec import LARGEST_GANG
 from noonward.units import DAY_S, HOUR_S
 
@@ -37,7 +37,7 @@ TABLE_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
         key: key
         for key in (
             "arrival_s", "submit_time", "origin", "class", "gpus", "gpus_min", "gpus_max", "duration_s", "work",
-            "slack_s", "data_gb", "model_gb", "result_gb", "site",
+            "slack_s", "data_gb", "model_gb", "result_gb", "site", "start_time", "start_site",
         )
     }
 )  # fmt: skip
@@ -144,13 +144,15 @@ def jobs_of_table(
     arrival_s_J: F8 | None = None,
     inside_J: NDArray[np.bool_] | None = None,
     slack_s: float = np.inf,
+    start_s_J: F8 | None = None,
 ) -> Jobs:
     """Returns the jobs of a complete table, one row a job, with names in place of indices.
 
     Columns (docs/data.md): ``arrival_s``; ``gpus``, or ``gpus_min`` and ``gpus_max``; ``work``, or ``duration_s`` for
     classes of fixed duration; and, each with its default where the column is absent: ``origin`` (the only ingress),
     ``class`` (the only class), ``slack_s`` (``inf``: no limit), ``data_gb``, ``model_gb``, ``result_gb`` (0), ``site``
-    (none). Unsorted rows are sorted by arrival (stable). Other columns are ignored.
+    (none). ``start_site`` names the site where the job ran; without it, it ran where it came from. Unsorted rows are
+    sorted by arrival (stable). Other columns are ignored.
 
     Args:
         table: The table.
@@ -158,6 +160,7 @@ def jobs_of_table(
         arrival_s_J: Arrivals of its rows, seconds since the window's start; None: its own column ``arrival_s``.
         inside_J: Rows to take; all are checked. None: all.
         slack_s: Slack of its jobs where it has no column of them, s.
+        start_s_J: Recorded starts of its rows, seconds since the window's start, NaN for none; None: none is recorded.
 
     Raises:
         DataError: The table lacks a column or holds a value that is not allowed; the message names file, row, column,
@@ -184,6 +187,9 @@ def jobs_of_table(
         "model_gb": _gb(table, "model_gb"),
         "result_gb": _gb(table, "result_gb"),
     }
+    if start_s_J is not None:
+        columns["recorded_start_s"] = start_s_J
+        columns["recorded_site"] = _recorded_sites(table, fleet, columns["origin"])
     if inside_J is not None:
         columns = {name: value[inside_J] if isinstance(value, np.ndarray) else value for name, value in columns.items()}
     return Jobs.build(**columns)
@@ -195,6 +201,17 @@ def _names_or_only(table: TableFile, key: str, known: list[str] | tuple[str, ...
     if len(known) > 1:
         table.require(key)
     return np.zeros(len(table), dtype=np.int64)
+
+
+def _recorded_sites(table: TableFile, fleet: Fleet, origin_J: I8) -> I8:
+    """Returns where the jobs of a table ran: NO_SITE where it does not say, UNKNOWN_SITE at one the fleet lacks."""
+    home_I = fleet.tables(1).home_I
+    home_J = np.where(home_I < 0, NO_SITE, home_I)[origin_J]
+    if not table.has("start_site"):
+        return np.asarray(home_J)
+    said = table.frame[table.column_of["start_site"]].cast(pl.String).str.strip_chars().fill_null("")
+    index_of = {name: index for index, name in enumerate(fleet.site_names)} | {"": NO_SITE}
+    return np.array([index_of.get(name, UNKNOWN_SITE) for name in said], dtype=np.int64)
 
 
 def _one_of(table: TableFile, single: str, *others: str) -> bool:
@@ -245,6 +262,8 @@ def _work(table: TableFile, fleet: Fleet, class_J: I8) -> F8:
 
 def write_job_table(jobs: Jobs, fleet: Fleet, path: Path) -> None:
     """Writes jobs as a table that ``load_job_table`` reads back unchanged, bit for bit.
+
+    What a log recorded is left out: a table without dates cannot say it.
 
     Args:
         jobs: The jobs.

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from noonward.data.jobs.dated import is_dated
+from noonward.data.jobs.dated import is_dated, may_record_starts
 from noonward.data.table_file import column_names
 from noonward.errors import ScenarioError, nearest
 from noonward.model.cluster.scenario import Scenario
@@ -371,6 +371,8 @@ def content_with_files(scenario: Scenario, signals: Sequence[Path], jobs: Path |
     if jobs is not None:
         if is_dated(jobs) or "origin" in column_names(jobs):
             content["jobs"] = {"source": "table", "path": str(jobs)}
+            if may_record_starts(jobs):
+                content["reference_policy"] = None  # what happened, where the table says so
         elif content["jobs"]["source"] == "fine-tuning":
             content["jobs"]["trace"] = str(jobs)
         else:

@@ -244,7 +244,20 @@ def _in_pools(asked: OwnFleet, frame: pl.DataFrame, places: pl.Series, notes: li
         pools[place, kind] = alike[0] if len(here) > 1 else here[0]
     of = [pools[place, kind] for place, kind in zip(places, kinds, strict=True)]
     made = frame.with_columns(origin=pl.Series([pool.name for pool in of]))
+    if "start_site" in frame.columns:
+        made = made.with_columns(start_site=_recorded_pools(asked, frame["start_site"], kinds))
     return made.with_columns(pl.Series("class", [pool.gpu.name.lower() for pool in of])) if asked.by_type else made
+
+
+def _recorded_pools(asked: OwnFleet, sites: pl.Series, kinds: pl.Series) -> pl.Series:
+    """Returns the pools that jobs ran in as recorded; a name that is none of the fleet's stays as it is."""
+    named = sites.cast(pl.String).replace(dict(asked.origins))
+    pool_of: dict[tuple[str | None, str | None], str | None] = {}
+    for site, kind in set(zip(named, kinds, strict=True)):
+        here = [pool for pool in asked.pools if pool.site == site]
+        alike = [pool for pool in here if kind and plain_gpu(pool.gpu.name).startswith(plain_gpu(kind))]
+        pool_of[site, kind] = (alike or here)[0].name if here else site
+    return pl.Series([pool_of[pair] for pair in zip(named, kinds, strict=True)], dtype=pl.String)
 
 
 def _window(asked: OwnFleet, notes: list[str]) -> tuple[date | None, int]:

@@ -99,6 +99,7 @@ class Environment:
             ("origin_J", len(fleet.ingress_points)),
             ("class_J", len(fleet.classes)),
             ("preset_site_J", len(fleet.sites)),
+            ("recorded_site_J", len(fleet.sites)),
         ):
             column = getattr(jobs, name)
             if (column >= limit).any():

@@ -29,6 +29,11 @@ JOB: Final = np.dtype(
 )
 """A job as it was submitted."""
 
+NO_SITE: Final = -1
+"""No site is recorded."""
+UNKNOWN_SITE: Final = -2
+"""A site is recorded that the fleet does not have."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Jobs:
@@ -47,6 +52,9 @@ class Jobs:
         model_gb_J: Model that travels with a migrated job, GB, at least 0.
         result_gb_J: Result that returns to the origin, GB, at least 0.
         preset_site_J: Site that the workload itself routes the job to, or -1: used by the uniform routing rule.
+        recorded_site_J: Site where a log says that the job ran, NO_SITE or UNKNOWN_SITE.
+        recorded_start_s_J: When it says that the job started, seconds since the environment's start; NaN where it does
+            not say. Only the policy ``what-happened`` reads both.
 
     Raises:
         DataError: There is no job, lengths disagree, or a value is outside what is stated above; the
@@ -64,6 +72,8 @@ class Jobs:
     model_gb_J: F8
     result_gb_J: F8
     preset_site_J: I8
+    recorded_site_J: I8
+    recorded_start_s_J: F8
 
     def __post_init__(self) -> None:
         count = len(self.arrival_s_J)
@@ -73,7 +83,7 @@ class Jobs:
             array = getattr(self, field.name)
             if array.shape != (count,):
                 raise DataError(f"column {field.name} has shape {array.shape}; expected ({count},)")
-            if array.dtype.kind == "f" and np.isnan(array).any():
+            if array.dtype.kind == "f" and field.name != "recorded_start_s_J" and np.isnan(array).any():
                 raise DataError(f"column {field.name}, row {int(np.isnan(array).argmax())}: value is missing (NaN)")
         self._check("arrival_s_J", self.arrival_s_J >= 0, "at least 0 s")
         self._check("arrival_s_J", np.isfinite(self.arrival_s_J), "finite")
@@ -89,6 +99,10 @@ class Jobs:
             array = getattr(self, name)
             self._check(name, (array >= 0) & np.isfinite(array), "at least 0 GB and finite")
         self._check("preset_site_J", self.preset_site_J >= -1, "a site index, or -1 for none")
+        self._check(
+            "recorded_site_J", self.recorded_site_J >= UNKNOWN_SITE, "a site index, -1 for none, -2 for unknown"
+        )
+        self._check("recorded_start_s_J", ~np.isinf(self.recorded_start_s_J), "finite, or NaN for none")
 
     def _check(self, name: str, good_J: NDArray[np.bool_], allowed: str) -> None:
         if not good_J.all():
@@ -99,6 +113,11 @@ class Jobs:
 
     def __len__(self) -> int:
         return len(self.arrival_s_J)
+
+    @property
+    def has_record(self) -> bool:
+        """Whether a log says of any job when it started."""
+        return not bool(np.isnan(self.recorded_start_s_J).all())
 
     def records(self) -> Records:
         """Returns the table as JOB records."""
@@ -126,6 +145,8 @@ class Jobs:
         model_gb: F8 | float = 0.0,
         result_gb: F8 | float = 0.0,
         preset_site: I8 | int = -1,
+        recorded_site: I8 | int = NO_SITE,
+        recorded_start_s: F8 | float = np.nan,
     ) -> Jobs:
         """Builds a table from columns, scalars standing for constant columns, and sorts it by arrival (stable).
 
@@ -142,6 +163,8 @@ class Jobs:
             model_gb: Model that migrates, GB.
             result_gb: Result that returns, GB.
             preset_site: Site the workload routes the job to, or -1.
+            recorded_site: Site where a log says that it ran, NO_SITE or UNKNOWN_SITE.
+            recorded_start_s: When it says that it started, seconds; NaN where it does not say.
 
         Raises:
             DataError: As the class states.
@@ -172,4 +195,6 @@ class Jobs:
             model_gb_J=column(model_gb, np.float64),
             result_gb_J=column(result_gb, np.float64),
             preset_site_J=column(preset_site, np.int64),
+            recorded_site_J=column(recorded_site, np.int64),
+            recorded_start_s_J=column(recorded_start_s, np.float64),
         )

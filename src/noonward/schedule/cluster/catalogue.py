@@ -24,6 +24,7 @@ from noonward.schedule.cluster.slot_rules import (
     RandomMasked,
 )
 from noonward.schedule.cluster.weighed import MarketRouter, WeighedRouter
+from noonward.schedule.cluster.what_happened import WHAT_HAPPENED, WhatHappened
 from noonward.schedule.families import Argument, Family, Role
 from noonward.schedule.plan.follow import FollowPlan, Fractional, PerfectPlan
 from noonward.schedule.registry import Policy, Registry, load_policy
@@ -106,6 +107,7 @@ def _add_slot_rules(registry: Registry) -> None:
     _add(registry, "random", RandomMasked, "control")
     _add(registry, "most-free", MostFree, "rule", "control")
     _add(registry, "cheapest-feasible", CheapestFeasible, "rule", "control")
+    _add(registry, WHAT_HAPPENED, WhatHappened, "recorded")
 
 
 def booked(forecast: ForecastKind, *, noise: float = NOISE, net: int = 0) -> Scheduler:

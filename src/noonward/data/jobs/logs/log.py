@@ -62,7 +62,7 @@ class LogFormat:
         title: What it is, in words.
         recognises: Says from its beginning whether a file is of this format.
         read: Reads a file into a frame with ``LOG_COLUMNS`` (and any of ``class``, ``slack_s``, ``data_gb``,
-            ``model_gb``, ``result_gb``, ``site``), and accounts for the rows that are not handed on.
+            ``model_gb``, ``result_gb``, ``site``, ``start_site``), and accounts for the rows that are not handed on.
     """
 
     name: str

@@ -28,6 +28,7 @@ NAMES: Final = {
     "state": ("state", "status"),
     "class": ("class",),
     "site": ("site",),
+    "start_site": ("start_site", "ran_at", "run_site", "execution_site"),
     "slack_s": ("slack_s",),
     "data_gb": ("data_gb",),
     "model_gb": ("model_gb",),
@@ -83,7 +84,7 @@ def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame
         for key in ("slack_s", "data_gb", "model_gb", "result_gb")
         if (name := column[key]) is not None
     }
-    frame |= {key: table.frame[name] for key in ("class", "site") if (name := column[key]) is not None}
+    frame |= {key: table.frame[name] for key in ("class", "site", "start_site") if (name := column[key]) is not None}
     return pl.DataFrame(frame)
 
 

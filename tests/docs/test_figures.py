@@ -3,12 +3,16 @@
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from command_line import CommandLine
+from noonward.data.signals.generate import generate_signals
+from noonward.data.signals.load import write_generated_signals
 
 PAGE = Path(__file__).parents[2] / "docs" / "figures.md"
 
@@ -24,7 +28,7 @@ def as_pattern(name: str) -> re.Pattern[str]:
     """Returns the pattern that a documented name stands for."""
     text = re.escape(name).replace("POLICY", r"[\w:.-]+").replace("REFERENCE", r"[\w:.-]+")
     text = text.replace("CLASS", r"[\w-]+").replace("SITE", r"[\w-]+").replace("HALF", "(?:generated|real)")
-    text = text.replace("CELL", r"N\d+/0\.\d\d")
+    text = text.replace("CHOICE", "(?:best|cheapest|cleanest|now|worst)").replace("CELL", r"N\d+/0\.\d\d")
     return re.compile(text.replace("day_D", r"day_\d"))
 
 
@@ -43,6 +47,15 @@ def hold_against_page(command: str, answers: list[str]) -> None:
             assert table[exact[0]] == figure["unit"]
             used.add(exact[0])
     assert used == set(table)
+
+
+def test_figures_of_when(noonward: CommandLine) -> None:
+    made = generate_signals(("SG",), datetime(2022, 5, 1, tzinfo=UTC), 48, np.random.default_rng(0))
+    write_generated_signals(made, Path("hours.csv"))
+    asked = (
+        "when --gpus 1 --gpu L4 --hours 2 --now 2022-05-02 --by 2022-05-02T08:00 --zones SG --signals hours.csv --json"
+    )
+    hold_against_page("when", [noonward(*asked.split(), "--json").out])
 
 
 DVFS = ("dvfs-training", "--set", "window_h=1", "-n", 1)

@@ -24,9 +24,11 @@ from noonward.cli import (
     reproduce,
     scenario,
     serve,
+    signals,
     simulate,
     train,
     warmup,
+    when,
 )
 from noonward.cli.compile_notice import CompileNotice
 from noonward.cli.interruptible import run_interruptible, what_is_kept
@@ -62,6 +64,7 @@ app.command(name="compare")(compare.compare)
 app.command(name="simulate")(simulate.simulate)
 app.command(name="bound")(bound.bound)
 app.command(name="plan")(plan.plan)
+app.command(name="when")(when.when)
 app.command(name="import")(import_.import_)
 app.command(name="init")(init.init)
 app.command(name="policies")(policies.policies)
@@ -76,6 +79,7 @@ app.add_typer(live.app, name="live")
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(data.app, name="data")
+app.add_typer(signals.app, name="signals")
 app.add_typer(edge.app, name="edge")
 
 

@@ -1,9 +1,9 @@
-"""Charts as SVG text: bars with intervals, a scatter of named points, a map of differences. They need no program."""
+"""Charts as SVG text: bars with intervals, named points, lines, a map of differences. They need no program."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Final
@@ -14,6 +14,14 @@ from noonward.arrays import F8
 
 WIDTH: Final = 460
 """Width of a chart in its own units; a page shows it at that many pixels or fewer."""
+STYLE: Final = """
+svg { width: 100%; height: auto; display: block; font-size: 13px; fill: #444; }
+svg .name { fill: #222; font-weight: 600; }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 8px 36px; }
+.pair svg { max-width: 560px; }
+@media print { .pair { grid-template-columns: 1fr 1fr; } section { break-inside: avoid; } }
+"""
+"""Style of charts in a page."""
 GOOD: Final = "#2e7d32"
 BAD: Final = "#b45309"
 QUIET: Final = "#8a929e"
@@ -109,30 +117,16 @@ def scatter(points: Sequence[Point], x_title: str, y_title: str) -> str:
     known = [point for point in points if math.isfinite(point.x) and math.isfinite(point.y)]
     if not known:
         return ""
-    height, left, bottom = 340, 62.0, 46.0
-    (x_low, x_high), (y_low, y_high) = (_range([getattr(each, axis) for each in known]) for axis in "xy")
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        return (
-            left + (x - x_low) / (x_high - x_low) * (WIDTH - left - 12),
-            12 + (y_high - y) / (y_high - y_low) * (height - bottom - 12),
-        )
-
-    out = [f'<path d="M{left} 12V{height - bottom}H{WIDTH - 12}" fill="none" stroke="{QUIET}"/>']
-    for tick in ticks(x_low, x_high):
-        at = place(tick, y_low)[0]
-        out.append(f'<text x="{at:.1f}" y="{height - bottom + 16}" text-anchor="middle">{tick:,.6g}</text>')
-    for tick in ticks(y_low, y_high):
-        at = place(x_low, tick)[1]
-        out.append(f'<text x="{left - 6}" y="{at + 4:.1f}" text-anchor="end">{tick:,.6g}</text>')
-        out.append(f'<path d="M{left} {at:.1f}H{WIDTH - 12}" stroke="#e9ebef"/>')
+    frame = _Frame.of([each.x for each in known], [each.y for each in known])
+    height, bottom, place = frame.height, frame.bottom, frame.place
+    out = frame.axes(x_title, y_title)
     taken: list[tuple[float, float, float]] = []
     for point in sorted(known, key=lambda each: -each.y):
         x, y = place(point.x, point.y)
         out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{point.color}"/>')
         width, at = 7.0 * len(point.name), y + 4
         from_x = x + 8 if x + 8 + width < WIDTH else x - 8 - width
-        steps = [step for k in range(height // 14) for step in (14 * k, -14 * k)]
+        steps = [step for k in range(int(height // 14)) for step in (14 * k, -14 * k)]
         places = [at + step for step in steps if 12 < at + step < height - bottom]
         beside = [other for other, begin, end in taken if from_x < end and begin < from_x + width]
         clear = (free for free in places if all(abs(free - other) >= 14 for other in beside))
@@ -143,13 +137,196 @@ def scatter(points: Sequence[Point], x_title: str, y_title: str) -> str:
             end_x = x + 7 if from_x > x else x - 7
             out.append(f'<path d="M{x:.1f} {y:.1f}L{end_x:.1f} {at - 4:.1f}" stroke="{QUIET}" stroke-width="0.8"/>')
         out.append(f'<text {side} y="{at:.1f}" class="name">{escape(point.name)}</text>')
-    middle = (left + WIDTH - 12) / 2
-    out.append(f'<text x="{middle}" y="{height - 8}" text-anchor="middle">{escape(x_title)}</text>')
-    out.append(
-        f'<text x="14" y="{height / 2 - 10}" text-anchor="middle" transform="rotate(-90 14 {height / 2 - 10})">'
-        f"{escape(y_title)}</text>"
-    )
     return _svg(WIDTH, height, out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A named line through points; it breaks where a value is unknown.
+
+    Attributes:
+        name: Name; of lines with the same one, the first stands in the key.
+        x: Places to the right.
+        y: Places upwards.
+        color: Colour.
+        texts: What stands beside the points; none: points are not marked.
+        low: Lower ends of intervals, or none.
+        high: Upper ends, or none.
+    """
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    color: str
+    texts: tuple[str, ...] = ()
+    low: tuple[float | None, ...] = ()
+    high: tuple[float | None, ...] = ()
+
+
+def line_chart(
+    lines: Sequence[Line],
+    x_title: str,
+    y_title: str,
+    *,
+    points: Sequence[Point] = (),
+    name_x: Callable[[float], str] = "{:,.6g}".format,
+    ticks_x: Sequence[float] = (),
+    from_zero: bool = False,
+) -> str:
+    """Returns lines between two axes, with a key below them.
+
+    Args:
+        lines: Lines.
+        x_title: Name and unit of the axis to the right.
+        y_title: Name and unit of the axis upwards.
+        points: Named points beside the lines.
+        name_x: Returns the text of a place to the right.
+        ticks_x: Places to the right that have a text; none: round numbers.
+        from_zero: Whether the axis upwards includes zero.
+    """
+    ends = [each for line in lines for each in (*line.low, *line.high) if each is not None]
+    y = [*(each for line in lines for each in line.y), *(point.y for point in points), *ends]
+    frame = _Frame.of(
+        [*(each for line in lines for each in line.x), *(point.x for point in points)],
+        [*y, 0.0] if from_zero else y,
+        key=[line.name for line in lines],
+    )
+    out = frame.axes(x_title, y_title, name_x, ticks_x)
+    for line in lines:
+        places = [frame.place(x, y) if math.isfinite(y) else None for x, y in zip(line.x, line.y, strict=True)]
+        for low, high, at in zip(line.low, line.high, places, strict=False):
+            if low is not None and high is not None and at is not None:
+                ends_y = [frame.place(line.x[0], each)[1] for each in (low, high)]
+                out.append(
+                    f'<path d="M{at[0]:.1f} {ends_y[0]:.1f}V{ends_y[1]:.1f}" stroke="{line.color}" opacity=".5"/>'
+                )
+        out.append(f'<path d="{_path(places)}" fill="none" stroke="{line.color}" stroke-width="1.8"/>')
+        for text, at in zip(line.texts, places, strict=False):
+            if at is not None:
+                out.append(f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4" fill="{line.color}"/>')
+                anchor = "end" if at[0] > WIDTH - 90 else "start"
+                shift = -8 if anchor == "end" else 8
+                out.append(
+                    f'<text x="{at[0] + shift:.1f}" y="{at[1] - 6:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+                )
+    for point in points:
+        x_at, y_at = frame.place(point.x, point.y)
+        out.append(f'<circle cx="{x_at:.1f}" cy="{y_at:.1f}" r="5" fill="{point.color}"/>')
+        anchor, shift = ("end", -9) if x_at > WIDTH / 2 else ("start", 9)
+        out.append(
+            f'<text x="{x_at + shift:.1f}" y="{y_at + 4:.1f}" text-anchor="{anchor}" class="name">'
+            f"{escape(point.name)}</text>"
+        )
+    return _svg(WIDTH, frame.height, out + frame.key_parts({line.name: line.color for line in lines}))
+
+
+def stacked(drawings: Sequence[str]) -> str:
+    """Returns drawings of this module below each other, as one file."""
+    out, top = [], 0.0
+    for drawing in drawings:
+        width, height = (float(each) for each in drawing.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split())
+        out.append(drawing.replace("<svg ", f'<svg x="0" y="{top:g}" width="{width:g}" height="{height:g}" ', 1))
+        top += height + 12
+    style = "text{font:12px system-ui,'DejaVu Sans',Arial,sans-serif;fill:#444}.name{font-weight:600;fill:#222}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top:.0f}"><style>{style}</style>'
+        f'<rect width="100%" height="100%" fill="#fff"/>{"".join(out)}</svg>\n'
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Frame:
+    """Two axes in a drawing.
+
+    Attributes:
+        x_ends: Least and largest place to the right.
+        y_ends: Least and largest place upwards.
+        height: Height of the drawing.
+        bottom: Room below the axes.
+    """
+
+    x_ends: tuple[float, float]
+    y_ends: tuple[float, float]
+    height: float
+    bottom: float
+    left: float = 62.0
+
+    @classmethod
+    def of(cls, x: Sequence[float], y: Sequence[float], key: Sequence[str] = ()) -> _Frame:
+        """Returns axes that hold all finite values, with room for a key of some names."""
+        rows = len(_key_places(tuple(dict.fromkeys(key)))[1]) if key else 0
+        finite = [[each for each in values if math.isfinite(each)] or [0.0] for values in (x, y)]
+        below = 46.0 + 18 * rows
+        return cls(x_ends=_range(finite[0]), y_ends=_range(finite[1]), height=294 + below, bottom=below)
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        """Returns where a point lies in the drawing."""
+        (x_low, x_high), (y_low, y_high) = self.x_ends, self.y_ends
+        return (
+            self.left + (x - x_low) / (x_high - x_low) * (WIDTH - self.left - 12),
+            12 + (y_high - y) / (y_high - y_low) * (self.height - self.bottom - 12),
+        )
+
+    def axes(
+        self,
+        x_title: str,
+        y_title: str,
+        name_x: Callable[[float], str] = "{:,.6g}".format,
+        ticks_x: Sequence[float] = (),
+    ) -> list[str]:
+        """Returns the axes with ticks and titles."""
+        base, middle_y = self.height - self.bottom, (self.height - self.bottom) / 2
+        out = [f'<path d="M{self.left:g} 12V{base:g}H{WIDTH - 12}" fill="none" stroke="{QUIET}"/>']
+        for tick in ticks_x or ticks(*self.x_ends, most=5):
+            at = self.place(tick, self.y_ends[0])[0]
+            out.append(f'<text x="{at:.1f}" y="{base + 16}" text-anchor="middle">{escape(name_x(tick))}</text>')
+        for tick in ticks(*self.y_ends):
+            at = self.place(self.x_ends[0], tick)[1]
+            out.append(f'<text x="{self.left - 6}" y="{at + 4:.1f}" text-anchor="end">{tick:,.6g}</text>')
+            out.append(f'<path d="M{self.left:g} {at:.1f}H{WIDTH - 12}" stroke="#e9ebef"/>')
+        middle = (self.left + WIDTH - 12) / 2
+        out.append(f'<text x="{middle}" y="{base + 36}" text-anchor="middle">{escape(x_title)}</text>')
+        out.append(
+            f'<text x="14" y="{middle_y}" text-anchor="middle" transform="rotate(-90 14 {middle_y})">'
+            f"{escape(y_title)}</text>"
+        )
+        return out
+
+    def key_parts(self, colors: dict[str, str]) -> list[str]:
+        """Returns the key below the axes; nothing for one line alone."""
+        if len(colors) < 2:
+            return []
+        out = []
+        top = self.height - self.bottom + 54
+        for name, (x, row) in _key_places(tuple(colors))[0].items():
+            y = top + 18 * row
+            out.append(f'<path d="M{x} {y - 4}h14" stroke="{colors[name]}" stroke-width="3"/>')
+            out.append(f'<text x="{x + 19}" y="{y}">{escape(name)}</text>')
+        return out
+
+
+def _key_places(names: tuple[str, ...]) -> tuple[dict[str, tuple[float, int]], list[int]]:
+    """Returns place and row of every name in a key, and the rows."""
+    x, row, places = 14.0, 0, {}
+    for name in names:
+        width = 34 + 7.2 * len(name)
+        if x + width > WIDTH and x > 14:
+            x, row = 14.0, row + 1
+        places[name] = (x, row)
+        x += width
+    return places, list(range(row + 1)) if len(names) > 1 else []
+
+
+def _path(places: Sequence[tuple[float, float] | None]) -> str:
+    """Returns a line through places that breaks where there is none."""
+    out, begun = [], False
+    for place in places:
+        if place is None:
+            begun = False
+            continue
+        out.append(f"{'L' if begun else 'M'}{place[0]:.1f} {place[1]:.1f}")
+        begun = True
+    return "".join(out)
 
 
 def difference_map(values_ST: F8, rows: Sequence[str], columns: Sequence[str], unit: str) -> str:

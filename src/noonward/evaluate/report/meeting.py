@@ -14,21 +14,16 @@ from noonward.evaluate.answer import best_to_adopt, bills, can_run, headline, sa
 from noonward.evaluate.cluster_objectives import ClusterObjective
 from noonward.evaluate.compare import Comparison
 from noonward.evaluate.report import page
-from noonward.evaluate.report.charts import BAD, GOOD, QUIET, Bar, Point, bar_chart, difference_map, scatter
+from noonward.evaluate.report.charts import BAD, GOOD, QUIET, STYLE, Bar, Point, bar_chart, difference_map, scatter
 from noonward.evaluate.report.figure_style import grid, site_names, utc_hours, window_hours
 from noonward.evaluate.statistics import Estimate, mean
 
 _CSS = """
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 8px 36px; }
-svg { width: 100%; height: auto; display: block; font-size: 13px; fill: #444; }
-svg .name { fill: #222; font-weight: 600; }
 .wide { overflow-x: auto; } .wide svg { min-width: 720px; }
-.pair svg { max-width: 560px; }
 details { border-top: 1px solid #d7dbe0; padding: 8px 0; margin: 0; } summary { font-weight: 600; }
 details h2 { font-size: 17px; margin: 14px 0 4px; }
 @media (max-width: 600px) { main { padding: 16px 14px 32px; } h1 { font-size: 22px; } .answer { font-size: 18px; }
   dl { grid-template-columns: 1fr; } dd { margin-bottom: 8px; overflow-wrap: anywhere; } }
-@media print { .pair { grid-template-columns: 1fr 1fr; } section { break-inside: avoid; } }
 """
 MOST_COLUMNS = 56
 """Most columns of the map of what moves where and when; longer windows are drawn in steps of several hours."""
@@ -63,7 +58,7 @@ def write_meeting_report(comparison: Comparison, path: Path, *, command: str, fi
     if figures is not None:
         parts.append(f"<p><a href='{escape(figures.name)}'>Every figure, interactive</a> (in the same folder)</p>")
     parts.append("<footer>Made by noonward. This file loads nothing from the network.</footer>")
-    return page.write_page(first.split(":")[0], "\n".join(part for part in parts if part), path, css=_CSS)
+    return page.write_page(first.split(":")[0], "\n".join(part for part in parts if part), path, css=STYLE + _CSS)
 
 
 def improvement(comparison: Comparison, policy: str) -> Estimate:

@@ -1,0 +1,80 @@
+"""Hourly values as strips of block characters, for the terminal."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from noonward.arrays import F8
+
+BLOCKS: Final = "▁▂▃▄▅▆▇█"
+UNKNOWN: Final = " "
+"""What stands for an unknown value."""
+
+
+def strip(values: F8, low: float, high: float) -> str:
+    """Returns one block a value, the lower the smaller; a blank where it is unknown.
+
+    Args:
+        values: Values.
+        low: Value of the smallest block.
+        high: Value of the largest.
+
+    Example:
+        >>> strip(np.array([0.0, 5.0, 10.0, np.nan]), 0.0, 10.0)
+        '▁▅█ '
+    """
+    span = (high - low) or 1.0
+    place = np.clip((values - low) / span * len(BLOCKS), 0, len(BLOCKS) - 1)
+    return "".join(UNKNOWN if np.isnan(each) else BLOCKS[int(each)] for each in place.tolist())
+
+
+def in_columns(values: F8, columns: int) -> F8:
+    """Returns the means of as many equal stretches as there are columns; the values themselves if they are fewer.
+
+    Example:
+        >>> in_columns(np.array([1.0, 3.0, 5.0, 7.0]), 2).tolist()
+        [2.0, 6.0]
+    """
+    if len(values) <= columns:
+        return values
+    edges = np.linspace(0, len(values), columns + 1).round().astype(int)
+    return np.array([_mean(values[a:b]) for a, b in itertools.pairwise(edges)])
+
+
+def marks(columns: int, begin: float, end: float, word: str) -> str:
+    """Returns a line that marks a stretch of columns, with a word beside it.
+
+    Example:
+        >>> marks(10, 0.2, 0.5, "run")
+        '  ╰─╯ run'
+    """
+    first = min(int(begin * columns), columns - 1)
+    last = max(first + 1, round(end * columns))
+    width = last - first
+    line = "╵" if width == 1 else "╰" + "─" * (width - 2) + "╯"
+    return " " * first + line + (f" {word}" if word else "")
+
+
+def spread(texts: Sequence[str], columns: int) -> str:
+    """Returns texts in a line, the first at its beginning and the last at its end.
+
+    Example:
+        >>> spread(["Mon", "Tue"], 12)
+        'Mon      Tue'
+    """
+    if len(texts) == 1 or columns < sum(map(len, texts)) + len(texts):
+        return texts[0]
+    line = [" "] * columns
+    for n, text in enumerate(texts):
+        at = round(n * (columns - len(text)) / (len(texts) - 1))
+        line[at : at + len(text)] = text
+    return "".join(line)
+
+
+def _mean(values: F8) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else float("nan")

@@ -1,0 +1,86 @@
+"""Bad input of the commands that answer: each refused once and clearly, with exit code 2, and nothing half-written."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command_line import CommandLine
+from noonward.data.signals.generate import generate_signals
+from noonward.data.signals.load import write_generated_signals
+
+WHEN = "when --gpus 8 --gpu L4 --hours 6 --now 2022-05-03T09:00 --by 2022-05-04T09:00 --zones SG --signals hours.csv"
+FLEET = "when --gpus 2 --hours 6 --now 2022-05-03T09:00 --by 2022-05-04T09:00 --fleet tiny --signals hours.csv"
+
+
+def instead(command: str, old: str, new: str = "") -> str:
+    """Returns a command with a part replaced, which must be there."""
+    assert old in command
+    return command.replace(old, new)
+
+
+BAD = {
+    "no place": (instead(WHEN, "--zones SG"), "either --zones DE,FR,SE-SE3 or --fleet"),
+    "two kinds of places": (f"{WHEN} --fleet tiny", "either --zones DE,FR,SE-SE3 or --fleet"),
+    "unknown zone": (instead(WHEN, "SG", "SGP"), "zone 'SGP' has no row in hours.csv; did you mean 'SG'"),
+    "zone twice": (instead(WHEN, "SG", "SG,SG"), "names no zone, or one twice"),
+    "no GPU": (instead(WHEN, "--gpu L4"), "name its GPU"),
+    "unknown GPU": (instead(WHEN, "--gpu L4", "--gpu H900"), "GPU 'H900' is not in the library"),
+    "no hours": (instead(WHEN, "--hours 6", "--hours 0"), "--hours 0 is not allowed; give a finite number above 0"),
+    "hours that are no number": (instead(WHEN, "--hours 6", "--hours nan"), "--hours nan is not allowed"),
+    "no GPUs": (instead(WHEN, "--gpus 8", "--gpus 0"), "greater than or equal to 1"),
+    "PUE below one": (f"{WHEN} --pue 0.5", "--pue 0.5 is not allowed"),
+    "negative carbon price": (f"{WHEN} --carbon-price -1", "--carbon-price -1 is not allowed"),
+    "a deadline in words": (instead(WHEN, "2022-05-04T09:00", "tomorrow"), "--by 'tomorrow' is not a time; write it"),
+    "now in words": (instead(WHEN, "2022-05-03T09:00", "soon"), "--now 'soon' is not a time"),
+    "too little time": (instead(WHEN, "05-04T09:00", "05-03T12:00"), "the job takes 6 h, but"),
+    "a deadline long gone": (instead(WHEN, "--now 2022-05-03T09:00"), "there are 0 h; give a later --by"),
+    "before the file": (instead(WHEN, "2022-05-03T09:00", "2022-04-03T09:00"), "the signals begin after 2022-04-03"),
+    "far after the file": (instead(WHEN, "05-04T09:00", "07-04T09:00"), "forecasts reach 168 h"),
+    "unknown clock": (f"{WHEN} --timezone Europe/Berlinn", "time zone 'Europe/Berlinn' is unknown"),
+    "no such file": (instead(WHEN, "hours.csv", "none.csv"), "none.csv does not exist"),
+    "no file": (instead(WHEN, "--signals hours.csv"), "no prices were given"),
+    "a class without a fleet": (f"{WHEN} --class x", "--class belongs to a fleet's scenario"),
+    "unknown site": (f"{WHEN} --at DE", "--at DE: the job cannot run there"),
+    "fleet without files": (instead(FLEET, "--signals hours.csv"), "has no hours from files"),
+    "a PUE of a fleet": (f"{FLEET} --pue 1.2", "--pue belongs to --zones"),
+    "more GPUs than any site": (instead(FLEET, "--gpus 2", "--gpus 64"), "no site has 64 GPUs"),
+    "GPU that the fleet lacks": (f"{FLEET} --gpu H100", "the fleet has no GPU of type 'H100'"),
+    "class that the fleet lacks": (f"{FLEET} --class big", "no class of jobs 'big'"),
+    "fleet of edge servers": (instead(FLEET, "tiny", "edge-inference"), "kind"),
+    "unknown fleet": (instead(FLEET, "tiny", "tyni"), "tyni"),
+    "picture of an unknown kind": ("signals show hours.csv --out p.png", "is written as .html or .svg"),
+    "picture of an unknown zone": ("signals show hours.csv --zones XX --out p.svg", "zone 'XX' has no row"),
+    "days outside the file": ("signals show hours.csv --from 2023-01-01 --out p.svg", "2023"),
+    "days in the wrong order": ("signals show hours.csv --from 2022-05-03 --to 2022-05-01 --out p.svg", "before"),
+    "no file to show": ("signals show nothing.csv --out p.svg", "nothing.csv does not exist"),
+    "unknown format to show": ("signals show hours.csv --format aemoo --out p.svg", "format 'aemoo' is unknown"),
+    "a folder that is a file": ("signals show hours.csv --out hours.csv/p.svg", "hours.csv"),
+}
+"""Commands and what their message says."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with four days of hours."""
+    made = generate_signals(("CA-ON", "SG"), datetime(2022, 5, 1, tzinfo=UTC), 4 * 24, np.random.default_rng(0))
+    write_generated_signals(made, tmp_path / "hours.csv")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_each_is_refused_once_and_nothing_is_written(noonward: CommandLine, folder: Path, name: str) -> None:
+    command, says = BAD[name]
+    before = sorted(folder.iterdir())
+    answer = noonward(*command.split())
+    assert answer.code == 2, answer.out + answer.err
+    assert says.lower() in answer.err.lower()
+    assert "Traceback" not in answer.err
+    assert answer.err.count("error:") + answer.err.count("Error:") + answer.err.count("Error ─") <= 1
+    assert answer.out == ""
+    assert sorted(folder.iterdir()) == before
+
+
+def test_they_are_thirty_at_least() -> None:
+    assert len(BAD) >= 30

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from noonward.model.cluster.scenario import GeneratedSignals, SinusoidalSignals
-from noonward.model.edge.quality import QualityLaw
+from noonward.model.edge.quality import STEPS_HIGH, QualityLaw, quality
 from noonward.model.spec import Count, NonNegative, Positive, Share, Spec
 
 MOST_SERVERS = 62
@@ -176,6 +176,8 @@ class EdgeScenario(Spec):
     """Hours over which idle servers are charged."""
     quality_min: Share = 0.0
     """Quality that an image should reach; images below it are counted, and cost the utility's penalty."""
+    quality_goal: Share = 0.0
+    """Mean quality that a policy must reach to be adopted; 0: no goal."""
     utility: Utility = Utility()
     """Weights of the utility of an image."""
     signals: GeneratedSignals | SinusoidalSignals | None = Field(default=None, discriminator="source")
@@ -204,6 +206,11 @@ class EdgeScenario(Spec):
             )
         if not self.steps_min <= self.steps <= self.steps_max:
             raise ValueError(f"steps is {self.steps:g}; allowed: {self.steps_min:g} (steps_min) to {self.steps_max:g}")
+        highest = quality(min(self.steps_max, STEPS_HIGH), 0)
+        if self.quality_goal > highest:
+            raise ValueError(
+                f"quality_goal is {self.quality_goal:g}; {self.steps_max:g} steps (steps_max) reach {highest:.3f}"
+            )
         for name, value in (("first_s", self.first_s), ("limit_s", self.limit_s)):
             if value / self.tick_s > 2**53:
                 raise ValueError(f"{name} is {value:g} s, too many ticks of {self.tick_s:g} s")

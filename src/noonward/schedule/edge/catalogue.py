@@ -13,6 +13,7 @@ from noonward.schedule.edge.carbon import CarbonAware
 from noonward.schedule.edge.greedy import Greedy
 from noonward.schedule.edge.lookahead import Lookahead
 from noonward.schedule.edge.metaheuristics import Genetic, Harmony
+from noonward.schedule.edge.priced_lookahead import PricedLookahead
 from noonward.schedule.edge.rules import Fifo, FirstFit, PatientReuse, RandomTries, ReuseFirst
 from noonward.schedule.edge.trained_policy import FOLDER, EdgePolicy, read_meta
 from noonward.schedule.families import Argument, Family, Role
@@ -38,6 +39,7 @@ def add_policies(registry: Registry) -> None:
     _add(registry, "reuse-first", ReuseFirst, "rule", "control")
     _add(registry, "patient-reuse", PatientReuse, "rule")
     _add(registry, "lookahead", Lookahead, "planner")
+    _add(registry, "priced-lookahead", PricedLookahead, "planner", "control")
     _add(
         registry,
         "greedy",

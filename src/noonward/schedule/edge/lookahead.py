@@ -1,4 +1,7 @@
-"""Known-queue lookahead: every launch and the wait are tried, and patient reuse played on with the tasks known now."""
+"""Known-queue lookahead: every launch and the wait are tried, and patient reuse played on with the tasks known now.
+
+It is a rollout policy (Bertsekas, Tsitsiklis and Wu 1997) whose base policy is patient reuse.
+"""
 
 from __future__ import annotations
 
@@ -85,10 +88,16 @@ def copy_state(view: EdgeView, server_N: Records, task_Q: Records) -> None:
         task_Q[q] = view.task_Q[q]
 
 
-@edge_rule
-def lookahead_rule(view: EdgeView, answers: EdgeAnswers, memory: EdgeMemory) -> None:
-    """Launches what leads to the least sum of responses of the tasks known now, or waits for the next completion."""
-    run, steps = view.run_1[0], memory.number_P[0]
+@kernel(allocates=False)
+def lookahead_choice(view: EdgeView, memory: EdgeMemory, steps: float) -> int:
+    """Returns the place whose launch leads to the least sum of responses of the tasks known now, or NOBODY to wait.
+
+    Args:
+        view: The question.
+        memory: Room for a copy of servers and queue.
+        steps: Steps that tasks are given.
+    """
+    run = view.run_1[0]
     server_N, task_Q = memory.server_RN[0], memory.task_RQ[0]
     best, least = NOBODY, np.inf
     for q in range(view.task_Q.shape[0]):
@@ -118,6 +127,14 @@ def lookahead_rule(view: EdgeView, answers: EdgeAnswers, memory: EdgeMemory) -> 
         )
         if total < least:
             best = NOBODY
+    return best
+
+
+@edge_rule
+def lookahead_rule(view: EdgeView, answers: EdgeAnswers, memory: EdgeMemory) -> None:
+    """Launches what leads to the least sum of responses of the tasks known now, or waits for the next completion."""
+    steps = memory.number_P[0]
+    best = lookahead_choice(view, memory, steps)
     if best != NOBODY:
         answers.answer_1[0].choice = 1 + best
         answers.answer_1[0].steps = min(steps, view.task_Q[best].steps_max)

@@ -14,19 +14,16 @@ from typing import Final
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.data.edge.environments import draw_tasks
 from noonward.decision.edge.brief import EdgeBrief
 from noonward.decision.edge.scheduler import CompiledEdgeScheduler
 from noonward.decision.edge.view import EdgeMemory
 from noonward.errors import ScenarioError
 from noonward.model.edge.scenario import EdgeScenario, TraceTasks
-from noonward.model.edge.tasks import TASK
+from noonward.schedule.edge.rehearsal import SEED, sample_tasks
 from noonward.schedule.edge.sequences import LENGTH, blank_servers, numbers_of, rewards_of, sequence_rule
 
 EPISODES: Final = 4
 """Sampled episodes that a sequence is rated on; the authors' public code rates it on a single one."""
-SEED: Final = 7919_0001
-"""Seed of the sampled episodes and of the search: none of an environment's."""
 _FOUND: dict[tuple[str, str], F8] = {}
 """Best sequences found so far in this process, by method and scenario."""
 
@@ -45,13 +42,9 @@ def rater(setting: EdgeScenario) -> Rate:
             f"scenario {setting.name!r} takes its tasks from a file, which has no law to sample episodes from; "
             "'genetic' and 'harmony' need one: leave them out"
         )
-    drawn = [draw_tasks(setting, index, SEED).record_K for index in range(EPISODES)]
-    count_E = np.array([len(record_K) for record_K in drawn], dtype=np.float64)
-    task_EK = np.zeros((EPISODES, int(count_E.max())), TASK)
-    for e, record_K in enumerate(drawn):
-        task_EK[e, : len(record_K)] = record_K
+    task_EK, count_E = sample_tasks(setting, episodes=EPISODES)
     servers, waiting_K = blank_servers(setting.servers.count), np.zeros(task_EK.shape[1], [("task", "i8")])
-    last_s = max(float(record_K["stamp_s"][-1]) for record_K in drawn) + setting.limit_s
+    last_s = float(task_EK["stamp_s"].max()) + setting.limit_s
     number_P, most_t = numbers_of(setting), int(last_s / setting.tick_s)
 
     def rate(sequence_BX3: F8) -> F8:

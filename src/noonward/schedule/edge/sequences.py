@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from noonward.arrays import F8, Records
+from noonward.arrays import F8, I8, Records
 from noonward.compiled import kernel
 from noonward.decision.edge.gangs import idle_gang, idle_servers, next_idle_t, occupy
 from noonward.decision.edge.rule import edge_rule
@@ -130,7 +130,7 @@ def play_sequence(
 def rewards_of(
     sequence_BX3: F8,
     task_EK: Records,
-    count_E: F8,
+    count_E: I8,
     server_N: Records,
     waiting_K: Records,
     number_P: F8,
@@ -152,7 +152,7 @@ def rewards_of(
     for b in range(sequence_BX3.shape[0]):
         sum_B[b] = 0.0
         for e in range(task_EK.shape[0]):
-            tasks = task_EK[e, : int(count_E[e])]
+            tasks = task_EK[e, : count_E[e]]
             sum_B[b] += play_sequence(sequence_BX3[b], tasks, server_N, waiting_K, number_P, most_t)
 
 

@@ -1,15 +1,13 @@
 """The service as a process of its own: killed and started again under load, and driven from the command line."""
 
 import json
-import os
 import random
 import re
 import signal
-import subprocess
-import sys
 
 import pytest
 
+from live.process import Process
 from live.waiting import wait_for
 from noonward.live.client import Client, ServiceError
 from noonward.live.requests import JobRequest
@@ -30,29 +28,6 @@ last = last_time(folder) if (folder / NAME).is_file() else None
 clock = SystemClock(600.0, None if last is None else last + timedelta(seconds=1))
 serve(config, scenario, clock=clock, started=lambda address, controller: print(address, flush=True))
 """
-
-
-class Process:
-    """A service in a process of its own."""
-
-    def __init__(self, *command):
-        self.process = subprocess.Popen(
-            [sys.executable, *command], stdout=subprocess.PIPE, text=True, env={**os.environ}
-        )
-        self.address = None
-        for line in self.process.stdout:
-            found = re.search(r"https?://[\d.:]+", line)
-            if found:
-                self.address = found[0]
-                break
-        assert self.address, "the service did not start"
-
-    def end(self, number=signal.SIGTERM):
-        """Ends it and returns its exit code."""
-        self.process.send_signal(number)
-        code = self.process.wait(60)
-        self.process.stdout.close()
-        return code
 
 
 def test_killed_under_load_no_job_is_lost_and_none_runs_twice(tmp_path):

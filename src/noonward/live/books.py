@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from noonward.live.states import from_bytes, to_bytes
-from noonward.live.store.store import Store
+from noonward.live.store.store import Store, StoreError
 from noonward.live.world.seats import OVERDUE, STARTING, Arrival, Decision, Note, Seat
 from noonward.live.world.world import World
 
@@ -81,12 +81,15 @@ class Books:
         """Stores all that has changed since the last call; returns the sites that have jobs to hand over.
 
         A job that was cancelled meanwhile is not started; its GPUs are given back.
+
+        Raises:
+            StoreError: The store cannot be written now; what has changed is kept and stored by the next call.
         """
         seats, decisions, notes = self.world.drain_changes()
         if not (seats or decisions or notes or self.world.asks != self._saved_asks):
             return []
-        state = to_bytes(self.world.scheduler.state()) if self.world.asks != self._saved_asks else None
-        self._saved_asks = self.world.asks
+        asks = self.world.asks
+        state = to_bytes(self.world.scheduler.state()) if asks != self._saved_asks else None
 
         def change(connection: sqlite3.Connection, now_s: float) -> tuple[set[int], list[Seat]]:
             missed = [seat for seat in seats if not self._store_seat(connection, seat)]
@@ -98,7 +101,12 @@ class Books:
             self._store_forecast(connection)
             return ready, missed
 
-        ready, missed = self.store.do(change)
+        try:
+            ready, missed = self.store.do(change)
+        except StoreError:
+            self.world.keep_changes(seats, decisions, notes)
+            raise
+        self._saved_asks = asks
         for seat in missed:
             if seat.state == STARTING:
                 self.world.finish(seat.serial, self.world.now_s)

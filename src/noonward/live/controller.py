@@ -158,12 +158,13 @@ class Controller:
         self._bring_hours(int(until_s // HOUR_S))
         with self.lock:
             began = time.perf_counter()
+            ready = self.books.save()  # what an earlier step could not store
             self._take_operator()
             self._take_ended()
             self.world.arrive(new_arrivals(self.store, until_s))
             asked = self.world.asks
             self.world.run_to(float(until_s))
-            ready = self.books.save()
+            ready += self.books.save()
             if self.world.asks > asked:
                 self.decision_s.append((time.perf_counter() - began) / (self.world.asks - asked))
                 del self.decision_s[:-10_000]
@@ -237,11 +238,10 @@ class Controller:
 
         Raises:
             ScenarioError: There is no such policy, or it cannot run here.
+            StoreError: The store cannot be written now; the policy stays.
         """
         with self.lock:
             world, books = self._opened(policy)
-            # What had ended and was not yet taken is repeated to the new books, which pass over what they do not hold.
-            self.world, self.books, self.policy = world, books, policy
             state = to_bytes(world.scheduler.state())
 
             def change(connection: sqlite3.Connection, now_s: float) -> None:
@@ -250,6 +250,8 @@ class Controller:
                 )
 
             self.store.do(change)
+            # What had ended and was not yet taken is repeated to the new books, which pass over what they do not hold.
+            self.world, self.books, self.policy = world, books, policy
 
     def rehearse(self) -> None:
         """Decides about a job that is not stored, in books of its own, so that all functions are compiled."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from noonward.errors import FileError
 from noonward.files import write_text
 from noonward.live.executors.protocol import ClusterError, Order, Phase, Status
 
@@ -53,7 +54,10 @@ class LocalExecutor:
     def submit_held(self, order: Order) -> str:
         """Writes the job's order; nothing runs yet."""
         content = {"job": order.job, "name": order.name, "command": order.command, "gpus": order.gpus}
-        write_text(self.folder / order.token / "order.json", json.dumps(content))
+        try:
+            write_text(self.folder / order.token / "order.json", json.dumps(content))
+        except FileError as error:
+            raise ClusterError(f"the order of job {order.job} cannot be written: {error}") from error
         return order.token
 
     def release(self, order: Order) -> None:

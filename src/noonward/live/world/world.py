@@ -90,8 +90,11 @@ class World:
     # What happens outside.
 
     def arrive(self, arrivals: Iterable[Arrival]) -> None:
-        """Adds jobs that have arrived, in the order of their arrival."""
+        """Adds jobs that have arrived, in the order of their arrival; one that was added and not yet taken, once."""
+        added = {(one.job, one.attempt) for one in self._coming.values()}
         for one in arrivals:
+            if (one.job, one.attempt) in added:
+                continue
             serial, self.serial = self.serial, self.serial + 1
             self._coming[serial] = one
             heapq.heappush(self._events, (one.arrival_s, ARRIVAL, serial))
@@ -568,6 +571,12 @@ class World:
         out = list(self.changed.values()), self.decisions, self.notes
         self.changed, self.decisions, self.notes = {}, [], []
         return out
+
+    def keep_changes(self, seats: Iterable[Seat], decisions: Iterable[Decision], notes: Iterable[Note]) -> None:
+        """Takes back what ``drain_changes`` returned and could not be stored; it comes before later changes."""
+        self.changed = {seat.serial: seat for seat in seats} | self.changed
+        self.decisions[:0] = decisions
+        self.notes[:0] = notes
 
 
 def _known(value: float) -> float | None:

@@ -1,0 +1,187 @@
+"""The chaos run: a service that is killed again and again under load, over a Slurm site with a slow sbatch.
+
+``python tests/live/chaos.py --kills 50`` does the full run; a test does a short one.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from live.process import Process
+from live.slurm_site import SlurmSite
+from live.waiting import wait_for
+from noonward.live.client import Client, ServiceError
+from noonward.live.requests import JobRequest
+from noonward.live.store.schema import ENDED
+
+SERVICE = """
+import json, sys
+from datetime import timedelta
+from pathlib import Path
+from noonward.live.clock import SystemClock
+from noonward.live.config import checked_config
+from noonward.live.server import serve
+from noonward.live.store.store import NAME, last_time
+said = json.loads(sys.argv[1])
+config, scenario = checked_config(said, "chaos", Path())
+last = last_time(config.folder) if (config.folder / NAME).is_file() else None
+clock = SystemClock(600.0, None if last is None else last + timedelta(seconds=1))
+serve(config, scenario, clock=clock, started=lambda address, controller: print(address, flush=True))
+"""
+SCENARIO = """
+name: chaos
+protocol: each-slot
+slot_s: 60
+window_h: 12
+end: drained
+fleet:
+  gpu_types:
+    T4-class: {idle_w: 8, classes: {fine-tuning: {power: {constant_w: 80}, time: duration}}}
+  sites:
+    - {name: north, zone: A, gpu_type: T4-class, gpus: 8, pue: 1.1}
+    - {name: south, zone: B, gpu_type: T4-class, gpus: 8, pue: 1.2}
+network: {throughput_gb_per_min: 1, usd_per_gb: 0.01, kwh_per_gb: 0.005}
+jobs:
+  source: fine-tuning
+  count: 30
+  origin_shares: {north: 1, south: 1}
+  gpus_cap: 1
+  kinds: {one: {share: 1, data: {low_gb: 0, high_gb: 0}, model: {low_gb: 0, high_gb: 0}}}
+"""
+SLOW = """#!/bin/sh
+sleep {pause}
+{real}/sbatch "$@"
+code=$?
+sleep {pause}
+exit $code
+"""
+
+
+@contextlib.contextmanager
+def slow_site(folder, pause_s):
+    """A Slurm cluster of two nodes whose sbatch takes longer: before and after it has passed the job on."""
+    site = SlurmSite(folder / "north", "north", nodes=2, gpus=4)
+    slow = folder / "slow"
+    slow.mkdir()
+    (slow / "sbatch").write_text(SLOW.format(pause=pause_s, real="/usr/bin"))
+    (slow / "sbatch").chmod(0o755)
+    before = os.environ["PATH"]
+    try:
+        site.start()
+        os.environ["PATH"] = f"{slow}:{site.env['PATH']}"
+        yield site
+    finally:
+        os.environ["PATH"] = before
+        site.stop()
+
+
+class Load:
+    """Submits small batches, repeats those that were not answered, and notes what was acknowledged."""
+
+    def __init__(self, ran, size):
+        self.ran, self.size = ran, size
+        self.acknowledged, self.sent = set(), 0
+        self._pending = None
+
+    def batch(self, client):
+        """Submits a batch; after a failure the same batch comes again, with the same keys."""
+        if self._pending is None:
+            self._pending = range(self.sent, self.sent + self.size)
+            self.sent += self.size
+        jobs = [
+            JobRequest(
+                name="a", work=1.0, origin=("north", "south")[n % 2], site=("north", "south")[n % 2], key=f"k{n}",
+                command=f"echo x >> {self.ran}/{n}",
+            )
+            for n in self._pending
+        ]  # fmt: skip
+        client.submit(*jobs)
+        self.acknowledged.update(self._pending)
+        self._pending = None
+
+
+def chaos(folder, site, kills, *, seed=3, size=4, said=None):
+    """Kills a service again and again at random moments while batches come in.
+
+    Args:
+        folder: An empty folder.
+        site: Slurm cluster of the site north.
+        kills: How often it is killed.
+        seed: Seed of the moments.
+        size: Jobs of a batch.
+        said: Further keys of the configuration.
+
+    Returns:
+        What came out: kills, acknowledged, lost, doubled, strays cancelled, states.
+    """
+    chance, ran = random.Random(seed), folder / "ran"
+    ran.mkdir()
+    (folder / "chaos.yaml").write_text(SCENARIO)
+    config = {
+        "scenario": str(folder / "chaos.yaml"), "policy": "local-fcfs", "folder": str(folder / "live"), "port": 0,
+        "poll_s": 60,
+        "sites": {
+            "north": {"executor": "slurm", "conf": str(site.conf), "gpus_per_node": 4, "options": ["-o", "/dev/null"]},
+            "south": {"executor": "local"},
+        },
+    } | (said or {})  # fmt: skip
+    load = Load(ran, size)
+    for _ in range(kills):
+        service = Process("-c", SERVICE, json.dumps(config))
+        with Client(service.address, timeout_s=5.0) as client:
+            for _ in range(chance.randrange(1, 5)):
+                load.batch(client)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    service.process.wait(chance.uniform(0.02, 0.4))  # it lives on meanwhile
+            if chance.random() < 0.5:  # in the middle of a batch
+                killer = subprocess.Popen(
+                    ["sh", "-c", f"sleep {chance.uniform(0, 0.01):.4f}; kill -9 {service.process.pid}"]
+                )
+                with contextlib.suppress(ServiceError):
+                    load.batch(client)
+                killer.wait()
+        service.end(signal.SIGKILL)
+    service = Process("-c", SERVICE, json.dumps(config))
+    with Client(service.address) as client:
+        while load._pending is not None:
+            load.batch(client)
+        wait_for(lambda: client.service().open_jobs == 0, "the end of all jobs", 600.0)
+        wait_for(lambda: "JobHeld" not in site.call("squeue", "-h", "-o", "%r"), "the end of strays", 90.0)
+        strays = sum(event.kind == "stray cancelled" for event in client.events())
+        states = {state: len(client.jobs(state=state, limit=1000)) for state in ENDED}
+    service.end()
+    counts = {int(file.name): len(file.read_text().split()) for file in ran.iterdir()}
+    return {
+        "kills": kills,
+        "acknowledged": len(load.acknowledged),
+        "lost": len(load.acknowledged - set(counts)),
+        "doubled": sum(count > 1 for count in counts.values()),
+        "not asked for": len(set(counts) - set(range(load.sent))),
+        "strays cancelled": strays,
+        "states": {state: count for state, count in states.items() if count},
+    }
+
+
+def main():
+    """Does a run and prints what came out."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--pause", type=float, default=0.05, help="how much longer sbatch takes before and after, s")
+    parser.add_argument("--seed", type=int, default=3)
+    parser.add_argument("--size", type=int, default=4, help="jobs of a batch")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, slow_site(Path(name), given.pause) as site:
+        sys.stdout.write(json.dumps(chaos(Path(name), site, given.kills, seed=given.seed, size=given.size)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -65,7 +65,7 @@ INSIDE_LEARN = {
 """Rooms of ``learn`` that each of its rooms may import: algorithms and tasks know nothing of each other."""
 NEUTRAL = ("core", "algorithms", "train")
 """Rooms of ``learn`` that know no kind of engine; the config of a run names the task's kind."""
-OF_LIVE = frozenset({"starlette", "uvicorn", "httpx", "msgspec"})
+OF_LIVE = frozenset({"starlette", "uvicorn", "httpx", "msgspec", "jinja2", "markupsafe"})
 """What the extra ``live`` brings, to that part alone."""
 OF_EDGE = frozenset({"torch", "ray", "diffusers", "transformers", "PIL", "psutil"})
 """What the extra ``edge`` brings, to ``live/edge`` alone."""

@@ -277,7 +277,7 @@ def test_health_and_readiness(live, http, monkeypatch):
 
 def test_the_openapi_page_names_every_route(live, http):
     page = http.get("/openapi.json").json()
-    from noonward.live.api.app import Api
+    from noonward.live.api.handlers import Api
 
     served = {
         (route.path.replace(":int", ""), method.lower())

@@ -85,6 +85,11 @@ class Setup:
         """Names of the sites."""
         return self.scenario.fleet.site_names
 
+    @property
+    def runs_nothing(self) -> bool:
+        """Whether no site runs jobs: shadow, or a dry run."""
+        return all(isinstance(executor, ModelExecutor) for executor in self.executors)
+
     def scheduler(self, policy: str) -> Scheduler:
         """Returns a fresh scheduler that a service can ask.
 

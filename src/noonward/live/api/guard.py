@@ -56,29 +56,40 @@ class Guard:
         Raises:
             RefusedError: No valid token, too little scope, or a foreign page.
         """
-        self._refuse_foreign(request)
-        if self._is_open():
-            name = _host(request.headers.get("host", ""))
-            if name not in LOOPBACK:
-                raise RefusedError(
-                    403, "host", f"this service answers as localhost alone, not as {name!r}; or make tokens"
-                )
+        self.refuse_foreign(request)
+        if self.is_open(request):
             return Holder("loopback", "admin")
         words = request.headers.get("authorization", "").split(" ", 1)
         if len(words) != 2 or words[0].lower() != "bearer":
             raise RefusedError(401, "token", "a token is needed: send 'Authorization: Bearer TOKEN'")
-        holder = self._of(words[1].strip())
+        return self.holder_of(words[1].strip(), scope)
+
+    def holder_of(self, token: str, scope: Scope) -> Holder:
+        """Returns who holds a token.
+
+        Raises:
+            RefusedError: It is void, or allows too little.
+        """
+        holder = self._of(token)
         if holder is None:
             raise RefusedError(401, "token", "the token is void or has expired; ask the administrator for a new one")
         if not holder.may(scope):
             raise RefusedError(403, "scope", f"this needs a token of scope {scope}; {holder.name} has {holder.scope}")
         return holder
 
-    def _is_open(self) -> bool:
+    def is_open(self, request: Request) -> bool:
+        """Returns whether there are no tokens, so that whoever asks from this machine is administrator.
+
+        Raises:
+            RefusedError: There are none, and the request names another host than this machine.
+        """
         at, free = self._open
         if time.monotonic() - at > KNOWN_S:
             free = not any_tokens(self._store)
             self._open = (time.monotonic(), free)
+        name = _host(request.headers.get("host", ""))
+        if free and name not in LOOPBACK:
+            raise RefusedError(403, "host", f"this service answers as localhost alone, not as {name!r}; or make tokens")
         return free
 
     def _of(self, token: str) -> Holder | None:
@@ -90,7 +101,7 @@ class Guard:
             self._known[token] = (time.monotonic(), holder)
         return holder
 
-    def _refuse_foreign(self, request: Request) -> None:
+    def refuse_foreign(self, request: Request) -> None:
         """Refuses what a page of another site sends through a visitor's browser."""
         origin = request.headers.get("origin")
         if origin is None or request.method in ("GET", "HEAD"):
@@ -99,15 +110,19 @@ class Guard:
             raise RefusedError(403, "origin", f"requests from pages of {origin} are refused")
 
 
-async def body_of(request: Request) -> bytes:
+async def body_of(request: Request, kind: str = "application/json") -> bytes:
     """Returns the body of a request.
 
+    Args:
+        request: Request.
+        kind: Content type that it must have.
+
     Raises:
-        RefusedError: It is too large, or not JSON by its content type.
+        RefusedError: It is too large, or of another content type.
     """
-    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if kind != "application/json":
-        raise RefusedError(415, "content-type", "send JSON, with 'Content-Type: application/json'")
+    said_kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if said_kind != kind:
+        raise RefusedError(415, "content-type", f"send 'Content-Type: {kind}' and a body of that type")
     said = request.headers.get("content-length", "0")
     size, parts = 0, []
     if said.isdigit() and int(said) > MOST_BYTES:

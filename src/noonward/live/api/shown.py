@@ -124,6 +124,8 @@ class ServiceShown(msgspec.Struct, kw_only=True):
     """The service."""
 
     version: str
+    mode: str
+    """``live``, or ``shadow``: it decides and runs nothing."""
     policy: str
     protocol: str
     start: str

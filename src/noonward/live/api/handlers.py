@@ -1,0 +1,446 @@
+"""The handlers of the HTTP interface: routes, answers and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from noonward import __version__
+from noonward.errors import DataError, NoonwardError, ScenarioError
+from noonward.live import operator
+from noonward.live.accounts import Savings, savings
+from noonward.live.api import shown
+from noonward.live.api.figures import CONTENT_TYPE, exposition
+from noonward.live.api.guard import Guard, RefusedError, body_of, decoded
+from noonward.live.api.openapi import document
+from noonward.live.controller import Controller
+from noonward.live.operator import NoSuchJobError, TooLateError
+from noonward.live.requests import MOST_JOBS, JobRequest, RequestChecker
+from noonward.live.store.schema import ENDED, OPEN
+from noonward.live.store.store import StoreError
+from noonward.live.store.submit import KeyConflictError, submission
+from noonward.live.tokens import Holder, Scope
+from noonward.live.why import plans, why
+
+MOST_ROWS: Final = 1000
+"""Rows of a page, at most."""
+NEWS_S: Final = 1.0
+"""How often a stream of events looks for new ones, s."""
+SETTLED_S: Final = 600.0
+"""How long savings that were computed are shown, s of the service's time; at least ``LEAST_SETTLED_S`` real ones."""
+LEAST_SETTLED_S: Final = 15.0
+_STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
+    (KeyConflictError, 409, "key"),
+    (NoSuchJobError, 404, "unknown"),
+    (TooLateError, 409, "state"),
+    (StoreError, 503, "store"),
+    (DataError, 422, "invalid"),
+    (ScenarioError, 422, "invalid"),
+)
+"""Status and code of each kind of error, the first that fits."""
+_encode: Final = msgspec.json.Encoder().encode
+Handler = Callable[[Request, Holder], Awaitable[Response]]
+
+
+class Api:
+    """The service's handlers.
+
+    Args:
+        controller: Controller of the service.
+    """
+
+    def __init__(self, controller: Controller) -> None:
+        self.controller, self.store = controller, controller.store
+        fleet = controller.setup.scenario.fleet
+        self.guard = Guard(controller.store)
+        self.checker = RequestChecker(fleet, controller.setup.config.largest_gang)
+        self.shower = shown.Shower(
+            fleet.site_names, fleet.classes, tuple(point.name for point in fleet.ingress_points), controller.time_of
+        )
+        self._jobs: msgspec.json.Decoder[JobRequest | list[JobRequest]] = msgspec.json.Decoder(
+            JobRequest | list[JobRequest]
+        )
+        self._settling = asyncio.Lock()
+        self._savings: tuple[float, int, Savings | None] = (-1e9, 0, None)
+        self._change = msgspec.json.Decoder(shown.Change)
+        self._site_change = msgspec.json.Decoder(shown.SiteChange)
+        self._policy_change = msgspec.json.Decoder(shown.PolicyChange)
+
+    def routes(self) -> list[Route]:
+        """Returns the routes."""
+
+        def route(path: str, scope: Scope, handler: Handler, method: str = "GET") -> Route:
+            return Route(path, self._guarded(scope, handler), methods=[method])
+
+        return [
+            route("/v1/jobs", "submit", self.submit, "POST"),
+            route("/v1/jobs", "read", self.jobs),
+            route("/v1/jobs/{job:int}", "read", self.job),
+            route("/v1/jobs/{job:int}", "submit", self.change_job, "PATCH"),
+            route("/v1/jobs/{job:int}/why", "read", self.why),
+            route("/v1/jobs/{job:int}/cancel", "submit", self.cancel, "POST"),
+            route("/v1/jobs/{job:int}/hold", "submit", self.hold, "POST"),
+            route("/v1/jobs/{job:int}/release", "submit", self.release, "POST"),
+            route("/v1/sites", "read", self.sites),
+            route("/v1/sites/{site}", "admin", self.change_site, "PATCH"),
+            route("/v1/plans", "read", self.plans),
+            route("/v1/savings", "read", self.savings),
+            route("/v1/decisions", "read", self.decisions),
+            route("/v1/events", "read", self.events),
+            route("/v1/service", "read", self.service),
+            route("/v1/policy", "admin", self.change_policy, "POST"),
+            route("/metrics", "read", self.metrics),
+            Route("/healthz", self.healthz),
+            Route("/readyz", self.readyz),
+            Route("/openapi.json", self.openapi),
+        ]
+
+    def _guarded(self, scope: Scope, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            try:
+                return await handler(request, self.guard.holder(request, scope))
+            except RefusedError as refused:
+                return problem(refused.status, refused.code, refused.message)
+            except (NoonwardError, sqlite3.OperationalError) as error:
+                known = refusal(error)
+                if known is None:
+                    raise
+                return problem(known.status, known.code, known.message)
+
+        return answer
+
+    # Jobs.
+
+    async def submit(self, request: Request, holder: Holder) -> Response:
+        """Stores one job or a batch; answers once they are on the disk."""
+        given = decoded(self._jobs, await body_of(request))
+        many = given if isinstance(given, list) else [given]
+        if not many or len(many) > MOST_JOBS:
+            raise RefusedError(422, "invalid", f"{len(many)} jobs were sent; a batch holds 1 to {MOST_JOBS}")
+        key = request.headers.get("idempotency-key")
+        if key is not None:
+            many = _with_keys(many, key)
+        rows = [self.checker.row(one) for one in many]
+        ids, new = await asyncio.wrap_future(self.store.write(submission(rows)))
+        self.controller.decide_wake.set()
+        return answer(shown.Submitted(ids=ids, new=new), 201 if new else 200)
+
+    async def jobs(self, request: Request, holder: Holder) -> Response:
+        """Lists jobs, newest first."""
+        state, site = request.query_params.get("state"), request.query_params.get("site")
+        limit, before = number(request, "limit", 100, MOST_ROWS), number(request, "before", 2**53, 2**53)
+        return answer(await run_in_threadpool(self.job_list, state, site, before, limit))
+
+    def job_list(self, state: str | None, site: str | None, before: int, limit: int) -> shown.JobList:
+        """Returns jobs below a number, newest first.
+
+        Raises:
+            RefusedError: The state or the site is unknown.
+        """
+        where: list[str] = ["j.id < ?"]
+        values: list[object] = [before]
+        if state is not None:
+            if state not in (*OPEN, *ENDED):
+                raise RefusedError(422, "invalid", f"unknown state {state!r}; known: {', '.join((*OPEN, *ENDED))}")
+            where.append("j.state = ?")
+            values.append(state)
+        if site is not None:
+            if site not in self.shower.sites:
+                raise RefusedError(422, "invalid", f"unknown site {site!r}; known: {', '.join(self.shower.sites)}")
+            where.append("j.site = ?")
+            values.append(self.shower.sites.index(site))
+        query = f"{shown.JOB_COLUMNS} WHERE {' AND '.join(where)} ORDER BY j.id DESC LIMIT ?"
+        jobs = [self.shower.job(row) for row in self.store.read(query, *values, limit)]
+        return shown.JobList(jobs=jobs, next=jobs[-1].id if len(jobs) == limit and limit else None)
+
+    def shown_job(self, job: int) -> shown.JobShown:
+        """Returns a job.
+
+        Raises:
+            NoSuchJobError: There is none of this number.
+        """
+        rows = self.store.read(f"{shown.JOB_COLUMNS} WHERE j.id = ?", job)
+        if not rows:
+            raise NoSuchJobError(f"there is no job {job}")
+        return self.shower.job(rows[0])
+
+    async def job(self, request: Request, holder: Holder) -> Response:
+        """Shows a job."""
+        return answer(await run_in_threadpool(self.shown_job, _job(request)))
+
+    async def why(self, request: Request, holder: Holder) -> Response:
+        """Says why a job is where it is."""
+        await run_in_threadpool(self.shown_job, _job(request))
+        return answer(await run_in_threadpool(why, self.controller, _job(request)))
+
+    async def change_job(self, request: Request, holder: Holder) -> Response:
+        """Pins a waiting job to a site, or vetoes sites."""
+        change: shown.Change = decoded(self._change, await body_of(request))
+        job, pin = _job(request), change.site
+        veto = None if change.not_sites is msgspec.UNSET else change.not_sites
+
+        def steer() -> None:
+            operator.steer_job(
+                self.controller,
+                job,
+                holder.name,
+                pin=pin if isinstance(pin, str) else None,
+                unpin=pin is None,
+                veto=veto,
+            )
+
+        await run_in_threadpool(steer)
+        return answer(await run_in_threadpool(self.shown_job, job))
+
+    async def cancel(self, request: Request, holder: Holder) -> Response:
+        """Cancels a job."""
+        await run_in_threadpool(operator.cancel_job, self.controller, _job(request), holder.name)
+        return answer(await run_in_threadpool(self.shown_job, _job(request)), 202)
+
+    async def hold(self, request: Request, holder: Holder) -> Response:
+        """Holds a waiting job."""
+        await run_in_threadpool(operator.hold_job, self.controller, _job(request), True, holder.name)
+        return answer(await run_in_threadpool(self.shown_job, _job(request)))
+
+    async def release(self, request: Request, holder: Holder) -> Response:
+        """Lets a held job go on."""
+        await run_in_threadpool(operator.hold_job, self.controller, _job(request), False, holder.name)
+        return answer(await run_in_threadpool(self.shown_job, _job(request)))
+
+    # Sites, plans, decisions, events.
+
+    async def sites(self, request: Request, holder: Holder) -> Response:
+        """Lists the sites as they are now."""
+        return answer(await run_in_threadpool(self.site_list))
+
+    def site_list(self) -> list[shown.SiteShown]:
+        """Returns the sites as they are now."""
+        stored = {row["name"]: row for row in self.store.read("SELECT * FROM sites")}
+        latest = {
+            row["zone"]: row["source"]
+            for row in self.store.read("SELECT zone, source, max(hour) FROM signals GROUP BY zone")
+        }
+        undispatched = {
+            row["site"]: row["n"]
+            for row in self.store.read(
+                "SELECT site, count(*) AS n FROM outbox WHERE stage NOT IN ('released', 'withdrawn') GROUP BY site"
+            )
+        }
+        with self.controller.lock:
+            now = self.controller.world.view.site_S.copy()
+        return [
+            shown.SiteShown(
+                name=site.name, zone=site.zone, executor=self.controller.setup.config.sites[site.name].executor,
+                gpus=site.gpus, free=int(now["free"][s]), withheld=stored[site.name]["withheld"],
+                waiting=int(now["waiting"][s]), waiting_gpus=int(now["waiting_gpus"][s]),
+                drained=bool(stored[site.name]["drained"]), dispatch=bool(stored[site.name]["dispatch"]),
+                undispatched=undispatched.get(s, 0), reachable=bool(stored[site.name]["reachable"]),
+                seen=self.shower.time(stored[site.name]["seen_s"]), remark=stored[site.name]["remark"],
+                price_usd_per_mwh=_known(now["price"][s]), carbon_g_per_kwh=_known(now["carbon"][s]),
+                signal_source=latest.get(site.zone),
+            )
+            for s, site in enumerate(self.controller.setup.scenario.fleet.sites)
+        ]  # fmt: skip
+
+    async def change_site(self, request: Request, holder: Holder) -> Response:
+        """Drains a site or takes it up again; stops or resumes dispatch to it."""
+        change: shown.SiteChange = decoded(self._site_change, await body_of(request))
+        site = request.path_params["site"]
+        if site not in self.shower.sites:
+            raise RefusedError(404, "unknown", f"there is no site {site!r}; sites: {', '.join(self.shower.sites)}")
+        if change.drained is msgspec.UNSET and change.dispatch is msgspec.UNSET:
+            raise RefusedError(422, "invalid", "say what changes: drained or dispatch, each true or false")
+        await run_in_threadpool(self.switch_site, site, holder.name, change)
+        return answer(next(one for one in await run_in_threadpool(self.site_list) if one.name == site))
+
+    def switch_site(self, site: str, who: str, change: shown.SiteChange) -> None:
+        """Carries out what an operator changes about a site, and notes it in the audit log."""
+        if isinstance(change.drained, bool):
+            operator.drain_site(self.controller, site, change.drained, who)
+            operator.audit(self.controller, who, "drain" if change.drained else "undrain", site)
+        if isinstance(change.dispatch, bool):
+            operator.set_dispatch(self.controller, site, change.dispatch, who)
+            operator.audit(self.controller, who, "dispatch on" if change.dispatch else "dispatch off", site)
+
+    async def plans(self, request: Request, holder: Holder) -> Response:
+        """Shows what is expected of every site in the coming 24 hours."""
+        return answer(await run_in_threadpool(plans, self.controller))
+
+    async def savings(self, request: Request, holder: Holder) -> Response:
+        """Shows what was saved in the last days against the reference policy; computed every ten minutes at most."""
+        days = number(request, "days", 7, 31)
+        if days < 1:
+            raise RefusedError(422, "invalid", "days is 0; it must be from 1 to 31")
+        found = await self.settled(days)
+        if found is None:
+            raise RefusedError(404, "unknown", "the scenario has no signals or no reference_policy to compare with")
+        return answer(found)
+
+    async def settled(self, days: int) -> Savings | None:
+        """Returns what was saved in the last days, as computed lately; None without signals or reference policy."""
+        async with self._settling:
+            at, asked, found = self._savings
+            kept_s = max(LEAST_SETTLED_S, SETTLED_S / self.store.clock.speed)
+            if asked != days or time.monotonic() - at > kept_s:
+                found = await run_in_threadpool(savings, self.controller, days)
+                self._savings = (time.monotonic(), days, found)
+        return found
+
+    @property
+    def last_savings(self) -> Savings | None:
+        """What was saved in the last week, as computed last; None if that has not been done yet."""
+        return self._savings[2]
+
+    async def decisions(self, request: Request, holder: Holder) -> Response:
+        """Lists decisions, newest first."""
+        limit, before = number(request, "limit", 100, MOST_ROWS), number(request, "before", 2**53, 2**53)
+        job = None if request.query_params.get("job") is None else number(request, "job", 0, 2**53)
+        return answer(await run_in_threadpool(self.decision_list, job, before, limit))
+
+    def decision_list(self, job: int | None, before: int, limit: int) -> list[shown.DecisionShown]:
+        """Returns decisions below a number, newest first, of all jobs or of one."""
+        where, values = ("", [before]) if job is None else (" AND job = ?", [before, job])
+        rows = self.store.read(f"SELECT * FROM decisions WHERE id < ?{where} ORDER BY id DESC LIMIT ?", *values, limit)
+        each_slot = self.controller.setup.scenario.protocol == "each-slot"
+        return [self.shower.decision(row, each_slot) for row in rows]
+
+    async def events(self, request: Request, holder: Holder) -> Response:
+        """Lists events from a number on; as a stream where the request accepts ``text/event-stream``."""
+        after, limit = number(request, "after", 0, 2**53), number(request, "limit", MOST_ROWS, MOST_ROWS)
+        if "text/event-stream" in request.headers.get("accept", ""):
+            last = request.headers.get("last-event-id", "")
+            start = int(last) if last.isdigit() and len(last) < 16 else after
+            return StreamingResponse(self._stream(request, start), media_type="text/event-stream")
+        return answer(await run_in_threadpool(self._events, after, limit))
+
+    def _events(self, after: int, limit: int) -> list[shown.Event]:
+        rows = self.store.read("SELECT * FROM events WHERE id > ? ORDER BY id LIMIT ?", after, limit)
+        return [self.shower.event(row) for row in rows]
+
+    async def _stream(self, request: Request, after: int) -> AsyncIterator[bytes]:
+        while not await request.is_disconnected():
+            events = await run_in_threadpool(self._events, after, MOST_ROWS)
+            for event in events:
+                after = event.id
+                yield b"id: %d\ndata: %s\n\n" % (event.id, _encode(event))
+            if not events:
+                yield b": still here\n\n"
+                await asyncio.sleep(NEWS_S)
+
+    # The service itself.
+
+    async def service(self, request: Request, holder: Holder) -> Response:
+        """Shows the service: policy, time, open jobs, problems."""
+        return answer(await run_in_threadpool(self.service_shown))
+
+    def service_shown(self) -> shown.ServiceShown:
+        """Returns what the service is and how it is."""
+        controller = self.controller
+        states = ", ".join(f"'{state}'" for state in OPEN)
+        counted = self.store.read(f"SELECT count(*) AS n FROM jobs WHERE state IN ({states})")
+        return shown.ServiceShown(
+            version=__version__,
+            mode="shadow" if controller.setup.runs_nothing else "live",
+            policy=controller.policy,
+            protocol=controller.setup.scenario.protocol,
+            start=controller.time_of(0.0),
+            now=controller.time_of(self.store.now_s()),
+            speed=self.store.clock.speed,
+            open_jobs=counted[0]["n"],
+            problems=controller.problems,
+            late_signal_hours=0 if controller.keeper is None else controller.keeper.late_h(),
+        )
+
+    async def change_policy(self, request: Request, holder: Holder) -> Response:
+        """Lets another policy decide."""
+        change: shown.PolicyChange = decoded(self._policy_change, await body_of(request))
+        await run_in_threadpool(self.use_policy, holder.name, change.policy)
+        return answer(await run_in_threadpool(self.service_shown))
+
+    def use_policy(self, who: str, policy: str) -> None:
+        """Lets another policy decide, and notes it in the audit log."""
+        self.controller.use_policy(policy)
+        operator.audit(self.controller, who, "policy", policy)
+
+    async def metrics(self, request: Request, holder: Holder) -> Response:
+        """Figures for Prometheus."""
+        return Response(await run_in_threadpool(exposition, self.controller), media_type=CONTENT_TYPE)
+
+    async def healthz(self, request: Request) -> Response:
+        """Says whether every loop makes its steps."""
+        late = sorted(name for name, beat in self.controller.heartbeats.items() if beat.late)
+        return answer({"healthy": not late, "late": late}, 503 if late else 200)
+
+    async def readyz(self, request: Request) -> Response:
+        """Says whether jobs are taken: the store can be written."""
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(self.store.write(lambda connection, now_s: None)), 5.0)
+        except (StoreError, TimeoutError) as error:
+            return answer({"ready": False, "reason": str(error) or "the store does not answer"}, 503)
+        return answer({"ready": True})
+
+    async def openapi(self, request: Request) -> Response:
+        """Describes the interface."""
+        return answer(document())
+
+
+def refusal(error: Exception) -> RefusedError | None:
+    """Returns an error as a request is refused with it; None for a defect."""
+    if isinstance(error, sqlite3.OperationalError):
+        return RefusedError(503, "store", f"the store cannot be read now: {error}; try again")
+    for kind, status, code in _STATUS:
+        if isinstance(error, kind):
+            return RefusedError(status, code, str(error))
+    return None
+
+
+def answer(content: Any, status: int = 200) -> Response:
+    """Returns content as JSON."""
+    return Response(_encode(content), status, media_type="application/json")
+
+
+def problem(status: int, code: str, message: str) -> Response:
+    """Returns why a request was refused."""
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "5"} if status == 503 else None
+    return Response(
+        _encode(shown.Problem(code=code, message=message)), status, media_type="application/json", headers=headers
+    )
+
+
+def _with_keys(jobs: list[JobRequest], key: str) -> list[JobRequest]:
+    """Gives the jobs of a request that has an idempotency key keys of their own."""
+    if not 1 <= len(key) <= 150:
+        raise RefusedError(422, "invalid", "the header Idempotency-Key holds 1 to 150 characters")
+    if any(job.key is not None for job in jobs):
+        raise RefusedError(422, "invalid", "give idempotency keys in the jobs or in the header, not in both")
+    return [msgspec.structs.replace(job, key=f"{key}/{n}") for n, job in enumerate(jobs)]
+
+
+def _job(request: Request) -> int:
+    job = int(request.path_params["job"])
+    if job >= 2**63:
+        raise NoSuchJobError(f"there is no job {job}")
+    return job
+
+
+def number(request: Request, name: str, default: int, most: int) -> int:
+    """Returns a number of the query."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 17 and 0 <= int(text) <= most):
+        raise RefusedError(422, "invalid", f"{name} is {text!r}; it must be a whole number from 0 to {most}")
+    return int(text)
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else float(value)

@@ -1,0 +1,261 @@
+"""The pages: what each shows, and who may see it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from noonward.errors import NoonwardError
+from noonward.live.api.guard import RefusedError
+from noonward.live.api.handlers import Api, number, refusal
+from noonward.live.operator import NoSuchJobError
+from noonward.live.store.schema import ENDED, OPEN
+from noonward.live.tokens import Scope
+from noonward.live.web.forms import Forms
+from noonward.live.web.html import HEADERS, STATIC, Html
+from noonward.live.web.sessions import Sessions, Visitor
+from noonward.live.web.timelines import LEADS, busy_gpus, signal_lines
+from noonward.live.web.words import event_words, headline, problems
+from noonward.live.why import why
+from noonward.schedule.registry import policies
+
+ROWS: Final = 50
+"""Rows of a page."""
+REFRESH_S: Final = 5
+"""How often a page brings itself up to date, s; of a service whose time runs faster, ``FAST_REFRESH_S``."""
+FAST_REFRESH_S: Final = 2
+SAID: Final = "noonward_said"
+"""Cookie that carries what a form did to the next page."""
+Handler = Callable[[Request, Visitor], Awaitable[Response]]
+
+
+class Pages:
+    """The pages of a service.
+
+    Args:
+        api: Its interface, which the pages read from.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self.api, self.controller, self.store = api, api.controller, api.store
+        self.sessions = Sessions(api.guard)
+        self.html = Html()
+        self.refresh_s = REFRESH_S if self.store.clock.speed == 1 else FAST_REFRESH_S
+        self._settling: asyncio.Task[object] | None = None
+        self._forms = Forms(self)
+
+    def routes(self) -> list[BaseRoute]:
+        """Returns the routes of pages, forms and static files."""
+        pages: tuple[tuple[str, Handler], ...] = (
+            ("/", self.overview),
+            ("/jobs", self.jobs),
+            ("/jobs/{job:int}", self.job),
+            ("/sites/{site}", self.site),
+            ("/plan", self.plan),
+            ("/signals", self.signals),
+            ("/savings", self.savings),
+            ("/decisions", self.decisions),
+        )
+        return [
+            *(Route(path, self.guarded("read", handler)) for path, handler in pages),
+            *self._forms.routes(),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ]
+
+    def guarded(self, scope: Scope, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        """Returns a handler that knows its visitor, and answers errors as pages."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                response = await handler(request, self.sessions.visitor(request, scope))
+            except RefusedError as refused:
+                return self.refused(request, refused.status, refused.message)
+            except (NoonwardError, sqlite3.OperationalError) as error:
+                known = refusal(error)
+                if known is None:
+                    raise
+                return self.refused(request, known.status, known.message)
+            return response
+
+        return answer
+
+    def refused(self, request: Request, status: int, message: str) -> Response:
+        """Returns the page of an error; without a session, the way to the page that asks for a token."""
+        if status == 401:
+            path = "/login?next=" + quote(request.url.path, safe="/")
+            if "hx-request" in request.headers:
+                return Response(status_code=401, headers={**HEADERS, "HX-Redirect": path})
+            return RedirectResponse(path, 303, headers=HEADERS)
+        return self.html.page("problem.html", status, title="Not possible", message=message, service=None)
+
+    async def show(
+        self, request: Request, visitor: Visitor, template: str, status: int = 200, **content: Any
+    ) -> Response:
+        """Returns a page with what all pages share: the service, its problems, the visitor, what a form just did."""
+        service = await run_in_threadpool(self.api.service_shown)
+        sites = content.pop("sites", None) or await run_in_threadpool(self.api.site_list)
+        said = request.cookies.get(SAID)
+        response = self.html.page(
+            template,
+            status,
+            visitor=visitor,
+            service=service,
+            sites=sites,
+            problems=problems(service, sites),
+            said=None if said is None else unquote(said),
+            here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+            refresh_s=self.refresh_s,
+            rollback=self.rollback,
+            **content,
+        )
+        if said is not None:
+            response.delete_cookie(SAID)
+        return response
+
+    @property
+    def rollback(self) -> str:
+        """Name of the policy that a service is rolled back to: local FCFS, or the reference where that does not fit."""
+        scenario = self.controller.setup.scenario
+        return "local-fcfs" if scenario.protocol == "each-slot" else scenario.reference_policy or "most-free-1"
+
+    # Pages.
+
+    async def overview(self, request: Request, visitor: Visitor) -> Response:
+        """Shows what was saved, the sites, open jobs and what happened last."""
+        found = self._savings_so_far()
+
+        def gather() -> dict[str, Any]:
+            states = ", ".join(f"'{state}'" for state in OPEN)
+            counted = self.store.read(f"SELECT state, count(*) AS n FROM jobs WHERE state IN ({states}) GROUP BY state")
+            counts = {row["state"]: row["n"] for row in counted}
+            last = self.store.read("SELECT coalesce(max(id), 0) AS n FROM events")[0]["n"]
+            events = [self.api.shower.event(row) for row in self._newest_events(last)]
+            return {
+                "counts": [(state, counts.get(state, 0)) for state in OPEN],
+                "jobs": self.api.job_list(None, None, 2**53, 8).jobs,
+                "events": [(event, event_words(event, self.controller.setup.sites)) for event in events],
+            }
+
+        content = await run_in_threadpool(gather)
+        known = [policy.name for policy in policies() if policy.kind == "cluster"]
+        return await self.show(
+            request, visitor, "overview.html", title="Overview", savings=found, headline=headline(found),
+            policies=known, **content,
+        )  # fmt: skip
+
+    def _newest_events(self, last: int) -> list[sqlite3.Row]:
+        return self.store.read("SELECT * FROM events WHERE id > ? ORDER BY id DESC LIMIT 10", last - 10)
+
+    def _savings_so_far(self) -> Any:
+        """Returns the savings computed last, and has them computed again in the background."""
+        if self._settling is None or self._settling.done():
+            self._settling = asyncio.ensure_future(self.api.settled(7))
+        return self.api.last_savings
+
+    async def jobs(self, request: Request, visitor: Visitor) -> Response:
+        """Lists jobs, with what each waiting one waits for."""
+        state, site = request.query_params.get("state") or None, request.query_params.get("site") or None
+        before = number(request, "before", 2**53, 2**53)
+
+        def gather() -> dict[str, Any]:
+            found = self.api.job_list(state, site, before, ROWS)
+            waits = {
+                job.id: why(self.controller, job.id).waits_for
+                for job in found.jobs
+                if job.state in ("submitted", "transit", "waiting")
+            }
+            return {"jobs": found.jobs, "next": found.next, "waits": waits}
+
+        content = await run_in_threadpool(gather)
+        return await self.show(
+            request, visitor, "jobs.html", title="Jobs", state=state, site=site, states=(*OPEN, *ENDED),
+            first_page=before == 2**53, **content,
+        )  # fmt: skip
+
+    async def job(self, request: Request, visitor: Visitor) -> Response:
+        """Shows a job: why it is where it is, what was decided and what happened."""
+        number_ = int(request.path_params["job"])
+        if number_ >= 2**63:
+            raise NoSuchJobError(f"there is no job {number_}")
+
+        def gather() -> dict[str, Any]:
+            job = self.api.shown_job(number_)
+            asked = json.loads(self.store.read("SELECT request FROM jobs WHERE id = ?", number_)[0]["request"])
+            rows = self.store.read("SELECT * FROM events WHERE job = ? ORDER BY id DESC LIMIT ?", number_, ROWS)
+            events = [self.api.shower.event(row) for row in rows]
+            return {
+                "job": job,
+                "asked": asked,
+                "why": why(self.controller, number_),
+                "decisions": self.api.decision_list(number_, 2**53, 10),
+                "events": [(event, event_words(event, self.controller.setup.sites)) for event in events],
+            }
+
+        content = await run_in_threadpool(gather)
+        return await self.show(request, visitor, "job.html", title=f"Job {number_}", **content)
+
+    async def site(self, request: Request, visitor: Visitor) -> Response:
+        """Shows a site: its switches, its jobs, plan and signals."""
+        name = request.path_params["site"]
+        if name not in self.controller.setup.sites:
+            raise RefusedError(404, "unknown", f"there is no site {name}.")
+
+        def gather() -> dict[str, Any]:
+            here = self.store.read(
+                f"SELECT j.id FROM jobs j WHERE j.site = ? AND j.state IN ({', '.join(repr(s) for s in OPEN)}) "
+                "ORDER BY j.id DESC LIMIT ?",
+                self.controller.setup.sites.index(name),
+                ROWS,
+            )
+            return {
+                "jobs": [self.api.shown_job(row["id"]) for row in here],
+                "busy": busy_gpus(self.controller)[name],
+                "lines": signal_lines(self.controller).get(name),
+            }
+
+        sites = await run_in_threadpool(self.api.site_list)
+        shown = next(each for each in sites if each.name == name)
+        content = await run_in_threadpool(gather)
+        return await self.show(request, visitor, "site.html", title=name, site=shown, sites=sites, lead=6, **content)
+
+    async def plan(self, request: Request, visitor: Visitor) -> Response:
+        """Shows busy GPUs as decided, as they were, and as they are expected to be."""
+        busy = await run_in_threadpool(busy_gpus, self.controller)
+        return await self.show(request, visitor, "plan.html", title="Plan and actual", busy=busy)
+
+    async def signals(self, request: Request, visitor: Visitor) -> Response:
+        """Shows prices and intensities as forecast and as they came."""
+        lead = number(request, "lead", 6, 24)
+        if lead not in LEADS:
+            raise RefusedError(422, "invalid", f"lead is {lead}; it must be one of {', '.join(map(str, LEADS))}.")
+        lines = await run_in_threadpool(signal_lines, self.controller, lead)
+        return await self.show(request, visitor, "signals.html", title="Signals", lines=lines, lead=lead, leads=LEADS)
+
+    async def savings(self, request: Request, visitor: Visitor) -> Response:
+        """Shows what was saved against the reference policy, day by day."""
+        days = number(request, "days", 7, 31)
+        if days < 1:
+            raise RefusedError(422, "invalid", "days is 0; it must be from 1 to 31.")
+        found = await self.api.settled(days)
+        return await self.show(
+            request, visitor, "savings.html", title="Savings", savings=found, headline=headline(found), days=days
+        )
+
+    async def decisions(self, request: Request, visitor: Visitor) -> Response:
+        """Lists decisions with what was known when each was made."""
+        before = number(request, "before", 2**53, 2**53)
+        rows = await run_in_threadpool(self.api.decision_list, None, before, ROWS)
+        return await self.show(
+            request, visitor, "decisions.html", title="Decisions", decisions=rows,
+            next=rows[-1].id if len(rows) == ROWS else None, first_page=before == 2**53,
+        )  # fmt: skip

@@ -45,7 +45,9 @@ _HOMES: Final = {
     "register": "noonward.schedule.registry",
     "rule": "noonward.decision.cluster.rule",
     "run": "noonward.runtime.by_kind",
+    "sensitivity": "noonward.evaluate.what_if.run",
     "settle": "noonward.runtime.by_kind",
+    "trade_off": "noonward.evaluate.what_if.run",
     "write_record": "noonward.ledger.record",
 }
 
@@ -85,7 +87,9 @@ __all__ = [
     "register",
     "rule",
     "run",
+    "sensitivity",
     "settle",
+    "trade_off",
     "write_record",
 ]
 
@@ -120,6 +124,7 @@ if TYPE_CHECKING:
     from noonward.errors import NoonwardError
     from noonward.evaluate.compare import compare
     from noonward.evaluate.conformance import check_scheduler
+    from noonward.evaluate.what_if.run import sensitivity, trade_off
     from noonward.forecasts.forecast import Forecast
     from noonward.ledger.ledger import Ledger
     from noonward.ledger.record import write_record

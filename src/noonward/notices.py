@@ -16,7 +16,8 @@ def listen(listener: Callable[[str, str], None]) -> None:
 
     Args:
         listener: Called with the kind (``compile``: a function is about to be compiled; ``part``: one that is pasted
-            into it; ``damaged``: a file of the cache was damaged; ``progress``: how far a long computation is) and what
+            into it; ``damaged``: a file of the cache was damaged; ``progress``: how far a long computation is;
+            ``runs``: how many runs there will be) and what
             it is about.
     """
     _listeners.append(listener)

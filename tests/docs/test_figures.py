@@ -28,7 +28,11 @@ def as_pattern(name: str) -> re.Pattern[str]:
     """Returns the pattern that a documented name stands for."""
     text = re.escape(name).replace("POLICY", r"[\w:.-]+").replace("REFERENCE", r"[\w:.-]+")
     text = text.replace("CLASS", r"[\w-]+").replace("SITE", r"[\w-]+").replace("HALF", "(?:generated|real)")
-    text = text.replace("CHOICE", "(?:best|cheapest|cleanest|now|worst)").replace("CELL", r"N\d+/0\.\d\d")
+    text = (
+        text.replace("CASE", r"[\w=.,]+")
+        .replace("CHOICE", "(?:best|cheapest|cleanest|now|worst)")
+        .replace("CELL", r"N\d+/0\.\d\d")
+    )
     return re.compile(text.replace("day_D", r"day_\d"))
 
 
@@ -47,6 +51,12 @@ def hold_against_page(command: str, answers: list[str]) -> None:
             assert table[exact[0]] == figure["unit"]
             used.add(exact[0])
     assert used == set(table)
+
+
+def test_figures_of_trade_off_and_sensitivity(noonward: CommandLine) -> None:
+    asked = ("tiny", "--policy", "booked-persistence", "-n", 1, "--no-report", "--json")
+    runs = [noonward("trade-off", *asked, "--carbon-prices", "0,50"), noonward("sensitivity", *asked)]
+    hold_against_page("trade-off", [answer.out for answer in runs])
 
 
 def test_figures_of_when(noonward: CommandLine) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noonward.cli.export import Csv, JobsFile, Xlsx, export
+from noonward.cli.export import Csv, JobsFile, Xlsx, export, require_exports
 from noonward.cli.interruptible import on_interrupt
 from noonward.cli.options import (
     BoundSeconds,
@@ -77,6 +77,7 @@ def compare(
     from noonward.evaluate.metrics import to_json
     from noonward.runtime.runs import environment_of
 
+    require_exports(csv, xlsx, jobs_file)
     scenario = open_scenario(name, settings, signals, jobs, first, last, history)
     names = split_names(policies)
     if names is None:

@@ -22,12 +22,44 @@ JobsFile = Annotated[
 ]
 
 
-def export(found: Comparison, csv: Path | None, xlsx: Path | None, jobs: Path | None) -> None:
-    """Writes the files that are asked for, each whole or not at all.
+def require_ending(path: Path | None, option: str, ending: str) -> None:
+    """Raises unless a file that is asked for can be written; called before anything is computed.
 
     Raises:
+        ScenarioError: Its name has another ending, or is that of a folder.
+        FileError: Nothing can be written there.
+    """
+    from noonward.errors import ScenarioError
+    from noonward.files import require_writable
+
+    if path is None:
+        return
+    if path.suffix.lower() != ending or path.is_dir():
+        raise ScenarioError(f"{option} {path}: it writes a file whose name ends in {ending}; give such a name")
+    require_writable(path.parent, option)
+
+
+def require_exports(csv: Path | None, xlsx: Path | None, jobs: Path | None) -> None:
+    """Raises unless the files that are asked for can be written; called before anything is computed.
+
+    Raises:
+        ScenarioError: A name has another ending, or is that of a folder.
+        FileError: Nothing can be written there.
         MissingExtraError: An Excel file is asked for and its writer is not installed.
     """
+    import importlib.util
+
+    from noonward.errors import MissingExtraError
+
+    require_ending(csv, "--csv", ".csv")
+    require_ending(xlsx, "--xlsx", ".xlsx")
+    require_ending(jobs, "--jobs-parquet", ".parquet")
+    if xlsx is not None and importlib.util.find_spec("xlsxwriter") is None:
+        raise MissingExtraError("xlsxwriter", "excel")
+
+
+def export(found: Comparison, csv: Path | None, xlsx: Path | None, jobs: Path | None) -> None:
+    """Writes the files that are asked for (``require_exports``), each whole or not at all."""
     from noonward.files import write_table
 
     if csv is not None:
@@ -42,15 +74,11 @@ def _write_workbook(found: Comparison, path: Path) -> None:
     import io
 
     import polars as pl
+    import xlsxwriter
 
-    from noonward.errors import MissingExtraError
     from noonward.evaluate.results import summary_rows
     from noonward.files import whole_file
 
-    try:
-        import xlsxwriter
-    except ImportError:
-        raise MissingExtraError("xlsxwriter", "excel") from None
     summary, runs = summary_rows(found), found.to_frame()
     table = [
         dict(zip(["policy", *(f"{c.title} ({c.unit})" for c in summary.columns)], [row.name, *row.cells], strict=True))

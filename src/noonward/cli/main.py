@@ -28,6 +28,7 @@ from noonward.cli import (
     simulate,
     train,
     warmup,
+    what_if,
     when,
 )
 from noonward.cli.compile_notice import CompileNotice
@@ -64,6 +65,8 @@ app.command(name="compare")(compare.compare)
 app.command(name="simulate")(simulate.simulate)
 app.command(name="bound")(bound.bound)
 app.command(name="plan")(plan.plan)
+app.command(name="trade-off")(what_if.trade_off)
+app.command(name="sensitivity")(what_if.sensitivity)
 app.command(name="when")(when.when)
 app.command(name="import")(import_.import_)
 app.command(name="init")(init.init)

@@ -217,11 +217,11 @@ def executor_of(workers: int | None, ray: str | None = None) -> Iterator[Executo
 
 
 @contextmanager
-def progress_bar(total: int, what: str, above: RenderableType | None = None) -> Iterator[Progress]:
+def progress_bar(total: int | None, what: str, above: RenderableType | None = None) -> Iterator[Progress]:
     """Shows what runs, since when, and the time left on the error stream, if that is a terminal.
 
     Args:
-        total: Steps.
+        total: Steps; None: not known until the notice ``runs`` says it.
         what: What is done, before the bar.
         above: What stands above the bar, drawn anew with it.
     """
@@ -264,6 +264,8 @@ def progress_bar(total: int, what: str, above: RenderableType | None = None) -> 
         def show(kind: str, about: str) -> None:
             if kind == "progress":
                 bar.update(task, description=about)
+            elif kind == "runs":
+                bar.update(task, total=int(about))
 
         with listening(show):
             yield step

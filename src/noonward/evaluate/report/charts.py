@@ -19,6 +19,7 @@ svg { width: 100%; height: auto; display: block; font-size: 13px; fill: #444; }
 svg .name { fill: #222; font-weight: 600; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 8px 36px; }
 .pair svg { max-width: 560px; }
+@media (max-width: 600px) { svg { font-size: 15px; } }
 @media print { .pair { grid-template-columns: 1fr 1fr; } section { break-inside: avoid; } }
 """
 """Style of charts in a page."""

@@ -22,8 +22,6 @@ _CSS = """
 .wide { overflow-x: auto; } .wide svg { min-width: 720px; }
 details { border-top: 1px solid #d7dbe0; padding: 8px 0; margin: 0; } summary { font-weight: 600; }
 details h2 { font-size: 17px; margin: 14px 0 4px; }
-@media (max-width: 600px) { main { padding: 16px 14px 32px; } h1 { font-size: 22px; } .answer { font-size: 18px; }
-  dl { grid-template-columns: 1fr; } dd { margin-bottom: 8px; overflow-wrap: anywhere; } }
 """
 MOST_COLUMNS = 56
 """Most columns of the map of what moves where and when; longer windows are drawn in steps of several hours."""

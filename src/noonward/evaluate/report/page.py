@@ -51,6 +51,8 @@ code, pre { font: 13px/1.45 ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, m
 pre { background: #f5f6f8; padding: 10px 14px; overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; }
 details { margin: 12px 0; } summary { cursor: pointer; }
 footer { margin-top: 36px; color: #5b6470; font-size: 13px; }
+@media (max-width: 600px) { main { padding: 16px 14px 32px; } h1 { font-size: 22px; } .answer { font-size: 18px; }
+  dl { grid-template-columns: 1fr; } dd { margin-bottom: 8px; overflow-wrap: anywhere; } }
 @media print { main { padding: 0; max-width: none; } table { font-size: 10px; width: 100%; }
   th, td { padding: 3px 4px; } h2, .caption { break-after: avoid; } tr { break-inside: avoid; }
   details, .modebar { display: none; } }
@@ -85,7 +87,7 @@ def write_report(
             _results(comparison),
             _beyond(comparison),
             *_figures(figures[:1], 0),
-            *(_table(table) for table in (*tables, *comparison.objective.tables(comparison))),
+            *(table_html(table) for table in (*tables, *comparison.objective.tables(comparison))),
             *_figures(figures[1:], 1),
             _policies(comparison),
             _again(comparison, command or default_command(comparison)),
@@ -160,7 +162,7 @@ def write_tables(
         f"<h1>{escape(title)}</h1>\n<p>{prose(lead)}</p>",
         notes_html(notes),
         f"<h2>Findings</h2>\n<ul>{found}</ul>" if found else "",
-        *(_table(table) for table in tables),
+        *(table_html(table) for table in tables),
         *_figures(figures, 0),
         f"<h2>How to reproduce this</h2>\n<pre>{escape(command)}</pre>",
     ]
@@ -314,7 +316,8 @@ def _div(figure: Figure, *, inline: bool) -> str:
     )
 
 
-def _table(table: TextTable) -> str:
+def table_html(table: TextTable) -> str:
+    """Returns a table as HTML, with its title and caption."""
     header = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
     rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
     return (
@@ -326,7 +329,7 @@ def _table(table: TextTable) -> str:
 def folded_parts(comparison: Comparison, command: str) -> list[tuple[str, str]]:
     """Returns titles and HTML of what stands folded below a page for a meeting."""
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{html}</dd>" for name, html in _facts(comparison))
-    tables = "".join(_table(table) for table in comparison.objective.tables(comparison))
+    tables = "".join(table_html(table) for table in comparison.objective.tables(comparison))
     return [
         ("All policies in figures", _results(comparison) + tables),
         ("What is possible, and what no policy can change", _beyond(comparison) or "<p>No bound was looked for.</p>"),

@@ -1,0 +1,191 @@
+"""``noonward trade-off`` and ``noonward sensitivity``: what a policy saves with other slack, carbon price or moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from noonward.cli.options import (
+    EnvironmentsOrFit,
+    FirstDay,
+    History,
+    JobFile,
+    Json,
+    LastDay,
+    Out,
+    RayAddress,
+    ScenarioName,
+    Seed,
+    Settings,
+    SignalFiles,
+    Workers,
+    policy_list,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noonward.evaluate.what_if.study import Study
+
+Policy = Annotated[
+    str | None,
+    typer.Option(autocompletion=policy_list, help="Policy to study. [default: bid-price-regression, if it fits]"),
+]
+Today = Annotated[
+    str | None,
+    typer.Option(
+        metavar="POLICY", help="Policy that savings are measured against; else the scenario's, else what happened."
+    ),
+]
+Csv = Annotated[
+    Path | None, typer.Option("--csv", metavar="FILE", help="Write a CSV file: one row a case and environment.")
+]
+Report = Annotated[bool, typer.Option(help="Write the HTML report.")]
+
+
+def trade_off(
+    name: ScenarioName,
+    policy: Policy = None,
+    today: Today = None,
+    carbon_prices: Annotated[
+        str | None, typer.Option(metavar="USD,USD,...", help="Carbon prices of the curve. [default: 0 to 800 USD/t]")
+    ] = None,
+    slacks: Annotated[
+        str | None,
+        typer.Option(
+            "--slack-h", metavar="H,H,...", help="Slacks of the curve, h; inf: none. [default: up to the jobs' own]"
+        ),
+    ] = None,
+    environments: EnvironmentsOrFit = None,
+    seed: Seed = 0,
+    signals: SignalFiles = None,
+    jobs: JobFile = None,
+    first: FirstDay = None,
+    last: LastDay = None,
+    history: History = None,
+    settings: Settings = None,
+    out: Out = Path("runs"),
+    workers: Workers = None,
+    ray: RayAddress = None,
+    report: Report = True,
+    csv: Csv = None,
+    json: Json = False,
+) -> None:
+    """Draw the curves of cost against carbon, and of saving against allowed delay, of one policy."""
+    from noonward.cli.options import open_scenario
+    from noonward.evaluate.what_if import run
+
+    scenario = open_scenario(name, settings, signals, jobs, first, last, history)
+    more: dict[str, Any] = {}
+    if carbon_prices is not None:
+        more["carbon_prices"] = _numbers("--carbon-prices", carbon_prices)
+    if slacks is not None:
+        more["slacks_h"] = _numbers("--slack-h", slacks)
+    _carry_out(run.trade_off, scenario, policy, environments, seed, today, out, workers, ray, report, csv, json, more)
+
+
+def sensitivity(
+    name: ScenarioName,
+    policy: Policy = None,
+    today: Today = None,
+    environments: EnvironmentsOrFit = None,
+    seed: Seed = 0,
+    signals: SignalFiles = None,
+    jobs: JobFile = None,
+    first: FirstDay = None,
+    last: LastDay = None,
+    history: History = None,
+    settings: Settings = None,
+    out: Out = Path("runs"),
+    workers: Workers = None,
+    ray: RayAddress = None,
+    report: Report = True,
+    csv: Csv = None,
+    json: Json = False,
+) -> None:
+    """Say what a policy's saving rests on: slack, moves between sites, the carbon price, one at a time."""
+    from noonward.cli.options import open_scenario
+    from noonward.evaluate.what_if import run
+
+    scenario = open_scenario(name, settings, signals, jobs, first, last, history)
+    _carry_out(run.sensitivity, scenario, policy, environments, seed, today, out, workers, ray, report, csv, json, {})
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    """Returns the numbers of a comma-separated option.
+
+    Raises:
+        ScenarioError: One is no number.
+    """
+    from noonward.errors import ScenarioError
+
+    try:
+        return [float(each) for each in text.split(",") if each.strip()]
+    except ValueError:
+        raise ScenarioError(f"{option} {text!r} is no list of numbers; write it {option} 0,50,100") from None
+
+
+def _carry_out(
+    study_of: Callable[..., Study],
+    scenario: Any,
+    policy: str | None,
+    environments: int | None,
+    seed: int,
+    today: str | None,
+    out: Path,
+    workers: int | None,
+    ray: str | None,
+    report: bool,
+    csv: Path | None,
+    json: bool,
+    more: dict[str, Any],
+) -> None:
+    """Runs a study and prints, writes and draws what it found."""
+    import shlex
+    import sys
+    import textwrap
+
+    from noonward.cli.export import require_ending
+    from noonward.cli.options import count_of, executor_of, print_text_table, progress_bar
+    from noonward.evaluate.metrics import to_json
+    from noonward.files import file_name, write_table
+
+    require_ending(csv, "--csv", ".csv")
+    runs = count_of(scenario, environments)
+    with executor_of(workers, ray) as executor, progress_bar(None, scenario.name) as step:
+        found = study_of(
+            scenario,
+            policy,
+            environments=runs,
+            seed=seed,
+            today=today,
+            out=out,
+            progress=step,
+            executor=executor,
+            **more,
+        )
+    path = None
+    if report:
+        place = found.folder / f"{found.name}-{file_name(found.policy)}.html"
+        path = found.report(place, shlex.join(["noonward", *sys.argv[1:]]))
+    if csv is not None:
+        write_table(csv, found.to_frame())
+    if json:
+        told = {"scenario": scenario.name, "policy": found.policy, "today": found.today, "environments": runs}
+        print(
+            to_json(
+                found.metrics(), **told, seed=seed, notes=list(found.notes), report=None if path is None else str(path)
+            )
+        )
+        return
+    for line in textwrap.wrap(" ".join(found.words()), 120):
+        print(line)
+    for table in found.tables():
+        print_text_table(table)
+    for note in found.notes:
+        print(f"note: {note}")
+    print(f"records: {found.folder}")
+    if path is not None:
+        print(f"report:  {path}")

@@ -1,0 +1,168 @@
+"""Changed environments: the same windows and jobs with another slack or carbon price, or without moves."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from noonward.arrays import F8
+from noonward.errors import ScenarioError
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.jobs import Jobs
+from noonward.runtime.runs import RecordedRun
+from noonward.units import HOUR_S
+
+AS_IT_IS: Final = "base"
+"""Name of the change that changes nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What differs from a scenario's environments; what is None or false stays as it is.
+
+    Attributes:
+        carbon_usd_per_t: Carbon price, USD/t.
+        slack_h: Slack of every job, h; infinite for no limit.
+        slack_factor: Factor on every job's slack.
+        stay: Whether jobs run where they arrive.
+    """
+
+    carbon_usd_per_t: float | None = None
+    slack_h: float | None = None
+    slack_factor: float | None = None
+    stay: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name, for metrics and folders.
+
+        Example:
+            >>> Change(slack_h=6.0, stay=True).name, Change().name
+            ('slack=6h,stay', 'base')
+        """
+        parts = []
+        if self.carbon_usd_per_t is not None:
+            parts.append(f"carbon={self.carbon_usd_per_t:g}")
+        if self.slack_h is not None:
+            parts.append(f"slack={self.slack_h:g}h")
+        if self.slack_factor is not None:
+            parts.append(f"slack={self.slack_factor:g}x")
+        return ",".join([*parts, *(["stay"] if self.stay else [])]) or AS_IT_IS
+
+    def applied(self, environment: Environment) -> Environment:
+        """Returns an environment with the change.
+
+        With another slack, a job may start at the first slot after its arrival all the same. Without moves, every
+        class of jobs becomes one class an ingress point, whose range is that point's home; jobs of a point without a
+        home keep their range.
+
+        Raises:
+            ScenarioError: There is no carbon price to change, constraints name classes, or jobs may now end after the
+                signals do.
+        """
+        changed = environment
+        if self.carbon_usd_per_t is not None:
+            if environment.economics is None:
+                raise ScenarioError(f"scenario {environment.scenario!r} has no economics, so no carbon price to change")
+            changed = replace(
+                changed, economics=changed.economics.model_copy(update={"carbon_usd_per_t": self.carbon_usd_per_t})
+            )
+        if self.slack_h is not None or self.slack_factor is not None:
+            slot_s = environment.slot_s if environment.protocol == "each-slot" else 0.0
+            changed = _with_jobs(changed, functools.partial(_other_slack, self.slack_h, self.slack_factor, slot_s))
+        if self.stay:
+            changed = _without_moves(changed)
+        return changed
+
+
+@dataclass(frozen=True)
+class ChangedRun(RecordedRun):
+    """A run in a changed environment.
+
+    Attributes:
+        change: The change.
+    """
+
+    change: Change = Change()
+
+    @property
+    def label(self) -> str:
+        """Policy, change and environment."""
+        return f"{self.policy}, {self.change.name}, environment {self.index}"
+
+    @property
+    def place(self) -> Path:
+        """Folder of the record."""
+        base = self.folder if self.change == Change() else self.folder / "what-if" / self.change.name
+        return base / super().place.relative_to(self.folder)
+
+    def environment(self) -> Environment:
+        """Returns the changed environment."""
+        return self.change.applied(super().environment())
+
+
+def _with_jobs(environment: Environment, change: Callable[[Jobs], Jobs], fleet: Fleet | None = None) -> Environment:
+    """Returns an environment whose jobs, and those that planners draw, are changed alike; of another fleet if told."""
+    draw = environment.sample_jobs
+    return replace(
+        environment,
+        jobs=change(environment.jobs),
+        sample_jobs=None if draw is None else functools.partial(_drawn, draw, change),
+        fleet=fleet or environment.fleet,
+    )
+
+
+def _drawn(
+    draw: Callable[[np.random.Generator], Jobs], change: Callable[[Jobs], Jobs], rng: np.random.Generator
+) -> Jobs:
+    return change(draw(rng))
+
+
+def _other_slack(slack_h: float | None, factor: float | None, slot_s: float, jobs: Jobs) -> Jobs:
+    """Returns jobs with another slack, at least up to the first slot after their arrival."""
+    slack_s_J = np.full(len(jobs), slack_h * HOUR_S) if slack_h is not None else _times(jobs.slack_s_J, factor or 0.0)
+    until_slot_s_J = np.ceil(jobs.arrival_s_J / slot_s) * slot_s - jobs.arrival_s_J if slot_s else 0.0
+    return replace(jobs, slack_s_J=np.maximum(slack_s_J, until_slot_s_J))
+
+
+def _times(slack_s_J: F8, factor: float) -> F8:
+    """Returns slacks times a factor; none at all times 0 is 0."""
+    return np.zeros_like(slack_s_J) if factor == 0 else slack_s_J * factor
+
+
+def _without_moves(environment: Environment) -> Environment:
+    """Returns an environment whose jobs run where they arrive."""
+    if environment.constraints is not None:
+        raise ScenarioError(
+            f"scenario {environment.scenario!r} has constraints, which name classes of jobs; without moves every "
+            "ingress point has classes of its own. Leave the constraints out: --set constraints=null"
+        )
+    by_origin = functools.partial(_classes_by_origin, len(environment.fleet.ingress_points))
+    return _with_jobs(environment, by_origin, _homes_only(environment.fleet))
+
+
+def _classes_by_origin(points: int, jobs: Jobs) -> Jobs:
+    return replace(jobs, class_J=jobs.class_J * points + jobs.origin_J)
+
+
+def _homes_only(fleet: Fleet) -> Fleet:
+    """Returns a fleet with a class for every class and ingress point, which may run at that point's home alone.
+
+    Where a point has no home, or jobs of the class may not run there, the class keeps its range.
+    """
+    pairs = [(name, point) for name in fleet.classes for point in fleet.ingress_points]
+    ranges = {}
+    for name, point in pairs:
+        allowed = fleet.ranges.get(name, fleet.site_names)
+        ranges[f"{name}@{point.name}"] = (point.home,) if point.home in allowed else allowed
+    types = {}
+    for key, kind in fleet.gpu_types.items():
+        profiles = {f"{name}@{point.name}": kind.classes[name].model_dump() for name, point in pairs}
+        types[key] = {**kind.model_dump(), "classes": profiles}
+    return Fleet.model_validate({**fleet.model_dump(), "gpu_types": types, "ranges": ranges})

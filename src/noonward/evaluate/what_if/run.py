@@ -1,0 +1,282 @@
+"""Runs of trade-off curves and sensitivities: a policy in unchanged and changed environments, and today's policy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from noonward.errors import NoonwardError, ScenarioError
+from noonward.evaluate.answer import can_run
+from noonward.evaluate.compare import comparison_folder, policy_names, require_fit, with_reference
+from noonward.evaluate.given import scenario_given
+from noonward.evaluate.what_if.changes import Change, ChangedRun
+from noonward.evaluate.what_if.study import Case, Curve, Name, Study
+from noonward.files import PassingFolder
+from noonward.model.cluster.scenario import Scenario, SignalFiles
+from noonward.model.kinds import CLUSTER
+from noonward.notices import tell
+from noonward.runtime.executor import Executor, Progress, map_runs
+from noonward.runtime.runs import environment_of
+from noonward.runtime.shared import forget
+from noonward.units import HOUR_S
+
+CARBON_PRICES: Final = (0.0, 25.0, 50.0, 100.0, 200.0, 400.0, 800.0)
+"""Carbon prices of the curve of cost against carbon, USD/t."""
+SLACKS_H: Final = (0.0, 1.0, 3.0, 6.0, 12.0, 24.0, 48.0)
+"""Slacks of the curve of saving against delay, h, where all jobs have the same; those above the scenario's left out."""
+FACTORS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Factors on the jobs' own slacks, where these differ."""
+PREFERRED: Final = ("bid-price-regression", "booked-regression", "plan-receding", "cheapest-feasible", "greedy-mixed")
+"""Policies that are taken where none is named: the first that fits."""
+
+
+def trade_off(
+    scenario: Any,
+    policy: str | None = None,
+    *,
+    environments: int = 10,
+    seed: int = 0,
+    today: str | None = None,
+    carbon_prices: Sequence[float] = CARBON_PRICES,
+    slacks_h: Sequence[float] | None = None,
+    out: str | Path | None = None,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> Study:
+    """Returns a policy's curves of cost against carbon and of saving against allowed delay, over the same windows.
+
+    Args:
+        scenario: Scenario: the name of a packaged one, a ``.yaml`` file, a mapping, or a ``Scenario``.
+        policy: Name of the policy; None: the first of ``PREFERRED`` that fits.
+        environments: Number of environments.
+        seed: Seed of environments and policies.
+        today: Policy that savings are measured against; None: the scenario's reference, else the first policy.
+        carbon_prices: Carbon prices of the first curve, USD/t.
+        slacks_h: Slacks of the second, h; None: ``SLACKS_H`` up to the jobs' own, or ``FACTORS`` on their own slacks
+            where these differ.
+        out: Folder of all records; None: a temporary one, which goes with the study.
+        progress: Called once per run.
+        executor: Where runs are carried out; by default here, one after the other.
+
+    Raises:
+        ScenarioError: The scenario has no prices or no carbon price, the policy does not fit, or a value is wrong.
+    """
+    asked = _Asked.of(scenario, policy, environments, seed, today, out)
+    prices = _values("carbon prices", carbon_prices)
+    least_h, most_h = asked.own_slacks_h()
+    slacks: list[tuple[Change, str, float]]
+    if slacks_h is not None or math.isclose(least_h, most_h, rel_tol=1e-9):
+        told = asked.up_to(most_h) if slacks_h is None else _values("slacks", slacks_h, infinite=True)
+        why = asked.impossible(Change(slack_h=told[-1])) if told[-1] > most_h else None
+        if why is not None:
+            raise ScenarioError(f"a slack of {_slack_title(told[-1])} cannot be studied: {why}")
+        slacks = [(Change(slack_h=each), _slack_title(each), each) for each in told]
+        quantity = "slack of every job"
+    else:
+        titles = {1.0: "their own"}
+        slacks = [(Change(slack_factor=each), titles.get(each, f"{each:g} times"), each) for each in FACTORS]
+        quantity = "slack, times the jobs' own"
+    carbon = [(Change(carbon_usd_per_t=each), f"{each:g} USD/t", each) for each in prices]
+    found, base, reference = asked.run([*carbon, *slacks], progress, executor)
+    curves = (
+        Curve(name="carbon", quantity="carbon price", cases=tuple(found[: len(carbon)])),
+        Curve(name="slack", quantity=quantity, cases=tuple(found[len(carbon) :])),
+    )
+    return asked.study("trade-off", base, reference, curves=curves)
+
+
+def sensitivity(
+    scenario: Any,
+    policy: str | None = None,
+    *,
+    environments: int = 10,
+    seed: int = 0,
+    today: str | None = None,
+    out: str | Path | None = None,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> Study:
+    """Returns how a policy's saving depends on slack, carbon price and moves, one at a time, over the same windows.
+
+    Arguments and errors are those of ``trade_off``.
+    """
+    asked = _Asked.of(scenario, policy, environments, seed, today, out)
+    economics = asked.scenario.economics
+    assert economics is not None
+    price = economics.carbon_usd_per_t
+    other = (0.0, 2 * price) if price else (50.0, 100.0)
+    moves = len(asked.scenario.fleet.sites) > 1
+    changes: list[tuple[Change, str]] = []
+    if asked.has_slack():
+        changes += [
+            (Change(slack_factor=0.0), "no slack: jobs start at once, which leaves no time to move"),
+            (Change(slack_factor=0.5), "half the slack"),
+        ]
+        if isinstance(asked.scenario.signals, SignalFiles):  # generated hours end with the jobs' own slack
+            changes.append((Change(slack_factor=2.0), "twice the slack"))
+    if moves:
+        changes.append((Change(stay=True), "no moves: jobs run where they arrive"))
+    changes += [(Change(carbon_usd_per_t=each), f"carbon at {each:g} in place of {price:g} USD/t") for each in other]
+    possible = []
+    for change, title in changes:
+        why = asked.impossible(change) if change.stay or (change.slack_factor or 0) > 1 else None
+        if why is None:
+            possible.append((change, title, math.nan))
+        else:
+            asked.notes.append(f"left out: {title}: {why}")
+    found, base, reference = asked.run(possible, progress, executor)
+    return asked.study("sensitivity", base, reference, cases=tuple(found))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What a study is asked for, checked."""
+
+    scenario: Scenario
+    policy: str
+    today: str
+    environments: int
+    seed: int
+    folder: Path
+    held: Any
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        scenario: Any,
+        policy: str | None,
+        environments: int,
+        seed: int,
+        today: str | None,
+        out: str | Path | None,
+    ) -> _Asked:
+        given = scenario_given(scenario)
+        if given.kind != CLUSTER.name or given.economics is None:
+            raise ScenarioError(
+                f"scenario {given.name!r} has no prices with a carbon price (economics), which these curves are made "
+                "of; choose another scenario, or give it economics"
+            )
+        if environments < 1:
+            raise ScenarioError(f"{environments} environments were asked for; ask for at least 1")
+        forget()
+        first = environment_of(given, 0, seed)
+        own = policy_names(given)
+        told = _preferred(first, own) if policy is None else policy_names(given, [policy])[0]
+        stated = [] if given.reference_policy is None else policy_names(given, [given.reference_policy])
+        reference = with_reference(given, list(dict.fromkeys([*own, *stated, told])), today)[1]
+        if told == reference:
+            raise ScenarioError(f"{told} would be compared with itself; name another policy, or another --today")
+        require_fit(first, [told, reference])
+        held = None if out is not None else PassingFolder()
+        folder = comparison_folder(given, seed, Path(out or "") if held is None else held.path)
+        return cls(
+            scenario=given, policy=told, today=reference, environments=environments, seed=seed, folder=folder, held=held
+        )
+
+    def own_slacks_h(self) -> tuple[float, float]:
+        """Returns the least and the largest slack of the jobs of the first environment, h; below a slot it is none."""
+        drawn = environment_of(self.scenario, 0, self.seed)
+        slot_s = drawn.slot_s if drawn.protocol == "each-slot" else 0.0
+        slack_s_J = np.where(drawn.jobs.slack_s_J <= slot_s, 0.0, drawn.jobs.slack_s_J)
+        return float(slack_s_J.min()) / HOUR_S, float(slack_s_J.max()) / HOUR_S
+
+    def has_slack(self) -> bool:
+        """Returns whether some job may wait."""
+        return self.own_slacks_h()[1] > 0
+
+    def up_to(self, own_h: float) -> list[float]:
+        """Returns the slacks of a curve, h: up to the jobs' own; where they have none, as far as the signals reach."""
+        if own_h > 0:
+            return [*(each for each in SLACKS_H if each < own_h), own_h]
+        most = next(each for each in SLACKS_H[::-1] if not each or self.impossible(Change(slack_h=each)) is None)
+        if not most:
+            raise ScenarioError(
+                f"jobs of scenario {self.scenario.name!r} have no slack, and the signals end too early to give some"
+            )
+        return [each for each in SLACKS_H if each <= most]
+
+    def impossible(self, change: Change) -> str | None:
+        """Returns why environments cannot be changed so, or None."""
+        try:
+            for index in range(self.environments):
+                change.applied(environment_of(self.scenario, index, self.seed))
+        except NoonwardError as error:
+            return str(error)
+        return None
+
+    def run(
+        self, changes: Sequence[tuple[Change, str, float]], progress: Progress | None, executor: Executor | None
+    ) -> tuple[list[Case], Case, Case]:
+        """Returns the cases of some changes, the unchanged one, and that of today's policy."""
+        unchanged = Change()
+        asked = list(
+            dict.fromkeys([(self.policy, unchanged), (self.today, unchanged), *((self.policy, c) for c, *_ in changes)])
+        )
+        runs = [
+            ChangedRun(self.scenario, index, self.seed, policy, self.folder, None, change)
+            for index in range(self.environments)
+            for policy, change in asked
+        ]
+        tell("runs", str(len(runs)))
+        records = map_runs(runs, executor, progress)
+        of = {each: records[n :: len(asked)] for n, each in enumerate(asked)}
+
+        def case(policy: str, change: Change, title: str, at: float = math.nan) -> Case:
+            return Case(change=change, title=title, at=at, records=of[policy, change])
+
+        cases = [case(self.policy, change, title, at) for change, title, at in changes]
+        return cases, case(self.policy, unchanged, "as it is"), case(self.today, unchanged, "today's policy")
+
+    def study(self, name: Name, base: Case, reference: Case, **more: Any) -> Study:
+        """Returns the study."""
+        notes = [*self.notes, *(note for record in base.records for note in record.manifest["notes"])]
+        return Study(
+            name=name,
+            scenario=self.scenario,
+            seed=self.seed,
+            folder=self.folder,
+            policy=self.policy,
+            today=self.today,
+            base=base,
+            reference=reference,
+            notes=tuple(dict.fromkeys(notes)),
+            held=self.held,
+            **more,
+        )
+
+
+def _preferred(environment: Any, names: Sequence[str]) -> str:
+    """Returns the first policy of ``PREFERRED``, else of some names, that fits and can be adopted."""
+    for name in (*PREFERRED, *names[1:]):
+        try:
+            require_fit(environment, [name])
+        except ScenarioError:
+            continue
+        if can_run(name, environment.kind):
+            return name
+    raise ScenarioError(f"no policy fits scenario {environment.scenario!r}; name one: --policy NAME")
+
+
+def _slack_title(hours: float) -> str:
+    return "no limit" if math.isinf(hours) else f"{hours:g} h"
+
+
+def _values(what: str, given: Sequence[float], *, infinite: bool = False) -> list[float]:
+    """Returns values in ascending order.
+
+    Raises:
+        ScenarioError: There are fewer than two, one stands twice, or one is negative or no number.
+    """
+    told = sorted(float(each) for each in given)
+    allowed = [each for each in told if each >= 0 and (each < 1e9 or (infinite and math.isinf(each)))]
+    if len(allowed) < len(told) or any(math.isnan(each) for each in told):
+        raise ScenarioError(f"{what} {', '.join(f'{each:g}' for each in given)}: give numbers of at least 0")
+    if len(set(told)) < 2 or len(set(told)) < len(told):
+        raise ScenarioError(f"{what} {', '.join(f'{each:g}' for each in given)}: give at least two, each once")
+    return told

@@ -1,0 +1,145 @@
+"""What trade-off curves and sensitivities say, in words."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from noonward.evaluate.answer import lasting, spoken
+from noonward.evaluate.statistics import Estimate
+
+if TYPE_CHECKING:
+    from noonward.evaluate.what_if.study import Case, Curve, Study
+
+MOST_OF_IT = 0.8
+"""Share of a gain that is said to be most of it."""
+HALF = 0.5
+"""Changes that cost this share of the saving are named."""
+FLAT = 0.005
+"""Changes below this share are said to be none."""
+
+
+def words(study: Study) -> list[str]:
+    """Returns what a study says, the most important sentence first."""
+    told = []
+    for curve in study.curves:
+        told += (_carbon_words if curve.name == "carbon" else _slack_words)(study, curve)
+    if study.cases:
+        told += _sensitivity_words(study)
+    if study.environments == 1:
+        told.append("One environment gives no interval: run more windows (--environments) before you decide.")
+    return told
+
+
+def share(estimate: Estimate) -> str:
+    """Returns a share in percent with its interval.
+
+    Example:
+        >>> share(Estimate(0.372, 0.31, 0.43)), share(Estimate(0.05))
+        ('37 % [31, 43]', '5.0 %')
+    """
+    digits = 0 if abs(estimate.value) >= 0.1 else 1
+    text = f"{100 * estimate.value:.{digits}f} %"
+    if estimate.low is None or estimate.high is None:
+        return text
+    return f"{text} [{100 * estimate.low:.{digits}f}, {100 * estimate.high:.{digits}f}]"
+
+
+def saves(estimate: Estimate) -> str:
+    """Returns what is saved of cost, in words.
+
+    Example:
+        >>> saves(Estimate(0.3)), saves(Estimate(-0.1, -0.2, 0.05))
+        ('saves 30 % of cost', 'costs 10 % [-5, 20] more')
+    """
+    if estimate.value >= 0:
+        return f"saves {share(estimate)} of cost"
+    ends = (None, None) if estimate.low is None or estimate.high is None else (-estimate.high, -estimate.low)
+    return f"costs {share(Estimate(-estimate.value, *ends))} more"
+
+
+def _carbon_words(study: Study, curve: Curve) -> list[str]:
+    served, left_out = study.served(curve)
+    told = []
+    if len(served) >= 2:
+        first, last = served[0], served[-1]
+        told += [
+            f"At a carbon price of {first.title}, {study.policy} {saves(study.saved(first))} and avoids "
+            f"{share(study.saved(first, 'kg'))} of emissions per GPU-hour against {spoken(study.today)}; at "
+            f"{last.title} it {saves(study.saved(last))} and avoids {share(study.saved(last, 'kg'))}.",
+            *_price_of_curve(study, served),
+        ]
+    if left_out:
+        told.append(
+            f"At {left_out[0].title} it leaves jobs out ({-study.work(left_out[0]):.0%} fewer GPU-hours): with that "
+            "price on carbon they cost more than the scenario's revenue.".replace("%", " %", 1)
+        )
+    return told
+
+
+def _price_of_curve(study: Study, cases: list[Case]) -> list[str]:
+    """Returns what emissions that are avoided along a curve cost."""
+    kg = [study.per_gpu_hour(case, "kg").value for case in (cases[0], cases[-1])]
+    if kg[0] <= 0 or (kg[0] - kg[1]) / kg[0] < FLAT:
+        return ["A higher carbon price changes its emissions little: the clean hours and sites are the cheap ones."]
+    price = study.price_of_step(cases[0], cases[-1])
+    ends = "" if price.low is None else f" [{price.low:,.0f}, {price.high:,.0f}]"
+    if price.value <= 0:
+        return ["Between the two, emissions fall and cost does not rise."]
+    return [f"Between the two, a tonne of CO2 that is avoided costs {price.value:,.0f} USD{ends}."]
+
+
+def _slack_words(study: Study, curve: Curve) -> list[str]:
+    first, last = curve.cases[0], curve.cases[-1]
+    gain = study.change_of_saving(last, first)
+    own = curve.of_own
+    least, most = (
+        f"{case.at:g} times the jobs' own slack" if own else f"a slack of {case.title}" for case in (first, last)
+    )
+    least = "no slack" if first.at == 0 else least
+    most = "the jobs' own slack" if own and last.at == 1 else most
+    told = [
+        f"With {least}, {study.policy} {saves(study.saved(first))} per GPU-hour; with {most} it "
+        f"{saves(study.saved(last))}, at {lasting(last.delay_s.value)} of mean delay."
+    ]
+    if gain.value < FLAT or (gain.low is not None and gain.low <= 0):
+        told.append("More slack gains little here: the saving comes from where jobs run, not from when.")
+        return told
+    enough = next(case for case in curve.cases if study.change_of_saving(case, first).value >= MOST_OF_IT * gain.value)
+    if enough is not last:
+        given = f"{enough.at:g} times that slack" if own else f"a slack of {enough.title}"
+        told.append(
+            f"{given[0].upper()}{given[1:]} is enough for {MOST_OF_IT:.0%} of that gain, at "
+            f"{lasting(enough.delay_s.value)} of mean delay.".replace("%", " %", 1)
+        )
+    return told
+
+
+def _sensitivity_words(study: Study) -> list[str]:
+    saved = study.saved(study.base)
+    told = [
+        f"As it is, {study.policy} {saves(saved)} and avoids {share(study.saved(study.base, 'kg'))} of emissions per "
+        f"GPU-hour against {spoken(study.today)}."
+    ]
+    if saved.value <= 0:
+        return told
+    known = [case for case in study.cases if not math.isnan(study.saved(case).value)]
+    changed = {case.change.name: study.change_of_saving(case) for case in known}
+    most = min(known, key=lambda case: changed[case.change.name].value, default=None)
+    if most is None:
+        return told
+    if changed[most.change.name].value > -FLAT:
+        told.append("None of the changes costs more than half a point of that.")
+        return told
+    strong = [case for case in known if changed[case.change.name].value <= -HALF * saved.value] or [most]
+    left = "; ".join(f"with {_inside(case)} it {saves(study.saved(case))}" for case in strong)
+    told.append(f"It rests most on this: {left}.")
+    small = [case for case in known if abs(changed[case.change.name].value) < FLAT]
+    if small:
+        told.append(f"It hardly depends on: {'; '.join(_inside(case) for case in small)}.")
+    return told
+
+
+def _inside(case: Case) -> str:
+    """Returns a case's title up to its colon, as part of a sentence."""
+    return case.title.partition(":")[0]

@@ -100,13 +100,15 @@ def moment(text: str, clock: tzinfo, option: str) -> datetime:
 
 
 def _clock(name: str) -> tzinfo:
-    from datetime import timezone
+    from datetime import UTC, timezone
     from zoneinfo import ZoneInfo
 
     from noonward.data.clock import Clock
 
     offset = Clock(name).offset
-    return ZoneInfo(name) if offset is None else timezone(offset, None if offset else "UTC")
+    if offset is None:
+        return ZoneInfo(name)
+    return timezone(offset) if offset else UTC
 
 
 def _utc(time: datetime) -> datetime:

@@ -92,9 +92,11 @@ def bar_chart(bars: Sequence[Bar], unit: str) -> str:
             middle = y + 11.5
             out.append(f'<path d="M{x(bar.low):.1f} {middle}H{x(bar.high):.1f}" stroke="#222" stroke-width="1.5"/>')
     height = 14 + len(known) * step
-    out.append(f'<path d="M{x(0.0):.1f} 4V{height - 10}" stroke="{QUIET}"/>')
-    out.append(f'<text x="{x(0.0):.1f}" y="{height + 4}" text-anchor="middle">0 {escape(unit)}</text>')
-    return _svg(WIDTH, height + 12, out)
+    zeros = "".join(f"M{x(0.0):.1f} {14 + n * step + 3}v17" for n in range(len(known)))
+    out.append(f'<path d="{zeros}" stroke="{QUIET}"/>')
+    side = "start" if x(0.0) < 40 else "end" if x(0.0) > WIDTH - 40 else "middle"
+    out.append(f'<text x="{x(0.0):.1f}" y="{height + 4}" text-anchor="{side}">0 {escape(unit)}</text>')
+    return svg_text(WIDTH, height + 12, out)
 
 
 def ticks(low: float, high: float, most: int = 4) -> list[float]:
@@ -138,7 +140,7 @@ def scatter(points: Sequence[Point], x_title: str, y_title: str) -> str:
             end_x = x + 7 if from_x > x else x - 7
             out.append(f'<path d="M{x:.1f} {y:.1f}L{end_x:.1f} {at - 4:.1f}" stroke="{QUIET}" stroke-width="0.8"/>')
         out.append(f'<text {side} y="{at:.1f}" class="name">{escape(point.name)}</text>')
-    return _svg(WIDTH, height, out)
+    return svg_text(WIDTH, height, out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +220,7 @@ def line_chart(
             f'<text x="{x_at + shift:.1f}" y="{y_at + 4:.1f}" text-anchor="{anchor}" class="name">'
             f"{escape(point.name)}</text>"
         )
-    return _svg(WIDTH, frame.height, out + frame.key_parts({line.name: line.color for line in lines}))
+    return svg_text(WIDTH, frame.height, out + frame.key_parts({line.name: line.color for line in lines}))
 
 
 def stacked(drawings: Sequence[str]) -> str:
@@ -330,7 +332,9 @@ def _path(places: Sequence[tuple[float, float] | None]) -> str:
     return "".join(out)
 
 
-def difference_map(values_ST: F8, rows: Sequence[str], columns: Sequence[str], unit: str) -> str:
+def difference_map(
+    values_ST: F8, rows: Sequence[str], columns: Sequence[str], unit: str, *, width: int = 920, ticks: int = 8
+) -> str:
     """Returns a map of values around zero: orange above, blue below, white at zero.
 
     Args:
@@ -338,9 +342,12 @@ def difference_map(values_ST: F8, rows: Sequence[str], columns: Sequence[str], u
         rows: Names of the rows.
         columns: Texts below the columns; empty ones are left out.
         unit: Unit, for the key.
+        width: Width of the drawing.
+        ticks: Most texts below the columns.
     """
     most = float(np.nanmax(np.abs(values_ST), initial=0.0)) or 1.0
-    left, cell, high = 12 + 9.0 * max(map(len, rows)), 920 / values_ST.shape[1], 22
+    left, high = 12 + (9.4 if width > 600 else 10.6) * max(map(len, rows)), 22
+    cell = (width - left - 10) / values_ST.shape[1]
     out = []
     for s, row in enumerate(rows):
         out.append(f'<text x="{left - 8:.1f}" y="{s * high + 16}" text-anchor="end" class="name">{escape(row)}</text>')
@@ -348,17 +355,19 @@ def difference_map(values_ST: F8, rows: Sequence[str], columns: Sequence[str], u
             tip = f"<title>{escape(row)}, {escape(str(columns[t]))}: {value:+,.1f} {escape(unit)}</title>"
             out.append(
                 f'<rect x="{left + t * cell:.1f}" y="{s * high + 1}" width="{cell + 0.3:.1f}" height="{high - 2}" '
-                f'fill="{_tint(value / most)}">{tip}</rect>'
+                f'fill="{tint(value / most)}">{tip}</rect>'
             )
     bottom = len(rows) * high
-    every = max(1, math.ceil(len(columns) / 8))
+    every = max(1, math.ceil(len(columns) / ticks))
     for t in range(0, len(columns), every):
         out.append(f'<text x="{left + t * cell:.1f}" y="{bottom + 16}">{escape(columns[t])}</text>')
-    for n, share in enumerate((-1.0, -0.5, 0.0, 0.5, 1.0)):
-        at = left + n * 130
-        out.append(f'<rect x="{at:.1f}" y="{bottom + 28}" width="16" height="14" fill="{_tint(share)}" stroke="#ddd"/>')
-        out.append(f'<text x="{at + 21:.1f}" y="{bottom + 40}">{share * most:+,.3g} {escape(unit)}</text>')
-    return _svg(math.ceil(left + 930), bottom + 50, out)
+    for n, share in enumerate((-1.0, -0.5, 0.0, 0.5, 1.0) if width > 600 else (-1.0, 0.0, 1.0)):
+        at = (left if width > 600 else 10) + n * 124
+        out.append(f'<rect x="{at:.1f}" y="{bottom + 28}" width="16" height="14" fill="{tint(share)}" stroke="#ddd"/>')
+        out.append(
+            f'<text x="{at + 21:.1f}" y="{bottom + 40}">{share * most:{"+" if share else ""},.3g} {escape(unit)}</text>'
+        )
+    return svg_text(width, bottom + 50, out)
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
@@ -367,12 +376,14 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     return low - edge, high + edge
 
 
-def _tint(share: float) -> str:
+def tint(share: float) -> str:
+    """Returns the colour of a share from -1 (blue) over 0 (white) to 1 (orange); grey for NaN."""
     if math.isnan(share):
         return "#eeeeee"
     full = MORE if share > 0 else LESS
     return "#" + "".join(f"{round(255 + (each - 255) * min(1.0, abs(share))):02x}" for each in full)
 
 
-def _svg(width: int, height: float, parts: Sequence[str]) -> str:
+def svg_text(width: int, height: float, parts: Sequence[str]) -> str:
+    """Returns a drawing of some width and height from its parts."""
     return f'<svg viewBox="0 0 {width} {height:.0f}" role="img">{"".join(parts)}</svg>'

@@ -10,21 +10,24 @@ from datetime import datetime, timedelta
 from html import escape
 from pathlib import Path
 
-from noonward.evaluate.answer import best_to_adopt, bills, can_run, headline, savings
+from noonward.evaluate.answer import best_to_adopt, bills, can_run, headline, savings, spoken
 from noonward.evaluate.cluster_objectives import ClusterObjective
 from noonward.evaluate.compare import Comparison
 from noonward.evaluate.report import page
 from noonward.evaluate.report.charts import BAD, GOOD, QUIET, STYLE, Bar, Point, bar_chart, difference_map, scatter
 from noonward.evaluate.report.figure_style import grid, site_names, utc_hours, window_hours
+from noonward.evaluate.report.site_section import site_caption, site_section
 from noonward.evaluate.statistics import Estimate, mean
 
 _CSS = """
-.wide { overflow-x: auto; } .wide svg { min-width: 720px; }
+.narrow { display: none; } .map { border: 1px solid #e3e6ea; margin: 6px 0 12px; }
 details { border-top: 1px solid #d7dbe0; padding: 8px 0; margin: 0; } summary { font-weight: 600; }
 details h2 { font-size: 17px; margin: 14px 0 4px; }
+@media (max-width: 600px) { .wide { display: none; } .narrow { display: block; } }
 """
-MOST_COLUMNS = 56
-"""Most columns of the map of what moves where and when; longer windows are drawn in steps of several hours."""
+COLUMNS = (("wide", 56, 920, 8), ("narrow", 24, 380, 4))
+"""Drawings of what moves where and when, for wide and narrow pages: class, most columns, width, most texts. Windows of
+more hours are drawn in steps of several hours."""
 
 
 def write_meeting_report(comparison: Comparison, path: Path, *, command: str, figures: Path | None = None) -> Path:
@@ -47,6 +50,7 @@ def write_meeting_report(comparison: Comparison, path: Path, *, command: str, fi
         _section("What each policy saves", _saving_caption(comparison), saving_chart(comparison)),
         _cost_and_carbon(comparison),
         "</div>",
+        _sites(comparison),
         _moves(comparison),
         *(
             f"<details><summary>{title}</summary>{html}</details>"
@@ -101,8 +105,8 @@ def saving_chart(comparison: Comparison) -> str:
 def _saving_caption(comparison: Comparison) -> str:
     what = "USD saved" if getattr(comparison.scenario, "goal", "") == "least-cost" else comparison.objective.value_name
     return (
-        f"Change in {what} against {comparison.reference}, mean of an environment; to the right is better. Lines are "
-        "95 % intervals."
+        f"Change in {what} against {spoken(comparison.reference)}, mean of an environment; to the right is better. "
+        "Lines are 95 % intervals."
     )
 
 
@@ -115,11 +119,16 @@ def _cost_and_carbon(comparison: Comparison) -> str:
     for policy, kg in carbon.items():
         color = "#222" if policy == comparison.reference else GOOD if policy == best else "#9db9d3"
         points.append(
-            Point(name=policy, x=float(bills(comparison, policy).mean()), y=kg / (1000 if tonnes else 1), color=color)
+            Point(
+                name=spoken(policy),
+                x=float(bills(comparison, policy).mean()),
+                y=kg / (1000 if tonnes else 1),
+                color=color,
+            )
         )
     caption = (
         f"Down and left is better: what is paid for energy and transfers, and what is emitted. Black: "
-        f"{comparison.reference}; green: {best}. Policies that run fewer GPU-hours pay less for less."
+        f"{spoken(comparison.reference)}; green: {best}. Policies that run fewer GPU-hours pay less for less."
     )
     chart = scatter(points, "paid for energy and transfers (USD)", f"emissions ({'t' if tonnes else 'kg'} CO2)")
     return _section("Cost and carbon", caption, chart)
@@ -130,22 +139,34 @@ def _moves(comparison: Comparison) -> str:
     if best == today or not isinstance(comparison.objective, ClusterObjective):
         return ""
     records = comparison.records[best][0], comparison.records[today][0]
-    hours = window_hours(records[0])
     busy = [grid(record, "busy_gpu_hours")[0] for record in records]
-    least = min(hours, *(each.shape[1] for each in busy))
-    step = -(-least // MOST_COLUMNS)
-    count = least // step
-    more_SH = busy[0][:, : count * step] - busy[1][:, : count * step]  # runs end at hours of their own
-    change_ST = more_SH.reshape(len(more_SH), count, step).mean(axis=2)
+    least = min(window_hours(records[0]), *(each.shape[1] for each in busy))  # runs end at hours of their own
+    more_SH = busy[0][:, :least] - busy[1][:, :least]
     start: datetime = utc_hours(records[0], 1)[0]
-    times = [(start + timedelta(hours=t * step)).strftime("%d %b %H:%M") for t in range(count)]
-    every = "hour" if step == 1 else f"{step} hours"
+    drawn, steps = [], []
+    for name, most, width, ticks in COLUMNS:
+        step = -(-least // most)
+        count = least // step
+        change_ST = more_SH[:, : count * step].reshape(len(more_SH), count, step).mean(axis=2)
+        form = "%d %b %H:%M" if name == "wide" else "%d %b" if least > 48 else "%d, %H h"
+        times = [(start + timedelta(hours=t * step)).strftime(form) for t in range(count)]
+        chart = difference_map(change_ST, site_names(records[0]), times, "GPUs", width=width, ticks=ticks)
+        drawn.append(f"<div class='{name}'>{chart}</div>")
+        steps.append("hour" if step == 1 else f"{step} hours")
+    every = steps[0] if len(set(steps)) == 1 else f"{steps[0]} ({steps[1]} on a narrow screen)"
     caption = (
-        f"GPUs in use under {best} less those under {today}, per site and {every} (UTC) of environment 0. Orange: work "
-        "that comes here and now; blue: work that leaves, to another site or another hour."
+        f"GPUs in use under {best} less those under {spoken(today)}, per site and {every} (UTC) of environment 0. "
+        "Orange: work that comes here and now; blue: work that leaves, to another site or another hour."
     )
-    chart = f"<div class='wide'>{difference_map(change_ST, site_names(records[0]), times, 'GPUs')}</div>"
-    return _section("What moves where and when", caption, chart)
+    return _section("What moves where and when", caption, "".join(drawn))
+
+
+def _sites(comparison: Comparison) -> str:
+    best = best_to_adopt(comparison)
+    cluster = isinstance(comparison.objective, ClusterObjective)
+    if best == comparison.reference or not cluster or comparison.scenario.signals is None:
+        return ""
+    return _section("Where work goes", site_caption(comparison, best), site_section(comparison, best))
 
 
 def _section(title: str, caption: str, chart: str) -> str:

@@ -318,12 +318,14 @@ def _div(figure: Figure, *, inline: bool) -> str:
 
 def table_html(table: TextTable) -> str:
     """Returns a table as HTML, with its title and caption."""
+    return f"<h2>{escape(table.title)}</h2>\n<p class='caption'>{prose(table.caption)}</p>\n{bare_table_html(table)}"
+
+
+def bare_table_html(table: TextTable) -> str:
+    """Returns a table as HTML without title and caption; it scrolls where it is too wide."""
     header = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
     rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
-    return (
-        f"<h2>{escape(table.title)}</h2>\n<p class='caption'>{prose(table.caption)}</p>\n<div class='scroll'><table>"
-        f"<thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    return f"<div class='scroll'><table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>"
 
 
 def folded_parts(comparison: Comparison, command: str) -> list[tuple[str, str]]:

@@ -45,7 +45,7 @@ def usual_day(value_H: F8, first_hour: int) -> F8:
     known_H = np.isfinite(value_H)
     total = np.bincount(hour_H[known_H], value_H[known_H], minlength=DAY_H)
     count = np.bincount(hour_H[known_H], minlength=DAY_H)
-    return np.divide(total, count, out=np.full(DAY_H, np.nan), where=count > 0)
+    return np.asarray(np.divide(total, count, out=np.full(DAY_H, np.nan), where=count > 0))
 
 
 def write_signal_charts(signals: Signals, path: Path) -> Path:

@@ -6,7 +6,7 @@ import math
 import shlex
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from noonward.evaluate.answer import spoken
 from noonward.evaluate.report import page
@@ -106,7 +106,11 @@ def _slack_chart(study: Study, curve: Curve) -> tuple[str, str, str]:
     end = 1.25 * max(finite) if finite and max(finite) > 0 else 1.0
     x = tuple(case.at if math.isfinite(case.at) else end for case in curve.cases)
     lines = []
-    for what, name, color in (("usd", "cost saved", GOOD), ("kg", "emissions avoided", CARBON_COLOR)):
+    drawn: tuple[tuple[Literal["usd", "kg"], str, str], ...] = (
+        ("usd", "cost saved", GOOD),
+        ("kg", "emissions avoided", CARBON_COLOR),
+    )
+    for what, name, color in drawn:
         found = [study.saved(case, what) for case in curve.cases]
         low, high = (
             tuple(None if (each := getattr(estimate, side)) is None else 100 * each for estimate in found)
@@ -116,7 +120,7 @@ def _slack_chart(study: Study, curve: Curve) -> tuple[str, str, str]:
         lines.append(Line(name=name, x=x, y=y, color=color, texts=("",) * len(x), low=low, high=high))
     ends = [*finite, *([end] if len(finite) < len(x) else [])]
     names = {end: "no limit"} if len(finite) < len(x) else {}
-    drawn = line_chart(
+    chart = line_chart(
         lines,
         "slack of every job (h)" if not curve.of_own else curve.quantity,
         f"per GPU-hour, against {spoken(study.today)} (%)",
@@ -127,7 +131,7 @@ def _slack_chart(study: Study, curve: Curve) -> tuple[str, str, str]:
     caption = (
         f"What {study.policy} saves where jobs may start so much later than they arrive. Lines are 95 % intervals."
     )
-    return "Saving against allowed delay", caption, drawn
+    return "Saving against allowed delay", caption, chart
 
 
 def _few(values: list[float]) -> list[float]:

@@ -70,9 +70,8 @@ class Change:
         if self.carbon_usd_per_t is not None:
             if environment.economics is None:
                 raise ScenarioError(f"scenario {environment.scenario!r} has no economics, so no carbon price to change")
-            changed = replace(
-                changed, economics=changed.economics.model_copy(update={"carbon_usd_per_t": self.carbon_usd_per_t})
-            )
+            priced = environment.economics.model_copy(update={"carbon_usd_per_t": self.carbon_usd_per_t})
+            changed = replace(changed, economics=priced)
         if self.slack_h is not None or self.slack_factor is not None:
             slot_s = environment.slot_s if environment.protocol == "each-slot" else 0.0
             changed = _with_jobs(changed, functools.partial(_other_slack, self.slack_h, self.slack_factor, slot_s))

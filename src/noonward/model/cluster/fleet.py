@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from noonward.arrays import F8, I8
 from noonward.errors import nearest
@@ -31,6 +31,22 @@ class Site(Spec):
     """Power usage effectiveness: facility power over IT power."""
     timezone: str | None = None
     """IANA time zone of its users (for the daily shape of arrivals); the zone's own where it is left out."""
+    lat: Annotated[float, Field(ge=-90, le=90)] | None = None
+    """Latitude, degrees, for maps; a place in its electricity zone where it is left out."""
+    lon: Annotated[float, Field(ge=-180, le=180)] | None = None
+    """Longitude, degrees."""
+
+    @model_validator(mode="after")
+    def _whole_place(self) -> Self:
+        if (self.lat is None) != (self.lon is None):
+            raise ValueError(f"site {self.name!r} has lat or lon alone; give both, or neither")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves out a place that is not stated: digests of scenarios without places stay what they were."""
+        said: dict[str, Any] = write(self)
+        return {name: value for name, value in said.items() if name not in ("lat", "lon") or value is not None}
 
 
 class Ingress(Spec):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,9 +17,21 @@ Records = NDArray[np.void]
 """Structured arrays, one record with named fields an element."""
 
 
+RESERVE: Final = 16
+"""How many times the rows asked for a table that grows reserves; rows that are not used take no memory yet."""
+
+
 def resized(records: Records, count: int) -> Records:
-    """Returns a copy of a table of records with another number of rows: the first ones of it, or zeros behind them."""
-    out, kept = np.zeros(count, records.dtype), min(count, len(records))
+    """Returns a table of records with another number of rows: the first ones of it, or zeros behind them.
+
+    It is a copy, but for a table that was made longer by this function before and has rows in reserve: then both lie
+    in the same memory.
+    """
+    reserved = records.base
+    if len(records) < count and reserved is not None and count <= len(reserved):
+        return reserved[:count]  # nobody has used the rows behind
+    kept = min(count, len(records))
+    out = np.zeros(count if count <= len(records) else RESERVE * count, records.dtype)
     as_bytes = np.dtype((np.void, records.dtype.itemsize))  # a record is copied as one, not field by field
     out.view(as_bytes)[:kept] = records.view(as_bytes)[:kept]
-    return out
+    return out[:count]

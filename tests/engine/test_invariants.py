@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from noonward.decision.brief import Brief
 from noonward.engine.cluster.engine import ClusterEngine
+from noonward.engine.cluster.kernels.world import arrays_of
 from noonward.engine.run import run
 from noonward.ledger.segments import DONE, OVERDUE, RUNNING
 from noonward.model.cluster.environment import GpuCaps
@@ -156,6 +157,6 @@ def test_a_step_after_the_end_changes_nothing():
         scheduler.reset(Brief.of(environment, scheduler.needs), stream(0, "policy"))
         while engine.step():
             scheduler.decide(engine.view, engine.answers)
-        before = [part.tobytes() for part in (engine.world.track_J, engine.world.engine_1, engine.world.heap_E)]
+        before = [part.tobytes() for part in arrays_of(engine.world).values()]
         assert engine.step() == 0
-        assert before == [part.tobytes() for part in (engine.world.track_J, engine.world.engine_1, engine.world.heap_E)]
+        assert before == [part.tobytes() for part in arrays_of(engine.world).values()]

@@ -9,7 +9,6 @@ import numpy as np
 
 from noonward.arrays import F8, I4, I8, Records
 from noonward.compiled import kernel
-from noonward.engine.cluster.kernels.physics import note_outcome
 from noonward.engine.cluster.kernels.world import INGRESS_SHIFT, SITE_SHIFT, World
 from noonward.ledger.segments import DONE, OWN_JOURNEY, RESULT, TRANSFER, Meters, Outcome, PowerSegments
 from noonward.model.cluster.environment import Environment
@@ -48,22 +47,13 @@ def emit(environment: Environment, world: World, rewards_K: F8 | None = None) ->
 
 
 def _outcomes(world: World) -> Records:
-    """Returns what has become of every job, also of those in sight and of those to come."""
+    """Returns what has become of every job, also of those to come."""
     out_R = world.outcome_R if world.engine_1[0]["ended"] else world.outcome_R.copy()
     blank_R = out_R[world.engine_1[0]["next_arrival"] :]
     blank_R["site"] = blank_R["level"] = -1
     for name in ("reach_s", "start_s", "finish_s"):
         blank_R[name] = np.nan
-    _add_jobs_in_sight(world.shown.job_J, world.track_J, out_R)
     return out_R
-
-
-@kernel(allocates=False)
-def _add_jobs_in_sight(job_J: Records, track_J: Records, out_R: Records) -> None:
-    """Writes what has become so far of the jobs in sight."""
-    for j in range(len(track_J)):
-        if job_J[j].serial >= 0:
-            note_outcome(track_J, j, out_R, job_J[j].serial)
 
 
 def _transfers(environment: Environment, world: World, outcome_R: Records) -> Records:

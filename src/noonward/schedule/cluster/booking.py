@@ -41,6 +41,12 @@ def first_slot(view: ClusterView, job: int, s: int, d: int) -> int:
 
 
 @kernel(inline=True, allocates=False)
+def _row(memory: RuleMemory, slot: int) -> int:
+    """Returns the row of ``memory.index_XY`` that a slot takes: ``slot mod rows``, the rows being a power of two."""
+    return slot & (memory.index_XY.shape[0] - 1)
+
+
+@kernel(inline=True, allocates=False)
 def _best_start(view: ClusterView, memory: RuleMemory, job: int, d: int, first: int) -> tuple[float, int]:
     """Returns (value USD, slot) of the best start at a site with booked capacity, or (-inf, -1).
 
@@ -63,7 +69,7 @@ def _best_start(view: ClusterView, memory: RuleMemory, job: int, d: int, first: 
         if full >= slot:
             continue
         while seen < slot + length:
-            if memory.index_XY[seen % memory.index_XY.shape[0], d] + gpus > view.site_S[d].gpus:
+            if memory.index_XY[_row(memory, seen), d] + gpus > view.site_S[d].gpus:
                 full = seen
             seen += 1
         if full >= slot:
@@ -92,16 +98,15 @@ def _book(view: ClusterView, memory: RuleMemory, job: int, s: int) -> None:
     gpus = gang_at(view, job, best_site)
     length = int(np.ceil(run_seconds(view, job, best_site) / view.run_1[0].slot_s))
     for slot in range(best_slot, best_slot + length):
-        memory.index_XY[slot % memory.index_XY.shape[0], best_site] += gpus
+        memory.index_XY[_row(memory, slot), best_site] += gpus
 
 
 @kernel(inline=True, allocates=False)
 def _free_past(memory: RuleMemory, slot: int) -> None:
     """Sets the rows of past slots to zero, so that later slots can take them."""
-    rows = memory.index_XY.shape[0]
-    first = max(int(memory.number_P[FREED]), slot - rows)
+    first = max(int(memory.number_P[FREED]), slot - memory.index_XY.shape[0])
     for past in range(first, slot):
-        memory.index_XY[past % rows, :] = 0
+        memory.index_XY[_row(memory, past), :] = 0
     memory.number_P[FREED] = slot
 
 
@@ -139,13 +144,15 @@ class Booked(CompiledScheduler):
 
     def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
         """Returns the latest start (number), the GPUs booked per slot and site (index), and each job's booking.
+
         Slots take turns in the rows of the index. A booked run ends within the hours that are forecast, so as many
-        slots as those hours have suffice.
+        rows suffice as those hours have slots; the next power of two makes a slot's row cheap to find.
         """
         slots = int(np.ceil((brief.lookahead_h + 1) * HOUR_S / brief.slot_s)) + 1
+        rows = 1 << (slots - 1).bit_length()
         last_start_s = np.inf if brief.drained else brief.window_s
         return RuleMemory.make(
-            numbers=(0.0, last_start_s), index=np.zeros((slots, len(brief.sites)), np.int64), job_index=(REFUSED, 0)
+            numbers=(0.0, last_start_s), index=np.zeros((rows, len(brief.sites)), np.int64), job_index=(REFUSED, 0)
         )
 
 

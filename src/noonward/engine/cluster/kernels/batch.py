@@ -1,6 +1,6 @@
 """Many runs side by side in one compiled call: each row's world is read through a record of its arrays' addresses.
 
-Rows keep arrays of their own sizes (jobs, hours, leads), so nothing is padded and a row does, to the bit, what a
+Rows keep arrays of their own sizes (jobs, hours, leads), so nothing is padded and a row does bit for bit what a
 single run does.
 """
 

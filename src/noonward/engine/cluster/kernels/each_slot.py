@@ -10,6 +10,7 @@ from noonward.decision.cluster.view import ASK_SLOT, HOLD, ORACLE
 from noonward.engine.cluster.kernels.physics import (
     drop_top,
     enqueue,
+    event_of,
     finish,
     give_slot_back,
     give_up,
@@ -33,10 +34,8 @@ from noonward.engine.cluster.kernels.world import (
     FINISH,
     FULL,
     INGRESS_SHIFT,
-    KIND_SHIFT,
     NO_SLOT,
     REACH,
-    SERIAL_SHIFT,
     SITE_SHIFT,
     TRANSIT,
     World,
@@ -89,9 +88,10 @@ def carry_out(w: World, job: int, s: int) -> None:
             most = min(most, w.answers.answer_N[s].gpus)
         start(w, job, s, min(most, room_now(w, s)), w.answers.answer_N[s].level)
         return
-    w.track_J[job].status = TRANSIT
-    w.track_J[job].site = d
-    push(w, joins_at(view, job, s, d), REACH, view.job_J[job].serial, job)
+    serial = view.job_J[job].serial
+    w.outcome_R[serial].status = TRANSIT
+    w.outcome_R[serial].site = d
+    push(w, joins_at(view, job, s, d), REACH, serial, job)
     if view.job_J[job].move_gb > 0.0:
         note_journey(w, job, view.site_S[s].ingress, d)
     move(w, job, view.site_S[s].ingress, d)
@@ -166,10 +166,10 @@ def take_events(w: World, until: float) -> int:
             if w.engine_1[0].next_arrival < w.submitted_R.shape[0]
             else np.inf
         )
-        time, kind, job = np.inf, ARRIVAL + 1, 0
+        time, kind, serial, job = np.inf, ARRIVAL + 1, 0, 0
         if w.engine_1[0].heap_size > 0:
             time = w.heap_E[0].time
-            kind, job = w.heap_E[0].item >> KIND_SHIFT, w.heap_E[0].item & ((1 << SERIAL_SHIFT) - 1)
+            kind, serial, job = event_of(w.heap_E[0].item)
         if min(time, arrival) > until:
             return 0
         arrives = arrival < time or (arrival == time and kind > ARRIVAL)
@@ -187,7 +187,7 @@ def take_events(w: World, until: float) -> int:
             finish(w, job)
             give_slot_back(w, job)
         else:
-            enqueue(w, job, w.track_J[job].site)
+            enqueue(w, job, w.outcome_R[serial].site)
 
 
 @kernel(inline=True, allocates=False)

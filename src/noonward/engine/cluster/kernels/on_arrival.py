@@ -17,6 +17,7 @@ from noonward.decision.cluster.view import (
 from noonward.engine.cluster.kernels.physics import (
     drop_top,
     enqueue,
+    event_of,
     finish,
     give_slot_back,
     give_up,
@@ -45,7 +46,6 @@ from noonward.engine.cluster.kernels.world import (
     KIND_SHIFT,
     NO_SLOT,
     REACH,
-    SERIAL_SHIFT,
     TRANSIT,
     WAITING,
     World,
@@ -83,8 +83,9 @@ def dispatch(w: World, s: int) -> int:
             return 0
         if w.engine_1[0].wants_allocate:
             ask(w, ASK_ALLOCATE, job, s)
-            w.answers.answer_N[0].gpus = w.track_J[job].gpus
-            w.answers.answer_N[0].level = w.track_J[job].level
+            serial = view.job_J[job].serial
+            w.answers.answer_N[0].gpus = w.outcome_R[serial].gpus
+            w.answers.answer_N[0].level = w.outcome_R[serial].level
             return ASK_ALLOCATE
         start_head(w, s)
 
@@ -93,11 +94,12 @@ def dispatch(w: World, s: int) -> int:
 def start_head(w: World, s: int) -> None:
     """Starts the first job of a site's queue with the gang and the clock it was given."""
     job = w.state_S[s].head
+    serial = w.shown.job_J[job].serial
     leave_queue(w, job, s)
     most = w.shown.job_J[job].gpus_max
-    if w.track_J[job].gpus > 0:
-        most = min(most, w.track_J[job].gpus)
-    start(w, job, s, min(most, room_now(w, s)), w.track_J[job].level)
+    if w.outcome_R[serial].gpus > 0:
+        most = min(most, w.outcome_R[serial].gpus)
+    start(w, job, s, min(most, room_now(w, s)), w.outcome_R[serial].level)
 
 
 @kernel(inline=True, allocates=False)
@@ -124,14 +126,14 @@ def apply_route(w: World) -> int:
         return failed
     if np.isnan(earliest) or earliest > latest_start_s(view, job, s):
         return FAILED_EARLIEST
-    ingress = view.job_J[job].origin
-    w.track_J[job].gpus = w.answers.answer_N[0].gpus
-    w.track_J[job].level = w.answers.answer_N[0].level
+    ingress, serial = view.job_J[job].origin, view.job_J[job].serial
+    w.outcome_R[serial].gpus = w.answers.answer_N[0].gpus
+    w.outcome_R[serial].level = w.answers.answer_N[0].level
     w.track_J[job].earliest_s = earliest
-    w.track_J[job].status = TRANSIT
-    w.track_J[job].site = s
+    w.outcome_R[serial].status = TRANSIT
+    w.outcome_R[serial].site = s
     move(w, job, ingress, s)
-    push(w, view.run_1[0].now_s + delay_s(view, job, ingress, s), REACH, view.job_J[job].serial, job)
+    push(w, view.run_1[0].now_s + delay_s(view, job, ingress, s), REACH, serial, job)
     return 0
 
 
@@ -142,8 +144,8 @@ def apply_allocate(w: World) -> int:
     failed = check_gang(w, job, s)
     if failed:
         return failed
-    w.track_J[job].gpus = w.answers.answer_N[0].gpus
-    w.track_J[job].level = w.answers.answer_N[0].level
+    w.outcome_R[w.shown.job_J[job].serial].gpus = w.answers.answer_N[0].gpus
+    w.outcome_R[w.shown.job_J[job].serial].level = w.answers.answer_N[0].level
     start_head(w, s)
     return 0
 
@@ -164,14 +166,15 @@ def apply_on_arrival(w: World) -> int:
 @kernel(inline=True, allocates=False)
 def reach(w: World, job: int) -> None:
     """Lets a job join its site's queue, or wait for the earliest start it was given."""
-    now, s = w.shown.run_1[0].now_s, w.track_J[job].site
+    now, serial = w.shown.run_1[0].now_s, w.shown.job_J[job].serial
+    s = w.outcome_R[serial].site
     if w.track_J[job].earliest_s > now:
-        push(w, w.track_J[job].earliest_s, REACH, w.shown.job_J[job].serial, job)
+        push(w, w.track_J[job].earliest_s, REACH, serial, job)
         return
     enqueue(w, job, s)
     latest = latest_start_s(w.shown, job, s)
     if not np.isinf(latest):
-        push(w, latest, DEADLINE, w.shown.job_J[job].serial, job)
+        push(w, latest, DEADLINE, serial, job)
     w.engine_1[0].dispatch = s
     w.engine_1[0].dispatch_last = s
 
@@ -179,7 +182,7 @@ def reach(w: World, job: int) -> None:
 @kernel(inline=True, allocates=False)
 def lapse(w: World, job: int) -> None:
     """Drops a job that still waits after its latest start, and looks at the queue behind it."""
-    s = w.track_J[job].site
+    s = w.outcome_R[w.shown.job_J[job].serial].site
     leave_queue(w, job, s)
     give_up(w, job)
     w.engine_1[0].dispatch = s
@@ -250,9 +253,8 @@ def advance_on_arrival(w: World) -> int:
         )
         time, kind, serial, job = np.inf, DEADLINE, 0, 0
         if w.engine_1[0].heap_size > 0:
-            item = w.heap_E[0].item
-            time, kind, job = w.heap_E[0].time, item >> KIND_SHIFT, item & ((1 << SERIAL_SHIFT) - 1)
-            serial = (item >> SERIAL_SHIFT) & ((1 << (KIND_SHIFT - SERIAL_SHIFT)) - 1)
+            time = w.heap_E[0].time
+            kind, serial, job = event_of(w.heap_E[0].item)
         first = min(time, arrival)
         if not w.engine_1[0].drained and first > view.run_1[0].window_s:
             return close_run(w, view.run_1[0].window_s)
@@ -270,19 +272,19 @@ def advance_on_arrival(w: World) -> int:
             continue
         drop_top(w)
         if kind == DEADLINE:
-            if view.job_J[job].serial == serial and w.track_J[job].status == WAITING:
+            if view.job_J[job].serial == serial and w.outcome_R[serial].status == WAITING:
                 view.run_1[0].now_s = time
                 lapse(w, job)
             continue
         view.run_1[0].now_s = time
         if kind == FINISH:
-            s = w.track_J[job].site
+            s = w.outcome_R[serial].site
             finish(w, job)
             w.engine_1[0].dispatch = s
             w.engine_1[0].dispatch_last = s
             if w.engine_1[0].wants_finished:
-                view.run_1[0].gpus = w.track_J[job].gpus
-                view.run_1[0].level = w.track_J[job].level
+                view.run_1[0].gpus = w.outcome_R[serial].gpus
+                view.run_1[0].level = w.outcome_R[serial].level
                 return ask(w, ASK_FINISHED, job, s)
             give_slot_back(w, job)
         elif kind == REACH:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from noonward.arrays import Records
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import room
 from noonward.decision.cluster.view import CARBON, ORACLE, POWER_W, PRICE, SECONDS
@@ -71,6 +70,13 @@ def drop_top(w: World) -> None:
         i = child
     w.heap_E[i].time = time
     w.heap_E[i].item = item
+
+
+@kernel(inline=True, allocates=False)
+def event_of(item: int) -> tuple[int, int, int]:
+    """Returns kind, serial and slot of an item of the heap."""
+    serial = (item >> SERIAL_SHIFT) & ((1 << (KIND_SHIFT - SERIAL_SHIFT)) - 1)
+    return item >> KIND_SHIFT, serial, item & ((1 << SERIAL_SHIFT) - 1)
 
 
 @kernel(inline=True, allocates=False)
@@ -154,21 +160,21 @@ def started_utility_usd(w: World) -> float:
 @kernel(inline=True, allocates=False)
 def count_started(w: World, job: int, s: int) -> None:
     """Counts a job that starts now whole: revenue less energy and carbon within the run, less its result's journey."""
-    run, track = w.shown.run_1[0], w.track_J[job]
-    until = track.finish_s if w.engine_1[0].drained else min(track.finish_s, run.window_s)
-    _, usd, kg = settle_site(w, s, track.start_s, until, track.power_w)
-    gpu_hours, journey_usd = track.gpus * (until - track.start_s) / HOUR_S, 0.0
+    run, outcome = w.shown.run_1[0], w.outcome_R[w.shown.job_J[job].serial]
+    until = outcome.finish_s if w.engine_1[0].drained else min(outcome.finish_s, run.window_s)
+    _, usd, kg = settle_site(w, s, outcome.start_s, until, outcome.power_w)
+    gpu_hours, journey_usd = outcome.gpus * (until - outcome.start_s) / HOUR_S, 0.0
     ingress, result_gb = w.shown.job_J[job].origin, w.shown.job_J[job].result_gb
-    if until == track.finish_s and result_gb > 0.0 and w.shown.home_I[ingress] != s:
+    if until == outcome.finish_s and result_gb > 0.0 and w.shown.home_I[ingress] != s:
         _, journey_usd, journey_kg = transfer(w, ingress, s, result_gb, until)
         kg += journey_kg
     value = utility_kernel(run.revenue_usd_per_gpu_hour, run.carbon_usd_per_t, gpu_hours, usd, kg, journey_usd)
     w.engine_1[0].started_usd += value
     if w.engine_1[0].rewards == OWN:
         charged_s = min(until, run.window_s)
-        if charged_s > track.start_s:
-            free_w = track.gpus * w.shown.site_S[s].free_w * w.shown.site_S[s].pue
-            _, usd, kg = settle_site(w, s, track.start_s, charged_s, free_w)
+        if charged_s > outcome.start_s:
+            free_w = outcome.gpus * w.shown.site_S[s].free_w * w.shown.site_S[s].pue
+            _, usd, kg = settle_site(w, s, outcome.start_s, charged_s, free_w)
             value -= utility_kernel(run.revenue_usd_per_gpu_hour, run.carbon_usd_per_t, 0.0, usd, kg, 0.0)
         credit(w, job, s, value)
 
@@ -240,7 +246,7 @@ def room_now(w: World, s: int) -> int:
 def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
     """Starts a job now: takes GPUs, fixes clock and power, schedules the finish."""
     view = w.shown
-    now = view.run_1[0].now_s
+    now, serial = view.run_1[0].now_s, view.job_J[job].serial
     if level == ORACLE:
         level = view.oracle_SCG[s, view.job_J[job].class_, gpus]
     read_meters(w, s, now)
@@ -248,14 +254,14 @@ def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
     power_w = view.speed_KSCGF[POWER_W, s, view.job_J[job].class_, gpus, level] * view.site_S[s].pue
     view.site_S[s].free -= gpus
     w.state_S[s].busy_w += power_w
-    w.track_J[job].status = RUNNING
-    w.track_J[job].site = s
-    w.track_J[job].gpus = gpus
-    w.track_J[job].level = level
-    w.track_J[job].start_s = now
-    w.track_J[job].finish_s = now + seconds
-    w.track_J[job].power_w = power_w
-    push(w, now + seconds, FINISH, view.job_J[job].serial, job)
+    w.outcome_R[serial].status = RUNNING
+    w.outcome_R[serial].site = s
+    w.outcome_R[serial].gpus = gpus
+    w.outcome_R[serial].level = level
+    w.outcome_R[serial].start_s = now
+    w.outcome_R[serial].finish_s = now + seconds
+    w.outcome_R[serial].power_w = power_w
+    push(w, now + seconds, FINISH, serial, job)
     if w.engine_1[0].rewards >= AT_START:
         count_started(w, job, s)
 
@@ -263,14 +269,14 @@ def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
 @kernel(inline=True, allocates=False)
 def finish(w: World, job: int) -> None:
     """Ends a job now: frees its GPUs and sends its result home."""
-    view = w.shown
-    s = w.track_J[job].site
+    view, serial = w.shown, w.shown.job_J[job].serial
+    s = w.outcome_R[serial].site
     read_meters(w, s, view.run_1[0].now_s)
-    view.site_S[s].free += w.track_J[job].gpus
-    w.state_S[s].busy_w -= w.track_J[job].power_w
+    view.site_S[s].free += w.outcome_R[serial].gpus
+    w.state_S[s].busy_w -= w.outcome_R[serial].power_w
     if view.site_S[s].free == view.site_S[s].gpus:
         w.state_S[s].busy_w = 0.0
-    w.track_J[job].status = DONE
+    w.outcome_R[serial].status = DONE
     ingress = view.job_J[job].origin
     if view.job_J[job].result_gb > 0.0 and view.home_I[ingress] != s:
         kwh, usd, kg = transfer(w, ingress, s, view.job_J[job].result_gb, view.run_1[0].now_s)
@@ -300,7 +306,7 @@ def move(w: World, job: int, ingress: int, s: int) -> None:
     if w.shown.home_I[ingress] == s or w.shown.job_J[job].move_gb == 0.0:
         return
     kwh, usd, kg = transfer(w, ingress, s, w.shown.job_J[job].move_gb, w.shown.run_1[0].now_s)
-    w.track_J[job].moves += 1
+    w.outcome_R[w.shown.job_J[job].serial].moves += 1
     w.engine_1[0].move_kwh += kwh
     w.engine_1[0].move_usd += usd
     w.engine_1[0].move_kg += kg
@@ -337,39 +343,24 @@ def take_slot(w: World) -> int:
     w.shown.job_J[job].gpus_max = w.submitted_R[serial].gpus_max
     w.shown.job_J[job].preset_site = w.submitted_R[serial].preset_site
     w.shown.job_J[job].serial = serial
-    w.track_J[job].status = PLANNED
-    w.track_J[job].site = -1
-    w.track_J[job].gpus = 0
-    w.track_J[job].level = -1
+    w.outcome_R[serial].status = PLANNED
+    w.outcome_R[serial].site = -1
+    w.outcome_R[serial].gpus = 0
+    w.outcome_R[serial].level = -1
+    w.outcome_R[serial].moves = 0
+    w.outcome_R[serial].reach_s = np.nan
+    w.outcome_R[serial].start_s = np.nan
+    w.outcome_R[serial].finish_s = np.nan
+    w.outcome_R[serial].power_w = 0.0
     w.track_J[job].next = -1
     w.track_J[job].before = -1
-    w.track_J[job].moves = 0
     w.track_J[job].earliest_s = 0.0
-    w.track_J[job].reach_s = np.nan
-    w.track_J[job].start_s = np.nan
-    w.track_J[job].finish_s = np.nan
-    w.track_J[job].power_w = 0.0
     return job
 
 
 @kernel(inline=True, allocates=False)
-def note_outcome(track_J: Records, job: int, outcome_R: Records, serial: int) -> None:
-    """Notes what has become of a job, given its slot and its serial."""
-    outcome_R[serial].status = track_J[job].status
-    outcome_R[serial].site = track_J[job].site
-    outcome_R[serial].gpus = track_J[job].gpus
-    outcome_R[serial].level = track_J[job].level
-    outcome_R[serial].moves = track_J[job].moves
-    outcome_R[serial].reach_s = track_J[job].reach_s
-    outcome_R[serial].start_s = track_J[job].start_s
-    outcome_R[serial].finish_s = track_J[job].finish_s
-    outcome_R[serial].power_w = track_J[job].power_w
-
-
-@kernel(inline=True, allocates=False)
 def give_slot_back(w: World, job: int) -> None:
-    """Takes a job that is done or overdue out of the view and notes what became of it."""
-    note_outcome(w.track_J, job, w.outcome_R, w.shown.job_J[job].serial)
+    """Takes a job that is done or overdue out of the view."""
     w.shown.job_J[job].serial = -1
     w.track_J[job].next = w.engine_1[0].free_slot
     w.engine_1[0].free_slot = job
@@ -378,9 +369,10 @@ def give_slot_back(w: World, job: int) -> None:
 @kernel(inline=True, allocates=False)
 def enqueue(w: World, job: int, s: int) -> None:
     """Appends a job to a site's waiting list."""
-    w.track_J[job].status = WAITING
-    w.track_J[job].site = s
-    w.track_J[job].reach_s = w.shown.run_1[0].now_s
+    serial = w.shown.job_J[job].serial
+    w.outcome_R[serial].status = WAITING
+    w.outcome_R[serial].site = s
+    w.outcome_R[serial].reach_s = w.shown.run_1[0].now_s
     last = w.state_S[s].tail
     w.track_J[job].before = last
     if last < 0:
@@ -413,5 +405,5 @@ def leave_queue(w: World, job: int, s: int) -> None:
 @kernel(inline=True, allocates=False)
 def give_up(w: World, job: int) -> None:
     """Marks a job overdue and drops it."""
-    w.track_J[job].status = OVERDUE
+    w.outcome_R[w.shown.job_J[job].serial].status = OVERDUE
     give_slot_back(w, job)

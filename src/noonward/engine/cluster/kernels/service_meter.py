@@ -99,20 +99,13 @@ def _all_jobs(w: World) -> ClusterView:
 @kernel(inline=True, allocates=False)
 def _credit(w: World, job: int, serial: int, limit_s: float, weight_3: F8, out_X: F8) -> bool:
     """Writes what a job is known to take: its run as started, or as it would start now; returns whether it started."""
-    view, record = _all_jobs(w), w.submitted_R[serial]
-    if w.shown.job_J[job].serial == serial:
-        track = w.track_J[job]
-        s, gpus, level, earliest_s = track.site, track.gpus, track.level, track.earliest_s
-        started_s, finish_s, power_w = track.start_s, track.finish_s, track.power_w
-    else:
-        ended = w.outcome_R[serial]
-        s, gpus, level, earliest_s = ended.site, ended.gpus, ended.level, 0.0
-        started_s, finish_s, power_w = ended.start_s, ended.finish_s, ended.power_w
+    view, record, outcome = _all_jobs(w), w.submitted_R[serial], w.outcome_R[serial]
+    s, gpus, level = outcome.site, outcome.gpus, outcome.level
     site = view.site_S[s]
-    if not np.isnan(started_s):
-        weighed_s = _weighed_s(w, s, started_s, finish_s - started_s, weight_3)
-        out_X[JOULES] = (power_w - gpus * site.free_w * site.pue) * weighed_s
-        out_X[LATENCY_S] = finish_s - record.arrival_s
+    if not np.isnan(outcome.start_s):
+        weighed_s = _weighed_s(w, s, outcome.start_s, outcome.finish_s - outcome.start_s, weight_3)
+        out_X[JOULES] = (outcome.power_w - gpus * site.free_w * site.pue) * weighed_s
+        out_X[LATENCY_S] = outcome.finish_s - record.arrival_s
     else:
         most = gang_at(view, serial, s)
         gpus = min(most, gpus) if gpus > 0 else most
@@ -120,12 +113,13 @@ def _credit(w: World, job: int, serial: int, limit_s: float, weight_3: F8, out_X
             level = view.oracle_SCG[s, record.class_, gpus]
         run_s = record.work * view.speed_KSCGF[SECONDS, s, record.class_, gpus, level]
         power_w = view.speed_KSCGF[POWER_W, s, record.class_, gpus, level]
+        earliest_s = w.track_J[job].earliest_s if w.shown.job_J[job].serial == serial else 0.0
         reached_s = max(record.arrival_s + delay_s(view, serial, record.origin, s), earliest_s)
         start_s = max(view.run_1[0].now_s, reached_s)
         out_X[JOULES] = (power_w - gpus * site.free_w) * site.pue * _weighed_s(w, s, start_s, run_s, weight_3)
         out_X[LATENCY_S] = start_s - record.arrival_s + run_s
     out_X[LATE] = out_X[LATENCY_S] > limit_s
-    return not np.isnan(started_s)
+    return not np.isnan(outcome.start_s)
 
 
 @kernel(inline=True, allocates=False)
@@ -198,8 +192,7 @@ def read_service(
             opened.count_B[b] = p if started else p + 1
             readings.work_B[b] = w.submitted_R[serial].work
             readings.decided_B[b] = 1.0
-            seen = w.shown.job_J[job].serial == serial
-            readings.site_B[b] = w.track_J[job].site if seen else w.outcome_R[serial].site
+            readings.site_B[b] = w.outcome_R[serial].site
         opened.slot_B[b] = w.shown.asked_N[0]
         opened.last_B[b] = w.shown.job_J[w.shown.asked_N[0]].serial if asked_BN[b, 0] else -1
         for s in range(w.shown.site_S.shape[0]):

@@ -88,21 +88,12 @@ EVENT: Final = np.dtype([("time", "f8"), ("item", "i8")])
 """An event in the heap."""
 TRACK: Final = np.dtype(
     [
-        ("status", "i8"),
-        ("site", "i8"),  # site it is at or on its way to, or -1
-        ("gpus", "i8"),  # gang: as asked for while waiting (0: largest), as started afterwards
-        ("level", "i8"),  # clock level: as asked for while waiting, as started afterwards
         ("next", "i8"),  # waiting job behind, or -1; of a slot that was given back the next such one
         ("before", "i8"),  # waiting job before, or -1
-        ("moves", "i8"),  # journeys with data
         ("earliest_s", "f8"),  # earliest start asked for
-        ("reach_s", "f8"),  # time it joined the last site's queue; NaN before
-        ("start_s", "f8"),  # NaN before the start
-        ("finish_s", "f8"),  # end of its run, also if that lies after the run's end; NaN before the start
-        ("power_w", "f8"),  # facility power while it runs; 0 before
     ]
 )
-"""What the engine keeps per job in sight."""
+"""What the engine keeps per job in sight beside its JOB_OUTCOME record."""
 SITE_STATE: Final = np.dtype(
     [
         ("head", "i8"),  # first waiting job, or -1
@@ -140,7 +131,7 @@ class World(NamedTuple):
     submitted_R: Records
     """JOB records of all jobs of the run, in the order of arrival."""
     outcome_R: Records
-    """JOB_OUTCOME records of the jobs that are done or overdue, in the order of arrival; zeros for the others."""
+    """JOB_OUTCOME records of the jobs that have arrived, in the order of arrival; zeros for those to come."""
     job_usd_R: F8
     """What the decisions about each job have earned so far, USD, in the order of arrival (OWN)."""
     heap_E: Records

@@ -39,6 +39,8 @@ noonward live token rotate ci
 noonward live token list
 noonward live token revoke ci
 noonward live undrain warsaw
+noonward live dispatch warsaw --off
+noonward live dispatch warsaw --on
 noonward live hold 1
 noonward live release 1
 noonward live pin 1 warsaw
@@ -47,6 +49,13 @@ noonward live cancel 1
 """
 """Commands that need a running service or its store; tests/live/test_process.py drives them."""
 NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {
+    **dict.fromkeys(
+        (
+            "noonward advise --queue squeue.txt --fleet mine.yaml --at north",
+            "noonward advise --slurm --fleet mine.yaml --at north --format sbatch",
+        ),
+        "tests/cli/test_advise.py runs them",
+    ),
     "make demo": "a target of the Makefile",
     "make test": "a target of the Makefile",
     "python -m pip install .": "needs the network",

@@ -10,6 +10,7 @@ import typer
 
 from noonward import __version__
 from noonward.cli import (
+    advise,
     bench,
     bound,
     compare,
@@ -74,6 +75,7 @@ app.command(name="policies")(policies.policies)
 app.command(name="bench")(bench.bench)
 app.command(name="train")(train.train)
 app.command(name="warmup")(warmup.warmup)
+app.command(name="advise")(advise.advise)
 app.command(name="serve")(serve.serve)
 app.command(name="submit")(live_client.submit)
 app.command(name="why")(live_client.why)

@@ -102,7 +102,12 @@ def stored_fates(controller: Controller, from_s: float, until_s: float) -> list[
 
 
 def simulated_fates(
-    setup: Setup, signals: Signals, arrivals: Sequence[Arrival], until_s: float, policy: str
+    setup: Setup,
+    signals: Signals,
+    arrivals: Sequence[Arrival],
+    until_s: float,
+    policy: str,
+    running: Sequence[Seat] = (),
 ) -> list[Fate]:
     """Returns what would have become of jobs under a policy, if all took what the model says.
 
@@ -112,12 +117,16 @@ def simulated_fates(
         arrivals: Jobs in the order of their arrival.
         until_s: Time up to which it is played, s.
         policy: Policy.
+        running: Jobs that hold GPUs at the beginning, numbered from 0 on, each with its start and run time.
     """
     scheduler = setup.scheduler(policy)
     zones = [site.zone for site in setup.scenario.fleet.sites]
     hours = Hours(signals, setup.start, zones, scheduler.needs.forecast, stream(setup.config.seed, "forecast", 0))
     world = World(setup.brief(scheduler.needs), scheduler, hours, stream(setup.config.seed, "policy", 0))
     fates = {one.job: Fate(one) for one in arrivals}
+    world.restore(running, serial=len(running), place=0, now_s=None)
+    for seat in running:
+        world.finish(seat.serial, _end_s(seat))
     world.arrive(one._replace(held=False, pinned=-1, vetoed=frozenset()) for one in arrivals)
     each_slot = setup.scenario.protocol == "each-slot"
     while True:
@@ -129,7 +138,8 @@ def simulated_fates(
         for seat in seats:
             if seat.state == STARTING and seat.freed_s is None:
                 world.finish(seat.serial, _end_s(seat))
-            _take(fates[seat.about.job], seat)
+            if seat.about.job in fates:
+                _take(fates[seat.about.job], seat)
         for note in notes:
             _take_journey(fates[note.job], note)
     for fate in fates.values():
@@ -314,7 +324,7 @@ def savings(controller: Controller, days: int = 7) -> Savings | None:
         known = keeper.signals(-HISTORY_H, hours)
         played = simulated_fates(setup, known, [fate.about for fate in facts], now_s, reference)
         settled = keeper.settled(0, hours)
-        fact_JA, reference_JA = (_amounts(setup, settled, fates, hours) for fates in (facts, played))
+        fact_JA, reference_JA = (amounts(setup, settled, fates, hours) for fates in (facts, played))
         both_J = np.array([a.status == b.status == DONE for a, b in zip(facts, played, strict=True)])
         day_J = np.array([int(fate.about.arrival_s // DAY_S) for fate in facts])
         left_out = int((~both_J).sum())
@@ -333,7 +343,7 @@ def savings(controller: Controller, days: int = 7) -> Savings | None:
     )
 
 
-def _amounts(setup: Setup, signals: Signals, fates: Sequence[Fate], hours: int) -> F8:
+def amounts(setup: Setup, signals: Signals, fates: Sequence[Fate], hours: int) -> F8:
     """Returns kWh, USD and kgCO2 per job beyond those of free GPUs, journeys included."""
     settled: SettledRun = settle_run(outcome_of(setup, signals, fates, hours))
     beyond = settled.power.job_JA - settled.power.displaced_JA + settled.move_JA + settled.result_JA

@@ -1,0 +1,220 @@
+"""``noonward advise``: where and when the jobs of a waiting queue should run, without a service."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from noonward.cli.options import Settings, SignalFiles, open_scenario, print_table, require_cluster
+
+if TYPE_CHECKING:
+    from noonward.live.advise.advice import Advice, Options, Row
+    from noonward.live.advise.squeue import Queue
+
+QueueFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--queue", metavar="FILE", help="Output of squeue ('-': standard input); SITE=FILE says whose. Repeat it."
+    ),
+]
+
+
+def advise(
+    fleet: Annotated[str, typer.Option(metavar="SCENARIO", help="Scenario with the fleet, such as mine.yaml.")],
+    queue: QueueFiles = None,
+    slurm: Annotated[bool, typer.Option("--slurm", help="Ask squeue of this machine in place of --queue.")] = False,
+    at: Annotated[
+        str | None, typer.Option(metavar="SITE", help="Site whose queue it is, where no cluster is named so.")
+    ] = None,
+    output: Annotated[
+        Literal["table", "csv", "sbatch"],
+        typer.Option("--format", help="A table, CSV, or commands for Slurm."),
+    ] = "table",
+    policy: Annotated[str, typer.Option(help="Policy that is asked (see 'noonward policies').")] = "booked-persistence",
+    reference: Annotated[
+        str | None,
+        typer.Option(help="Policy that savings are measured against. [default: the scenario's reference_policy]"),
+    ] = None,
+    later: Annotated[
+        float, typer.Option("--later-h", min=0, help="How much later than otherwise a job may start, h.")
+    ] = 24.0,
+    run_share: Annotated[float, typer.Option(min=0.01, max=1.0, help="Run time over time limit.")] = 1.0,
+    run_hours: Annotated[float | None, typer.Option(min=0.01, help="Run time of jobs without a time limit, h.")] = None,
+    job_class: Annotated[str | None, typer.Option("--class", help="Class of the jobs.")] = None,
+    now: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="When the queue was made, UTC: '2026-11-23 18:00'. [default: now]"),
+    ] = None,
+    signals: SignalFiles = None,
+    settings: Settings = None,
+) -> None:
+    """Say for each waiting job of a Slurm queue where and when it should run, and what that saves."""
+    from noonward.errors import MissingExtraError, ScenarioError
+
+    try:
+        from noonward.live.advise.advice import Options, advise
+    except ImportError as error:
+        raise MissingExtraError(error.name or "msgspec", "live") from error
+    if slurm == bool(queue):
+        raise ScenarioError("give the queue's file (--queue FILE), or --slurm to ask squeue; one of both")
+    scenario = open_scenario(fleet, settings, signals)
+    require_cluster(scenario, "advise")
+    named = reference or scenario.reference_policy
+    if named is None:
+        raise ScenarioError(f"scenario {scenario.name!r} has no reference_policy; name one: --reference local-fcfs")
+    options = Options(
+        policy=policy, reference=named, now=_time(now), at=at, class_=job_class, later_h=later, run_share=run_share,
+        run_h=run_hours,
+    )  # fmt: skip
+    queues = [_asked(options)] if slurm else [_read(given, scenario.fleet.site_names, options) for given in queue or ()]
+    advice = advise(scenario, [job for each in queues for job in each.jobs], options)
+    notes = [note for each in queues for note in each.notes] + advice.notes
+    {"table": _print_table, "csv": _print_csv, "sbatch": _print_sbatch}[output](advice, options)
+    for note in notes:
+        typer.echo(f"note: {note}", err=output != "table")
+
+
+def _time(text: str | None) -> datetime:
+    """Returns a UTC time.
+
+    Raises:
+        ScenarioError: It is none.
+    """
+    from datetime import UTC
+
+    from noonward.errors import ScenarioError
+
+    if text is None:
+        return datetime.now(UTC)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ScenarioError(f"--now {text!r} is no time; write '2026-11-23 18:00' (UTC) or give an offset") from None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _read(given: str, sites: tuple[str, ...], options: Options) -> Queue:
+    """Returns the queue in a file.
+
+    Raises:
+        FileError: It cannot be read.
+        DataError: It is no output of squeue.
+    """
+    import sys
+
+    from noonward.errors import FileError
+    from noonward.live.advise.squeue import parse_queue
+
+    site, separator, name = given.partition("=")
+    if not separator or site not in sites:
+        site, name = "", given
+    try:
+        content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        text = content.decode("utf-8")
+    except OSError as error:
+        raise FileError(f"{name} cannot be read: {error.strerror}; check the path") from None
+    except UnicodeDecodeError as error:
+        raise FileError(f"{name} is not UTF-8: {error}; make it anew") from None
+    found = parse_queue(text, name, options.now.timestamp())
+    return _of_site(found, site) if site else found
+
+
+def _of_site(queue: Queue, site: str) -> Queue:
+    """Returns a queue whose jobs are of a site."""
+    from dataclasses import replace
+
+    return replace(queue, jobs=[replace(job, cluster=site) for job in queue.jobs])
+
+
+def _asked(options: Options) -> Queue:
+    """Returns the queue of this machine's Slurm.
+
+    Raises:
+        FileError: squeue is missing or does not answer.
+    """
+    import subprocess
+
+    from noonward.errors import FileError
+    from noonward.live.advise.squeue import EXPORT, parse_queue
+
+    try:
+        done = subprocess.run(shlex.split(EXPORT), capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        raise FileError("squeue is not installed here; run it where it is, and give its output: --queue FILE") from None
+    except subprocess.TimeoutExpired:
+        raise FileError("squeue did not answer within 60 s; try again, or give its output: --queue FILE") from None
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise FileError(f"squeue failed: {said[-1] if said else 'no message'}")
+    return parse_queue(done.stdout, "squeue", options.now.timestamp())
+
+
+def _print_table(advice: Advice, options: Options) -> None:
+    from rich.table import Table
+
+    usd, kg = sum(row.saved_usd or 0.0 for row in advice.rows), sum(row.saved_kg or 0.0 for row in advice.rows)
+    print(
+        f"{len(advice.rows)} waiting jobs: {usd:.3g} USD and {kg:.3g} kgCO2 less than under {options.reference}, "
+        "at forecast prices and intensities"
+    )
+    table = Table()
+    for title in ("job", "name", "GPUs", "site", "start (UTC)", "run h", "saves USD", "saves kgCO2", "because"):
+        table.add_column(title, justify="left" if title in ("job", "name", "site", "because") else "right")
+    for row in advice.rows:
+        table.add_row(
+            row.job.id, row.job.name, str(row.job.gpus), row.site or "-",
+            "-" if row.start is None else f"{row.start:%a %d %b %H:%M}",
+            "-" if row.run_s is None else f"{row.run_s / 3600:.1f}",
+            "-" if row.saved_usd is None else f"{row.saved_usd:.3g}",
+            "-" if row.saved_kg is None else f"{row.saved_kg:.3g}", row.reason,
+        )  # fmt: skip
+    print_table(table)
+
+
+def _print_csv(advice: Advice, options: Options) -> None:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        ("job", "name", "gpus", "queued_at", "site", "start_utc", "run_s", "saved_usd", "saved_kg_co2", "reason")
+    )
+    for row in advice.rows:
+        writer.writerow(
+            (
+                row.job.id, row.job.name, row.job.gpus, row.home, row.site or "",
+                "" if row.start is None else f"{row.start:%Y-%m-%dT%H:%M:%SZ}",
+                "" if row.run_s is None else f"{row.run_s:.0f}",
+                "" if row.saved_usd is None else f"{row.saved_usd:.6f}",
+                "" if row.saved_kg is None else f"{row.saved_kg:.6f}", row.reason,
+            )
+        )  # fmt: skip
+    print(out.getvalue(), end="")
+
+
+def _print_sbatch(advice: Advice, options: Options) -> None:
+    """Prints commands that carry the advice out: jobs that stay are given their start, others are submitted anew."""
+    zone = options.now.astimezone().strftime("%Z, UTC%z")
+    print(f"# Read before you run it. Times are of this machine's clock ({zone}).")
+    for row in advice.rows:
+        print(_line(row, options))
+
+
+def _line(row: Row, options: Options) -> str:
+    name = " ".join(row.job.name.split())
+    if row.site is None or row.start is None:
+        return f"# {row.job.id} {name}: {row.reason}"
+    if row.reason == "as it would run anyway":
+        return f"# {row.job.id} {name}: {row.reason}, {row.start:%d %b %H:%M} UTC at {row.site}"
+    begin = f"{row.start.astimezone():%Y-%m-%dT%H:%M:%S}"
+    note = f"  # {name}: {row.reason}"
+    if not row.moved:
+        return f"scontrol update JobId={row.job.id} StartTime={begin}{note}"
+    script = "SCRIPT" if row.job.command is None else shlex.quote(row.job.command)
+    _, is_task, task = row.job.id.partition("_")
+    array = f" --array={task}" if is_task else ""
+    return f"sbatch --clusters={shlex.quote(row.site)} --begin={begin}{array} {script} && scancel {row.job.id}{note}"

@@ -1,0 +1,135 @@
+"""Advice: arithmetic that can be done by hand, running jobs, what the policy leaves as it is, what does not fit."""
+
+from datetime import UTC, datetime
+from math import cos, pi
+
+import pytest
+
+from noonward.data.scenarios.load import scenario_from
+from noonward.errors import DataError, ScenarioError, SignalRangeError
+from noonward.live.advise.advice import Options, advise
+from noonward.live.advise.squeue import QueuedJob
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SITES = [
+    {"name": "solo", "zone": "A", "gpu_type": "card", "gpus": 8, "pue": 1.5},
+    {"name": "duo", "zone": "B", "gpu_type": "card", "gpus": 4, "pue": 1.5},
+]
+OPTIONS = Options(policy="booked-persistence", reference="local-fcfs", now=NOON)
+
+
+def scenario(sites=1, **changed):
+    """Sites with the same price and carbon every day: highest at 18 h, lowest at 6 h; a GPU draws 20 W or 120 W."""
+    content = {
+        "name": "own", "protocol": "each-slot", "slot_s": 300, "window_h": 24, "end": "drained",
+        "goal": "least-cost", "reference_policy": "local-fcfs",
+        "fleet": {
+            "gpu_types": {
+                "card": {"idle_w": 20, "classes": {"job": {"power": {"constant_w": 120}, "time": "duration"}}}
+            },
+            "sites": SITES[:sites],
+        },
+        "network": {"throughput_gb_per_min": 1, "usd_per_gb": 0, "kwh_per_gb": 0},
+        "signals": {
+            "source": "sinusoidal", "price_usd_per_mwh": 50, "carbon_g_per_kwh": 200, "amplitude": 1.0,
+            "peak_hours": {site["zone"]: 18 for site in SITES[:sites]},
+        },
+        "jobs": {
+            "source": "fine-tuning", "count": 5, "origin_shares": {site["name"]: 1 for site in SITES[:sites]},
+            "gpus_cap": 4, "demand": 0.5,
+            "kinds": {"job": {"share": 1, "data": {"low_gb": 0, "high_gb": 0}, "model": {"low_gb": 0, "high_gb": 0}}},
+        },
+        "economics": {"revenue_usd_per_gpu_hour": 2, "carbon_usd_per_t": 100},
+        **changed,
+    }  # fmt: skip
+    return scenario_from(content, "test")
+
+
+def job(number="1", **changed):
+    given = {
+        "id": number, "name": "a", "running": False, "gpus": 8, "left_s": 3600.0, "cluster": None, "partition": "p",
+        "command": None, "not_now": "",
+    }  # fmt: skip
+    return QueuedJob(**{**given, **changed})
+
+
+def price(hour):
+    return 50 * (1 + cos(2 * pi * (hour - 18) / 24))
+
+
+def test_a_job_waits_for_the_cheapest_hour_and_saves_what_arithmetic_says():
+    (row,) = advise(scenario(), [job()], OPTIONS).rows
+    assert (row.site, row.start) == ("solo", datetime(2026, 3, 2, 6, tzinfo=UTC))
+    mwh = 8 * (120 - 20) * 1.5 / 1e6  # an hour of eight GPUs beyond their idle power
+    assert row.saved_usd == pytest.approx(mwh * (price(12) - price(6)), abs=1e-9)
+    assert row.saved_kg == pytest.approx(4 * mwh * (price(12) - price(6)), abs=1e-9)
+    assert row.reason == "18.0 h later: 0 instead of 50 USD/MWh, 0 instead of 200 g/kWh"
+    assert not row.moved
+
+
+def test_a_job_starts_at_most_so_much_later_than_otherwise():
+    (row,) = advise(scenario(), [job()], Options(**{**vars(OPTIONS), "later_h": 0.0})).rows
+    assert row.start == NOON
+    assert row.reason == "as it would run anyway"
+    assert row.saved_usd == 0.0
+    (row,) = advise(scenario(), [job()], Options(**{**vars(OPTIONS), "later_h": 4.0})).rows
+    assert row.start <= datetime(2026, 3, 1, 16, tzinfo=UTC)
+
+
+def test_running_jobs_hold_their_gpus_until_their_time_limit():
+    holding = job("2", running=True, left_s=7200.0)
+    (row,) = advise(scenario(), [holding, job()], Options(**{**vars(OPTIONS), "later_h": 0.0})).rows
+    assert row.start == datetime(2026, 3, 1, 14, tzinfo=UTC)
+    half = Options(**{**vars(OPTIONS), "later_h": 0.0, "run_share": 0.5})
+    (row,) = advise(scenario(), [holding, job()], half).rows
+    assert (row.start, row.run_s) == (datetime(2026, 3, 1, 13, tzinfo=UTC), 1800.0)
+    endless = advise(scenario(), [job("2", running=True, left_s=None), job()], OPTIONS)
+    assert endless.rows[0].site is None
+    assert "no time limit" in endless.notes[-1]
+    with pytest.raises(DataError, match="running jobs hold 16 GPUs at solo, which has 8"):
+        advise(scenario(), [job("1", running=True), job("2", running=True)], OPTIONS)
+
+
+def test_two_queues_of_two_sites():
+    jobs = [job("1", gpus=4, cluster="duo"), job("2", gpus=4, partition="solo"), job("3", not_now="its owner holds it")]
+    with pytest.raises(ScenarioError, match="say whose queue it is"):
+        advise(scenario(2), jobs, OPTIONS)
+    held = job("3", not_now="its owner holds it", cluster="duo")
+    rows = advise(scenario(2), [*jobs[:2], held], OPTIONS).rows
+    assert [row.home for row in rows] == ["duo", "solo", "duo"]
+    assert [row.reason for row in rows][2] == "its owner holds it"
+    assert all(row.site == "solo" for row in advise(scenario(2), [job("1", gpus=8)], with_(at="duo")).rows)
+
+
+def with_(**changed):
+    return Options(**{**vars(OPTIONS), **changed})
+
+
+@pytest.mark.parametrize(
+    ("jobs", "options", "words"),
+    [
+        ([job(gpus=9)], OPTIONS, "job 1 asks for 9 GPUs; the largest site of the fleet has 8"),
+        ([job(left_s=None)], OPTIONS, "has no time limit; say how long such jobs run: --run-hours"),
+        ([job()], with_(at="nowhere"), "--at names the unknown site 'nowhere'"),
+        ([job()], with_(class_="dance"), "unknown class 'dance'"),
+        ([job()], with_(policy="nonsense"), "nonsense"),
+        ([job()], with_(policy="booked-perfect"), "reads the future"),
+        ([job()], with_(policy="bid-price-persistence"), "plans for jobs to come"),
+    ],
+)
+def test_what_does_not_fit_is_one_clear_error(jobs, options, words):
+    with pytest.raises((DataError, ScenarioError), match=words):
+        advise(scenario(), jobs, options)
+
+
+def test_signals_that_do_not_reach_the_time_of_the_queue_are_refused(tmp_path):
+    rows = [f"2026-03-01T{hour:02}:00:00Z,A,10,20" for hour in range(12)]
+    head = "timestamp,zone,price_usd_per_mwh,carbon_intensity_g_per_kwh\n"
+    (tmp_path / "s.csv").write_text(head + "\n".join(rows) + "\n")
+    files = {"source": "files", "paths": [str(tmp_path / "s.csv")]}
+    with pytest.raises(SignalRangeError, match="bring the signal files up to date"):
+        advise(scenario(signals=files), [job()], OPTIONS)
+
+
+def test_an_empty_queue_gives_no_rows():
+    assert advise(scenario(), [], OPTIONS).rows == []

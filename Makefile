@@ -6,7 +6,7 @@ WORKERS ?= 2
 # Version of torch in tests; another build: make test TORCH="torch --index-url https://download.pytorch.org/whl/cpu"
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test lint types format clean
+.PHONY: demo test lint types docs wheel format clean
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "noonward needs Python 3.11 or newer")'
@@ -33,9 +33,21 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs build --strict --quiet
+
+# The wheel is built and works in an environment that holds nothing else.
+wheel: $(VENV)/.dev
+	rm -rf dist build/empty
+	$(BIN)/python -m build --wheel
+	$(PYTHON) -m venv build/empty
+	build/empty/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd build/empty && bin/noonward --help > /dev/null
+	cd build/empty && bin/noonward compare tiny -n 2 --out runs
+
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -34,6 +34,7 @@ from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
 from noonward.schedule.registry import canonical_name, default_registry, make_scheduler, require_registered, using
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
     import polars as pl
 
 
@@ -148,6 +149,46 @@ class Comparison:
         from noonward.evaluate.report.page import write_report
 
         return write_report(self, Path(path))
+
+    def plot_savings(self) -> go.Figure:
+        """Returns bars of what each policy is better by than today's, with 95 % intervals (plotly)."""
+        from noonward.evaluate.report.plots import savings_plot
+
+        return savings_plot(self)
+
+    def plot_cost_carbon(self) -> go.Figure:
+        """Returns what each policy pays against what it emits (plotly).
+
+        Raises:
+            ScenarioError: The scenario has no prices.
+        """
+        from noonward.evaluate.report.plots import cost_carbon_plot
+
+        return cost_carbon_plot(self)
+
+    def plot_moves(self, policy: str | None = None, environment: int = 0) -> go.Figure:
+        """Returns GPUs in use under a policy (None: the one to adopt) less those under today's, by site and hour.
+
+        Raises:
+            ScenarioError: The policy or the environment was not compared, or sites have no GPUs.
+        """
+        from noonward.evaluate.report.plots import moves_plot
+
+        return moves_plot(self, policy, environment)
+
+    def plot_sites(self, policy: str | None = None) -> go.Figure:
+        """Returns a map of the sites, coloured by the change of GPU-hours under a policy (None: the one to adopt).
+
+        Raises:
+            ScenarioError: The scenario has no prices, the policy was not compared, or no site has a place.
+        """
+        from noonward.evaluate.report.plots import sites_plot
+
+        return sites_plot(self, policy)
+
+    def figures(self) -> dict[str, go.Figure]:
+        """Returns every figure of the page of figures by its name (plotly)."""
+        return {figure.name: figure.plot for figure in self.objective.figures(self)}
 
     def _repr_html_(self) -> str:
         from noonward.evaluate.report.page import summary_html

@@ -73,7 +73,8 @@ def improvement(comparison: Comparison, policy: str) -> Estimate:
     return mean(sign * values)
 
 
-def _unit(comparison: Comparison) -> str:
+def unit_of_improvement(comparison: Comparison) -> str:
+    """Returns the unit of what ``improvement`` returns."""
     if getattr(comparison.scenario, "goal", "utility") == "least-cost":
         return "USD"
     name = comparison.objective.value_name
@@ -95,11 +96,11 @@ def saving_chart(comparison: Comparison) -> str:
                 value=found.value,
                 low=found.low,
                 high=found.high,
-                text=f"{found.value:+,.{digits}f} {_unit(comparison)}",
+                text=f"{found.value:+,.{digits}f} {unit_of_improvement(comparison)}",
                 color=QUIET if not known else BAD if found.value < 0 else GOOD if policy == best else "#7fb183",
             )
         )
-    return bar_chart(bars, _unit(comparison))
+    return bar_chart(bars, unit_of_improvement(comparison))
 
 
 def _saving_caption(comparison: Comparison) -> str:

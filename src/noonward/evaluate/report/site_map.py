@@ -156,6 +156,15 @@ def _apart(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return out
 
 
+def coasts() -> tuple[list[float | None], list[float | None]]:
+    """Returns longitudes and latitudes of the packaged outline, with None between its rings."""
+    rings = _rings()
+    return (
+        [each for ring in rings for each in (*(lon for lon, _ in ring), None)],
+        [each for ring in rings for each in (*(lat for _, lat in ring), None)],
+    )
+
+
 def _coasts(view: _View) -> str:
     """Returns the coasts as one path; rings wholly outside the map are left out."""
     out = []

@@ -44,6 +44,14 @@ def write_what_if_page(study: Study, path: Path, command: str | None = None) -> 
     return page.write_page(f"{title}: {scenario.name}", "\n".join(part for part in body if part), path, css=STYLE)
 
 
+def study_html(study: Study) -> str:
+    """Returns words, drawings and tables as HTML for a notebook."""
+    drawn = "".join(f"<div style='max-width:520px'>{svg}</div>" for _, _, svg in what_if_charts(study))
+    tables = "".join(page.table_html(table) for table in study.tables())
+    notes = "".join(f"<br>note: {escape(note)}" for note in study.notes)
+    return f"<p><b>{page.prose(' '.join(study.words()))}</b></p>{drawn}{tables}<p style='font-size:85%'>{notes}</p>"
+
+
 def method(study: Study) -> str:
     """Returns how a study's figures are made."""
     count = f"{study.environments} environment{'s' * (study.environments != 1)}"

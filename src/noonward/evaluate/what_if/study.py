@@ -20,6 +20,7 @@ from noonward.ledger.record import Record
 from noonward.model.cluster.scenario import Scenario
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
     import polars as pl
 
 Name = Literal["trade-off", "sensitivity"]
@@ -242,6 +243,41 @@ class Study:
         from noonward.evaluate.report.what_if_page import write_what_if_page
 
         return write_what_if_page(self, Path(path), command)
+
+    def plot_cost_carbon(self) -> go.Figure:
+        """Returns cost against emissions per GPU-hour, a point a carbon price (plotly).
+
+        Raises:
+            ScenarioError: The study holds no such curve.
+        """
+        from noonward.evaluate.report.plots import trade_off_plot
+
+        return trade_off_plot(self)
+
+    def plot_delay(self) -> go.Figure:
+        """Returns what is saved against the slack of the jobs (plotly).
+
+        Raises:
+            ScenarioError: The study holds no such curve.
+        """
+        from noonward.evaluate.report.plots import delay_plot
+
+        return delay_plot(self)
+
+    def plot_sensitivity(self) -> go.Figure:
+        """Returns what is saved with one change at a time (plotly).
+
+        Raises:
+            ScenarioError: The study is no sensitivity.
+        """
+        from noonward.evaluate.report.plots import sensitivity_plot
+
+        return sensitivity_plot(self)
+
+    def _repr_html_(self) -> str:
+        from noonward.evaluate.report.what_if_page import study_html
+
+        return study_html(self)
 
     def _cells(self, case: Case) -> tuple[str, ...]:
         thousand = [self.per_gpu_hour(case, what) for what in ("usd", "kg")]

@@ -37,3 +37,27 @@ def test_figures_hold_the_ledgers_means(money):
         assert metrics[f"utility_usd/{policy}"].value == pytest.approx(expected)
         assert metrics[f"utility_usd/{policy}"].low < expected < metrics[f"utility_usd/{policy}"].high
     assert len(metrics) == len(money.metrics())
+
+
+def test_intervals_stay_in_what_is_possible(money, energy):
+    """Shares of a number lie in 0 to 1; times, energies and numbers are not negative."""
+    signed = ("USD", "fraction", "utility")
+    for comparison in (money, energy):
+        for metric in comparison.metrics():
+            if metric.low is None:
+                continue
+            assert metric.low <= metric.value <= metric.high, metric.name
+            if "within_target" in metric.name or "share" in metric.name.split("/")[0]:
+                assert metric.low >= 0, metric.name
+                assert metric.high <= 1, metric.name
+            if not any(word in metric.unit for word in signed) and not metric.name.startswith(("saved", "gain")):
+                assert metric.low >= 0, metric.name
+            if metric.name.startswith("gap_closed"):
+                assert metric.high <= max(1.0, metric.value)
+
+
+def test_an_interval_is_cut_and_the_value_stays():
+    wide = Estimate(0.9, 0.5, 1.3, 0.2)
+    assert wide.within(0.0, 1.0) == Estimate(0.9, 0.5, 1.0, 0.2)
+    assert Estimate(3.0, -1.0, 7.0).within(0.0) == Estimate(3.0, 0.0, 7.0)
+    assert Estimate(3.0).within(0.0) == Estimate(3.0)

@@ -105,14 +105,18 @@ class ClusterObjective(Objective):
         for policy in comparison.records:
             out += self.value_metrics(comparison, policy)
             for name, field, unit in _LEDGER_METRICS:
-                out.append(Metric.of(f"{name}/{policy}", comparison.mean(policy, field), unit))
-            out.append(Metric.of(f"longest_queue/{policy}", mean(longest_queue(comparison, policy)), "jobs"))
+                value = comparison.mean(policy, field)
+                # Prices may be negative; times, energies, emissions and numbers may not.
+                out.append(Metric.of(f"{name}/{policy}", value if "USD" in unit else value.within(0.0), unit))
+            out.append(
+                Metric.of(f"longest_queue/{policy}", mean(longest_queue(comparison, policy)).within(0.0), "jobs")
+            )
             saved = savings(comparison, policy)
             if comparison.scenario.signals is not None:
                 out.append(Metric.of(f"saved_usd/{policy}", saved.usd, "USD"))
                 out.append(Metric.of(f"saved_kg/{policy}", saved.kg, "kgCO2"))
-            out.append(Metric.of(f"mean_delay_s/{policy}", saved.mean_delay_s, "s"))
-            out.append(Metric.of(f"late_jobs/{policy}", saved.late_jobs, "jobs"))
+            out.append(Metric.of(f"mean_delay_s/{policy}", saved.mean_delay_s.within(0.0), "s"))
+            out.append(Metric.of(f"late_jobs/{policy}", saved.late_jobs.within(0.0), "jobs"))
         for each in self.bound_values:
             if not no_value(comparison.bounds, each.name):
                 out.append(Metric.of(each.metric, mean(comparison.bound_values(each.name)), each.unit))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -134,9 +135,12 @@ class EdgeObjective(Objective):
             out.append(Metric.of(f"response_s/{policy}", comparison.mean(policy, "response_s"), "s"))
             out.append(Metric.of(gain, comparison.gain(policy), "fraction"))
             out.append(Metric.of(f"gap_closed/{policy}", comparison.gap_closed(policy), "fraction"))
-            out += [
-                Metric.of(f"{name}/{policy}", comparison.mean(policy, field), unit) for name, field, unit in _METRICS
-            ]
+            for name, field, unit in _METRICS:
+                value = comparison.mean(policy, field)
+                # Utilities and prices may be negative; shares, times and numbers may not.
+                free = field == "utility" or "USD" in unit
+                possible = value if free else value.within(0.0, 1.0 if unit == "fraction" else math.inf)
+                out.append(Metric.of(f"{name}/{policy}", possible, unit))
         for each in self.bound_values:
             if not no_value(comparison.bounds, each.name):
                 out.append(Metric.of(each.metric, mean(comparison.bound_values(each.name)), each.unit))

@@ -63,6 +63,7 @@ class PlannedDay:
         moved = plan.fractions.run_hour_X > plan.fractions.row_X // plan.fractions.classes
         load_L = problem.load_NKC.mean(axis=0).ravel()
         share_X = plan.fractions.value_X * load_L[plan.fractions.row_X]
+        held = mean((self.excess_N <= 1e-6).astype(float)).within(0.0, 1.0)
         return [
             Metric.of("planned_cost_usd", plan.objective, "USD"),
             Metric.of("certificate_gap", proof.gap, "fraction"),
@@ -72,9 +73,7 @@ class PlannedDay:
             Metric.of("expected_load", float(load_L.sum()), "GPU h"),
             Metric.of("delayed_share", float(share_X[moved].sum() / load_L.sum()), "fraction"),
             Metric.of("reserved", float(plan.curve_TD.sum()), "GPU h"),
-            Metric.of(
-                "guarantee_held_share", mean((self.excess_N <= 1e-6).astype(float)), "fraction", 1 - problem.beta
-            ),
+            Metric.of("guarantee_held_share", held, "fraction", 1 - problem.beta),
             Metric.of("largest_excess", mean(np.maximum(self.excess_N, 0.0)), "GPU"),
             Metric.of("over_cap_gpu_hours", self.over_cap_gpu_hours, "GPU h"),
             Metric.of("overdue_jobs", self.overdue, "jobs"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -124,7 +125,7 @@ def class_table(comparison: Comparison) -> TextTable | None:
                     number(mean(values["mean_time_in_system_s"]), 1),
                     number(mean(values["p99_time_in_system_s"]), 1),
                     UNDEFINED if target is None else f"{target:,g}",
-                    percent(mean(values["within_target"])),
+                    percent(mean(values["within_target"]).within(0.0, 1.0)),
                 )
             )
     return TextTable(
@@ -160,9 +161,9 @@ def service_metrics(comparison: Comparison) -> list[Metric]:
             limit = held.limit
             tail = "" if limit.site is None else f"/{limit.site[1]}"
             name = f"constraint_{limit.what}/{policy}{tail}"
-            metrics.append(Metric.of(name, mean(held.attained_E), limit.unit, limit.limit))
+            metrics.append(Metric.of(name, mean(held.attained_E).within(0.0), limit.unit, limit.limit))
             if not np.isnan(held.exceeded_E).all():
-                share = mean(held.exceeded_E)
+                share = mean(held.exceeded_E).within(0.0, 1.0)
                 metrics.append(Metric.of(f"constraint_over_cap_share/{policy}{tail}", share, "fraction"))
         for name in shown if len(shown) > 1 else ():
             for field, unit in (
@@ -170,6 +171,7 @@ def service_metrics(comparison: Comparison) -> list[Metric]:
                 ("p99_time_in_system_s", "s"),
                 ("within_target", "fraction"),
             ):
-                value = mean(class_values(comparison, policy, name, field))
+                most = 1.0 if unit == "fraction" else math.inf
+                value = mean(class_values(comparison, policy, name, field)).within(0.0, most)
                 metrics.append(Metric.of(f"class_{field}/{policy}/{name}", value, unit))
     return metrics

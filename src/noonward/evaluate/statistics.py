@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final
 
@@ -33,6 +33,17 @@ class Estimate:
     low: float | None = None
     high: float | None = None
     spread: float | None = None
+
+    def within(self, least: float, most: float = math.inf) -> Estimate:
+        """Returns the estimate with its interval cut to what is possible, such as 0 to 1 for a share.
+
+        Example:
+            >>> Estimate(0.95, 0.8, 1.1).within(0.0, 1.0)
+            Estimate(value=0.95, low=0.8, high=1.0, spread=None)
+        """
+        if self.low is None or self.high is None:
+            return self
+        return replace(self, low=max(self.low, least), high=min(self.high, most))
 
 
 def t_quantile(degrees: int) -> float:

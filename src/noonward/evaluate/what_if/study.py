@@ -204,16 +204,17 @@ class Study:
         """Returns the figures that ``--json`` prints."""
         out = []
         for case in self.all_cases:
+            name = case.change.name
             out += [
-                Metric.of(f"saved_share/{case.change.name}", self.saved(case), "fraction"),
-                Metric.of(f"avoided_share/{case.change.name}", self.saved(case, "kg"), "fraction"),
-                Metric.of(f"usd_per_gpu_hour/{case.change.name}", self.per_gpu_hour(case, "usd"), "USD/(GPU h)"),
-                Metric.of(f"kg_per_gpu_hour/{case.change.name}", self.per_gpu_hour(case, "kg"), "kgCO2/(GPU h)"),
-                Metric.of(f"cost_usd/{case.change.name}", mean(case.bills_E), "USD"),
-                Metric.of(f"carbon_kg/{case.change.name}", mean(case.values("carbon_kg")), "kgCO2"),
-                Metric.of(f"gpu_hours/{case.change.name}", mean(case.values("gpu_hours")), "GPU h"),
-                Metric.of(f"mean_delay_s/{case.change.name}", case.delay_s, "s"),
-                Metric.of(f"late_or_not_done/{case.change.name}", case.not_in_time, "jobs"),
+                Metric.of(f"saved_share/{name}", self.saved(case), "fraction"),
+                Metric.of(f"avoided_share/{name}", self.saved(case, "kg"), "fraction"),
+                Metric.of(f"usd_per_gpu_hour/{name}", self.per_gpu_hour(case, "usd"), "USD/(GPU h)"),
+                Metric.of(f"kg_per_gpu_hour/{name}", self.per_gpu_hour(case, "kg").within(0.0), "kgCO2/(GPU h)"),
+                Metric.of(f"cost_usd/{name}", mean(case.bills_E), "USD"),
+                Metric.of(f"carbon_kg/{name}", mean(case.values("carbon_kg")).within(0.0), "kgCO2"),
+                Metric.of(f"gpu_hours/{name}", mean(case.values("gpu_hours")).within(0.0), "GPU h"),
+                Metric.of(f"mean_delay_s/{name}", case.delay_s.within(0.0), "s"),
+                Metric.of(f"late_or_not_done/{name}", case.not_in_time.within(0.0), "jobs"),
             ]
         return out
 

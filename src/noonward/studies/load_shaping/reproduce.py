@@ -92,7 +92,7 @@ class LoadShaping:
 
     def held_share(self, eps: float = EPS) -> Estimate:
         """Returns the share of held-out days whose load stayed within the curve everywhere; 1 - beta is promised."""
-        return mean([float(excess <= 1e-9) for excess in self.excess[eps]])
+        return mean([float(excess <= 1e-9) for excess in self.excess[eps]]).within(0.0, 1.0)
 
     def chosen_excess(self) -> list[float]:
         """Returns the held-out days' excess under the plan of each draw's chosen radius."""
@@ -122,15 +122,15 @@ class LoadShaping:
             peaks = mean([queue_T.max() for queue_T in self.queue[eps]])
             out.append(Metric.of(f"queue_peak/eps-{eps:g}", peaks, "cluster capacity"))
         excess = self.chosen_excess()
-        held = mean([float(value <= 1e-9) for value in excess])
+        held = mean([float(value <= 1e-9) for value in excess]).within(0.0, 1.0)
         out.append(Metric.of("cross_validated/eps", mean([found.chosen.eps for found in self.chosen]), "load"))
         out.append(Metric.of("cross_validated/guarantee_held_share", held, "fraction", 1 - BETA))
-        within = mean([found.chosen.held_share for found in self.chosen])
+        within = mean([found.chosen.held_share for found in self.chosen]).within(0.0, 1.0)
         out.append(Metric.of("cross_validated/held_share_in_training", within, "fraction", 1 - BETA))
         kept = float(np.mean([found.kept for found in self.chosen]))
         out.append(Metric.of("cross_validated/promise_kept_share", kept, "fraction"))
         out.append(Metric.of("cross_validated/largest_excess", mean(np.maximum(excess, 0.0)), "cluster capacity"))
-        out.append(Metric.of("greedy_late_share", mean(self.late), "fraction"))
+        out.append(Metric.of("greedy_late_share", mean(self.late).within(0.0, 1.0), "fraction"))
         out.append(Metric.of("planned_cost_above_perfect_forecast", mean(self.planned), "fraction"))
         return out
 

@@ -1,0 +1,13 @@
+"""``noonward bound`` where no schedule is looked for: what is said, and that nothing undefined is printed."""
+
+from command_line import CommandLine
+
+
+def test_a_bound_without_a_schedule_prints_no_nan(noonward: CommandLine) -> None:
+    """Jobs of load-shaping differ in class, for which no schedule is looked for."""
+    asked = ("bound", "load-shaping", "--set", "window_h=24", "-n", 1, "--workers", 1)
+    for more in ((), ("--json",)):
+        answer = noonward(*asked, *more)
+        assert answer.code == 0, answer.err
+        assert "nan" not in answer.out.lower()
+    assert "no schedule was looked for, so its duality gap is not known" in noonward(*asked).out

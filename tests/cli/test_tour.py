@@ -1,6 +1,7 @@
 """The tour: from job logs and price files as they are downloaded to a comparison and its report, unedited."""
 
 import json
+import shlex
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -8,6 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from command_line import CommandLine
+from readme_path import fleet_commands
 
 FIRST = datetime(2023, 10, 27, tzinfo=UTC)
 HOURS = 24 * 8
@@ -78,22 +80,19 @@ def test_from_downloaded_files_to_a_report(noonward: CommandLine) -> None:
     Path("GUI_ENERGY_PRICES.csv").write_text(new_prices(80, rng))
     Path("sacct.txt").write_text(log(rng))
 
-    files = ["DE_2023_hourly.csv", "FR_2023_hourly.csv", "Day-ahead Prices.csv", "GUI_ENERGY_PRICES.csv", "sacct.txt"]
-    told = ["--timezone", "Europe/Berlin", "--fx", "EUR=1.06", "--fill-gaps", 2, "--out", "mine"]
-    answer = noonward("import", *files, *told)
+    steps = [shlex.split(line)[1:] for line in fleet_commands()]
+    assert [words[0] for words in steps] == ["import", "init", "compare", "sensitivity", "when"]
+    answer = noonward(*steps[0])
     assert answer.code == 0, answer.err
     assert "dropped 768: prices of a second auction" in answer.out
     accounts = json.loads(Path("mine/import.json").read_text())
-    assert [each["rows_out"] for each in accounts] == [HOURS] * 4 + [152]
+    assert [each["rows_out"] for each in accounts] == [152] + [HOURS] * 4
 
-    sites = ["--site", "berlin=DE:24xA100-80-SXM", "--site", "paris=FR:16xA100-80-SXM"]
-    places = ["--origin", "bln=berlin", "--origin", "par=paris"]
-    answer = noonward("init", "fleet.yaml", *sites, *places, "--jobs", "mine/jobs.csv", "--signals", "mine/signals.csv")
+    answer = noonward(*steps[1])
     assert answer.code == 0, answer.err
 
-    days = ["--from", "2023-10-29", "--to", "2023-10-31"]
     policies = ["--policies", "cheapest-feasible,booked-persistence"]
-    answer = noonward("compare", "fleet.yaml", *days, *policies, "--json", "--workers", 1)
+    answer = noonward(*steps[2], *policies, "--json", "--workers", 1)
     assert answer.code == 0, answer.err
     found = json.loads(answer.out)
     figures = {figure["name"]: figure["value"] for figure in found["figures"]}
@@ -109,3 +108,14 @@ def test_from_downloaded_files_to_a_report(noonward: CommandLine) -> None:
     )
     report = Path(found["report"])
     assert report.stat().st_size > 10_000
+
+    answer = noonward(*steps[3], "--json", "--workers", 1)
+    assert answer.code == 0, answer.err
+    assert json.loads(answer.out)["today"] == "what-happened"
+    shares = {figure["name"]: figure["value"] for figure in json.loads(answer.out)["figures"]}
+    assert shares["saved_share/base"] > shares["saved_share/stay"]
+
+    answer = noonward(*steps[4])
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("Run it at ")
+    assert "forecast" not in answer.out

@@ -20,6 +20,7 @@ from command_line import CommandLine
 from noonward.cli.main import app
 from noonward.data.scenarios.load import packaged_scenarios
 from noonward.schedule import registry
+from readme_path import fleet_commands
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -71,6 +72,7 @@ NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {
         ),
         "tests/live/edge/test_service.py runs them",
     ),
+    **dict.fromkeys(fleet_commands(), "tests/cli/test_tour.py runs them on files that it writes"),
     "noonward edge up --model pixart=FOLDER --device cuda --precision float16": "needs GPUs",
     "noonward edge up edge-inference --set servers.count=8 --ray auto --device cuda --precision float16 "
     "--model pixart=FOLDER": "needs GPUs",

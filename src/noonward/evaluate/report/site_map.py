@@ -79,7 +79,8 @@ def site_map(spots: Sequence[Spot], flows: Sequence[Flow] = (), *, width: int = 
     for flow in sorted(flows, key=lambda each: each.share):
         out.append(_arc(places[flow.start], places[flow.end], flow, view.scale))
     taken: list[tuple[float, float, float, float]] = []
-    radii = [view.scale * (5 + 9 * math.sqrt(max(spot.size, 0.0))) for spot in spots]
+    shrink = view.scale * min(1.0, math.sqrt(12 / len(spots)))  # many points are drawn smaller
+    radii = [shrink * (5 + 9 * math.sqrt(max(spot.size, 0.0))) for spot in spots]
     for (x, y), radius in zip(places, radii, strict=True):
         taken.append((x - radius, y - radius, x + radius, y + radius))
     for spot, (x, y), radius in zip(spots, places, radii, strict=True):

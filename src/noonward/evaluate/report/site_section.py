@@ -125,7 +125,8 @@ def site_caption(comparison: Comparison, best: str) -> str:
     return (
         f"Points are sites, the larger the more GPUs. Orange: {best} runs more GPU-hours there than "
         f"{spoken(comparison.reference)}; blue: fewer. Arrows lead from where jobs arrive to where {best} runs "
-        "them, the thicker the more GPU-hours; the largest are shown. Means of an environment."
+        "them, the thicker the more GPU-hours; the largest are shown. Names without room stand in the table alone. "
+        "Means of an environment."
     )
 
 

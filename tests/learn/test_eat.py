@@ -13,7 +13,7 @@ from learn.test_trainer import StopIn, assert_same
 from learn.token_toy import PLACES, best_reward, token_task
 from noonward.errors import ScenarioError
 from noonward.learn.algorithms.eat import Eat, EatConfig, PublishedConfig
-from noonward.learn.algorithms.ppo import PpoConfig
+from noonward.learn.algorithms.ppo import Ppo, PpoConfig
 from noonward.learn.algorithms.registry import algorithm_named
 from noonward.learn.core.checkpoint import load_checkpoint
 from noonward.learn.core.settings import build
@@ -76,8 +76,9 @@ PPO: dict[str, Any] = {"hidden": (32, 32), "width": 16, "heads": 2, "context": 3
         ("eat-da", ADVISED, 0.8),
         ("eat-da", ALONE, 0.6),
         ("ppo", {**PPO, **FAST, "gamma": 0.5, "gradient_norm": 10.0, "minibatches": 4}, 0.8),
+        ("ppo", {**PPO, **FAST, "minibatches": 4, "imitation_updates": 1000}, 0.9),
     ],
-    ids=("eat", "eat-a", "eat-d", "eat-da", "soft-actor-critic-alone", "ppo"),
+    ids=("eat", "eat-a", "eat-d", "eat-da", "soft-actor-critic-alone", "ppo", "ppo-imitates"),
 )
 def test_the_toy_is_learned(algorithm: str, settings: dict[str, Any], share: float, tmp_path: Path) -> None:
     fields = {"environments": 8, "steps": 200, "episode_steps": 1000, "validation_environments": 40}
@@ -110,7 +111,9 @@ def test_the_critics_gradient_reaches_the_actor_through_all_rounds_or_is_cut() -
     assert made.actor.time_w.grad.abs().sum() > 0
     assert made.actor.noisy_w.grad.abs().sum() > 0
     cut, _ = learner("eat", **{**TINY, "soft": 1.0, "critic_alone": 0, "critic_guides": False})
-    assert "soft" not in cut.actor_losses(batch)
+    cut._soft_loss(tokens, fits).backward()  # the entropy alone is left
+    assert cut.actor.time_w.grad.abs().sum() > 0
+    assert all(each.grad is None for each in cut.critic.parameters())
 
 
 def test_ablations_leave_out_their_part() -> None:
@@ -212,6 +215,7 @@ PPO_CHANGES: dict[str, Change] = {
     "normalise_values": (False, {}),
     "value_memory": (0.5, {}),
     "critic_alone": (2, {}),
+    "imitation_updates": (2, {}),
     "precision": ("float64", {}),
 }
 
@@ -294,6 +298,8 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     task = dataclasses.replace(token_task(), advised=False)
     with pytest.raises(ScenarioError, match="need advice"):
         Eat(dimensions_of(Rows(task, 1, 9).engine, task), EatConfig(), 0)
+    with pytest.raises(ScenarioError, match="imitation needs advice"):
+        Ppo(dimensions_of(Rows(task, 1, 9).engine, task), PpoConfig(imitation_updates=1), 0)
     task = dataclasses.replace(token_task(), tokens=None)
     for name in ("eat", "ppo"):
         entry = algorithm_named(name)

@@ -11,6 +11,7 @@ from noonward.data.edge.environments import build_edge_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.decision.edge.brief import EdgeBrief
 from noonward.decision.edge.view import EdgeAnswers
+from noonward.engine.edge.engine import run_edge_environment
 from noonward.errors import DataError, ScenarioError
 from noonward.learn.algorithms.registry import algorithm_named
 from noonward.learn.core.settings import build
@@ -23,11 +24,12 @@ from noonward.learn.tasks.task import dimensions_of
 from noonward.learn.train.export import export_policy
 from noonward.learn.train.run_config import RunConfig, with_settings
 from noonward.learn.train.trainer import Trainer
+from noonward.ledger.edge import settle_edge
 from noonward.model.edge.quality import quality
 from noonward.schedule.cluster.packaged_policies import trained_policies
 from noonward.schedule.edge.lookahead import Lookahead
 from noonward.schedule.edge.rules import PatientReuse
-from noonward.schedule.edge.trained_policy import PARTS, EdgePolicy, read_meta, write_policy
+from noonward.schedule.edge.trained_policy import PARTS, EdgePolicy, read_meta, read_policy, write_policy
 from noonward.schedule.registry import load_policy
 
 TASK = EdgeTask(sources=(Source(scenario="edge-inference-reference"),))
@@ -92,6 +94,39 @@ def test_steps_cost_their_time_less_quality_at_its_price():
     np.testing.assert_allclose(cost_L, np.array(costs) - min(costs))
 
 
+def test_launches_of_training_get_the_steps_that_the_least_quality_needs():
+    task = EdgeTask(sources=(Source(scenario="edge-inference"),), cells="own")
+    made, seed = task.open(0).training(0)
+    batch = AdvisedBatch(task, [made], [seed])
+    place = int(np.flatnonzero(batch.rows.mask_BA[0])[-1])
+    batch.step(np.array([[place * 26]]))  # 5 steps are named
+    assert batch.total("quality")[0] == pytest.approx(quality(12.0, 0))
+    assert batch.total("quality")[0] > made.setting.quality_min > quality(11.0, 0)
+
+
+def test_the_price_is_sought_where_the_line_through_all_rounds_meets_the_quality():
+    line = np.array([[1.0, 0.25, 1.0], [2.0, 0.30, 1.0]])  # slope 0.05
+    assert edge._crossing(line, 0.26) == pytest.approx(1.2)
+    assert edge._crossing(line[:1], 0.26) == pytest.approx(1.0 + 0.01 / 0.05)
+    flat = np.array([[1.0, 0.25, 1.0], [2.0, 0.25, 1.0]])
+    assert edge._crossing(flat, 0.26) == pytest.approx(1.5 + 0.01 / 0.02)
+    heavy = np.array([[1.0, 0.25, 3.0], [2.0, 0.30, 1.0]])
+    assert edge._crossing(heavy, 0.26) == pytest.approx(1.2)
+
+
+def test_dual_ascent_finds_the_price_of_a_quality_on_fresh_episodes(monkeypatch):
+    seen, rng = [], np.random.default_rng(3)
+
+    def figures(path, scenario, seed, indices, price_s):
+        seen.extend(indices)
+        return 40.0, 0.2 + 0.012 * np.log(price_s) + rng.normal() * 0.008 / np.sqrt(len(indices))
+
+    monkeypatch.setattr(edge, "mean_figures", figures)
+    found = edge.price_at("p.npz", load_scenario("edge-inference"), 1, 0.26)
+    assert np.log(found) == pytest.approx(0.06 / 0.012, abs=0.25)
+    assert seen == list(range(sum(edge.ROUNDS)))
+
+
 def test_draws_are_the_papers_fifteen_cells_in_turn_and_parts_do_not_mix():
     task = TASK.open(0)
     drawn = [task.training(number)[0] for number in range(31)]
@@ -103,8 +138,8 @@ def test_draws_are_the_papers_fifteen_cells_in_turn_and_parts_do_not_mix():
     own = EdgeTask(sources=(Source(scenario="edge-inference-reference"),), cells="own", replayed=True).open(3)
     assert {(own.training(n)[0].index, own.training(n)[0].seed) for n in range(4)} == {(0, 10_003)}
     prices = [TASK.price_of(each) for each in drawn]
-    assert min(prices) >= 50.0
-    assert max(prices) <= 200.0
+    assert min(prices) >= 60.0
+    assert max(prices) <= 600.0
     assert len(set(prices)) == 31
 
 
@@ -180,6 +215,43 @@ def test_an_exported_policy_is_the_net_to_1e_12(name, settings, tmp_path):
     assert chosen > 0.97 * compared  # tokens are rounded to float32 in training alone
 
 
+def test_a_policy_gives_no_launch_fewer_steps_than_the_least_quality_needs(tmp_path):
+    made, _, meta = small_policy("eat-da")
+    with torch.no_grad():
+        made.actor.whole_b[1] = -9.0  # the fewest steps for every launch
+        made.actor.whole_b[0] = 9.0
+    write_policy(tmp_path / "p.npz", made.policy_arrays().weights, [], meta)
+    for name, least in (("edge-inference", 12.0), ("edge-inference-reference", 5.0)):
+        environment = build_edge_environment(load_scenario(name), 0, 1)
+        ledger = settle_edge(run_edge_environment(environment, EdgePolicy(tmp_path / "p.npz")))
+        assert ledger.quality == pytest.approx(quality(least, 0))
+        assert ledger.below_quality_min == 0
+
+
+def test_a_policy_whose_noise_is_left_on_is_asked_anew_at_the_next_tick(tmp_path):
+    made, batch, meta = small_policy("eat-published")
+    with torch.no_grad():
+        made.actor.whole_b[0] = 30.0  # noise of that sign: the action waits
+    write_policy(tmp_path / "p.npz", made.policy_arrays().weights, [], meta)
+    policy = EdgePolicy(tmp_path / "p.npz")
+    policy.reset(EdgeBrief.of(batch.environments[0]), np.random.default_rng(0))
+    answers = EdgeAnswers(np.zeros(1, batch.rows.answer_B.dtype))
+    policy.decide(batch.row_view(0), answers)
+    now_t = int(batch.row_view(0).run_1["now_t"][0])
+    assert answers.answer_1["choice"][0] == 0
+    assert answers.answer_1["until_s"][0] == pytest.approx((now_t + 1) * 0.1)
+
+
+def test_half_precision_leaves_the_rounds_of_noise_as_they_are(tmp_path):
+    made, batch, meta = small_policy("eat-published")
+    write_policy(tmp_path / "p.npz", made.policy_arrays().weights, [], meta, half=True)
+    arrays = read_policy(tmp_path / "p.npz")[0]
+    assert arrays["signal_T"][0] == pytest.approx(0.9999)
+    assert not np.array_equal(arrays["whole_w"], made.policy_arrays().weights[PARTS.index("whole_w")])
+    ledger = settle_edge(run_edge_environment(batch.environments[0], EdgePolicy(tmp_path / "p.npz")))
+    assert 0.0 < ledger.quality < 0.284
+
+
 def test_the_price_is_that_of_the_nearest_scenario(tmp_path):
     made, _, meta = small_policy("eat-da")
     meta["prices"] = [[4, 0.01, 24, 80.0], [4, 0.06, 24, 120.0], [8, 0.1, 24, 95.0], [4, 0.01, 33.5, 70.0]]
@@ -193,10 +265,9 @@ def test_the_price_is_that_of_the_nearest_scenario(tmp_path):
 
 
 def test_a_run_is_exported_with_its_record_and_runs_by_its_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(edge, "CALIBRATED", 2)
-    monkeypatch.setattr(edge, "SECANTS", 1)
+    monkeypatch.setattr(edge, "ROUNDS", (2, 1))
     settings = ["environments=4", "steps=30", "updates=3", "validation_environments=3", "cells=own", "advice=patient"]
-    settings += ["hidden=[8,8]", "width=8", "heads=2", "context=8", "batch=16", "imitation_updates=2"]
+    settings += ["hidden=[8,8]", "width=8", "heads=2", "context=8", "batch=16", "imitation_updates=3"]
     source = Source(scenario="edge-inference-reference", settings=("tasks.count=12", "tasks.first=4"))
     config = with_settings("eat", EdgeTask(sources=(source,)), settings, epochs=2)
     assert RunConfig.from_json(config.to_json()).content() == config.content()
@@ -206,6 +277,14 @@ def test_a_run_is_exported_with_its_record_and_runs_by_its_file(tmp_path, monkey
     meta = read_meta(path)
     assert meta["record"]["config"]["algorithm"] == "eat"
     assert len(meta["record"]["curve"]) == 2
+    row = meta["record"]["curve"][0]
+    assert row["episode_length"] == pytest.approx(120 / row["episodes"])
+    assert row["reward"] == pytest.approx(row["reward_per_step"] * row["episode_length"])
+    assert row["loss"] == row["imitation_loss"]
+    curve = [{**row, "soft_loss": 2.0, "episodes": 0}]
+    export_policy(tmp_path / "run", path, further={"from_scratch": [{"seed": 0, "curve": curve}]})
+    scratch = read_meta(path)["record"]["from_scratch"][0]["curve"][0]
+    assert (scratch["loss"], scratch["reward"], scratch["episode_length"]) == (2.0, None, None)
     assert meta["prices"][0][:3] == [4.0, 0.05, 24.0]
     assert set(meta["record"]) >= {"validation_response_s", "validation_quality", "seeds", "versions"}
     scheduler = load_policy(path)

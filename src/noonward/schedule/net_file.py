@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -102,7 +102,14 @@ def perceptron(weights: Sequence[F4], biases: Sequence[F4]) -> tuple[Block, ...]
     )
 
 
-def write_nets(path: Path, nets: Mapping[str, Sequence[Block]], meta: Mapping[str, Any], *, half: bool = False) -> None:
+def write_nets(
+    path: Path,
+    nets: Mapping[str, Sequence[Block]],
+    meta: Mapping[str, Any],
+    *,
+    half: bool = False,
+    exact: Collection[str] = (),
+) -> None:
     """Writes nets, whole or not at all.
 
     The file is an ``.npz``: ``meta`` and ``nets`` are JSON, the second lists type and settings of every net's blocks;
@@ -113,6 +120,7 @@ def write_nets(path: Path, nets: Mapping[str, Sequence[Block]], meta: Mapping[st
         nets: Blocks of each net, in the order in which they are computed, by the net's name.
         meta: What the file says about them; ``format`` is added.
         half: Store floating-point arrays as float16, half the size, rounded.
+        exact: Names of the arrays that are never rounded.
 
     Raises:
         DataError: A block does not fit its type, or a value is too large for float16 (above 65,504).
@@ -124,7 +132,10 @@ def write_nets(path: Path, nets: Mapping[str, Sequence[Block]], meta: Mapping[st
             _check_block(block, f"{path}: block {place} of net {net!r}")
             arrays |= {f"{net}/{place}/{name}": array for name, array in block.arrays.items()}
         listed[net] = [{"type": block.type, **block.settings} for block in blocks]
-    stored: dict[str, Any] = {name: _halved(array, path) for name, array in arrays.items()} if half else arrays
+    stored: dict[str, Any] = {
+        name: _halved(array, path) if half and name.rsplit("/", 1)[1] not in exact else array
+        for name, array in arrays.items()
+    }
     content = {**meta, "format": FORMAT}
     with whole_file(path) as file:
         np.savez(file, meta=np.array(json.dumps(content)), nets=np.array(json.dumps(listed)), **stored)

@@ -50,9 +50,11 @@ class EatConfig:
         predicts: What the trunk predicts in a round: the ``action`` [ours] or the ``noise`` (Eq. 11).
         tanh_noise: The predicted noise goes through tanh (the public code).
         limit: Largest number of a denoised action; 0: none [ours].
-        noisy_execution: The exported policy keeps its start noise and the noise of its rounds (the public code).
+        noisy_execution: The exported policy keeps its start noise and the noise of its rounds, and its waits last one
+            tick, so that it is asked anew until the noise launches something (the public code).
         critic_sees: ``decoded``: what is carried out [ours]; ``numbers``: the raw numbers (the paper).
-        critic_guides: The actor follows the critics' gradient; off: it does not (the public code).
+        critic_guides: The actor follows the critics' gradient; off: its soft loss is its entropy alone (the public
+            code).
         batch: Transitions in an update (512).
         actor_rate: Adam's step of the actor (3e-4).
         critic_rate: Adam's step of the critics (3e-4).
@@ -393,7 +395,7 @@ class Eat(Learner):
                 losses["imitation"] = imitation, told
             if hindsight:
                 losses["hindsight"] = hindsight, self._hindsight_loss(action, fits, advice)
-        if config.soft and config.critic_guides and self.updates >= config.critic_alone:
+        if config.soft and self.updates >= config.critic_alone:
             losses["soft"] = config.soft, self._soft_loss(tokens, fits)
         return losses
 
@@ -508,6 +510,8 @@ class Eat(Learner):
     def _soft_loss(self, tokens: torch.Tensor, fits: torch.Tensor) -> torch.Tensor:
         """Returns the soft actor-critic's loss of the actor."""
         action, density = self._sampled(tokens, self._normal(len(tokens), WHOLE + self.places))
+        if not self.config.critic_guides:
+            return self.config.temperature * density.mean()
         value = self.critic(tokens, self._shown(action, fits)).amin(0)
         return (self.config.temperature * density - value).mean()
 
@@ -521,6 +525,7 @@ class Eat(Learner):
             "tanh": self.config.tanh_noise,
             "limit": self.config.limit,
             "noisy": self.config.noisy_execution,
+            "every_tick": self.config.noisy_execution,
         }
         arrays = self.actor.arrays(self.keep_T, self.signal_T)
         return PolicyArrays(arrays, [], {"algorithm": self.name, "head": "action", "net": net})

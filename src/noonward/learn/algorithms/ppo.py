@@ -12,10 +12,12 @@ from torch.nn.functional import mish
 from noonward.arrays import I8
 from noonward.errors import ScenarioError
 from noonward.learn.algorithms.algorithm import PolicyArrays
-from noonward.learn.algorithms.mappo import ADAM_EPSILON, Losses, Mappo, MappoConfig
+from noonward.learn.algorithms.mappo import ADAM_EPSILON, Basis, Losses, Mappo, MappoConfig
 from noonward.learn.core.experience import Moment, Tokens
-from noonward.learn.core.masking import best, with_hold
+from noonward.learn.core.masking import INFEASIBLE, best, with_hold
 from noonward.learn.core.nets import adam
+from noonward.learn.core.rollout import Rollout, pick
+from noonward.learn.core.settings import at_least
 from noonward.learn.core.token_nets import Actor, Drawn, Encoder, Shape
 
 
@@ -38,6 +40,8 @@ class PpoConfig(MappoConfig):
         per_slot: Discount by elapsed time [ours].
         gae_lambda: Weight of longer estimates [ours: 0.97].
         gradient_norm: Longest gradient (0.5).
+        imitation_updates: First updates in which the actor imitates the cheapest choice by the tasks known now, and
+            the critic alone learns from rewards [ours]; 0: from scratch.
     """
 
     hidden: tuple[int, ...] = (128, 128)
@@ -54,9 +58,11 @@ class PpoConfig(MappoConfig):
     per_slot: bool = True
     gae_lambda: float = 0.97
     gradient_norm: float = 0.5
+    imitation_updates: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        at_least(self, 0, "imitation_updates")
         if len(self.hidden) != 2:
             raise ScenarioError(f"hidden is {self.hidden}; the trunk has two layers, as [128, 128]")
         if self.width < 1 or self.heads < 1 or self.width % self.heads:
@@ -99,7 +105,8 @@ class Ppo(Mappo):
 
     ``p(place, level) = p(place) p(level)``: the place by softmax over the wait and the feasible places, the level by
     softmax over the levels; a wait has no level. Losses and advantages are MAPPO's with one agent and a critic that
-    sees the tokens.
+    sees the tokens. While it imitates, the actor learns by ``-log p`` of the cheapest place and, if that is a launch,
+    of the cheapest level, by the advice on the question.
     """
 
     name: ClassVar[str] = "ppo"
@@ -115,6 +122,8 @@ class Ppo(Mappo):
                 "ppo is for one agent that sees tokens and chooses a place and a level, as in edge scenarios; train "
                 "mappo here"
             )
+        if config.imitation_updates and not d.advised:
+            raise ScenarioError("imitation needs advice; set advice=patient, or imitation_updates=0")
         self.tokens, (place, level) = d.tokens, d.actions.heads
         self.places, self.levels = place.size - 1, level.size
         drawn = Drawn(generator, self.dtype)
@@ -148,6 +157,30 @@ class Ppo(Mappo):
         fits = np.asarray(mask_BA.reshape(len(wait), 1 + self.places, -1).any(-1))
         place = best(np.concatenate([wait, score], -1), fits)
         return (place * self.levels + np.where(place > 0, level.argmax(-1), 0))[:, None]
+
+    def losses(self, rollout: Rollout, basis: Basis, part: I8) -> Losses:
+        """Returns the losses of some steps; that of the actor is the imitation's in the first updates."""
+        if self.updates >= self.config.imitation_updates:
+            return super().losses(rollout, basis, part)
+        moment = pick(rollout.before, part)
+        returns_B = basis.return_B[torch.from_numpy(part).to(self.device)]
+        critic = torch.nn.functional.huber_loss(self._values(moment), returns_B, delta=self.config.huber)
+        none = torch.zeros((), dtype=self.dtype)
+        return Losses(self._imitation(moment), critic, none, none, none)
+
+    def _imitation(self, moment: Moment) -> torch.Tensor:
+        """Returns ``-log p`` of what the advice finds cheapest by the tasks known now, over the questions."""
+        asked_B, places = self.tensor(moment.asked_BN[:, 0], self.dtype), 1 + self.places
+        fits_BP = self.tensor(moment.mask_BNA[:, 0] != 0).reshape(len(asked_B), places, self.levels).any(-1)
+        known_B = self.tensor(moment.own_BNO[:, 0], self.dtype)
+        place_B = known_B[:, :places].masked_fill(~fits_BP, torch.inf).argmin(-1)
+        level_B = known_B[:, places : places + self.levels].argmin(-1)
+        out, _ = self.actor(self.actor.features(self._tokens_of(moment)))
+        wait, level, score = out.split([1, self.levels, self.places], -1)
+        log_p_BP = torch.cat([wait, score], -1).masked_fill(~fits_BP, INFEASIBLE).log_softmax(-1)
+        taught_B = log_p_BP.gather(-1, place_B[:, None])[:, 0]
+        taught_B = taught_B + level.log_softmax(-1).gather(-1, level_B[:, None])[:, 0] * (place_B > 0)
+        return -(asked_B * taught_B).sum() / asked_B.sum().clamp(min=1.0)
 
     def _values(self, moment: Moment) -> torch.Tensor:
         return self.critic(self._tokens_of(moment))

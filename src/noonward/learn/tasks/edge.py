@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -26,7 +26,7 @@ from noonward.learn.tasks.source import Source
 from noonward.learn.tasks.task import Task
 from noonward.ledger.edge import settle_edge
 from noonward.model.edge.environment import EdgeEnvironment
-from noonward.model.edge.quality import steps_for
+from noonward.model.edge.quality import steps_for, steps_least
 from noonward.model.edge.scenario import EdgeScenario
 from noonward.schedule.edge.trained_policy import EdgePolicy, write_policy
 from noonward.seeding import stream
@@ -39,18 +39,20 @@ RATES_PER_S: Final = {
 """Arrival rates of the paper by number of servers (EAT, Tables IX to XI)."""
 SIZES: Final = {4: (1, 2, 4), 8: (1, 2, 4, 8), 12: (1, 2, 4, 8)}
 """Gang sizes by number of servers."""
-PRICES_S: Final = (20.0, 400.0)
+PRICES_S: Final = (20.0, 1000.0)
 """Least and highest price of quality that are tried when a policy is exported, s per unit."""
-FIRST_S: Final = (80.0, 130.0)
-"""The first two that are tried."""
-SECANTS: Final = 2
-"""Prices that are tried after those."""
-CALIBRATED: Final = 120
-"""Validation episodes of a scenario from which its price is found."""
-EXTRA: Final = 1.05
-"""Factor on the price that was found, for the error of a mean over so many episodes in the busiest scenarios."""
-MARGIN: Final = 0.0012
-"""Quality above the target that is aimed for: about the error of the mean over so many episodes."""
+FIRST_S: Final = 120.0
+"""The price that is tried first where a step of a gang of one takes ``FIRST_STEP_S``; it grows with that time."""
+FIRST_STEP_S: Final = 0.315
+ROUNDS: Final = (20, 30, 50)
+"""Training episodes of the rounds in which a scenario's price is sought."""
+SLOPES: Final = (0.02, 0.05, 0.09)
+"""Least, first and highest slope of the mean quality over the logarithm of the price; 0.089 is that of the quality
+over the logarithm of the steps."""
+MARGIN: Final = 0.002
+"""Mean quality above the target that is aimed for: one and a half standard errors of the mean of 40 episodes."""
+ACTOR_LOSSES: Final = ("hindsight_loss", "soft_loss", "actor_loss", "imitation_loss")
+"""Names of an actor's losses in the curves of a run; the first that an epoch has is its loss in the paper's figure."""
 Advice = Literal["none", "patient", "lookahead"]
 
 
@@ -82,8 +84,8 @@ class EdgeTask:
     steps_low: int = 5
     steps_high: int = 30
     target: float = 0.26
-    price_low_s: float = 50.0
-    price_high_s: float = 200.0
+    price_low_s: float = 60.0
+    price_high_s: float = 600.0
     reward: Literal["priced", "published"] = "priced"
     advice: Advice = "patient"
     replayed: bool = False
@@ -161,7 +163,7 @@ class EdgeTask:
                 "prices": [],
             },
             record={"seeds": {"train": training.seed, "validation": validation.seed}},
-            write=functools.partial(self._write, validation),
+            write=functools.partial(self._write, training),
             judged=functools.partial(_judged, validation),
         )
 
@@ -188,13 +190,20 @@ class EdgeTask:
         ]
 
     def _write(
-        self, validation: EdgeDraws, path: Path, weights: Any, biases: Any, meta: dict[str, Any], *, half: bool = False
+        self, training: EdgeDraws, path: Path, weights: Any, biases: Any, meta: dict[str, Any], *, half: bool = False
     ) -> None:
-        """Writes a policy's file, with the price at which its mean quality in validation is the target, by scenario."""
+        """Writes a policy's file, with the price at which its mean quality in training is the target, by scenario."""
+        record = meta["record"]
+        for curve in (record["curve"], *(each["curve"] for each in record.get("from_scratch", []))):
+            add_episode_figures(curve)
         write_policy(path, weights, biases, meta, half=half)
-        if not meta["prices"]:
-            meta["prices"] = calibrated(path, validation, self.target)
-            write_policy(path, weights, biases, meta, half=half)
+        if meta["prices"]:
+            return
+        if self.price_low_s < self.price_high_s:
+            meta["prices"] = calibrated(path, training, self.target)
+        else:
+            meta["prices"] = [price_row(scenario, self.price_low_s) for scenario in training.scenarios]
+        write_policy(path, weights, biases, meta, half=half)
 
 
 def _cell(scenario: EdgeScenario, servers: int, rate_per_s: float) -> EdgeScenario:
@@ -258,6 +267,12 @@ class AdvisedBatch(EdgeBatch):
             self.own_BNO = self._advice[:, None, :]
             self._advise(0, len(environments))
 
+    def _fill(self, row: int, environment: EdgeEnvironment) -> None:
+        """Puts a fresh run into a row, whose launches get the steps that its least quality needs."""
+        super()._fill(row, environment)
+        setting = environment.setting
+        self.rows.run_B["steps_min"][row] = steps_least(setting.steps_min, setting.quality_min)
+
     def _run(self, choice_BN: I8, first: int, until: int) -> None:
         """Steps some rows, and advises on their questions."""
         super()._run(choice_BN, first, until)
@@ -285,7 +300,7 @@ class AdvisedBatch(EdgeBatch):
 
 
 def mean_figures(
-    path: Path, scenario: EdgeScenario, seed: int, count: int, price_s: float | None
+    path: Path, scenario: EdgeScenario, seed: int, indices: Iterable[int], price_s: float | None
 ) -> tuple[float, float]:
     """Returns mean response and mean quality of a policy's file over draws of a scenario, images weighing the same.
 
@@ -293,11 +308,11 @@ def mean_figures(
         path: File.
         scenario: Scenario.
         seed: Seed of the draws.
-        count: Number of draws.
+        indices: Numbers of the draws.
         price_s: Price of quality; None: the file's.
     """
     policy, response, quality, images = EdgePolicy(path, price_s), 0.0, 0.0, 0
-    for index in range(count):
+    for index in indices:
         ledger = settle_edge(run_edge_environment(build_edge_environment(scenario, index, seed), policy))
         response += ledger.response_s * ledger.images
         quality += ledger.quality * ledger.images
@@ -305,55 +320,80 @@ def mean_figures(
     return response / images, quality / images
 
 
-def price_at(path: Path, scenario: EdgeScenario, seed: int, target: float) -> float:
-    """Returns the price at which a policy's mean quality is a target, s per unit: secants over its logarithm.
+def price_at(path: Path, scenario: EdgeScenario, seed: int, aimed: float) -> float:
+    """Returns the price at which a policy's mean quality is a target, s per unit: dual ascent over fresh draws.
 
-    Quality rises with the price that a policy is told. The same draws are run at every price.
+    After each round the next logarithm of the price is that at which the line through all rounds so far, weighed by
+    their episodes, meets the target; its slope is kept within SLOPES.
 
     Args:
         path: File.
         scenario: Scenario.
         seed: Seed of the draws.
-        target: Mean quality wanted.
+        aimed: Mean quality aimed for.
     """
-    low, high = (math.log(each) for each in PRICES_S)
-    tried: list[tuple[float, float]] = []
-    for log_price in (math.log(FIRST_S[0]), math.log(FIRST_S[1])):
-        tried.append((log_price, mean_figures(path, scenario, seed, CALIBRATED, math.exp(log_price))[1]))
-    for _ in range(SECANTS):
-        (one, q_one), (other, q_other) = sorted(tried, key=lambda each: abs(each[1] - target))[:2]
-        slope = (q_other - q_one) / (other - one) if q_other != q_one else 0.0
-        log_price = min(max(one + (target - q_one) / slope if slope > 0.0 else high, low), high)
-        if any(log_price == each for each, _ in tried):
-            break
-        tried.append((log_price, mean_figures(path, scenario, seed, CALIBRATED, math.exp(log_price))[1]))
-    return math.exp(min(tried, key=lambda each: abs(each[1] - target))[0])
+    step_s = scenario.gang_times[min(scenario.gang_times)].step_s
+    log_price, first = math.log(FIRST_S * step_s / FIRST_STEP_S), 0
+    tried = np.zeros((0, 3))
+    for count in ROUNDS:
+        found = mean_figures(path, scenario, seed, range(first, first + count), math.exp(log_price))[1]
+        tried = np.vstack([tried, (log_price, found, count)])
+        first += count
+        log_price = float(np.clip(_crossing(tried, aimed), math.log(PRICES_S[0]), math.log(PRICES_S[1])))
+    return math.exp(log_price)
+
+
+def _crossing(tried_R3: F8, aimed: float) -> float:
+    """Returns where the line through rounds (logarithm of the price, quality, weight) meets a quality."""
+    x_R, q_R, weight_R = tried_R3.T
+    mean_x, mean_q = np.average(x_R, weights=weight_R), np.average(q_R, weights=weight_R)
+    low, slope, high = SLOPES
+    spread = float(weight_R @ (x_R - mean_x) ** 2)
+    if spread > 0.0:
+        slope = min(max(float(weight_R @ ((x_R - mean_x) * (q_R - mean_q))) / spread, low), high)
+    return float(mean_x + (aimed - mean_q) / slope)
 
 
 def calibrated(path: Path, draws: EdgeDraws, target: float) -> list[list[float]]:
     """Returns, for each scenario of some draws, the price at which a written policy's mean quality is a target.
 
-    The target is raised by a margin, and the price by 5 %, for the error of a mean over few draws.
+    The target is raised by a margin, so that the mean over a few dozen episodes seldom lies below it.
 
     Args:
         path: File.
-        draws: Draws that are for validation.
+        draws: Draws of training.
         target: Mean quality wanted.
 
     Returns:
         Rows of servers, arrivals per s, seconds to load a gang of one, price in s per unit of quality.
     """
-    rows: list[list[float]] = []
-    for scenario in draws.scenarios:
-        price_s = price_at(path, scenario, draws.seed, target + MARGIN)
-        load_s = scenario.gang_times[min(scenario.gang_times)].load_s
-        rate_per_s = getattr(scenario.tasks, "rate_per_s", 0.0)
-        rows.append([float(scenario.servers.count), rate_per_s, load_s, round(EXTRA * price_s, 1)])
-    return rows
+    return [price_row(scenario, price_at(path, scenario, draws.seed, target + MARGIN)) for scenario in draws.scenarios]
+
+
+def price_row(scenario: EdgeScenario, price_s: float) -> list[float]:
+    """Returns a scenario's row of prices: servers, arrivals per s, seconds to load a gang of one, price."""
+    load_s = scenario.gang_times[min(scenario.gang_times)].load_s
+    return [float(scenario.servers.count), getattr(scenario.tasks, "rate_per_s", 0.0), load_s, round(price_s, 1)]
+
+
+def add_episode_figures(curve: list[dict[str, Any]]) -> None:
+    """Adds what the paper's Fig. 5 shows to every epoch of a curve: ``reward``, ``episode_length`` and ``loss``.
+
+    The first two are means over the runs that ended in the epoch's collection, in units of reward and in questions;
+    None where none ended. The loss is the actor's: of imitation, later of hindsight, or of the critics' or the
+    advantages' gradient.
+    """
+    before = 0.0
+    for row in curve:
+        steps, episodes = float(row["environment_steps"] or 0) - before, float(row["episodes"] or 0)
+        before += steps
+        row["episode_length"] = steps / episodes if episodes else None
+        row["reward"] = float(row["reward_per_step"] or 0.0) * steps / episodes if episodes else None
+        row["loss"] = next((row[name] for name in ACTOR_LOSSES if row.get(name) is not None), None)
 
 
 def _judged(draws: EdgeDraws, path: Path, count: int) -> dict[str, float]:
     """Returns mean response and quality of a written policy over validation draws, as many of every scenario."""
-    each = max(1, count // len(draws.scenarios))
+    each = range(max(1, count // len(draws.scenarios)))
     found = [mean_figures(path, scenario, draws.seed, each, None) for scenario in draws.scenarios]
     return dict(zip(("validation_response_s", "validation_quality"), np.mean(found, 0).tolist(), strict=True))

@@ -218,7 +218,7 @@ def level_costs(
     """Writes what the steps of a launch cost, s, less quality at its price, the least being 0; returns the cheapest."""
     best = 0
     for level in range(step_L.shape[0]):
-        given = min(step_L[level], w.shown.task_Q[place - 1].steps_max)
+        given = min(max(step_L[level], w.shown.run_1[0].steps_min), w.shown.task_Q[place - 1].steps_max)
         cost_L[level] = play_on(w, room, place, given, steps, hindsight, False)
         cost_L[level] -= price_s * quality(given, w.engine_1[0].law)
         if cost_L[level] < cost_L[best]:

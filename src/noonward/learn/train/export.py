@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from noonward.learn.core.checkpoint import load_checkpoint
 from noonward.learn.train.trainer import CHECKPOINT, best_of, read_config
 
 
-def export_policy(folder: Path, path: Path, *, half: bool = False) -> dict[str, Any]:
+def export_policy(
+    folder: Path, path: Path, *, half: bool = False, further: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Writes the policy of highest validation reward of a run; returns what the file says of it.
 
     The record in the file says how the policy was trained: config (names of files without their folders), months and
@@ -27,6 +30,7 @@ def export_policy(folder: Path, path: Path, *, half: bool = False) -> dict[str, 
         folder: Folder of the run.
         path: File to write, ``.npz``.
         half: Store weights and biases as float16: half the size, rounded.
+        further: Further fields of the record.
 
     Raises:
         DataError: The folder holds no run, or none of its epochs has been validated.
@@ -48,6 +52,7 @@ def export_policy(folder: Path, path: Path, *, half: bool = False) -> dict[str, 
         "best_epoch": kept["best_epoch"],
         task.reward_name: kept["best_reward"],
         "curve": kept["curves"],
+        **(further or {}),
     }
     meta = {"format": 1, **said, "record": record}
     task.write(path, best.weights, best.biases, meta, half=half)

@@ -44,3 +44,17 @@ def steps_for(target: float) -> float:
         23.0
     """
     return float(max(STEPS_LOW, math.exp((target + 0.02) * math.log(6.0) / 0.16)))
+
+
+def steps_least(steps_min: float, quality_min: float) -> float:
+    """Returns the fewest whole steps that a scenario allows and that reach its least quality.
+
+    Args:
+        steps_min: Fewest steps that the scenario allows.
+        quality_min: Quality that an image should reach; 0: any.
+
+    Example:
+        >>> steps_least(5.0, 0.2), steps_least(5.0, 0.0)
+        (12.0, 5.0)
+    """
+    return max(steps_min, float(math.ceil(steps_for(quality_min) - 1e-9)) if quality_min > 0.0 else 0.0)

@@ -19,6 +19,7 @@ from noonward.decision.edge.scheduler import CompiledEdgeScheduler
 from noonward.decision.edge.view import WAIT, EdgeAnswers, EdgeMemory, EdgeView
 from noonward.draws import normal
 from noonward.errors import DataError, ScenarioError, nearest
+from noonward.model.edge.quality import steps_least
 from noonward.schedule import net_file
 from noonward.schedule.net_file import Block
 
@@ -37,10 +38,13 @@ NEEDED: Final = ("algorithm", "scenario", "observation", "steps", "prices", "hea
 """Keys of ``meta``."""
 _NUMBERS: Final = (
     *("servers", "price_s", "steps_low", "steps_high", "width", "heads", "context", "first", "second", "slot"),
-    *("levels", "attention", "rounds", "noise_is_predicted", "tanh", "limit", "noisy", "choice"),
+    *("levels", "attention", "rounds", "noise_is_predicted", "tanh", "limit", "noisy", "choice", "steps_least"),
+    "every_tick",
 )
 SERVERS, PRICE_S, STEPS_LOW, STEPS_HIGH, WIDTH, HEADS_AT, CONTEXT, FIRST, SECOND, SLOT = range(10)
-LEVELS, ATTENTION, ROUNDS, NOISE_IS_PREDICTED, TANH, LIMIT, NOISY, CHOICE = range(10, len(_NUMBERS))
+LEVELS, ATTENTION, ROUNDS, NOISE_IS_PREDICTED, TANH, LIMIT, NOISY, CHOICE, STEPS_LEAST, EVERY_TICK = range(
+    10, len(_NUMBERS)
+)
 """Positions in ``memory.number_P``; the places of PARTS in ``weight_W`` follow."""
 AT: Final = len(_NUMBERS)
 EMBED_W, EMBED_B, MIX_W, MIX_B, AFTER_W, AFTER_B, NORM_W, NORM_B, POOL_W, POOL_B = range(10)
@@ -263,6 +267,10 @@ def _answer(view: EdgeView, answers: EdgeAnswers, memory: EdgeMemory, out_A: F8)
         if view.mask_A[1 + q] and (best < 0 or out_A[whole + q] > out_A[whole + best]):
             best = q
     waits = best < 0 or (out_A[0] > out_A[whole + best] if choice else out_A[0] <= 0.0)
+    run = view.run_1[0]
+    if waits and memory.number_P[EVERY_TICK] != 0.0 and run.now_t < run.latest_t:
+        answers.answer_1[0].until_s = (run.now_t + 1) * run.tick_s
+        return
     if waits and view.mask_A[WAIT]:
         return
     span = high - low
@@ -275,7 +283,7 @@ def _answer(view: EdgeView, answers: EdgeAnswers, memory: EdgeMemory, out_A: F8)
     else:
         steps = low + np.floor(span * min(max((out_A[1] + 1.0) / 2.0, 0.0), 1.0) + 0.5)
     answers.answer_1[0].choice = 1 + best
-    answers.answer_1[0].steps = min(max(steps, view.run_1[0].steps_min), view.task_Q[best].steps_max)
+    answers.answer_1[0].steps = min(max(steps, memory.number_P[STEPS_LEAST]), view.task_Q[best].steps_max)
 
 
 @edge_rule
@@ -324,7 +332,8 @@ def write_policy(
         meta: ``algorithm``, ``scenario`` (names), ``observation`` (fields of EdgeObservation), ``steps`` (least and
             most), ``prices`` (rows of servers, arrivals per s, seconds to load a gang of one, price of quality),
             ``head`` ("action" or "choice"), ``net`` (its shape), ``record`` (how it was trained).
-        half: Store float16, half the size: the policy that runs is the rounded one.
+        half: Store float16, half the size: the policy that runs is the rounded one. The rounds of noise are stored as
+            they are: what the first ones leave of the signal would become 1.
 
     Raises:
         DataError: Something is missing or does not fit.
@@ -333,7 +342,7 @@ def write_policy(
         raise DataError(f"{path}: a policy for edge scenarios has no biases apart; it was given {len(biases)}")
     arrays = dict(zip(PARTS, weights, strict=True))
     _check(arrays, meta, path)
-    net_file.write_nets(path, {NET: (Block("token-net", arrays, {}),)}, meta, half=half)
+    net_file.write_nets(path, {NET: (Block("token-net", arrays, {}),)}, meta, half=half, exact=("keep_T", "signal_T"))
 
 
 def read_meta(path: Path) -> dict[str, Any]:
@@ -423,6 +432,8 @@ def _shapes(meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 class EdgePolicy(CompiledEdgeScheduler):
     """A trained net: launches the feasible place that it scores highest with the steps that it names, or waits.
 
+    A launch gets at least the scenario's fewest steps, and those that reach its least quality, in training too.
+
     Args:
         path: File that ``write_policy`` wrote.
         price_s: Price of quality, s per unit; None: that which the file holds for servers and arrivals like these.
@@ -478,7 +489,9 @@ class EdgePolicy(CompiledEdgeScheduler):
             "levels": whole,
             "steps_low": meta["steps"][0],
             "steps_high": meta["steps"][1],
+            "steps_least": steps_least(setting.steps_min, setting.quality_min),
             "choice": meta["head"] == "choice",
+            "every_tick": False,
             **{name: net[name] for name in _NUMBERS if name in net},
         }
         at, numbers, flat = 0, [float(said[name]) for name in _NUMBERS], []

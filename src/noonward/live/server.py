@@ -16,9 +16,6 @@ from noonward.live.store.store import Store
 from noonward.live.tokens import any_tokens
 from noonward.model.cluster.scenario import Scenario
 
-IDLE_S = 30
-"""How long a connection without a request is kept, s."""
-
 
 def serve(
     config: LiveConfig, scenario: Scenario, *, shadow: bool = False, clock: Clock | None = None, started: object = None
@@ -41,8 +38,10 @@ def serve(
         import uvicorn
 
         from noonward.live.api.app import make_app
+        from noonward.live.api.connections import IDLE_S, Connection
     except ImportError as error:
         raise MissingExtraError(error.name or "uvicorn", "live") from error
+    _allow_many_files()
     with locked_folder(config.folder, "noonward serve"):
         store = Store(config.folder, clock or SystemClock())
         try:
@@ -56,7 +55,8 @@ def serve(
                         log_level="warning",
                         access_log=False,
                         lifespan="off",
-                        timeout_keep_alive=IDLE_S,
+                        http=Connection,
+                        timeout_keep_alive=int(IDLE_S),
                         timeout_graceful_shutdown=5,
                         ssl_certfile=_path(config.tls_certificate),
                         ssl_keyfile=_path(config.tls_key),
@@ -73,6 +73,16 @@ def serve(
                     controller.stop()
         finally:
             store.close()
+
+
+def _allow_many_files() -> None:
+    """Lets this process open as many files, connections among them, as the machine allows it."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _require_tokens(config: LiveConfig, store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import time
 from typing import Any, Final
@@ -14,6 +15,8 @@ from noonward.live.tokens import Holder, Scope, any_tokens, holder_of
 
 MOST_BYTES: Final = 16 * 2**20
 """Largest body of a request."""
+BODY_S: Final = 60.0
+"""How long a body may take to arrive, s."""
 KNOWN_S: Final = 2.0
 """How long an answer about a token is kept, s: a revoked one is refused after that."""
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -118,22 +121,27 @@ async def body_of(request: Request, kind: str = "application/json") -> bytes:
         kind: Content type that it must have.
 
     Raises:
-        RefusedError: It is too large, or of another content type.
+        RefusedError: It is too large or too slow, or of another content type.
     """
     said_kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if said_kind != kind:
         raise RefusedError(415, "content-type", f"send 'Content-Type: {kind}' and a body of that type")
     said = request.headers.get("content-length", "0")
-    size, parts = 0, []
+    parts: list[bytes] = []
+    size = 0
     if said.isdigit() and int(said) > MOST_BYTES:
         raise RefusedError(
             413, "size", f"the body has {said} bytes; at most {MOST_BYTES} are taken: send smaller batches"
         )
-    async for part in request.stream():
-        size += len(part)
-        if size > MOST_BYTES:
-            raise RefusedError(413, "size", f"the body has more than {MOST_BYTES} bytes: send smaller batches")
-        parts.append(part)
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > MOST_BYTES:
+                    raise RefusedError(413, "size", f"the body has more than {MOST_BYTES} bytes: send smaller batches")
+                parts.append(part)
+    except TimeoutError:
+        raise RefusedError(408, "slow", f"the body did not arrive within {BODY_S:g} s; send it again") from None
     return b"".join(parts)
 
 

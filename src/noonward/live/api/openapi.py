@@ -19,19 +19,19 @@ _JOB: Final = {"name": "job", "in": "path", "required": True, "schema": {"type":
 _SITE: Final = {"name": "site", "in": "path", "required": True, "schema": {"type": "string"}}
 _ROUTES: Final[tuple[tuple[str, str, str, Any, Any, tuple[int, ...], tuple[tuple[str, Any], ...]], ...]] = (
     ("post", "/v1/jobs", "Submit one job or a batch", JobRequest | list[JobRequest], shown.Submitted,
-     (201, 200, 400, 409, 413, 415, 422, 503), ()),
+     (201, 200, 400, 408, 409, 413, 415, 422, 503), ()),
     ("get", "/v1/jobs", "List jobs, newest first", None, shown.JobList, (200, 422, 503),
      (("state", {"type": "string"}), ("site", {"type": "string"}), *_PAGE)),
     ("get", "/v1/jobs/{job}", "Show a job", None, shown.JobShown, (200, 404, 503), ()),
     ("patch", "/v1/jobs/{job}", "Pin a job to a site or veto sites", shown.Change, shown.JobShown,
-     (200, 400, 404, 409, 413, 415, 422, 503), ()),
+     (200, 400, 404, 408, 409, 413, 415, 422, 503), ()),
     ("get", "/v1/jobs/{job}/why", "Why a job is where it is", None, Why, (200, 404, 503), ()),
     ("post", "/v1/jobs/{job}/cancel", "Cancel a job", None, shown.JobShown, (202, 404, 503), ()),
     ("post", "/v1/jobs/{job}/hold", "Hold a waiting job", None, shown.JobShown, (200, 404, 409, 503), ()),
     ("post", "/v1/jobs/{job}/release", "Let a held job go on", None, shown.JobShown, (200, 404, 409, 503), ()),
     ("get", "/v1/sites", "List the sites", None, list[shown.SiteShown], (200, 503), ()),
     ("patch", "/v1/sites/{site}", "Drain a site, switch dispatch to it", shown.SiteChange, shown.SiteShown,
-     (200, 400, 404, 413, 415, 422, 503), ()),
+     (200, 400, 404, 408, 413, 415, 422, 503), ()),
     ("get", "/v1/plans", "What is expected of the coming hours", None, list[Plan], (200, 503), ()),
     ("get", "/v1/savings", "What was saved against the reference policy", None, Savings, (200, 404, 422, 503),
      (("days", {"type": "integer", "minimum": 1, "maximum": 31}),)),
@@ -41,12 +41,13 @@ _ROUTES: Final[tuple[tuple[str, str, str, Any, Any, tuple[int, ...], tuple[tuple
      (("after", _NUMBER), ("limit", _NUMBER))),
     ("get", "/v1/service", "The service itself", None, shown.ServiceShown, (200, 503), ()),
     ("post", "/v1/policy", "Let another policy decide", shown.PolicyChange, shown.ServiceShown,
-     (200, 400, 413, 415, 422, 503), ()),
+     (200, 400, 408, 413, 415, 422, 503), ()),
 )  # fmt: skip
 """Method, path, summary, body, answer, statuses beside 401 and 403, query parameters."""
 _WORDS: Final = {
     200: "Answer", 201: "Stored", 202: "Accepted", 400: "Not JSON", 401: "No valid token", 403: "Too little scope",
-    404: "Unknown", 409: "Conflict", 413: "Too large", 415: "Not JSON", 422: "Not as described", 503: "Try again later",
+    404: "Unknown", 408: "Too slow", 409: "Conflict", 413: "Too large", 415: "Not JSON", 422: "Not as described",
+    503: "Try again later",
 }  # fmt: skip
 
 

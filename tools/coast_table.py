@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-OUT = Path(__file__).parents[1] / "src/noonward/evaluate/report/tables/coast.json"
+OUT = Path(__file__).parents[1] / "src/noonward/data/tables/coast.json"
 TOLERANCE = 0.25
 SOUTHERNMOST = -60.0
 

@@ -63,6 +63,7 @@ NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {
     "python -m pip install '.[train]'": "needs the network",
     "python -m pip install '.[ray]'": "needs the network",
     "python -m pip install '.[edge]'": "needs the network",
+    "python -m pip install '.[live]'": "needs the network",
     **dict.fromkeys(
         (
             "noonward edge up",

@@ -11,7 +11,7 @@ import pytest
 from noonward.data.local_time import zone_timezones
 from noonward.data.places import site_place, zone_places
 from noonward.data.scenarios.load import load_scenario
-from noonward.evaluate.report.site_map import Flow, Spot, _rings, site_map
+from noonward.data.site_map import Flow, Spot, _rings, site_map
 from noonward.evaluate.report.site_section import site_figures, site_section
 from noonward.model.cluster.fleet import Fleet, Site
 

@@ -59,6 +59,9 @@ def test_every_page_fits_the_width_and_loads_nothing_from_elsewhere(page, addres
         root = "document.documentElement"
         assert page.evaluate(f"{root}.scrollWidth <= {root}.clientWidth"), f"{path} is wider than the screen"
         assert page.evaluate("typeof uPlot === 'function' && typeof htmx === 'object'")
+    page.goto("/")
+    expect(page.locator("figure.map > svg:visible")).to_have_count(1)  # the one that suits the width
+    expect(page.locator("figure.map > svg:visible circle")).to_have_count(3)
     page.goto("/signals")
     page.wait_for_selector(".plot canvas")
     assert page.locator(".plot canvas").count() == 6

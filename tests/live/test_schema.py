@@ -28,7 +28,7 @@ def test_whatever_is_sent_is_answered_as_described(service, path, method):
     ]  # fmt: skip
 
     @settings(
-        max_examples=40, deadline=None, derandomize=True, database=None,
+        max_examples=25, deadline=None, derandomize=True, database=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     )  # fmt: skip
     @given(case=described[path][method].as_strategy())

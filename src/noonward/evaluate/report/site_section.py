@@ -10,10 +10,10 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.data.places import site_place
+from noonward.data.site_map import Flow, Spot, site_map
 from noonward.evaluate.answer import spoken
 from noonward.evaluate.report.charts import tint
 from noonward.evaluate.report.figure_style import grid, window_hours
-from noonward.evaluate.report.site_map import Flow, Spot, site_map
 from noonward.evaluate.table import TextTable
 from noonward.units import HOUR_S
 

@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
 from noonward.live.web.words import interval_words
+from noonward.live.web.world_map import CARBON_STEPS, world_map
 
 STATIC: Final = Path(__file__).parent / "static"
 HEADERS: Final = {
@@ -43,7 +44,7 @@ class Html:
         version = digest.hexdigest()
         self._environment.globals["static"] = lambda name: f"/static/{name}?{version}"
         self._environment.globals["plot"] = plot
-        self._environment.globals["interval_words"] = interval_words
+        self._environment.globals.update(interval_words=interval_words, world_map=world_map, CARBON_STEPS=CARBON_STEPS)
         self._environment.filters.update(moment=moment, figure=figure, hours=hours)
 
     def page(self, template: str, status: int = 200, **content: Any) -> HTMLResponse:

@@ -26,6 +26,7 @@ from noonward.live.web.html import HEADERS, STATIC, Html
 from noonward.live.web.sessions import Sessions, Visitor
 from noonward.live.web.timelines import LEADS, busy_gpus, signal_lines
 from noonward.live.web.words import event_words, headline, problems
+from noonward.live.web.world_map import places
 from noonward.live.why import why
 from noonward.schedule.registry import policies
 
@@ -150,7 +151,7 @@ class Pages:
         known = [policy.name for policy in policies() if policy.kind == "cluster"]
         return await self.show(
             request, visitor, "overview.html", title="Overview", savings=found, headline=headline(found),
-            policies=known, **content,
+            policies=known, places=places(self.controller.setup.scenario.fleet), **content,
         )  # fmt: skip
 
     def _newest_events(self, last: int) -> list[sqlite3.Row]:

@@ -11,8 +11,6 @@ from html import escape
 from importlib.resources import files
 from typing import Final
 
-from noonward.evaluate.report.charts import svg_text
-
 LEAST_SPAN: Final = 16.0
 """Least height of what a map shows, degrees: one site alone is shown with its surroundings."""
 TALLEST: Final = 0.62
@@ -98,7 +96,7 @@ def site_map(spots: Sequence[Spot], flows: Sequence[Flow] = (), *, width: int = 
                 f'paint-order="stroke">{escape(spot.name)}</text>'
             )
     clip = f'<rect width="{view.width}" height="{view.height:.0f}" fill="#f8fafc"/>'
-    return svg_text(view.width, view.height, [clip, *out])
+    return f'<svg viewBox="0 0 {view.width} {view.height:.0f}" role="img">{clip}{"".join(out)}</svg>'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +140,7 @@ class _View:
 @cache
 def _rings() -> tuple[tuple[tuple[float, float], ...], ...]:
     """Returns the rings of the packaged outline: longitudes and latitudes, degrees."""
-    table = json.loads((files("noonward.evaluate.report") / "tables/coast.json").read_text(encoding="utf-8"))
+    table = json.loads((files("noonward.data") / "tables/coast.json").read_text(encoding="utf-8"))
     return tuple(tuple((a / 10, b / 10) for a, b in zip(r[::2], r[1::2], strict=True)) for r in table["rings"])
 
 

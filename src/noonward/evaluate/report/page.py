@@ -41,7 +41,7 @@ table { border-collapse: collapse; font-size: 12.5px; line-height: 1.35; font-va
 th, td { padding: 5px 6px; text-align: right; white-space: nowrap; border-bottom: 1px solid #e3e6ea; }
 th { vertical-align: bottom; white-space: normal; border-bottom: 2px solid #8a929e; font-weight: 600; }
 th:first-child, td:first-child { text-align: left; }
-th .unit { display: block; font-weight: 400; color: #5b6470; white-space: nowrap; }
+th .unit { font-weight: 400; color: #5b6470; white-space: nowrap; }
 tr.bound td { color: #5b6470; font-style: italic; }
 tr.reference td { background: #eef0f4; } tr.reference td:first-child { font-weight: 600; }
 .nb { white-space: nowrap; }
@@ -276,7 +276,8 @@ def _results(comparison: Comparison) -> str:
 
 def _header(columns: Sequence[Column]) -> str:
     cells = "".join(
-        f"<th>{escape(c.title)}{_ARROWS[c.better]}<span class='unit'>{escape(c.unit)}</span></th>" for c in columns
+        f"<th>{escape(c.title)}{_ARROWS[c.better]}<span class='unit' style='display:block'>{escape(c.unit)}</span></th>"
+        for c in columns
     )
     return f"<thead><tr><th>Policy</th>{cells}</tr></thead>"
 

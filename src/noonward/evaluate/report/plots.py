@@ -55,9 +55,11 @@ def cost_carbon_plot(comparison: Comparison) -> go.Figure:
     _require_signals(comparison)
     policies = comparison.ranked()
     best = best_to_adopt(comparison)
+    paid = [float(bills(comparison, policy).mean()) for policy in policies]
+    room = 0.2 * (max(paid) - min(paid)) or 1.0  # for names beside the outermost points
     figure = go.Figure()
     figure.add_scatter(
-        x=[float(bills(comparison, policy).mean()) for policy in policies],
+        x=paid,
         y=[comparison.mean(policy, "carbon_kg").value for policy in policies],
         mode="markers+text", text=[spoken(policy) for policy in policies], textposition="top center",
         marker={
@@ -66,7 +68,9 @@ def cost_carbon_plot(comparison: Comparison) -> go.Figure:
         },
         hovertemplate="%{text}: %{x:,.4g} USD, %{y:,.4g} kg<extra></extra>",
     )  # fmt: skip
-    figure.update_xaxes(title="paid for energy and transfers (USD an environment)")
+    figure.update_xaxes(
+        title="paid for energy and transfers (USD an environment)", range=[min(paid) - room, max(paid) + room]
+    )
     figure.update_yaxes(title="emissions (kg CO2 an environment)")
     return lay_out(figure, 460)
 
@@ -135,6 +139,8 @@ def sites_plot(comparison: Comparison, policy: str | None = None) -> go.Figure:
         values = [place[at] for _, _, place in shown]
         room = max(8.0, 0.15 * (max(values) - min(values)))
         axis(range=[min(values) - room, max(values) + room], visible=False)
+    middle = float(np.mean([place[0] for _, _, place in shown]))
+    figure.update_yaxes(scaleanchor="x", scaleratio=1 / max(0.35, float(np.cos(np.radians(middle)))))
     figure.update_layout(title=f"{policy} less {spoken(comparison.reference)}")
     return lay_out(figure, 480)
 

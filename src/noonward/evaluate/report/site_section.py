@@ -53,10 +53,10 @@ def site_figures(comparison: Comparison, best: str) -> SiteFigures:
     mine, base = comparison.records[best], comparison.records[comparison.reference]
 
     def over_window(records: list[Record], column: str) -> F8:
-        return np.mean([_window(record, column).mean(axis=1) for record in records], axis=0)
+        return np.asarray(np.mean([_window(record, column).mean(axis=1) for record in records], axis=0))
 
     def total(records: list[Record], column: str) -> F8:
-        return np.mean([np.nansum(grid(record, column)[0], axis=1) for record in records], axis=0)
+        return np.asarray(np.mean([np.nansum(grid(record, column)[0], axis=1) for record in records], axis=0))
 
     return SiteFigures(
         price_S=over_window(base, "price_usd_per_mwh"),
@@ -92,7 +92,8 @@ def site_section(comparison: Comparison, best: str) -> str:
     change_S = found.best_S - found.today_S
     most = float(np.abs(change_S).max()) or 1.0
     largest = max(site.gpus for site in fleet.sites)
-    spots, position = [], {}
+    spots: list[Spot] = []
+    position: dict[int, int] = {}
     for s, site in enumerate(fleet.sites):
         place = site_place(site)
         if place is not None:

@@ -13,6 +13,7 @@ from noonward.live.api.guard import MOST_BYTES
 from noonward.live.client import Client, ServiceError
 from noonward.live.requests import JobRequest
 from noonward.live.tokens import make_token, revoke_token
+from noonward.live.why import why
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "live"
 JOB = {"name": "a", "command": "true", "work": 600.0, "origin": "north"}
@@ -198,6 +199,24 @@ def test_why_names_what_a_job_waits_for(live, http):
     assert http.get("/v1/jobs/1/why").json()["candidates"] == []
     http.post("/v1/jobs/2/hold")
     assert http.get("/v1/jobs/2/why").json()["waits_for"] == "its release: it is held"
+
+
+def test_why_names_the_start_that_a_policy_has_booked(service):
+    live = service("booked-persistence")
+    live.submit(*(live.request(j) for j in range(20)))
+    live.set_time(60.0)
+    live.steps()
+    waits = {job: why(live.controller, job) for job in range(1, 21)}
+    booked = {job: one for job, one in waits.items() if one.waits_for.startswith("the start that the policy")}
+    assert booked
+    for slot in range(2, 48 * 60):
+        live.set_time(60.0 * slot)
+        live.steps()
+    started = {
+        row["id"]: live.controller.time_of(row["start_s"])
+        for row in live.store.read("SELECT id, start_s FROM jobs WHERE start_s IS NOT NULL")
+    }
+    assert {job: one.expected_start for job, one in booked.items()} == {job: started[job] for job in booked}
 
 
 def test_a_drained_site_starts_nothing_and_its_jobs_are_not_dropped(live, http):

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from live.test_process import Process
+from live.process import Process
 from live.waiting import wait_for
 from noonward.live.client import Client
 

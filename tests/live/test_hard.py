@@ -10,7 +10,7 @@ import subprocess
 import httpx
 import pytest
 
-from live.test_process import Process
+from live.process import Process
 from live.waiting import wait_for
 from noonward.live.client import Client
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
 
+from noonward.decision.cluster.view import ClusterView
 from noonward.live.controller import Controller
 from noonward.live.world.kernels import fill_masks, fill_route, join_time, latest_s, travel_s
 from noonward.live.world.seats import STARTING, TRANSIT, Seat
 from noonward.live.world.world import World
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH, WATT_SECONDS_PER_MWH
+
+
+@runtime_checkable
+class Intends(Protocol):
+    """A scheduler that can say what it intends to do with a waiting job, such as one that books."""
+
+    def intended_start(self, view: ClusterView, job: int) -> tuple[int, float] | None:
+        """Returns site and start, s; site -1 for a job that it does not intend to start; None if it does not know."""
 
 
 class Candidate(msgspec.Struct, kw_only=True):
@@ -191,7 +200,18 @@ def _waits_for(
             return f"the jobs before it in the queue of {own.site}", None
         room_s = _room_s(world, seat)
         return f"{seat.about.gpus_min} free GPUs at {own.site} ({own.free} are free)", room_s
-    return f"the policy {controller.policy}, which holds it though it could start: it is asked again every slot", None
+    return _intention(controller.policy, world, seat)
+
+
+def _intention(policy: str, world: World, seat: Seat) -> tuple[str, float | None]:
+    """Returns what a policy waits for that holds a job though it could start."""
+    intended = world.scheduler.intended_start(world.view, seat.slot) if isinstance(world.scheduler, Intends) else None
+    if intended is None:
+        return f"the policy {policy}, which holds it though it could start: it is asked again every slot", None
+    site, start_s = intended
+    if site < 0:
+        return f"nothing that is in sight: the policy {policy} has refused it, since it pays at no site and time", None
+    return f"the start that the policy {policy} has booked at {world.brief.sites[site]}", max(start_s, world.now_s)
 
 
 def _room_s(world: World, seat: Seat) -> float | None:

@@ -171,7 +171,7 @@ class Pages:
         def gather() -> dict[str, Any]:
             found = self.api.job_list(state, site, before, ROWS)
             waits = {
-                job.id: why(self.controller, job.id).waits_for
+                job.id: why(self.controller, job.id)
                 for job in found.jobs
                 if job.state in ("submitted", "transit", "waiting")
             }

@@ -155,6 +155,22 @@ class Booked(CompiledScheduler):
             numbers=(0.0, last_start_s), index=np.zeros((rows, len(brief.sites)), np.int64), job_index=(REFUSED, 0)
         )
 
+    def intended_start(self, view: ClusterView, job: int) -> tuple[int, float] | None:
+        """Returns where and when it has booked a waiting job to start, for people who ask.
+
+        Args:
+            view: View.
+            job: Position of the job in ``view.job_J``.
+
+        Returns:
+            Site, and s since the start of the run; site -1 and infinity for a job that is refused; None for one that it
+            has not been asked about.
+        """
+        if job >= len(self.memory.serial_J) or self.memory.serial_J[job] != view.job_J["serial"][job]:
+            return None
+        site, slot = self.memory.job_index_JP[job].tolist()
+        return (REFUSED, np.inf) if site == REFUSED else (site, slot * float(view.run_1["slot_s"][0]))
+
 
 def in_time(jobs: Jobs, brief: Brief) -> Jobs:
     """Returns jobs with the slack they really have: nothing starts after the window of a run that is cut off there."""

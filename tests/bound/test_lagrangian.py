@@ -11,6 +11,7 @@ import pytest
 from noonward.bound.cluster_utility.dual import Relaxation
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.bound.cluster_utility.prices import descend, piece, polish_in_pieces
+from noonward.bound.cluster_utility.primal import LEAST_ROUNDS, MOST_LOOKS, REBOOKED, slot_options, usual_rounds
 from noonward.decision.brief import Needs
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.run import run
@@ -606,3 +607,22 @@ def test_arguments_and_environments_that_cannot_be_bounded_are_refused(medium):
         relaxation.value(np.full(relaxation.shape, -1.0))
     with pytest.raises(ScenarioError, match="expected shape"):
         relaxation.value(np.zeros((1, 1)))
+
+
+def test_fewer_tries_are_made_where_each_looks_at_very_many_slots(medium):
+    relaxation = Relaxation(medium)
+    table = slot_options(medium, relaxation.tables, relaxation.costs, relaxation.options)
+    assert usual_rounds(table) == LEAST_ROUNDS
+    first_J = np.arange(LEAST_ROUNDS + 11)
+    one = replace_options(table, first_J, slots=1)
+    assert usual_rounds(one) == LEAST_ROUNDS + 10
+    long = replace_options(table, first_J[:11], slots=10**6)
+    assert usual_rounds(long) == int(MOST_LOOKS / (REBOOKED * 10**6))
+    assert usual_rounds(replace_options(table, first_J[:11], slots=10**12)) == 1
+
+
+def replace_options(table, first_J, slots):
+    """The options of jobs that have one each, which looks at a number of slots."""
+    count = len(first_J) - 1
+    zeros_O = np.zeros(count, np.int64)
+    return table._replace(first_J=first_J, low_O=zeros_O, high_O=zeros_O, slots_O=zeros_O + slots)

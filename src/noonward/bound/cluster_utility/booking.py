@@ -68,8 +68,15 @@ class SlotOptions(NamedTuple):
 
 
 @kernel()
-def start_value(table: SlotOptions, option: int, slot: int) -> float:
-    """Returns what a start earns, USD: running value - migration at its best departure - retrieval at its end."""
+def start_value(table: SlotOptions, option: int, slot: int, leaving_g_per_kwh: float) -> float:
+    """Returns what a start earns, USD: running value - migration at its best departure - retrieval at its end.
+
+    Args:
+        table: Options.
+        option: Option.
+        slot: Slot of the start.
+        leaving_g_per_kwh: Mean intensity of both ends at the best departure; not read where nothing migrates.
+    """
     start_s = slot * table.slot_s
     end_s = start_s + table.run_s_O[option]
     site = table.site_O[option]
@@ -84,11 +91,7 @@ def start_value(table: SlotOptions, option: int, slot: int) -> float:
     )
     grams = 0.0
     if table.move_kwh_O[option] > 0:
-        leave_s = (slot - table.travel_O[option]) * table.slot_s
-        ready_s = table.ready_O[option] * table.slot_s
-        grams += table.move_kwh_O[option] * least_intensity(
-            table.carbon_SH, table.home_O[option], site, ready_s, leave_s
-        )
+        grams += table.move_kwh_O[option] * leaving_g_per_kwh
     if table.return_kwh_O[option] > 0:
         grams += table.return_kwh_O[option] * least_intensity(table.carbon_SH, table.home_O[option], site, end_s, end_s)
     return float(usd - table.fixed_usd_O[option] - table.usd_per_g * grams)
@@ -117,7 +120,7 @@ def best_booking(
     for o in range(table.first_J[job], table.first_J[job + 1]):
         site, gpus, length = table.site_O[o], table.gpus_O[o], table.slots_O[o]
         run_s, low, high = table.run_s_O[o], table.low_O[o], table.high_O[o]
-        fitting = 0
+        fitting, leaving, looked_s = 0, np.inf, table.ready_O[o] * table.slot_s
         free_T = free_ST[site]
         for t in range(low, high + length):
             fitting = fitting + 1 if free_T[t] >= gpus else 0
@@ -133,7 +136,11 @@ def best_booking(
                 after = int((start_s + table.slot_s + run_s) / HOUR_S)
                 if hour == before and hour == after:
                     continue
-            value = start_value(table, o, slot)
+            if table.move_kwh_O[o] > 0:  # later starts may leave at every time that earlier ones may
+                leave_s = (slot - table.travel_O[o]) * table.slot_s
+                later = least_intensity(table.carbon_SH, table.home_O[o], site, looked_s, leave_s)
+                leaving, looked_s = min(leaving, later), leave_s
+            value = start_value(table, o, slot, leaving)
             held = integral(price_cumulative_SH[site], start_s + run_s) - integral(price_cumulative_SH[site], start_s)
             priced = value - scale * gpus * held / HOUR_S
             if priced > best:

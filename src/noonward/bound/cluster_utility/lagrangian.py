@@ -17,8 +17,6 @@ from noonward.model.cluster.environment import Environment
 
 MOST_JOBS: Final = 6000
 """Most jobs for which prices are found for all hours at once; with more, stretches of a quarter follow each other."""
-LEAST_ROUNDS: Final = 2000
-"""Fewest tries of ruin and recreate for the best schedule known, where none are asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +81,8 @@ def utility_bound(
             leaves it out. The bound holds whatever the values of both.
         schedule: Whether to look for a schedule, so that the duality gap is known. None is made under ``on-arrival``,
             nor under hard capacity curves, which bookings do not know.
-        rounds: Tries of ruin and recreate for the schedule, at least 0; by default ``LEAST_ROUNDS``, or one a job where
-            there are more jobs than that. A try looks at a few dozen jobs, however many there are.
+        rounds: Tries of ruin and recreate for the schedule, at least 0; by default ``primal.usual_rounds``. A try books
+            a few dozen jobs anew, however many there are.
         seed: Seed of the schedule's search.
         most_jobs: Most jobs for which column generation takes all hours at once. With more it takes one stretch of
             hours after the other (``prices.polish_in_pieces``), so that time and memory grow in proportion to the
@@ -97,8 +95,7 @@ def utility_bound(
         ScenarioError: The environment has no economics or signals, runs end before all jobs do, or an argument is out
             of range.
     """
-    rounds = max(LEAST_ROUNDS, len(environment.jobs)) if rounds is None else rounds
-    if iterations < 1 or not tolerance >= 0 or rounds < 0 or most_jobs < 4:
+    if iterations < 1 or not tolerance >= 0 or (rounds is not None and rounds < 0) or most_jobs < 4:
         raise ScenarioError(
             f"iterations {iterations}, tolerance {tolerance}, rounds {rounds} and most_jobs {most_jobs} were asked; "
             "they must be at least 1, 0, 0 and 4"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +19,14 @@ from noonward.units import HOUR_S
 PRICE_SCALES = (1.0, 0.9)
 TEMPERATURE_SHARE = 0.1
 """First temperature of the search as a share of the mean value of a booked job."""
+LEAST_ROUNDS: Final = 2000
+"""Fewest tries of ruin and recreate, where none are asked for and they take no longer than usual."""
+REBOOKED: Final = 24
+"""Jobs that a try books anew, about."""
+MOST_LOOKS: Final = 2e9
+"""Slots that all tries may look at, about: some seconds."""
+LOOKS_PER_JOB: Final = 1e6
+"""The same a job, where there are so many jobs that it is more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +134,7 @@ def book(
     price_SH: F8,
     priced_usd_J: F8,
     *,
-    rounds: int,
+    rounds: int | None,
     seed: int,
 ) -> BookedSchedule:
     """Books jobs against capacity prices: listed in several orders, the best list then ruined and recreated.
@@ -137,13 +146,14 @@ def book(
         options: Its options.
         price_SH: Capacity prices lambda, USD per GPU-hour.
         priced_usd_J: The jobs' best values after these prices, USD, at least 0.
-        rounds: Tries of ruin and recreate, at least 0.
+        rounds: Tries of ruin and recreate, at least 0; None: ``usual_rounds``.
         seed: Seed of the search; the same seed gives the same schedule.
 
     Returns:
         The schedule of the highest value found.
     """
     table = slot_options(environment, tables, costs, options)
+    rounds = usual_rounds(table) if rounds is None else rounds
     slots = int(np.ceil(costs.carbon_SH.shape[1] * HOUR_S / environment.slot_s)) + 2
     count = len(environment.jobs)
     asked_O = options.gpus_O * options.run_s_O / HOUR_S
@@ -168,6 +178,18 @@ def book(
         if searched.value_J.sum() > best.value_J.sum():
             best = searched
     return _schedule(table, options, best)
+
+
+def usual_rounds(table: SlotOptions) -> int:
+    """Returns the tries of ruin and recreate where none are asked for: ``LEAST_ROUNDS``, or one a job if that is more.
+
+    There are fewer where a try takes long, because jobs may start in very many slots: as many as look at ``MOST_LOOKS``
+    slots, or at ``LOOKS_PER_JOB`` a job if that is more.
+    """
+    jobs = len(table.first_J) - 1
+    slots = float(np.maximum(table.high_O - table.low_O + table.slots_O, 0).sum())
+    looks = max(MOST_LOOKS, LOOKS_PER_JOB * jobs) * jobs / (REBOOKED * max(slots, 1.0))
+    return int(min(max(LEAST_ROUNDS, jobs), max(looks, 1.0)))
 
 
 def _schedule(table: SlotOptions, options: Options, booked: _Book) -> BookedSchedule:

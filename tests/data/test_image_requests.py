@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from noonward.data.edge.environments import build_edge_environment
-from noonward.data.edge.sessions import draw_loads, draw_requests, mean_load_s, request_laws
+from noonward.data.edge.sessions import draw_loads, draw_requests, request_laws
 from noonward.data.edge.trace import load_requests
 from noonward.data.scenarios.load import load_scenario, with_files
 from noonward.engine.edge.engine import run_edge_environment
@@ -68,7 +68,10 @@ def test_loads_have_warm_and_cold_modes():
     assert (load_s < 10).mean() == pytest.approx(0.36, abs=0.02)
     assert ((load_s > 14) & (load_s < 30)).mean() > 0.2
     adapters = np.random.default_rng(1).choice([0, 1], 20_000, p=[0.835, 0.165])
-    assert draw_loads(adapters, np.random.default_rng(0)).mean() == pytest.approx(mean_load_s(), rel=0.03)
+    modes, adapter = request_laws()["model_load"], request_laws()["adapter_load"]
+    mean_s = np.average(np.array(modes["median_s"]) * np.exp(np.square(modes["sigma"]) / 2), weights=modes["share"])
+    mean_s += 0.165 * adapter["median_s"] * np.exp(adapter["sigma"] ** 2 / 2)
+    assert draw_loads(adapters, np.random.default_rng(0)).mean() == pytest.approx(mean_s, rel=0.03)
 
 
 @pytest.fixture

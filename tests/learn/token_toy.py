@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from learn.toy_rows import ToyRows
 from noonward.learn.core.experience import ActionSpec, Tokens
 from noonward.learn.tasks.task import Task
-from noonward.seeding import stream
 
 LENGTH, PLACES, LEVELS, WIDTH = 10, 3, 5, 4
 TOKENS = Tokens((1, 2, PLACES), WIDTH)
@@ -26,22 +26,20 @@ class TokenEnvironment:
     number: int
 
 
-class TokenToy:
+class TokenToy(ToyRows):
     """The toy, B rows, with the attributes of a batch engine."""
 
     agents, choices = 1, (1 + PLACES) * LEVELS
+    SHOWN = ("token_BTW", "own_BNO", "mask_BNA", "asked_BN", "reward_B", "elapsed_s_B", "done_B", "age_B")
 
     def __init__(self, environments: Any, seeds: Any) -> None:
-        rows = len(environments)
-        self.environments = list(environments)
+        super().__init__(environments, seeds)
+        rows = self.rows
         self.token_BTW = np.zeros((rows, sum(TOKENS.counts), WIDTH), np.float32)
         self.global_BG = self.token_BTW.reshape(rows, -1)
         self.own_BNO = np.zeros((rows, 1, ADVICE), np.float32)
         self.mask_BNA = np.zeros((rows, 1, self.choices), np.uint8)
         self.asked_BN = np.zeros((rows, 1), np.bool_)
-        self.reward_B, self.elapsed_s_B = np.zeros(rows), np.zeros(rows)
-        self.done_B, self.age_B = np.zeros(rows, np.bool_), np.zeros(rows, np.int64)
-        self.rng_B = [stream(seed, "world", each.number) for each, seed in zip(environments, seeds, strict=True)]
         for row in range(rows):
             self._ask(row)
 
@@ -88,27 +86,6 @@ class TokenToy:
                     array[row] = 0
             else:
                 self._ask(row)
-
-    def reset(self, row: int, environment: TokenEnvironment, seed: int) -> None:
-        """Starts a row anew."""
-        self.environments[row], self.rng_B[row] = environment, stream(seed, "world", environment.number)
-        self.done_B[row], self.age_B[row] = False, 0
-        self.reward_B[row] = self.elapsed_s_B[row] = 0.0
-        self._ask(row)
-
-    SHOWN = ("token_BTW", "own_BNO", "mask_BNA", "asked_BN", "reward_B", "elapsed_s_B", "done_B", "age_B")
-
-    def state(self) -> dict[str, Any]:
-        """Returns all that changes."""
-        out = {name: getattr(self, name).copy() for name in self.SHOWN}
-        return out | {f"rng/{row}": rng.bit_generator.state for row, rng in enumerate(self.rng_B)}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Goes on from a state."""
-        for name in self.SHOWN:
-            getattr(self, name)[:] = state[name]
-        for row, rng in enumerate(self.rng_B):
-            rng.bit_generator.state = state[f"rng/{row}"]
 
 
 def token_task() -> Task:

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from learn.toy_rows import ToyRows
 from noonward.learn.core.experience import ActionSpec
 from noonward.learn.tasks.task import Task
-from noonward.seeding import stream
 
 LENGTH = 20
 AGENTS, CHOICES, TRAVEL = 2, 3, 0.2
@@ -25,22 +25,19 @@ class ToyEnvironment:
     number: int
 
 
-class TwoSites:
+class TwoSites(ToyRows):
     """The toy, B rows."""
 
     agents, choices = AGENTS, CHOICES
+    SHOWN = ("global_BG", "own_BNO", "mask_BNA", "asked_BN", "reward_B", "elapsed_s_B", "done_B", "age_B")
 
     def __init__(self, environments: Any, seeds: Any) -> None:
-        rows = len(environments)
-        self.environments, self.rows = list(environments), rows
+        super().__init__(environments, seeds)
+        rows = self.rows
         self.global_BG = np.zeros((rows, 2), np.float32)
         self.own_BNO = np.zeros((rows, AGENTS, 1), np.float32)
         self.mask_BNA = np.zeros((rows, AGENTS, CHOICES), np.uint8)
         self.asked_BN = np.zeros((rows, AGENTS), np.bool_)
-        self.reward_B, self.elapsed_s_B = np.zeros(rows), np.zeros(rows)
-        self.done_B = np.zeros(rows, np.bool_)
-        self.age_B = np.zeros(rows, np.int64)
-        self.rng_B = [stream(seed, "world", each.number) for each, seed in zip(environments, seeds, strict=True)]
         for row in range(rows):
             self._ask(row)
 
@@ -86,28 +83,6 @@ class TwoSites:
                 self.global_BG[row] = self.own_BNO[row] = 0
             else:
                 self._ask(row)
-
-    def reset(self, row: int, environment: ToyEnvironment, seed: int) -> None:
-        """Starts a row anew."""
-        self.environments[row] = environment
-        self.rng_B[row] = stream(seed, "world", environment.number)
-        self.done_B[row], self.age_B[row] = False, 0
-        self.reward_B[row] = self.elapsed_s_B[row] = 0.0
-        self._ask(row)
-
-    SHOWN = ("global_BG", "own_BNO", "mask_BNA", "asked_BN", "reward_B", "elapsed_s_B", "done_B", "age_B")
-
-    def state(self) -> dict[str, Any]:
-        """Returns all that changes."""
-        out = {name: getattr(self, name).copy() for name in self.SHOWN}
-        return out | {f"rng/{row}": rng.bit_generator.state for row, rng in enumerate(self.rng_B)}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Goes on from a state."""
-        for name in self.SHOWN:
-            getattr(self, name)[:] = state[name]
-        for row, rng in enumerate(self.rng_B):
-            rng.bit_generator.state = state[f"rng/{row}"]
 
 
 class BestDemonstrator:

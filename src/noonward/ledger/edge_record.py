@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from noonward.errors import DataError
 from noonward.files import table_bytes
 from noonward.ledger.edge import EdgeLedger, EdgeOutcome, settle_edge, settle_tasks
+from noonward.ledger.folder import FORMAT, damaged, json_bytes, read_json_files
 from noonward.ledger.machine import machine, versions
-from noonward.ledger.record import FORMAT
 from noonward.model.edge.environment import EdgeEnvironment
 from noonward.sources import package_digest
 
@@ -100,13 +99,9 @@ def edge_record_files(
     ledger = settle_edge(outcome)
     return {
         "tasks.parquet": table_bytes(task_table(outcome), ".parquet", "lz4"),
-        "ledger.json": _json(ledger.as_dict()),
-        "manifest.json": _json(manifest),
+        "ledger.json": json_bytes(ledger.as_dict()),
+        "manifest.json": json_bytes(manifest),
     }
-
-
-def _json(content: dict[str, Any]) -> bytes:
-    return (json.dumps(content, indent=1) + "\n").encode()
 
 
 def read_edge_record(folder: Path) -> EdgeRecord:
@@ -115,21 +110,12 @@ def read_edge_record(folder: Path) -> EdgeRecord:
     Raises:
         DataError: The folder is no complete record, is damaged, or is of another format.
     """
-    missing = [name for name in FILES if not (folder / name).is_file()]
-    if missing:
-        raise DataError(f"{folder} is no run record: {', '.join(missing)} missing; run the policy again")
+    contents = read_json_files(folder, FILES)
     try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        content = json.loads((folder / "ledger.json").read_text(encoding="utf-8"))
-        ledger = EdgeLedger.from_dict(content)
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder} is a damaged run record: {error}; run the policy again") from error
-    if manifest.get("format") != FORMAT:
-        raise DataError(
-            f"{folder} is a run record of format {manifest.get('format')}; this version reads format {FORMAT}; "
-            "run the policy again"
-        )
-    return EdgeRecord(folder=folder, manifest=manifest, ledger=ledger)
+        ledger = EdgeLedger.from_dict(contents["ledger"])
+    except (KeyError, TypeError) as error:
+        raise damaged(folder, error) from error
+    return EdgeRecord(folder=folder, manifest=contents["manifest"], ledger=ledger)
 
 
 def task_table(outcome: EdgeOutcome) -> pl.DataFrame:

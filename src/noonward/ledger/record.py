@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from noonward.arrays import I8
 from noonward.errors import DataError
 from noonward.files import table_bytes, whole_folder
+from noonward.ledger.folder import FORMAT, json_bytes, read_json_files
 from noonward.ledger.ledger import Ledger, SettledRun, settle_run, total
 from noonward.ledger.machine import machine, versions
 from noonward.ledger.segments import JOB_OUTCOME, STATUS_NAMES, Outcome
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-FORMAT: Final = 3
-"""Version of the record's format."""
 FILES: Final = ("manifest.json", "jobs.parquet", "hours.parquet", "ledger.json", "service.json")
 """Files of a record."""
 
@@ -183,7 +182,7 @@ def record_files(
     for name, table in (("jobs", job_table(outcome, settled)), ("hours", hour_table(outcome))):
         files[f"{name}.parquet"] = table_bytes(table, ".parquet", "lz4")
     for name, content in (("ledger", ledger.as_dict()), ("service", service.as_dict()), ("manifest", manifest)):
-        files[f"{name}.json"] = (json.dumps(content, indent=1) + "\n").encode()
+        files[f"{name}.json"] = json_bytes(content)
     return files
 
 
@@ -200,25 +199,12 @@ def read_record(folder: Path) -> Record:
     Raises:
         DataError: The folder is no complete record, is damaged, or is of another format.
     """
-    missing = [name for name in FILES if not (folder / name).is_file()]
-    if missing:
-        raise DataError(f"{folder} is no run record: {', '.join(missing)} missing; run the policy again")
+    contents = read_json_files(folder, FILES)
     try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        content = json.loads((folder / "ledger.json").read_text(encoding="utf-8"))
-        measured = json.loads((folder / "service.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{folder} is a damaged run record: {error}; run the policy again") from error
-    if manifest.get("format") != FORMAT:
-        raise DataError(
-            f"{folder} is a run record of format {manifest.get('format')}; this version reads format {FORMAT}; "
-            "run the policy again"
-        )
-    try:
-        ledger, service = Ledger.from_dict(content), Service.from_dict(measured)
+        ledger, service = Ledger.from_dict(contents["ledger"]), Service.from_dict(contents["service"])
     except KeyError as error:
         raise DataError(f"{folder} is a run record without {error}; run the policy again") from error
-    return Record(folder=folder, manifest=manifest, ledger=ledger, service=service)
+    return Record(folder=folder, manifest=contents["manifest"], ledger=ledger, service=service)
 
 
 def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFrame:

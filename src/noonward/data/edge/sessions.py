@@ -165,13 +165,3 @@ def draw_loads(adapters_K: I8, rng: np.random.Generator) -> F8:
         more_s_K = adapter["median_s"] * np.exp(adapter["sigma"] * rng.standard_normal(len(adapters_K)))
         load_s_K += np.where(adapters_K > n, more_s_K, 0.0)
     return np.asarray(load_s_K)
-
-
-def mean_load_s() -> float:
-    """Returns the mean seconds to load a model with its adapters, for the gang times of a scenario."""
-    laws = request_laws()
-    modes, adapter, adapters = laws["model_load"], laws["adapter_load"], laws["adapters"]
-    mean_s = np.array(modes["median_s"]) * np.exp(np.array(modes["sigma"]) ** 2 / 2)
-    one_s = adapter["median_s"] * math.exp(adapter["sigma"] ** 2 / 2)
-    count = float(np.dot(_normalised(adapters["share"]), adapters["count"]))
-    return float(np.dot(_normalised(modes["share"]), mean_s) + one_s * count)

@@ -9,12 +9,12 @@ import plotly.graph_objects as go
 
 from noonward.arrays import F8
 from noonward.data.places import site_place
+from noonward.data.site_map import coasts
 from noonward.errors import ScenarioError
 from noonward.evaluate.answer import best_to_adopt, bills, can_run, spoken
 from noonward.evaluate.report.charts import BAD, GOOD, QUIET
 from noonward.evaluate.report.figure_style import INK, grid, lay_out, site_names, utc_hours, whiskers, window_hours
 from noonward.evaluate.report.meeting import improvement, unit_of_improvement
-from noonward.evaluate.report.site_map import coasts
 from noonward.evaluate.report.site_section import site_figures
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ def test_the_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
         if path.is_file() and path.suffix not in (".pyc", ".nbi", ".nbc")
     }
     assert own <= held
-    assert "noonward/evaluate/report/tables/coast.json" in held
+    assert "noonward/data/tables/coast.json" in held
     assert not any(name.split("/")[0] not in ("noonward", wheel.name.rsplit("-", 3)[0] + ".dist-info") for name in held)
     info = next(name for name in held if name.endswith("entry_points.txt"))
     assert "noonward = noonward.cli.main:main" in zipfile.ZipFile(wheel).read(info).decode()

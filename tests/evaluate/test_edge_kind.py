@@ -10,6 +10,7 @@ from noonward.data.edge.environments import build_edge_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.edge.engine import EdgeEngine, run_edge_environment
 from noonward.errors import InfeasibleActionError, ScenarioError
+from noonward.evaluate.answer import headline
 from noonward.evaluate.compare import compare
 from noonward.evaluate.report.page import write_report
 from noonward.ledger.edge import EdgeLedger, settle_edge, settle_tasks
@@ -231,3 +232,38 @@ def test_a_limit_leaves_tasks_unlaunched(scenario):
     ledger = settle_edge(outcome)
     assert ledger.unlaunched == ledger.tasks - ledger.images > 0
     assert np.isnan(outcome.response_s_K).sum() == ledger.unlaunched
+
+
+def test_policies_that_miss_the_quality_are_ranked_last_and_never_proposed(tmp_path):
+    """Six steps respond far sooner than 24, and are not what to adopt."""
+    setting = load_scenario("edge-inference", ["tasks.count=10", "tasks.first=4", "steps=12"])
+    found = compare(setting, [HASTY, "reuse-first", "priced-lookahead"], environments=2, out=tmp_path, bound=False)
+    hasty, _, priced = found.records
+    assert found.mean(hasty, "response_s").value < found.mean(priced, "response_s").value
+    assert found.ranked()[0] == priced
+    said = headline(found)
+    assert said[0].startswith(f"Adopt {priced}: ")
+    told = " ".join(said)
+    assert "reuse-first itself does not meet the constraints: mean quality 0.2019 [0.2019, 0.2019], the goal" in told
+    assert f"not proposed, as constraints are not met: {hasty} (mean quality 0.14" in told
+    assert "10.0 images an environment below the least quality of 0.2)" in told
+    assert any(note.startswith("ranked after all others, however soon they respond: ") for note in found.notes)
+    missed = {m.name: m.value for m in found.metrics() if m.name.startswith("constraints_missed/")}
+    assert list(missed.values()) == [2, 1, 0]
+
+
+def test_without_goals_the_response_alone_ranks(tmp_path):
+    setting = load_scenario("edge-inference", ["tasks.count=10", "tasks.first=4", "quality_goal=0", "quality_min=0"])
+    found = compare(setting, [HASTY, "priced-lookahead"], environments=2, out=tmp_path, bound=False)
+    assert found.ranked()[0] == next(iter(found.records))
+    assert not [note for note in found.notes if "ranked after" in note]
+
+
+class Hasty(PatientReuse):
+    """Six steps for every image."""
+
+    def __init__(self) -> None:
+        super().__init__(steps=6.0)
+
+
+HASTY = Hasty()

@@ -1,6 +1,7 @@
 """``reproduce edge-inference``: tables beside the paper's, values below the bound, metrics, resuming."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +9,13 @@ import pytest
 
 from command_line import CommandLine
 from noonward.schedule.edge.rules import Fifo, ReuseFirst
-from noonward.schedule.registry import register
+from noonward.schedule.registry import policies, register
 from noonward.studies.edge_inference import reproduce
-from noonward.studies.edge_inference.figures import study_figures
+from noonward.studies.edge_inference.figures import study_figures, training_figure
 from noonward.studies.edge_inference.published import CELLS, DECISION_MS, PAPER, paper_value
 from noonward.studies.edge_inference.report import findings, write_edge_inference
 from noonward.studies.edge_inference.reproduce import (
+    LEARNED,
     RULES,
     cell_scenario,
     reproduce_edge_inference,
@@ -99,7 +101,7 @@ def test_tables_and_report_hold_every_policy_and_the_papers_rows(found, tmp_path
     assert {"random", "EAT (paper)"} <= {row[0] for row in response.rows}
     assert all(len(row) == len(table.header) for table in tables.values() for row in table.rows)
     figures = study_figures(found)
-    assert [figure.name for figure in figures] == ["response", "efficiency", "load-times", "durations"]
+    assert [figure.name for figure in figures] == [*("response", "efficiency", "load-times", "durations", "training")]
     page = write_edge_inference(found, tmp_path / "report.html", command="noonward").read_text(encoding="utf-8")
     for words in ("Table X", "after EAT, Fig. 6".capitalize(), "Findings", "gCO2/image"):
         assert words.lower() in page.lower()
@@ -112,6 +114,36 @@ def test_learned_policies_join_when_they_are_registered(own_registry):
     register("eat-mine-seed1", Fifo, kind="edge", roles=["learned"])
     assert study_policies() == [*before, "eat-mine"]
     assert work_of(None, 10, SMALL) == 2 * 10 * (len(before) + 1 + 2)
+
+
+def test_policies_without_a_trained_file_are_said_to_be_missing(found, tmp_path, monkeypatch):
+    whole = replace(found, missing=("ppo", "eat-da"))
+    words = "Without a row, because no trained file of them is packaged: ppo, eat-da."
+    assert words in findings(whole)
+    assert found.missing == ()  # its policies were named
+    monkeypatch.setattr(reproduce, "RULES", ("reuse-first",))
+    monkeypatch.setattr(reproduce, "time_decisions", lambda *_: 0.0)
+    learned = {policy.name for policy in policies(kind="edge", trained=True) if "-seed" not in policy.name}
+    quick = reproduce_edge_inference(tmp_path, episodes=1, cells=SMALL[:1])
+    assert set(quick.missing) == set(LEARNED) - learned
+    assert set(quick.policies) == {"reuse-first", *learned}
+
+
+def test_a_mean_quality_below_the_goal_is_a_finding(found):
+    (line,) = [line for line in findings(found) if line.startswith("A mean quality below 0.26 has ")]
+    assert "random in 2 of 2 cells" in line
+    assert "patient-reuse" not in line
+
+
+def test_the_curves_of_training_are_those_of_the_policies_files():
+    figure = training_figure()
+    drawn = {(trace.name, trace.xaxis): list(trace.y) for trace in figure.plot.data}
+    records = {policy.name: policy.trained.meta["record"] for policy in policies(kind="edge", trained=True)}
+    assert {name for name, _ in drawn} == {name for name in records if "-seed" not in name}
+    for axis, key in (("x", "reward"), ("x2", "episode_length"), ("x3", "loss")):
+        assert drawn["eat-d", axis] == [each[key] for each in records["eat-d"]["curve"]]
+    assert ("eat-published", "x") not in drawn
+    assert drawn["eat-published", "x4"] == [each["reward"] for each in records["eat-published"]["curve"]]
 
 
 def test_an_interrupted_study_resumes(tmp_path, monkeypatch):

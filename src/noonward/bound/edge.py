@@ -2,15 +2,10 @@
 
 The largest gang needs every server (EAT with 4 or 8 servers). So time is a chain of periods in which only small tasks
 run, and periods in which only large ones run, and every change of period loses all gangs. Chosen is how many tasks of
-each class each period serves; inside a class, the order of arrival loses nothing. In a small period that starts at s,
-the r-th task j of a class with run time W and load time L completes no earlier than
-
-    max(arrival_j + W, min(C_1 + W, max(s, arrival_j) + L + W), s + L + ceil(r / floor(N / c)) W),
-
-C_1 = max(s, arrival_1) + L + W: it loads a gang, or waits for one that an earlier task of its class loaded, and at
-most floor(N / c) gangs run at once. Large tasks run one after another, the first with its load. The least sum of
-responses over all chains is found exactly by label setting over the tasks served per class, with Pareto labels
-(time, cost).
+each class each period serves; inside a class, the order of arrival loses nothing. In a small period each class loads
+anew (``noonward.bound.edge_labels.fresh_ends``), with at most floor(N / c) gangs at once. Large tasks run one after
+another, the first with its load. The least sum of responses over all chains is found exactly by label setting over the
+tasks served per class, with Pareto labels (time, cost).
 No scheduler does better, not even one that knows all arrivals, whatever servers it chooses.
 """
 
@@ -22,65 +17,12 @@ import numpy as np
 
 from noonward.arrays import F8, I8
 from noonward.bound.edge_kinds import alone_cost, have_three_kinds, three_kinds_cost
+from noonward.bound.edge_labels import COST, TIME, insert, phase_ends
 from noonward.compiled import kernel
 from noonward.errors import ScenarioError
 
 LABELS: Final = 48
-"""Labels kept per state; what is beyond is merged into a label that is at least as good as both, so the bound holds."""
-
-
-@kernel()
-def _insert(time_SP: F8, cost_SP: F8, count_S: I8, state: int, time: float, cost: float) -> None:
-    """Adds a label to a state unless another is at least as early and as cheap; drops those that it dominates."""
-    count = count_S[state]
-    kept = 0
-    for p in range(count):
-        if time_SP[state, p] <= time and cost_SP[state, p] <= cost:
-            return
-    for p in range(count):
-        if not (time <= time_SP[state, p] and cost <= cost_SP[state, p]):
-            time_SP[state, kept] = time_SP[state, p]
-            cost_SP[state, kept] = cost_SP[state, p]
-            kept += 1
-    if kept == LABELS:  # merge with the nearest in time: a relaxation
-        near = 0
-        for p in range(kept):
-            if abs(time_SP[state, p] - time) < abs(time_SP[state, near] - time):
-                near = p
-        time_SP[state, near] = min(time_SP[state, near], time)
-        cost_SP[state, near] = min(cost_SP[state, near], cost)
-    else:
-        time_SP[state, kept] = time
-        cost_SP[state, kept] = cost
-        kept += 1
-    count_S[state] = kept
-
-
-@kernel()
-def _small_ends(
-    arrival_CJ: F8,
-    stamp_CJ: F8,
-    c: int,
-    first: int,
-    count: int,
-    s: float,
-    load: float,
-    run: float,
-    gangs: int,
-    end_J: F8,
-    sum_J: F8,
-) -> None:
-    """Writes the last completion and the sum of responses of 0, 1, ... tasks of a class, from the first on."""
-    end_J[0], sum_J[0] = s, 0.0
-    if first >= count:
-        return
-    first_done = max(s, arrival_CJ[c, first]) + load + run
-    for r in range(1, count - first + 1):
-        arrival = arrival_CJ[c, first + r - 1]
-        done = min(first_done + run, max(s, arrival) + load + run)
-        done = max(done, arrival + run, s + load + ((r + gangs - 1) // gangs) * run)
-        end_J[r] = max(end_J[r - 1], done)
-        sum_J[r] = sum_J[r - 1] + done - stamp_CJ[c, first + r - 1]
+"""Labels kept per state; what is beyond is merged into one that is at least as good, so the bound holds."""
 
 
 @kernel()
@@ -96,13 +38,13 @@ def _least_cost(arrival_CJ: F8, stamp_CJ: F8, count_C: I8, gangs_C: I8, load_C: 
     larges = count_C[large] + 1
     total = states * larges
     # Kind 0: the last period was large, or none; kind 1: it was small.
-    time_SP, cost_SP = np.zeros((total, LABELS)), np.zeros((total, LABELS))
-    late_SP, late_cost_SP = np.zeros((total, LABELS)), np.zeros((total, LABELS))
+    label_SP3, late_SP3 = np.zeros((total, LABELS, 3)), np.zeros((total, LABELS, 3))
     count_S, late_count_S = np.zeros(total, np.int64), np.zeros(total, np.int64)
     most = count_C.max() + 1
     end_CJ, sum_CJ = np.zeros((classes, most)), np.zeros((classes, most))
+    nothing_J = np.zeros(most)
     served_C, more_C = np.zeros(classes, np.int64), np.zeros(classes, np.int64)
-    _insert(time_SP, cost_SP, count_S, 0, start_s, 0.0)
+    insert(label_SP3, count_S, 0, start_s, 0.0, 0.0, TIME)
     best = np.inf
     for n in range(larges):
         for state in range(states):  # small periods
@@ -110,14 +52,15 @@ def _least_cost(arrival_CJ: F8, stamp_CJ: F8, count_C: I8, gangs_C: I8, load_C: 
             for c in range(small):
                 served_C[c] = (state // stride_C[c]) % (count_C[c] + 1)
             for p in range(count_S[here]):
-                s, cost = time_SP[here, p], cost_SP[here, p]
+                s, cost = label_SP3[here, p, TIME], label_SP3[here, p, COST]
                 for c in range(small):
-                    _small_ends(
-                        arrival_CJ,
-                        stamp_CJ,
-                        c,
+                    phase_ends(
+                        arrival_CJ[c],
+                        stamp_CJ[c],
+                        nothing_J,
                         served_C[c],
                         count_C[c],
+                        s,
                         s,
                         load_C[c],
                         run_C[c],
@@ -141,7 +84,7 @@ def _least_cost(arrival_CJ: F8, stamp_CJ: F8, count_C: I8, gangs_C: I8, load_C: 
                         end = max(end, end_CJ[k, more_C[k]])
                         add += sum_CJ[k, more_C[k]]
                         to += more_C[k] * stride_C[k]
-                    _insert(late_SP, late_cost_SP, late_count_S, to, end, cost + add)
+                    insert(late_SP3, late_count_S, to, end, 0.0, cost + add, TIME)
         for state in range(states):  # large periods
             here = n * states + state
             from_start = n == 0 and state == 0
@@ -150,18 +93,18 @@ def _least_cost(arrival_CJ: F8, stamp_CJ: F8, count_C: I8, gangs_C: I8, load_C: 
                     continue
                 labels = count_S[here] if kind == 0 else late_count_S[here]
                 for p in range(labels):
-                    t = time_SP[here, p] if kind == 0 else late_SP[here, p]
-                    cost = cost_SP[here, p] if kind == 0 else late_cost_SP[here, p]
+                    label_3 = label_SP3[here, p] if kind == 0 else late_SP3[here, p]
+                    t, cost = label_3[TIME], label_3[COST]
                     for m in range(1, larges - n):
                         arrival = arrival_CJ[large, n + m - 1]
                         t = max(t, arrival) + run_C[large] + (load_C[large] if m == 1 else 0.0)
                         cost += t - stamp_CJ[large, n + m - 1]
-                        _insert(time_SP, cost_SP, count_S, here + m * states, t, cost)
+                        insert(label_SP3, count_S, here + m * states, t, 0.0, cost, TIME)
     last = total - 1
     for p in range(count_S[last]):
-        best = min(best, cost_SP[last, p])
+        best = min(best, label_SP3[last, p, COST])
     for p in range(late_count_S[last]):
-        best = min(best, late_cost_SP[last, p])
+        best = min(best, late_SP3[last, p, COST])
     return best
 
 

@@ -25,82 +25,11 @@ from typing import Final
 import numpy as np
 
 from noonward.arrays import F8, I8
+from noonward.bound.edge_labels import COST, LOADED, fresh_ends, insert, phase_ends
 from noonward.compiled import kernel
 
 LABELS: Final = 32
 """Labels kept per state; what is beyond is merged into one that is at least as good, so the bound holds."""
-LOADED: Final = -1.0
-"""Return of a kind of which a task has been finished since."""
-
-
-@kernel()
-def _insert(label_SP3: F8, count_S: I8, state: int, time: float, third: float, cost: float) -> None:
-    """Adds a label to a state unless another is at least as good; drops those that it dominates."""
-    count, kept = count_S[state], 0
-    label_P3 = label_SP3[state]
-    for p in range(count):
-        if label_P3[p, 0] <= time and label_P3[p, 1] <= third and label_P3[p, 2] <= cost:
-            return
-    for p in range(count):
-        if not (time <= label_P3[p, 0] and third <= label_P3[p, 1] and cost <= label_P3[p, 2]):
-            for x in range(3):
-                label_P3[kept, x] = label_P3[p, x]
-            kept += 1
-    if kept == LABELS:  # merge with the nearest in cost: a relaxation
-        near = 0
-        for p in range(kept):
-            if abs(label_P3[p, 2] - cost) < abs(label_P3[near, 2] - cost):
-                near = p
-        label_P3[near, 0] = min(label_P3[near, 0], time)
-        label_P3[near, 1] = min(label_P3[near, 1], third)
-        label_P3[near, 2] = min(label_P3[near, 2], cost)
-    else:
-        label_P3[kept, 0], label_P3[kept, 1], label_P3[kept, 2] = time, third, cost
-        kept += 1
-    count_S[state] = kept
-
-
-@kernel()
-def fresh_ends(
-    arrival_J: F8, first: int, count: int, s: float, load: float, run: float, gangs: int, done_J: F8
-) -> None:
-    """Writes when the tasks of a class from the first on are finished at the earliest if it loads from s on."""
-    if first >= count:
-        return
-    first_done = max(s, arrival_J[first]) + load + run
-    for r in range(1, count - first + 1):
-        arrival = arrival_J[first + r - 1]
-        done = min(first_done + run, max(s, arrival) + load + run)
-        done_J[r] = max(done, arrival + run, s + load + ((r + gangs - 1) // gangs) * run)
-
-
-@kernel()
-def _ends(
-    arrival_J: F8,
-    stamp_J: F8,
-    alone_J: F8,
-    first: int,
-    count: int,
-    s: float,
-    returned: float,
-    load: float,
-    run: float,
-    gangs: int,
-    end_J: F8,
-    sum_J: F8,
-) -> None:
-    """Writes the last completion and the sum of responses of 0, 1, ... tasks of a class finished in a phase."""
-    end_J[0], sum_J[0] = s, 0.0
-    if first >= count:
-        return
-    if returned > LOADED:
-        fresh_ends(arrival_J, first, count, returned, load, run, gangs, end_J)
-    for r in range(1, count - first + 1):
-        j = first + r - 1
-        done = max(alone_J[j], s, end_J[r] if returned > LOADED else 0.0)
-        done = max(done, s + ((r + gangs - 1) // gangs - 1) * run)
-        end_J[r] = max(end_J[r - 1], done)
-        sum_J[r] = sum_J[r - 1] + done - stamp_J[j]
 
 
 @kernel()
@@ -131,7 +60,7 @@ def _least_cost(
     for absent in range(3):
         for last in range(3):
             if last != absent:
-                _insert(label_SP3, count_S, absent * 3 + last, start_s, start_s, 0.0)
+                insert(label_SP3, count_S, absent * 3 + last, start_s, start_s, 0.0, COST)
     best = np.inf
     for served in range(states):
         for c in range(classes):
@@ -151,7 +80,7 @@ def _least_cost(
                             continue
                         for c in range(classes):
                             if kind_C[c] != absent:
-                                _ends(
+                                phase_ends(
                                     arrival_CJ[c],
                                     stamp_CJ[c],
                                     alone_CJ[c],
@@ -197,10 +126,10 @@ def _least_cost(
                                 continue
                             if of_last > 0:  # the kind that returned last becomes absent
                                 loaded = LOADED if of_third > 0 else returned
-                                _insert(label_SP3, count_S, (to * 3 + last) * 3 + absent, end, loaded, cost + add)
+                                insert(label_SP3, count_S, (to * 3 + last) * 3 + absent, end, loaded, cost + add, COST)
                             if of_third > 0 or returned == LOADED:  # the third becomes absent
                                 loaded = LOADED if of_last > 0 else s
-                                _insert(label_SP3, count_S, (to * 3 + third) * 3 + absent, end, loaded, cost + add)
+                                insert(label_SP3, count_S, (to * 3 + third) * 3 + absent, end, loaded, cost + add, COST)
                             if turn == 0:
                                 break  # the first turn tries the phase in which nothing is finished alone
     return best

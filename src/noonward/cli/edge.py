@@ -56,8 +56,11 @@ def up(
     ] = "keep",
     tries: Annotated[int, typer.Option(min=1, help="Launches of a task before it fails.")] = 2,
     lease: Annotated[
-        float, typer.Option(min=2, help="A worker that has not answered for so many seconds is killed.")
-    ] = 3.0,
+        float,
+        typer.Option(
+            help="Seconds after the last answer of a worker that hangs within which its gang is free; above 2."
+        ),
+    ] = 6.0,
     ray: Annotated[str, typer.Option(metavar="ADDRESS", help="A Ray cluster, or 'local' for this machine.")] = "local",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU a server if there are enough.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the policy.")] = 0,

@@ -231,7 +231,8 @@ def edge_inference(
     place = out / "reproduce-edge-inference" / "report.html"
     report = write_edge_inference(found, place, command=shlex.join(["noonward", *sys.argv[1:]]))
     if json:
-        print(to_json(found.metrics(), episodes=episodes, seed=SEED, report=str(report), findings=findings(found)))
+        more = {"missing": list(found.missing), "findings": findings(found)}
+        print(to_json(found.metrics(), episodes=episodes, seed=SEED, report=str(report), **more))
         return
     for shown in study_tables(found):
         print_text_table(shown)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SAME_WORK: Final = 0.005
 """Two policies are said to do the same work where their GPU-hours differ by no more than this share."""
+MOST_NAMED: Final = 3
+"""Policies that a sentence names, the best first."""
 DEPENDS: Final = (
     "The percentage depends on prices, zones and jobs: the fleet of the scenario fine-tuning gained 40 % on the prices "
     "of 2022 and 22 % on those of 2024, fleets in other zones 6 to 7 % (docs/answers.md)."
@@ -99,9 +101,35 @@ def can_run(policy: str, kind: str) -> bool:
 
 
 def best_to_adopt(comparison: Comparison) -> str:
-    """Returns the best ranked policy that can be adopted; the reference where none can."""
-    kind = comparison.scenario.kind
-    return next((policy for policy in comparison.ranked() if can_run(policy, kind)), comparison.reference)
+    """Returns the best ranked policy that can be run and misses no constraint; the reference where there is none."""
+    kind, unmet = comparison.scenario.kind, comparison.objective.unmet
+    fit = (policy for policy in comparison.ranked() if can_run(policy, kind) and not unmet(comparison, policy))
+    return next(fit, comparison.reference)
+
+
+def passed_over(comparison: Comparison, best: str) -> list[str]:
+    """Returns sentences on the policies of a better ranked value that miss a constraint, and on today's if it does."""
+    objective, today = comparison.objective, comparison.reference
+    sign = 1.0 if objective.better == "down" else -1.0
+    value = {policy: sign * comparison.mean(policy, objective.value).value for policy in comparison.records}
+    said = []
+    of_today = objective.unmet(comparison, today)
+    if of_today:
+        said.append(f"{today} itself does not meet the constraints: {', '.join(of_today)}.")
+    better = sorted(
+        (policy for policy in value if policy != today and value[policy] < value[best]), key=value.__getitem__
+    )
+    missed = {
+        policy: objective.unmet(comparison, policy) for policy in better if can_run(policy, comparison.scenario.kind)
+    }
+    named = [f"{policy} ({', '.join(what)})" for policy, what in missed.items() if what]
+    if named:
+        more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+        said.append(
+            f"Better by {objective.value_name}, but not proposed, as constraints are not met: "
+            f"{'; '.join(named[:MOST_NAMED])}{more}."
+        )
+    return said
 
 
 def spoken(policy: str) -> str:
@@ -140,7 +168,7 @@ def headline(comparison: Comparison) -> list[str]:
         )
     if gain.low is None:
         told.append("One environment gives no interval: compare more windows (--environments) before you decide.")
-    return told + objective.consequences(comparison, best)
+    return [*told, *passed_over(comparison, best), *objective.consequences(comparison, best)]
 
 
 def money(value: Estimate, unit: str, digits: int | None = None) -> str:

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from noonward.arrays import F8
+from noonward.arrays import F8, I8
 from noonward.bound.edge import response_bound
+from noonward.bound.edge_models import models_bound
 from noonward.bound.edge_search import best_schedule
 from noonward.engine.edge.engine import edge_world
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.objective import Bound, BoundValue, Objective, no_value
 from noonward.evaluate.results import UNDEFINED, Column, Row, number, percent
-from noonward.evaluate.statistics import mean, ratio
+from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.model.edge.environment import EdgeEnvironment
 from noonward.model.edge.scenario import EdgeScenario, PaperTasks, SessionTasks, TraceTasks
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST_TASKS: Final = 128
 """Bounds are computed for at most so many tasks: their time grows with the product of the tasks per gang size."""
+MOST_CHAINS: Final = 10_000_000
+"""The bound over chains of periods is left out beyond so many pairs of states (``chains``)."""
 _METRICS: Final = (
     ("p95_response_s", "p95_response_s", "s"),
     ("quality", "quality", "quality"),
@@ -52,7 +55,11 @@ def _ledger(name: str, digits: int = 0, scale: float = 1.0) -> Cell:
 
 
 class EdgeObjective(Objective):
-    """Mean response, the lower the better, held against the response bound for tasks of the scenario's steps."""
+    """Mean response, the lower the better, held against the response bound for tasks of the scenario's steps.
+
+    Quality is a constraint: a policy whose mean quality is below the scenario's ``quality_goal``, or that has more
+    images below ``quality_min`` than the compared policy with the fewest, is ranked after all others.
+    """
 
     value = "response_s"
     value_name = "mean response (s)"
@@ -62,12 +69,37 @@ class EdgeObjective(Objective):
         BoundValue(name="response_s", metric="response_s/bound", unit="s"),
         BoundValue(name="best_known_s", metric="response_s/best-known", unit="s"),
     )
-    bound_modules = ("noonward.bound.edge", "noonward.bound.edge_search", "noonward.engine.edge.engine")
+    bound_modules = (
+        "noonward.bound.edge",
+        "noonward.bound.edge_models",
+        "noonward.bound.edge_search",
+        "noonward.engine.edge.engine",
+    )
     bound_condition = f"the bound of the response needs 'end: drained' and at most {MOST_TASKS} tasks"
     meaning = (
         "Response is the time from the submission of a task to its finished image (EAT, Sec. IV); quality depends on "
-        "the inference steps alone, so compare responses at equal quality."
+        "the inference steps alone, so policies that miss the scenario's quality are ranked after all others."
     )
+
+    def unmet(self, comparison: Comparison, policy: str) -> list[str]:
+        """Returns in words what a policy misses: the goal of the mean quality, or the least quality of images."""
+        setting, found = cast("EdgeScenario", comparison.scenario), comparison.mean(policy, "quality")
+        missed = []
+        if found.value < setting.quality_goal:
+            interval = "" if found.low is None else f" [{found.low:.4f}, {found.high:.4f}]"
+            missed.append(f"mean quality {found.value:.4f}{interval}, the goal is {setting.quality_goal:g}")
+        poor = {name: comparison.mean(name, "below_quality_min").value for name in comparison.records}
+        if poor[policy] > min(poor.values()):
+            missed.append(
+                f"{poor[policy]:.1f} images an environment below the least quality of {setting.quality_min:g}"
+            )
+        return missed
+
+    def notes(self, comparison: Comparison) -> list[str]:
+        """Returns which policies are ranked last because they miss the scenario's quality."""
+        missed = {policy: self.unmet(comparison, policy) for policy in self.ranked(comparison)}
+        said = [f"{policy} ({', '.join(what)})" for policy, what in missed.items() if what]
+        return [f"ranked after all others, however soon they respond: {'; '.join(said)}"] if said else []
 
     def compute_bound(self, environment: EdgeEnvironment, seconds: float | None = None) -> Bound:
         """Returns the response bound and the best schedule found with foresight, both at the scenario's steps, s."""
@@ -141,6 +173,8 @@ class EdgeObjective(Objective):
                 free = field == "utility" or "USD" in unit
                 possible = value if free else value.within(0.0, 1.0 if unit == "fraction" else math.inf)
                 out.append(Metric.of(f"{name}/{policy}", possible, unit))
+            missed = Estimate(float(len(self.unmet(comparison, policy))))
+            out.append(Metric.of(f"constraints_missed/{policy}", missed, "constraints"))
         for each in self.bound_values:
             if not no_value(comparison.bounds, each.name):
                 out.append(Metric.of(each.metric, mean(comparison.bound_values(each.name)), each.unit))
@@ -157,6 +191,7 @@ class EdgeObjective(Objective):
             ("Servers", f"{servers.count} with one GPU each in {servers.zone}: {powers}"),
             ("Tasks", f"{drawn}; gangs of {', '.join(map(str, sorted(setting.tasks.sizes)))} servers"),
             ("Steps", f"rules and bounds: {setting.steps:g}; a task may have up to {setting.steps_max:g}"),
+            *([("Quality", f"at least {setting.quality_goal:g} on average")] if setting.quality_goal else []),
         ]
 
     def figures(self, comparison: Comparison) -> list[Figure]:
@@ -197,18 +232,46 @@ def describe_tasks(tasks: PaperTasks | SessionTasks | TraceTasks) -> str:
 def edge_response_bound(environment: EdgeEnvironment, steps: float) -> float:
     """Returns a lower bound on the mean response of all tasks under every scheduler that gives so many steps, s.
 
-    Tasks of several models count as tasks of one, which can only be served sooner.
+    The larger of two: one counts the loads of every model and the servers' work (``bound.edge_models``). The other
+    counts how gangs of different sizes keep each other from the servers; it takes all models for one, which can only be
+    served sooner, and is left out where it would take too long.
     """
     setting, tasks = environment.setting, environment.tasks
-    return response_bound(
-        setting.servers.count,
-        tasks.stamp_s_K,
-        tasks.record_K["ready_t"] * setting.tick_s,
-        tasks.gang_K,
+    record_K, ready_s_K = tasks.record_K, tasks.record_K["ready_t"] * setting.tick_s
+    servers, stamp_s_K, gang_K = setting.servers.count, tasks.stamp_s_K, tasks.gang_K
+    of_models_s = models_bound(
+        servers,
+        stamp_s_K,
+        ready_s_K,
+        gang_K,
+        record_K["model"],
+        record_K["load_s"],
+        steps * record_K["step_s"],
+        setting.first_s,
+    )
+    if chains(gang_K) > MOST_CHAINS:
+        return of_models_s
+    of_gangs_s = response_bound(
+        servers,
+        stamp_s_K,
+        ready_s_K,
+        gang_K,
         environment.least_load_s_G,
         steps * environment.step_s_G,
         setting.first_s,
     )
+    return max(of_models_s, of_gangs_s)
+
+
+def chains(gang_K: I8) -> int:
+    """Returns how many pairs of states the search over chains of periods visits, at most; its time grows with them.
+
+    Example:
+        >>> chains(np.array([1, 1, 4]))  # 0, 1 or 2 tasks of one size, then as many or more: 6 pairs; of the other: 3
+        18
+    """
+    _, count_C = np.unique(gang_K, return_counts=True)
+    return math.prod((int(count) + 1) * (int(count) + 2) // 2 for count in count_C)
 
 
 def best_known_values(comparison: Comparison) -> F8:

@@ -74,10 +74,15 @@ class Objective(ABC):
     """What the ranked value is, for readers of a report; may be empty."""
 
     def ranked(self, comparison: Comparison) -> list[str]:
-        """Returns the policies, best first; undefined values last."""
+        """Returns the policies, best first: those that miss a constraint after all others, undefined values last."""
         sign = -1.0 if self.better == "up" else 1.0
         key = {policy: sign * comparison.mean(policy, self.value).value for policy in comparison.records}
-        return sorted(key, key=lambda policy: (math.isnan(key[policy]), key[policy]))
+        misses = {policy: bool(self.unmet(comparison, policy)) for policy in comparison.records}
+        return sorted(key, key=lambda policy: (misses[policy], math.isnan(key[policy]), key[policy]))
+
+    def unmet(self, comparison: Comparison, policy: str) -> list[str]:
+        """Returns in words which constraints of the ranking a policy misses; one that misses any is not adopted."""
+        return []
 
     def change(self, comparison: Comparison, values_E: F8) -> Estimate:
         """Returns the paired change of values against the reference policy's, as a fraction of those."""

@@ -104,13 +104,22 @@ def test_a_dead_member_frees_its_gang_at_once_and_the_task_is_tried_again(bench)
 def test_a_hung_member_is_killed_first_and_its_gang_told_to_leave_within_the_lease(bench):
     task = bench.submit(gang=4)
     bench.load(0, 1, 2, 3)
+    bench.pass_s(1.0)
     bench.workers.silent.add(1)
-    bench.pass_s(2.5)
-    assert bench.workers.killed == []
-    bench.pass_s(2.0)
+    heard_s = bench.controller.servers[1].heard_s
+    while not bench.workers.killed:
+        bench.pass_until_due()
     assert bench.workers.killed == [1]
+    assert bench.now_s <= heard_s + 3.0  # half a lease of 6 s
     assert bench.workers.calls("leave") == [(0, "leave"), (2, "leave"), (3, "leave")]
-    assert "did not answer for 3.5 s (lease 3 s) and was killed" in task.attempts[0].error
+    assert "did not answer for 3.0 s (lease 6 s) and was killed" in task.attempts[0].error
+    bench.workers.answer(0, "generate", RuntimeError("connection closed"))
+    while len(bench.workers.killed) < 3:  # two members do not leave
+        bench.pass_until_due()
+    assert bench.workers.killed == [1, 2, 3]
+    assert bench.now_s <= heard_s + 6.0
+    assert bench.idle() == [0]
+    assert bench.controller.runs == {}
 
 
 def test_a_health_check_that_has_just_been_sent_is_not_overdue_however_long_ago_the_last_one_was(bench):

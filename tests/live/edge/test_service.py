@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
@@ -20,8 +20,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.xdist_group("edge"),
 ]
-LEASE_S, GRACE_S = 8.0, 6.0
-"""Lease of the tests' services, and what a busy machine may add to it."""
+LEASE_S, GRACE_S = 16.0, 6.0
+"""Lease of the tests' services, and how late a busy machine may show that a gang is free."""
 LIMITS = Limits(beat_s=0.2, lease_s=LEASE_S, group_s=90.0, join_s=60.0)
 """A gang's own time-out is far away: only the controller can free it sooner."""
 
@@ -119,9 +119,8 @@ def test_a_member_that_is_killed_or_stopped_frees_its_gang_and_the_task_is_done(
     os.kill(pids[rank], sent)
     others = [n for n in range(4) if n != rank]
     until(lambda: client.task(name)["attempts"][0]["error"])
-    until(lambda: all(client.status()["servers"][n]["pid"] == pids[n] and
-                      client.status()["servers"][n]["state"] != "running" for n in others))  # fmt: skip
-    assert time.monotonic() - struck < (LEASE_S if sent == signal.SIGSTOP else 0.0) + GRACE_S
+    until(lambda: all(client.status()["servers"][n]["state"] in ("ready", "starting") for n in others))
+    assert time.monotonic() - struck < LEASE_S + GRACE_S
     task = finished(client, name)
     assert (task["state"], len(task["attempts"])) == ("done", 2)
     assert f"the worker of server {rank}" in task["attempts"][0]["error"]
@@ -129,21 +128,29 @@ def test_a_member_that_is_killed_or_stopped_frees_its_gang_and_the_task_is_done(
         os.kill(pids[rank], 0)
 
 
-def test_twenty_tasks_with_changing_gangs_leak_neither_memory_nor_groups(client):
+def made(client, gangs):
+    """Generates an image on each of some gangs; returns the servers once all are idle and have answered anew."""
+    names = [client.submit({"prompt": "a harbour", "gang": gang, "steps_max": 6})["id"] for gang in gangs]
+    assert [finished(client, name)["state"] for name in names] == ["done"] * len(names)
     all_ready(client)
+    heard = time.time() + 3
+    until(lambda: client.status()["now_unix_s"] > heard)
+    return client.status()["servers"]
 
-    def made(gangs):
-        names = [client.submit({"prompt": "a harbour", "gang": gang, "steps_max": 2})["id"] for gang in gangs]
-        assert [finished(client, name)["state"] for name in names] == ["done"] * len(names)
-        all_ready(client)
-        heard = time.time() + 3
-        until(lambda: client.status()["now_unix_s"] > heard)
-        return client.status()["servers"]
+
+@pytest.mark.parametrize("parallelism", ["synchronous", "displaced"])
+def test_twenty_tasks_with_changing_gangs_leak_neither_memory_nor_groups(client, parallelism, tmp_path, small):
+    """Six steps: two more than the warm-up, so displaced gangs exchange what the step before computed."""
+    from noonward.live.edge.orders import Drawing
 
     sizes = (4, 1, 2, 1, 4, 2, 2, 1, 1, 4)
-    made((1, 1, 1, 1) * 3)  # every worker decodes once or more
-    before = made(sizes)
-    after = made(sizes * 2)
+    drawing = Drawing(parallelism=parallelism)
+    with service(tmp_path / "own", small, drawing=drawing) if parallelism == "displaced" else nullcontext(client) as up:
+        all_ready(up)
+        assert up.status()["parallelism"] == parallelism
+        made(up, (1, 1, 1, 1) * 3)  # every worker decodes once or more
+        before = made(up, sizes)
+        after = made(up, sizes * 2)
     for one, two in zip(before, after, strict=True):
         assert two["groups"] == 0
         assert two["descriptors"] <= one["descriptors"] + 4

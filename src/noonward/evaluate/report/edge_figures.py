@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import plotly.graph_objects as go
 
@@ -12,6 +12,7 @@ from noonward.evaluate.statistics import mean
 
 if TYPE_CHECKING:
     from noonward.evaluate.compare import Comparison
+    from noonward.model.edge.scenario import EdgeScenario
 
 
 def response_figure(comparison: Comparison) -> Figure:
@@ -37,7 +38,8 @@ def response_figure(comparison: Comparison) -> Figure:
     lay_out(figure, 140 + 28 * len(names))
     caption = (
         "Mean time from a task's submission to its finished image, with 95 % intervals over the environments; shorter "
-        "is better, at equal quality. No policy of as many steps is left of the bound."
+        "is better. Policies that miss the scenario's quality stand last. No policy of as many steps is left of the "
+        "bound."
     )
     return Figure(name="response", title="Response of every policy", caption=caption, plot=figure)
 
@@ -54,11 +56,17 @@ def quality_figure(comparison: Comparison) -> Figure:
             error_x=whiskers([response], styles[policy].color), error_y=whiskers([quality], styles[policy].color),
             hovertemplate=f"{policy}: %{{x:.1f}} s, quality %{{y:.3f}}<extra></extra>",
         )  # fmt: skip
+    goal = cast("EdgeScenario", comparison.scenario).quality_goal
+    if goal:
+        figure.add_hline(
+            y=goal, line={"color": AXIS, "dash": "dash"}, annotation_text="goal", annotation_position="bottom left"
+        )
     figure.update_xaxes(title="mean response (s)", rangemode="tozero")
     figure.update_yaxes(title="mean quality")
     lay_out(figure, 420, legend="right")
     caption = (
         "After EAT, Fig. 8: up and to the left is better. A policy that gives fewer steps responds sooner and makes "
-        "worse images, so only policies of the same height can be compared by their response."
+        "worse images, so only policies of the same height can be compared by their response; those below the goal are "
+        "ranked after all others."
     )
     return Figure(name="quality-response", title="Quality against response", caption=caption, plot=figure)

@@ -89,15 +89,17 @@ def saving_chart(comparison: Comparison) -> str:
             continue
         found = improvement(comparison, policy)
         known = can_run(policy, comparison.scenario.kind)
+        missed = bool(comparison.objective.unmet(comparison, policy))
+        beside = " (knows the future)" if not known else " (misses a constraint)" if missed else ""
         digits = 0 if abs(found.value) >= 100 else 1 if abs(found.value) >= 10 else 2
         bars.append(
             Bar(
-                name=policy if known else f"{policy} (knows the future)",
+                name=policy + beside,
                 value=found.value,
                 low=found.low,
                 high=found.high,
                 text=f"{found.value:+,.{digits}f} {unit_of_improvement(comparison)}",
-                color=QUIET if not known else BAD if found.value < 0 else GOOD if policy == best else "#7fb183",
+                color=QUIET if beside else BAD if found.value < 0 else GOOD if policy == best else "#7fb183",
             )
         )
     return bar_chart(bars, unit_of_improvement(comparison))

@@ -3,9 +3,10 @@
 It runs in one thread and never blocks: calls to workers return at once, their answers come as calls of its methods,
 and ``tick`` does what is due. Nothing in it knows Ray or torch.
 
-A worker that has not answered a health check for a lease is killed first, which turns a hang into a death; then, as
-after any death, the other members of its gang are told to leave it, which frees them at once. A member that does not
-come back from that within a lease is killed too. Its task is queued again in its old place, or fails with a reason.
+When a worker dies, or hangs and is killed (``noonward.live.edge.health``), the other members of its gang are told to
+leave it, which frees them at once. A member that does not come back from that within half a lease is killed too, so a
+gang that runs is free within a lease of the last answer of a member that hangs. Its task is queued again in its old
+place, or fails with a reason.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ import numpy as np
 from noonward.decision.edge.brief import EdgeBrief
 from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.errors import FileError, NoonwardError
-from noonward.live.edge.energy import energy_j
 from noonward.live.edge.gang_run import GangRun
-from noonward.live.edge.orders import Beat, Order, Part
+from noonward.live.edge.health import WorkerHealth
+from noonward.live.edge.orders import Part
 from noonward.live.edge.plan import Plan, gang_sizes, new_task
 from noonward.live.edge.predictor import Predictor
 from noonward.live.edge.question import Launch, Question, Waiting
@@ -40,8 +41,6 @@ STOPPED, KILLED = "the service was stopped", "the service was killed"
 """Why a launch ended that is no fault of its own."""
 UNCOUNTED: Final = (STOPPED, KILLED)
 """Launches that ended so do not count as tries."""
-START_S: Final = 30.0
-"""Expected seconds to start a worker, until one has been started."""
 
 
 class Controller:
@@ -84,12 +83,13 @@ class Controller:
         self.changed = True
         """Whether a task or server has changed since this was last set to False."""
         self._models = {model.name: i for i, model in enumerate(plan.models)}
-        self._attempts, self._ask_again_s, self._start_s = 0, math.inf, START_S
+        self._attempts, self._ask_again_s = 0, math.inf
+        self._health = WorkerHealth(self.servers, workers, plan.limits, clock, self._starting, self._ready, self._died)
         for task in self.tasks.values():
             if task.state in ("queued", "running"):
                 self._resume(task)
         for n in range(len(self.servers)):
-            self._start(n)
+            self._health.start(n)
 
     @property
     def now_unix_s(self) -> float:
@@ -134,14 +134,13 @@ class Controller:
     def tick(self) -> float:
         """Does what is due now; returns when it is to be called again if nothing happens before, s since second 0."""
         now_s = self._clock()
-        for n, server in enumerate(self.servers):
-            self._check_server(n, server, now_s)
+        due = [self._health.check(now_s)]
         for run in list(self.runs.values()):
             self._check_run(run, now_s)
         for task in list(self.queue):
             self._check_waiting(task, now_s)
         self._decide(now_s)
-        due = [now_s + self.plan.limits.beat_s, self._ask_again_s]
+        due.append(self._ask_again_s)
         due += [run.until_s for run in self.runs.values()]
         due += [t.deadline_unix_s - self._start_unix_s for t in self.queue if t.deadline_unix_s is not None]
         return min(due)
@@ -154,17 +153,6 @@ class Controller:
                 self._wait(run.task)
         self.runs.clear()
         self._workers.close()
-
-    def _check_server(self, n: int, server: Server, now_s: float) -> None:
-        """Sends a health check where one is due; kills a worker that does not answer or does not start."""
-        limits = self.plan.limits
-        if server.state == "starting" and now_s - server.since_s > limits.start_s:
-            self._kill(n, f"was not ready within {limits.start_s:g} s")
-        elif server.state == "ready" and server.beat_due and now_s - server.asked_s > limits.lease_s - limits.beat_s:
-            self._kill(n, f"did not answer for {now_s - server.heard_s:.1f} s (lease {limits.lease_s:g} s)")
-        elif server.state == "ready" and not server.beat_due and now_s - server.asked_s >= limits.beat_s:
-            server.beat_due, server.asked_s = True, now_s
-            self._workers.call(n, "beat", reply=functools.partial(self._heard, n, server.life))
 
     def _check_run(self, run: GangRun, now_s: float) -> None:
         """Ends a run that takes too long, kills members that do not come back, keeps the task's deadline."""
@@ -179,7 +167,7 @@ class Controller:
             self._fail(run, f"server {members} {late}")
         else:
             for n in sorted(run.at_work):
-                self._kill(n, f"{late} and did not leave its gang")
+                self._health.kill(n, f"{late} and did not leave its gang")
 
     def _check_waiting(self, task: ImageTask, now_s: float) -> None:
         """Fails a waiting task that has become impossible."""
@@ -264,7 +252,7 @@ class Controller:
     ) -> None:
         """Takes in a member's answer; one that comes after its worker's death says nothing new."""
         if isinstance(answer, WorkerDiedError):
-            self._died(n, life, str(answer))
+            self._health.died(n, life, str(answer))
             return
         if self.servers[n].life != life or self.servers[n].run is not run:
             return
@@ -298,18 +286,7 @@ class Controller:
         step_s = self.predictor.expect_s(task.gang, 1, formed=False)
         run.phase = "running"
         run.until_s = now_s + limits.join_s + max(limits.task_s, SLACK * step_s * run.attempt.steps)
-        order = Order(
-            attempt=run.number,
-            task=task.id,
-            prompt=task.prompt,
-            seed=task.seed,
-            steps=run.attempt.steps,
-            drawing=self.plan.drawing,
-            size=task.gang,
-            address=address,
-            join_s=limits.join_s,
-            group_s=max(limits.group_s, SLACK * step_s),
-        )
+        order = run.order(self.plan, address, group_s=max(limits.group_s, SLACK * step_s))
         self._call_all(run, "generate", [(order, rank) for rank in range(task.gang)], self._generated)
 
     def _generated(self, run: GangRun, n: int, part: Part) -> None:
@@ -343,7 +320,7 @@ class Controller:
         self._end_attempt(run, reason)
         self._question.dissolve(run.members[0])
         if run.phase != "loading":
-            run.until_s = self._clock() + self.plan.limits.lease_s
+            run.until_s = self._clock() + self.plan.limits.lease_s / 2
         for n in sorted(run.at_work):
             self._workers.call(n, "leave", run.number, reply=functools.partial(self._left, n, self.servers[n].life))
         task = run.task
@@ -357,7 +334,7 @@ class Controller:
     def _left(self, n: int, life: int, answer: Any) -> None:
         """Takes in the answer to ``leave``: that of the run itself says when the member is free."""
         if isinstance(answer, WorkerDiedError):
-            self._died(n, life, str(answer))
+            self._health.died(n, life, str(answer))
 
     def _free(self, run: GangRun) -> None:
         """Frees the members of a run that are no longer at work."""
@@ -370,15 +347,8 @@ class Controller:
 
     def _end_attempt(self, run: GangRun, error: str | None) -> None:
         """Writes the end of a launch into its record."""
-        attempt, parts, now_s = run.attempt, list(run.parts.values()), self._clock()
-        attempt.ended_unix_s, attempt.error = self._unix(now_s), error
-        load_s = (now_s if run.phase == "loading" else run.loaded_s) - run.launched_s
-        attempt.energy_j = energy_j(self.plan.setting.servers, run.task.gang, load_s, now_s - run.launched_s - load_s)
-        if parts:
-            attempt.join_s = max(part.join_s for part in parts)
-            attempt.prompt_s, attempt.decode_s = (max(p.prompt_s for p in parts), max(p.decode_s for p in parts))
-            attempt.run_s = max(part.run_s for part in parts)
-            attempt.sent_mb = sum(part.sent_bytes for part in parts) / 1e6
+        now_s = self._clock()
+        run.end(now_s, self._unix(now_s), self.plan.setting.servers, error)
 
     def _close(self, task: ImageTask, state: Literal["done", "failed"], reason: str | None) -> None:
         """Ends a task."""
@@ -393,62 +363,26 @@ class Controller:
 
     # Workers
 
-    def _start(self, n: int) -> None:
-        """Starts the worker of a server."""
-        server, now_s = self.servers[n], self._clock()
-        server.state, server.since_s, server.facts, server.beat = "starting", now_s, None, None
-        server.life += 1
-        self._question.expect(n, now_s + self._start_s)
-        self._workers.start(n, functools.partial(self._started, n, server.life))
+    def _starting(self, n: int, ready_s: float) -> None:
+        """Takes in that the worker of a server starts."""
+        self._question.expect(n, ready_s)
         self.changed = True
 
-    def _started(self, n: int, life: int, answer: Any) -> None:
-        """Takes in that a worker is ready, or has failed to start."""
-        server, now_s = self.servers[n], self._clock()
-        if server.life != life or server.state != "starting":
-            return
-        if isinstance(answer, Exception):
-            self._died(n, life, f"failed to start: {answer}")
-            return
-        self._start_s = now_s - server.since_s
-        server.state, server.facts, server.failed_starts = "ready", answer, 0
-        server.heard_s, server.asked_s, server.beat_due = now_s, now_s, False
+    def _ready(self) -> None:
+        """Takes in that a worker is ready."""
         self.changed = True
 
-    def _heard(self, n: int, life: int, answer: Any) -> None:
-        """Takes in the answer to a health check."""
-        server = self.servers[n]
-        if isinstance(answer, WorkerDiedError):
-            self._died(n, life, str(answer))
-        elif server.life == life and server.state == "ready":
-            server.heard_s, server.beat_due = self._clock(), False
-            if isinstance(answer, Beat):
-                server.beat = answer
-
-    def _kill(self, n: int, reason: str) -> None:
-        """Kills a worker and treats it as dead."""
-        self._workers.kill(n)
-        self._died(n, self.servers[n].life, f"{reason} and was killed")
-
-    def _died(self, n: int, life: int, reason: str) -> None:
-        """Frees the gang of a worker that is gone, and starts another one in its place."""
-        server = self.servers[n]
-        if server.life != life or server.state == "lost":
-            return
-        self._note(f"the worker of server {n} {reason}")
+    def _died(self, n: int, run: GangRun | None, reason: str) -> None:
+        """Frees the gang of a worker that is gone."""
+        self._note(reason)
         self._question.dissolve(n)
-        run, server.run = server.run, None
-        server.failed_starts = server.failed_starts + 1 if server.state == "starting" else 0
-        if server.failed_starts >= self.plan.limits.starts:
-            server.state, server.reason, server.life = "lost", reason, life + 1
+        if run is None:
+            return
+        run.at_work.discard(n)
+        if run.failure is None:
+            self._fail(run, reason)
         else:
-            self._start(n)
-        if run is not None:
-            run.at_work.discard(n)
-            if run.failure is None:
-                self._fail(run, f"the worker of server {n} {reason}")
-            else:
-                self._free(run)
+            self._free(run)
 
     def _note(self, text: str) -> None:
         self.notes.append(text)

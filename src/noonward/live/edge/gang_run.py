@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from noonward.live.edge.orders import Part
+from noonward.live.edge.energy import energy_j
+from noonward.live.edge.orders import Order, Part
+from noonward.live.edge.plan import Plan
 from noonward.live.edge.tasks import Attempt, ImageTask
+from noonward.model.edge.scenario import EdgeServers
 
 Phase = Literal["loading", "meeting", "running"]
 
@@ -46,3 +49,43 @@ class GangRun:
         """Seconds of the attempt after its load."""
         ended = self.attempt.ended_unix_s
         return 0.0 if ended is None else ended - self.attempt.launched_unix_s - (self.loaded_s - self.launched_s)
+
+    def order(self, plan: Plan, address: tuple[str, int] | None, group_s: float) -> Order:
+        """Returns what the members are told to generate.
+
+        Args:
+            plan: What the service runs.
+            address: Where the gang meets.
+            group_s: Time-out of an exchange, s.
+        """
+        return Order(
+            attempt=self.number,
+            task=self.task.id,
+            prompt=self.task.prompt,
+            seed=self.task.seed,
+            steps=self.attempt.steps,
+            drawing=plan.drawing,
+            size=self.task.gang,
+            address=address,
+            join_s=plan.limits.join_s,
+            group_s=group_s,
+        )
+
+    def end(self, now_s: float, unix_s: float, servers: EdgeServers, error: str | None) -> None:
+        """Writes the end of the launch into its record.
+
+        Args:
+            now_s: Now, s since second 0.
+            unix_s: Now, Unix seconds.
+            servers: Powers of a server.
+            error: Why it failed; None if it did not.
+        """
+        attempt, parts = self.attempt, list(self.parts.values())
+        attempt.ended_unix_s, attempt.error = unix_s, error
+        load_s = (now_s if self.phase == "loading" else self.loaded_s) - self.launched_s
+        attempt.energy_j = energy_j(servers, self.task.gang, load_s, now_s - self.launched_s - load_s)
+        if parts:
+            attempt.join_s = max(part.join_s for part in parts)
+            attempt.prompt_s, attempt.decode_s = (max(p.prompt_s for p in parts), max(p.decode_s for p in parts))
+            attempt.run_s = max(part.run_s for part in parts)
+            attempt.sent_mb = sum(part.sent_bytes for part in parts) / 1e6

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from noonward.errors import ScenarioError
+
 Parallelism = Literal["synchronous", "displaced"]
 """How a gang's workers exchange keys and values: at once, or those of the step before (DistriFusion)."""
 LoadPolicy = Literal["keep", "reload-on-regroup"]
@@ -34,7 +36,8 @@ class Limits:
 
     Attributes:
         beat_s: Time between two health checks of a worker.
-        lease_s: A worker that has not answered for so long is killed; above ``beat_s``.
+        lease_s: A worker that does not answer is killed at half of it, counted from its last answer, and the other
+            members of its gang are free, or killed too, at its end. Above twice ``beat_s``.
         start_s: A worker that is not ready after so long is killed.
         load_s: Least time that loading a model may take; ten times the expected load if that is more.
         group_s: Least time-out of a gang's exchanges; ten times the expected step if that is more.
@@ -44,13 +47,20 @@ class Limits:
     """
 
     beat_s: float = 1.0
-    lease_s: float = 3.0
+    lease_s: float = 6.0
     start_s: float = 300.0
     load_s: float = 300.0
     group_s: float = 10.0
     join_s: float = 30.0
     task_s: float = 120.0
     starts: int = 3
+
+    def __post_init__(self) -> None:
+        if self.lease_s <= 2 * self.beat_s:
+            raise ScenarioError(
+                f"the lease is {self.lease_s:g} s; it must be above {2 * self.beat_s:g} s, twice the time between two "
+                "health checks"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,12 +78,19 @@ def page(status: dict[str, Any], folder: Path) -> str:
     )
 
 
+LOADS: Final = {
+    "keep": "a server keeps its model when its gang changes",
+    "reload-on-regroup": "every new gang loads its model again",
+}
+"""What the load policies do."""
+
+
 def _facts(status: dict[str, Any]) -> str:
     counts, mean_s, reloads = status["counts"], status["mean_response_s"], status["reload_rate"]
     facts = {
         "Policy": status["policy"],
         "Models": ", ".join(_model(model) for model in status["models"]),
-        "Gangs": f"{status['parallelism']} exchange; models: {status['load_policy']}",
+        "Gangs": f"{status['parallelism']} exchange of keys and values; {LOADS[status['load_policy']]}",
         "Tasks": ", ".join(f"{count} {state}" for state, count in counts.items()),
         "Mean response": "–" if mean_s is None else f"{mean_s:.2f} s from submission to image",
         "Gangs formed": "–" if reloads is None else f"for {reloads:.0%} of the images; the others reused one",
@@ -141,10 +148,14 @@ def _timeline(status: dict[str, Any]) -> str:
     key = [(LOAD, "load"), *((COLORS.get(size, OTHER), f"gang of {size}") for size in sizes)]
     key += [(FAILED, "failed")] if any(attempt["error"] for _, attempt in attempts) else []
     legend = "".join(f'<span style="background:{color}"></span>{name}' for color, name in key)
+    width, height = LEFT + WIDTH, bottom + 22
+    drawing = (
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" style="max-width:100%;height:auto" role="img" '
+        f'aria-label="timeline of the servers">{rows}{bars}{ticks}</svg>'
+    )
     return (
         "<h2>Who worked when</h2>\n<p class='caption'>Launches of every server, in UTC; a gang shows on all of its "
-        f'servers.</p>\n<p class="key">{legend}</p>\n<div class="scroll"><svg width="{LEFT + WIDTH}" '
-        f'height="{bottom + 22}" role="img" aria-label="timeline of the servers">{rows}{bars}{ticks}</svg></div>'
+        f'servers.</p>\n<p class="key">{legend}</p>\n<div class="scroll">{drawing}</div>'
     )
 
 

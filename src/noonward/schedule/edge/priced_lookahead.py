@@ -11,7 +11,7 @@ from noonward.decision.edge.brief import EdgeBrief
 from noonward.decision.edge.rule import edge_rule
 from noonward.decision.edge.scheduler import CompiledEdgeScheduler
 from noonward.decision.edge.view import NOBODY, EdgeAnswers, EdgeMemory, EdgeView
-from noonward.model.edge.quality import LAWS, STEPS_HIGH, STEPS_LOW, quality, steps_for
+from noonward.model.edge.quality import LAWS, STEPS_HIGH, STEPS_LOW, quality, steps_for, steps_least
 from noonward.model.edge.scenario import EdgeScenario, SessionTasks, TraceTasks
 from noonward.schedule.edge.lookahead import copy_state, lookahead_choice, play_launch, play_patient
 from noonward.schedule.edge.rehearsal import LAUNCHED, QUALITY, rehearse, sample_tasks
@@ -96,8 +96,7 @@ class PricedLookahead(CompiledEdgeScheduler):
 def memory_at(price_s: float, setting: EdgeScenario) -> EdgeMemory:
     """Returns the rule's memory for a price, s per unit of quality."""
     high = min(STEPS_HIGH, setting.steps_max)
-    wanted = steps_for(setting.quality_min) if setting.quality_min > 0 else STEPS_LOW
-    low = min(max(math.ceil(wanted - 1e-9), setting.steps_min), high)
+    low = min(max(steps_least(setting.steps_min, setting.quality_min), STEPS_LOW), high)
     usual = min(max(steps_for(goal_of(setting)), setting.steps_min), high)
     numbers = (usual, LAWS.index(setting.quality), price_s, low, high)
     return EdgeMemory.make(numbers=numbers, copies=(1, setting.servers.count, setting.visible))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -200,6 +201,8 @@ _CURVES: Final = (
     ("loss", "loss"),
 )
 """Figures of training that Fig. 5 shows, by their names in a policy's record."""
+PUBLISHED: Final = "eat-published"
+"""Trained on the paper's own reward, which is on another scale: its rewards have a panel of their own."""
 
 
 def training_figure() -> Figure | None:
@@ -207,22 +210,33 @@ def training_figure() -> Figure | None:
     learned = [
         Learned(name=policy.name, members=(policy.name,), records=(policy.trained.meta["record"],))
         for policy in policies(kind="edge", trained=True)
-        if policy.trained is not None and policy.trained.meta.get("record", {}).get("curve")
+        if policy.trained is not None and not re.search(r"-seed\d+$", policy.name)
     ]
-    curves = [(key, title) for key, title in _CURVES if any(each.curve(key).size for each in learned)]
-    if not curves:
+    learned = [each for each in learned if any(each.curve(key).size for key, _ in _CURVES)]
+    if not learned:
         return None
-    figure = make_subplots(1, len(curves), subplot_titles=[title for _, title in curves], horizontal_spacing=0.07)
+    titles = [title for _, title in _CURVES]
+    if any(each.name == PUBLISHED for each in learned):
+        titles.append(f"reward of an episode, {PUBLISHED}")
+    figure = make_subplots(2, 2, subplot_titles=titles, horizontal_spacing=0.1, vertical_spacing=0.16)
     for n, each in enumerate(learned):
-        for column, (key, _) in enumerate(curves, start=1):
+        for place, (key, title) in enumerate(_CURVES):
             value_KE = each.curve(key)
-            if value_KE.size:
-                figure.add_scatter(
-                    x=np.arange(1, value_KE.shape[1] + 1), y=value_KE[0], mode="lines", name=each.name,
-                    legendgroup=each.name, showlegend=column == 1, line={"color": POLICY_COLORS[n % 16]},
-                    row=1, col=column,
-                )  # fmt: skip
-    lay_out(figure, 420, legend="right")
+            if not value_KE.size:
+                continue
+            some = ~np.isnan(value_KE[0])
+            panel = 3 if (key, each.name) == ("reward", PUBLISHED) else place
+            figure.add_scatter(
+                x=np.flatnonzero(some) + 1, y=value_KE[0][some], mode="lines+markers", name=each.name,
+                legendgroup=each.name, showlegend=place == 0, line={"color": POLICY_COLORS[n % len(POLICY_COLORS)]},
+                marker={"symbol": SYMBOLS[n % len(SYMBOLS)], "size": 7}, row=1 + panel // 2, col=1 + panel % 2,
+                hovertemplate=f"{each.name}, {title}, epoch %{{x}}: %{{y:.3g}}<extra></extra>",
+            )  # fmt: skip
+    lay_out(figure, 640, legend="right")
     figure.update_xaxes(title_text="epoch")
-    caption = "After EAT, Fig. 5: what each policy's file says of its training. Rewards of different learners differ."
+    caption = (
+        "After EAT, Fig. 5: what the file of each packaged policy says of its training (first training seed). Each "
+        "learner has a loss of its own, so compare the course of losses alone. docs/edge-inference.md says what the "
+        "rewards are."
+    )
     return Figure(name="training", title="Training of the learned policies", caption=caption, plot=figure)

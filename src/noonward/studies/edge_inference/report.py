@@ -8,7 +8,7 @@ from noonward.evaluate.report.page import write_tables
 from noonward.evaluate.statistics import mean
 from noonward.studies.edge_inference.figures import study_figures
 from noonward.studies.edge_inference.published import PAPER
-from noonward.studies.edge_inference.reproduce import EdgeInference
+from noonward.studies.edge_inference.reproduce import LEARNED, EdgeInference, cell_scenario
 from noonward.studies.edge_inference.tables import study_tables, values_below
 
 
@@ -25,7 +25,8 @@ def write_edge_inference(found: EdgeInference, path: Path, *, command: str) -> P
         f"EAT's comparison in the values of its public simulator, {found.episodes} episodes a cell, the same for every "
         f"policy; rules give 24 steps (quality .264). Cells: {cells}. Episodes run until every image is finished."
     )
-    notes = sorted({note for each in found.cells.values() for note in each.notes})
+    records = [record for each in found.cells.values() for some in each.records.values() for record in some]
+    notes = sorted({note for record in records for note in record.manifest["notes"]})
     return write_tables(
         "Image generation on edge servers (EAT)",
         lead,
@@ -40,7 +41,9 @@ def write_edge_inference(found: EdgeInference, path: Path, *, command: str) -> P
 
 def findings(found: EdgeInference) -> list[str]:
     """Returns what was found, a sentence or two each."""
-    out = [*_best(found), *_learned(found)]
+    out = [*_best(found), *_learned(found), *_quality(found)]
+    if found.missing:
+        out.append(f"Without a row, because no trained file of them is packaged: {', '.join(found.missing)}.")
     below = [each for each in values_below(found) if each[0] == "EAT"]
     impossible = [each for each in below if each[2] < each[6]]
     if below:
@@ -82,7 +85,7 @@ def _gap_of_beam(found: EdgeInference, cell: tuple[int, float]) -> float | None:
 def _best(found: EdgeInference) -> list[str]:
     """Returns what the best rules close of the gap."""
     out = []
-    for policy in ("patient-reuse", "lookahead"):
+    for policy in ("patient-reuse", "lookahead", "priced-lookahead"):
         shares = [found.estimate("gap_closed", policy, cell) for cell in found.cells]
         known = [share.value for share in shares if share is not None]
         saved = [1 - _response(found, policy, cell) / _response(found, "reuse-first", cell) for cell in found.cells]
@@ -95,22 +98,32 @@ def _best(found: EdgeInference) -> list[str]:
 
 
 def _learned(found: EdgeInference) -> list[str]:
-    """Returns how our EAT stands against reuse-first and patient reuse, paired, if it is there."""
+    """Returns how each learned policy stands against the rules, paired, where it is there."""
     out = []
-    for policy in ("eat", "ppo"):
-        cells = [cell for cell, each in found.cells.items() if policy in each.records]
-        for other in ("reuse-first", "patient-reuse"):
+    for policy in [name for name in found.policies if name in LEARNED]:
+        said = []
+        for other in ("reuse-first", "patient-reuse", "lookahead", "priced-lookahead"):
             pairs = [
-                mean(found.cells[cell].values(policy, "response_s") - found.cells[cell].values(other, "response_s"))
-                for cell in cells
-                if other in found.cells[cell].records
+                mean(each.values(policy, "response_s") - each.values(other, "response_s"))
+                for each in found.cells.values()
+                if {policy, other} <= set(each.records)
             ]
-            if not pairs:
-                continue
-            better = sum(each.high is not None and each.high < 0 for each in pairs)
-            worse = sum(each.low is not None and each.low > 0 for each in pairs)
-            out.append(
-                f"Our {policy} against {other}, paired: sooner in {better} of {len(pairs)} cells, later in {worse}, no "
-                "difference beyond the 95 % interval in the others."
-            )
+            if pairs:
+                better = sum(each.high is not None and each.high < 0 for each in pairs)
+                worse = sum(each.low is not None and each.low > 0 for each in pairs)
+                said.append(f"{other} in {better} of {len(pairs)} cells, later in {worse}")
+        if said:
+            out.append(f"{policy} responds sooner, paired and beyond the 95 % interval, than {'; than '.join(said)}.")
     return out
+
+
+def _quality(found: EdgeInference) -> list[str]:
+    """Returns which policies miss the goal of the mean quality, and where."""
+    goal = cell_scenario(next(iter(found.cells))).quality_goal
+    means = {
+        name: [found.estimate("quality", name, cell) for cell, each in found.cells.items() if name in each.records]
+        for name in found.policies
+    }
+    missed = {name: sum(each is not None and each.value < goal for each in some) for name, some in means.items()}
+    said = [f"{name} in {count} of {len(means[name])} cells" for name, count in missed.items() if count]
+    return [f"A mean quality below {goal:g} has {', '.join(said)}."] if said else []

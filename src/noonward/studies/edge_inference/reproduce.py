@@ -39,6 +39,8 @@ RULES: Final = (
     *("greedy", "greedy-corrected", "genetic", "harmony"),
 )
 """Policies that are not learned; learned ones join when they are registered."""
+LEARNED: Final = ("ppo", "eat", "eat-a", "eat-d", "eat-da", "eat-published")
+"""Learned policies of the paper; one without a trained file in the package is said to be missing."""
 SEED: Final = split_seed("test", 0)
 """Seed of the episodes, which no training sees."""
 FLOORS: Final = {"quality .26": steps_for(0.26), "quality .25": steps_for(0.25), "any quality": STEPS_LOW}
@@ -133,12 +135,14 @@ class EdgeInference:
         floors: Bounds for fewer steps by cell and floor, s per episode.
         decision_ms: CPU time of a decision per policy, ms.
         episodes: Episodes of a cell.
+        missing: Policies of the paper that have no trained file; none where policies were named.
     """
 
     cells: dict[Cell, Comparison]
     floors: dict[Cell, dict[str, np.ndarray]]
     decision_ms: dict[str, float]
     episodes: int
+    missing: tuple[str, ...] = ()
 
     @property
     def policies(self) -> list[str]:
@@ -236,7 +240,8 @@ def reproduce_edge_inference(
     timed = {
         name: time_decisions(name, seed) for name in dict.fromkeys(n for each in found.values() for n in each.records)
     }
-    return EdgeInference(cells=found, floors=floors, decision_ms=timed, episodes=episodes)
+    missing = () if names is not None else tuple(name for name in LEARNED if name not in study_policies())
+    return EdgeInference(cells=found, floors=floors, decision_ms=timed, episodes=episodes, missing=missing)
 
 
 def work_of(names: Sequence[str] | None, episodes: int, cells: Sequence[Cell] = CELLS) -> int:

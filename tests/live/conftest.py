@@ -10,13 +10,14 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.live.clock import ManualClock
 from noonward.live.config import LiveConfig
 from noonward.live.controller import Controller
+from noonward.live.grid.sources import SignalSource
 from noonward.live.requests import JobRequest, RequestChecker
 from noonward.live.setup import Setup
 from noonward.live.store.store import Store
 from noonward.live.store.submit import submission
 
 
-class FixedSource:
+class FixedSource(SignalSource):
     """Signals of an environment."""
 
     name = "environment"

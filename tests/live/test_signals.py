@@ -9,7 +9,7 @@ import pytest
 from noonward.errors import SignalRangeError
 from noonward.live.clock import ManualClock
 from noonward.live.grid.keeper import HISTORY_H, STAND_IN, SignalKeeper
-from noonward.live.grid.sources import FileSource, SourceError
+from noonward.live.grid.sources import FileSource, SignalSource, SourceError
 from noonward.live.states import from_bytes
 from noonward.live.store.store import Store
 from noonward.live.world.hours import KEPT_H
@@ -18,9 +18,11 @@ from noonward.model.signals import Signals
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 ZONES = ("A", "B")
+DAY_BEFORE, DIFFERENCE = 4.0 - 24, 24.0
+"""Price of hour 4 a day before, and by how much prices of two days in a row differ."""
 
 
-class Source:
+class Source(SignalSource):
     """A source that knows hours up to one, and may be down."""
 
     name = "test"
@@ -64,12 +66,12 @@ def test_for_a_late_hour_the_day_before_stands_in_and_the_truth_replaces_it_in_t
     source = Source(3)
     keeper = SignalKeeper(store, source, ZONES)
     keeper.update(5)
-    assert stored(store, 4) == (4.0 - 24, None, STAND_IN)
+    assert stored(store, 4) == (DAY_BEFORE + DIFFERENCE, None, STAND_IN)
     assert keeper.late_h() == 4
     source.until = 5
     keeper.update(5)
-    assert stored(store, 4) == (4.0 - 24, 4.0, STAND_IN)
-    assert keeper.signals(4, 5).price_usd_per_mwh_ZH[0, 0] == 4.0 - 24
+    assert stored(store, 4) == (DAY_BEFORE + DIFFERENCE, 4.0, STAND_IN)
+    assert keeper.signals(4, 5).price_usd_per_mwh_ZH[0, 0] == DAY_BEFORE + DIFFERENCE
     assert keeper.settled(4, 5).price_usd_per_mwh_ZH[0, 0] == 4.0
     assert keeper.late_h() == 0
 
@@ -82,7 +84,7 @@ def test_a_source_that_is_down_for_longer_than_a_day_never_means_zero(store):
     for hour in range(1, 31):
         keeper.update(hour)
     assert keeper.problem == "down for maintenance"
-    assert stored(store, 30)[:2] == (30.0 - 48, None)
+    assert stored(store, 30)[:2] == (30.0 - 48 + 2 * DIFFERENCE, None)
     source.down = False
     keeper.update(31)
     assert keeper.problem == ""
@@ -91,7 +93,7 @@ def test_a_source_that_is_down_for_longer_than_a_day_never_means_zero(store):
 
 
 def test_a_service_does_not_begin_without_known_signals(store):
-    with pytest.raises(SignalRangeError, match="no price and carbon intensity of zone A"):
+    with pytest.raises(SignalRangeError, match="no price of zone A"):
         SignalKeeper(store, Source(-1000), ZONES).update(0)
     assert store.read("SELECT * FROM signals") == []
 

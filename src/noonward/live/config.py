@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import ScenarioError, nearest
+from noonward.live.grid.feeds.catalogue import require_feeds
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.spec import Gang, Positive, Spec
 
@@ -50,6 +51,25 @@ class SlurmSite(Spec):
 SiteConfig = Annotated[LocalSite | ModelSite | SlurmSite, Field(discriminator="executor")]
 
 
+class SignalFeed(Spec):
+    """A publisher of prices or intensities that is asked over HTTP."""
+
+    source: Literal["electricity-maps", "watttime", "gb-carbon-intensity", "entsoe", "aemo", "ieso", "carbon-aware-sdk"]
+    """Publisher."""
+    zones: dict[str, str] = Field(min_length=1)
+    """Its name of each zone, by the zone's name in the fleet."""
+    key_file: Path | None = None
+    """File that holds its key alone; of WattTime NAME:PASSWORD."""
+    url: str | None = Field(default=None, pattern=r"^https?://[^/]")
+    """Its address, where it is not the public one."""
+    usd_per: dict[str, Positive] = Field(default_factory=dict)
+    """US dollars for a unit of the currency of its prices, by its code."""
+    basis: Literal["average", "marginal"] | None = None
+    """What the intensities of carbon-aware-sdk are, which depends on its own source."""
+    quota_per_hour: Annotated[int, Field(ge=1)] | None = None
+    """Requests an hour that are sent at most; none: a number that suits the publisher's free plan."""
+
+
 class LiveConfig(Spec):
     """What a service runs: sites and their executors, policy, address and folder."""
 
@@ -61,6 +81,8 @@ class LiveConfig(Spec):
     """Folder of the store and of local jobs."""
     sites: dict[str, SiteConfig]
     """Executor of every site of the fleet."""
+    signals: tuple[SignalFeed, ...] = ()
+    """Publishers that are asked for prices and intensities; none: the scenario's signals."""
     host: str = "127.0.0.1"
     """Address to listen at; another than the machine's own needs tokens."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8470
@@ -125,7 +147,12 @@ def checked_config(content: dict[str, Any], source: str, base: Path) -> tuple[Li
     missing = [site for site in names if site not in config.sites]
     if missing:
         raise ScenarioError(f"{source}: sites lacks {', '.join(missing)}; give every site of the fleet an executor")
+    require_feeds(config, scenario, source)
+    feeds = tuple(
+        feed if feed.key_file is None else feed.model_copy(update={"key_file": base / feed.key_file})
+        for feed in config.signals
+    )
     paths = {
         name: base / value for name in ("folder", "tls_certificate", "tls_key") if (value := getattr(config, name))
     }
-    return config.model_copy(update=paths), scenario
+    return config.model_copy(update=paths | {"signals": feeds}), scenario

@@ -141,9 +141,11 @@ class Controller:
     # Steps.
 
     def signals(self) -> None:
-        """Stores the signals of every hour up to the current one."""
+        """Asks publishers for the signals, and stores those of every hour up to the current one."""
         if self.keeper is not None:
-            self.keeper.update(int(self.store.now_s() // HOUR_S))
+            hour = int(self.store.now_s() // HOUR_S)
+            self.keeper.refresh(hour)
+            self.keeper.update(hour)
 
     def decide(self) -> bool:
         """Takes what has happened, asks the scheduler and stores what it decided; returns whether it asked."""
@@ -327,6 +329,8 @@ class Controller:
         found = {name: beat.problem for name, beat in self.heartbeats.items() if beat.problem}
         found |= {name: f"no step for {time.monotonic() - beat.beaten:.0f} s" for name, beat in self.heartbeats.items()
                   if beat.late and name not in found}  # fmt: skip
+        if self.keeper is not None and self.keeper.problem:
+            found.setdefault("signals", self.keeper.problem)
         return found
 
     def time_of(self, seconds: float) -> str:

@@ -15,6 +15,7 @@ from noonward.live.executors.local import LocalExecutor
 from noonward.live.executors.model import ModelExecutor
 from noonward.live.executors.protocol import Executor
 from noonward.live.executors.slurm import SlurmExecutor
+from noonward.live.grid.feeds.catalogue import feed_source
 from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.grid.sources import SignalSource, source_of
 from noonward.live.store.store import Store
@@ -59,20 +60,24 @@ class Setup:
 
         Raises:
             ScenarioError: Generated signals are asked for beside clusters that run jobs.
+            FileError: A publisher's key cannot be read.
             ClusterError: A cluster's commands are missing.
         """
         real = [name for name, site in config.sites.items() if site.executor == "slurm"]
-        if real and not shadow and isinstance(scenario.signals, GeneratedSignals):
+        drawn = isinstance(scenario.signals, GeneratedSignals) and not config.signals
+        if real and not shadow and drawn:
             raise ScenarioError(
                 f"site {real[0]} runs real jobs, but scenario {scenario.name!r} draws its signals from a generator; "
-                "give signal files that are kept up to date, or use --shadow"
+                "name publishers (signals), give signal files that are kept up to date, or use --shadow"
             )
         return cls(
             config=config,
             scenario=scenario,
             start=store.start,
             executors=tuple(_executor(config, name, store, shadow) for name in scenario.fleet.site_names),
-            source=source_of(scenario, store.start - timedelta(hours=HISTORY_H), GENERATED_H, config.seed),
+            source=feed_source(config, store)
+            if config.signals
+            else source_of(scenario, store.start - timedelta(hours=HISTORY_H), GENERATED_H, config.seed),
         )
 
     @property

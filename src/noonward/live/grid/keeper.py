@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 import numpy as np
 
+from noonward.arrays import F8
 from noonward.errors import SignalRangeError
 from noonward.live.grid.sources import SignalSource, SourceError
 from noonward.live.store.store import Store
 from noonward.model.signals import CARBON_NAME, PRICE_NAME, Signals
 from noonward.units import DAY_H
 
-HISTORY_H = 48
+HISTORY_H: Final = 48
 """Hours before the service's start that are kept, for forecasts."""
-STAND_IN = "stands in: the same hour of an earlier day"
-"""Source of a value that is not known yet."""
+STAND_IN: Final = "stands in: the same hour of an earlier day"
+"""How the source of a value begins that is not known yet and that nobody expects."""
+EXPECTED: Final = "expected by its publisher"
+"""How the source of a value begins that its publisher states and may still correct."""
+LATE_H: Final = 7 * DAY_H
+"""Hours for which the truth is waited for."""
+_QUANTITIES: Final = (("price", PRICE_NAME), ("carbon", CARBON_NAME))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked about: hours from ``begin`` to ``hour``, those from ``first_new`` on for the first time."""
+
+    begin: int
+    first_new: int
+    hour: int
 
 
 class SignalKeeper:
     """Reads a source hour by hour.
 
-    An hour whose values are not known when it begins takes those of the same hour of the day before: a stand-in, which
-    is marked, shown, and replaced for the accounts once the truth is known. It is never a zero, and what was decided
-    under it stays recorded as it was.
+    An hour whose value is not known when it begins takes what its publisher expects, or else that of the same hour of
+    the day before plus the mean difference between two days in a row as they turned out in the last week: not to know
+    has a price, which grows by a day's difference with every day. Such a value is marked, shown, and replaced for the
+    accounts once the truth is known. It is never a zero, and what was decided under it stays recorded as it was.
 
     Args:
         store: Store.
@@ -34,7 +54,33 @@ class SignalKeeper:
 
     def __init__(self, store: Store, source: SignalSource, zones: tuple[str, ...]) -> None:
         self.store, self.source, self.zones = store, source, zones
-        self.problem = ""
+        self._problems = {"refresh": "", "fetch": ""}
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the source; empty if nothing is."""
+        return "; ".join(dict.fromkeys(each for each in self._problems.values() if each))
+
+    def refresh(self, hour: int) -> None:
+        """Lets the source ask its publishers for all that is missing up to an hour; may take long.
+
+        Args:
+            hour: Hour since the service's start.
+        """
+        asked = self._asked(hour)
+        start = self.store.start + timedelta(hours=asked.begin)
+        try:
+            self.source.refresh(self.zones, start, max(0, hour - asked.begin + 1))
+            self._problems["refresh"] = ""
+        except SourceError as error:
+            self._problems["refresh"] = str(error)
+
+    def _asked(self, hour: int) -> _Asked:
+        last = self.store.read("SELECT max(hour) AS last FROM signals")[0]["last"]
+        first_new = -HISTORY_H if last is None else int(last) + 1
+        query = "SELECT min(hour) AS first FROM signals WHERE (true_price IS NULL OR true_carbon IS NULL) AND hour >= ?"
+        late = self.store.read(query, hour - LATE_H)[0]["first"]
+        return _Asked(first_new if late is None else min(first_new, int(late)), first_new, hour)
 
     def update(self, hour: int) -> None:
         """Stores every hour up to one, and the truth of hours that something stood in for.
@@ -45,83 +91,98 @@ class SignalKeeper:
         Raises:
             SignalRangeError: The source knows nothing of the hours before the start, so that nothing can stand in.
         """
-        rows = self.store.read("SELECT max(hour) AS last, min(hour) AS first FROM signals")
-        last = rows[0]["last"]
-        first_new = -HISTORY_H if last is None else int(last) + 1
-        late = self.store.read("SELECT min(hour) AS first FROM signals WHERE true_price IS NULL")[0]["first"]
-        begin = first_new if late is None else min(first_new, int(late))
-        if begin > hour:
+        asked = self._asked(hour)
+        if asked.begin > hour:
             return
-        start = self.store.start + timedelta(hours=begin)
+        start, hours = self.store.start + timedelta(hours=asked.begin), hour - asked.begin + 1
+        expected = None
         try:
-            found = self.source.fetch(self.zones, start, hour - begin + 1)
-            self.problem = ""
+            found = self.source.fetch(self.zones, start, hours)
+            expected = self.source.expected(self.zones, start, hours)
+            self._problems["fetch"] = ""
         except SourceError as error:
-            self.problem = str(error)
-            if first_new > hour:
+            self._problems["fetch"] = str(error)
+            if asked.first_new > hour:
                 return
-            unknown = np.full((len(self.zones), hour - begin + 1), np.nan)
+            unknown = np.full((len(self.zones), hours), np.nan)
             found = Signals(start=start, zones=self.zones, value_ZH={PRICE_NAME: unknown, CARBON_NAME: unknown})
-        self._keep(found, begin, first_new, hour)
+        self._keep(asked, found, expected)
 
-    def _keep(self, found: Signals, begin: int, first_new: int, hour: int) -> None:
-        price_ZH, carbon_ZH = found.price_usd_per_mwh_ZH, found.carbon_g_per_kwh_ZH
-        known_ZH = ~np.isnan(price_ZH) & ~np.isnan(carbon_ZH)
-        new, true = [], []
-        value: dict[tuple[str, int], tuple[float, float]] = {
-            (row["zone"], row["hour"]): (row["price"], row["carbon"])
-            for row in self.store.read("SELECT * FROM signals WHERE hour >= ?", first_new - DAY_H)
-        }
+    def _keep(self, asked: _Asked, found: Signals, expected: Signals | None) -> None:
+        begin, first_new = asked.begin, asked.first_new
+        used: dict[tuple[str, int], list[float]] = {}
+        sources: dict[tuple[str, int], str] = {}
+        true: list[tuple[float | None, float | None, str, int]] = []
+        truth: dict[tuple[str, int], tuple[float | None, float | None]] = {}
         for z, zone in enumerate(self.zones):
-            if first_new == -HISTORY_H and not known_ZH[z, : HISTORY_H + 1].any():
-                raise SignalRangeError(
-                    f"no price and carbon intensity of zone {zone} is known in the {HISTORY_H} hours before "
-                    f"{self.store.start:%Y-%m-%d %H:%M} UTC ({self.problem or self.source.name}); a service begins "
-                    "with "
-                    "known signals: give files that reach up to now, or another source"
-                )
-            for h in range(begin, hour + 1):
-                pair = (float(price_ZH[z, h - begin]), float(carbon_ZH[z, h - begin]))
-                known = bool(known_ZH[z, h - begin])
+            columns = [
+                _Column(found.of(name)[z], None if expected is None else expected.of(name)[z], asked)
+                for _, name in _QUANTITIES
+            ]
+            for (what, _), column in zip(_QUANTITIES, columns, strict=True):
+                if first_new == -HISTORY_H:
+                    self._require_history(column, what, zone)
+                column.earlier = self._earlier(zone, what, first_new)
+                column.surcharge = self._surcharge(zone, what, first_new, column)
+            for h in range(begin, asked.hour + 1):
+                known = [column.known(h) for column in columns]
                 if h < first_new:
-                    if known:
-                        true.append((*pair, zone, h))
+                    if any(value is not None for value in known):
+                        true.append((known[0], known[1], zone, h))
                     continue
-                used = pair if known else self._stand_in(value, found, z, zone, h, begin)
-                value[zone, h] = used
-                truth = pair if known else (None, None)
-                new.append((zone, h, *used, self.source.name if known else STAND_IN, *truth))
+                told = [column.used(h) for column in columns]
+                used[zone, h] = [value for value, _ in told]
+                sources[zone, h] = self._said([source for _, source in told])
+                truth[zone, h] = known[0], known[1]
 
         def change(connection: sqlite3.Connection, now_s: float) -> None:
             connection.executemany(
                 "INSERT INTO signals (zone, hour, price, carbon, source, true_price, true_carbon, stored_s) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                [(*row, now_s) for row in new],
+                [(*key, *used[key], sources[key], *truth[key], now_s) for key in used],
             )
             connection.executemany(
-                "UPDATE signals SET true_price = ?, true_carbon = ? WHERE zone = ? AND hour = ? AND true_price IS NULL",
+                "UPDATE signals SET true_price = coalesce(true_price, ?), true_carbon = coalesce(true_carbon, ?) "
+                "WHERE zone = ? AND hour = ?",
                 true,
             )
 
         self.store.do(change)
 
-    def _stand_in(
-        self,
-        value: dict[tuple[str, int], tuple[float, float]],
-        found: Signals,
-        z: int,
-        zone: str,
-        hour: int,
-        begin: int,
-    ) -> tuple[float, float]:
-        """Returns the last known values of the same hour of the day; at the start of the history, the first known."""
-        if (zone, hour - DAY_H) in value:
-            return value[zone, hour - DAY_H]
-        price_H, carbon_H = found.price_usd_per_mwh_ZH[z], found.carbon_g_per_kwh_ZH[z]
-        known = np.flatnonzero(~np.isnan(price_H) & ~np.isnan(carbon_H))
-        same = [h for h in known.tolist() if (h + begin - hour) % DAY_H == 0]
-        h = (same or known.tolist())[0]
-        return float(price_H[h]), float(carbon_H[h])
+    def _require_history(self, column: _Column, what: str, zone: str) -> None:
+        if not any(column.known(h) is not None for h in range(-HISTORY_H, 1)):
+            words = {"price": "price", "carbon": "carbon intensity"}[what]
+            raise SignalRangeError(
+                f"no {words} of zone {zone} is known in the {HISTORY_H} hours before "
+                f"{self.store.start:%Y-%m-%d %H:%M} UTC ({self.problem or self.source.name}); a service begins with "
+                "known signals: give files that reach up to now, or another source"
+            )
+
+    def _said(self, sources: list[str]) -> str:
+        """Returns the source of an hour's price and intensity in words."""
+        if not any(sources):
+            return self.source.name
+        if sources[0] == sources[1]:
+            return sources[0]
+        return "; ".join(f"{said} ({what})" for (what, _), said in zip(_QUANTITIES, sources, strict=True) if said)
+
+    def _earlier(self, zone: str, what: str, first_new: int) -> dict[int, float]:
+        """Returns the values of a zone's day before, as they were used."""
+        rows = self.store.read(
+            f"SELECT hour, {what} AS value FROM signals WHERE zone = ? AND hour >= ?", zone, first_new - DAY_H
+        )
+        return {row["hour"]: row["value"] for row in rows}
+
+    def _surcharge(self, zone: str, what: str, first_new: int, column: _Column) -> float:
+        """Returns the mean difference between an hour and the same one a day before, of the last week's true values."""
+        rows = self.store.read(
+            f"SELECT hour, true_{what} AS value FROM signals WHERE zone = ? AND hour >= ? AND true_{what} IS NOT NULL",
+            zone,
+            first_new - LATE_H,
+        )
+        value = {row["hour"]: row["value"] for row in rows} | column.all_known()
+        differences = [abs(value[h] - value[h - DAY_H]) for h in value if h - DAY_H in value]
+        return sum(differences) / len(differences) if differences else 0.0
 
     def signals(self, first: int, until: int) -> Signals:
         """Returns the stored signals of the hours from one up to another, as they were known at the time."""
@@ -152,4 +213,51 @@ class SignalKeeper:
 
     def late_h(self) -> int:
         """Returns the number of zone-hours that something stands in for."""
-        return int(self.store.read("SELECT count(*) AS n FROM signals WHERE true_price IS NULL")[0]["n"])
+        query = "SELECT count(*) AS n FROM signals WHERE true_price IS NULL OR true_carbon IS NULL"
+        return int(self.store.read(query)[0]["n"])
+
+
+class _Column:
+    """A quantity of a zone: what is known of it, what is expected, and what stands in.
+
+    Args:
+        known_H: Known values of the hours asked about; NaN: unknown.
+        expected_H: Expected ones; None: none are.
+        asked: Hours asked about.
+    """
+
+    def __init__(self, known_H: F8, expected_H: F8 | None, asked: _Asked) -> None:
+        self._known_H, self._expected_H, self._asked = known_H, expected_H, asked
+        self.earlier: Mapping[int, float] = {}
+        self.surcharge = 0.0
+        self._used: dict[int, float] = {}
+
+    def known(self, hour: int) -> float | None:
+        """Returns the known value of an hour, or None."""
+        value = float(self._known_H[hour - self._asked.begin])
+        return None if math.isnan(value) else value
+
+    def all_known(self) -> dict[int, float]:
+        """Returns the known values by hour."""
+        hours = range(self._asked.begin, self._asked.hour + 1)
+        return {h: value for h in hours if (value := self.known(h)) is not None}
+
+    def used(self, hour: int) -> tuple[float, str]:
+        """Returns the value that decisions in an hour are made with, and its source; empty if it is known."""
+        value, source = self.known(hour), ""
+        if value is None and self._expected_H is not None:
+            expected = float(self._expected_H[hour - self._asked.begin])
+            value, source = (None, "") if math.isnan(expected) else (expected, EXPECTED)
+        if value is None:
+            value, source = self._stand_in(hour), STAND_IN
+        self._used[hour] = value
+        return value, source
+
+    def _stand_in(self, hour: int) -> float:
+        """Returns the value of the day before plus the surcharge; at the start of the history, the first known one."""
+        before = self._used.get(hour - DAY_H, self.earlier.get(hour - DAY_H))
+        if before is not None:
+            return before + self.surcharge
+        known = self.all_known()
+        same = [h for h in known if (h - hour) % DAY_H == 0]
+        return known[(same or list(known))[0]] + self.surcharge

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import numpy as np
 
@@ -20,21 +20,33 @@ class SourceError(NoonwardError):
     """A source of signals did not answer, or answered with what cannot be used."""
 
 
-class SignalSource(Protocol):
+class SignalSource(ABC):
     """Says what prices and intensities were."""
 
     name: str
     """What it is, as it is shown beside its values."""
 
+    @abstractmethod
     def fetch(self, zones: tuple[str, ...], start: datetime, hours: int) -> Signals:
-        """Returns the signals of some hours; NaN where the source does not know them.
+        """Returns the signals of some hours; NaN where the source does not know them. It does not take long.
 
         Raises:
             SourceError: It cannot be asked now.
         """
 
+    def refresh(self, zones: tuple[str, ...], start: datetime, hours: int) -> None:  # noqa: B027
+        """Asks for what ``fetch`` returns later; may take long.
 
-class GeneratedSource:
+        Raises:
+            SourceError: It cannot be asked now, or not about everything.
+        """
+
+    def expected(self, zones: tuple[str, ...], start: datetime, hours: int) -> Signals | None:
+        """Returns what its publisher expects of hours whose signals are not known yet; None: it expects nothing."""
+        return None
+
+
+class GeneratedSource(SignalSource):
     """Hours drawn from the packaged statistics, the same for a seed: for trying the service out.
 
     Args:
@@ -57,7 +69,7 @@ class GeneratedSource:
         return _part(self._drawn, zones, start, hours)
 
 
-class SinusoidalSource:
+class SinusoidalSource(SignalSource):
     """The same every day, as a scenario states."""
 
     name = "sinusoidal"
@@ -70,7 +82,7 @@ class SinusoidalSource:
         return sinusoidal_signals(self._signals, zones, start, hours)
 
 
-class FileSource:
+class FileSource(SignalSource):
     """Files of any format that is imported, which another program keeps up to date; read again when they have changed.
 
     Args:

@@ -1,11 +1,18 @@
 """Real Slurm clusters: held, released, run, tracked; gangs of nodes, requeues, cancellations, a site lost."""
 
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from live.slurm_site import MISSING, SlurmSite
 from live.waiting import wait_for
 from noonward.live.executors.protocol import ClusterError, Order
 from noonward.live.executors.slurm import SlurmExecutor
+from noonward.live.executors.slurmrestd import SlurmRestExecutor
+from noonward.live.executors.web import ClusterWeb
 from noonward.live.requests import JobRequest
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"Slurm is not installed: {', '.join(MISSING)} missing")
@@ -108,6 +115,62 @@ def test_what_slurm_refuses_is_an_error_with_its_words(site, executor):
     with pytest.raises(ClusterError, match=r"sbatch failed with exit code 1: .*partition"):
         refused.submit_held(order("nw-t5-1-0"))
     assert executor.statuses([]) == []
+
+
+@pytest.fixture
+def rest(site):
+    """The cluster's slurmrestd: it does not run as root, so neither do its jobs."""
+    if shutil.which("slurmrestd") is None:
+        pytest.skip("slurmrestd is not installed")
+    for folder in (site.root, *site.root.parents):
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    place = site.root / "rest"
+    place.mkdir(exist_ok=True)
+    place.chmod(0o777)
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "slurmrestd", "-a", "rest_auth/local",
+               "-s", "openapi/v0.0.38", f"unix:{place}/socket"]  # fmt: skip
+    with (place / "out").open("wb") as out:
+        process = subprocess.Popen(command, env=site.env, stdout=out, stderr=out)
+    try:
+        wait_for((place / "socket").exists, "slurmrestd")
+        web = ClusterWeb("the cluster", "http://localhost", socket=place / "socket")
+        yield SlurmRestExecutor(
+            lambda posix_s: posix_s - 1.7e9, web, gpus_per_node=2, fields={"standard_output": "/dev/null"}
+        )
+        web.close()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_slurmrestd_does_what_the_commands_do(rest, site, tmp_path):
+    one = submitted(rest, "nw-r1-1-0", "exit 0")
+    assert (phase(rest, one), rest.find(one)) == ("held", one.handle)
+    assert rest.find(order("nw-r1-9-0")) is None
+    assert one.handle in [stray.handle for stray in rest.strays()]
+    rest.release(one)
+    wait_for(lambda: phase(rest, one) == "done", "the job's end")
+    rest.release(one)
+    found = rest.statuses([one])[0]
+    assert (found.began_s <= found.ended_s, found.exit_code) == (True, 0)
+    bad, gone = submitted(rest, "nw-r1-2-0", "exit 3"), submitted(rest, "nw-r1-3-0", "sleep 600")
+    rest.release(bad)
+    rest.cancel(gone)
+    rest.cancel(gone)
+    wait_for(lambda: phase(rest, bad) == "failed", "the failure")
+    assert phase(rest, gone) == "cancelled"
+    gang = submitted(rest, "nw-r1-4-0", "sleep 600", gpus=6)
+    rest.release(gang)
+    wait_for(lambda: phase(rest, gang) == "running", "the gang's start")
+    assert "NumNodes=3" in site.call("scontrol", "show", "job", gang.handle)
+    assert rest.usable_gpus(6) == 8
+    assert rest.usable_gpus(0) == 2
+    rest.cancel(gang)
+    wait_for(lambda: phase(rest, gang) == "cancelled", "the end of the gang")
+    refused = SlurmRestExecutor(lambda posix_s: posix_s, rest._web, partition="nowhere")
+    with pytest.raises(ClusterError, match=r"refused POST /job/submit: .*partition"):
+        refused.submit_held(order("nw-r1-5-0"))
 
 
 @pytest.fixture

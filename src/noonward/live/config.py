@@ -14,6 +14,8 @@ from noonward.live.grid.feeds.catalogue import require_feeds
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.spec import Gang, Positive, Spec
 
+URL = r"^https?://[^/]"
+
 
 class LocalSite(Spec):
     """Jobs are processes of the machine that the service runs on."""
@@ -48,7 +50,84 @@ class SlurmSite(Spec):
     """Time limit over the expected run time; none: the partition's."""
 
 
-SiteConfig = Annotated[LocalSite | ModelSite | SlurmSite, Field(discriminator="executor")]
+class SlurmRestSite(Spec):
+    """A Slurm cluster, by slurmrestd."""
+
+    executor: Literal["slurmrestd"]
+    """``slurmrestd``."""
+    socket: Path | None = None
+    """Its Unix socket (``rest_auth/local``); the jobs are those of the service's user."""
+    url: str | None = Field(default=None, pattern=URL)
+    """Its address (``rest_auth/jwt``)."""
+    user: str | None = None
+    """User that the token is of."""
+    token_file: Path | None = None
+    """File with the token."""
+    partition: str | None = None
+    """Partition."""
+    fields: dict[str, str | int | bool] = Field(default_factory=dict)
+    """Further fields of a submission, as slurmrestd names them."""
+    gpus_per_node: Gang = 8
+    """GPUs of a node."""
+    time_limit_factor: Positive | None = None
+    """Time limit over the expected run time; none: the partition's."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.socket is None) == (self.url is None):
+            raise ValueError("give either socket or url")
+        if self.url is not None and (self.user is None or self.token_file is None):
+            raise ValueError("url needs user and token_file")
+        return self
+
+
+class KubernetesSite(Spec):
+    """A namespace of a Kubernetes cluster."""
+
+    executor: Literal["kubernetes"]
+    """``kubernetes``."""
+    url: str = Field(pattern=URL)
+    """Address of the API server."""
+    token_file: Path | None = None
+    """File with the token of a service account; read again for every call."""
+    authorities: Path | None = None
+    """PEM file of the cluster's certificate authorities; none: those of the machine."""
+    namespace: str = "default"
+    """Namespace."""
+    image: str
+    """Container image that commands run in."""
+    queue: str | None = None
+    """Local queue of Kueue; none: Kueue is not used."""
+    gpu_resource: str = "nvidia.com/gpu"
+    """Name of the GPUs as a resource."""
+    gpus_per_node: Gang = 8
+    """GPUs of a node; a larger gang is a JobSet."""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels of the nodes that are used."""
+    requests: dict[str, str] = Field(default_factory=dict)
+    """Further resources of each container, e.g. ``memory: 16Gi``."""
+
+
+class RaySite(Spec):
+    """A Ray cluster, by its jobs interface."""
+
+    executor: Literal["ray"]
+    """``ray``."""
+    url: str = Field(pattern=URL)
+    """Address of its dashboard."""
+    token_file: Path | None = None
+    """File with a bearer token."""
+    gpus_per_node: Gang = 8
+    """GPUs of a node; a larger gang reserves its GPUs itself."""
+    gpu_resource: str | None = None
+    """Name of the GPUs as a custom resource; none: Ray's own."""
+
+
+SiteConfig = Annotated[
+    LocalSite | ModelSite | SlurmSite | SlurmRestSite | KubernetesSite | RaySite, Field(discriminator="executor")
+]
+OWN_MACHINE = ("local", "model")
+"""Executors that reach no cluster."""
 
 
 class SignalFeed(Spec):
@@ -60,7 +139,7 @@ class SignalFeed(Spec):
     """Its name of each zone, by the zone's name in the fleet."""
     key_file: Path | None = None
     """File that holds its key alone; of WattTime NAME:PASSWORD."""
-    url: str | None = Field(default=None, pattern=r"^https?://[^/]")
+    url: str | None = Field(default=None, pattern=URL)
     """Its address, where it is not the public one."""
     usd_per: dict[str, Positive] = Field(default_factory=dict)
     """US dollars for a unit of the currency of its prices, by its code."""

@@ -10,11 +10,10 @@ import numpy as np
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError
-from noonward.live.config import LiveConfig, LocalSite, ModelSite
-from noonward.live.executors.local import LocalExecutor
+from noonward.live.config import OWN_MACHINE, LiveConfig
+from noonward.live.executors.make import make_executor
 from noonward.live.executors.model import ModelExecutor
 from noonward.live.executors.protocol import Executor
-from noonward.live.executors.slurm import SlurmExecutor
 from noonward.live.grid.feeds.catalogue import feed_source
 from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.grid.sources import SignalSource, source_of
@@ -63,7 +62,7 @@ class Setup:
             FileError: A publisher's key cannot be read.
             ClusterError: A cluster's commands are missing.
         """
-        real = [name for name, site in config.sites.items() if site.executor == "slurm"]
+        real = [name for name, site in config.sites.items() if site.executor not in OWN_MACHINE]
         drawn = isinstance(scenario.signals, GeneratedSignals) and not config.signals
         if real and not shadow and drawn:
             raise ScenarioError(
@@ -74,7 +73,7 @@ class Setup:
             config=config,
             scenario=scenario,
             start=store.start,
-            executors=tuple(_executor(config, name, store, shadow) for name in scenario.fleet.site_names),
+            executors=tuple(make_executor(config, name, store, shadow) for name in scenario.fleet.site_names),
             source=feed_source(config, store)
             if config.signals
             else source_of(scenario, store.start - timedelta(hours=HISTORY_H), GENERATED_H, config.seed),
@@ -131,21 +130,3 @@ class Setup:
             economics=scenario.economics,
             constraints=scenario.constraints,
         )
-
-
-def _executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> Executor:
-    """Returns the executor of a site."""
-    site = config.sites[name]
-    if shadow or isinstance(site, ModelSite):
-        return ModelExecutor(store.now_s)
-    if isinstance(site, LocalSite):
-        return LocalExecutor(config.folder / "jobs" / name, store.second_of)
-    return SlurmExecutor(
-        store.second_of,
-        conf=site.conf,
-        clusters=site.clusters,
-        partition=site.partition,
-        options=site.options,
-        gpus_per_node=site.gpus_per_node,
-        time_limit_factor=site.time_limit_factor,
-    )

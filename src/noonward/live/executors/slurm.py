@@ -17,7 +17,7 @@ PREFIX: Final = "nw-"
 """How the tokens of this product begin; they are the names of its jobs."""
 TIMEOUT_S: Final = 30.0
 """How long a command may take, s."""
-_PHASES: Final[dict[str, Phase]] = {
+PHASES: Final[dict[str, Phase]] = {
     "PENDING": "queued",
     "REQUEUED": "queued",
     "REQUEUE_FED": "queued",
@@ -43,7 +43,9 @@ _PHASES: Final[dict[str, Phase]] = {
     "BOOT_FAIL": "node-failed",
     "PREEMPTED": "node-failed",
 }
-_DOWN: Final = re.compile(r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|NOT_RESPONDING|REBOOT|POWERED_DOWN")
+"""Where a job stands by Slurm's word for its state."""
+DOWN: Final = re.compile(r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|NOT_RESPONDING|REBOOT|POWERED_DOWN")
+"""States of nodes that run nothing new."""
 _ROW: Final = "%i|%j|%T|%S|%e|%r"
 
 
@@ -153,9 +155,9 @@ class SlurmExecutor:
         total = used = 0
         for line in self._call("scontrol", *self._clusters, "--oneliner", "--details", "show", "node").splitlines():
             fields = dict(part.split("=", 1) for part in line.split() if "=" in part)
-            used += _gpus(fields.get("GresUsed", ""))
-            if not _DOWN.search(fields.get("State", "UNKNOWN")):
-                total += _gpus(fields.get("Gres", ""))
+            used += gpus_of(fields.get("GresUsed", ""))
+            if not DOWN.search(fields.get("State", "UNKNOWN")):
+                total += gpus_of(fields.get("Gres", ""))
         return max(0, total - max(0, used - running_gpus))
 
     def _of(self, order: Order) -> Status | None:
@@ -169,7 +171,7 @@ class SlurmExecutor:
 
     def _status(self, line: str) -> Status:
         handle, token, state, began, ended, reason = line.split("|", 5)
-        phase = _PHASES.get(state, "running")
+        phase = PHASES.get(state, "running")
         if phase == "queued" and reason.startswith("JobHeld"):
             phase = "held"
         over = phase in ("done", "failed", "cancelled", "node-failed")
@@ -227,11 +229,11 @@ class SlurmExecutor:
         return done.stdout
 
 
-def _gpus(text: str) -> int:
+def gpus_of(text: str) -> int:
     """Returns the GPUs that a value of Gres or GresUsed names.
 
     Example:
-        >>> _gpus("gpu:h100:8(S:0-1)"), _gpus("gpu:h100:2(IDX:0-1),shard:0"), _gpus("(null)")
+        >>> gpus_of("gpu:h100:8(S:0-1)"), gpus_of("gpu:h100:2(IDX:0-1),shard:0"), gpus_of("(null)")
         (8, 2, 0)
     """
     return sum(int(count) for count in re.findall(r"gpu(?::[^:,(]+)?:(\d+)", text))

@@ -1,0 +1,225 @@
+"""An executor for a Kubernetes cluster: a Job, or a JobSet for a gang of several nodes, suspended until its release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from noonward.live.executors.manifests import MANAGED, QUEUE, manifest
+from noonward.live.executors.protocol import ClusterError, Order, Phase, Status
+from noonward.live.executors.web import ClusterWeb
+
+MERGE: Final = "application/merge-patch+json"
+_SELECTOR: Final = ",".join(f"{name}={value}" for name, value in MANAGED.items())
+_PAGE: Final = "500"
+_JOBS, _SETS = ("apis/batch/v1", "jobs"), ("apis/jobset.x-k8s.io/v1alpha2", "jobsets")
+
+
+class KubernetesExecutor:
+    """Jobs of one namespace of a cluster.
+
+    The token is the object's name, so that it can be made once (409: it is there). Without Kueue an object is released
+    by ``suspend: false``; with Kueue by the label of its queue, upon which Kueue resumes it when it is admitted.
+
+    Args:
+        second_of: Time of a clock, s since 1970, to s since the service's start.
+        web: The API server.
+        namespace: Namespace.
+        image: Container image that commands run in.
+        queue: Local queue of Kueue; None: Kueue is not used.
+        gpu_resource: Name of the GPUs as a resource.
+        gpus_per_node: GPUs of a node.
+        node_selector: Labels of the nodes that are used.
+        requests: Further resources of each container.
+    """
+
+    exact_ends = False
+
+    def __init__(
+        self,
+        second_of: Callable[[float], float],
+        web: ClusterWeb,
+        *,
+        namespace: str,
+        image: str,
+        queue: str | None = None,
+        gpu_resource: str = "nvidia.com/gpu",
+        gpus_per_node: int = 8,
+        node_selector: dict[str, str] | None = None,
+        requests: dict[str, str] | None = None,
+    ) -> None:
+        self._second_of, self._web, self._namespace, self._queue = second_of, web, namespace, queue
+        self._gpu_resource, self._gpus_per_node = gpu_resource, gpus_per_node
+        self._image, self._node_selector, self._requests = image, node_selector or {}, requests or {}
+        self._cancelled: set[str] = set()
+
+    def find(self, order: Order) -> str | None:
+        """Returns the uid of the object of this token, or None."""
+        found = self._object(order)
+        return None if found is None else str(found["metadata"]["uid"])
+
+    def submit_held(self, order: Order) -> str:
+        """Makes the object, suspended; one that is there already is taken."""
+        content = manifest(
+            order,
+            image=self._image,
+            gpu_resource=self._gpu_resource,
+            gpus_per_node=self._gpus_per_node,
+            node_selector=self._node_selector,
+            requests=self._requests,
+        )
+        status, made = self._web.call("POST", self._path(self._kind(order.gpus)), content, known=(409,))
+        if status == 409:
+            handle = self.find(order)
+            if handle is None:
+                raise ClusterError(f"{self._web.title} says that {order.token} exists, and does not show it")
+            return handle
+        return str(made["metadata"]["uid"])
+
+    def release(self, order: Order) -> None:
+        """Resumes the object, or gives it to its queue; one that was released before is left as it is."""
+        found = self._object(order)
+        if found is None or found["metadata"]["uid"] != order.handle or self._phase(found)[0] != "held":
+            return
+        change: dict[str, Any] = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}}
+        if self._queue is None:
+            change["spec"] = {"suspend": False}
+        else:
+            change["metadata"]["labels"] = {QUEUE: self._queue}
+        self._web.call("PATCH", self._path(self._kind(order.gpus), order.token), change, kind=MERGE)
+
+    def cancel(self, order: Order) -> None:
+        """Deletes the object and its pods."""
+        self._cancelled.add(order.token)
+        content = {"propagationPolicy": "Background"}
+        if order.handle is not None:
+            content["preconditions"] = {"uid": order.handle}  # type: ignore[assignment]
+        for kind in (_JOBS, _SETS) if order.gpus <= 0 else (self._kind(order.gpus),):
+            self._web.call("DELETE", self._path(kind, order.token), content, known=(404, 409))
+
+    def statuses(self, orders: Sequence[Order]) -> list[Status]:
+        """Returns where each job stands; one that was deleted here is cancelled."""
+        held = {str(found["metadata"]["name"]): found for found in self._objects()}
+        shown = []
+        for order in orders:
+            found = held.get(order.token)
+            if found is not None and order.handle in (None, found["metadata"]["uid"]):
+                shown.append(self._status(order.token, found))
+            elif found is None and order.token in self._cancelled:
+                shown.append(Status(token=order.token, handle=order.handle or "", phase="cancelled", reason="deleted"))
+        return shown
+
+    def strays(self) -> list[Order]:
+        """Returns the suspended objects of this product."""
+        return [
+            Order(token=found["metadata"]["name"], job=-1, name="", command="", gpus=0, run_s=0.0, start_s=0.0,
+                  handle=found["metadata"]["uid"])
+            for found in self._objects()
+            if self._phase(found)[0] == "held"
+        ]  # fmt: skip
+
+    def usable_gpus(self, running_gpus: int) -> int | None:
+        """Returns the GPUs of nodes that are ready, less those that pods of others hold; None where it may not ask."""
+        selector = ",".join(f"{name}={value}" for name, value in self._node_selector.items())
+        try:
+            nodes = list(self._list("/api/v1/nodes", {"labelSelector": selector} if selector else {}))
+            pods = list(self._list("/api/v1/pods", {"fieldSelector": "status.phase=Running"}))
+        except _ForbiddenError:
+            return None
+        total = {n["metadata"]["name"]: self._gpus(n["status"].get("allocatable", {})) for n in nodes if _ready(n)}
+        others = 0
+        for pod in pods:
+            labels, spec = pod["metadata"].get("labels", {}), pod["spec"]
+            if spec.get("nodeName") in total and not MANAGED.items() <= labels.items():
+                others += sum(self._gpus(each.get("resources", {}).get("limits", {})) for each in spec["containers"])
+        return max(0, sum(total.values()) - others)
+
+    def _gpus(self, resources: dict[str, str]) -> int:
+        return int(resources.get(self._gpu_resource, 0))
+
+    def _kind(self, gpus: int) -> tuple[str, str]:
+        return _JOBS if gpus <= self._gpus_per_node else _SETS
+
+    def _path(self, kind: tuple[str, str], name: str | None = None) -> str:
+        group, plural = kind
+        return f"/{group}/namespaces/{self._namespace}/{plural}" + ("" if name is None else f"/{name}")
+
+    def _object(self, order: Order) -> dict[str, Any] | None:
+        status, found = self._web.call("GET", self._path(self._kind(order.gpus), order.token), known=(404,))
+        return None if status == 404 else found
+
+    def _objects(self) -> Iterator[dict[str, Any]]:
+        """Yields all Jobs and JobSets of this product; a cluster without JobSet has none of these."""
+        query = {"labelSelector": _SELECTOR}
+        for found in self._list(self._path(_JOBS), query):
+            if not found["metadata"].get("ownerReferences"):
+                yield found
+        yield from self._list(self._path(_SETS), query, missing=True)
+
+    def _list(self, path: str, query: dict[str, str], *, missing: bool = False) -> Iterator[dict[str, Any]]:
+        """Yields the items of a list, page by page."""
+        following = ""
+        while True:
+            page = query | {"limit": _PAGE} | ({"continue": following} if following else {})
+            status, found = self._web.call("GET", path, query=page, known=(403, 404) if missing else (403,))
+            if status == 404:
+                return
+            if status == 403:
+                raise _ForbiddenError(f"{self._web.title} does not allow to list {path}")
+            yield from found["items"]
+            following = found.get("metadata", {}).get("continue") or ""
+            if not following:
+                return
+
+    def _status(self, token: str, found: dict[str, Any]) -> Status:
+        phase, ended, reason = self._phase(found)
+        status = found.get("status", {})
+        began = status.get("startTime") or (found["metadata"].get("creationTimestamp") if phase == "running" else None)
+        return Status(
+            token=token,
+            handle=str(found["metadata"]["uid"]),
+            phase=phase,
+            began_s=None if phase in ("held", "queued") else self._time(began),
+            ended_s=self._time(ended),
+            exit_code=0 if phase == "done" else None,
+            reason=reason,
+        )
+
+    def _phase(self, found: dict[str, Any]) -> tuple[Phase, str | None, str]:
+        """Returns where an object stands, when it ended, and the reason that the cluster gives."""
+        status, spec = found.get("status", {}), found["spec"]
+        for one in status.get("conditions", ()):
+            if one.get("status") != "True":
+                continue
+            ended, reason = one.get("lastTransitionTime"), str(one.get("reason", ""))
+            if one["type"] in ("Complete", "Completed"):
+                return "done", status.get("completionTime") or ended, reason
+            if one["type"] == "Failed":
+                disrupted = "PodFailurePolicy" in reason or "PodFailurePolicy" in str(one.get("message", ""))
+                return ("node-failed" if disrupted else "failed"), ended, f"{reason}: {one.get('message', '')}"
+        if spec.get("suspend"):
+            queued = QUEUE in found["metadata"].get("labels", {})
+            return ("queued" if queued else "held"), None, "suspended"
+        return ("running" if self._all_ready(found) else "queued"), None, ""
+
+    def _all_ready(self, found: dict[str, Any]) -> bool:
+        status, spec = found.get("status", {}), found["spec"]
+        if "replicatedJobs" not in spec:
+            return int(status.get("ready") or 0) + int(status.get("succeeded") or 0) >= int(spec["parallelism"])
+        groups = status.get("replicatedJobsStatus", ())
+        return bool(groups) and all(int(g.get("ready", 0)) + int(g.get("succeeded", 0)) >= 1 for g in groups)
+
+    def _time(self, text: str | None) -> float | None:
+        return None if text is None else self._second_of(datetime.fromisoformat(text).timestamp())
+
+
+class _ForbiddenError(ClusterError):
+    """The service's account may not ask this."""
+
+
+def _ready(node: dict[str, Any]) -> bool:
+    """Returns whether a node takes pods."""
+    conditions = node["status"].get("conditions", ())
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return ready and not node["spec"].get("unschedulable", False)

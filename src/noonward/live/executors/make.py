@@ -1,0 +1,76 @@
+"""Makes the executor that a configuration states for a site."""
+
+from __future__ import annotations
+
+from noonward.live.config import KubernetesSite, LiveConfig, LocalSite, ModelSite, RaySite, SlurmRestSite
+from noonward.live.executors.kubernetes import KubernetesExecutor
+from noonward.live.executors.local import LocalExecutor
+from noonward.live.executors.model import ModelExecutor
+from noonward.live.executors.protocol import Executor
+from noonward.live.executors.ray_jobs import RayExecutor
+from noonward.live.executors.slurm import SlurmExecutor
+from noonward.live.executors.slurmrestd import SlurmRestExecutor
+from noonward.live.executors.web import ClusterWeb
+from noonward.live.store.store import Store
+
+
+def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> Executor:
+    """Returns the executor of a site.
+
+    Args:
+        config: Configuration.
+        name: Name of the site.
+        store: Store of the service.
+        shadow: Run nothing: the executor ``model``.
+
+    Raises:
+        ClusterError: A cluster's commands are missing.
+        FileError: The certificate authorities cannot be read.
+    """
+    site = config.sites[name]
+    if shadow or isinstance(site, ModelSite):
+        return ModelExecutor(store.now_s)
+    if isinstance(site, LocalSite):
+        return LocalExecutor(config.folder / "jobs" / name, store.second_of)
+    if isinstance(site, KubernetesSite):
+        return KubernetesExecutor(
+            store.second_of,
+            ClusterWeb(name, site.url, token_file=site.token_file, authorities=site.authorities),
+            namespace=site.namespace,
+            image=site.image,
+            queue=site.queue,
+            gpu_resource=site.gpu_resource,
+            gpus_per_node=site.gpus_per_node,
+            node_selector=site.node_selector,
+            requests=site.requests,
+        )
+    if isinstance(site, RaySite):
+        web = ClusterWeb(name, site.url, token_file=site.token_file)
+        return RayExecutor(store.second_of, web, gpus_per_node=site.gpus_per_node, gpu_resource=site.gpu_resource)
+    if isinstance(site, SlurmRestSite):
+        return SlurmRestExecutor(
+            store.second_of,
+            _slurmrestd(name, site),
+            partition=site.partition,
+            fields=site.fields,
+            gpus_per_node=site.gpus_per_node,
+            time_limit_factor=site.time_limit_factor,
+        )
+    return SlurmExecutor(
+        store.second_of,
+        conf=site.conf,
+        clusters=site.clusters,
+        partition=site.partition,
+        options=site.options,
+        gpus_per_node=site.gpus_per_node,
+        time_limit_factor=site.time_limit_factor,
+    )
+
+
+def _slurmrestd(name: str, site: SlurmRestSite) -> ClusterWeb:
+    if site.socket is not None:
+        return ClusterWeb(name, "http://localhost", socket=site.socket)
+    headers = {"X-SLURM-USER-NAME": str(site.user)}
+    return ClusterWeb(
+        name, str(site.url), token_file=site.token_file, headers=headers, token_header="X-SLURM-USER-TOKEN"
+    )

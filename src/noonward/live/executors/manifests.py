@@ -1,0 +1,81 @@
+"""What Kubernetes is asked to run: a suspended Job, or for a gang of several nodes a suspended JobSet."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from noonward.live.executors.protocol import Order
+
+MANAGED: Final = {"app.kubernetes.io/managed-by": "noonward"}
+"""Label of every object of this product."""
+QUEUE: Final = "kueue.x-k8s.io/queue-name"
+"""Label that gives an object to a queue of Kueue."""
+WORKERS: Final = "workers"
+"""Name of the replicated job of a gang."""
+
+
+def manifest(
+    order: Order,
+    *,
+    image: str,
+    gpu_resource: str,
+    gpus_per_node: int,
+    node_selector: dict[str, str],
+    requests: dict[str, str],
+) -> dict[str, Any]:
+    """Returns the object of an order, suspended and in no queue.
+
+    Args:
+        order: The order; its token is the object's name.
+        image: Container image.
+        gpu_resource: Name of the GPUs as a resource.
+        gpus_per_node: GPUs of a node; larger gangs take as many nodes as they need, each the same number of GPUs.
+        node_selector: Labels of the nodes.
+        requests: Further resources of each container, such as memory.
+    """
+    nodes = -(-order.gpus // gpus_per_node)
+    meta = {"name": order.token, "labels": dict(MANAGED), "annotations": {"noonward/name": order.name}}
+    pods = _pods(order, nodes, image, gpu_resource, node_selector, requests)
+    if nodes == 1:
+        spec = {"suspend": True, **_job(pods, 1)}
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+    workers = {"name": WORKERS, "replicas": 1, "template": {"spec": _job(pods, nodes)}}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": meta,
+        "spec": {"suspend": True, "failurePolicy": {"maxRestarts": 0}, "replicatedJobs": [workers]},
+    }
+
+
+def _job(pods: dict[str, Any], nodes: int) -> dict[str, Any]:
+    """Returns the specification of a Job: nothing is run twice, and a disrupted pod fails it by a reason of its own."""
+    disrupted = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    return {
+        "backoffLimit": 0,
+        "parallelism": nodes,
+        "completions": nodes,
+        "completionMode": "Indexed" if nodes > 1 else "NonIndexed",
+        "podFailurePolicy": {"rules": [disrupted]},
+        "template": pods,
+    }
+
+
+def _pods(
+    order: Order, nodes: int, image: str, gpu_resource: str, node_selector: dict[str, str], requests: dict[str, str]
+) -> dict[str, Any]:
+    gpus = str(-(-order.gpus // nodes))
+    container = {
+        "name": "job",
+        "image": image,
+        "command": ["/bin/sh", "-c", order.command or ":"],
+        "env": [
+            {"name": "NOONWARD_JOB", "value": str(order.job)},
+            {"name": "NOONWARD_GPUS", "value": str(order.gpus)},
+        ],
+        "resources": {"requests": {**requests, gpu_resource: gpus}, "limits": {gpu_resource: gpus}},
+    }
+    spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
+    if node_selector:
+        spec["nodeSelector"] = node_selector
+    return {"metadata": {"labels": dict(MANAGED)}, "spec": spec}

@@ -1,0 +1,141 @@
+"""An executor for a Slurm cluster by its HTTP interface, slurmrestd (version 0.0.38, Slurm 22.05)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from noonward.live.executors.protocol import ClusterError, Order, Status
+from noonward.live.executors.slurm import DOWN, PHASES, PREFIX, gpus_of
+from noonward.live.executors.web import ClusterWeb
+from noonward.units import MINUTE_S
+
+_BASE: Final = "/slurm/v0.0.38"
+
+
+class SlurmRestExecutor:
+    """Jobs of one Slurm cluster, as ``SlurmExecutor`` without its commands.
+
+    Args:
+        second_of: Time of a clock, s since 1970, to s since the service's start.
+        web: slurmrestd, by a socket (``rest_auth/local``) or with a token (``rest_auth/jwt``).
+        partition: Partition; None: the default one.
+        fields: Further fields of a submission, e.g. ``{"account": "ai"}``.
+        gpus_per_node: GPUs of a node; larger gangs take as many nodes as they need, each the same number of GPUs.
+        time_limit_factor: Time limit over the expected run time; None: the partition's limit.
+    """
+
+    exact_ends = False
+
+    def __init__(
+        self,
+        second_of: Callable[[float], float],
+        web: ClusterWeb,
+        *,
+        partition: str | None = None,
+        fields: Mapping[str, Any] | None = None,
+        gpus_per_node: int = 8,
+        time_limit_factor: float | None = None,
+    ) -> None:
+        self._second_of, self._web = second_of, web
+        self._partition, self._fields = partition, dict(fields or {})
+        self._gpus_per_node, self._factor = gpus_per_node, time_limit_factor
+
+    def find(self, order: Order) -> str | None:
+        """Returns the number of the oldest job of this token that was not cancelled, or None."""
+        found = [each for each in self._jobs() if each["name"] == order.token]
+        found = [each for each in found if PHASES.get(each["job_state"]) != "cancelled"] or found
+        return str(min(int(each["job_id"]) for each in found)) if found else None
+
+    def submit_held(self, order: Order) -> str:
+        """Submits a job that is held; its name and comment are the token."""
+        nodes = -(-order.gpus // self._gpus_per_node)
+        job: dict[str, Any] = {
+            "name": order.token,
+            "comment": order.token,
+            "hold": True,
+            "nodes": nodes,
+            "gres": f"gpu:{-(-order.gpus // nodes)}",
+            "environment": {"PATH": "/usr/local/bin:/usr/bin:/bin", "NOONWARD_JOB": str(order.job)},
+            "current_working_directory": "/tmp",
+        } | self._fields
+        if nodes > 1:
+            job["tasks_per_node"] = 1
+        if self._partition is not None:
+            job["partition"] = self._partition
+        if self._factor is not None:
+            job["time_limit"] = max(1, int(-(-order.run_s * self._factor // MINUTE_S)))
+        script = "#!/bin/sh\n" + (order.command or ":") + "\n"
+        return str(self._call("POST", "/job/submit", {"script": script, "job": job})["job_id"])
+
+    def release(self, order: Order) -> None:
+        """Releases a held job; one that was released before, or has ended, is left as it is."""
+        said = next((each for each in self._jobs() if str(each["job_id"]) == order.handle), None)
+        if said is not None and self._status(said).phase == "held":
+            self._call("POST", f"/job/{order.handle}", {"hold": False})
+
+    def cancel(self, order: Order) -> None:
+        """Cancels a job by its number; one that has ended is left as it is."""
+        ended = ("done", "failed", "cancelled", "node-failed")
+        said = next((each for each in self._jobs() if str(each["job_id"]) == order.handle), None)
+        if said is not None and self._status(said).phase not in ended:
+            self._call("DELETE", f"/job/{order.handle}")
+
+    def statuses(self, orders: Sequence[Order]) -> list[Status]:
+        """Returns where jobs stand."""
+        wanted = {order.handle for order in orders if order.handle is not None}
+        return [self._status(each) for each in self._jobs() if str(each["job_id"]) in wanted]
+
+    def strays(self) -> list[Order]:
+        """Returns the held jobs whose names are tokens of this product."""
+        held = [each for each in map(self._status, self._jobs()) if each.phase == "held"]
+        return [
+            Order(token=each.token, job=-1, name="", command="", gpus=0, run_s=0.0, start_s=0.0, handle=each.handle)
+            for each in held
+        ]
+
+    def usable_gpus(self, running_gpus: int) -> int | None:
+        """Returns the GPUs of nodes that are up, less those that jobs of others hold."""
+        total = used = 0
+        for node in self._call("GET", "/nodes")["nodes"]:
+            used += gpus_of(node.get("gres_used") or "")
+            states = " ".join([str(node.get("state", "unknown")), *map(str, node.get("state_flags") or ())]).upper()
+            if not DOWN.search(states):
+                total += gpus_of(node.get("gres") or "")
+        return max(0, total - max(0, used - running_gpus))
+
+    def _jobs(self) -> list[dict[str, Any]]:
+        return [each for each in self._call("GET", "/jobs")["jobs"] if str(each.get("name", "")).startswith(PREFIX)]
+
+    def _status(self, said: dict[str, Any]) -> Status:
+        phase, reason = PHASES.get(said["job_state"], "running"), str(said.get("state_reason") or "")
+        if phase == "queued" and reason.startswith("JobHeld"):
+            phase = "held"
+        over = phase in ("done", "failed", "cancelled", "node-failed")
+        return Status(
+            token=said["name"],
+            handle=str(said["job_id"]),
+            phase=phase,
+            began_s=None if phase in ("held", "queued") else self._time(said.get("start_time")),
+            ended_s=self._time(said.get("end_time")) if over else None,
+            exit_code=0 if phase == "done" else None,
+            reason=reason if reason != "None" else said["job_state"],
+        )
+
+    def _time(self, posix_s: float | None) -> float | None:
+        return self._second_of(float(posix_s)) if posix_s else None
+
+    def _call(self, method: str, path: str, content: object = None) -> dict[str, Any]:
+        """Returns an answer.
+
+        Raises:
+            ClusterError: There is none, or Slurm refused.
+        """
+        _, found = self._web.call(method, _BASE + path, content, known=(500,))
+        errors = found.get("errors") if isinstance(found, dict) else None
+        if isinstance(found, dict) and found.get("job_id"):
+            return found  # it was taken; "errors" may say that it is held
+        if not isinstance(found, dict) or errors:
+            said = "; ".join(str(each.get("description") or each.get("error") or each) for each in errors or ())
+            raise ClusterError(f"{self._web.title} refused {method} {path}: {said or 'no message'}")
+        return found

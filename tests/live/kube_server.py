@@ -1,0 +1,150 @@
+"""A stand-in for a Kubernetes API server on the loopback: Jobs, JobSets, nodes and pods, as the real one keeps them."""
+
+import json
+import threading
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import kubernetes_validate
+
+NOW = "2026-03-01T00:10:00Z"
+
+
+class KubeServer:
+    """Keeps objects by plural and name; ``run``, ``end`` and ``fail`` are what its controllers would do."""
+
+    def __init__(self, page=2):
+        self.objects, self.version, self.page = {}, 0, page
+        self.down, self.forbidden, self.has_jobsets = False, False, True
+        self.calls, self.started = [], []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _answer(self):
+                size = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(size)) if size else None
+                parts = urlsplit(self.path)
+                query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+                server.calls.append((self.command, parts.path))
+                if server.down:
+                    status, found = 500, {"message": "etcd is away"}
+                elif self.headers.get("Authorization") != "Bearer right":
+                    status, found = 401, {"message": "Unauthorized"}
+                else:
+                    status, found = server.answer(
+                        self.command, parts.path.strip("/").split("/"), query, body, self.headers.get("Content-Type")
+                    )
+                content = json.dumps(found).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_GET = do_POST = do_PATCH = do_DELETE = _answer
+
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, method, path, query, body, kind):
+        if path[:2] == ["api", "v1"]:
+            if self.forbidden:
+                return 403, {"message": "nodes is forbidden"}
+            return self._list([one for (plural, _), one in self.objects.items() if plural == path[2]], query)
+        plural = path[5]
+        if plural == "jobsets" and not self.has_jobsets:
+            return 404, {"message": "the server could not find the requested resource"}
+        if len(path) == 6 and method == "GET":
+            wanted = dict(part.split("=") for part in query["labelSelector"].split(","))
+            shown = [
+                one
+                for (held, _), one in self.objects.items()
+                if held == plural and wanted.items() <= one["metadata"].get("labels", {}).items()
+            ]
+            return self._list(shown, query)
+        if method == "POST":
+            return self._make(plural, body)
+        one = self.objects.get((plural, path[6]))
+        if one is None:
+            return 404, {"message": "not found"}
+        if method == "PATCH":
+            return self._change(one, body, kind)
+        if method == "DELETE":
+            if body.get("preconditions", {}).get("uid", one["metadata"]["uid"]) != one["metadata"]["uid"]:
+                return 409, {"message": "the uid is another one"}
+            del self.objects[plural, path[6]]
+        return 200, one
+
+    def _list(self, items, query):
+        first = int(query.get("continue", 0))
+        more = str(first + self.page) if first + self.page < len(items) else ""
+        return 200, {"items": items[first : first + self.page], "metadata": {"continue": more}}
+
+    def _make(self, plural, body):
+        if plural == "jobs":
+            kubernetes_validate.validate(body, "1.31", strict=True)
+        else:
+            for each in body["spec"]["replicatedJobs"]:  # JobSet has no schema there; the Jobs inside it have
+                inner = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, **each["template"]}
+                kubernetes_validate.validate(inner, "1.31", strict=True)
+        key = plural, body["metadata"]["name"]
+        if key in self.objects:
+            return 409, {"message": "already exists"}
+        self.version += 1
+        body["metadata"] |= {"uid": f"uid-{self.version}", "resourceVersion": str(self.version),
+                             "creationTimestamp": NOW}  # fmt: skip
+        body["status"] = {}
+        self.objects[key] = body
+        return 201, body
+
+    def _change(self, one, body, kind):
+        assert kind == "application/merge-patch+json"
+        if body["metadata"].pop("resourceVersion") != one["metadata"]["resourceVersion"]:
+            return 409, {"message": "the object has been modified"}
+        one["metadata"].setdefault("labels", {}).update(body["metadata"].get("labels", {}))
+        one["spec"].update(body.get("spec", {}))
+        self.version += 1
+        one["metadata"]["resourceVersion"] = str(self.version)
+        if not one["spec"]["suspend"]:
+            self.started.append(one["metadata"]["name"])
+        return 200, one
+
+    # What controllers and Kueue do.
+
+    def admit(self, name, plural="jobs"):
+        """Kueue resumes an object that its queue has admitted."""
+        self.objects[plural, name]["spec"]["suspend"] = False
+
+    def run(self, name):
+        one = self.objects["jobs", name]
+        one["status"] = {"startTime": NOW, "active": 1, "ready": one["spec"]["parallelism"]}
+
+    def end(self, name, kind="Complete", reason="CompletionsReached", plural="jobs"):
+        condition = {"type": kind, "status": "True", "reason": reason, "message": "m",
+                     "lastTransitionTime": "2026-03-01T00:20:00Z"}  # fmt: skip
+        self.objects[plural, name]["status"] |= {"startTime": NOW, "conditions": [condition]}
+
+    def add_node(self, name, gpus, ready=True, unschedulable=False):
+        conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+        self.objects["nodes", name] = {
+            "metadata": {"name": name}, "spec": {"unschedulable": unschedulable},
+            "status": {"allocatable": {"nvidia.com/gpu": str(gpus)}, "conditions": conditions},
+        }  # fmt: skip
+
+    def add_pod(self, name, node, gpus, labels=()):
+        container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+        self.objects["pods", name] = {
+            "metadata": {"name": name, "labels": dict(labels)}, "spec": {"nodeName": node, "containers": [container]},
+        }  # fmt: skip
+
+
+def posix(text):
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC).timestamp()

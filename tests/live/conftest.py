@@ -7,6 +7,7 @@ import pytest
 from command_line import CommandLine
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
+from noonward.decision.brief import Brief
 from noonward.live.clock import ManualClock
 from noonward.live.config import LiveConfig
 from noonward.live.controller import Controller
@@ -22,11 +23,18 @@ class FixedSource(SignalSource):
 
     name = "environment"
 
-    def __init__(self, signals):
-        self.signals = signals
+    def __init__(self, environment):
+        self.environment, self.signals = environment, environment.signals
 
     def fetch(self, zones, start, hours):
         return self.signals.select(zones).window(start, hours)
+
+
+class SimulatedSetup(Setup):
+    """Parts of a service that knows of the jobs to come what a simulation's schedulers know."""
+
+    def brief(self, needs):
+        return Brief.of(self.source.environment, needs) if needs.samples else super().brief(needs)
 
 
 class Service:
@@ -49,7 +57,8 @@ class Service:
             sites={name: {"executor": "model"} for name in self.scenario.fleet.site_names},
         )
         made = Setup.of(config, self.scenario, self.store)
-        setup = Setup(**{**vars(made), "source": FixedSource(self.environment.signals)}) if made.source else made
+        source = FixedSource(self.environment) if made.source else None
+        setup = SimulatedSetup(**{**vars(made), "source": source})
         self.controller = Controller(setup, self.store)
 
     def restart(self):

@@ -37,6 +37,14 @@ def test_each_slot(service, policy, restart_every):
     assert_as_simulated(live, policy)
 
 
+@pytest.mark.parametrize("policy", ["bid-price-persistence", "bid-price-regression"])
+@pytest.mark.parametrize("restart_every", [0, 100])
+def test_plans_with_jobs_to_come(service, policy, restart_every):
+    live = service(policy)
+    live.play(restart_every)
+    assert_as_simulated(live, policy)
+
+
 @pytest.mark.parametrize("policy", ["greedy-price", "ucb1"])
 @pytest.mark.parametrize("restart_every", [0, 40])
 def test_on_arrival(service, policy, restart_every):

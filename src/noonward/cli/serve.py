@@ -20,6 +20,9 @@ def serve(
     folder: Annotated[Path | None, typer.Option(help="Folder of the store; the configuration's by default.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = None,
     policy: Annotated[str | None, typer.Option(help="Policy, where the service has not stored one.")] = None,
+    history: Annotated[
+        Path | None, typer.Option(help="Table or log of past jobs, from which policies that plan draw those to come.")
+    ] = None,
 ) -> None:
     """Run the live service: takes jobs, decides, hands them to clusters."""
     from noonward.errors import MissingExtraError, ScenarioError
@@ -36,7 +39,7 @@ def serve(
     from noonward.live.config import load_config
 
     loaded, scenario = load_config(config)
-    given = {"folder": folder, "port": port, "policy": policy}
+    given = {"folder": folder, "port": port, "policy": policy, "history": history}
     loaded = loaded.model_copy(update={name: value for name, value in given.items() if value is not None})
     print(f"store: {loaded.folder}")
 

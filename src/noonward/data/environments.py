@@ -211,7 +211,7 @@ def _sampler(scenario: Scenario, start: datetime) -> Callable[[np.random.Generat
     """Returns a draw from the job statistics a planner may know: for a trace, the packaged ones."""
     source = scenario.jobs
     if isinstance(source, JobTable):
-        past = _history(scenario, source, start)
+        past = past_jobs(scenario, source, start)
         return None if past is None else functools.partial(sample_history, past, start, scenario.window_h)
     if isinstance(source, FineTuningJobs):
         source = source.model_copy(update={"trace": "calibrated", "columns": {}})
@@ -220,8 +220,13 @@ def _sampler(scenario: Scenario, start: datetime) -> Callable[[np.random.Generat
     return functools.partial(build_jobs, source, scenario.fleet, start, scenario.window_h, scenario.slot_s)
 
 
-def _history(scenario: Scenario, source: JobTable, start: datetime) -> Jobs | None:
+def past_jobs(scenario: Scenario, source: JobTable, start: datetime) -> Jobs | None:
     """Returns the jobs that planners may draw the jobs to come from: of the history, or of the table's own past.
+
+    Args:
+        scenario: Scenario.
+        source: Table, with or without a history.
+        start: Start of the window.
 
     Raises:
         DataError: The history has no dates, or does not fit the fleet.

@@ -160,6 +160,9 @@ class LiveConfig(Spec):
     """Folder of the store and of local jobs."""
     sites: dict[str, SiteConfig]
     """Executor of every site of the fleet."""
+    history: Path | None = None
+    """Dated table of jobs or job log, from which policies that plan draw the jobs to come; none: the service's own
+    past arrivals."""
     signals: tuple[SignalFeed, ...] = ()
     """Publishers that are asked for prices and intensities; none: the scenario's signals."""
     host: str = "127.0.0.1"
@@ -231,7 +234,6 @@ def checked_config(content: dict[str, Any], source: str, base: Path) -> tuple[Li
         feed if feed.key_file is None else feed.model_copy(update={"key_file": base / feed.key_file})
         for feed in config.signals
     )
-    paths = {
-        name: base / value for name in ("folder", "tls_certificate", "tls_key") if (value := getattr(config, name))
-    }
+    relative = ("folder", "history", "tls_certificate", "tls_key")
+    paths = {name: base / value for name in relative if (value := getattr(config, name))}
     return config.model_copy(update=paths | {"signals": feeds}), scenario

@@ -10,6 +10,7 @@ import numpy as np
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError
+from noonward.live.coming import sampler_of
 from noonward.live.config import OWN_MACHINE, LiveConfig
 from noonward.live.executors.make import make_executor
 from noonward.live.executors.model import ModelExecutor
@@ -39,6 +40,7 @@ class Setup:
         start: UTC time of second 0.
         executors: One per site, in the fleet's order.
         source: Source of signals; None where the scenario has none.
+        store: Store, whose arrivals the jobs to come are drawn from.
     """
 
     config: LiveConfig
@@ -46,6 +48,7 @@ class Setup:
     start: datetime
     executors: tuple[Executor, ...]
     source: SignalSource | None
+    store: Store
 
     @classmethod
     def of(cls, config: LiveConfig, scenario: Scenario, store: Store, *, shadow: bool = False) -> Setup:
@@ -73,6 +76,7 @@ class Setup:
             config=config,
             scenario=scenario,
             start=store.start,
+            store=store,
             executors=tuple(make_executor(config, name, store, shadow) for name in scenario.fleet.site_names),
             source=feed_source(config, store)
             if config.signals
@@ -109,7 +113,11 @@ class Setup:
         return scheduler
 
     def brief(self, needs: Needs) -> Brief:
-        """Returns the brief of the service: no window's end, no jobs to come, no end of the run."""
+        """Returns the brief of the service: no window's end, and of the jobs to come what its past or a file tells.
+
+        Raises:
+            DataError: The file of past jobs cannot be read.
+        """
         scenario, fleet = self.scenario, self.scenario.fleet
         lookahead_h = 0
         if needs.forecast is not None and self.source is not None:
@@ -129,4 +137,5 @@ class Setup:
             lookahead_h=lookahead_h,
             economics=scenario.economics,
             constraints=scenario.constraints,
+            sample_jobs=sampler_of(scenario, self.store, self.config.history) if needs.samples else None,
         )

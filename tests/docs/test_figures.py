@@ -196,6 +196,7 @@ def test_figures_of_bench_live(noonward: CommandLine, monkeypatch: pytest.Monkey
         "CONNECTIONS": 2,
         "WAITING": 50,
         "STORED": 100,
+        "THROUGH": 50,
     }.items():
         monkeypatch.setattr(bench_live, name, small)
     hold_against_page("bench live", [noonward("bench", "live", "--json").out])

@@ -23,8 +23,10 @@ from noonward.evaluate.metrics import Metric
 from noonward.live.clock import ManualClock
 from noonward.live.config import checked_config
 from noonward.live.controller import Controller
+from noonward.live.requests import JobRequest, RequestChecker
 from noonward.live.setup import Setup
 from noonward.live.store.store import Store
+from noonward.live.store.submit import submission
 from noonward.live.world.seats import Arrival
 from noonward.live.world.world import World
 from noonward.runtime.executor import Progress
@@ -39,6 +41,8 @@ WAITING = 10_000
 """Waiting jobs in the measurement of decisions."""
 STORED = 1_000_000
 """Jobs that have ended in the store, in the measurement of a restart."""
+THROUGH, BUNCH = 2000, 50
+"""Jobs that run through a service in the measurement of its memory, and how many come in a minute."""
 _START: Final = datetime(2026, 3, 1, tzinfo=UTC)
 _SERVICE: Final = """
 import sys
@@ -61,6 +65,16 @@ SELECT n, 'key' || n, x'00', 'job', '{"name": "job"}', 'done', 0, 0, 1, 1, 60.0,
 """
 
 
+_THROUGH: Final = """
+import sys
+from datetime import datetime
+from pathlib import Path
+from noonward.bench.live import run_through
+run_through(Path(sys.argv[1]), datetime.fromisoformat(sys.argv[2]), int(sys.argv[3]))
+"""
+"""A service in a process of its own, whose memory is told when some jobs have run through it."""
+
+
 def bench_live(step: Progress) -> list[Metric]:
     """Measures the live service on this machine; client and service share its cores.
 
@@ -73,11 +87,14 @@ def bench_live(step: Progress) -> list[Metric]:
         step("decisions")
         restart_s = _restart_s(Path(folder) / "stored")
         step("restart")
+        memory_mb = _memory_mb(Path(folder) / "stored")
+        step("memory")
     return [
         Metric.of("live/batch_jobs_per_s", batch, "jobs/s"),
         Metric.of("live/single_jobs_per_s", single, "jobs/s"),
         Metric.of("live/decision_p99_ms", decision_ms, "ms"),
         Metric.of("live/restart_s", restart_s, "s"),
+        Metric.of("live/rss_mb_after_1e6_jobs", memory_mb, "MB"),
     ]
 
 
@@ -174,6 +191,8 @@ def _restart_s(folder: Path) -> float:
     store.do(lambda connection, now_s: connection.execute(waiting, (WAITING,)) and None)
     reset = "UPDATE jobs SET start_s = NULL, freed_s = NULL, ended_s = NULL, slot = serial WHERE state = 'waiting'"
     store.do(lambda connection, now_s: connection.execute(reset) and None)
+    counted = "INSERT INTO meta VALUES ('serial', ?), ('place', ?)"
+    store.do(lambda connection, now_s: connection.execute(counted, (STORED + WAITING,) * 2) and None)
     store.close()
     began = time.perf_counter()
     store = Store(folder, ManualClock(_START))
@@ -182,6 +201,41 @@ def _restart_s(folder: Path) -> float:
     assert len(controller.world.seat_of) == WAITING, "every waiting job is in sight again"
     store.close()
     return elapsed
+
+
+def _memory_mb(folder: Path) -> float:
+    """Returns the memory of a service over a store of many jobs after some more have run through it, MB."""
+    command = [sys.executable, "-c", _THROUGH, str(folder), _START.isoformat(), str(THROUGH)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ})
+    return float(told.stdout)
+
+
+def run_through(folder: Path, start: datetime, jobs: int) -> None:
+    """Runs jobs through a service over a folder's store, fifty a minute, and writes its memory in MB to stdout.
+
+    Args:
+        folder: Folder of the store.
+        start: When the store began, UTC.
+        jobs: How many jobs.
+    """
+    clock = ManualClock(start)
+    store = Store(folder, clock)
+    clock.seconds = float(store.value("asked_s") or 0.0) + 1e6 + 60.0
+    controller = Controller(_setup(store, folder), store)
+    checker = RequestChecker(controller.setup.scenario.fleet, 64)
+    row = checker.row(JobRequest(name="job", work=60.0, origin="north"))
+    sites = range(len(controller.setup.sites))
+    for _ in range(-(-jobs // BUNCH)):
+        clock.seconds += 60.0
+        store.do(submission([row] * BUNCH))
+        for s in sites:
+            controller.track(s)
+        controller.decide()
+        for s in sites:
+            controller.deliver(s)
+    store.close()
+    kilobytes = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    sys.stdout.write(f"{float(kilobytes[1]) * 1024 / 1e6 if kilobytes else float('nan'):.1f}")
 
 
 def _setup(store: Store, folder: Path) -> Setup:

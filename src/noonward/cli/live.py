@@ -52,6 +52,37 @@ def vacuum(folder: Folder = Path("noonward-live")) -> None:
 
 
 @app.command()
+def replay(
+    config: Annotated[Path, typer.Argument(help="Configuration of the service (docs/live.md).")],
+    folder: Annotated[Path | None, typer.Option(help="Folder of the store; the configuration's by default.")] = None,
+    policy: Annotated[str | None, typer.Option(help="Policy; by default the one that decided.")] = None,
+) -> None:
+    """Play what a service recorded in the engine again, and compare the decisions job by job."""
+    from noonward.engine.run import run
+    from noonward.errors import ScenarioError
+    from noonward.live.config import load_config
+    from noonward.live.replay import differences, recording
+    from noonward.live.setup import Setup
+
+    loaded, scenario = load_config(config)
+    loaded = loaded if folder is None else loaded.model_copy(update={"folder": folder})
+    with _store(loaded.folder) as store:
+        setup = Setup.of(loaded, scenario, store, shadow=True)
+        recorded = recording(setup, store)
+        if policy is None and len(recorded.policies) != 1:
+            raise ScenarioError(
+                f"the service decided by {', '.join(recorded.policies) or 'no policy'}; name one by --policy"
+            )
+        scheduler = setup.scheduler(policy or recorded.policies[0])
+        outcome = run(recorded.environment, scheduler, seed=loaded.seed)
+    compared, found = differences(recorded, outcome.job_J)
+    for one in found[:20]:
+        print(f"job {one.job}: {one.what} was {one.recorded}, replayed {one.replayed}")
+    print(f"{compared:,} decisions compared, {len({one.job for one in found}):,} jobs differ; "
+          f"{len(recorded.steered):,} jobs that operators steered are left out")  # fmt: skip
+
+
+@app.command()
 def drain(site: SiteName, address: Address = DEFAULT_ADDRESS) -> None:
     """Start nothing more at a site; what runs there runs on."""
     with open_client(address) as client:

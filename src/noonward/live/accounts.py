@@ -176,7 +176,8 @@ def outcome_of(setup: Setup, signals: Signals, fates: Sequence[Fate], hours: int
         hours: Hours from the service's start that are accounted for; what lies after them is cut off.
     """
     until_s = hours * HOUR_S
-    environment = _environment(setup, signals, fates, hours)
+    about = [fate.about for fate in fates]
+    environment = environment_of(setup, signals, about, until_s, drained=False)
     job_J = np.zeros(len(fates), JOB_OUTCOME)
     for j, fate in enumerate(fates):
         moves = sum(1 for journey in fate.journeys if _is_move(setup, fate, journey))
@@ -238,18 +239,29 @@ def _transfers(setup: Setup, fates: Sequence[Fate], until_s: float) -> Records:
     return np.array(rows, TRANSFER)
 
 
-def _environment(setup: Setup, signals: Signals, fates: Sequence[Fate], hours: int) -> Environment:
+def environment_of(
+    setup: Setup, signals: Signals, arrivals: Sequence[Arrival], window_s: float, *, drained: bool
+) -> Environment:
+    """Returns the environment that a service's jobs and signals are.
+
+    Args:
+        setup: Parts of the service.
+        signals: Its signals.
+        arrivals: Its jobs in the order of their arrival, at least one.
+        window_s: Whole hours from the service's start, s.
+        drained: Whether jobs may start after them.
+    """
     scenario = setup.scenario
     jobs = Jobs.build(
-        arrival_s=np.array([fate.about.arrival_s for fate in fates]),
-        work=np.array([fate.about.work for fate in fates]),
-        origin=np.array([fate.about.origin for fate in fates]),
-        class_=np.array([fate.about.class_ for fate in fates]),
-        gpus_min=np.array([fate.about.gpus_min for fate in fates]),
-        gpus_max=np.array([fate.about.gpus_max for fate in fates]),
-        slack_s=np.array([fate.about.max_delay_s for fate in fates]),
-        data_gb=np.array([fate.about.move_gb for fate in fates]),
-        result_gb=np.array([fate.about.result_gb for fate in fates]),
+        arrival_s=np.array([one.arrival_s for one in arrivals]),
+        work=np.array([one.work for one in arrivals]),
+        origin=np.array([one.origin for one in arrivals]),
+        class_=np.array([one.class_ for one in arrivals]),
+        gpus_min=np.array([one.gpus_min for one in arrivals]),
+        gpus_max=np.array([one.gpus_max for one in arrivals]),
+        slack_s=np.array([one.max_delay_s for one in arrivals]),
+        data_gb=np.array([one.move_gb for one in arrivals]),
+        result_gb=np.array([one.result_gb for one in arrivals]),
     )
     return Environment(
         scenario=scenario.name,
@@ -258,8 +270,8 @@ def _environment(setup: Setup, signals: Signals, fates: Sequence[Fate], hours: i
         start=setup.start,
         protocol=scenario.protocol,
         slot_s=scenario.slot_s,
-        window_s=hours * HOUR_S,
-        drained=False,
+        window_s=window_s,
+        drained=drained,
         fleet=scenario.fleet,
         links=scenario.network.links(scenario.fleet),
         jobs=jobs,

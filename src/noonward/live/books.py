@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from noonward.live.states import from_bytes, to_bytes
+from noonward.live.store.events import add_event
 from noonward.live.store.store import Store, StoreError
 from noonward.live.world.seats import OVERDUE, STARTING, Arrival, Decision, Note, Seat
 from noonward.live.world.world import World
@@ -153,10 +154,8 @@ class Books:
         )  # fmt: skip
 
     def _store_notes(self, connection: sqlite3.Connection, notes: Sequence[Note]) -> None:
-        connection.executemany(
-            "INSERT INTO events (at_s, job, kind, data) VALUES (?, ?, ?, ?)",
-            [(note.at_s, note.job, note.kind, json.dumps(note.data)) for note in notes],
-        )
+        for note in notes:
+            add_event(connection, note.at_s, note.job, note.kind, note.data)
 
     def _store_meta(self, connection: sqlite3.Connection, state: bytes | None) -> None:
         world = self.world

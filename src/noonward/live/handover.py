@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from noonward.live.executors.protocol import ClusterError, Executor, Order, Status
+from noonward.live.store.events import add_event
 from noonward.live.store.store import Store
 
 LOST_POLLS: Final = 20
@@ -159,11 +160,11 @@ class SiteAgent:
         if status.phase == "running":
             began_s = now_s if status.began_s is None else status.began_s
             connection.execute("UPDATE jobs SET state = 'running', began_s = ? WHERE id = ?", (began_s, job))
-            _event(connection, now_s, job, "running", {"site": self.name, "began_s": began_s})
+            add_event(connection, now_s, job, "running", {"site": self.name, "began_s": began_s})
             return False
         if status.phase in ("queued", "held"):
             connection.execute("UPDATE jobs SET state = 'starting', began_s = NULL WHERE id = ?", (job,))
-            _event(connection, now_s, job, "requeued", {"site": self.name, "reason": status.reason})
+            add_event(connection, now_s, job, "requeued", {"site": self.name, "reason": status.reason})
             return False
         ended_s = now_s if status.ended_s is None else status.ended_s
         if status.began_s is not None:
@@ -187,7 +188,7 @@ class SiteAgent:
                 (withheld, now_s, self.name),
             )
             if withheld != row["withheld"] or not row["reachable"]:
-                _event(connection, now_s, None, "site", {"site": self.name, "reachable": True, "withheld": withheld})
+                add_event(connection, now_s, None, "site", {"site": self.name, "reachable": True, "withheld": withheld})
 
         if usable is not None or not row["reachable"] or row["seen_s"] is None:
             self.store.do(change)
@@ -204,7 +205,9 @@ class SiteAgent:
                 "UPDATE sites SET reachable = 0, remark = ? WHERE name = ?", (str(error)[:500], self.name)
             )
             if was:
-                _event(connection, now_s, None, "site", {"site": self.name, "reachable": False, "reason": str(error)})
+                add_event(
+                    connection, now_s, None, "site", {"site": self.name, "reachable": False, "reason": str(error)}
+                )
 
         self.store.do(change)
 
@@ -225,7 +228,7 @@ class SiteAgent:
 
                 def change(connection: sqlite3.Connection, now_s: float, stray: Order = stray) -> None:
                     said: dict[str, object] = {"site": self.name, "token": stray.token, "handle": stray.handle}
-                    _event(connection, now_s, None, "stray cancelled", said)
+                    add_event(connection, now_s, None, "stray cancelled", said)
 
                 self.store.do(change)
 
@@ -243,12 +246,6 @@ def _order(row: sqlite3.Row, handle: str | None = None) -> Order:
     )
 
 
-def _event(connection: sqlite3.Connection, now_s: float, job: int | None, kind: str, data: dict[str, object]) -> None:
-    connection.execute(
-        "INSERT INTO events (at_s, job, kind, data) VALUES (?, ?, ?, ?)", (now_s, job, kind, json.dumps(data))
-    )
-
-
 def _end(
     connection: sqlite3.Connection, now_s: float, job: int, state: str, ended_s: float, code: int | None, reason: str
 ) -> None:
@@ -257,7 +254,7 @@ def _end(
         "UPDATE jobs SET state = ?, ended_s = ?, exit_code = ?, reason = ? WHERE id = ?",
         (state, ended_s, code, reason, job),
     )
-    _event(connection, now_s, job, state, {"ended_s": ended_s, "exit_code": code, "reason": reason})
+    add_event(connection, now_s, job, state, {"ended_s": ended_s, "exit_code": code, "reason": reason})
 
 
 def _again(connection: sqlite3.Connection, now_s: float, job: int, reason: str) -> None:
@@ -268,4 +265,4 @@ def _again(connection: sqlite3.Connection, now_s: float, job: int, reason: str) 
         "power_w = NULL, freed_s = NULL, began_s = NULL, token = NULL WHERE id = ?",
         (now_s, job),
     )
-    _event(connection, now_s, job, "queued again", {"reason": reason})
+    add_event(connection, now_s, job, "queued again", {"reason": reason})

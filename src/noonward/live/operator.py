@@ -9,6 +9,7 @@ from typing import Literal
 
 from noonward.errors import DataError, NoonwardError, nearest
 from noonward.live.controller import Controller
+from noonward.live.store.events import add_event
 from noonward.live.store.schema import ENDED
 from noonward.live.store.store import Change
 
@@ -38,9 +39,8 @@ def cancel_job(controller: Controller, job: int, who: str) -> None:
             )
         else:
             connection.execute("UPDATE jobs SET cancelling = 1 WHERE id = ?", (job,))
-        _note(
-            connection, now_s, job, "cancelled" if state in ("submitted", "transit", "waiting") else "cancelling", who
-        )
+        kind = "cancelled" if state in ("submitted", "transit", "waiting") else "cancelling"
+        add_event(connection, now_s, job, kind, {"by": who})
 
     _change_job(controller, job, change)
 
@@ -56,7 +56,7 @@ def hold_job(controller: Controller, job: int, held: bool, who: str) -> None:
     def change(connection: sqlite3.Connection, now_s: float) -> None:
         _require_waiting(connection, job, "held")
         connection.execute("UPDATE jobs SET held = ? WHERE id = ?", (int(held), job))
-        _note(connection, now_s, job, "held" if held else "let go", who)
+        add_event(connection, now_s, job, "held" if held else "let go", {"by": who})
 
     _change_job(controller, job, change)
 
@@ -100,7 +100,7 @@ def steer_job(
         if not possible:
             raise DataError(f"job {job} would fit into no site any more; allow another one")
         connection.execute("UPDATE jobs SET pinned = ?, vetoed = ? WHERE id = ?", (pinned, json.dumps(vetoed), job))
-        _note(connection, now_s, job, "steered", who)
+        add_event(connection, now_s, job, "steered", {"by": who})
 
     _change_job(controller, job, change)
 
@@ -143,8 +143,7 @@ def _change_site(controller: Controller, site: str, what: Literal["drained", "di
 
     def change(connection: sqlite3.Connection, now_s: float) -> None:
         connection.execute(f"UPDATE sites SET {what} = ? WHERE name = ?", (int(on), site))
-        said = json.dumps({"site": site, what: on, "by": who})
-        connection.execute("INSERT INTO events (at_s, kind, data) VALUES (?, 'site', ?)", (now_s, said))
+        add_event(connection, now_s, None, "site", {"site": site, what: on, "by": who})
 
     controller.store.do(change)
 
@@ -169,9 +168,3 @@ def _require_waiting(connection: sqlite3.Connection, job: int, what: str) -> Non
         raise TooLateError(
             f"job {job} is {state}; only a job that has not been started can be {what}: cancel it instead"
         )
-
-
-def _note(connection: sqlite3.Connection, now_s: float, job: int, kind: str, who: str) -> None:
-    connection.execute(
-        "INSERT INTO events (at_s, job, kind, data) VALUES (?, ?, ?, ?)", (now_s, job, kind, json.dumps({"by": who}))
-    )

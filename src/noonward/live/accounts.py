@@ -240,13 +240,13 @@ def _transfers(setup: Setup, fates: Sequence[Fate], until_s: float) -> Records:
 
 
 def environment_of(
-    setup: Setup, signals: Signals, arrivals: Sequence[Arrival], window_s: float, *, drained: bool
+    setup: Setup, signals: Signals | None, arrivals: Sequence[Arrival], window_s: float, *, drained: bool
 ) -> Environment:
     """Returns the environment that a service's jobs and signals are.
 
     Args:
         setup: Parts of the service.
-        signals: Its signals.
+        signals: Its signals, or None where it has none.
         arrivals: Its jobs in the order of their arrival, at least one.
         window_s: Whole hours from the service's start, s.
         drained: Whether jobs may start after them.

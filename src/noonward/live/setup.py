@@ -40,7 +40,7 @@ class Setup:
         start: UTC time of second 0.
         executors: One per site, in the fleet's order.
         source: Source of signals; None where the scenario has none.
-        store: Store, whose arrivals the jobs to come are drawn from.
+        store: Store, whose arrivals the jobs to come are drawn from; None: nothing is known of them.
     """
 
     config: LiveConfig
@@ -48,7 +48,7 @@ class Setup:
     start: datetime
     executors: tuple[Executor, ...]
     source: SignalSource | None
-    store: Store
+    store: Store | None = None
 
     @classmethod
     def of(cls, config: LiveConfig, scenario: Scenario, store: Store, *, shadow: bool = False) -> Setup:
@@ -137,5 +137,7 @@ class Setup:
             lookahead_h=lookahead_h,
             economics=scenario.economics,
             constraints=scenario.constraints,
-            sample_jobs=sampler_of(scenario, self.store, self.config.history) if needs.samples else None,
+            sample_jobs=None
+            if self.store is None or not needs.samples
+            else sampler_of(scenario, self.store, self.config.history),
         )

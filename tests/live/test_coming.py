@@ -45,7 +45,7 @@ def test_the_days_of_a_week_start_at_the_hour_of_the_service(service):
 
 
 def test_a_policy_that_plans_decides_by_the_past_of_the_service_or_is_refused(service):
-    live = service("local-fcfs")
+    live = service("local-fcfs", "window_h=240")
     live.controller.setup.__class__ = live.controller.setup.__class__.__mro__[1]  # the service's own knowledge alone
     with pytest.raises(ScenarioError, match="cannot be sampled"):
         live.controller.use_policy("bid-price-persistence")

@@ -10,9 +10,10 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from noonward.errors import MissingExtraError, NoonwardError
-from noonward.live.api.shown import Event, JobList, JobShown, Problem, ServiceShown, SiteShown, Submitted
+from noonward.live.accounts import Savings
+from noonward.live.api.shown import DecisionShown, Event, JobList, JobShown, Problem, ServiceShown, SiteShown, Submitted
 from noonward.live.requests import JobRequest
-from noonward.live.why import Why
+from noonward.live.why import Plan, Why
 
 ADDRESS: Final = "http://127.0.0.1:8470"
 """Where a service listens unless its configuration says otherwise."""
@@ -122,6 +123,19 @@ class Client:
     def dispatch(self, site: str, on: bool) -> SiteShown:
         """Stops or resumes the hand-over of jobs to a site's cluster."""
         return self._call("PATCH", f"/v1/sites/{site}", SiteShown, json={"dispatch": on})
+
+    def plans(self) -> list[Plan]:
+        """Returns what is expected of every site in the coming 24 hours."""
+        return self._call("GET", "/v1/plans", list[Plan])
+
+    def savings(self, days: int = 7) -> Savings:
+        """Returns what was saved in the last days (1 to 31) against the reference policy."""
+        return self._call("GET", "/v1/savings", Savings, params={"days": str(days)})
+
+    def decisions(self, job: int | None = None, limit: int = 100) -> list[DecisionShown]:
+        """Returns the newest decisions, of one job if it is given, with what was known when each was made."""
+        query = {"limit": str(limit)} | ({} if job is None else {"job": str(job)})
+        return self._call("GET", "/v1/decisions", list[DecisionShown], params=query)
 
     def service(self) -> ServiceShown:
         """Returns the service itself."""

@@ -11,7 +11,10 @@ from noonward.live.client import Client
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra dev)")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed here (Debian: chromium)")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed here (Debian: chromium)"),
+]
 expect = sync_api.expect
 PAGES = ("/", "/jobs", "/plan", "/signals", "/savings", "/decisions", "/submit", "/sites/warsaw", "/login")
 

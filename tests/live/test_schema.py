@@ -2,24 +2,30 @@
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from noonward.live.api.app import make_app
 from noonward.live.api.openapi import document
+from noonward.live.requests import JobRequest
 from noonward.live.tokens import make_token
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed (extra dev)")
 
 
+pytestmark = pytest.mark.slow
 OPERATIONS = [(path, method) for path, methods in document()["paths"].items() for method in methods]
 
 
 @pytest.mark.parametrize(("path", "method"), OPERATIONS, ids=[f"{method} {path}" for path, method in OPERATIONS])
 def test_whatever_is_sent_is_answered_as_described(service, path, method):
     live = service("local-fcfs")
-    live.submit(*(live.request(j) for j in range(3)))
-    live.set_time(3600.0)
-    live.steps()
+    jobs = [JobRequest(name="a", work=work, origin="north", gpus_min=8) for work in (30.0, 6000.0, 60.0, 60.0, 60.0)]
+    live.submit(*jobs)
+    for time_s in (60.0, 120.0, 180.0):  # one job is done, one runs, the others wait
+        live.set_time(time_s)
+        live.steps()
+        live.steps()
     described = schemathesis.openapi.from_asgi("/openapi.json", make_app(live.controller))
     checks = schemathesis.checks
     held = [
@@ -31,8 +37,15 @@ def test_whatever_is_sent_is_answered_as_described(service, path, method):
         max_examples=25, deadline=None, derandomize=True, database=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     )  # fmt: skip
-    @given(case=described[path][method].as_strategy())
-    def ask(case):
+    @given(
+        case=described[path][method].as_strategy(),
+        job=st.one_of(st.none(), st.integers(0, 7)),
+        site=st.one_of(st.none(), st.sampled_from(("north", "south"))),
+    )
+    def ask(case, job, site):
+        known = {"job": job, "site": site}
+        given = {name: value if known[name] is None else known[name] for name, value in case.path_parameters.items()}
+        case.path_parameters = given
         case.call_and_validate(headers={"Host": "localhost:8470"}, checks=held)
 
     ask()

@@ -134,7 +134,7 @@ def _scaling() -> list[Metric]:
         seconds = _run_seconds(environment, "dp")
         out.append(Metric.of(f"engine/scaling/ns_per_job_at_{label}", 1e9 * seconds / count, "CPU ns/job"))
     world = ClusterEngine(environment, make_scheduler("dp")).world
-    size = sum(a.nbytes for a in (world.submitted_R, world.outcome_R, world.heap_E))
+    size = sum(a.nbytes for a in (world.submitted_R, world.outcome_R, world.job_usd_R, world.heap_E))
     out.append(Metric.of("engine/scaling/bytes_per_job", size / count, "bytes/job"))
     return out
 

@@ -7,7 +7,7 @@ import pytest
 
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import ScenarioError
-from noonward.evaluate.answer import best_to_adopt, bill_usd, bills, headline, punctuality, savings
+from noonward.evaluate.answer import best_to_adopt, bill_usd, bills, headline, moved_jobs, punctuality, savings
 from noonward.evaluate.compare import compare
 from noonward.evaluate.objective import Bound
 from noonward.evaluate.results import summary_rows
@@ -73,10 +73,44 @@ def test_the_headline_names_saving_share_delay_and_what_it_rests_on(money):
     said = headline(found)
     assert said[0].startswith("Adopt price-greedy: 40.0 USD (20 %) more utility [40.0, 40.0] and ")
     assert said[0].endswith("than local-fcfs in 12 hours; 80 % of what is possible.")
-    assert "moves and" in said[1]
+    assert "jobs at another site than they arrive at, with " in said[1]
     assert "jobs are late" in said[1]
     assert "The percentage depends on prices, zones and jobs" in said[-1]
     assert not any("do not compare" in sentence for sentence in said)
+
+
+def test_moved_jobs_are_counted_whether_they_have_data_or_not(money):
+    for policy in money.records:
+        moved = []
+        for record in money.records[policy]:
+            started = [job for job in record.jobs.iter_rows(named=True) if np.isfinite(job["start_s"])]
+            moved.append(sum(job["site"] != job["origin"] for job in started))
+        assert moved_jobs(money, policy).value == np.mean(moved)
+    assert moved_jobs(money, "local-fcfs").value == 0
+    assert moved_jobs(money, "random").value > 5
+
+
+@pytest.mark.parametrize(
+    ("usd", "kg", "says"),
+    [
+        (8.0, 5.0, "2.00 USD (20 %) [2.00, 2.00] and 1.0 kg CO2 less than local-fcfs"),
+        (8.0, 7.0, "2.00 USD (20 %) less [2.00, 2.00] and 1.0 kg CO2 more than local-fcfs"),
+        (12.0, 5.0, "2.00 USD (20 %) more [2.00, 2.00] and 1.0 kg CO2 less than local-fcfs"),
+        (12.0, 7.0, "2.00 USD (20 %) more [2.00, 2.00] and 1.0 kg CO2 more than local-fcfs"),
+    ],
+)
+def test_what_is_less_and_what_is_more_is_said_of_each(money, usd, kg, says):
+    free = {"job_kg": 0.0, "free_kg": 0.0, "move_kg": 0.0, "result_kg": 0.0}
+    found = with_ledgers(
+        money,
+        {
+            "local-fcfs": [bill(10.0) | free | {"job_kg": 6.0}] * 2,
+            "random": [bill(usd) | free | {"job_kg": kg}] * 2,
+        },
+    )
+    scenario = found.scenario.model_copy(update={"goal": "least-cost"})
+    found = dataclasses.replace(found, scenario=scenario)
+    assert found.objective.saying(found, "random").startswith(says)
 
 
 def test_other_work_and_doubt_are_said(money):

@@ -75,6 +75,21 @@ def punctuality(record: Any) -> tuple[float, int]:
     return float(delay.mean()) if len(delay) else math.nan, behind + int((jobs["status"] == "overdue").sum())
 
 
+def moved_jobs(comparison: Comparison, policy: str) -> Estimate:
+    """Returns how many jobs ran at another site than the one they arrived at, with or without data to move."""
+    import polars as pl
+
+    homes = {point.name: point.home for point in comparison.scenario.fleet.ingress_points}
+    counts = []
+    for record in comparison.records[policy]:
+        jobs = pl.read_parquet(record.folder / "jobs.parquet", columns=["origin", "site", "start_s"])
+        started = jobs.filter(jobs["start_s"].is_finite())
+        sites = started["site"].cast(pl.String).to_list()
+        come = started["origin"].cast(pl.String).to_list()
+        counts.append(sum(homes[point] not in (None, site) for point, site in zip(come, sites, strict=True)))
+    return mean(counts)
+
+
 def savings(comparison: Comparison, policy: str) -> Savings:
     """Returns what a policy saves against the comparison's reference."""
     today, other = bills(comparison, comparison.reference), bills(comparison, policy)

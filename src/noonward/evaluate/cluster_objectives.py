@@ -16,7 +16,18 @@ from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.data.environments import build_environment
 from noonward.data.jobs.dated import job_rows
 from noonward.errors import InfeasiblePlanError
-from noonward.evaluate.answer import DEPENDS, SAME_WORK, bills, lasting, mass, money, savings, spoken, window_words
+from noonward.evaluate.answer import (
+    DEPENDS,
+    SAME_WORK,
+    bills,
+    lasting,
+    mass,
+    money,
+    moved_jobs,
+    savings,
+    spoken,
+    window_words,
+)
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.objective import Bound, BoundValue, Objective, no_value
 from noonward.evaluate.replay import replay_notes
@@ -116,6 +127,7 @@ class ClusterObjective(Objective):
                 out.append(Metric.of(f"saved_usd/{policy}", saved.usd, "USD"))
                 out.append(Metric.of(f"saved_kg/{policy}", saved.kg, "kgCO2"))
             out.append(Metric.of(f"mean_delay_s/{policy}", saved.mean_delay_s.within(0.0), "s"))
+            out.append(Metric.of(f"moved_jobs/{policy}", moved_jobs(comparison, policy).within(0.0), "jobs"))
             out.append(Metric.of(f"late_jobs/{policy}", saved.late_jobs.within(0.0), "jobs"))
         for each in self.bound_values:
             if not no_value(comparison.bounds, each.name):
@@ -129,10 +141,10 @@ class ClusterObjective(Objective):
     def consequences(self, comparison: Comparison, policy: str) -> list[str]:
         """Returns moves, delay, late jobs and work done beside the reference's; with signals what a saving rests on."""
         saved, base = savings(comparison, policy), savings(comparison, comparison.reference)
-        moves, today = comparison.mean(policy, "moves").value, spoken(comparison.reference)
+        moved, today = moved_jobs(comparison, policy).value, spoken(comparison.reference)
         told = [
-            f"It takes {moves:,.0f} moves and {lasting(saved.mean_delay_s.value)} of mean delay "
-            f"({today}: {lasting(base.mean_delay_s.value)}); {saved.late_jobs.value:,.0f} jobs are late "
+            f"It runs {moved:,.0f} jobs at another site than they arrive at, with {lasting(saved.mean_delay_s.value)} "
+            f"of mean delay ({today}: {lasting(base.mean_delay_s.value)}); {saved.late_jobs.value:,.0f} jobs are late "
             f"({today}: {base.late_jobs.value:,.0f})."
         ]
         work = ratio(comparison.values(policy, "gpu_hours"), comparison.values(comparison.reference, "gpu_hours")).value
@@ -373,7 +385,7 @@ class CostObjective(UtilityObjective):
             (Column("Mean delay", "min", "down"), lambda c, p: number(_minutes(savings(c, p).mean_delay_s), 1)),
             (Column("Late", "jobs", "down"), lambda c, p: number(savings(c, p).late_jobs)),
             (Column("Not done", "jobs", "down"), undone),
-            (Column("Moves", "moves"), _ledger("moves")),
+            (Column("Moved", "jobs"), lambda c, p: number(moved_jobs(c, p))),
         )
 
     def bound_rows(self, comparison: Comparison) -> list[Row]:
@@ -391,9 +403,15 @@ class CostObjective(UtilityObjective):
     def saying(self, comparison: Comparison, policy: str) -> str:
         """Returns the bill's saving and the emissions avoided against the reference, in an environment's window."""
         saved = savings(comparison, policy)
-        share = "" if math.isnan(saved.usd_share.value) else f" ({saved.usd_share.value:.0%})".replace("%", " %")
+        less = saved.usd.value >= 0
+        usd = saved.usd
+        if not less and usd.low is not None and usd.high is not None:
+            usd = Estimate(usd.value, -usd.high, -usd.low)
+        share = "" if math.isnan(saved.usd_share.value) else f" ({abs(saved.usd_share.value):.0%})".replace("%", " %")
+        # One word serves both where both are saved; else each has its own.
+        own = "" if less and saved.kg.value >= 0 else " less" if less else " more"
         return (
-            f"{money(Estimate(saved.usd.value), 'USD')}{share}{interval(saved.usd)} and {mass(saved.kg)} than "
+            f"{money(Estimate(abs(usd.value)), 'USD')}{share}{own}{interval(usd)} and {mass(saved.kg)} than "
             f"{spoken(comparison.reference)} in {window_words(comparison.scenario.window_h)}"
         )
 

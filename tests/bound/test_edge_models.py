@@ -1,5 +1,7 @@
 """The bound for several models against exhaustive search on tiny worlds, and by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,8 @@ from noonward.data.edge.environments import build_edge_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.edge.engine import edge_world
 from noonward.evaluate import edge_objective
-from noonward.evaluate.edge_objective import chains, edge_response_bound
+from noonward.evaluate.edge_objective import EdgeObjective, chains, edge_response_bound
+from noonward.model.edge.tasks import ImageTasks
 from reference import edge as reference
 
 
@@ -105,3 +108,17 @@ def test_what_would_take_too_long_is_left_out(monkeypatch):
     monkeypatch.setattr(edge_objective, "MOST_CHAINS", chains(environment.tasks.gang_K) - 1)
     less = edge_response_bound(environment, 24.0)
     assert 0 < less < whole
+
+
+def test_a_task_that_may_have_few_steps_bounds_no_other():
+    """A request for one step among others for 30, as in the real trace."""
+    setting = load_scenario("edge-inference-real")
+    whole = build_edge_environment(setting, 1, 4)
+    record_K = whole.tasks.record_K.copy()
+    record_K["steps_max"][3] = 1.0
+    environment = replace(whole, tasks=ImageTasks(record_K=record_K))
+    found = EdgeObjective().compute_bound(environment)
+    assert found["response_s"] <= found["best_known_s"]
+    assert found["response_s"] > edge_response_bound(environment, 1.0) + 5
+    with pytest.raises(ValueError, match="given 1 steps; the scenario allows 5"):
+        best_schedule(edge_world(environment), 1.0)

@@ -101,9 +101,15 @@ def best_schedule(world: EdgeWorld, steps: float, width: int = 24) -> Schedule:
 
     Args:
         world: A run that has begun and has not been asked anything; nothing of it is changed.
-        steps: Inference steps of every task.
+        steps: Inference steps of every task; one that may have fewer gets its most.
         width: States kept per level of the search.
+
+    Raises:
+        ValueError: The steps are fewer than the scenario allows.
     """
+    fewest = float(world.shown.run_1["steps_min"][0])
+    if steps < fewest:
+        raise ValueError(f"the search was given {steps:g} steps; the scenario allows {fewest:g} and more")
     sizes = (len(world.shown.server_N), len(world.shown.task_Q), len(world.shown.load_s_G), len(world.task_K))
 
     def blank() -> EdgeWorld:

@@ -60,7 +60,7 @@ def up(
         typer.Option(
             help="Seconds after the last answer of a worker that hangs within which its gang is free; above 2."
         ),
-    ] = 6.0,
+    ] = 8.0,
     ray: Annotated[str, typer.Option(metavar="ADDRESS", help="A Ray cluster, or 'local' for this machine.")] = "local",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU a server if there are enough.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the policy.")] = 0,

@@ -103,14 +103,13 @@ class EdgeObjective(Objective):
 
     def compute_bound(self, environment: EdgeEnvironment, seconds: float | None = None) -> Bound:
         """Returns the response bound and the best schedule found with foresight, both at the scenario's steps, s."""
-        setting, record_K = environment.setting, environment.tasks.record_K
+        setting = environment.setting
         if setting.end != "drained":
             return Bound()
-        if len(record_K) > MOST_TASKS:
+        if len(environment.tasks) > MOST_TASKS:
             return Bound()
-        steps = np.minimum(setting.steps, record_K["steps_max"]).min()
-        found = best_schedule(edge_world(environment), float(steps))
-        return Bound(response_s=edge_response_bound(environment, float(steps)), best_known_s=found.response_s)
+        found = best_schedule(edge_world(environment), setting.steps)
+        return Bound(response_s=edge_response_bound(environment, setting.steps), best_known_s=found.response_s)
 
     def describe_bound(self, bound: Bound) -> str:
         """Returns a bound in words."""
@@ -232,6 +231,8 @@ def describe_tasks(tasks: PaperTasks | SessionTasks | TraceTasks) -> str:
 def edge_response_bound(environment: EdgeEnvironment, steps: float) -> float:
     """Returns a lower bound on the mean response of all tasks under every scheduler that gives so many steps, s.
 
+    A task that may have fewer steps gets its most.
+
     The larger of two: one counts the loads of every model and the servers' work (``bound.edge_models``). The other
     counts how gangs of different sizes keep each other from the servers; it takes all models for one, which can only be
     served sooner, and is left out where it would take too long.
@@ -239,6 +240,10 @@ def edge_response_bound(environment: EdgeEnvironment, steps: float) -> float:
     setting, tasks = environment.setting, environment.tasks
     record_K, ready_s_K = tasks.record_K, tasks.record_K["ready_t"] * setting.tick_s
     servers, stamp_s_K, gang_K = setting.servers.count, tasks.stamp_s_K, tasks.gang_K
+    run_s_K = np.minimum(steps, record_K["steps_max"]) * record_K["step_s"]
+    run_s_G = np.full(len(environment.step_s_G), np.nan)
+    for size in np.unique(gang_K).tolist():
+        run_s_G[size] = run_s_K[gang_K == size].min()
     of_models_s = models_bound(
         servers,
         stamp_s_K,
@@ -246,7 +251,7 @@ def edge_response_bound(environment: EdgeEnvironment, steps: float) -> float:
         gang_K,
         record_K["model"],
         record_K["load_s"],
-        steps * record_K["step_s"],
+        run_s_K,
         setting.first_s,
     )
     if chains(gang_K) > MOST_CHAINS:
@@ -257,7 +262,7 @@ def edge_response_bound(environment: EdgeEnvironment, steps: float) -> float:
         ready_s_K,
         gang_K,
         environment.least_load_s_G,
-        steps * environment.step_s_G,
+        run_s_G,
         setting.first_s,
     )
     return max(of_models_s, of_gangs_s)

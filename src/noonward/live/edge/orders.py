@@ -47,7 +47,7 @@ class Limits:
     """
 
     beat_s: float = 1.0
-    lease_s: float = 6.0
+    lease_s: float = 8.0
     start_s: float = 300.0
     load_s: float = 300.0
     group_s: float = 10.0

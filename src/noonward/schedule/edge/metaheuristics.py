@@ -1,8 +1,8 @@
 """Genetic algorithm and Harmony Search over open-loop sequences, as EAT compares them (Sec. VI.A.2 and VI.A.3).
 
 Both search, before a run, for the sequence of the highest reward over sampled episodes of the scenario's law, which no
-run sees. They are written here because the libraries at hand lack what the paper sets: mealpy's Harmony Search has no
-bandwidth of 1 (its own is 0.0001), pymoo has none, and neither has a genetic algorithm with ten parents and one elite.
+run sees. They are written here because kept libraries do not serve: mealpy 3.0 requires numpy below 2, and pymoo 0.6
+has no Harmony Search and finds no better sequences in twice the time (docs/edge-inference.md has the figures).
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ ALLOWED = {
     "engine": WORLD | {"decision"},
     "schedule": WORLD | {"decision"},
     "bound": WORLD | {"decision", "engine", "schedule"},
-    "learn": WORLD | {"decision", "engine", "schedule"},
+    "learn": WORLD | {"decision", "engine", "schedule", "bound"},
     "runtime": WORLD | {"decision", "engine", "schedule", "bound", "learn"},
     "evaluate": WORLD | {"decision", "engine", "schedule", "bound", "learn", "runtime"},
     "studies": WORLD | {"decision", "engine", "schedule", "bound", "learn", "runtime", "evaluate"},

@@ -23,6 +23,11 @@ UPDATES: Final = 8
 """Updates per turn; the least time of all turns counts."""
 TWENTIETH: Final = (600, 50)
 """Steps and updates in a twentieth of the paper's epoch."""
+CREDIT_SETTINGS: Final = (
+    "epochs=16", "environments=6", "windows=48", "cooling=16", "rate=0.001", "temperature_first=0.002",
+    "temperature_last=0.0005", "validation_environments=24", "validate_every=8", "checkpoint_every=8",
+)  # fmt: skip
+"""Settings of the packaged ``masac-credit``."""
 ROWS = 10
 STEPS = 3000
 
@@ -87,7 +92,7 @@ def bench_learn(progress: Callable[[str], None] | None = None) -> list[Metric]:
 
     algorithm_named("masac")
     metrics: list[Metric] = []
-    for part in (bench_environment, _updates, _on_gpu, _shares, _chsac):
+    for part in (bench_environment, _updates, _on_gpu, _shares, _chsac, _credit):
         for metric in part():
             metrics.append(metric)
             if progress is not None:
@@ -204,6 +209,45 @@ def _chsac() -> list[Metric]:
         Metric.of("chsac-af/decisions_per_cpu_s", len(rows.number_B) / seconds[2], "decisions/CPU s"),
         Metric.of("chsac-af/updates_per_cpu_s", 1 / seconds[0], "updates/CPU s"),
         Metric.of("chsac-af/ratio_to_plain_loop", seconds[1] / seconds[0], "ratio"),
+    ]
+
+
+def _credit() -> list[Metric]:
+    """MASAC-credit in ``fine-tuning``: CPU time of a whole training as packaged, generated windows alone, and questions.
+
+    A question is one that leaves a choice: it is looked at, answered and entered into the books. The run around it, its
+    hourly prices included, counts too.
+    """
+    from noonward.engine.run import run
+    from noonward.learn.tasks.cluster import ClusterTask
+    from noonward.learn.tasks.source import Source
+    from noonward.learn.train.run_config import with_settings
+    from noonward.learn.train.run_trainer import trainer_for
+    from noonward.schedule.cluster.choices.policy import ChoicePolicy
+
+    task = ClusterTask(sources=(Source(scenario="fine-tuning"),))
+    config = with_settings("masac-credit", task, CREDIT_SETTINGS)
+    environments = list(build_environments(load_scenario("fine-tuning"), 2))
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = trainer_for(config, config.open(), Path(folder))
+        policy: ChoicePolicy = trainer.algorithm.scheduler(explore=False)
+        run(environments[0], policy)  # compiles
+        began = time.process_time()
+        trainer.run()
+        trained_s = time.process_time() - began
+    policy = trainer.algorithm.scheduler(explore=False)
+
+    def play() -> int:
+        asked = 0
+        for environment in environments:
+            run(environment, policy)
+            asked += policy.noted[1]
+        return asked
+
+    asked = play()
+    return [
+        Metric.of("masac-credit/cpu_s_to_train", trained_s, "CPU s"),
+        Metric.of("masac-credit/questions_per_cpu_s", asked / cpu_seconds(play), "questions/CPU s"),
     ]
 
 

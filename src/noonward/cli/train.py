@@ -23,8 +23,8 @@ def train(
     algorithm: Annotated[
         str | None,
         typer.Option(
-            help="masac (the default), madqn, mappo, chsac-af or chsac-af-published; in edge scenarios eat (the "
-            "default), eat-a, eat-d, eat-da, eat-published or ppo."
+            help="masac (the default), masac-credit, madqn, mappo, chsac-af or chsac-af-published; in edge scenarios "
+            "eat (the default), eat-a, eat-d, eat-da, eat-published or ppo."
         ),
     ] = None,
     epochs: Annotated[
@@ -143,10 +143,10 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
     from json import dumps
 
     from noonward.cli.training_table import TrainingTable
-    from noonward.learn.train.trainer import Trainer
+    from noonward.learn.train.run_trainer import trainer_for
 
     with TrainingTable(config.epochs) as table:
-        trainer = Trainer(config, config.open(), folder, table)
+        trainer = trainer_for(config, config.open(), folder, table)
         if trainer.epoch >= config.epochs:
             print(f"nothing to train: {folder} has {trainer.epoch} epochs; give more by --epochs", file=sys.stderr)
         else:

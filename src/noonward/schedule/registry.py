@@ -383,7 +383,12 @@ def load_policy(path: str | Path) -> Any:
         DataError: There is no such file, or it holds no trained policy.
     """
     from noonward.schedule import net_file
+    from noonward.schedule.cluster.choices.file import HEAD as CHOICES
+    from noonward.schedule.cluster.choices.policy import ChoicePolicy
     from noonward.schedule.cluster.trained_policy import TrainedPolicy
     from noonward.schedule.edge.trained_policy import EdgePolicy
 
-    return EdgePolicy(path) if net_file.read_meta(Path(path)).get("kind") == "edge" else TrainedPolicy(path)
+    meta = net_file.read_meta(Path(path))
+    if meta.get("kind") == "edge":
+        return EdgePolicy(path)
+    return ChoicePolicy.of_file(path) if meta.get("head") == CHOICES else TrainedPolicy(path)

@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from noonward.arrays import F4, I8
-from noonward.learn.core.experience import Moment, Transition
+from noonward.decision.scheduler import Scheduler
+from noonward.learn.core.experience import Credit, Moment, Played, Studied, Transition
 
 
 class PolicyArrays(NamedTuple):
@@ -61,6 +62,61 @@ class Algorithm(ABC):
     @abstractmethod
     def state(self) -> dict[str, Any]:
         """Returns everything that a resumed run needs: nested dictionaries of arrays, tensors and plain values."""
+
+    @abstractmethod
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restores from ``state()``."""
+
+    @abstractmethod
+    def policy_arrays(self) -> PolicyArrays:
+        """Returns a copy of the policy."""
+
+
+class RunAlgorithm(ABC):
+    """A learner that plays whole runs and learns from what became of every job. Made with (config, seed).
+
+    The trainer draws windows, lets ``scheduler`` run them in the compiled loop, hands over what was noted, and calls
+    ``update`` once an epoch.
+    """
+
+    name: ClassVar[str]
+    """Name on the command line."""
+    constrained: ClassVar[bool] = False
+    """See ``Algorithm``."""
+    consumes: ClassVar[Literal["runs"]] = "runs"
+    """It learns from whole runs."""
+    imitation_loss: ClassVar[None] = None
+    """It imitates nobody."""
+
+    @property
+    @abstractmethod
+    def windows(self) -> int:
+        """Training windows that runs are drawn from, and that are studied beforehand."""
+
+    @property
+    @abstractmethod
+    def credit(self) -> Credit:
+        """How the returns that it observes are counted."""
+
+    @abstractmethod
+    def study(self, studied: Studied) -> dict[str, float]:
+        """Learns from the training windows before the first run; returns figures by name."""
+
+    @abstractmethod
+    def scheduler(self, *, explore: bool) -> Scheduler:
+        """Returns the policy as it stands, exploring and noting questions, or greedy."""
+
+    @abstractmethod
+    def observe(self, played: Played) -> None:
+        """Takes in a run."""
+
+    @abstractmethod
+    def update(self) -> dict[str, float]:
+        """Learns once; returns losses and other figures by name."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Returns everything that a resumed run needs."""
 
     @abstractmethod
     def load_state(self, state: dict[str, Any]) -> None:

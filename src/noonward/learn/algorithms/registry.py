@@ -10,6 +10,7 @@ from noonward.errors import MissingExtraError, ScenarioError, nearest
 
 ALGORITHMS: Final = {
     "masac": ("noonward.learn.algorithms.masac", "Masac", "MasacConfig"),
+    "masac-credit": ("noonward.learn.algorithms.masac_credit", "MasacCredit", "MasacCreditConfig"),
     "madqn": ("noonward.learn.algorithms.madqn", "Madqn", "MadqnConfig"),
     "chsac-af": ("noonward.learn.algorithms.chsac", "Chsac", "ChsacConfig"),
     "chsac-af-published": ("noonward.learn.algorithms.chsac", "PublishedChsac", "PublishedConfig"),

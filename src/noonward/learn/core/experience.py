@@ -129,3 +129,41 @@ class Transition(NamedTuple):
     cut_B: Bools
     """Whether the episode was cut after this step though the run continues: ``after`` still has a value."""
     after: Moment
+
+
+class Credit(NamedTuple):
+    """How returns are counted."""
+
+    gamma: float
+    """Discount a slot."""
+    capacity_price: float
+    """Factor on the dual prices of the window, which are taken off for the GPU-hours used."""
+
+
+class Played(NamedTuple):
+    """A run that a policy played: the questions that were kept, and what came of the jobs they were about.
+
+    Returns are shares of revenue: of the job's own, or, for the team's, of the mean job's in the run.
+    """
+
+    inputs_QI: F4
+    """What the net was shown of the choice taken."""
+    own_Q: F4
+    """What the job earned in the end, less the price of the capacity it used."""
+    team_Q: F4
+    """What all jobs earned that started at or after the question, less the price of the capacity they used."""
+    gpu_hours_Q: F4
+    """GPU-hours of the job."""
+    utility_usd: float
+    """The run's utility, USD."""
+    questions: int
+    """Questions that were asked, those that were not kept included."""
+
+
+class Studied(NamedTuple):
+    """What is known of training windows beforehand: capacity duals, and the forecast costs that a price can rest on."""
+
+    inputs_RI: F4
+    """What the price net is fed about a site's hour."""
+    price_R: F8
+    """The hour's dual price, share of the revenue of a GPU-hour."""

@@ -29,6 +29,7 @@ from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast, ForecastKind
 from noonward.learn.core.experience import ActionSpec
 from noonward.learn.core.settings import at_least, one_of
+from noonward.learn.tasks.cluster_runs import ClusterRuns
 from noonward.learn.tasks.demonstrator import SchedulerDemonstrator, forecast_with
 from noonward.learn.tasks.source import Source
 from noonward.learn.tasks.task import Task
@@ -36,6 +37,8 @@ from noonward.ledger.ledger import settle
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.limits import Limit
+from noonward.schedule.cluster.choices.file import HEAD as CHOICES
+from noonward.schedule.cluster.choices.file import write_choice_policy
 from noonward.schedule.cluster.trained_policy import write_policy
 from noonward.schedule.registry import load_policy, make_scheduler
 
@@ -49,7 +52,7 @@ class ClusterTask:
     """What is trained in: cluster scenarios, what agents are shown, and what they earn.
 
     Attributes:
-        sources: Where environments come from, in turn; validation takes the first.
+        sources: Where environments come from, in turn; validation takes the first (of whole runs, all in turn).
         observation: ``paper`` or ``extended``; ``raw`` is that of CHSAC-AF's public code (``Observation``).
         forecast_h: Hours of forecast in the observation (``extended``).
         forecast: Kind of forecast (``noonward.forecasts.forecast``) that is shown of the future, if anything.
@@ -155,10 +158,15 @@ class ClusterTask:
                 "months": {part: months for part, months in MONTHS.items() if part != "test"},
                 "seeds": {"train": training.seed, "validation": validation.seed},
             },
-            write=write_policy,
+            write=_write,
+            plays=ClusterRuns(training, Draws(self.sources, "validation", 0)) if self._plays(first) else None,
             judged=functools.partial(_validation_utility, validation),
             **(_by_energy(first, training, self.mix) if self.reward == "energy" else {}),
         )
+
+    def _plays(self, scenario: Scenario) -> bool:
+        """Returns whether whole runs of a scenario can be learned from: sites decide, and utility is earned."""
+        return scenario.protocol == "each-slot" and self.reward != "energy"
 
     def _check_scenario(self, scenario: Scenario, first: Scenario) -> None:
         """Raises ScenarioError unless a scenario's runs have the reward."""
@@ -240,6 +248,12 @@ def open_source(source: Source, part: Split) -> Scenario:
     if source.signals or jobs is not None:
         scenario = with_files(scenario, [Path(each) for each in source.signals], jobs)
     return split_scenario(scenario, part)
+
+
+def _write(path: Path, weights: Any, biases: Any, meta: dict[str, Any], *, half: bool = False) -> None:
+    """Writes a policy in the format of its head."""
+    write = write_choice_policy if meta["head"] == CHOICES else write_policy
+    write(path, weights, biases, meta, half=half)
 
 
 class Draws:

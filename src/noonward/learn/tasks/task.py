@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from noonward.arrays import F4, F8, I8, Bools
-from noonward.learn.core.experience import ActionSpec, Dimensions, Tokens
+from noonward.learn.core.experience import ActionSpec, Credit, Dimensions, Played, Studied, Tokens
 
 
 class Engine(Protocol):
@@ -63,6 +63,19 @@ class Meter(Protocol):
         """Restores from ``state()``."""
 
 
+class Plays(Protocol):
+    """Whole runs that a scheduler plays; see ``tasks.cluster_runs.ClusterRuns``."""
+
+    def study(self, windows: int, scheduler: Any, progress: Callable[[int, int], None]) -> Studied:
+        """Returns what is known of training windows beforehand."""
+
+    def play(self, number: int, scheduler: Any, credit: Credit, draw: int) -> Played:
+        """Runs a training window."""
+
+    def worth(self, scheduler: Any, count: int) -> float:
+        """Returns the mean utility of validation runs, USD."""
+
+
 Draw = Callable[[int], tuple[Any, int]]
 """Environment and seed of a draw's number."""
 
@@ -91,6 +104,7 @@ class Task:
         about: What an exported policy says of where it fits.
         record: What its record says of the data it was trained on.
         write: Writes an exported policy (file, nets, what it says of itself, whether weights are float16), or None.
+        plays: Whole runs, for algorithms that play them, or None.
         judged: Figures of a written policy over so many validation environments, by name, for its record, or None.
     """
 
@@ -112,6 +126,7 @@ class Task:
     record: dict[str, Any] = field(default_factory=dict)
     write: Callable[..., None] | None = None
     judged: Callable[[Path, int], dict[str, float]] | None = None
+    plays: Plays | None = None
 
     @property
     def columns(self) -> int:

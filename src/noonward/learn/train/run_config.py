@@ -113,6 +113,11 @@ class RunConfig:
             DataError: A file's content is wrong.
         """
         task = self.task.open(self.seed, imitate=self.warm_start)
+        if algorithm_named(self.algorithm).make.consumes == "runs" and task.plays is None:
+            raise ScenarioError(
+                f"{self.algorithm} plays whole runs of scenarios that ask each-slot and earn utility, which "
+                f"{task.about['scenario']!r} is not; train another algorithm"
+            )
         if task.costs and not algorithm_named(self.algorithm).make.constrained:
             raise ScenarioError(
                 f"{task.about['scenario']!r} limits {', '.join(task.costs)}, but {self.algorithm} learns from rewards "
@@ -187,7 +192,11 @@ def with_settings(algorithm: str, task: Any, settings: Iterable[str], **fields: 
         else:
             near = nearest(name, own | of_task | known)
             raise ScenarioError(f"unknown setting {name!r} of {algorithm} or of the run; {near}")
-    if "updates" in fields and algorithm_named(algorithm).make.consumes == "rollout":
+    consumes = algorithm_named(algorithm).make.consumes
+    unread = [name for name in ("steps", "episode_steps", "updates", "device") if name in fields]
+    if unread and consumes == "runs":
+        raise ScenarioError(f"{algorithm} plays whole runs and knows no {', '.join(unread)}; leave that out")
+    if "updates" in fields and consumes == "rollout":
         raise ScenarioError(f"{algorithm} learns from each rollout and knows no updates an epoch; leave out updates")
     idle = [name for name in fields if name.startswith("warm_start_")]
     if idle and fields.get("warm_start") is None:

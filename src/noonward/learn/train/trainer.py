@@ -13,7 +13,7 @@ import torch
 
 from noonward.errors import DataError, ScenarioError
 from noonward.files import locked_folder, write_text
-from noonward.learn.algorithms.algorithm import Algorithm, PolicyArrays
+from noonward.learn.algorithms.algorithm import PolicyArrays
 from noonward.learn.algorithms.registry import algorithm_named
 from noonward.learn.core.checkpoint import load_checkpoint, save_checkpoint
 from noonward.learn.tasks.rows import Rows, measured, moment_of
@@ -111,6 +111,14 @@ class Trainer:
         self.best_epoch = 0
         self.best: PolicyArrays | None = None
         kept = self._kept()
+        self._open(kept)
+        if kept is not None:
+            self._load(kept)
+        write_text(folder / CONFIG, config.to_json())
+
+    def _open(self, kept: dict[str, Any] | None) -> None:
+        """Makes rows, algorithm and the engine of validation, at first or from a checkpoint."""
+        config, task = self.config, self.task
         self.rows = (
             Rows(task, config.environments, config.episode_steps)
             if kept is None
@@ -118,11 +126,12 @@ class Trainer:
         )
         entry = algorithm_named(config.algorithm)
         dimensions = dimensions_of(self.rows.engine, task)
-        self.algorithm: Algorithm = entry.make(dimensions, config.algorithm_config(), config.seed, config.device)
+        self.algorithm: Any = entry.make(dimensions, config.algorithm_config(), config.seed, config.device)
         self._validation = self._validation_engine()
-        if kept is not None:
-            self._load(kept)
-        write_text(folder / CONFIG, config.to_json())
+
+    def _rows_state(self) -> dict[str, Any]:
+        """Returns what a resumed run needs of the runs in progress."""
+        return self.rows.state()
 
     def run(self) -> None:
         """Trains until the last epoch.
@@ -193,10 +202,14 @@ class Trainer:
         if improved and reward is not None:
             self.best_reward, self.best_epoch, self.best = reward, self.epoch, self.algorithm.policy_arrays()
         row["validation_reward"], row["best_epoch"] = reward, self.best_epoch
-        for name, read in self.task.figures.items():
-            row[f"validation_{name}"] = None if reward is None else float(read(self._validation).mean())
+        self._add_figures(row, reward)
         self.curves.append(row)
         return improved
+
+    def _add_figures(self, row: Row, reward: float | None) -> None:
+        """Adds the task's figures of the validation runs to an epoch's row."""
+        for name, read in self.task.figures.items():
+            row[f"validation_{name}"] = None if reward is None else float(read(self._validation).mean())
 
     def _learn(self) -> tuple[Row, dict[str, float]]:
         """Collects and updates, in one go (replay) or rollout by rollout; returns figures and wall times."""
@@ -298,7 +311,7 @@ class Trainer:
                 "best_reward": None if self.best is None else self.best_reward,
                 "best_epoch": self.best_epoch,
                 "best": best or {},
-                "rows": self.rows.state(),
+                "rows": self._rows_state(),
                 "algorithm": self.algorithm.state(),
             },
         )

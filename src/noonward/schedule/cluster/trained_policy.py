@@ -21,10 +21,11 @@ from noonward.draws import random_below
 from noonward.errors import DataError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.schedule import net_file
+from noonward.schedule.cluster.choices.file import HEAD as CHOICES
 
 NET: Final = "policy"
 """Name of the net in a file."""
-HEADS: Final = ("logits", "values", "site-gang")
+HEADS: Final = ("logits", "values", "site-gang", CHOICES)
 NEEDED: Final = (*("algorithm", "scenario", "protocol", "sites", "observation", "head", "record"),)
 """Keys of ``meta``."""
 EXECUTE: Final = ("greedy", "sample")

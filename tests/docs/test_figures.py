@@ -215,5 +215,6 @@ def test_figures_of_bench_learn(noonward: CommandLine, monkeypatch: pytest.Monke
     monkeypatch.setattr(bench_learn, "cpu_seconds", once)
     monkeypatch.setattr(bench_learn, "ROUNDS", 1)
     monkeypatch.setattr(bench_learn, "TWENTIETH", (5, 1))
+    monkeypatch.setattr(bench_learn, "CREDIT_SETTINGS", ("epochs=1", "environments=1", "windows=1", "price_steps=1"))
     monkeypatch.setattr(bench_learn, "_on_gpu", lambda: bench_learn.updates_on("cpu"))
     hold_against_page("bench learn", [noonward("bench", "learn", "--json").out])

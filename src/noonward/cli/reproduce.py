@@ -83,6 +83,28 @@ def _dvfs_learned(weeks: int, out: Path, workers: int | None, ray: str | None, j
     print(f"report:  {found.report}")
 
 
+def _ablations(training_seeds: int, windows: int, json: bool) -> None:
+    """Prints what trainings with a part taken away reach."""
+    from rich.table import Table
+
+    from noonward.evaluate.metrics import to_json
+    from noonward.studies.fine_tuning.ablations import ABLATIONS, study_ablations
+
+    with progress_bar(training_seeds * len(ABLATIONS), "fine-tuning --ablations") as step:
+        found = study_ablations(seeds=training_seeds, windows=windows, progress=step)
+    if json:
+        print(to_json(found.metrics(), windows=windows, training_seeds=training_seeds))
+        return
+    caption = f"{windows} generated windows of validation months, {training_seeds} training seed(s); 95 % intervals"
+    table = Table(title="share of the gap from local FCFS to the bound", caption=caption)
+    for title in ("training", "what is changed", "share of the gap"):
+        table.add_column(title, overflow="fold")
+    for each in ABLATIONS:
+        share = found.share[each.name]
+        table.add_row(each.name, each.says, f"{share.value:.1%} [{share.low:.1%}, {share.high:.1%}]")
+    print_table(table)
+
+
 @app.command(name="fine-tuning", short_help="MASAC: Sec. IV, Figs. 3 to 6, unseen months.")
 def fine_tuning(
     signals: SignalFiles = None,
@@ -90,6 +112,10 @@ def fine_tuning(
     environments: Environments = 10,
     seed: Seed = 0,
     policies: Policies = None,
+    ablations: Annotated[
+        bool, typer.Option("--ablations", help="Trainings of masac-credit with a part taken away each, instead.")
+    ] = False,
+    training_seeds: Annotated[int, typer.Option(min=1, help="Training seeds of each (--ablations).")] = 1,
     out: Out = Path("runs"),
     workers: Workers = None,
     ray: RayAddress = None,
@@ -103,7 +129,16 @@ def fine_tuning(
 
     from noonward.cli.compare import print_comparison
     from noonward.data.scenarios.load import load_scenario
+    from noonward.errors import ScenarioError
     from noonward.evaluate.metrics import to_json
+
+    if ablations and (signals or jobs or policies):
+        raise ScenarioError("--ablations trains on generated data; leave out --signals, --jobs and --policies")
+    if training_seeds != 1 and not ablations:
+        raise ScenarioError("--training-seeds goes with --ablations; give both, or leave it out")
+    if ablations:
+        _ablations(training_seeds, environments, json)
+        return
     from noonward.studies.fine_tuning.report import claims_tables, findings, seeds_table, write_fine_tuning
     from noonward.studies.fine_tuning.reproduce import SCENARIO, chosen_policies, reproduce_fine_tuning
 

@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from noonward.arrays import F4, I8
-from noonward.decision.scheduler import Scheduler
 from noonward.learn.core.experience import Credit, Moment, Played, Studied, Transition
 
 
@@ -103,8 +102,8 @@ class RunAlgorithm(ABC):
         """Learns from the training windows before the first run; returns figures by name."""
 
     @abstractmethod
-    def scheduler(self, *, explore: bool) -> Scheduler:
-        """Returns the policy as it stands, exploring and noting questions, or greedy."""
+    def scheduler(self, *, explore: bool) -> Any:
+        """Returns the policy as it stands, as a scheduler: exploring and noting questions, or greedy."""
 
     @abstractmethod
     def observe(self, played: Played) -> None:

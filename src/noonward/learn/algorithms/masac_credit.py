@@ -176,7 +176,7 @@ class MasacCredit(RunAlgorithm):
             rows = torch.from_numpy(rng.integers(fitted, size=min(config.price_batch, fitted)))
             loss = (self._price(scaled_RI[rows]) - target_R[rows]).square().mean()
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             falling.step()
         with torch.no_grad():
@@ -235,7 +235,7 @@ class MasacCredit(RunAlgorithm):
                 error = self.net(inputs_QI[rows][None])[0, :, 0] - target_Q[rows]
                 loss = (weight_Q[rows] * error.square()).sum() / weight_Q[rows].sum()
                 self.adam.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 shorten_gradients(self.net, config.gradient_norm)
                 self.adam.step()
                 losses.append(float(loss.detach()))

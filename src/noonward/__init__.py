@@ -37,6 +37,7 @@ _HOMES: Final = {
     "build_environments": "noonward.runtime.by_kind",
     "check_scheduler": "noonward.evaluate.conformance",
     "compare": "noonward.evaluate.compare",
+    "last_start_s": "noonward.decision.cluster.view",
     "latest_start_s": "noonward.decision.cluster.view",
     "lead_integral": "noonward.decision.cluster.view",
     "load_scenario": "noonward.data.scenarios.load",
@@ -79,6 +80,7 @@ __all__ = [
     "build_environments",
     "check_scheduler",
     "compare",
+    "last_start_s",
     "latest_start_s",
     "lead_integral",
     "load_scenario",
@@ -115,6 +117,7 @@ if TYPE_CHECKING:
         Answers,
         ClusterView,
         RuleMemory,
+        last_start_s,
         latest_start_s,
         lead_integral,
     )

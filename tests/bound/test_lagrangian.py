@@ -8,10 +8,13 @@ import highspy
 import numpy as np
 import pytest
 
+from noonward.bound.cluster_utility import columns
 from noonward.bound.cluster_utility.dual import Relaxation
 from noonward.bound.cluster_utility.lagrangian import utility_bound
-from noonward.bound.cluster_utility.prices import descend, piece, polish_in_pieces
+from noonward.bound.cluster_utility.prices import descend, descend_evenly, piece, polish_in_pieces
 from noonward.bound.cluster_utility.primal import LEAST_ROUNDS, MOST_LOOKS, REBOOKED, slot_options, usual_rounds
+from noonward.data.environments import build_environment
+from noonward.data.scenarios.load import load_scenario
 from noonward.decision.brief import Needs
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.run import run
@@ -154,10 +157,12 @@ def plain_choices(env, j):
         delay_s = env.links.latency_s_IS[home, site] + moved * env.links.seconds_per_gb_IS[home, site]
         travel = 0 if site == home else max(1, math.ceil(delay_s / slot))
         start = ready + travel
-        while start * slot <= jobs.arrival_s_J[j] + jobs.slack_s_J[j] - back_s:
+        while start * slot <= max(jobs.arrival_s_J[j] + jobs.slack_s_J[j] - back_s, env.late_until_s):
+            late_h = max(0.0, start * slot - jobs.arrival_s_J[j] - jobs.slack_s_J[j]) / 3600
             departures = [start] if site == home else range(ready, start - travel + 1)
             for level in range(len(env.fleet.gpu_types["t4"].clocks)):
                 value = max(plain_value(env, j, site, start * slot, d * slot, level) for d in departures)
+                value -= env.late_usd_per_gpu_hour * jobs.gpus_min_J[j] * late_h
                 out.append((site, start * slot, value, level))
             start += 1
     return out
@@ -252,6 +257,61 @@ def test_the_bound_is_at_least_the_brute_force_optimum_and_the_schedule_at_most(
     for scale in (0.0, 0.01, 0.1, 1.0):
         price_SH = scale * rng.exponential(size=relaxation.shape) * (rng.random(relaxation.shape) < 0.7)
         assert relaxation.value(price_SH)[0] >= optimum - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_bound_that_may_stop_at_a_gap_is_a_bound_within_it(seed):
+    env = random_environment(seed, count=4, sites=2)
+    optimum = brute_force(env)
+    relaxation = Relaxation(env)
+    value_usd, price_SH, _ = descend_evenly(relaxation, 60)
+    assert value_usd == relaxation.value(price_SH)[0] >= optimum - 1e-9
+    assert value_usd <= relaxation.value(np.zeros(relaxation.shape))[0]
+    wide = utility_bound(env, enough=10.0, most_jobs=4, rounds=0)
+    tight = utility_bound(env, rounds=0)
+    assert wide.upper_usd >= tight.upper_usd - 1e-9
+
+
+def test_a_long_window_stops_at_its_gap_and_goes_on_without_one():
+    env = build_environment(load_scenario("fine-tuning", ["jobs.count=300", "window_h=48"]))
+    stopped = utility_bound(env, enough=0.2, most_jobs=100)
+    assert stopped.upper_usd - stopped.lower_usd <= 0.2 * stopped.upper_usd
+    whole = utility_bound(env, enough=1e-9, most_jobs=100, rounds=0)
+    assert whole.iterations > stopped.iterations
+    assert stopped.lower_usd <= whole.upper_usd <= stopped.upper_usd + 1e-9
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("late_usd", [0.0, 0.02, 0.3])
+@pytest.mark.parametrize("seed", range(4))
+def test_where_jobs_may_be_late_the_bound_is_at_least_the_brute_force_optimum(seed, late_usd, cut, monkeypatch):
+    if cut:  # as in long windows: starts that are later still are one column an option
+        monkeypatch.setattr(columns, "MOST_LATE", 0)
+        monkeypatch.setattr(columns, "LATE_H", 0.5)
+    env = random_environment(seed, count=3, sites=2, slot_s=1200.0)
+    env = replace(env, late_until_s=14400.0, late_usd_per_gpu_hour=late_usd)
+    optimum = brute_force(env)
+    assert optimum > brute_force(replace(env, late_until_s=-np.inf)) or late_usd > 0
+    bound = utility_bound(env, iterations=100, rounds=30)
+    assert bound.upper_usd >= optimum - 1e-9
+    assert bound.lower_usd <= optimum + 1e-9
+    assert earned(env, Replay(bound.schedule)) == pytest.approx(bound.lower_usd, abs=1e-9)
+    for answers in range(10):
+        assert earned(env, Chooser(answers)) <= optimum + 1e-9
+    relaxation, rng = Relaxation(env), np.random.default_rng(seed)
+    for scale in (0.0, 0.01, 0.1, 1.0):
+        price_SH = scale * rng.exponential(size=relaxation.shape) * (rng.random(relaxation.shape) < 0.7)
+        assert relaxation.value(price_SH)[0] >= optimum - 1e-9
+
+
+@pytest.mark.parametrize("late_usd", [0.0, 0.05])
+@pytest.mark.parametrize("seed", range(6))
+def test_one_late_job_alone_is_bounded_by_its_own_best_start(seed, late_usd):
+    env = random_environment(seed, count=1, network=Network(throughput_gb_per_min=0.5, usd_per_gb=0.001))
+    env = replace(env, late_until_s=20000.0, late_usd_per_gpu_hour=late_usd)
+    best = max((choice[2] for choice in plain_choices(env, 0)), default=0.0)
+    bound = utility_bound(env, iterations=50, rounds=0)
+    assert bound.upper_usd == pytest.approx(plain_idle(env) + max(0.0, best), abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -1,5 +1,6 @@
 """``noonward init``: what it writes runs, what it decides is said, what it cannot use is refused."""
 
+import io
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def test_a_table_under_the_fleets_own_names_is_used_as_it_is(noonward: CommandLi
     assert not Path("mine-jobs.csv").exists()
     content = yaml.safe_load(Path("mine.yaml").read_text())
     assert content["jobs"] == {"source": "table", "path": "jobs.csv"}
-    assert content["end"] == "window"
+    assert content["end"] == "drained"
     assert np.isinf(build_environment(load_scenario("mine.yaml")).jobs.slack_s_J).all()
 
 
@@ -168,3 +169,52 @@ def test_mistakes_are_refused_and_nothing_is_written(
     assert answer.err.startswith("error: ")
     assert says in " ".join(answer.err.split()), answer.err
     assert {path.name for path in Path().iterdir()} == before
+
+
+class Terminal(io.StringIO):
+    """Standard input that is a terminal, at which a user types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_in_a_terminal_it_asks_for_the_sites(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = ["berlin", "DE", "8xA100-80-SXM", "paris", "FR", "4xH100-SXM,8xL4", ""]
+    monkeypatch.setattr("sys.stdin", Terminal("\n".join(typed) + "\n"))
+    answer = noonward("init", "mine.yaml")
+    assert answer.code == 0, answer.err
+    assert "electricity zone" in answer.out
+    sites = load_scenario("mine.yaml").fleet.sites
+    assert [(site.name, site.zone, site.gpus) for site in sites] == [
+        ("berlin", "DE", 8),
+        ("paris-h100-sxm", "FR", 4),
+        ("paris-l4", "FR", 8),
+    ]
+
+
+def test_what_is_typed_wrong_is_one_error_and_nothing_is_written(
+    noonward: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal("berlin\nDE\neight\n\n"))
+    answer = noonward("init", "mine.yaml")
+    assert answer.code == 2
+    assert "'eight' is not of the form COUNTxGPU" in answer.err
+    assert not Path("mine.yaml").exists()
+    monkeypatch.setattr("sys.stdin", Terminal("\n"))
+    answer = noonward("init", "mine.yaml")
+    assert answer.code == 2
+    assert "no site was given" in answer.err
+
+
+def test_the_lateness_rule_and_what_happened_are_written(noonward: CommandLine, files: None) -> None:
+    table = pl.read_csv("jobs.csv").with_columns(start_time=pl.col("submit_time"), start_site=pl.lit("bln"))
+    table.write_csv("log.csv")
+    words = ["--jobs", "log.csv", "--signals", "signals.csv", "--origin", "bln=berlin", "--origin", "par=paris"]
+    answer = noonward("init", "mine.yaml", *BERLIN, *PARIS, *words, "--late-price", 0.5, "--slack-h", "inf")
+    assert answer.code == 0, answer.err
+    scenario = load_scenario("mine.yaml")
+    assert (scenario.lateness.rule, scenario.lateness.usd_per_gpu_hour) == ("wait", 0.5)
+    assert (scenario.end, scenario.reference_policy) == ("drained", "what-happened")
+    environment = build_environment(scenario)
+    assert set(environment.jobs.recorded_site_J.tolist()) == {0}
+    assert environment.late_until_s == environment.window_s + 24 * 3600

@@ -178,6 +178,15 @@ def test_figures_of_bench_bid_price(noonward: CommandLine, monkeypatch: pytest.M
     hold_against_page("bench bid-price", [noonward("bench", "bid-price", "--json").out])
 
 
+def test_figures_of_bench_quarter(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.bench import quarter
+
+    for name, small in {"DAYS": 2, "PAST_DAYS": 1, "JOBS": 60, "WORKERS": 1}.items():
+        monkeypatch.setattr(quarter, name, small)
+    monkeypatch.setattr(quarter, "POLICIES", ("what-happened", "local-fcfs"))
+    hold_against_page("bench quarter", [noonward("bench", "quarter", "--json").out])
+
+
 def test_figures_of_bench_edge(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     from noonward.bench import edge as bench_edge
 

@@ -57,6 +57,7 @@ NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {
         ),
         "tests/cli/test_advise.py runs them",
     ),
+    "noonward fit-forecast mine --signals mine/signals-2021-2023.csv --zones DE,FR": "tests/cli/test_fit_forecast.py",
     "make demo": "a target of the Makefile",
     "make test": "a target of the Makefile",
     "python -m pip install .": "needs the network",

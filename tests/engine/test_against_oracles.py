@@ -100,6 +100,7 @@ def compare_meters(outcome, world, ledger, jobs):
         if world.caps is not None:
             expected = over_cap_gpu_s(jobs, s, world.caps[s], outcome.ended_s)
             assert outcome.over_cap_gpu_s_S[s] == pytest.approx(expected, **close)
+    assert meters.late_usd == pytest.approx(world.late_usd * ledger.late_gpu_h, **close)
     for a, kind in enumerate(kinds):
         assert getattr(outcome.meters, f"move_{kind}") == pytest.approx(ledger.moved[kind], **close)
         assert getattr(outcome.meters, f"result_{kind}") == pytest.approx(ledger.returned[kind], **close)
@@ -206,6 +207,7 @@ def replay_on_arrival(world, scheduler):
         allocate=replay.allocate if scheduler.needs.allocate else None,
         finished=replay.finished if scheduler.needs.finished else None,
         ledger=replay.ledger,
+        late_until_s=world.late_until_s,
     )
     assert next(replay.log, None) is None
     return jobs, replay

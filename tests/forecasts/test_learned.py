@@ -1,9 +1,7 @@
 """Learned forecasts: what the net is fed, what it may know, and the packaged net."""
 
-import importlib.util
 import itertools
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +18,6 @@ from noonward.model.signals import Signals
 RNG = np.random.default_rng
 START = datetime(2022, 4, 1, tzinfo=UTC)
 OWN = ("AU-SA", "AU-WA", "CA-ON", "PL", "SG")
-TOOL = Path(__file__).parents[2] / "tools" / "fit_forecast_net.py"
 
 
 def drawn(zones=OWN, hours=200, seed=0):
@@ -216,26 +213,3 @@ def test_it_beats_the_regression_on_generated_validation_draws():
         ours += np.abs((forecast(*args, packaged_net())[..., 1:] - truth) / unit).mean()
         theirs += np.abs((regressed(value_KZH, issue_I, 25)[..., 1:] - truth) / unit).mean()
     assert ours < 0.92 * theirs
-
-
-def test_the_tool_trains_a_net_that_learns(monkeypatch):
-    """On a signal that the regression gets wrong and a net can learn: the error of a few passes is half of it."""
-    torch = pytest.importorskip("torch")
-    monkeypatch.syspath_prepend(str(TOOL.parent))
-    spec = importlib.util.spec_from_file_location("fit_forecast_net", TOOL)
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
-    hour = np.arange(2000)
-    price = 50.0 + 20.0 * (hour % 33 < 11)  # no rhythm of a day
-    carbon = 300.0 + np.zeros(2000)
-    wave = Signals(
-        start=START, zones=("SG",), value_ZH={"price_usd_per_mwh": price[None], "carbon_g_per_kwh": carbon[None]}
-    )
-    found = tool.samples(iter([wave]), 3, ("SG",))
-    torch.manual_seed(0)
-    net = tool.make_net(found[0].shape[1])
-    monkeypatch.setattr(tool, "BATCH", 64)
-    tool.train(net, torch.tensor(found[0]), torch.tensor(found[1]), 8)
-    with torch.no_grad():
-        left = np.abs(net(torch.tensor(found[0])).numpy() - found[1]).mean()
-    assert left < 0.5 * np.abs(found[1]).mean()

@@ -18,7 +18,7 @@ from noonward.schedule.registry import make_scheduler
 
 MONEY = {
     "revenue_usd", "job_energy_usd", "free_energy_usd", "job_kg", "free_kg", "move_kg", "result_kg",
-    "carbon_usd", "utility_usd", "fixed_usd", "fixed_kg",
+    "carbon_usd", "utility_usd", "fixed_usd", "fixed_kg", "late_usd",
 }  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def test_without_signals_money_and_carbon_are_unknown(ledger):
 
 def test_without_economics_utility_is_unknown_but_energy_is_paid(ledger):
     bare = settle(played(economics=None))
-    unknown = {"revenue_usd", "carbon_usd", "utility_usd", "fixed_usd"}
+    unknown = {"revenue_usd", "carbon_usd", "utility_usd", "fixed_usd", "late_usd"}
     assert {name for name, value in vars(bare).items() if isinstance(value, float) and math.isnan(value)} == unknown
     assert bare.energy_usd == ledger.energy_usd
     assert bare.carbon_kg == ledger.carbon_kg

@@ -40,6 +40,7 @@ class Plant:
         window_s: End of the window.
         drained: Run on until every job is done or overdue.
         caps: caps[site][hour] that no start may exceed; None for none.
+        late_until_s: Time until which jobs may start after their latest start; -inf where they are dropped then.
     """
 
     sites: list
@@ -50,6 +51,7 @@ class Plant:
     window_s: float
     drained: bool
     caps: list | None = None
+    late_until_s: float = -math.inf
 
 
 @dataclass
@@ -73,8 +75,9 @@ class Run:
         return plant.latency_s[ingress][s] + size_gb * plant.s_per_gb[ingress][s]
 
     def latest_start_s(self, job, s):
-        """Eq. 7b: the result must be able to travel home within the slack."""
-        return job.deadline_s - (self.link_s(job.origin, s, job.result_gb) if job.result_gb > 0 else 0.0)
+        """Eq. 7b: the result must be able to travel home within the slack; or later, where jobs may be late."""
+        in_time_s = job.deadline_s - (self.link_s(job.origin, s, job.result_gb) if job.result_gb > 0 else 0.0)
+        return max(in_time_s, self.plant.late_until_s)
 
     def free(self, s):
         return self.plant.sites[s].gpus - sum(j.gpus for j in self.jobs if j.status == "running" and j.site == s)

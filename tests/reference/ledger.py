@@ -36,20 +36,23 @@ class Ledger:
         alpha: USD per GPU-hour.
         mu: USD per tonne of CO2.
         window_s: Time up to which free GPUs are charged.
+        late_usd: Price of an hour that a job starts late, per GPU of its smallest gang.
     """
 
-    def __init__(self, sites, homes, usd_per_gb, kwh_per_gb, price, carbon, alpha, mu, window_s):
+    def __init__(self, sites, homes, usd_per_gb, kwh_per_gb, price, carbon, alpha, mu, window_s, late_usd=0.0):
         self.sites, self.homes, self.usd_per_gb, self.kwh_per_gb = sites, homes, usd_per_gb, kwh_per_gb
         self.price, self.carbon = price or [None] * len(sites), carbon or [None] * len(sites)
         self.alpha, self.mu, self.window_s = alpha, mu, window_s
+        self.late_usd, self.late_gpu_h = late_usd, 0.0
         self.now_s, self.open = 0.0, []
         self.busy = [dict.fromkeys(("gpu_s", "kwh", "usd", "kg"), 0.0) for _ in sites]
         self.free = [dict.fromkeys(("kwh", "usd", "kg"), 0.0) for _ in sites]
         self.moved, self.returned = (dict.fromkeys(("kwh", "usd", "kg"), 0.0) for _ in range(2))
 
     def start(self, job):
-        """Opens the account of a job that starts."""
+        """Opens the account of a job that starts, and counts how late it is."""
         self.open.append(job)
+        self.late_gpu_h += job.gpus_min * max(0.0, job.start_s - job.deadline_s) / 3600
 
     def move(self, job, ingress, s, now_s):
         """Books a job's journey, if it has data to carry over a link."""
@@ -98,14 +101,14 @@ class Ledger:
         self.now_s = time_s
 
     def utility_usd(self):
-        """U1 - U2 - U3 - U4 - U5."""
+        """U1 - U2 - U3 - U4 - U5, less the price of lateness."""
         usd_per_kg = self.mu / 1000
         u1 = sum(self.alpha * account["gpu_s"] / 3600 - account["usd"] for account in self.busy)
         u2 = sum(account["usd"] for account in self.free)
         u3 = usd_per_kg * sum(account["kg"] for account in self.busy + self.free)
         u4 = self.moved["usd"] + usd_per_kg * self.moved["kg"]
         u5 = self.returned["usd"] + usd_per_kg * self.returned["kg"]
-        return u1 - u2 - u3 - u4 - u5
+        return u1 - u2 - u3 - u4 - u5 - self.late_usd * self.late_gpu_h
 
 
 def over_cap_gpu_s(jobs, site, caps_H, end_s):

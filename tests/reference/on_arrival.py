@@ -148,6 +148,7 @@ class Simulator:
         allocate: allocate(state, job, site, free) -> (gpus, level or ORACLE) at the start, instead of what route asked.
         finished: finished(state, job, energy a unit in J), before the freed GPUs go to the queue.
         ledger: Told of travels, starts and finishes (reference.ledger); None for none.
+        late_until_s: Time until which jobs may start after their latest start; -inf where they are dropped then.
     """
 
     def __init__(
@@ -163,7 +164,9 @@ class Simulator:
         allocate=None,
         finished=None,
         ledger=None,
+        late_until_s=-math.inf,
     ):
+        self.late_until_s = late_until_s
         self.state = State(sites, caps, busy=[0] * len(sites), queues=[OrderedDict() for _ in sites])
         self.sites, self.latency_s, self.link_s_per_gb, self.home_site = sites, latency_s, link_s_per_gb, home_site
         self.route, self.allocate, self.finished, self.ledger = route, allocate, finished, ledger
@@ -192,7 +195,8 @@ class Simulator:
 
     def latest_start_s(self, job, s):
         at_home = s == (job.origin if self.home_site is None else self.home_site[job.origin])
-        return job.deadline_s - (0.0 if at_home or job.result_gb == 0.0 else self.travel_s(job, s, job.result_gb))
+        back_s = 0.0 if at_home or job.result_gb == 0.0 else self.travel_s(job, s, job.result_gb)
+        return max(job.deadline_s - back_s, self.late_until_s)
 
     def arrive(self, job):
         reaches_s = [self.state.now_s + self.travel_s(job, s, job.move_gb) for s in range(len(self.sites))]

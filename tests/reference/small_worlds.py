@@ -40,6 +40,8 @@ class World:
     mu: float = 0.0
     caps: list | None = None
     hard: bool = True
+    late_until_s: float = -math.inf
+    late_usd: float = 0.0
     extra: dict = field(default_factory=dict)
     another: object = None  # draws the rows of another such world, given a random.Random
 
@@ -55,7 +57,9 @@ class World:
                 for level in range(len(site.clocks))
             )
             slot_s = self.slot_s if self.protocol == "each-slot" else 0.0
-            end_s = max(end_s, row["arrival_s"] + row["slack_s"] + row["work"] * slowest + slot_s)
+            last_s = row["arrival_s"] + row["slack_s"]
+            last_s = self.late_until_s if math.isinf(last_s) else max(last_s, self.late_until_s)
+            end_s = max(end_s, last_s + row["work"] * slowest + slot_s)
         return math.ceil(end_s / HOUR_S)
 
     @property
@@ -89,6 +93,8 @@ class World:
             jobs=self.table(),
             signals=signals,
             economics=Economics(revenue_usd_per_gpu_hour=self.alpha, carbon_usd_per_t=self.mu) if signals else None,
+            late_until_s=self.late_until_s,
+            late_usd_per_gpu_hour=self.late_usd,
             sample_jobs=None if self.another is None else self.sample,
             caps=None if self.caps is None else GpuCaps(gpus_SH=np.array(self.caps, dtype=np.float64), hard=self.hard),
         )
@@ -158,6 +164,7 @@ class World:
             self.alpha,
             self.mu,
             self.window_h * HOUR_S,
+            self.late_usd,
         )
 
     def plant(self):
@@ -170,6 +177,7 @@ class World:
             self.window_h * HOUR_S,
             self.drained,
             self.hard_caps,
+            self.late_until_s,
         )
 
     def latency_s(self):
@@ -292,6 +300,12 @@ def draw(seed, protocol, *, drained=None, caps=None, signals=None, history_h=0):
     rows = another(rng)
     world = World(protocol, sites, homes, network, rows, window_h, drained, slot_s)
     world.another = another
+    lateness = random.Random(f"{seed} {protocol} lateness")
+    if lateness.random() < 0.3:
+        world.late_until_s = window_h * HOUR_S + lateness.choice((-600.0, 0.0, 5000.0))
+        world.late_usd = lateness.choice((0.0, 0.7))
+        if drained and lateness.random() < 0.5:
+            rows[0]["slack_s"] = math.inf
     add_signals(world, rng, rng.random() < 0.8 if signals is None else signals, history_h)
     if caps != "none":
         world.hard = caps == "hard"

@@ -22,7 +22,7 @@ def make_view(sites, *, asked=(0,), jobs=({},), mask=None, power_w=((100.0,),), 
     levels, count = len(power_w[0]), len(sites)
     sizes = {"sites": count, "ingress": count, "choices": 1 + count, "askers": len(asked), "slots": len(jobs)}
     parts = blank(VIEW_PARTS, **sizes, leads=leads + 1, gangs=len(power_w) + 1, levels=levels)
-    fill(parts["run_1"], [{"slot_s": 60.0, "site": -1} | run])
+    fill(parts["run_1"], [{"slot_s": 60.0, "site": -1, "late_until_s": -np.inf} | run])
     default = {"gpus": 1, "pue": 1.0, "levels": levels, "price": np.nan, "carbon": np.nan}
     fill(
         parts["site_S"], [default | {"ingress": s, "free": site.get("gpus", 1)} | site for s, site in enumerate(sites)]

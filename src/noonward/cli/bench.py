@@ -19,7 +19,7 @@ REFERENCE = "reference: completed jobs per second of the published simulator of 
 
 def bench(
     part: Annotated[
-        str, typer.Argument(help="engine (with the command line), bid-price, edge, live, plan or learn.")
+        str, typer.Argument(help="engine (with the command line), bid-price, edge, live, plan, learn or quarter.")
     ] = "engine",
     json: Json = False,
 ) -> None:
@@ -31,6 +31,7 @@ def bench(
     from noonward.bench.engine import bench_engine
     from noonward.bench.learn import bench_learn
     from noonward.bench.plan import bench_plan
+    from noonward.bench.quarter import bench_quarter
     from noonward.errors import ScenarioError, nearest
     from noonward.evaluate.metrics import to_json
 
@@ -41,6 +42,7 @@ def bench(
         "live": (_bench_live, 4, "client and service share this machine"),
         "plan": (bench_plan, 5, ""),
         "learn": (bench_learn, 10, ""),
+        "quarter": (bench_quarter, 9, "two processes; what compiles is in it where nothing is cached"),
     }
     if part not in parts:
         raise ScenarioError(f"unknown benchmark {part!r}; {nearest(part, parts)}")

@@ -17,8 +17,9 @@ def signals(
     files: Annotated[list[Path], typer.Argument(help="Signal files; a later one fills what the first leave unknown.")],
     zones: Annotated[str | None, typer.Option(help="Comma-separated zones; by default all.")] = None,
     format: Annotated[str | None, typer.Option(help="Format of all files (see 'noonward import --formats').")] = None,
+    scenario: Annotated[str | None, typer.Option(help="Scenario that the files are to serve.")] = None,
 ) -> None:
-    """Check signal files and say per zone what they hold."""
+    """Check signal files and say per zone what they hold; with --scenario, whether they serve it."""
     import numpy as np
     from rich.table import Table
 
@@ -42,21 +43,24 @@ def signals(
         print(f"check: {check}")
     for note in loaded.notes:
         print(f"note: {note}")
+    if scenario is not None:
+        _tried(scenario, signals=files)
 
 
 @app.command()
 def jobs(
     file: Annotated[Path, typer.Argument(help="Job table (with a column origin) or trace.")],
     scenario: Annotated[
-        str | None, typer.Option(help="Scenario whose fleet the table refers to. [default: fine-tuning, or none]")
+        str | None,
+        typer.Option(help="Scenario that the jobs are to serve. [default: the fleet of fine-tuning]"),
     ] = None,
     timezone: Annotated[str | None, typer.Option(help="Clock of times without a zone: Europe/Berlin, UTC.")] = None,
 ) -> None:
-    """Check a job file and say what it holds."""
+    """Check a job file and say what it holds; with --scenario, whether it serves it."""
     import numpy as np
 
     from noonward.data.jobs.dated import is_dated, job_rows
-    from noonward.data.jobs.load import jobs_of_table, load_job_table, load_job_trace
+    from noonward.data.jobs.load import load_job_table, load_job_trace
     from noonward.data.table_file import column_names
     from noonward.errors import DataError
     from noonward.model.cluster.scenario import JobTable
@@ -73,8 +77,6 @@ def jobs(
         arrival_s = rows.submit_s_J
         gpus = rows.table.integers("gpus", "give a whole number of GPUs, at least 1", low=1)
         seconds = rows.table.numbers("duration_s", "give the run time in seconds, above 0", low=0, above=True)
-        if scenario is not None:
-            jobs_of_table(rows.table, open_scenario(scenario, None).fleet, arrival_s - arrival_s.min())
         kind = f"dated job table, {rows.days[0]} to {rows.days[1]} UTC" if rows.days else "dated job table"
     elif "origin" in column_names(file):
         table = load_job_table(file, open_scenario(scenario or "fine-tuning", None).fleet)
@@ -88,6 +90,28 @@ def jobs(
     print(f"GPUs: mean {gpus.mean():.2f}, largest {gpus.max()}")
     shown = ", ".join(f"{q:.0f} %: {np.percentile(seconds, q):.0f}" for q in (5, 25, 50, 75, 95, 99))
     print(f"duration or work, quantiles: {shown}")
+    if scenario is not None:
+        _tried(scenario, jobs=file, timezone=timezone)
+
+
+def _tried(name: str, signals: list[Path] | None = None, jobs: Path | None = None, timezone: str | None = None) -> None:
+    """Builds a scenario's first environment with files, and says what it holds and what must be known about it.
+
+    Raises:
+        NoonwardError: The files do not serve the scenario; the message says why.
+    """
+    import json
+
+    from noonward.data.environments import describe_environment
+    from noonward.runtime.by_kind import build_environment
+
+    settings = None if timezone is None else [f"jobs.timezone={json.dumps(timezone)}"]
+    scenario = open_scenario(name, settings, signals, jobs)
+    require_cluster(scenario, "noonward data ... --scenario")
+    environment = build_environment(scenario)
+    print(f"they serve scenario {scenario.name}: {describe_environment(environment)}")
+    for note in environment.notes:
+        print(f"note: {note}")
 
 
 @app.command()

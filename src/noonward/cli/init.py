@@ -37,8 +37,12 @@ def init(
     last: LastDay = None,
     pue: Annotated[float, typer.Option(min=1, help="Power usage effectiveness of the sites.")] = 1.3,
     slack_h: Annotated[
-        float, typer.Option(min=0, help="Largest accepted delay of a start, h; inf: jobs wait as long as it takes.")
+        float, typer.Option(min=0, help="Largest delay of a start that is in time, h; inf: no job is ever late.")
     ] = 24.0,
+    late_price: Annotated[
+        float,
+        typer.Option(min=0, help="USD for an hour that a job starts late, per GPU; 0: counted alone."),
+    ] = 2.0,
     carbon_price: Annotated[float, typer.Option(min=0, help="USD per tonne of CO2.")] = 100.0,
     revenue: Annotated[float, typer.Option(min=0, help="What a GPU-hour of work is worth, USD.")] = 2.0,
     gpus: Annotated[bool, typer.Option("--gpus", help="List the packaged GPUs.")] = False,
@@ -46,7 +50,8 @@ def init(
 ) -> None:
     """Write a scenario of your own as commented YAML that runs; asks for the sites where none are given."""
     from noonward.cli.import_ import pairs
-    from noonward.data.scenarios.own_fleet import OwnFleet, parse_site, write_own_fleet
+    from noonward.data.scenarios.own_fleet import OwnFleet, parse_site
+    from noonward.data.scenarios.own_scenario import write_own_fleet
     from noonward.errors import ScenarioError
     from noonward.evaluate.compare import fitting_policies
     from noonward.files import SLUG, table_bytes, write_text
@@ -76,6 +81,7 @@ def init(
         first=_day(first),
         last=_day(last),
         slack_h=slack_h,
+        late_usd_per_gpu_hour=late_price,
         carbon_usd_per_t=carbon_price,
         revenue_usd_per_gpu_hour=revenue,
     )

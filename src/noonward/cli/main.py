@@ -16,6 +16,7 @@ from noonward.cli import (
     compare,
     data,
     edge,
+    fit_forecast,
     import_,
     init,
     live,
@@ -71,6 +72,7 @@ app.command(name="sensitivity")(what_if.sensitivity)
 app.command(name="when")(when.when)
 app.command(name="import")(import_.import_)
 app.command(name="init")(init.init)
+app.command(name="fit-forecast")(fit_forecast.fit_forecast)
 app.command(name="policies")(policies.policies)
 app.command(name="bench")(bench.bench)
 app.command(name="train")(train.train)

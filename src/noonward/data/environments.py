@@ -102,6 +102,8 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         signals=signals,
         economics=scenario.economics,
         constraints=scenario.constraints,
+        late_until_s=_late_until_s(scenario, jobs),
+        late_usd_per_gpu_hour=scenario.lateness.usd_per_gpu_hour,
         sample_jobs=_sampler(scenario, start),
         notes=(
             *scenario_warnings(scenario, signals if isinstance(source, SignalFiles) else None),
@@ -250,9 +252,22 @@ def _hours(scenario: Scenario, jobs: Jobs) -> int:
     if scenario.end == "window":
         return scenario.window_h
     slot_s = scenario.slot_s if scenario.protocol == "each-slot" else 0.0
-    end_s = latest_end_s(jobs, scenario.fleet, scenario.window_h * HOUR_S, slot_s)
+    late_until_s = _late_until_s(scenario, jobs)
+    end_s = latest_end_s(jobs, scenario.fleet, scenario.window_h * HOUR_S, slot_s, late_until_s)
     require_end(end_s)
     return int(np.ceil(end_s / HOUR_S))
+
+
+def _late_until_s(scenario: Scenario, jobs: Jobs) -> float:
+    """Returns until when jobs may start late, seconds since the start; -inf where they are dropped instead."""
+    rule, window_s = scenario.lateness, scenario.window_h * HOUR_S
+    if rule.rule == "drop":
+        return -np.inf
+    if rule.overtime_h is not None:
+        return window_s + rule.overtime_h * HOUR_S
+    latest_s_J = jobs.arrival_s_J + jobs.slack_s_J
+    limited_J = np.isfinite(latest_s_J)
+    return max(window_s, float(latest_s_J[limited_J].max())) if limited_J.any() else window_s + DAY_S
 
 
 def _month_of(months: tuple[int, ...], index: int, seed: int) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from noonward.errors import ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
-from noonward.forecasts.learned import packaged_net, require_zones
+from noonward.forecasts.learned import find_net, require_zones
 from noonward.model.cluster.environment import LONGEST_RUN_H, Environment, Protocol
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
@@ -85,6 +85,8 @@ class Brief:
         lookahead_h: Hours that the forecasts in the view reach; 0 without a forecast.
         economics: Revenue and carbon price, or None.
         constraints: Limits and latency targets, or None.
+        late_until_s: Time until which jobs may start after their latest start, s; -inf: they are dropped then.
+        late_usd_per_gpu_hour: Price of an hour that a job starts late, per GPU of its smallest gang, USD.
         sample_jobs: Draws a table of jobs from the statistics of the jobs to come, or None where there are none.
         future: The jobs that will come, for a scheduler with ``Needs.foresight``; else None.
         recorded: The jobs with what a log says of them, for a scheduler with ``Needs.record``; None where it says
@@ -105,6 +107,8 @@ class Brief:
     lookahead_h: int = 0
     economics: Economics | None = None
     constraints: Constraints | None = None
+    late_until_s: float = -np.inf
+    late_usd_per_gpu_hour: float = 0.0
     sample_jobs: Callable[[np.random.Generator], Jobs] | None = None
     future: Jobs | None = None
     recorded: Jobs | None = None
@@ -134,6 +138,8 @@ class Brief:
             lookahead_h=max(needs.lookahead_h, _longest_h(jobs, environment.fleet)) if shown else 0,
             economics=environment.economics,
             constraints=environment.constraints,
+            late_until_s=environment.late_until_s,
+            late_usd_per_gpu_hour=environment.late_usd_per_gpu_hour,
             sample_jobs=environment.sample_jobs,
             future=jobs if needs.foresight else None,
             recorded=jobs if needs.record and jobs.has_record else None,
@@ -187,7 +193,7 @@ def check_fit(brief: Brief, needs: Needs, name: str) -> None:
         )
     if needs.forecast is not None and needs.forecast.kind == "learned":
         try:
-            require_zones(packaged_net(needs.forecast.net), (site.zone for site in brief.fleet.sites))
+            require_zones(find_net(needs.forecast.net), (site.zone for site in brief.fleet.sites))
         except ScenarioError as error:
             raise ScenarioError(f"scheduler {name} does not fit {scenario}: {error}") from None
     if brief.recorded is None and needs.record:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.rule import Question
 from noonward.decision.cluster.view import PER_JOB, Answers, ClusterView, RuleMemory
 from noonward.errors import ScenarioError
+from noonward.forecasts.forecast import Forecast
+from noonward.forecasts.learned import find_net
 
 State = dict[str, Any]
 """What a scheduler keeps: arrays, numbers, strings, None, and lists and dicts of such, by name."""
@@ -151,6 +154,22 @@ def checked_state(scheduler: Scheduler, state: State, like: Mapping[str, Any], *
                 "way, for the same sites"
             )
     return state
+
+
+def forecast_remarks(forecast: Forecast | None, brief: Brief) -> tuple[str, ...]:
+    """Returns a note where a run lies in hours, or in months, that its learned forecast was trained on."""
+    if forecast is None or forecast.kind != "learned":
+        return ()
+    record = find_net(forecast.net).record
+    if "fitted_until" not in record:
+        return months_remarks("the net of the learned forecast", record, brief)
+    until = datetime.fromisoformat(record["fitted_until"])
+    if not brief.signals or brief.start >= until:
+        return ()
+    return (
+        f"the forecast {forecast.net!r} was fitted on hours up to {until:%Y-%m-%d}, and some windows begin before "
+        "that: it knows them better than it will know hours to come",
+    )
 
 
 def months_remarks(what: str, record: Mapping[str, Any], brief: Brief) -> tuple[str, ...]:

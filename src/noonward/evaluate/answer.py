@@ -38,7 +38,7 @@ class Savings:
         kg: Emissions avoided, kgCO2 an environment.
         kwh: Energy saved, kWh an environment.
         mean_delay_s: Mean delay of its started jobs' starts, s.
-        late_jobs: Jobs that it started after their latest start, or not in time at all.
+        late_jobs: Jobs that it started after arrival + slack, or that had not started by then.
     """
 
     policy: str
@@ -63,7 +63,8 @@ def bills(comparison: Comparison, policy: str) -> F8:
 def punctuality(record: Any) -> tuple[float, int]:
     """Returns the mean of start - arrival over the jobs that started, s (NaN without any), and the late jobs.
 
-    Late are those that started after arrival + slack, and those that could not start in time.
+    Late are those that started after arrival + slack, those that were dropped because they could not, and those that
+    had not started by then when the run ended.
     """
     import polars as pl
 
@@ -72,7 +73,10 @@ def punctuality(record: Any) -> tuple[float, int]:
     started = jobs.filter(jobs["start_s"].is_finite())
     delay = (started["start_s"] - started["arrival_s"]).to_numpy()
     behind = int((delay > started["slack_s"].to_numpy() + 1e-6).sum())
-    return float(delay.mean()) if len(delay) else math.nan, behind + int((jobs["status"] == "overdue").sum())
+    never = jobs.filter(~jobs["start_s"].is_finite())
+    due_s = never["arrival_s"] + never["slack_s"]
+    behind += int(((never["status"] == "overdue") | (due_s < float(record.manifest["ended_s"]))).sum())
+    return float(delay.mean()) if len(delay) else math.nan, behind
 
 
 def moved_jobs(comparison: Comparison, policy: str) -> Estimate:

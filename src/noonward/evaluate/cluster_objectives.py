@@ -55,6 +55,10 @@ if TYPE_CHECKING:
     from noonward.evaluate.table import TextTable
 
 
+BOUND_GAP: Final = 0.01
+"""Gap to a schedule, as a share of the bound, at which the search for the bound of a long window stops."""
+
+
 def objective_of(scenario: Scenario) -> Objective:
     """Returns the objective of a cluster scenario."""
     if scenario.goal == "least-cost":
@@ -90,6 +94,7 @@ class ClusterObjective(Objective):
                 environment,
                 progress=lambda done, of: tell("progress", f"{where}: stretch {done} of {of}"),
                 seconds=seconds,
+                enough=BOUND_GAP,
             )
             best = {} if found.schedule is None else {"best_known_usd": found.lower_usd}
             return Bound(utility_usd=found.upper_usd, **best, **({"cut": 1.0} if found.cut else {}))
@@ -231,6 +236,8 @@ _LEDGER_METRICS: Final = (
     ("completed_jobs", "done", "jobs"),
     ("overdue_jobs", "overdue", "jobs"),
     ("unfinished_jobs", "unfinished", "jobs"),
+    ("late_gpu_hours", "late_gpu_hours", "GPU h"),
+    ("late_usd", "late_usd", "USD"),
     ("energy_kwh", "energy_kwh", "kWh"),
     ("usd_per_gpu_hour", "usd_per_gpu_hour", "USD/(GPU h)"),
     ("g_per_gpu_hour", "g_per_gpu_hour", "gCO2/(GPU h)"),
@@ -416,11 +423,18 @@ class CostObjective(UtilityObjective):
         )
 
     def limits(self, comparison: Comparison) -> list[str]:
-        """Returns the cost that no policy can change."""
+        """Returns the cost that no policy can change, and how tight the bound is."""
         fixed = comparison.mean(comparison.reference, "fixed_kwh")
-        return [
+        told = [
             f"GPUs kept ready over the window draw {fixed.value:,.0f} kWh whatever a policy does: part of every cost."
         ]
+        if not no_value(comparison.bounds, "utility_usd"):
+            gap = mean(comparison.bound_values("utility_usd") - best_known_values(comparison))
+            told.append(
+                f"What is possible rests on a bound that is at most {number(gap, cost_digits(comparison))} USD too "
+                "low in cost and carbon price together: its distance from the best schedule known."
+            )
+        return told
 
 
 def _minutes(seconds: Estimate) -> Estimate:

@@ -52,8 +52,8 @@ def check_scheduler(
 ) -> None:
     """Checks that a scheduler keeps the rules of the interface.
 
-    Runs it on small random environments (drained and cut off at the window, with and without capacity curves, with
-    gangs, clock levels, signals and economics) and checks that
+    Runs it on small random environments (drained, with jobs that may be late, cut off at the window, with and without
+    capacity curves, with gangs, clock levels, signals and economics) and checks that
 
     - every answer is feasible;
     - it does not write the view;
@@ -239,12 +239,14 @@ def _broken(scheduler: Scheduler, environment: Environment, what: str, remedy: s
 
 
 def _environments(protocol: Protocol, seed: int) -> Iterator[Environment]:
-    """Yields the environments of one protocol and seed: drained, cut off, and under capacity curves of both kinds."""
+    """Yields the environments of one protocol and seed: drained, with late jobs, cut off, and under capacity curves."""
     rng = stream(seed, "world", "check", protocol)
     drained = _environment(protocol, rng, drained=True)
     hours = drained.hours
     caps_SH = rng.integers(1, [[9], [5], [7]], size=(3, hours)).astype(np.float64)
     yield replace(drained, scenario=f"check {protocol}, drained, seed {seed}")
+    late = replace(drained, late_until_s=WINDOW_H * HOUR_S, late_usd_per_gpu_hour=0.05)
+    yield replace(late, scenario=f"check {protocol}, jobs may be late, seed {seed}")
     for hard in (True, False):
         kind = "hard" if hard else "advisory"
         caps = GpuCaps(gpus_SH=caps_SH, hard=hard)

@@ -9,8 +9,9 @@ from typing import Final, Literal, get_args
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.files import SLUG
 from noonward.forecasts.forecaster import Forecaster, price_and_carbon
-from noonward.forecasts.learned import SEEDS, LearnedForecaster, packaged_net
+from noonward.forecasts.learned import SEEDS, LearnedForecaster, find_net
 from noonward.forecasts.noisy import NoisyForecaster
 from noonward.forecasts.perfect import PerfectForecaster
 from noonward.forecasts.persistence import PersistenceForecaster
@@ -31,20 +32,21 @@ class Forecast:
             ``noisy``: the truth plus an error that grows with the lead (:mod:`noonward.forecasts.noisy`).
         noise: Standard deviation of the error 24 hours ahead, as a share of the signal's own over the history before
             the run (``noisy``).
-        net: Training seed of the packaged net (``learned``), 0 to 2.
+        net: Training seed of the packaged net (``learned``), 0 to 2, or the name of one by ``noonward fit-forecast``.
     """
 
     kind: ForecastKind
     noise: float = 0.5
-    net: int = 0
+    net: int | str = 0
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(ForecastKind):
             raise ValueError(f"unknown forecast {self.kind!r}; known: {', '.join(get_args(ForecastKind))}")
         if not self.noise >= 0:
             raise ValueError(f"forecast noise is {self.noise}; it must be at least 0")
-        if self.net not in range(SEEDS):
-            raise ValueError(f"forecast net is {self.net!r}; it must be from 0 to {SEEDS - 1}")
+        named = isinstance(self.net, str) and SLUG.fullmatch(self.net)
+        if not named and self.net not in range(SEEDS):
+            raise ValueError(f"forecast net is {self.net!r}; it must be from 0 to {SEEDS - 1}, or the name of your own")
 
     def forecaster(self, signals: Signals, history_h: int, rng: np.random.Generator) -> Forecaster:
         """Returns what makes the forecasts of one run.
@@ -71,7 +73,7 @@ _MAKERS: Final[dict[ForecastKind, _Maker]] = {
     "persistence": lambda forecast, signals, history_h, rng: PersistenceForecaster(history_h),
     "regression": lambda forecast, signals, history_h, rng: RegressionForecaster(_history(signals, history_h)),
     "learned": lambda forecast, signals, history_h, rng: LearnedForecaster(
-        packaged_net(forecast.net), signals.zones, signals.start, price_and_carbon(signals)[..., : history_h + 1]
+        find_net(forecast.net), signals.zones, signals.start, price_and_carbon(signals)[..., : history_h + 1]
     ),
     "noisy": lambda forecast, signals, history_h, rng: NoisyForecaster(
         forecast.noise, _history(signals, history_h), rng

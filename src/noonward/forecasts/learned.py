@@ -3,24 +3,28 @@
 The regression (:mod:`noonward.forecasts.regression`) is one table for every zone. The net adds what such a table cannot
 hold: what is usual in this zone at this hour of the day and week, the shape of the last two days, and the other signal.
 Its inputs are what is known of a zone at the hour of issue, in that zone's own unit. Its outputs are the regression's
-errors at every lead, in the same unit. ``tools/fit_forecast_net.py`` trains it. NumPy alone runs it, in double
-precision: differences in the order of sums from CPU to CPU vanish when the result is rounded.
+errors at every lead, in the same unit. ``noonward fit-forecast`` (``noonward.learn.forecast_fit``) trains one for zones
+of your own, which is then known by its name; three are packaged, known by their training seeds. NumPy alone runs it, in
+double precision: differences in the order of sums from CPU to CPU vanish when the result is rounded.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
+from zipfile import BadZipFile
 
 import numpy as np
 
 from noonward.arrays import F8, I8
-from noonward.errors import ScenarioError, SignalRangeError
+from noonward.errors import DataError, ScenarioError, SignalRangeError
+from noonward.files import whole_file
 from noonward.forecasts.forecaster import Forecaster
 from noonward.forecasts.regression import FEATURES, USUAL_DAYS, features, regressed, standing_in
 from noonward.model.precision import rounded_signals
@@ -193,9 +197,41 @@ def require_zones(net: ForecastNet, zones: Iterable[str]) -> None:
         )
 
 
-def net_path(seed: int) -> Path:
-    """Returns the file of the packaged net of a training seed."""
-    return Path(__file__).parent / "tables" / f"forecast_net_seed{seed}.npz"
+def net_path(net: int | str) -> Path:
+    """Returns the file of a net: of the packaged one of a training seed, or of your own by its name.
+
+    Your own lie in the folder ``forecasts``, or in the one that the environment variable NOONWARD_FORECASTS names.
+    """
+    if isinstance(net, str):
+        return Path(os.environ.get("NOONWARD_FORECASTS", "forecasts")) / f"{net}.npz"
+    return Path(__file__).parent / "tables" / f"forecast_net_seed{net}.npz"
+
+
+def find_net(net: int | str) -> ForecastNet:
+    """Returns a net by its training seed (packaged) or its name (your own).
+
+    Raises:
+        ScenarioError: There is no net of the name.
+        DataError: Its file is damaged.
+    """
+    path = net_path(net)
+    if isinstance(net, int):
+        return packaged_net(net)
+    if not path.is_file():
+        known = sorted(file.stem for file in path.parent.glob("*.npz"))
+        raise ScenarioError(
+            f"there is no forecast named {net!r} in {path.parent}; there are: {', '.join(known) or 'none'}; make one "
+            "by 'noonward fit-forecast', or say where they lie by the environment variable NOONWARD_FORECASTS"
+        )
+    return _own_net(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _own_net(path: Path, changed: int) -> ForecastNet:
+    try:
+        return read_net(path)
+    except (OSError, ValueError, KeyError, BadZipFile) as error:
+        raise DataError(f"{path} holds no forecast ({error}); make it anew by 'noonward fit-forecast'") from error
 
 
 @cache
@@ -213,7 +249,7 @@ def packaged_net(seed: int = 0) -> ForecastNet:
 
 
 def read_net(path: Path) -> ForecastNet:
-    """Returns the net of a file that ``tools/fit_forecast_net.py`` wrote."""
+    """Returns the net of a file that ``write_net`` wrote."""
     with np.load(path, allow_pickle=False) as content:
         record = json.loads(str(content["record"]))
         layers = range(sum(name.startswith("weight_") for name in content.files))
@@ -224,4 +260,15 @@ def read_net(path: Path) -> ForecastNet:
             weights=tuple(content[f"weight_{layer}"].astype(np.float64) for layer in layers),
             biases=tuple(content[f"bias_{layer}"].astype(np.float64) for layer in layers),
             record=record,
+        )
+
+
+def write_net(net: ForecastNet, path: Path) -> None:
+    """Writes a net to a file, whole or not at all; weights in half precision."""
+    arrays: dict[str, Any] = {}
+    for layer, (weight, bias) in enumerate(zip(net.weights, net.biases, strict=True)):
+        arrays[f"weight_{layer}"], arrays[f"bias_{layer}"] = weight.astype(np.float16), bias.astype(np.float16)
+    with whole_file(path) as file:
+        np.savez_compressed(
+            file, record=np.array(json.dumps(net.record)), mean_F=net.mean_F, spread_F=net.spread_F, **arrays
         )

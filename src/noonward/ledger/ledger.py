@@ -45,7 +45,7 @@ class Ledger:
     """What a run used, earned, cost and emitted. Money and carbon are NaN without signals, utility without economics.
 
     U = U1 - U2 - U3 - U4 - U5 (MASAC, Eqs. 2-7): GPU profit (revenue less energy), energy of free GPUs, carbon of used
-    and free GPUs, journeys of jobs, journeys of results.
+    and free GPUs, journeys of jobs, journeys of results; less the price of lateness, where a scenario has one.
 
     Attributes:
         jobs: Jobs of the environment.
@@ -79,6 +79,8 @@ class Ledger:
         mean_time_so_far_s: Mean over all arrivals but overdue jobs of min(end, run's end) - arrival, s: the mean that
             the latency-aware bound holds for, also where queues grow.
         steps: Questions asked.
+        late_gpu_hours: Hours that jobs started after arrival + slack, times their smallest gangs, GPU h.
+        late_usd: Price of that, USD; NaN without economics.
         further: Accounts of signals beside price and carbon intensity, by the name of their total, e.g. ``water_l``.
     """
 
@@ -112,6 +114,8 @@ class Ledger:
     p99_time_in_system_s: float
     mean_time_so_far_s: float
     steps: int
+    late_gpu_hours: float
+    late_usd: float
     further: dict[str, Account] = field(default_factory=dict)
 
     @property
@@ -281,13 +285,15 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
     unknown = np.concatenate([[False, False], np.isnan(settled.signals.value_QSH[1:]).all(axis=(1, 2))])
     move[unknown] = result[unknown] = np.nan
     economics = environment.economics
-    revenue = carbon_usd = utility = fixed_usd = np.nan
+    late_gpu_hours = late_gpu_hours_of(outcome)
+    revenue = carbon_usd = utility = fixed_usd = late_usd = np.nan
     if economics is not None:
         prices = economics.revenue_usd_per_gpu_hour, economics.carbon_usd_per_t
         kg = float(job[2] + free[2]) + move[2] + result[2]
         energy_usd, journeys_usd = float(job[1] + free[1]), float(move[1] + result[1])
         revenue, carbon_usd = utility_usd(*prices, gpu_hours=gpu_hours), -utility_usd(*prices, kg=kg)
-        utility = utility_usd(*prices, gpu_hours, energy_usd, kg, journeys_usd)
+        late_usd = environment.late_usd_per_gpu_hour * late_gpu_hours
+        utility = utility_usd(*prices, gpu_hours, energy_usd, kg, journeys_usd, late_usd)
         fixed_usd = -utility_usd(*prices, energy_usd=fixed[1], kg=fixed[2])
     return Ledger(
         jobs=len(job_J),
@@ -317,6 +323,8 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
         fixed_kg=float(fixed[2]),
         **_times(outcome),
         steps=outcome.steps,
+        late_gpu_hours=late_gpu_hours,
+        late_usd=float(late_usd),
         further={
             quantity.total: Account(
                 job=float(job[a]),
@@ -328,6 +336,16 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
             for a, quantity in enumerate(settled.signals.quantities[2:], start=3)
         },
     )
+
+
+def late_gpu_hours_of(outcome: Outcome) -> float:
+    """Returns the hours that jobs started after arrival + slack, times their smallest gangs, GPU h.
+
+    Jobs that never start are not in it; where late jobs are dropped it is 0.
+    """
+    jobs = outcome.environment.jobs
+    late_s_J = outcome.job_J["start_s"] - (jobs.arrival_s_J + jobs.slack_s_J)
+    return float((jobs.gpus_min_J * np.where(late_s_J > 0, late_s_J, 0.0)).sum() / HOUR_S)
 
 
 def _times(outcome: Outcome) -> dict[str, float]:

@@ -108,6 +108,7 @@ class Meters:
         result_kwh: Energy of the results' journeys, kWh.
         result_usd: Their price, USD.
         result_kg: Their emissions, kgCO2.
+        late_usd: Price of late starts, USD.
         utility_usd: Utility at the last reading, USD.
         events: Events taken.
     """
@@ -125,6 +126,7 @@ class Meters:
     result_kwh: float
     result_usd: float
     result_kg: float
+    late_usd: float
     utility_usd: float
     events: int
 

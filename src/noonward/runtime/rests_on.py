@@ -1,8 +1,9 @@
 """What a recorded run and a stored bound rest on: digests that change with every source, table and library they use.
 
 A digest covers the import closure (``noonward.sources``) of the parts of the scenario's kind and of the policy's class,
-the packaged tables of those parts, a trained policy's file, and the versions of the libraries. Files that put these
-together, such as the catalogue of policies, count without what they import: they name far more than one run uses.
+the packaged tables of those parts, the file of a trained policy or of a forecast of your own, and the versions of the
+libraries. Files that put these together, such as the catalogue of policies, count without what they import: they name
+far more than one run uses.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from noonward.forecasts.learned import net_path
 from noonward.ledger.machine import versions
 from noonward.model.kinds import Kind
 from noonward.schedule.registry import default_registry
@@ -40,7 +42,12 @@ def run_digest(kind: Kind, policy: str, scheduler: object) -> str:
     joining = [PACKAGE / file for file in JOINING]
     joining += PACKAGE.glob("schedule/**/catalogue*.py")
     roots = [*_files_of(kind, RUN_PARTS), *_class_files(type(scheduler))]
-    return _digest(frozenset(roots), frozenset(joining), None if trained is None else trained.path)
+    further = [] if trained is None else [trained.path]
+    forecast = getattr(getattr(scheduler, "needs", None), "forecast", None)
+    if forecast is not None and forecast.kind == "learned" and isinstance(forecast.net, str):
+        further.append(net_path(forecast.net))
+    changed = tuple(path.stat().st_mtime_ns for path in further)
+    return _digest(frozenset(roots), frozenset(joining), tuple(further), changed)
 
 
 def bound_digest(kind: Kind, objective: Any) -> str:
@@ -53,7 +60,7 @@ def bound_digest(kind: Kind, objective: Any) -> str:
     named = [file_of(module) for module in objective.bound_modules]
     own = _class_files(type(objective))
     roots = [*_files_of(kind, BOUND_PARTS), *(named or own)]
-    return _digest(frozenset(roots), frozenset(own), None)
+    return _digest(frozenset(roots), frozenset(own))
 
 
 def _files_of(kind: Kind, parts: Iterable[str]) -> list[Path]:
@@ -78,8 +85,16 @@ def _class_files(made: Any) -> list[Path]:
 
 
 @functools.cache
-def _digest(roots: frozenset[Path], joining: frozenset[Path], trained: Path | None) -> str:
-    """Returns the digest of the closure of some files, of their tables, and of files that count by themselves."""
+def _digest(
+    roots: frozenset[Path], joining: frozenset[Path], further: tuple[Path, ...] = (), changed: tuple[int, ...] = ()
+) -> str:
+    """Returns the digest of the closure of some files, of their tables, and of files that count by themselves.
+
+    Args:
+        roots: Files.
+        joining: Files of this package that count by themselves.
+        further: Files of trained policies and forecasts.
+        changed: When these were changed: they may be replaced while the program runs.
+    """
     files = closure(roots)
-    further = () if trained is None else (trained,)
     return digest({*files, *tables_of(files), *joining, *further}, json.dumps(versions()))

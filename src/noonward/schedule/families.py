@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from noonward.files import SLUG
+
 Value = int | float | str
 """Value of an argument in a policy's name."""
 Role = Literal["rule", "planner", "learned", "control", "published", "clairvoyant", "recorded"]
@@ -24,7 +26,7 @@ class Argument:
 
     Attributes:
         name: Name.
-        kind: Type of its value.
+        kind: Type of its value; ``number or name``: a whole number within the range, or any name.
         unit: Unit, or what the value counts; empty for words.
         low: Least value (numbers).
         high: Largest value (numbers).
@@ -34,7 +36,7 @@ class Argument:
     """
 
     name: str
-    kind: Literal["whole number", "number", "word"]
+    kind: Literal["whole number", "number", "word", "number or name"]
     unit: str = ""
     low: float = 0.0
     high: float = math.inf
@@ -53,6 +55,8 @@ class Argument:
         if self.kind == "word":
             return f"one of {', '.join(self.words)}"
         unit = f" ({self.unit})" if self.unit else ""
+        if self.kind == "number or name":
+            return f"a whole number from {self.low:g} to {self.high:g}{unit}, or the name of your own"
         if self.high < math.inf:
             return f"a {self.kind} from {self.low:g} to {self.high:g}{unit}"
         return f"a {self.kind} {'above' if self.above else 'of at least'} {self.low:g}{unit}"
@@ -65,6 +69,8 @@ class Argument:
         """
         value: Value
         try:
+            if self.kind == "number or name":
+                return self._number_or_name(text)
             value = text if self.kind == "word" else int(text) if self.kind == "whole number" else float(text)
         except ValueError:
             raise ValueError(f"{self.name} is {text!r}; allowed: {self.allowed}") from None
@@ -72,6 +78,14 @@ class Argument:
         if not fits:
             raise ValueError(f"{self.name} is {text!r}; allowed: {self.allowed}")
         return value
+
+    def _number_or_name(self, text: str) -> Value:
+        """Returns a whole number within the range, or a name; raises ValueError where the text is neither."""
+        if text.isdigit() and self._within(int(text)):
+            return int(text)
+        if text.isdigit() or not SLUG.fullmatch(text):
+            raise ValueError(text)
+        return text
 
     def _within(self, value: float) -> bool:
         return math.isfinite(value) and self.low <= value <= self.high and not (self.above and value == self.low)

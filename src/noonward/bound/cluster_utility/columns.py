@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,10 @@ from noonward.model.signals import Signals, cumulative
 from noonward.units import HOUR_S, KG_PER_TONNE, WATT_SECONDS_PER_MWH
 
 GRAMS_PER_TONNE = 1e6
+MOST_LATE = 2_000_000
+"""Most late starts that are all columns of their own."""
+LATE_H = 48.0
+"""Hours of lateness whose starts are columns of their own where there are more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +80,9 @@ class Options:
         return_usd_O: USD of the result's return.
         return_kwh_O: kWh of the result's return, emitted at the intensities of the end's hour.
         move_usd_O: Least USD of travelling here, carbon included.
+        due_s_O: Arrival + slack, s, from which lateness counts.
+        late_usd_per_s_O: Price of a second of lateness, USD.
+        late_O: Whether its starts are late ones; a job that may be late has options of both kinds.
     """
 
     job_O: I8
@@ -92,6 +99,13 @@ class Options:
     return_usd_O: F8
     return_kwh_O: F8
     move_usd_O: F8
+    due_s_O: F8
+    late_usd_per_s_O: F8
+    late_O: NDArray[np.bool_]
+
+    def take(self, rows_O: NDArray[np.bool_] | I8) -> Options:
+        """Returns some of the options."""
+        return Options(**{each.name: getattr(self, each.name)[rows_O] for each in fields(self)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,8 +254,9 @@ def _alternatives(jobs: Jobs, tables: FleetTables, in_time_JS: NDArray[np.bool_]
 def build_options(environment: Environment, tables: FleetTables, costs: Market) -> Options:
     """Lists what every job may become: site x gang x level, with the starts the delays and the deadline leave it.
 
-    Gangs run from ``gpus_min`` to ``gpus_max``, levels over all of the site. Capacity curves (``caps``) bind starts,
-    not running jobs, and are relaxed.
+    Where jobs may be late, a further option holds the late starts, up to those whose price exceeds all that the job can
+    be worth. Gangs run from ``gpus_min`` to ``gpus_max``, levels over all of the site. Capacity curves (``caps``) bind
+    starts, not running jobs, and are relaxed.
     """
     jobs, links, slot_s = environment.jobs, environment.links, slot_of(environment)
     home_J = tables.home_I[jobs.origin_J]
@@ -251,18 +266,25 @@ def build_options(environment: Environment, tables: FleetTables, costs: Market) 
     back_JS = return_delay_s(links, jobs.origin_J, jobs.result_gb_J[:, None])
     ready_J = ceil_to(jobs.arrival_s_J, slot_s)[:, None]
     earliest_JS = ceil_to(ready_J + delay_JS, slot_s)
-    latest_JS = floor_to((jobs.arrival_s_J + jobs.slack_s_J)[:, None] - back_JS, slot_s)
+    due_J = jobs.arrival_s_J + jobs.slack_s_J
+    waits = environment.late_until_s > -np.inf
+    if waits:  # late starts are options of their own; the result's return makes no start late
+        due_J = np.minimum(due_J, environment.late_until_s)
+        latest_JS = np.broadcast_to(floor_to(due_J[:, None], slot_s), earliest_JS.shape)
+        last_JS = np.full(earliest_JS.shape, floor_to(np.array([environment.late_until_s]), slot_s)[0])
+    else:
+        last_JS = latest_JS = floor_to(due_J[:, None] - back_JS, slot_s)
     move_JS = least_moves(
-        jobs.arrival_s_J, latest_JS - delay_JS, moved_gb_J[:, 0], jobs.origin_J, home_J, links.usd_per_gb_IS,
+        jobs.arrival_s_J, last_JS - delay_JS, moved_gb_J[:, 0], jobs.origin_J, home_J, links.usd_per_gb_IS,
         links.kwh_per_gb_IS, moves.relay_usd_per_gb_IS, costs.usd_per_g, costs.carbon_SH,
     )  # fmt: skip
-    in_time_JS = earliest_JS <= latest_JS + (TIME_TOLERANCE_S if slot_s == 0 else 0.0)
+    in_time_JS = earliest_JS <= last_JS + (TIME_TOLERANCE_S if slot_s == 0 else 0.0)
     job_O, site_O, gpus_O, level_O = _alternatives(jobs, tables, in_time_JS)
     spot = (site_O, jobs.class_J[job_O], gpus_O, level_O)
     run_s_O = jobs.work_J[job_O] * tables.seconds_per_unit_SCGF[spot]
     origin_O = jobs.origin_J[job_O]
     latest_O = latest_JS[job_O, site_O]
-    return Options(
+    options = Options(
         job_O=job_O,
         site_O=site_O,
         gpus_O=gpus_O,
@@ -277,14 +299,71 @@ def build_options(environment: Environment, tables: FleetTables, costs: Market) 
         return_usd_O=jobs.result_gb_J[job_O] * links.usd_per_gb_IS[origin_O, site_O],
         return_kwh_O=jobs.result_gb_J[job_O] * links.kwh_per_gb_IS[origin_O, site_O],
         move_usd_O=move_JS[job_O, site_O],
+        due_s_O=due_J[job_O],
+        late_usd_per_s_O=np.asarray(environment.late_usd_per_gpu_hour / HOUR_S * jobs.gpus_min_J[job_O]),
+        late_O=np.zeros(len(job_O), dtype=bool),
     )
+    if not waits:
+        return options
+    earliest_O = earliest_JS[job_O, site_O]
+    return _with_late_starts(replace(options, earliest_s_O=earliest_O), costs, last_JS[job_O, site_O], slot_s)
+
+
+def _with_late_starts(options: Options, costs: Market, last_O: F8, slot_s: float) -> Options:
+    """Returns the options that can start in time, and beside them, as options of their own, the late starts.
+
+    Args:
+        options: Options whose earliest start may be after their latest.
+        costs: Prices and intensities.
+        last_O: Last start of any, s.
+        slot_s: Grid of starts, s.
+    """
+    in_time = options.take(options.earliest_s_O <= options.latest_s_O)
+    most_O = most_usd(options, costs, np.zeros(len(last_O), dtype=np.int64))
+    with np.errstate(divide="ignore"):
+        worth_s_O = np.where(most_O > 0, most_O / options.late_usd_per_s_O, -np.inf)
+    until_O = floor_to(np.minimum(last_O, options.due_s_O + worth_s_O), slot_s)
+    after_O = options.latest_s_O + slot_s if slot_s else options.due_s_O
+    late = replace(
+        options,
+        earliest_s_O=np.maximum(options.earliest_s_O, after_O),
+        latest_s_O=until_O,
+        late_O=np.ones(len(last_O), dtype=bool),
+    )
+    late = late.take(late.earliest_s_O <= late.latest_s_O)
+    names = [each.name for each in fields(Options)]
+    both = Options(**{name: np.concatenate([getattr(in_time, name), getattr(late, name)]) for name in names})
+    return both.take(np.argsort(both.job_O, kind="stable"))
+
+
+def most_usd(options: Options, costs: Market, from_hour_O: I8) -> F8:
+    """Returns what options are worth at most, whenever they start from an hour on, USD; the price of lateness apart.
+
+    The run is taken to lie in that later hour in which it costs least, or earns most.
+    """
+    weight_SH = np.diff(costs.weight_cumulative_SH, axis=1) / HOUR_S
+    least_SH, largest_SH = (
+        np.asarray(pick.accumulate(weight_SH[:, ::-1], axis=1)[:, ::-1]) for pick in (np.minimum, np.maximum)
+    )
+    hour_O = np.minimum(from_hour_O, weight_SH.shape[1] - 1)
+    least_O, largest_O = (each[options.site_O, hour_O] for each in (least_SH, largest_SH))
+    power_O, saved_O = options.power_w_O, options.saved_w_O
+    rates = [(saved - power_O) * weight for saved in (0.0, saved_O) for weight in (least_O, largest_O)]
+    earned_O = np.max(rates, axis=0) * options.run_s_O / WATT_SECONDS_PER_MWH
+    return np.asarray(options.revenue_usd_O + earned_O - options.return_usd_O - options.move_usd_O)
 
 
 def build_columns(environment: Environment, options: Options, costs: Market) -> Columns:
-    """Lists the candidate starts of all options with their values."""
+    """Lists the candidate starts of all options with their values.
+
+    Where there would be more than ``MOST_LATE`` late starts, those from two days of lateness on are replaced by one
+    column an option, which is worth what the option is worth at most and takes no GPU: so the bound holds, and is
+    looser.
+    """
     slot_s, hours = slot_of(environment), costs.carbon_SH.shape[1]
+    options, cut_O = _without_latest(options, slot_s)
     count_O = count_candidates(options.earliest_s_O, options.latest_s_O, options.run_s_O, slot_s)
-    first_O = np.concatenate([[0], np.cumsum(count_O)]).astype(np.int64)
+    first_O = np.concatenate([[0], np.cumsum(count_O + cut_O)]).astype(np.int64)
     start_s_K, value_K = np.empty(first_O[-1]), np.empty(first_O[-1])
     option_K = np.empty(first_O[-1], dtype=np.int64)
     if len(option_K):
@@ -292,9 +371,16 @@ def build_columns(environment: Environment, options: Options, costs: Market) -> 
             first_O, options.earliest_s_O, options.latest_s_O, options.run_s_O, options.revenue_usd_O,
             options.power_w_O, options.saved_w_O, options.return_usd_O + options.move_usd_O, options.return_kwh_O,
             options.home_O, options.site_O, int(count_O.max()), slot_s, environment.window_s, costs.usd_per_g,
-            costs.weight_cumulative_SH, costs.carbon_SH, start_s_K, value_K, option_K,
+            costs.weight_cumulative_SH, costs.carbon_SH, options.due_s_O, options.late_usd_per_s_O, start_s_K, value_K,
+            option_K,
         )  # fmt: skip
-    end_s_K = start_s_K + options.run_s_O[option_K]
+    cut_X = np.flatnonzero(cut_O)
+    rest_X = first_O[cut_X + 1] - 1
+    start_s_K[rest_X], option_K[rest_X] = options.latest_s_O[cut_X], cut_X
+    value_K[rest_X] = _worth_of_rest(options.take(cut_X), costs)
+    run_s_K, gpus_K = options.run_s_O[option_K], options.gpus_O[option_K].astype(np.float64)
+    run_s_K[rest_X] = gpus_K[rest_X] = 0.0
+    end_s_K = start_s_K + run_s_K
     from_hour_K = np.minimum((start_s_K / HOUR_S).astype(np.int64), hours - 1)
     to_hour_K = np.minimum((end_s_K / HOUR_S).astype(np.int64), hours - 1)
     offset_K = options.site_O[option_K] * (hours + 1)
@@ -304,9 +390,26 @@ def build_columns(environment: Environment, options: Options, costs: Market) -> 
         option_K=option_K,
         start_s_K=start_s_K,
         value_K=value_K,
-        gpus_K=options.gpus_O[option_K].astype(np.float64),
+        gpus_K=gpus_K,
         from_K=offset_K + from_hour_K,
         from_share_K=start_s_K / HOUR_S - from_hour_K,
         to_K=offset_K + to_hour_K,
         to_share_K=end_s_K / HOUR_S - to_hour_K,
     )
+
+
+def _without_latest(options: Options, slot_s: float) -> tuple[Options, NDArray[np.bool_]]:
+    """Returns options whose late starts are cut where there are many, and which of them were cut."""
+    latest_O = options.latest_s_O
+    late_starts = 2 * float((latest_O - options.earliest_s_O)[options.late_O].sum()) / HOUR_S
+    if late_starts <= MOST_LATE:
+        return options, np.zeros(len(latest_O), dtype=bool)
+    until_O = np.maximum(floor_to(options.due_s_O + LATE_H * HOUR_S, slot_s), options.earliest_s_O)
+    cut_O = options.late_O & (until_O < latest_O)
+    return replace(options, latest_s_O=np.where(cut_O, until_O, latest_O)), cut_O
+
+
+def _worth_of_rest(options: Options, costs: Market) -> F8:
+    """Returns what options that were cut are worth at most from their latest start on, USD."""
+    late_usd_O = options.late_usd_per_s_O * np.maximum(0.0, options.latest_s_O - options.due_s_O)
+    return np.asarray(most_usd(options, costs, (options.latest_s_O / HOUR_S).astype(np.int64)) - late_usd_O)

@@ -190,6 +190,8 @@ def fill_columns(
     usd_per_g: float,
     weight_cumulative_SH: F8,
     carbon_SH: F8,
+    due_s_O: F8,
+    late_usd_per_s_O: F8,
     start_s_K: F8,
     value_K: F8,
     option_K: I8,
@@ -197,7 +199,8 @@ def fill_columns(
     """Writes the candidate columns of all options: start, value in USD before capacity prices, option.
 
     ``most_starts`` is the largest number of candidates of one option.
-    Value = running value - fixed costs (migration, retrieval in USD) - retrieval's carbon at the end of the run.
+    Value = running value - fixed costs (migration, retrieval in USD) - retrieval's carbon at the end of the run - price
+    of lateness.
     """
     hours = np.empty(most_starts, dtype=np.int64)
     for o in range(len(run_s_O)):
@@ -211,6 +214,7 @@ def fill_columns(
             if return_kwh_O[o] > 0:
                 grams = return_kwh_O[o] * return_intensity(carbon_SH, home_O[o], site_O[o], end_s, hours[k])
                 usd -= usd_per_g * grams
+            usd -= late_usd_per_s_O[o] * max(0.0, starts[k] - due_s_O[o])
             value_K[begin + k] = usd - fixed_usd_O[o]
             option_K[begin + k] = o
 

@@ -10,13 +10,15 @@ from typing import Final
 
 from noonward.arrays import F8
 from noonward.bound.cluster_utility.dual import Relaxation
-from noonward.bound.cluster_utility.prices import descend, polish, polish_in_pieces
+from noonward.bound.cluster_utility.prices import descend, descend_evenly, polish, polish_in_pieces
 from noonward.bound.cluster_utility.primal import BookedSchedule, book
 from noonward.errors import ScenarioError
 from noonward.model.cluster.environment import Environment
 
 MOST_JOBS: Final = 6000
 """Most jobs for which prices are found for all hours at once; with more, stretches of a quarter follow each other."""
+EVEN_ROUNDS: Final = 80
+"""Subgradient steps of a bound that may stop at a gap."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +69,7 @@ def utility_bound(
     most_jobs: int = MOST_JOBS,
     progress: Callable[[int, int], None] | None = None,
     seconds: float | None = None,
+    enough: float = 0.0,
 ) -> UtilityBound:
     """Bounds the utility any scheduler can reach in an environment, all signals and jobs known beforehand.
 
@@ -90,6 +93,9 @@ def utility_bound(
         progress: Called after every stretch with its number and how many there are.
         seconds: Seconds after which no further step is begun; None: none is left out. Every price gives a bound, so the
             result is one all the same, only a looser one, and it depends on the machine's speed.
+        enough: Gap to a schedule, as a share of the bound, at which the search stops where there are more than
+            ``most_jobs`` jobs; 0: it goes on until ``tolerance`` is reached. The schedule is then listed alone, not
+            searched.
 
     Raises:
         ScenarioError: The environment has no economics or signals, runs end before all jobs do, or an argument is out
@@ -106,7 +112,31 @@ def utility_bound(
         return time.monotonic() >= end_s
 
     relaxation = Relaxation(environment)
-    upper_usd, price_SH, columns = descend(relaxation, iterations, late)
+    hard_caps = environment.caps is not None and environment.caps.hard
+    books = schedule and environment.protocol == "each-slot" and not hard_caps
+
+    def scheduled(rounds: int | None, orders: int) -> BookedSchedule:
+        return book(
+            environment, relaxation.tables, relaxation.costs, relaxation.options, price_SH,
+            relaxation.priced_usd_J(price_SH), rounds=0 if late() else rounds, seed=seed, orders=orders,
+        )  # fmt: skip
+
+    if enough > 0 and len(environment.jobs) > most_jobs:
+        upper_usd, price_SH, columns = descend_evenly(relaxation, EVEN_ROUNDS, late=late)
+        found = scheduled(0, 1) if books else None
+        excess_usd = math.inf if found is None else upper_usd - relaxation.costs.idle_usd - found.value_usd
+        if late() or excess_usd <= enough * abs(upper_usd):
+            return UtilityBound(
+                upper_usd=upper_usd,
+                idle_usd=relaxation.costs.idle_usd,
+                price_usd_per_gpu_hour_SH=price_SH,
+                iterations=relaxation.evaluations,
+                dual_excess_usd=excess_usd,
+                schedule=found,
+                cut=late(),
+            )
+    else:
+        upper_usd, price_SH, columns = descend(relaxation, iterations, late)
     excess_usd = math.inf
     if not len(relaxation.columns.value_K):
         excess_usd = 0.0
@@ -115,13 +145,8 @@ def utility_bound(
     elif math.isfinite(tolerance):
         upper_usd, price_SH = polish_in_pieces(relaxation, price_SH, columns, tolerance, most_jobs // 4, progress, late)
     found = None
-    hard_caps = environment.caps is not None and environment.caps.hard
-    if schedule and environment.protocol == "each-slot" and not hard_caps:
-        priced_usd_J = relaxation.priced_usd_J(price_SH)
-        found = book(
-            environment, relaxation.tables, relaxation.costs, relaxation.options, price_SH, priced_usd_J,
-            rounds=0 if late() else rounds, seed=seed,
-        )  # fmt: skip
+    if books:
+        found = scheduled(rounds, 2)
         excess_usd = min(excess_usd, upper_usd - relaxation.costs.idle_usd - found.value_usd)
     return UtilityBound(
         upper_usd=upper_usd,

@@ -18,6 +18,10 @@ FIRST_TARGET_SHARE: Final = 0.1
 TARGET_SHRINK: Final = 0.7
 PATIENCE: Final = 15
 MASTER_ROUNDS: Final = 40
+STEP_USD: Final = 0.03
+"""Step of ``descend_evenly``, USD per GPU-hour."""
+SEEN: Final = 4
+"""Last evaluations of it whose choices are handed on."""
 
 
 def never() -> bool:
@@ -67,6 +71,52 @@ def descend(dual: Dual, iterations: int, late: Callable[[], bool] = never) -> tu
             break
         price_SH = np.maximum(0.0, price_SH - (value_usd - best_usd + delta_usd) / norm * slope_SH)
     columns = np.unique(np.concatenate(seen))
+    return best_usd, best_SH, columns[columns >= 0]
+
+
+def descend_evenly(
+    dual: Dual, rounds: int, step_usd: float = STEP_USD, late: Callable[[], bool] = never
+) -> tuple[float, F8, I8]:
+    """Lowers the dual function by subgradient steps of AdaGrad's length, one for each price; for many jobs.
+
+    ``lambda <- max(0, lambda - step g / sqrt(sum of g^2 so far))`` with g the share of a site's GPUs left free in an
+    hour (Duchi et al. 2011). A price moves as far in a window of any length, so a bound of some gap takes no more
+    rounds in a longer one. The mean of the prices of the later half is tried too.
+
+    Args:
+        dual: The dual function.
+        rounds: Most evaluations but one, at least 2.
+        step_usd: Step, USD per GPU-hour.
+        late: Whether no further evaluation may begin; asked after each.
+
+    Returns:
+        As ``descend``; the columns are those chosen at the last evaluations.
+    """
+    price_SH, square_SH, sum_SH = np.zeros(dual.shape), np.zeros(dual.shape), np.zeros(dual.shape)
+    best_usd, best_SH = math.inf, price_SH
+    seen: list[I8] = []
+    summed = 0
+    for k in range(rounds):
+        value_usd, free_SH = dual.value(price_SH)
+        if value_usd < best_usd:
+            best_usd, best_SH = value_usd, price_SH
+        if k >= rounds - SEEN:
+            seen.append(dual.best_J.copy())
+        if 2 * k >= rounds:
+            sum_SH += price_SH
+            summed += 1
+        if late():
+            break
+        slope_SH = np.where((price_SH <= 0) & (free_SH > 0), 0.0, free_SH / dual.gpus_S[:, None])
+        square_SH += slope_SH**2
+        moved_SH = np.divide(slope_SH, np.sqrt(square_SH), out=np.zeros(dual.shape), where=square_SH > 0)
+        price_SH = np.maximum(0.0, price_SH - step_usd * moved_SH)
+    if summed:
+        value_usd, _ = dual.value(sum_SH / summed)
+        seen.append(dual.best_J.copy())
+        if value_usd < best_usd:
+            best_usd, best_SH = value_usd, sum_SH / summed
+    columns = np.unique(np.concatenate(seen or [dual.best_J]))
     return best_usd, best_SH, columns[columns >= 0]
 
 

@@ -71,7 +71,10 @@ def slot_options(environment: Environment, tables: FleetTables, costs: Market, o
     ready_O = np.ceil(jobs.arrival_s_J[job_O] / slot_s).astype(np.int64)
     # A direct link may take longer than any run, where a chain of links is in time.
     travel_O = np.where(away_O, np.clip(np.ceil(delay_O / slot_s), 1, LONGEST_RUN_H * HOUR_S), 0).astype(np.int64)
-    latest_O = np.floor((jobs.arrival_s_J[job_O] + jobs.slack_s_J[job_O] - back_O) / slot_s).astype(np.int64)
+    due_J = jobs.arrival_s_J + jobs.slack_s_J
+    if environment.late_until_s > -np.inf:  # where a job without a limit may start until then at all
+        due_J = np.minimum(due_J, environment.late_until_s)
+    latest_O = np.floor((due_J[job_O] - back_O) / slot_s).astype(np.int64)
     return SlotOptions(
         first_J=np.searchsorted(job_O, np.arange(len(jobs) + 1)).astype(np.int64),
         site_O=options.site_O,
@@ -80,7 +83,7 @@ def slot_options(environment: Environment, tables: FleetTables, costs: Market, o
         run_s_O=options.run_s_O,
         slots_O=np.ceil(options.run_s_O / slot_s).astype(np.int64),
         low_O=ready_O + travel_O,
-        high_O=latest_O,
+        high_O=np.where(options.late_O, -1, latest_O),  # a schedule of starts in time is a good one, if not the best
         ready_O=ready_O,
         travel_O=travel_O,
         revenue_usd_O=options.revenue_usd_O,
@@ -136,6 +139,7 @@ def book(
     *,
     rounds: int | None,
     seed: int,
+    orders: int = 2,
 ) -> BookedSchedule:
     """Books jobs against capacity prices: listed in several orders, the best list then ruined and recreated.
 
@@ -148,6 +152,8 @@ def book(
         priced_usd_J: The jobs' best values after these prices, USD, at least 0.
         rounds: Tries of ruin and recreate, at least 0; None: ``usual_rounds``.
         seed: Seed of the search; the same seed gives the same schedule.
+        orders: Orders in which jobs are listed: 1, by arrival at whole prices alone; 2, also by value a GPU-hour, and
+            at lower prices.
 
     Returns:
         The schedule of the highest value found.
@@ -162,8 +168,8 @@ def book(
     density_J = priced_usd_J / gpu_hours_J
     price_cumulative_SH = cumulative(price_SH)
     best = _Book.empty(tables.gpus_S, slots, count)
-    for order_J in (np.argsort(-density_J, kind="stable"), np.arange(count)):
-        for scale in PRICE_SCALES:
+    for order_J in (np.argsort(-density_J, kind="stable"), np.arange(count))[-orders:]:
+        for scale in PRICE_SCALES[:orders]:
             listed = _Book.empty(tables.gpus_S, slots, count)
             for factor in (scale, 0.0):
                 book_in_order(table, price_cumulative_SH, factor, order_J, *listed.arrays)

@@ -36,6 +36,7 @@ def make_view(brief: Brief, slots: int) -> ClusterView:
     )
     run, site, link = parts["run_1"], parts["site_S"], parts["link_IS"]
     run["slot_s"], run["window_s"], run["site"] = brief.slot_s, brief.window_s, -1
+    run["late_until_s"], run["late_usd_per_gpu_hour"] = brief.late_until_s, brief.late_usd_per_gpu_hour
     if economics is not None:
         run["revenue_usd_per_gpu_hour"] = economics.revenue_usd_per_gpu_hour
         run["carbon_usd_per_t"] = economics.carbon_usd_per_t

@@ -6,7 +6,7 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.compiled import kernel
-from noonward.decision.cluster.view import HOLD, ClusterView, delay_s, fits, latest_start_s
+from noonward.decision.cluster.view import HOLD, ClusterView, delay_s, fits, last_start_s
 from noonward.units import HOUR_S
 
 
@@ -32,14 +32,14 @@ def first_start_s(view: ClusterView, job: int, s: int, d: int) -> float:
 
 @kernel(inline=True, allocates=False)
 def can_move(view: ClusterView, job: int, s: int, d: int) -> bool:
-    """Returns whether a job at site s fits into site d and can be there in time (MASAC, Eq. 7b)."""
-    return d != s and fits(view, job, d) and joins_at(view, job, s, d) <= latest_start_s(view, job, d)
+    """Returns whether a job at site s fits into site d and can be there before its last start (MASAC, Eq. 7b)."""
+    return d != s and fits(view, job, d) and joins_at(view, job, s, d) <= last_start_s(view, job, d)
 
 
 @kernel(inline=True, allocates=False)
 def is_overdue(view: ClusterView, job: int, s: int) -> bool:
-    """Returns whether a job at site s can no longer start in time anywhere."""
-    if fits(view, job, s) and view.run_1[0].now_s <= latest_start_s(view, job, s):
+    """Returns whether a job at site s can no longer start anywhere: not in time nor, where jobs may be, late."""
+    if fits(view, job, s) and view.run_1[0].now_s <= last_start_s(view, job, s):
         return False
     for d in range(view.site_S.shape[0]):
         if can_move(view, job, s, d):
@@ -70,7 +70,7 @@ def room(view: ClusterView, s: int, limit_SH: F8, hard: bool) -> int:
 def fill_mask(view: ClusterView, job: int, s: int, room_here: int) -> None:
     """Marks what a site may do with a job (protocol each-slot).
 
-    Hold always; start with room and in time; move where it is still in time.
+    Hold always; start with room and before the last start; move where it is there before that.
 
     Args:
         view: View; row s of ``mask_NA`` is filled.
@@ -84,7 +84,7 @@ def fill_mask(view: ClusterView, job: int, s: int, room_here: int) -> None:
             view.mask_NA[s, 1 + d] = (
                 fits(view, job, s)
                 and room_here >= view.job_J[job].gpus_min
-                and view.run_1[0].now_s <= latest_start_s(view, job, s)
+                and view.run_1[0].now_s <= last_start_s(view, job, s)
             )
         else:
             view.mask_NA[s, 1 + d] = can_move(view, job, s, d)
@@ -92,15 +92,13 @@ def fill_mask(view: ClusterView, job: int, s: int, room_here: int) -> None:
 
 @kernel(inline=True, allocates=False)
 def fill_route_mask(view: ClusterView, job: int) -> bool:
-    """Marks the sites a job can reach in time and fits into (protocol on-arrival); returns whether there is one."""
+    """Marks sites that a job fits into and reaches before its last start (on-arrival); returns whether there is one."""
     now, ingress = view.run_1[0].now_s, view.job_J[job].origin
     unlimited = np.isinf(view.job_J[job].deadline_s)
     some = False
     view.mask_NA[0, HOLD] = 0
     for s in range(view.site_S.shape[0]):
-        good = fits(view, job, s) and (
-            unlimited or now + delay_s(view, job, ingress, s) <= latest_start_s(view, job, s)
-        )
+        good = fits(view, job, s) and (unlimited or now + delay_s(view, job, ingress, s) <= last_start_s(view, job, s))
         view.mask_NA[0, 1 + s] = good
         some = some or good
     return some

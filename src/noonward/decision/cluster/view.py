@@ -39,6 +39,8 @@ RUN: Final = np.dtype(
         ("window_s", "f8"),  # horizon over which free GPUs are charged
         ("revenue_usd_per_gpu_hour", "f8"),  # 0 without economics
         ("carbon_usd_per_t", "f8"),  # 0 without economics
+        ("late_until_s", "f8"),  # time until which jobs may start after their latest start; -inf: none may
+        ("late_usd_per_gpu_hour", "f8"),  # price of an hour that a job starts late, per GPU of its smallest gang
         ("kind", "i8"),  # kind of question, ASK_...
         ("site", "i8"),  # site the question is about (ASK_ALLOCATE, ASK_FINISHED), or -1
         ("gpus", "i8"),  # gang of the finished job (ASK_FINISHED)
@@ -341,6 +343,12 @@ def return_delay_s(view: ClusterView, job: int, site: int) -> float:
 def latest_start_s(view: ClusterView, job: int, site: int) -> float:
     """Returns a job's latest start at a site, s: deadline less the return of its result (MASAC, Eq. 7b)."""
     return view.job_J[job].deadline_s - return_delay_s(view, job, site)
+
+
+@kernel(inline=True, allocates=False)
+def last_start_s(view: ClusterView, job: int, site: int) -> float:
+    """Returns until when a job may start at a site at all, s: its latest start, or later where jobs may be late."""
+    return max(latest_start_s(view, job, site), view.run_1[0].late_until_s)
 
 
 @kernel(inline=True, allocates=False)

@@ -27,6 +27,7 @@ from noonward.evaluate.statistics import Estimate, mean
 from noonward.ledger.ledger import Ledger
 from noonward.ledger.utility import utility_usd
 
+LATE: Final = "late starts"
 _MONEY: Final = (
     ("revenue (U1)", "#009e73"),
     ("energy of jobs (U1)", "#d55e00"),
@@ -34,6 +35,7 @@ _MONEY: Final = (
     ("carbon of the fleet (U3)", "#6b6b6b"),
     ("moves of jobs (U4)", "#0072b2"),
     ("returns of results (U5)", "#8cc8ee"),
+    (LATE, "#cc79a7"),
 )
 
 
@@ -137,7 +139,7 @@ def outcome_figure(comparison: Comparison) -> Figure:
 
 
 def money_parts(comparison: Comparison, ledger: Ledger) -> np.ndarray:
-    """Returns what a run earned and paid, USD: revenue, energy of jobs and of free GPUs, carbon, moves, results.
+    """Returns what a run earned and paid, USD: revenue, energy of jobs and of free GPUs, carbon, moves, results, delay.
 
     Costs are negative; the parts sum to the utility (MASAC, Eqs. 2-7). Emissions of transfers count as moves and
     results.
@@ -154,6 +156,7 @@ def money_parts(comparison: Comparison, ledger: Ledger) -> np.ndarray:
             part(kg=ledger.job_kg + ledger.free_kg),
             part(kg=ledger.move_kg, journeys_usd=ledger.move_usd),
             part(kg=ledger.result_kg, journeys_usd=ledger.result_usd),
+            part(late_usd=ledger.late_usd),
         ]
     )
 
@@ -167,6 +170,8 @@ def money_figure(comparison: Comparison) -> Figure:
     figure = make_subplots(1, 2, shared_yaxes=True, horizontal_spacing=0.04, subplot_titles=titles)
     for column, values_PEM in ((1, parts_PEM), (2, parts_PEM - base_EM)):
         for m, (name, color) in enumerate(_MONEY):
+            if name == LATE and not parts_PEM[:, :, m].any():
+                continue  # most scenarios state no price of lateness
             figure.add_bar(
                 x=values_PEM[:, :, m].mean(axis=1), y=names, orientation="h", name=name, showlegend=column == 1,
                 marker={"color": color, "line": {"color": "white", "width": 0.5}},

@@ -63,6 +63,8 @@ class Environment:
         economics: Revenue and carbon price; None where the scenario has none (utility is then not reported).
         caps: Hourly capacity curves, or None.
         constraints: Limits that policies are held against and targets that some policies use, or None.
+        late_until_s: Time until which jobs may start after their latest start, s; -inf: they are dropped then.
+        late_usd_per_gpu_hour: Price of an hour that a job starts late, per GPU of its smallest gang, USD.
         sample_jobs: Draws another table of jobs from the statistics that a planner may know (never from the jobs of
             this environment or the trace they were taken from), or None.
         notes: What a reader of any result must know.
@@ -90,6 +92,8 @@ class Environment:
     economics: Economics | None = None
     caps: GpuCaps | None = None
     constraints: Constraints | None = None
+    late_until_s: float = -np.inf
+    late_usd_per_gpu_hour: float = 0.0
     sample_jobs: Callable[[np.random.Generator], Jobs] | None = None
     notes: tuple[str, ...] = ()
 
@@ -157,7 +161,7 @@ class Environment:
         if not self.drained:
             return self.window_s
         slot_s = self.slot_s if self.protocol == "each-slot" else 0.0
-        return latest_end_s(self.jobs, self.fleet, self.window_s, slot_s)
+        return latest_end_s(self.jobs, self.fleet, self.window_s, slot_s, self.late_until_s)
 
     @functools.cached_property
     def site_signals(self) -> SiteSignals:
@@ -194,7 +198,10 @@ def require_end(end_s: float) -> None:
         end_s: Upper limit of the run's end, s.
     """
     if not np.isfinite(end_s):
-        raise ScenarioError("jobs with infinite slack cannot run until drained; give slack_s or 'end: window'")
+        raise ScenarioError(
+            "jobs with infinite slack cannot run until drained; give slack_s, 'end: window', or "
+            "'lateness: {rule: wait}', which says until when they may start"
+        )
     if end_s > LONGEST_RUN_H * HOUR_S:
         raise ScenarioError(
             f"the last job may end {end_s / HOUR_S:.4g} h after the start; a run may last {LONGEST_RUN_H:,} h (20 "
@@ -202,7 +209,7 @@ def require_end(end_s: float) -> None:
         )
 
 
-def latest_end_s(jobs: Jobs, fleet: Fleet, window_s: float, slot_s: float) -> float:
+def latest_end_s(jobs: Jobs, fleet: Fleet, window_s: float, slot_s: float, late_until_s: float = -np.inf) -> float:
     """Returns the upper limit of the time at which the last of some jobs ends when run until drained.
 
     Args:
@@ -210,8 +217,13 @@ def latest_end_s(jobs: Jobs, fleet: Fleet, window_s: float, slot_s: float) -> fl
         fleet: Where they run.
         window_s: The run lasts at least this long, s.
         slot_s: Length of a slot, s; 0 where starts are not bound to slots.
+        late_until_s: Time until which jobs may start late, s; -inf: none may. No job with an infinite slack then starts
+            after it.
     """
     tables = fleet.tables(int(jobs.gpus_max_J.max()))
     slowest_C = np.nanmax(tables.seconds_per_unit_SCGF[:, :, 1:], axis=(0, 2, 3))
-    ends = jobs.arrival_s_J + jobs.slack_s_J + jobs.work_J * slowest_C[jobs.class_J]
+    latest_J = jobs.arrival_s_J + jobs.slack_s_J
+    if late_until_s > -np.inf:
+        latest_J = np.where(np.isinf(latest_J), late_until_s, np.maximum(latest_J, late_until_s))
+    ends = latest_J + jobs.work_J * slowest_C[jobs.class_J]
     return max(window_s, float(ends.max()) + slot_s)

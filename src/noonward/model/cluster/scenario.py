@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from noonward.errors import nearest
 from noonward.model.cluster.environment import Protocol
 from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.lateness import Lateness
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
 from noonward.model.network import Network
@@ -314,6 +315,8 @@ class Scenario(Spec):
     """UTC day the window starts on; none: a day is drawn for every environment."""
     end: Literal["drained", "window"]
     """When a run ends: when every job is done or overdue, or at the end of the window."""
+    lateness: Lateness = Lateness()
+    """What becomes of jobs that have not started by their latest start."""
     fleet: Fleet
     """Sites, GPU types, ingress points."""
     network: Network = Network()

@@ -9,10 +9,9 @@ import numpy as np
 from noonward.arrays import F8, I8, Records
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.view import Answers, ClusterView
-from noonward.decision.scheduler import Scheduler, State, checked_state, months_remarks
+from noonward.decision.scheduler import Scheduler, State, checked_state, forecast_remarks
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
-from noonward.forecasts.learned import packaged_record
 from noonward.schedule.cluster.booking import in_time
 from noonward.schedule.cluster.bookings import answer, blank_plans, rebook, release
 from noonward.schedule.cluster.capacity_prices import (
@@ -105,11 +104,8 @@ class BidPrice(Scheduler):
         self._prices: Prices | None = None
 
     def remarks(self, brief: Brief) -> tuple[str, ...]:
-        """Returns a note where the run lies in a month that a learned forecast was trained on."""
-        forecast = self.needs.forecast
-        if forecast is None or forecast.kind != "learned":
-            return ()
-        return months_remarks("the net of the learned forecast", packaged_record(forecast.net), brief)
+        """Returns a note where the run lies in months or hours that a learned forecast was trained on."""
+        return forecast_remarks(self.needs.forecast, brief)
 
     def state(self) -> State:
         """Returns a copy of the books, the prices and the sampled jobs."""

@@ -19,7 +19,7 @@ from noonward.decision.cluster.view import (
     fits,
     latest_start_s,
 )
-from noonward.decision.scheduler import CompiledScheduler
+from noonward.decision.scheduler import CompiledScheduler, forecast_remarks
 from noonward.forecasts.forecast import Forecast
 from noonward.model.cluster.jobs import Jobs
 from noonward.units import HOUR_S
@@ -47,18 +47,20 @@ def _row(memory: RuleMemory, slot: int) -> int:
 
 
 @kernel(inline=True, allocates=False)
-def _best_start(view: ClusterView, memory: RuleMemory, job: int, d: int, first: int) -> tuple[float, int]:
-    """Returns (value USD, slot) of the best start at a site with booked capacity, or (-inf, -1).
+def _best_start(
+    view: ClusterView, memory: RuleMemory, job: int, d: int, first: int, until_s: float, at_once: bool
+) -> tuple[float, int]:
+    """Returns (value USD, slot) of the best start at a site with booked capacity until a time, or (-inf, -1).
 
     One pass over the slots: a start is free if no slot of the run has less room than the gang asks. Within free
-    starts the value is evaluated at every slot.
+    starts the value is evaluated at every slot; or the first is taken (``at_once``).
     """
     slot_s = view.run_1[0].slot_s
     gpus = gang_at(view, job, d)
     run_s = run_seconds(view, job, d)
     length = int(min(np.ceil(run_s / slot_s), NEVER))
     known_s = (view.run_1[0].now_s // HOUR_S + view.forecast_KSL.shape[2] - 1) * HOUR_S
-    last_s = min(latest_start_s(view, job, d), memory.number_P[LAST_START_S], known_s - run_s)
+    last_s = min(until_s, memory.number_P[LAST_START_S], known_s - run_s)
     last = int(max(last_s // slot_s, -1.0))
     best, most = -1, -np.inf
     if not fits(view, job, d):
@@ -77,20 +79,35 @@ def _best_start(view: ClusterView, memory: RuleMemory, job: int, d: int, first: 
         value = forecast_value_usd(view, job, d, slot * slot_s)
         if value > most:
             best, most = slot, value
+        if at_once:
+            break
     return most, best
 
 
 @kernel(inline=True, allocates=False)
 def _book(view: ClusterView, memory: RuleMemory, job: int, s: int) -> None:
-    """Books the best (site, start) of a job that site s is asked about, or refuses it where nothing pays."""
+    """Books the best (site, start) of a job that site s is asked about, or refuses it where nothing pays.
+
+    One that can no longer start in time, and may be late, is booked at the first start with room instead.
+    """
     best_site, best_slot, most = REFUSED, 0, 0.0
+    in_time = False
     for d in range(view.site_S.shape[0]):
         if d != s and not view.mask_NA[s, 1 + d]:
             continue
-        value, slot = _best_start(view, memory, job, d, first_slot(view, job, s, d))
+        first = first_slot(view, job, s, d)
+        value, slot = _best_start(view, memory, job, d, first, latest_start_s(view, job, d), False)
+        in_time = in_time or slot >= 0
         value -= travel_cost_usd(view, job, s, d)
         if slot >= 0 and value > most:
             best_site, best_slot, most = d, slot, value
+    if not in_time and view.run_1[0].late_until_s > -np.inf:
+        for d in range(view.site_S.shape[0]):
+            if d != s and not view.mask_NA[s, 1 + d]:
+                continue
+            _, slot = _best_start(view, memory, job, d, first_slot(view, job, s, d), view.run_1[0].late_until_s, True)
+            if slot >= 0 and (best_site == REFUSED or slot < best_slot):
+                best_site, best_slot = d, slot
     memory.job_index_JP[job, SITE] = best_site
     memory.job_index_JP[job, SLOT] = best_slot
     if best_site == REFUSED:
@@ -112,13 +129,18 @@ def _free_past(memory: RuleMemory, slot: int) -> None:
 
 @rule
 def _booked(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
-    slot = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+    now_s, slot_s = view.run_1[0].now_s, view.run_1[0].slot_s
+    slot = int(np.round(now_s / slot_s))
     _free_past(memory, slot)
     for s in range(view.site_S.shape[0]):
         job = view.asked_N[s]
         if job < 0:
             continue
-        if first_seen(view, memory, job):
+        refused = memory.job_index_JP[job, SITE] == REFUSED
+        late = (
+            now_s > view.job_J[job].deadline_s and now_s % HOUR_S < slot_s
+        )  # the forecast may not have reached so far
+        if first_seen(view, memory, job) or (refused and late):
             _book(view, memory, job, s)
         site = memory.job_index_JP[job, SITE]
         if site >= 0 and view.mask_NA[s, 1 + site] and (site != s or slot >= memory.job_index_JP[job, SLOT]):
@@ -141,6 +163,10 @@ class Booked(CompiledScheduler):
 
     def __init__(self, forecast: Forecast) -> None:
         self.needs = Needs(protocols=("each-slot",), signals=True, economics=True, forecast=forecast)
+
+    def remarks(self, brief: Brief) -> tuple[str, ...]:
+        """Returns a note where the run lies in months or hours that a learned forecast was trained on."""
+        return forecast_remarks(self.needs.forecast, brief)
 
     def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
         """Returns the latest start (number), the GPUs booked per slot and site (index), and each job's booking.

@@ -14,7 +14,7 @@ from noonward.compiled import kernel
 from noonward.decision.cluster.value import gang_at, run_seconds
 from noonward.decision.cluster.view import HOLD, Answers, ClusterView, fits, return_delay_s
 from noonward.schedule.cluster.booking import first_slot
-from noonward.schedule.cluster.capacity_prices import LONGEST_H, Prices, describe, start_usd
+from noonward.schedule.cluster.capacity_prices import LONGEST_H, Prices, describe, is_late, start_usd
 from noonward.units import HOUR_S
 
 NOWHERE: Final = -3
@@ -27,7 +27,7 @@ PLAN: Final = np.dtype(
     [
         ("serial", "i8"),  # of the job that the row is about, or -1
         ("at", "i8"),  # site it waits at
-        ("deadline_s", "f8"),
+        ("deadline_s", "f8"),  # until when it may start at all
         ("site", "i8"),  # booked site
         ("slot", "i8"),  # booked start
         ("slots", "i8"),  # booked run
@@ -111,6 +111,35 @@ def _best_room(
 
 
 @kernel(allocates=False)
+def _first_room(
+    view: ClusterView, prices: Prices, option_S: Records, booked_ST: I8, slot_0: int, last_s: float, job: int, s: int
+) -> tuple[int, int]:
+    """Returns (site, slot) of the first start with room of a job that is late; the site of most value among equals."""
+    slot_s = view.run_1[0].slot_s
+    per_hour = int(np.round(HOUR_S / slot_s))
+    reach = prices.price_SH.shape[1] * per_hour
+    latest = int(min(np.floor(min(view.run_1[0].late_until_s, last_s) / slot_s) - slot_0, float(reach)))
+    most, best_site, best_slot = -np.inf, REFUSED, latest + 1
+    for d in range(view.site_S.shape[0]):
+        option = option_S[d]
+        if option.earliest_h > option.latest_h:
+            continue
+        slots, room = _slots(view, job, d), view.site_S[d].gpus - option.gpus
+        start = first_slot(view, job, s, d) - slot_0
+        seen = start
+        while start <= min(latest, best_slot) and seen < start + slots:
+            if booked_ST[d, seen] > room:
+                start = seen + 1
+            seen += 1
+        if start > min(latest, best_slot):
+            continue
+        value = start_usd(option, prices, d, start / per_hour)
+        if start < best_slot or value > most:
+            most, best_site, best_slot = value, d, start
+    return best_site, slot_0 + best_slot
+
+
+@kernel(allocates=False)
 def _book(
     view: ClusterView,
     prices: Prices,
@@ -123,7 +152,10 @@ def _book(
 ) -> None:
     """Books one job that waits at a site."""
     plan = plan_J[job]
-    _, plan.site, plan.slot = _best_room(view, prices, option_S, booked_ST, slot_0, last_s, job, plan.at)
+    if is_late(view, job, plan.at, view.run_1[0].now_s, last_s):
+        plan.site, plan.slot = _first_room(view, prices, option_S, booked_ST, slot_0, last_s, job, plan.at)
+    else:
+        _, plan.site, plan.slot = _best_room(view, prices, option_S, booked_ST, slot_0, last_s, job, plan.at)
     if plan.site >= 0:
         plan.slots, plan.gpus = _slots(view, job, plan.site), option_S[plan.site].gpus
         _mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, plan.gpus)
@@ -220,7 +252,7 @@ def answer(
         plan = plan_J[job]
         if plan.serial != view.job_J[job].serial:
             plan.serial, plan.site = view.job_J[job].serial, NOWHERE
-            plan.deadline_s = min(view.job_J[job].deadline_s, last_s)
+            plan.deadline_s = min(max(view.job_J[job].deadline_s, view.run_1[0].late_until_s), last_s)
         plan.at = s
         if plan.site == NOWHERE:
             describe(view, job, s, now_s, slot_0 * slot_s, last_s, False, option_S)

@@ -38,7 +38,7 @@ ROOT_3: Final = 1.7320508075688772
 OPTION: Final = np.dtype(
     [
         ("earliest_h", "f8"),  # for a job to come: in the stretch that is sampled; so is latest_h
-        ("latest_h", "f8"),  # below earliest_h where the job cannot run at the site in time
+        ("latest_h", "f8"),  # below earliest_h where the job cannot run at the site in time; equal where it is late
         ("run_h", "f8"),
         ("gpus", "i8"),
         ("power_w", "f8"),  # facility power it adds
@@ -107,11 +107,32 @@ def _journeys_usd(view: ClusterView, job: int, home: int, d: int) -> tuple[float
     return record.move_gb * out.usd_per_gb + record.result_gb * back.usd_per_gb, usd_per_g * kwh
 
 
+@kernel(inline=True, allocates=False)
+def start_range_s(view: ClusterView, job: int, s: int, d: int, from_s: float, last_s: float) -> tuple[float, float]:
+    """Returns earliest and latest start in time at site d of a job that is at site s from a time on, s."""
+    earliest_s = from_s if s == d else from_s + delay_s(view, job, view.site_S[s].ingress, d)
+    return earliest_s, min(view.job_J[job].deadline_s, last_s) - return_delay_s(view, job, d)
+
+
+@kernel(inline=True, allocates=False)
+def is_late(view: ClusterView, job: int, s: int, from_s: float, last_s: float) -> bool:
+    """Returns whether a job may be late and can be in time nowhere; arguments as in ``start_range_s``."""
+    if view.run_1[0].late_until_s == -np.inf:
+        return False
+    for d in range(view.site_S.shape[0]):
+        earliest_s, latest_s = start_range_s(view, job, s, d, from_s, last_s)
+        if fits(view, job, d) and earliest_s <= latest_s:
+            return False
+    return True
+
+
 @kernel(allocates=False)
 def describe(
     view: ClusterView, job: int, s: int, from_s: float, zero_s: float, last_s: float, coming: bool, option_S: Records
 ) -> None:
     """Writes what running a job at every site takes and earns.
+
+    A job that can be in time nowhere, and may be late, is to start at once, wherever it fits.
 
     Args:
         view: View.
@@ -123,14 +144,15 @@ def describe(
         coming: Whether the job is to come: its journeys are paid at the intensities of a later hour.
         option_S: Written.
     """
-    record = view.job_J[job]
+    late = not coming and is_late(view, job, s, from_s, last_s)
     for d in range(view.site_S.shape[0]):
         option = option_S[d]
         option.earliest_h, option.latest_h = 0.0, -1.0
         if not fits(view, job, d):
             continue
-        earliest_s = from_s if s == d else from_s + delay_s(view, job, view.site_S[s].ingress, d)
-        latest_s = min(record.deadline_s, last_s) - return_delay_s(view, job, d)
+        earliest_s, latest_s = start_range_s(view, job, s, d, from_s, last_s)
+        if late and earliest_s <= min(view.run_1[0].late_until_s, last_s):
+            latest_s = earliest_s
         if not earliest_s <= latest_s:  # nor if the latest start is unknown: no deadline, and an endless way back
             continue
         option.earliest_h, option.latest_h = (earliest_s - zero_s) / HOUR_S, (latest_s - zero_s) / HOUR_S

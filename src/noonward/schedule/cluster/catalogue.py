@@ -44,7 +44,7 @@ _GPUS: Final = Argument(name="gpus", kind="whole number", unit="GPUs", low=1, hi
 _FORECAST_ARGUMENTS: Final = (
     Argument(name="forecast", kind="word", words=(*FORECASTS, "learned")),
     Argument(name="noise", kind="number", unit="share of the signal's standard deviation", default=NOISE),
-    Argument(name="net", kind="whole number", unit="training seed of the learned forecast", high=2, default=0),
+    Argument(name="net", kind="number or name", unit="training seed of the learned forecast", high=2, default=0),
 )
 
 
@@ -110,13 +110,13 @@ def _add_slot_rules(registry: Registry) -> None:
     _add(registry, WHAT_HAPPENED, WhatHappened, "recorded")
 
 
-def booked(forecast: ForecastKind, *, noise: float = NOISE, net: int = 0) -> Scheduler:
+def booked(forecast: ForecastKind, *, noise: float = NOISE, net: int | str = 0) -> Scheduler:
     """Returns a booker under a forecast."""
     return Booked(Forecast(forecast, noise=noise, net=net))
 
 
 def bid_price(
-    forecast: ForecastKind, *, noise: float = NOISE, net: int = 0, samples: int = 2, rounds: int = 8
+    forecast: ForecastKind, *, noise: float = NOISE, net: int | str = 0, samples: int = 2, rounds: int = 8
 ) -> Scheduler:
     """Returns bid prices under a forecast."""
     return BidPrice(Forecast(forecast, noise=noise, net=net), samples=samples, rounds=rounds)
@@ -126,7 +126,7 @@ def _planner_roles(forecast: str, **_: object) -> frozenset[Role]:
     return frozenset({"planner", "clairvoyant"} if forecast in FORESEEN else {"planner"})
 
 
-def _check_forecast(forecast: str, noise: float, net: int, **_: object) -> None:
+def _check_forecast(forecast: str, noise: float, net: int | str, **_: object) -> None:
     """Raises ValueError for the argument of another forecast: it would change nothing."""
     if forecast != "noisy" and noise != NOISE:
         raise ValueError(f"noise is given, but the forecast is {forecast}; noise goes with forecast=noisy")

@@ -53,14 +53,14 @@ def _read(file: TextFile, options: ImportOptions, account: Account) -> Readings:
     area = table.frame[zone].fill_null("") if zone is not None else str(options.zone)
     values: dict[str, pl.Series | str] = {}
     if price is not None:
-        unit = price_unit(options.price_unit or price, f"{file.name}, column {price!r},")
+        unit = price_unit(options.price_unit or price, _where(file, price, "--price-unit", options.price_unit))
         values["price"] = table.numbers(price, f"{unit.currency}/MWh", decimal=options.decimal) * unit.per_mwh
         values["currency"] = unit.currency
         account.add(
             "read", table.frame.height, f"prices in column {price!r}, times {unit.per_mwh:g} {unit.currency}/MWh"
         )
     if carbon is not None:
-        scale = carbon_unit(options.carbon_unit or carbon, f"{file.name}, column {carbon!r},")
+        scale = carbon_unit(options.carbon_unit or carbon, _where(file, carbon, "--carbon-unit", options.carbon_unit))
         values["carbon"] = table.numbers(carbon, "g/kWh", decimal=options.decimal) * scale
         account.add("read", table.frame.height, f"carbon intensities in column {carbon!r}, times {scale:g} g/kWh")
     times = read_times(
@@ -72,6 +72,11 @@ def _read(file: TextFile, options: ImportOptions, account: Account) -> Readings:
     )
     account.add("read", table.frame.height, f"times in column {time!r} as starts of intervals")
     return Readings(frame=make_readings(table, times, account, time_column=time, area=area, **values))  # type: ignore[arg-type]
+
+
+def _where(file: TextFile, column: str, option: str, told: str | None) -> str:
+    """Returns where a unit is stated, for messages: in the option, else in a column's name."""
+    return f"{file.name}, column {column!r}," if told is None else f"{option} {told!r}"
 
 
 def _only(table: TextTable, pattern: str, other: str) -> str | None:

@@ -7,6 +7,7 @@ import numpy as np
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import fill_mask, is_overdue, joins_at, slot_at
 from noonward.decision.cluster.view import ASK_SLOT, HOLD, ORACLE
+from noonward.engine.cluster.kernels.lateness import pay_lateness
 from noonward.engine.cluster.kernels.physics import (
     drop_top,
     enqueue,
@@ -87,6 +88,7 @@ def carry_out(w: World, job: int, s: int) -> None:
         if w.answers.answer_N[s].gpus > 0:
             most = min(most, w.answers.answer_N[s].gpus)
         start(w, job, s, min(most, room_now(w, s)), w.answers.answer_N[s].level)
+        pay_lateness(w, job, s)
         return
     serial = view.job_J[job].serial
     w.outcome_R[serial].status = TRANSIT

@@ -12,8 +12,9 @@ from noonward.decision.cluster.view import (
     ASK_ROUTE,
     ORACLE,
     delay_s,
-    latest_start_s,
+    last_start_s,
 )
+from noonward.engine.cluster.kernels.lateness import pay_lateness
 from noonward.engine.cluster.kernels.physics import (
     drop_top,
     enqueue,
@@ -75,7 +76,7 @@ def dispatch(w: World, s: int) -> int:
         job = w.state_S[s].head
         if job < 0:
             return 0
-        if view.run_1[0].now_s > latest_start_s(view, job, s):
+        if view.run_1[0].now_s > last_start_s(view, job, s):
             leave_queue(w, job, s)
             give_up(w, job)
             continue
@@ -100,6 +101,7 @@ def start_head(w: World, s: int) -> None:
     if w.outcome_R[serial].gpus > 0:
         most = min(most, w.outcome_R[serial].gpus)
     start(w, job, s, min(most, room_now(w, s)), w.outcome_R[serial].level)
+    pay_lateness(w, job, s)
 
 
 @kernel(inline=True, allocates=False)
@@ -124,7 +126,7 @@ def apply_route(w: World) -> int:
     failed = check_gang(w, job, s)
     if failed:
         return failed
-    if np.isnan(earliest) or earliest > latest_start_s(view, job, s):
+    if np.isnan(earliest) or earliest > last_start_s(view, job, s):
         return FAILED_EARLIEST
     ingress, serial = view.job_J[job].origin, view.job_J[job].serial
     w.outcome_R[serial].gpus = w.answers.answer_N[0].gpus
@@ -172,7 +174,7 @@ def reach(w: World, job: int) -> None:
         push(w, w.track_J[job].earliest_s, REACH, serial, job)
         return
     enqueue(w, job, s)
-    latest = latest_start_s(w.shown, job, s)
+    latest = last_start_s(w.shown, job, s)
     if not np.isinf(latest):
         push(w, latest, DEADLINE, serial, job)
     w.engine_1[0].dispatch = s

@@ -133,7 +133,7 @@ def read_meters(w: World, s: int, time: float) -> None:
 
 @kernel(inline=True, allocates=False)
 def utility_usd(w: World) -> float:
-    """Returns U1 - U2 - U3 - U4 - U5 of the meters as they stand (MASAC, Eqs. 2-7), USD."""
+    """Returns U1 - U2 - U3 - U4 - U5 of the meters (MASAC, Eqs. 2-7), less the price of lateness, USD."""
     engine, run = w.engine_1[0], w.shown.run_1[0]
     gpu_s, usd, kg = 0.0, 0.0, engine.move_kg + engine.result_kg
     for s in range(w.state_S.shape[0]):
@@ -141,8 +141,8 @@ def utility_usd(w: World) -> float:
         gpu_s += state.gpu_s
         usd += state.busy_usd + state.free_usd
         kg += state.busy_kg + state.free_kg
-    journeys_usd = engine.move_usd + engine.result_usd
-    return utility_kernel(run.revenue_usd_per_gpu_hour, run.carbon_usd_per_t, gpu_s / HOUR_S, usd, kg, journeys_usd)
+    lost_usd = engine.move_usd + engine.result_usd + engine.late_usd
+    return utility_kernel(run.revenue_usd_per_gpu_hour, run.carbon_usd_per_t, gpu_s / HOUR_S, usd, kg, lost_usd)
 
 
 @kernel(inline=True, allocates=False)

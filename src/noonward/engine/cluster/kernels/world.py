@@ -78,6 +78,7 @@ ENGINE: Final = np.dtype(
         ("result_kwh", "f8"),  # totals of the results' journeys
         ("result_usd", "f8"),
         ("result_kg", "f8"),
+        ("late_usd", "f8"),  # price of late starts so far
         ("started_usd", "f8"),  # value of all jobs started, each counted whole (AT_START, OWN)
         ("utility_usd", "f8"),  # utility up to the last reading
         ("reward_usd", "f8"),  # its growth at the last reading

@@ -1,0 +1,82 @@
+"""The window of your own scenario: as told, or the days that jobs and signals share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, timedelta
+from pathlib import Path
+
+import numpy as np
+
+from noonward.data.jobs.dated import JobRows
+from noonward.data.scenarios.own_fleet import OVERTIME_H, OwnFleet
+from noonward.data.scenarios.own_jobs import dated_rows
+from noonward.data.signals.load import load_signals
+from noonward.errors import DataError, ScenarioError
+from noonward.model.signals import Signals
+from noonward.units import HOUR_S
+
+
+def own_window(asked: OwnFleet, notes: list[str]) -> tuple[date | None, int]:
+    """Returns the first day of the window and its hours: as told, else the days that jobs and signals share."""
+    if asked.first is not None:
+        days = 2 if asked.last is None else (asked.last - asked.first).days + 1
+        if days < 1:
+            raise ScenarioError(f"--to {asked.last} is before --from {asked.first}; give a later day")
+        return asked.first, 24 * days
+    if asked.last is not None:
+        raise ScenarioError(f"--to {asked.last} was given without --from; give the first day too")
+    rows = dated_rows(asked)
+    if rows is None:
+        return None, 48
+    days_of_jobs = rows.days
+    assert days_of_jobs is not None
+    first, last = days_of_jobs
+    span = (last - first).days + 1
+    past = 7 if span >= 21 else 1 if span >= 3 else 0
+    first += timedelta(days=past)
+    if asked.signals:
+        zones = tuple(dict.fromkeys(pool.zone for pool in asked.pools))
+        signals = load_signals(asked.signals, zones=zones)
+        known_H = ~(np.isnan(signals.price_usd_per_mwh_ZH).any(0) | np.isnan(signals.carbon_g_per_kwh_ZH).any(0))
+        if not known_H.any():
+            raise DataError(_never_known(signals, asked.signals))
+        at = np.flatnonzero(known_H)
+        first = max(first, (signals.time_of(int(at[0])) + timedelta(hours=47)).date())
+        until = signals.time_of(int(at[-1]) + 1) - timedelta(hours=24 + _tail_h(asked, rows))
+        last = min(last, until.date())
+        if last < first:
+            raise DataError(
+                f"jobs of {days_of_jobs[0]} to {days_of_jobs[1]} and signals of {signals.start:%Y-%m-%d} to "
+                f"{signals.end:%Y-%m-%d} have no day in common (with a day of signals before it, and after it the "
+                f"{_tail_h(asked, rows)} h in which its last job may end); give signals of the jobs' days, or a "
+                "smaller --slack-h"
+            )
+    days = (last - first).days + 1
+    if past:
+        days_before = "day" if past == 1 else f"{past} days"
+        notes.append(f"planners draw the jobs to come from the {days_before} of jobs before the window")
+    notes.append(f"window: {first} to {last}, the days that jobs and signals share")
+    return first, 24 * days
+
+
+def _tail_h(asked: OwnFleet, rows: JobRows) -> int:
+    """Returns the hours after a window in which its jobs may still start and end."""
+    longest_s = rows.table.numbers("duration_s", "give the run time in seconds, above 0", low=0, above=True).max()
+    start_h = asked.slack_h if np.isfinite(asked.slack_h) else OVERTIME_H
+    return int(np.ceil(start_h + longest_s / HOUR_S)) + 1
+
+
+def _never_known(signals: Signals, paths: Sequence[Path]) -> str:
+    """Returns which zones have no price or no carbon intensity at all."""
+    lacks = [
+        f"{zone} has no {what}"
+        for what, value_ZH in (
+            ("price", signals.price_usd_per_mwh_ZH),
+            ("carbon intensity", signals.carbon_g_per_kwh_ZH),
+        )
+        for zone, value_H in zip(signals.zones, value_ZH, strict=True)
+        if np.isnan(value_H).all()
+    ]
+    named = ", ".join(path.name for path in paths)
+    return f"{named}: {'; '.join(lacks) or 'no hour has every price and carbon intensity'}; add a file that has them"

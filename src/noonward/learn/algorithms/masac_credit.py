@@ -281,4 +281,4 @@ class MasacCredit(RunAlgorithm):
         self.rng.bit_generator.state = state["rng"]
         self.epoch = state["epoch"]
         kept = state["kept"]
-        self.kept = [tuple(kept[str(n)][str(part)] for part in range(3)) for n in range(len(kept))]  # type: ignore[misc]
+        self.kept = [tuple(kept[str(n)][str(part)] for part in range(3)) for n in range(len(kept))]

@@ -148,11 +148,11 @@ class Played(NamedTuple):
 
     inputs_QI: F4
     """What the net was shown of the choice taken."""
-    own_Q: F4
+    own_Q: F8
     """What the job earned in the end, less the price of the capacity it used."""
-    team_Q: F4
+    team_Q: F8
     """What all jobs earned that started at or after the question, less the price of the capacity they used."""
-    gpu_hours_Q: F4
+    gpu_hours_Q: F8
     """GPU-hours of the job."""
     utility_usd: float
     """The run's utility, USD."""

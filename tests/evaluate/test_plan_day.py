@@ -45,10 +45,26 @@ def test_the_tables_hold_the_plan(tmp_path: Path) -> None:
 
 
 def test_a_larger_radius_costs_more_and_is_kept_more_often() -> None:
-    tight, wide = ({f.name: f.value for f in planned(eps=eps).metrics()} for eps in (0.0, 0.05))
+    tight, wide = ({f.name: f.value for f in planned(promise=0.0, eps=eps).metrics()} for eps in (0.0, 0.05))
     assert wide["planned_cost_usd"] > tight["planned_cost_usd"]
     assert wide["guarantee_held_share"] > tight["guarantee_held_share"]
     assert abs(wide["certificate_gap"]) < 1e-8
+
+
+def test_a_larger_promise_reserves_more_and_is_kept_on_fresh_days() -> None:
+    low, high = ({f.name: f for f in planned(promise=promise).metrics()} for promise in (0.5, 0.9))
+    assert high["margin"].value > low["margin"].value
+    assert high["planned_cost_usd"].value > low["planned_cost_usd"].value
+    assert high["guarantee_held_share"].value > low["guarantee_held_share"].value > 0.3
+    assert (low["guarantee_held_share"].reference, high["guarantee_held_share"].reference) == (0.5, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("promise", "samples", "message"), [(1.0, 8, "the promise is 1.0"), (0.8, 1, "at least 2 sampled days")]
+)
+def test_promises_out_of_range_are_refused(promise: float, samples: int, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        FollowPlan(promise=promise, samples=samples)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def day(gpus, counts, *, expected=None, window_h=2, price=CHEAP_SECOND_HOUR, **m
 
 
 def planner(curves="advisory", **more):
-    return FollowPlan(curves, **({"beta": 1.0, "eps": 0.0, "samples": 2, "forecast": PERFECT} | more))
+    return FollowPlan(curves, **({"promise": 0.0, "beta": 1.0, "eps": 0.0, "samples": 2, "forecast": PERFECT} | more))
 
 
 def starts(outcome):

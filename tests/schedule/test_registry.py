@@ -118,8 +118,9 @@ def test_arguments_in_a_name_make_the_scheduler():
     assert make_scheduler("booked(forecast=noisy, noise=0.1)").needs.forecast.noise == 0.1
     bids = make_scheduler("bid-price(forecast=learned, net=2, samples=4, rounds=16)")
     assert (bids.needs.forecast.kind, bids.needs.forecast.net, bids.samples, bids.rounds) == ("learned", 2, 4, 16)
-    plan = make_scheduler("plan(curves=hard, replan=hourly, beta=0.1, eps=0, samples=20)")
-    assert (plan.needs.curves, plan.hourly, plan.beta, plan.eps, plan.samples) == ("hard", True, 0.1, 0.0, 20)
+    plan = make_scheduler("plan(curves=hard, replan=hourly, promise=0.9, beta=0.1, eps=0.01, samples=20)")
+    assert (plan.needs.curves, plan.hourly, plan.samples) == ("hard", True, 20)
+    assert (plan.promise, plan.beta, plan.eps) == (0.9, 0.1, 0.01)
 
 
 def test_the_short_name_is_the_one_that_reports_show():

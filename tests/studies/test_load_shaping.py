@@ -19,7 +19,9 @@ from noonward.notices import listening
 from noonward.runtime.processes import Processes
 from noonward.schedule.plan import make_plan
 from noonward.studies.load_shaping.figures import load_shaping_figures
+from noonward.studies.load_shaping.report import promise_table, write_promises
 from noonward.studies.load_shaping.reproduce import job_load, paper_problem, reproduce_load_shaping
+from noonward.studies.load_shaping.rolling import days_in_order, drifting_days, promise_runs, reproduce_promises
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +148,61 @@ def test_the_paper_setting_has_its_seven_classes():
     assert problem.shape == (2, 24, 7, 34, 4)
     assert [one.clusters for one in problem.classes] == [(0,), (1,), (2,), (3,), (0, 1), (2, 3), (0, 1, 2, 3)]
     assert make_plan(problem).certificate.rows_whole == 2 * 34 * 4
+
+
+def test_rolling_days_are_planned_from_the_days_before_them(tmp_path):
+    """Every plan of a run is measured on the same days; two runs of one spec are equal."""
+    runs = promise_runs(sources=("drifting",), promises=(0.8,), seed=3, days=2, samples=5)
+    assert [run.label for run in runs] == ["drifting, run 0, promise 0.8", "drifting, run 0, eps 0.05"]
+    found = reproduce_promises(runs)
+    assert found.sources == ["drifting"]
+    assert found.plans == ["promise-0.8", "promise-0.8/days", "promise-0.8/forecast", "eps-0.05"]
+    again = reproduce_promises(runs[:1]).found["drifting", "promise-0.8"]
+    assert found.found["drifting", "promise-0.8"] == again
+    assert all(len(days.held) == 2 and days.failed == 0 for days in found.found.values())
+    names = {metric.name: metric for metric in found.metrics()}
+    assert names["promise/0.8/held_share@drifting"].reference == 0.8
+    assert names["eps-0.05/reserve_above_perfect@drifting"].value > 0
+    assert len(promise_table(found).rows) == len(found.found)
+    page = write_promises(found, tmp_path / "promises.html", seed=3, command="noonward").read_text()
+    assert "Do day-ahead plans keep their promise?" in page
+    with pytest.raises(DataError, match="there is no source 'mars'; there are generated, drifting"):
+        promise_runs(sources=("mars",))
+
+
+def test_days_of_a_source_keep_their_order(tmp_path):
+    """Two clusters for three classes: the third has the first cluster's days, half of them further on."""
+    rows = [
+        ("a", name, day, hour, 1.0 + 10 * day + c)
+        for c, name in enumerate("xy")
+        for day in range(4)
+        for hour in range(24)
+    ]
+    file = tmp_path / "p.csv"
+    pl.DataFrame(rows, schema=["source", "cluster", "day", "hour", "load_normalised"], orient="row").write_csv(file)
+    pool = read_load_profiles(file)
+    load = days_in_order(pool, "a", 3, level=1.0)
+    level = load[:, 0] / load[0, 0, 0]
+    assert level.tolist() == [pytest.approx(row) for row in ([1, 2, 21], [11, 12, 31], [21, 22, 1], [31, 32, 11])]
+    assert load.mean() == pytest.approx(1.0)
+    turned = days_in_order(pool, "a", 3, 1.0, turn=1)
+    assert (turned[:, 0, :2] / turned[0, 0, 1])[0].tolist() == pytest.approx([2.0, 1.0])
+
+
+def test_days_of_one_cluster_are_cut_for_each_class(tmp_path):
+    rows = [("a", "x", day, hour, 1.0 + day) for day in range(12) for hour in range(24)]
+    file = tmp_path / "p.csv"
+    pl.DataFrame(rows, schema=["source", "cluster", "day", "hour", "load_normalised"], orient="row").write_csv(file)
+    load = days_in_order(read_load_profiles(file), "a", 2, level=1.0)
+    level = load[:, 0] / load[0, 0, 0]
+    assert level[:, 0].tolist() == pytest.approx(list(range(1, 11)))
+    assert level[:, 1].tolist() == pytest.approx(list(range(3, 13)))
+
+
+def test_drifting_days_have_weekends_and_a_level_of_one():
+    load = drifting_days(700, 2, np.random.default_rng(0))
+    level = load.mean(axis=(1, 2))
+    weekend = level.reshape(100, 7)[:, 5:].mean() / level.reshape(100, 7)[:, :5].mean()
+    assert weekend == pytest.approx(0.8, abs=0.02)
+    assert level.mean() == pytest.approx(load_shape_constants().class_level, rel=0.02)
+    assert level[350:].mean() > 1.3 * level[:350].mean()

@@ -200,7 +200,7 @@ def _chsac() -> list[Metric]:
 
     for _ in range(50):
         decide()
-    plain: Any = PlainChsac(algorithm)  # type: ignore[arg-type]
+    plain: Any = PlainChsac(algorithm)
     seconds = np.full(3, np.inf)
     for _ in range(ROUNDS):
         for place, work in enumerate((algorithm.update, plain.update, decide)):

@@ -26,8 +26,11 @@ from noonward.cli.options import (
 
 def plan(
     name: ScenarioName,
+    promise: Annotated[
+        float, typer.Option(help="Share of days whose load stays within the curves; 0: only the paper's guarantee.")
+    ] = 0.8,
     beta: Annotated[float, typer.Option(help="Tail of the guarantee: the worst share of days fits on average.")] = 0.2,
-    eps: Annotated[float, typer.Option(help="Radius of the guarantee, as a share of the mean site's GPUs.")] = 8e-3,
+    eps: Annotated[float, typer.Option(help="Radius of the guarantee, as a share of the mean site's GPUs.")] = 0.0,
     samples: Annotated[int, typer.Option(min=1, help="Sampled days to plan on.")] = 60,
     peak: Annotated[float, typer.Option(min=0, help="Cost of a GPU of a site's highest hour, USD.")] = 0.0,
     environment: Annotated[int, typer.Option(min=0, help="Number of the environment.")] = 0,
@@ -60,7 +63,7 @@ def plan(
     scenario = open_scenario(name, settings, signals, jobs, first, last, history)
     require_cluster(scenario, "noonward plan")
     drawn = build_environment(scenario, environment, seed)
-    scheduler = FollowPlan(beta=beta, eps=eps, peak_usd=peak, samples=samples)
+    scheduler = FollowPlan(promise=promise, beta=beta, eps=eps, peak_usd=peak, samples=samples)
     found = plan_day(drawn, scheduler, seed=seed)
     folder = comparison_folder(scenario, seed, out) / "plan" / f"{environment:03d}"
     paths = found.write(folder)
@@ -70,8 +73,8 @@ def plan(
     )
     report = write_figures(
         f"Day-ahead plan of {scenario.name}",
-        f"Made from {samples} sampled days, beta {beta:g}, eps {eps:g}; tried on fresh sampled days, and followed by "
-        f"the jobs of environment {environment}, seed {seed}.",
+        f"Made from {samples} sampled days, promise {promise:.0%}, beta {beta:g}, eps {eps:g}; tried on fresh sampled "
+        f"days, and followed by the jobs of environment {environment}, seed {seed}.",
         metrics,
         [figure],
         folder / "plan.html",

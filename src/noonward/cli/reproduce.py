@@ -191,6 +191,9 @@ def load_shaping(
     ] = None,
     source: Annotated[list[str] | None, typer.Option(help="Source within the file; repeat it for several.")] = None,
     draws: Annotated[int, typer.Option(min=1, help="Draws of training and validation days.")] = 3,
+    promises: Annotated[
+        bool, typer.Option("--promises", help="Instead: plan rolling days, and show whether promises are kept.")
+    ] = False,
     seed: Seed = 0,
     out: Out = Path("runs"),
     workers: Workers = None,
@@ -204,16 +207,29 @@ def load_shaping(
     from rich.table import Table
 
     from noonward.evaluate.metrics import to_json
-    from noonward.studies.load_shaping.report import write_load_shaping
+    from noonward.studies.load_shaping.report import promise_table, write_load_shaping, write_promises
     from noonward.studies.load_shaping.reproduce import reproduce_load_shaping
+    from noonward.studies.load_shaping.rolling import promise_runs, reproduce_promises
 
+    command = shlex.join(["noonward", *sys.argv[1:]])
+    if promises:
+        runs = promise_runs(profiles, sources=tuple(source or ()), seed=seed)
+        with executor_of(workers, ray) as executor, progress_bar(len(runs), "promises") as step:
+            kept = reproduce_promises(runs, progress=step, executor=executor)
+        report = write_promises(kept, out / "reproduce-load-shaping" / "promises.html", seed=seed, command=command)
+        if json:
+            print(to_json(kept.metrics(), seed=seed, report=str(report)))
+            return
+        print_text_table(promise_table(kept))
+        print(f"report:  {report}")
+        return
     with executor_of(workers, ray) as executor, progress_bar(draws, "load-shaping") as step:
         found = reproduce_load_shaping(
             profiles, sources=tuple(source or ()), draws=draws, seed=seed, progress=step, executor=executor
         )
     metrics = found.metrics()
     place = out / "reproduce-load-shaping" / "report.html"
-    report = write_load_shaping(found, place, draws=draws, seed=seed, command=shlex.join(["noonward", *sys.argv[1:]]))
+    report = write_load_shaping(found, place, draws=draws, seed=seed, command=command)
     if json:
         print(to_json(metrics, source=found.source, draws=draws, seed=seed, report=str(report)))
         return

@@ -42,6 +42,8 @@ class PlannedDay:
         environment: Environment.
         plan: Plan; loads and curves in GPUs, costs in USD.
         first_hour: Hour of the run that the plan begins in.
+        promise: Share of days that are to stay within the curves.
+        margin: Share by which the sampled days were inflated to keep it.
         excess_N: Per fresh sampled day, the largest load above the curve, GPUs.
         ran_SH: GPU-hours that ran per site and hour of the plan when the environment's own jobs followed it.
         over_cap_gpu_hours: GPU-hours of that run above the curves.
@@ -51,6 +53,8 @@ class PlannedDay:
     environment: Environment
     plan: Plan
     first_hour: int
+    promise: float
+    margin: float
     excess_N: F8
     ran_SH: F8
     over_cap_gpu_hours: float
@@ -73,7 +77,8 @@ class PlannedDay:
             Metric.of("expected_load", float(load_L.sum()), "GPU h"),
             Metric.of("delayed_share", float(share_X[moved].sum() / load_L.sum()), "fraction"),
             Metric.of("reserved", float(plan.curve_TD.sum()), "GPU h"),
-            Metric.of("guarantee_held_share", held, "fraction", 1 - problem.beta),
+            Metric.of("guarantee_held_share", held, "fraction", self.promise),
+            Metric.of("margin", self.margin, "fraction"),
             Metric.of("largest_excess", mean(np.maximum(self.excess_N, 0.0)), "GPU"),
             Metric.of("over_cap_gpu_hours", self.over_cap_gpu_hours, "GPU h"),
             Metric.of("overdue_jobs", self.overdue, "jobs"),
@@ -138,7 +143,7 @@ def plan_day(environment: Environment, scheduler: FollowPlan, *, seed: int = 0) 
     _require_alike(environment, scheduler.workload)
     engine.step()
     scheduler.decide(engine.view, engine.answers)
-    plan, first = scheduler.plan, scheduler.first
+    plan, first, margin = scheduler.plan, scheduler.first, scheduler.margin
     if not scheduler.whole:
         make_plan(plan.problem)  # raises, and says what does not fit
     sample, rng = environment.sample_jobs, stream(seed, "policy", environment.index, "fresh")
@@ -155,6 +160,8 @@ def plan_day(environment: Environment, scheduler: FollowPlan, *, seed: int = 0) 
         environment=environment,
         plan=plan,
         first_hour=first,
+        promise=scheduler.promise or 1 - scheduler.beta,
+        margin=margin,
         excess_N=excess_N,
         ran_SH=ran_SH,
         over_cap_gpu_hours=float(outcome.over_cap_gpu_s_S.sum() / HOUR_S),

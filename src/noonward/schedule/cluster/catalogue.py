@@ -267,9 +267,9 @@ def _add_weighed(registry: Registry) -> None:
         _add(registry, name, functools.partial(MarketRouter, **weights), "rule", "control", summary=summary)
 
 
-def day_plan(curves: Any, replan: str, *, beta: float, eps: float, samples: int) -> Scheduler:
+def day_plan(curves: Any, replan: str, *, promise: float, beta: float, eps: float, samples: int) -> Scheduler:
     """Returns a follower of day-ahead plans."""
-    return FollowPlan(curves, hourly=replan == "hourly", beta=beta, eps=eps, samples=samples)
+    return FollowPlan(curves, hourly=replan == "hourly", promise=promise, beta=beta, eps=eps, samples=samples)
 
 
 def _plan_words(curves: str, replan: str, **_: object) -> str:
@@ -295,8 +295,9 @@ def _add_plans(registry: Registry) -> None:
             arguments=(
                 Argument(name="curves", kind="word", words=("advisory", "hard"), default="advisory"),
                 Argument(name="replan", kind="word", words=("daily", "hourly"), default="daily"),
+                Argument(name="promise", kind="number", unit="share of days within the curve", high=1, default=0.8),
                 Argument(name="beta", kind="number", unit="tail of the guarantee", high=1, above=True, default=0.2),
-                Argument(name="eps", kind="number", unit="radius, share of the mean site's GPUs", default=8e-3),
+                Argument(name="eps", kind="number", unit="radius, share of the mean site's GPUs", default=0.0),
                 Argument(name="samples", kind="whole number", unit="sampled days", low=1, default=60),
             ),
             make=day_plan,

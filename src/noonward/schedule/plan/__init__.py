@@ -3,6 +3,7 @@
 from noonward.schedule.plan.classes import LoadClass, Queued
 from noonward.schedule.plan.horizon import load_of_starts, remaining
 from noonward.schedule.plan.problem import PlanProblem
+from noonward.schedule.plan.promise import PromisePlanner
 from noonward.schedule.plan.result import Certificate, Fractions, Plan, Prices, tail_mean
 from noonward.schedule.plan.robustness import Robustness, Trial, choose_robustness
 from noonward.schedule.plan.solve import Planner, make_plan
@@ -15,6 +16,7 @@ __all__ = [
     "PlanProblem",
     "Planner",
     "Prices",
+    "PromisePlanner",
     "Queued",
     "Robustness",
     "Trial",

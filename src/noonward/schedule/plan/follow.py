@@ -17,6 +17,7 @@ from noonward.model.cluster.jobs import Jobs
 from noonward.schedule.plan.baselines import run_at_once, spread_evenly
 from noonward.schedule.plan.placement import Tracker
 from noonward.schedule.plan.problem import PlanProblem
+from noonward.schedule.plan.promise import PROMISE, first_margin, inflated
 from noonward.schedule.plan.result import Fractions, Plan
 from noonward.schedule.plan.solve import Planner
 from noonward.schedule.plan.workload import DAY_H, Workload
@@ -164,30 +165,35 @@ class FollowPlan(Fractional):
         curves: Whether the plan's curves are advisory or hard limits of the run.
         hourly: Plan again at every hour's first arrival, with what has been placed by then (receding horizon). Jobs
             stay where they were sent; what changes is where later ones go.
+        promise: Share of days whose load stays within the curves: the sampled days are inflated by the margin that
+            this share of them needed when they were held out in turn (``promise.first_margin``); 0 for no margin.
         beta: Tail of the guarantee.
-        eps: Radius, as a share of the mean site's GPUs.
+        eps: Radius, as a share of the mean site's GPUs; the paper's plan has no margin and a radius of 0.008.
         peak_usd: Cost of a GPU of a site's highest hour, USD; a wish, which no ledger settles.
         samples: Sampled days.
         forecast: Forecast to plan by.
 
     Raises:
-        ScenarioError: There is no sample.
+        ScenarioError: There is no sample, a single one to keep a promise by, or the promise is out of range.
 
     Attributes:
         plan: Plan in force.
+        margin: Share by which the day's samples are inflated; 0 where the machines hold no margin.
         whole: Whether it is of all the load expected.
     """
 
     plan: Plan
     whole: bool
+    margin: float
 
     def __init__(
         self,
         curves: Literal["advisory", "hard"] = "advisory",
         *,
         hourly: bool = False,
+        promise: float = PROMISE,
         beta: float = 0.2,
-        eps: float = 8e-3,
+        eps: float = 0.0,
         peak_usd: float = 0.0,
         samples: int = 60,
         forecast: Forecast | None = None,
@@ -201,17 +207,25 @@ class FollowPlan(Fractional):
             lookahead_h=2 * DAY_H + 1,
             curves=curves,
         )
+        if not 0 <= promise < 1:
+            raise ScenarioError(f"the promise is {promise}; give a share of days of at least 0 (no margin), below 1")
+        if promise and samples < 2:
+            raise ScenarioError(
+                "a promise needs at least 2 sampled days, of which some are held out; give more samples"
+            )
         self.hourly = hourly
-        self.beta, self.eps, self.peak_usd = beta, eps, peak_usd
+        self.promise, self.beta, self.eps, self.peak_usd = promise, beta, eps, peak_usd
 
     def reset(self, brief: Brief, rng: np.random.Generator) -> None:
         """Samples the workload; the plan is made at the first question of a day."""
         super().reset(brief, rng)
         self.planner = Planner()
+        self.margin, self.margin_until = 0.0, -1
 
     def state(self) -> State:
-        """Returns what ``Fractional.state`` does, and what the next plan starts from."""
-        return {**super().state(), "planner": self.planner.state()}
+        """Returns what ``Fractional.state`` does, the day's margin, and what the next plan starts from."""
+        margin = [self.margin, float(self.margin_until)]
+        return {**super().state(), "margin": margin, "planner": self.planner.state()}
 
     def load_state(self, state: State) -> None:
         """Restores what ``Fractional.load_state`` does, and what the next plan starts from; ``plan`` stays unset.
@@ -221,6 +235,7 @@ class FollowPlan(Fractional):
         """
         super().load_state(state)
         self.planner = Planner.of_state(state["planner"])
+        self.margin, self.margin_until = float(state["margin"][0]), int(state["margin"][1])
 
     def problem(self) -> PlanProblem:
         """Returns the planning problem of the hours ``first`` to ``end``, without costs and what is placed."""
@@ -235,8 +250,10 @@ class FollowPlan(Fractional):
         """Plans from now to the day's end; sets the curves and returns the plan's fractions."""
         base = self.problem()
         placed_TD = self._placed(view, base.capacity_TD)
-        costly = replace(base, cost_TD=self._costs(view, base), placed_TD=placed_TD)
-        self.plan, self.whole = self._fitting(costly)
+        costly = replace(base, cost_TD=self._costs(view, base))
+        if self.promise and self.end > self.margin_until:
+            self.margin, self.margin_until = self._margin(costly), self.end
+        self.plan, self.whole = self._fitting(replace(costly, placed_TD=placed_TD))
         curve_SH = self.plan.caps().gpus_SH if self.whole else np.ascontiguousarray(base.capacity_TD.T)
         answers.limit(self.first, curve_SH + ROUNDING_GPUS)
         return self.plan.fractions
@@ -266,8 +283,22 @@ class FollowPlan(Fractional):
                 placed_TD[t + 1] += over_D
         return placed_TD
 
+    def _margin(self, problem: PlanProblem) -> float:
+        """Returns the margin of the day that begins; none where not even the sampled days fit the machines."""
+        try:
+            return first_margin(problem, self.promise)
+        except InfeasiblePlanError:
+            return 0.0
+
     def _fitting(self, problem: PlanProblem) -> tuple[Plan, bool]:
         """Returns the plan of a problem, of less load where none fits, and whether it is of the whole load."""
+        if self.margin:
+            try:
+                found = self.planner.plan(inflated(problem, self.margin))
+            except InfeasiblePlanError:
+                self.margin = 0.0
+            else:
+                return replace(found, problem=problem), True
         for placed_TD in (problem.placed_TD, None):
             share = 1.0
             while share >= LEAST_SHARE:
@@ -291,7 +322,7 @@ class PerfectPlan(FollowPlan):
     """Benchmark with foresight: plans each day from its own jobs and the true prices, without a margin."""
 
     def __init__(self) -> None:
-        super().__init__(beta=1.0, eps=0.0, samples=1, forecast=Forecast("perfect"))
+        super().__init__(promise=0.0, beta=1.0, eps=0.0, samples=1, forecast=Forecast("perfect"))
         self.needs = replace(self.needs, foresight=True)
 
     def draw(self, brief: Brief, rng: np.random.Generator) -> list[Jobs]:

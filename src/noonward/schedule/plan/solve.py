@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from noonward.arrays import F8
 from noonward.schedule.plan.generate import Solved, generate
 from noonward.schedule.plan.infeasible import why_infeasible
 from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.program import Active
 from noonward.schedule.plan.result import Certificate, Fractions, Plan, Prices
+
+SHAPE_DECIMALS: Final = 9
+"""Decimals to which loads over their sample's largest are compared."""
 
 
 def make_plan(problem: PlanProblem) -> Plan:
@@ -40,12 +45,17 @@ def make_plan(problem: PlanProblem) -> Plan:
 class Planner:
     """Plans again and again; a problem of the same shape as the last starts from the rows that were active there.
 
+    Samples are known again by their shape, wherever they stand and whatever they are multiplied by: where the oldest
+    day leaves and a new one comes, the rows of all other days are kept. A sample that is not known again, where an
+    unknown one stands, is taken to be the same with new data.
+
     Attributes:
         active: What the next plan starts from; None before the first.
     """
 
     active: Active | None = field(default=None, repr=False)
     _shape: str = field(default="", repr=False)
+    _samples: tuple[str, ...] = field(default=(), repr=False)
 
     def plan(self, problem: PlanProblem) -> Plan:
         """Returns the optimal plan. Whatever it starts from, the result is the optimum.
@@ -56,10 +66,11 @@ class Planner:
         began_s = time.process_time()
         waiting = tuple((wait.load_class, wait.flexibility_h) for wait in problem.queued)
         shape = repr((problem.shape, problem.classes, waiting, problem.robust, problem.support))
-        solved = generate(problem, self.active if shape == self._shape else None)
+        samples = tuple(_sample_key(load_KC) for load_KC in problem.load_NKC)
+        solved = generate(problem, self._start(samples) if shape == self._shape else None)
         if solved is None:
             raise why_infeasible(problem)
-        self.active, self._shape = solved.program.active(solved.point), shape
+        self.active, self._shape, self._samples = solved.program.active(solved.point), shape, samples
         return _plan_of(solved, time.process_time() - began_s)
 
     def state(self) -> dict[str, Any]:
@@ -67,7 +78,7 @@ class Planner:
         if self.active is None:
             return {}
         rows = {name: getattr(self.active, name).copy() for name in ("fit_RX", "slope_R", "raised_R")}
-        return {"shape": self._shape, **rows}
+        return {"shape": self._shape, "samples": list(self._samples), **rows}
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> Planner:
@@ -75,7 +86,20 @@ class Planner:
         if not state:
             return cls()
         active = Active(**{name: np.array(state[name]) for name in ("fit_RX", "slope_R", "raised_R")})
-        return cls(active, state["shape"])
+        return cls(active, state["shape"], tuple(state["samples"]))
+
+    def _start(self, samples: tuple[str, ...]) -> Active | None:
+        """Returns the active rows of the last plan, each at the place where its sample stands now."""
+        if self.active is None or samples == self._samples:
+            return self.active
+        now, before = {key: n for n, key in enumerate(samples)}, set(self._samples)
+        at_N = np.array(
+            [now.get(key, -1 if samples[n] in before else n) for n, key in enumerate(self._samples)], dtype=np.int64
+        )
+        moved_RX = self.active.fit_RX.copy()
+        moved_RX[0] = at_N[moved_RX[0]]
+        known_RX = moved_RX[:, moved_RX[0] >= 0]
+        return replace(self.active, fit_RX=known_RX) if known_RX.size else None
 
     def replan(self, plan: Plan, **changes: Any) -> Plan:
         """Returns the plan of the same problem with an hour's new data, say; ``horizon.remaining`` moves on an hour.
@@ -85,6 +109,13 @@ class Planner:
             changes: Fields of the problem that change.
         """
         return self.plan(replace(plan.problem, **changes))
+
+
+def _sample_key(load_KC: F8) -> str:
+    """Returns what a sample is known by: a digest of its shape, rounded so that a common factor does not change it."""
+    largest = float(load_KC.max())
+    shape_KC = np.round(load_KC / largest, SHAPE_DECIMALS) + 0.0 if largest > 0 else load_KC
+    return hashlib.blake2b(shape_KC.tobytes(), digest_size=16).hexdigest()
 
 
 def _plan_of(solved: Solved, cpu_s: float) -> Plan:

@@ -255,7 +255,7 @@ class DrawRun:
 
     def run(self) -> LoadShaping:
         """Returns the results of the draw."""
-        pool = None if self.profiles is None else shared(("load profiles", self.profiles, self.sources), self._pool)
+        pool = None if self.profiles is None else open_profiles(self.profiles, self.sources)
         rng = stream(self.seed, "workload", "load-shaping", self.draw)
         train_NKC, held_NKC = _days(pool, self.training, self.validation, rng)
         result = LoadShaping(source="generator" if self.profiles is None else str(self.profiles))
@@ -266,18 +266,30 @@ class DrawRun:
         """Returns the results: nothing is written."""
         return found
 
-    def _pool(self) -> LoadProfiles:
-        pool = read_load_profiles(self.profiles or Path())
-        return pool.of_sources(self.sources) if self.sources else pool
+
+def open_profiles(path: Path, sources: tuple[str, ...]) -> LoadProfiles:
+    """Returns the profiles of a file, of some sources or all; read once for all runs of a process."""
+
+    def read() -> LoadProfiles:
+        pool = read_load_profiles(path)
+        return pool.of_sources(sources) if sources else pool
+
+    found: LoadProfiles = shared(("load profiles", path, sources), read)
+    return found
+
+
+def class_count() -> int:
+    """Returns the classes of the paper's setting: one a cluster, one a data center, one global."""
+    c = load_shape_constants()
+    return c.centers * (c.clusters_per_center + 1) + 1
 
 
 def _days(pool: LoadProfiles | None, training: int, validation: int, rng: np.random.Generator) -> tuple[F8, F8]:
-    c = load_shape_constants()
-    classes = c.centers * (c.clusters_per_center + 1) + 1
+    classes = class_count()
     if pool is None:
         load_NKC = generate_load_shapes(training + validation, classes, rng)
         return load_NKC[:training], load_NKC[training:]
-    return draw_days(pool, training, validation, classes, rng, c.class_level)
+    return draw_days(pool, training, validation, classes, rng, load_shape_constants().class_level)
 
 
 def _one_draw(result: LoadShaping, draw: int, train_NKC: F8, held_NKC: F8, rng: np.random.Generator) -> None:

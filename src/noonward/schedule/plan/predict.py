@@ -36,7 +36,7 @@ def usable_days(load_NKC: F8) -> NDArray[np.bool_]:
         load_NKC: Load of every day, submission hour and class, in the order of days; NaN where unknown.
     """
     load_NKC = np.asarray(load_NKC, dtype=np.float64)
-    whole_N = np.isfinite(load_NKC).all(axis=(1, 2)) & (np.nan_to_num(load_NKC) >= 0).all(axis=(1, 2))
+    whole_N = np.asarray((np.isfinite(load_NKC) & (np.nan_to_num(load_NKC) >= 0)).all(axis=(1, 2)))
     if not whole_N.any():
         return whole_N
     usable_N = whole_N.copy()

@@ -23,7 +23,12 @@ def environment_for(scheduler, seed=1):
     world = small_worlds.draw(seed, scheduler.needs.protocols[0], drained=True, caps="none", signals=True, history_h=24)
     world.sites = [replace(site, clocks=CLOCKS) for site in world.sites]
     small_worlds.add_signals(world, random.Random(seed), True, 24)
-    return world.environment()
+    environment = world.environment()
+    if not scheduler.needs.record:
+        return environment
+    jobs = environment.jobs
+    site_J, start_s_J = np.arange(len(jobs)) % len(environment.sites), jobs.arrival_s_J + 60.0
+    return replace(environment, jobs=replace(jobs, recorded_site_J=site_J, recorded_start_s_J=start_s_J))
 
 
 def state(outcome):

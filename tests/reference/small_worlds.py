@@ -314,6 +314,14 @@ def draw(seed, protocol, *, drained=None, caps=None, signals=None, history_h=0):
     return world
 
 
+def on_time(world):
+    """Takes the rule of lateness from a world: every job must start within a finite slack."""
+    world.late_until_s, world.late_usd = -math.inf, 0.0
+    for row in world.rows:
+        if math.isinf(row["slack_s"]):
+            row["slack_s"] = 4 * HOUR_S
+
+
 def add_signals(world, rng, wanted, history_h=0):
     """Gives a world hourly prices (some negative) and intensities over all the hours its run may touch."""
     if not wanted:

@@ -159,6 +159,7 @@ class Search:
 @pytest.mark.parametrize("seed", range(20))
 def test_every_booking_is_the_best_of_a_slow_search(seed):
     world = small_worlds.draw(seed, "each-slot", drained=True, caps="none", signals=True)
+    small_worlds.on_time(world)  # late jobs are booked at the first start with room: tests/engine/test_lateness.py
     for row in world.rows:
         row["gpus_max"] = row["gpus_min"]
     small_worlds.add_signals(world, random.Random(seed), True)

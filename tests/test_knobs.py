@@ -47,7 +47,11 @@ NOT_TURNED = {
     "Constraints.queue_max": "held against results (tests/evaluate/test_service_tables.py)",
     "Constraints.power_cap_w": "held against results (tests/evaluate/test_service_tables.py)",
     "Constraints.latency_target_s": "used by some rules (tests/schedule/test_weighed.py)",
+    "Lateness.usd_per_gpu_hour": "goes with rule wait (tests/engine/test_lateness.py)",
+    "Lateness.overtime_h": "goes with rule wait (tests/engine/test_lateness.py)",
     "Site.name": "a name",
+    "Site.lat": "a place on maps (tests/evaluate/test_site_map.py)",
+    "Site.lon": "a place on maps (tests/evaluate/test_site_map.py)",
     "Ingress.name": "a name",
 } | dict.fromkeys(
     [
@@ -74,6 +78,7 @@ IDLE = {
     "dvfs-training": {
         "Scenario.slot_s": "jobs are asked about on arrival",
         "Scenario.start": "there are no signals",
+        "Lateness.rule": "its jobs wait without limit",
         "Fleet.clock_weight_w": "the policy takes its own clocks",
         "Site.zone": "there are no signals",
         "Site.timezone": "arrivals follow no local time",
@@ -111,6 +116,7 @@ OTHER = {
     "Scenario.window_h": lambda value: value + 1,
     "Scenario.start": lambda value: "2022-05-03",
     "Fleet.free_gpus": lambda value: "idle",
+    "Lateness.rule": lambda value: "wait",
     "Ingress.home": lambda value: "us-west",
     "Site.zone": lambda value: "SG" if value == "PL" else "PL",
     "Site.timezone": lambda value: "Pacific/Honolulu",

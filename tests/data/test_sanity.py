@@ -101,7 +101,10 @@ def test_dated_jobs_and_logs_are_looked_at_before_they_are_used(noonward: Comman
     answer = noonward("data", "jobs", "jobs.csv")
     assert answer.code == 0, answer.err
     assert "dated job table, 2022-10-01 to 2022-10-01 UTC: 1 jobs" in answer.out
-    assert noonward("data", "jobs", "jobs.csv", "--scenario", "tiny").code == 0
+    answer = noonward("data", "jobs", "jobs.csv", "--scenario", "tiny")
+    assert (answer.code, "infinite slack" in answer.err) == (2, True)
+    Path("in-time.csv").write_text("submit_time,origin,gpus,duration_s,slack_s\n2022-10-01T00:00Z,north,2,3600,60\n")
+    assert noonward("data", "jobs", "in-time.csv", "--scenario", "tiny").code == 0
     answer = noonward("data", "jobs", "jobs.csv", "--scenario", "fine-tuning")
     assert (answer.code, "'north'" in answer.err) == (2, True)
     Path("sacct.txt").write_text(

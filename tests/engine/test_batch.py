@@ -177,15 +177,18 @@ def test_own_rewards_are_the_jobs_values_by_agent_and_by_job(protocol, seed):
         earned_N += many.reward_BN[0]
     outcome = many.outcome(0)
     settled = settle_run(outcome)
-    value_J = value_usd_J(environment, settled)
+    value_J = value_usd_J(environment, settled, outcome.job_J["start_s"])
     scale = np.abs(value_J).sum() + 1.0
     np.testing.assert_allclose(many.job_usd(0), value_J, atol=1e-9 * scale)
     idle_usd = utility_usd(0.0, environment.economics.carbon_usd_per_t, 0.0, settled.fixed_A[1], settled.fixed_A[2])
     assert earned_N.sum() + idle_usd == pytest.approx(settle(outcome).utility_usd, abs=1e-9 * scale)
 
 
-def value_usd_J(environment, settled):
-    """What the ledger says every job earned over leaving its GPUs free, its journeys included."""
+def value_usd_J(environment, settled, start_s_J):
+    """What the ledger says every job earned over leaving its GPUs free, its journeys and lateness included."""
+    jobs = environment.jobs
+    late_s_J = start_s_J - (jobs.arrival_s_J + jobs.slack_s_J)
+    late_h_J = jobs.gpus_min_J * np.where(late_s_J > 0, late_s_J, 0.0) / 3600.0
     net_JA = settled.power.job_JA - settled.power.displaced_JA
     journey_JA = settled.move_JA + settled.result_JA
     economics = environment.economics
@@ -198,6 +201,7 @@ def value_usd_J(environment, settled):
                 net_JA[j, 1],
                 net_JA[j, 2] + journey_JA[j, 2],
                 journey_JA[j, 1],
+                environment.late_usd_per_gpu_hour * late_h_J[j],
             )
             for j in range(len(net_JA))
         ]

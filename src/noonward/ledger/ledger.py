@@ -285,7 +285,7 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
     unknown = np.concatenate([[False, False], np.isnan(settled.signals.value_QSH[1:]).all(axis=(1, 2))])
     move[unknown] = result[unknown] = np.nan
     economics = environment.economics
-    late_gpu_hours = late_gpu_hours_of(outcome)
+    late_gpu_hours = float(late_gpu_hours_of(outcome).sum())
     revenue = carbon_usd = utility = fixed_usd = late_usd = np.nan
     if economics is not None:
         prices = economics.revenue_usd_per_gpu_hour, economics.carbon_usd_per_t
@@ -338,14 +338,15 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
     )
 
 
-def late_gpu_hours_of(outcome: Outcome) -> float:
-    """Returns the hours that jobs started after arrival + slack, times their smallest gangs, GPU h.
+def late_gpu_hours_of(outcome: Outcome) -> F8:
+    """Returns the hours that jobs started after arrival + slack, times their smallest gangs, GPU h, [J].
 
     Jobs that never start are not in it; where late jobs are dropped it is 0.
     """
     jobs = outcome.environment.jobs
     late_s_J = outcome.job_J["start_s"] - (jobs.arrival_s_J + jobs.slack_s_J)
-    return float((jobs.gpus_min_J * np.where(late_s_J > 0, late_s_J, 0.0)).sum() / HOUR_S)
+    late_gpu_hours_J: F8 = jobs.gpus_min_J * np.where(late_s_J > 0, late_s_J, 0.0) / HOUR_S
+    return late_gpu_hours_J
 
 
 def _times(outcome: Outcome) -> dict[str, float]:

@@ -13,7 +13,7 @@ from noonward.engine.run import run
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
 from noonward.learn.core.experience import Credit, Played, Studied
-from noonward.ledger.ledger import SettledRun, settle_run, total
+from noonward.ledger.ledger import SettledRun, late_gpu_hours_of, settle_run, total
 from noonward.ledger.segments import Outcome
 from noonward.ledger.utility import utility_usd
 from noonward.model.cluster.environment import Environment
@@ -141,7 +141,7 @@ def _price_inputs(environment: Environment, scheduler: ChoicePolicy, known: int)
 
 
 def job_values_usd(outcome: Outcome, settled: SettledRun) -> F8:
-    """Returns what every job of a run earned over leaving its GPUs free, all journeys paid, USD, [J].
+    """Returns what every job of a run earned over leaving its GPUs free, journeys and lateness paid, USD, [J].
 
     With the utility of a fleet that runs nothing, they sum to the run's utility.
     """
@@ -152,7 +152,8 @@ def job_values_usd(outcome: Outcome, settled: SettledRun) -> F8:
     revenue_J = economics.revenue_usd_per_gpu_hour * settled.power.gpu_s_J / HOUR_S
     energy_usd_J, kg_J = net_JA[:, 1], net_JA[:, 2] + journey_JA[:, 2]
     cost_J = utility_usd(0.0, economics.carbon_usd_per_t, 0.0, energy_usd_J, kg_J, journey_JA[:, 1])  # type: ignore[arg-type]
-    return np.asarray(revenue_J + cost_J)
+    late_usd_J = outcome.environment.late_usd_per_gpu_hour * late_gpu_hours_of(outcome)
+    return np.asarray(revenue_J + cost_J - late_usd_J)
 
 
 def capacity_usd(job_J: Records, price_SH: F8) -> F8:

@@ -59,7 +59,8 @@ def generate(spec=SPEC, fleet=FLEET, start=START, window_h=48, slot_s=60.0, seed
 
 
 def columns(jobs, *names):
-    return [getattr(jobs, name).tolist() for name in names or vars(jobs)]
+    """Columns as lists; what is not known, as a start that no log recorded, is -1, which equals itself."""
+    return [np.nan_to_num(getattr(jobs, name), nan=-1.0).tolist() for name in names or vars(jobs)]
 
 
 @pytest.fixture(scope="module")

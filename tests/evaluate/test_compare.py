@@ -99,7 +99,8 @@ def test_figures_name_every_quantity_of_every_policy(whole):
         "completed_jobs", "overdue_jobs",
         "unfinished_jobs", "energy_kwh", "usd_per_gpu_hour", "g_per_gpu_hour", "migrations", "mean_wait_s",
         "mean_time_in_system_s", "p99_time_in_system_s", "j_per_unit_exact", "usd_per_unit", "g_per_unit",
-        "longest_queue", "saved_usd", "saved_kg", "mean_delay_s", "late_jobs",
+        "longest_queue", "saved_usd", "saved_kg", "mean_delay_s", "late_jobs", "late_gpu_hours", "late_usd",
+        "moved_jobs",
     }  # fmt: skip
     names = {f"{quantity}/{policy}" for quantity in quantities for policy in POLICIES}
     assert set(metrics) == names | {"utility_usd/bound", "utility_usd/best-known"}

@@ -8,7 +8,7 @@ from noonward.arrays import I8, U1
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import fill_mask, fill_route_mask, is_overdue, joins_at
 from noonward.decision.cluster.rule import VIEW
-from noonward.decision.cluster.view import ClusterView, delay_s, latest_start_s
+from noonward.decision.cluster.view import ClusterView, delay_s, last_start_s
 
 _I8S = types.int64[::1]
 
@@ -63,5 +63,5 @@ def travel_s(view: ClusterView, job: int, ingress: int, site: int) -> float:
 
 @kernel(types.float64(VIEW, types.int64, types.int64), allocates=False)
 def latest_s(view: ClusterView, job: int, site: int) -> float:
-    """Returns a job's latest start at a site, s."""
-    return latest_start_s(view, job, site)
+    """Returns until when a job may start at a site, s."""
+    return last_start_s(view, job, site)

@@ -66,8 +66,8 @@ def least_mean_times(release_K: F8, work_K: F8) -> float:
         work_K: Work of each job, s; a job without any counts at its release.
 
     Example:
-        >>> float(least_mean_times(np.array([0.0, 1.0]), np.array([3.0, 1.0])))  # 0 to 1 and 2 to 4; 1 to 2
-        3.6666666666666665
+        >>> round(least_mean_times(np.array([0.0, 1.0]), np.array([3.0, 1.0])), 6)  # 0 to 1 and 2 to 4; 1 to 2
+        3.666667
     """
     left_K, order_K = work_K.copy(), np.argsort(release_K)
     released, t, total = 0, 0.0, 0.0

@@ -99,6 +99,14 @@ def test_a_scenario_states_the_rule():
         with_settings(scenario, ["lateness={rule: drop, usd_per_gpu_hour: 1}"])
 
 
+def test_a_job_without_a_latest_start_that_never_runs_does_not_keep_the_run_going():
+    # The first job does not fit its own site, where local-fcfs keeps it.
+    world = plain([1, 4], [{"gpus": 4, "slack_s": np.inf}], price=[[50.0], [50.0]], late_until_s=90000.0)
+    outcome = run(world.environment(), make_scheduler("local-fcfs"))
+    assert outcome.job_J["status"].tolist() == [OVERDUE]
+    assert outcome.ended_s <= 90000.0 + 60.0
+
+
 def test_an_infinite_slack_is_legal_where_jobs_may_be_late():
     jobs = [{"work": 3600.0, "slack_s": np.inf}, {"slack_s": np.inf}]
     world = plain([1], jobs, price=PRICE, late_until_s=86400.0)

@@ -106,7 +106,12 @@ class World:
     def table(self, rows=None):
         rows = self.rows if rows is None else rows
         column = {name: np.array([row[name] for row in rows]) for name in (*JOB_COLUMNS, "preset_site")}
-        return Jobs.build(data_gb=column["move_gb"] * 0.75, model_gb=column.pop("move_gb") * 0.25, **column)
+        number_J = np.arange(len(rows))
+        recorded = {
+            "recorded_site": number_J % len(self.sites),
+            "recorded_start_s": column["arrival_s"] + 400.0 * (number_J % 7),
+        }
+        return Jobs.build(data_gb=column["move_gb"] * 0.75, model_gb=column.pop("move_gb") * 0.25, **column, **recorded)
 
     def fleet(self):
         kinds = {}
@@ -144,7 +149,9 @@ class World:
                 row["work"],
                 row["gpus_min"],
                 row["gpus_max"],
-                row["arrival_s"] + row["slack_s"],
+                self.late_until_s
+                if math.isinf(row["slack_s"]) and self.late_until_s > -math.inf
+                else row["arrival_s"] + row["slack_s"],
                 row["move_gb"],
                 row["result_gb"],
                 row["preset_site"] if row["preset_site"] >= 0 else None,

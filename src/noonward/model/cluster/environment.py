@@ -170,8 +170,14 @@ class Environment:
 
     @functools.cached_property
     def job_records(self) -> Records:
-        """The jobs as JOB records; read, never write."""
-        return self.jobs.records()
+        """The jobs as JOB records; read, never write.
+
+        Where jobs may be late until some time, those without a latest start have that time for one: so every run ends.
+        """
+        records = self.jobs.records()
+        if self.late_until_s > -np.inf:
+            records["deadline_s"][np.isinf(records["deadline_s"])] = self.late_until_s
+        return records
 
     @functools.cached_property
     def hours(self) -> int:

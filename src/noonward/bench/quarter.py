@@ -1,4 +1,4 @@
-"""Benchmark of a fleet of one's own: a quarter of dated jobs at 12 sites, policies compared, the bound within a gap."""
+"""Benchmark of a user's fleet: policies and bound over a quarter of dated jobs at 12 sites."""
 
 from __future__ import annotations
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from noonward.cli.export import Csv, JobsFile, Xlsx, export, require_exports
 from noonward.cli.interruptible import on_interrupt
@@ -21,10 +19,12 @@ from noonward.cli.options import (
     Out,
     Policies,
     RayAddress,
+    Report,
     ScenarioName,
     Seed,
     Settings,
     SignalFiles,
+    Today,
     Workers,
     count_of,
     executor_of,
@@ -53,15 +53,10 @@ def compare(
     out: Out = Path("runs"),
     workers: Workers = None,
     ray: RayAddress = None,
-    today: Annotated[
-        str | None,
-        typer.Option(
-            metavar="POLICY", help="Policy that savings are measured against; else the scenario's, else what happened."
-        ),
-    ] = None,
+    today: Today = None,
     no_bound: NoBound = False,
     bound_seconds: BoundSeconds = None,
-    report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
+    report: Report = True,
     csv: Csv = None,
     xlsx: Xlsx = None,
     jobs_file: JobsFile = None,

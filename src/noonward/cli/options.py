@@ -89,6 +89,13 @@ LastDay = Annotated[
     datetime | None,
     typer.Option("--to", formats=["%Y-%m-%d"], metavar="DAY", help="Last UTC day of the window, with --from."),
 ]
+Today = Annotated[
+    str | None,
+    typer.Option(
+        metavar="POLICY", help="Policy that savings are measured against; else the scenario's, else what happened."
+    ),
+]
+Report = Annotated[bool, typer.Option(help="Write the HTML report.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a value of the scenario: economics.carbon_usd_per_t=50."),

@@ -16,10 +16,12 @@ from noonward.cli.options import (
     LastDay,
     Out,
     RayAddress,
+    Report,
     ScenarioName,
     Seed,
     Settings,
     SignalFiles,
+    Today,
     Workers,
     policy_list,
 )
@@ -33,16 +35,9 @@ Policy = Annotated[
     str | None,
     typer.Option(autocompletion=policy_list, help="Policy to study. [default: bid-price-regression, if it fits]"),
 ]
-Today = Annotated[
-    str | None,
-    typer.Option(
-        metavar="POLICY", help="Policy that savings are measured against; else the scenario's, else what happened."
-    ),
-]
 Csv = Annotated[
     Path | None, typer.Option("--csv", metavar="FILE", help="Write a CSV file: one row a case and environment.")
 ]
-Report = Annotated[bool, typer.Option(help="Write the HTML report.")]
 
 
 def trade_off(

@@ -44,7 +44,7 @@ def policies_given(policies: Iterable[GivenPolicy], kind: str) -> tuple[list[str
         kind: Kind of scenarios they run in.
 
     Raises:
-        ScenarioError: Something is given that is no policy, or a class bears the name of another policy.
+        ScenarioError: Something given is not a policy, or a class has the name of another policy.
     """
     registry, names = default_registry().copy(), []
     make: Callable[[], Any]

@@ -121,20 +121,23 @@ def utility_bound(
             relaxation.priced_usd_J(price_SH), rounds=0 if late() else rounds, seed=seed, orders=orders,
         )  # fmt: skip
 
+    def bound() -> UtilityBound:
+        return UtilityBound(
+            upper_usd=upper_usd,
+            idle_usd=relaxation.costs.idle_usd,
+            price_usd_per_gpu_hour_SH=price_SH,
+            iterations=relaxation.evaluations,
+            dual_excess_usd=excess_usd,
+            schedule=found,
+            cut=late(),
+        )
+
     if enough > 0 and len(environment.jobs) > most_jobs:
         upper_usd, price_SH, columns = descend_evenly(relaxation, EVEN_ROUNDS, late=late)
         found = scheduled(0, 1) if books else None
         excess_usd = math.inf if found is None else upper_usd - relaxation.costs.idle_usd - found.value_usd
         if late() or excess_usd <= enough * abs(upper_usd):
-            return UtilityBound(
-                upper_usd=upper_usd,
-                idle_usd=relaxation.costs.idle_usd,
-                price_usd_per_gpu_hour_SH=price_SH,
-                iterations=relaxation.evaluations,
-                dual_excess_usd=excess_usd,
-                schedule=found,
-                cut=late(),
-            )
+            return bound()
     else:
         upper_usd, price_SH, columns = descend(relaxation, iterations, late)
     excess_usd = math.inf
@@ -148,12 +151,4 @@ def utility_bound(
     if books:
         found = scheduled(rounds, 2)
         excess_usd = min(excess_usd, upper_usd - relaxation.costs.idle_usd - found.value_usd)
-    return UtilityBound(
-        upper_usd=upper_usd,
-        idle_usd=relaxation.costs.idle_usd,
-        price_usd_per_gpu_hour_SH=price_SH,
-        iterations=relaxation.evaluations,
-        dual_excess_usd=excess_usd,
-        schedule=found,
-        cut=late(),
-    )
+    return bound()

@@ -21,7 +21,7 @@ def _job_path(asked: OwnFleet, folder: Path, table: bool) -> str:
 
 
 def _relative(path: Path, folder: Path) -> str:
-    """Returns a path as seen from a folder, where it lies below it; else whole."""
+    """Returns a path relative to a folder if it is inside that folder; otherwise the whole path."""
     whole, base = path.resolve(), folder.resolve()
     return str(whole.relative_to(base)) if whole.is_relative_to(base) else str(whole)
 

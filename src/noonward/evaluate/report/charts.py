@@ -152,7 +152,7 @@ class Line:
         x: Places to the right.
         y: Places upwards.
         color: Colour.
-        texts: What stands beside the points; none: points are not marked.
+        texts: Labels beside the points; if empty, points have no labels.
         low: Lower ends of intervals, or none.
         high: Upper ends, or none.
     """

@@ -23,13 +23,34 @@ class PolicyArrays(NamedTuple):
     """``algorithm``, ``head`` (logits or values), and what the algorithm adds."""
 
 
-class Algorithm(ABC):
-    """A learner of N agents with A choices each. Made with (dimensions, config, seed, device)."""
+class Learner(ABC):
+    """What every algorithm has: a name, an update, a state, a policy."""
 
     name: ClassVar[str]
     """Name on the command line."""
     constrained: ClassVar[bool] = False
     """Whether it learns from the costs of constraints too, not from the reward alone."""
+
+    @abstractmethod
+    def update(self) -> dict[str, float]:
+        """Learns once; returns losses and other figures by name."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Returns everything that a resumed run needs: nested dictionaries of arrays, tensors and plain values."""
+
+    @abstractmethod
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restores from ``state()``."""
+
+    @abstractmethod
+    def policy_arrays(self) -> PolicyArrays:
+        """Returns a copy of the policy."""
+
+
+class Algorithm(Learner):
+    """A learner of N agents with A choices each. Made with (dimensions, config, seed, device)."""
+
     consumes: ClassVar[Literal["replay", "rollout"]]
     """``replay``: the trainer calls ``update`` a fixed number of times an epoch. ``rollout``: every ``rollout_steps``
     decision steps and at the end of an epoch, over all that was observed since the last call, which it then forgets."""
@@ -54,34 +75,14 @@ class Algorithm(ABC):
     def observe(self, transition: Transition) -> None:
         """Takes in a decision step; its arrays may be overwritten afterwards."""
 
-    @abstractmethod
-    def update(self) -> dict[str, float]:
-        """Learns once; returns losses and other figures by name."""
 
-    @abstractmethod
-    def state(self) -> dict[str, Any]:
-        """Returns everything that a resumed run needs: nested dictionaries of arrays, tensors and plain values."""
-
-    @abstractmethod
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restores from ``state()``."""
-
-    @abstractmethod
-    def policy_arrays(self) -> PolicyArrays:
-        """Returns a copy of the policy."""
-
-
-class RunAlgorithm(ABC):
+class RunAlgorithm(Learner):
     """A learner that plays whole runs and learns from what became of every job. Made with (config, seed).
 
     The trainer draws windows, lets ``scheduler`` run them in the compiled loop, hands over what was noted, and calls
     ``update`` once an epoch.
     """
 
-    name: ClassVar[str]
-    """Name on the command line."""
-    constrained: ClassVar[bool] = False
-    """See ``Algorithm``."""
     consumes: ClassVar[Literal["runs"]] = "runs"
     """It learns from whole runs."""
     imitation_loss: ClassVar[None] = None
@@ -108,19 +109,3 @@ class RunAlgorithm(ABC):
     @abstractmethod
     def observe(self, played: Played) -> None:
         """Takes in a run."""
-
-    @abstractmethod
-    def update(self) -> dict[str, float]:
-        """Learns once; returns losses and other figures by name."""
-
-    @abstractmethod
-    def state(self) -> dict[str, Any]:
-        """Returns everything that a resumed run needs."""
-
-    @abstractmethod
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restores from ``state()``."""
-
-    @abstractmethod
-    def policy_arrays(self) -> PolicyArrays:
-        """Returns a copy of the policy."""

@@ -357,7 +357,7 @@ def _crossing(tried_R3: F8, aimed: float) -> float:
 def calibrated(path: Path, draws: EdgeDraws, target: float) -> list[list[float]]:
     """Returns, for each scenario of some draws, the price at which a written policy's mean quality is a target.
 
-    The target is raised by a margin, so that the mean over a few dozen episodes seldom lies below it.
+    The target includes a margin, so that the mean over a few dozen episodes is rarely below the goal.
 
     Args:
         path: File.

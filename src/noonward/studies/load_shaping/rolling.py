@@ -115,7 +115,6 @@ class RollingDays:
         held: Per day, whether the load stayed within the curve everywhere.
         load_cost: Per day, cost f of the load that ran, above the perfect forecast's, fraction.
         reserve: Per day, cost f of the curve, above the perfect forecast's, fraction.
-        margins: Per day, the margin of the plan.
         failed: Days on which the samples did not fit the machines, left out of the rest.
     """
 
@@ -125,15 +124,13 @@ class RollingDays:
     held: list[bool] = field(default_factory=list)
     load_cost: list[float] = field(default_factory=list)
     reserve: list[float] = field(default_factory=list)
-    margins: list[float] = field(default_factory=list)
     failed: int = 0
 
-    def count(self, problem: PlanProblem, plan: Plan, load_KC: F8, best: float, margin: float) -> None:
+    def count(self, problem: PlanProblem, plan: Plan, load_KC: F8, best: float) -> None:
         """Adds a finished day."""
         self.held.append(bool(plan.excess(load_KC) <= FITS))
         self.load_cost.append(problem.cost_of(plan.fractions.load(load_KC)) / best - 1)
         self.reserve.append(problem.cost_of(plan.curve_TD) / best - 1)
-        self.margins.append(margin)
 
 
 @dataclass(frozen=True)
@@ -210,7 +207,7 @@ class RollingRun:
             except InfeasiblePlanError:
                 out.failed += 1
                 continue
-            out.count(problem, plan, load_NKC[day], perfect_forecast(problem, load_NKC[day]).objective, 0.0)
+            out.count(problem, plan, load_NKC[day], perfect_forecast(problem, load_NKC[day]).objective)
         return out
 
     def _with_promise(self, load_NKC: F8, days: range) -> list[RollingDays]:
@@ -223,10 +220,10 @@ class RollingRun:
             problem = paper_problem(load_NKC[max(0, day - self.samples) : day], eps=0.0)
             plan = planner.plan(problem, load_NKC[:day])
             best = perfect_forecast(problem, load_NKC[day]).objective
-            out[0].count(problem, plan, load_NKC[day], best, planner.chosen.used)
+            out[0].count(problem, plan, load_NKC[day], best)
             for each, track in zip(out[1:], planner.tracks, strict=True):
                 assert track.plan is not None
-                each.count(problem, track.plan, load_NKC[day], best, track.used)
+                each.count(problem, track.plan, load_NKC[day], best)
             planner.finish(load_NKC[day])
         return out
 
@@ -331,7 +328,7 @@ def reproduce_promises(
                 (days_of.source, days_of.plan),
                 RollingDays(source=days_of.source, plan=days_of.plan, promise=days_of.promise),
             )
-            for name in ("held", "load_cost", "reserve", "margins"):
+            for name in ("held", "load_cost", "reserve"):
                 getattr(pooled, name).extend(getattr(days_of, name))
             pooled.failed += days_of.failed
     return Promises(found=found)

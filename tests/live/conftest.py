@@ -1,6 +1,7 @@
 """A service over a small fleet whose time stands still until it is set, and a day that is played through it."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -34,7 +35,11 @@ class SimulatedSetup(Setup):
     """Parts of a service that knows of the jobs to come what a simulation's schedulers know."""
 
     def brief(self, needs):
-        return Brief.of(self.source.environment, needs) if needs.samples else super().brief(needs)
+        told = super().brief(needs)
+        if not needs.samples:
+            return told
+        of_run = Brief.of(self.source.environment, needs)
+        return replace(of_run, late_until_s=told.late_until_s, late_usd_per_gpu_hour=told.late_usd_per_gpu_hour)
 
 
 class Service:

@@ -3,8 +3,11 @@
 import pytest
 
 from noonward.engine.run import run
+from noonward.live.replay import differences, recording
 from noonward.schedule.registry import make_scheduler
 
+CROWDED = ("jobs.count=60", "jobs.demand=0.9")
+LATE = (*CROWDED, "lateness.rule=wait", "lateness.usd_per_gpu_hour=2", "lateness.overtime_h=240")
 FEWER = ("jobs.classes.inference.rate_per_s=0.002", "jobs.classes.training.rate_per_s=0.002")
 STATE = {"done": 4, "overdue": 5}
 
@@ -51,3 +54,32 @@ def test_on_arrival(service, policy, restart_every):
     live = service(policy, "window_h=1", *FEWER, scenario="dvfs-mixed")
     live.play(restart_every)
     assert_as_simulated(live, policy)
+
+
+@pytest.mark.parametrize("policy", ["local-fcfs", "random", "booked-persistence", "bid-price-persistence"])
+@pytest.mark.parametrize("restart_every", [0, 25])
+def test_jobs_that_may_be_late_wait_and_start_when_the_engine_starts_them(service, policy, restart_every):
+    live = service(policy, *LATE)
+    live.play(restart_every)
+    assert_as_simulated(live, policy)
+    rows = live.store.read("SELECT state, start_s - arrival_s - max_delay_s AS late_s FROM jobs")
+    assert {row["state"] for row in rows} == {"done"}
+    assert sum(row["late_s"] > 0 for row in rows) > 10
+
+
+def test_a_service_sees_the_price_of_lateness_and_replays_late_jobs(service):
+    live = service("booked-persistence", *LATE)
+    live.play()
+    needs = make_scheduler("booked-persistence").needs
+    assert live.controller.setup.brief(needs).late_usd_per_gpu_hour == 2
+    recorded = recording(live.controller.setup, live.store)
+    compared, found = differences(recorded, run(recorded.environment, make_scheduler("booked-persistence")).job_J)
+    assert compared == len(recorded.jobs)
+    assert found == []
+
+
+def test_a_service_drops_late_jobs_where_its_scenario_does(service):
+    live = service("local-fcfs", *CROWDED)
+    live.play()
+    states = [row["state"] for row in live.store.read("SELECT state FROM jobs")]
+    assert states.count("overdue") > 10

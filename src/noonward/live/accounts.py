@@ -278,6 +278,8 @@ def environment_of(
         signals=signals,
         economics=scenario.economics,
         constraints=scenario.constraints,
+        late_until_s=setup.late_until_s,
+        late_usd_per_gpu_hour=scenario.lateness.usd_per_gpu_hour,
     )
 
 

@@ -88,7 +88,7 @@ def recording(setup: Setup, store: Store, sampler: Callable[[np.random.Generator
     hours = int(until_s // HOUR_S) + 1
     environment = environment_of(setup, _signals(setup, store, hours), bare, hours * HOUR_S, drained=False)
     slot_s = setup.scenario.slot_s if setup.scenario.protocol == "each-slot" else 0.0
-    end_s = latest_end_s(environment.jobs, setup.scenario.fleet, hours * HOUR_S, slot_s)
+    end_s = latest_end_s(environment.jobs, setup.scenario.fleet, hours * HOUR_S, slot_s, environment.late_until_s)
     drained = end_s < LATER_H * HOUR_S  # jobs that wait as long as it takes have no latest end
     end_h = int(np.ceil(end_s / HOUR_S)) if drained else hours + LATER_H
     signals = None if environment.signals is None else _prolonged(environment.signals, end_h - hours)

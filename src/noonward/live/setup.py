@@ -94,6 +94,14 @@ class Setup:
         return self.scenario.fleet.site_names
 
     @property
+    def late_until_s(self) -> float:
+        """Time until which jobs may start after their latest start, s: no end under rule ``wait``, else -inf.
+
+        A service has no window, so ``overtime_h`` says nothing here.
+        """
+        return np.inf if self.scenario.lateness.rule == "wait" else -np.inf
+
+    @property
     def runs_nothing(self) -> bool:
         """Whether no site runs jobs: shadow, or a dry run."""
         return all(isinstance(executor, ModelExecutor) for executor in self.executors)
@@ -137,6 +145,8 @@ class Setup:
             lookahead_h=lookahead_h,
             economics=scenario.economics,
             constraints=scenario.constraints,
+            late_until_s=self.late_until_s,
+            late_usd_per_gpu_hour=scenario.lateness.usd_per_gpu_hour,
             sample_jobs=None
             if self.store is None or not needs.samples
             else sampler_of(scenario, self.store, self.config.history),

@@ -76,6 +76,14 @@ def test_a_job_starts_at_most_so_much_later_than_otherwise():
     assert row.start <= datetime(2026, 3, 1, 16, tzinfo=UTC)
 
 
+def test_the_promise_holds_where_the_scenario_lets_jobs_be_late():
+    jobs = [job("1", gpus=5, left_s=1800.0), job("2", left_s=1800.0), job("3", gpus=4, left_s=9000.0), job("4", gpus=2)]
+    options = Options(**{**vars(OPTIONS), "later_h": 0.5, "policy": "cheapest-feasible"})
+    rows = advise(scenario(lateness={"rule": "wait"}), jobs, options).rows
+    assert rows == advise(scenario(), jobs, options).rows
+    assert None in {row.start for row in rows}  # one that cannot keep it gets no advice
+
+
 def test_running_jobs_hold_their_gpus_until_their_time_limit():
     holding = job("2", running=True, left_s=7200.0)
     (row,) = advise(scenario(), [holding, job()], Options(**{**vars(OPTIONS), "later_h": 0.0})).rows

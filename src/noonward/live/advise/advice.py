@@ -22,6 +22,7 @@ from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.grid.sources import source_of
 from noonward.live.setup import Setup
 from noonward.live.world.seats import STARTING, Arrival, Seat
+from noonward.model.cluster.lateness import Lateness
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.signals import CARBON_NAME, PRICE_NAME, Signals
 from noonward.seeding import stream
@@ -156,7 +157,11 @@ def _home(scenario: Scenario, job: QueuedJob, at: str | None) -> str:
 
 
 def _setup(scenario: Scenario, options: Options, waiting: Sequence[QueuedJob]) -> Setup:
-    """Returns what the policies are asked with: the fleet as it is, and nothing that runs."""
+    """Returns what the policies are asked with: the fleet as it is, and nothing that runs.
+
+    ``--later-h`` is a promise, so no job may start after it, whatever the scenario's rule of lateness.
+    """
+    scenario = scenario.model_copy(update={"lateness": Lateness()})
     largest = max((job.gpus for job in waiting), default=1)
     config = LiveConfig(
         scenario=scenario.name,

@@ -5,8 +5,8 @@
 Every algorithm has one budget (``BUDGETS``): as many updates of as many questions, in the same scenarios. The actors of
 ``eat``, ``eat-a``, ``eat-d`` and ``eat-da`` differ in one field each and begin alike: by imitating the known-queue
 lookahead with priced steps, then by hindsight. A run that was interrupted resumes. With ``--out`` the policies are
-written there (``NAME.npz`` is seed 0, ``NAME-seed1.npz`` seed 1), each with the curves of the same algorithm from
-scratch in its record.
+written there: ``NAME.npz`` is the training seed with the highest reward in validation, the others are
+``NAME-seed1.npz`` and so on; each has the curves of the same algorithm from scratch in its record.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from noonward.learn.tasks.edge import EdgeTask
 from noonward.learn.tasks.source import Source
@@ -55,7 +55,9 @@ BUDGETS: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
 """Epochs and settings by algorithm."""
 SCRATCH: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
     "eat-d": (16, ALONE),
+    "eat-da": (16, ALONE),
     "eat": (16, ALONE),
+    "eat-a": (16, ALONE),
     "ppo": (12, (*CLIPPED, "advice=none")),
 }
 """The same from scratch: a soft actor-critic without advice."""
@@ -70,15 +72,15 @@ def run_of(algorithm: str, seed: int, epochs: int, settings: tuple[str, ...]) ->
     return with_settings(algorithm, EdgeTask(sources=sources), (*ROWS, *settings), seed=seed, epochs=epochs)
 
 
-def trained(config: RunConfig, folder: Path) -> tuple[Path, list[Any]]:
-    """Trains a run, or resumes it; returns its folder and its curves."""
+def trained(config: RunConfig, folder: Path) -> Trainer:
+    """Trains a run, or resumes it."""
     here = folder / f"{config.algorithm}-{config.digest()}-seed{config.seed}"
     began = time.process_time()
     trainer = Trainer(config, config.open(), here, Silence())
     trainer.run()
     spent = time.process_time() - began
     print(f"{here.name}: best {trainer.best_reward:.3f} in epoch {trainer.best_epoch}, {spent:.0f} CPU s", flush=True)
-    return here, trainer.curves
+    return trainer
 
 
 def main() -> None:
@@ -89,18 +91,19 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
-    for seed in chosen.seeds:
-        for algorithm in chosen.only:
-            folder, _ = trained(run_of(algorithm, seed, *BUDGETS[algorithm]), chosen.folder)
-            if chosen.out is not None:
-                scratch = []
-                if algorithm in SCRATCH:
-                    config = run_of(algorithm, 0, *SCRATCH[algorithm])
-                    _, curve = trained(config, chosen.folder / "scratch")
-                    scratch = [{"seed": 0, "settings": list(SCRATCH[algorithm][1]), "curve": curve}]
-                name = algorithm if seed == 0 else f"{algorithm}-seed{seed}"
-                export_policy(folder, chosen.out / f"{name}.npz", half=True, further={"from_scratch": scratch})
-                print(f"{name}.npz", flush=True)
+    for algorithm in chosen.only:
+        runs = {seed: trained(run_of(algorithm, seed, *BUDGETS[algorithm]), chosen.folder) for seed in chosen.seeds}
+        if chosen.out is None:
+            continue
+        scratch = []
+        if algorithm in SCRATCH:
+            run = trained(run_of(algorithm, 0, *SCRATCH[algorithm]), chosen.folder / "scratch")
+            scratch = [{"seed": 0, "settings": list(SCRATCH[algorithm][1]), "curve": run.curves}]
+        best = max(runs, key=lambda seed: runs[seed].best_reward)
+        for seed, run in runs.items():
+            name = algorithm if seed == best else f"{algorithm}-seed{seed}"
+            export_policy(run.folder, chosen.out / f"{name}.npz", half=True, further={"from_scratch": scratch})
+            print(f"{name}.npz", flush=True)
 
 
 if __name__ == "__main__":

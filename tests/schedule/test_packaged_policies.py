@@ -37,6 +37,12 @@ def test_files_are_found_by_family_and_seed(folder):
         ("plus-seed10", "plus", 10),
     ]
     assert trained_policies(folder / "absent") == []
+    write_random_policy(folder / "early-seed0.npz")
+    write_random_policy(folder / "early.npz", 2, record={"config": {"seed": 2}})
+    assert [(file.name, file.family, file.seed) for file in trained_policies(folder)][:2] == [
+        ("early", "early", 2),
+        ("early-seed0", "early", 0),
+    ]
 
 
 def test_they_are_registered_by_their_names_and_kept_apart(folder):

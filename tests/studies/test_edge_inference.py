@@ -159,7 +159,7 @@ def test_an_interrupted_study_resumes(tmp_path, monkeypatch):
 
 def test_the_command_prints_figures(noonward: CommandLine) -> None:
     answer = noonward(
-        "reproduce", "edge-inference", "-n", 2, "--servers", 4, "--policies", "reuse-first,patient-reuse", "--json"
+        "reproduce", "edge-inference", "-n", 2, "--servers", 4, "--policies", "reuse-first,patient-reuse,beam", "--json"
     )
     content = json.loads(answer.out)
     assert {"response_s/bound/N4/0.01", "gap_closed/patient-reuse/N4/0.09"} <= {f["name"] for f in content["figures"]}

@@ -43,6 +43,8 @@ _METRICS: Final = (
     ("questions", "questions", "questions"),
 )
 """Metric, field of the ledger, and unit."""
+_CHANGES: Final = ("j_per_image", "usd_per_image", "g_per_image")
+"""Metrics whose paired change against the reference policy is a metric too."""
 
 
 def objective_of(scenario: EdgeScenario) -> Objective:
@@ -172,6 +174,10 @@ class EdgeObjective(Objective):
                 free = field == "utility" or "USD" in unit
                 possible = value if free else value.within(0.0, 1.0 if unit == "fraction" else math.inf)
                 out.append(Metric.of(f"{name}/{policy}", possible, unit))
+                if name in _CHANGES and comparison.scenario.signals is not None:
+                    base_E = comparison.values(comparison.reference, field)
+                    change = ratio(comparison.values(policy, field) - base_E, base_E)
+                    out.append(Metric.of(f"{name}_change/{policy}", change, "fraction"))
             missed = Estimate(float(len(self.unmet(comparison, policy))))
             out.append(Metric.of(f"constraints_missed/{policy}", missed, "constraints"))
         for each in self.bound_values:

@@ -20,10 +20,11 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.xdist_group("edge"),
 ]
-LEASE_S, GRACE_S = 16.0, 6.0
-"""Lease of the tests' services, and how late a busy machine may show that a gang is free."""
-LIMITS = Limits(beat_s=0.2, lease_s=LEASE_S, group_s=90.0, join_s=60.0)
-"""A gang's own time-out is far away: only the controller can free it sooner."""
+WAIT_S = 600.0
+"""Longest wait of a test: only what never comes takes so long, however busy the machine is."""
+LIMITS = Limits(beat_s=0.2, lease_s=60.0, start_s=WAIT_S, load_s=WAIT_S, group_s=1800.0, join_s=WAIT_S, task_s=1800.0)
+"""The lease is so long that no busy machine breaks it. What ends a gang otherwise comes after ``WAIT_S``: a gang that
+is free sooner was freed by the lease (tests/live/edge/test_controller.py has its seconds)."""
 
 
 @contextmanager
@@ -49,9 +50,9 @@ def service(folder, small, **changes):
     assert processes_of(folder) == []
 
 
-def until(condition, limit_s=120.0):
+def until(condition):
     """Waits until something holds; returns what it is."""
-    end = time.monotonic() + limit_s
+    end = time.monotonic() + WAIT_S
     while time.monotonic() < end:
         found = condition()
         if found:
@@ -62,12 +63,12 @@ def until(condition, limit_s=120.0):
 
 def all_ready(client):
     """Waits until no worker starts or works."""
-    return until(lambda: (s := client.status()["servers"]) and {x["state"] for x in s} == {"ready"} and s, 300.0)
+    return until(lambda: (s := client.status()["servers"]) and {x["state"] for x in s} == {"ready"} and s)
 
 
 def finished(client, name):
     """Waits until a task is done or failed; returns its record."""
-    return until(lambda: (task := client.task(name))["state"] in ("done", "failed") and task, 200.0)
+    return until(lambda: (task := client.task(name))["state"] in ("done", "failed") and task)
 
 
 def begun(client, gang, step):
@@ -115,12 +116,10 @@ def test_a_member_that_is_killed_or_stopped_frees_its_gang_and_the_task_is_done(
     pids = [server["pid"] for server in all_ready(client)]
     name = begun(client, 4, 2)
     rank = client.task(name)["attempts"][0]["servers"][member]
-    struck = time.monotonic()
     os.kill(pids[rank], sent)
     others = [n for n in range(4) if n != rank]
     until(lambda: client.task(name)["attempts"][0]["error"])
     until(lambda: all(client.status()["servers"][n]["state"] in ("ready", "starting") for n in others))
-    assert time.monotonic() - struck < LEASE_S + GRACE_S
     task = finished(client, name)
     assert (task["state"], len(task["attempts"])) == ("done", 2)
     assert f"the worker of server {rank}" in task["attempts"][0]["error"]
@@ -209,7 +208,7 @@ def test_services_share_no_port_and_one_that_is_killed_leaves_nothing_that_down_
         assert not first & second
         os.kill(other.pid, signal.SIGKILL)
         with pytest.raises(NoonwardError, match="does not answer"):
-            until(lambda: other.status() and None, 30)
+            until(lambda: other.status() and None)
         stop_service(folder)
         assert processes_of(folder) == []
         (folder / "service.json").write_text("{}")  # so that there is something to stop
@@ -218,7 +217,7 @@ def test_services_share_no_port_and_one_that_is_killed_leaves_nothing_that_down_
 def test_the_command_line_starts_asks_and_stops_a_service_that_outlives_it(noonward, tmp_path, small):
     from noonward.live.edge.client import processes_of
 
-    up = noonward("edge", "up", "--model", f"tiny={small}", "--set", "steps=5", "--lease", 20, "--folder", "e")
+    up = noonward("edge", "up", "--model", f"tiny={small}", "--set", "steps=5", "--lease", 60, "--folder", "e")
     assert up.code == 0, up.err
     assert "4 workers are ready" in up.out
     made = noonward("edge", "submit", "a harbour", "--gang", 2, "--count", 2, "--wait", "--folder", "e", "--json")

@@ -12,8 +12,8 @@ from noonward.forecasts.learned import SEEDS, net_path, packaged_record
 from noonward.schedule.cluster.trained_policy import read_meta
 
 FOLDER: Final = Path(__file__).parent / "trained"
-"""Where they lie: ``NAME.npz`` (training seed 0), ``NAME-seed1.npz`` and so on (further seeds, same configuration)."""
-_SEED = re.compile(r"-seed([1-9]\d*)$")
+"""Where they lie: ``NAME.npz``, and ``NAME-seed1.npz`` and so on (other training seeds, same configuration)."""
+_SEED = re.compile(r"-seed(\d+)$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class PolicyFile:
     Attributes:
         name: Name it is registered by: that of its file.
         family: Name without the seed.
-        seed: Training seed.
+        seed: Training seed: that of the name, else that of the record, else 0.
         path: File.
         meta: What the file says about itself (``write_policy``).
     """
@@ -42,7 +42,7 @@ class PolicyFile:
 
 
 def trained_policies(folder: Path = FOLDER, read: Callable[[Path], dict[str, Any]] = read_meta) -> list[PolicyFile]:
-    """Returns the policies of a folder, by family and training seed.
+    """Returns the policies of a folder, by family, the one without a seed in its name first, then by training seed.
 
     Args:
         folder: Folder; by default the package's for clusters.
@@ -53,17 +53,12 @@ def trained_policies(folder: Path = FOLDER, read: Callable[[Path], dict[str, Any
     """
     found = []
     for path in folder.glob("*.npz"):
-        seed = _SEED.search(path.stem)
+        named, meta = _SEED.search(path.stem), read(path)
+        seed = int(named[1]) if named else int(meta["record"].get("config", {}).get("seed", 0))
         found.append(
-            PolicyFile(
-                name=path.stem,
-                family=_SEED.sub("", path.stem),
-                seed=int(seed[1]) if seed else 0,
-                path=path,
-                meta=read(path),
-            )
+            PolicyFile(name=path.stem, family=_SEED.sub("", path.stem), seed=seed, path=path, meta=meta),
         )
-    return sorted(found, key=lambda each: (each.family, each.seed))
+    return sorted(found, key=lambda each: (each.family, each.name != each.family, each.seed))
 
 
 def by_family(files: Iterable[PolicyFile | None]) -> dict[str, list[PolicyFile]]:

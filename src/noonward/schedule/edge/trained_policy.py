@@ -33,7 +33,8 @@ PARTS: Final = (
 """Arrays of a net, in the order in which a file's ``weights`` hold them; ``Net`` in ``learn.core.token_nets``."""
 HEADS: Final = ("action", "choice")
 FOLDER: Final = Path(__file__).parent / "trained"
-"""Where the packaged policies lie: ``NAME.npz`` (training seed 0), ``NAME-seed1.npz`` and so on."""
+"""Where the packaged policies lie: ``NAME.npz``, of three training seeds the one with the highest reward in validation,
+and the others, ``NAME-seed0.npz`` and so on."""
 NEEDED: Final = ("algorithm", "scenario", "observation", "steps", "prices", "head", "net", "record")
 """Keys of ``meta``."""
 _NUMBERS: Final = (

@@ -235,8 +235,8 @@ def training_figure() -> Figure | None:
     lay_out(figure, 640, legend="right")
     figure.update_xaxes(title_text="epoch")
     caption = (
-        "After EAT, Fig. 5: what the file of each packaged policy says of its training (first training seed). Each "
-        "learner has a loss of its own, so compare the course of losses alone. docs/edge-inference.md says what the "
-        "rewards are."
+        "After EAT, Fig. 5: what the file of each packaged policy says of its training (the training seed that was "
+        "best in validation). Each learner has a loss of its own, so compare the course of losses alone. "
+        "docs/edge-inference.md says what the rewards are."
     )
     return Figure(name="training", title="Training of the learned policies", caption=caption, plot=figure)

@@ -41,6 +41,8 @@ RULES: Final = (
 """Policies that are not learned; learned ones join when they are registered."""
 LEARNED: Final = ("ppo", "eat", "eat-a", "eat-d", "eat-da", "eat-published")
 """Learned policies of the paper; one without a trained file in the package is said to be missing."""
+ENDS: Final = {"bound": "lower bound", "beam": "clairvoyant beam"}
+"""Rows that no policy made and that are always there, as tables name them; they may be named among the policies."""
 SEED: Final = split_seed("test", 0)
 """Seed of the episodes, which no training sees."""
 FLOORS: Final = {"quality .26": steps_for(0.26), "quality .25": steps_for(0.25), "any quality": STEPS_LOW}
@@ -62,9 +64,9 @@ def cell_scenario(cell: Cell) -> EdgeScenario:
 
 
 def study_policies(names: Sequence[str] | None = None) -> list[str]:
-    """Returns the policies of the study: those named, else the rules, then all learned ones (first training seeds)."""
+    """Returns the policies of the study: those named, else the rules and all learned ones (best training seeds)."""
     if names is not None:
-        return list(names)
+        return [name for name in names if name not in ENDS]
     learned = [policy.name for policy in policies(kind="edge", role="learned")]
     learned += [policy.name for policy in policies(kind="edge", trained=True)]
     return [*RULES, *dict.fromkeys(name for name in learned if not re.search(r"-seed\d+$", name))]
@@ -158,7 +160,7 @@ class EdgeInference:
             cell: Cell.
         """
         found = self.cells[cell]
-        if policy in ("bound", "beam"):
+        if policy in ENDS:
             name = "response_s" if policy == "bound" else "best_known_s"
             if no_value(found.bounds, name):
                 return None

@@ -15,15 +15,13 @@ from noonward.studies.edge_inference.published import (
     Cell,
     paper_value,
 )
-from noonward.studies.edge_inference.reproduce import TIMED, EdgeInference
+from noonward.studies.edge_inference.reproduce import ENDS, TIMED, EdgeInference
 
 _QUANTITIES: Final = (
     ("response_s", "Response, s (Table X)", lambda e: number(e, 1), lambda v: f"{v:.1f}"),
     ("quality", "Quality (Table IX)", lambda e: number(e, 3), lambda v: f"{v:.3f}"),
     ("reload_rate", "Launches that load (Table XI)", lambda e: number(e, 2), lambda v: f"{v:.2f}"),
 )
-ENDS: Final = {"bound": "lower bound", "beam": "clairvoyant beam"}
-"""Rows that no policy made, as tables name them."""
 
 
 def study_tables(found: EdgeInference) -> list[TextTable]:
@@ -53,7 +51,7 @@ def _quantity(
 ) -> TextTable:
     """Returns our values of a quantity with their spread, and the paper's in brackets."""
     rows = []
-    for policy in (*(("bound", "beam") if quantity == "response_s" else ()), *found.policies):
+    for policy in (*(ENDS if quantity == "response_s" else ()), *found.policies):
         cells_text = []
         for cell in cells:
             estimate, known = found.estimate(quantity, policy, cell), paper_value(quantity, policy, cell)

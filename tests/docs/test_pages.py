@@ -102,6 +102,20 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
+LIBRARIES = ("sb3_contrib", "supersuit", "torchrl")
+"""Libraries of recipes that no extra of the package installs."""
+
+
+def library_of(block: str) -> str | None:
+    """Returns the library of a recipe, None for a block that needs none."""
+    return next(
+        (library for library in LIBRARIES if re.search(rf"^(import|from) {library}\b", block, re.MULTILINE)), None
+    )
+
+
+RECIPES = [block for page in PAGES for block in blocks(page, "python") if library_of(block)]
+
+
 def commands(page: Path) -> list[str]:
     """Returns the command lines of a page."""
     return [line for block in blocks(page, "console") for line in block.splitlines() if line and line[0] != "#"]
@@ -176,8 +190,23 @@ def test_the_python_blocks_of_a_page_run(
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "page"}
     for number, block in enumerate(blocks(page, "python")):
-        exec(compile(block, f"{page.name}, python block {number}", "exec"), names)
+        if library_of(block) is None:
+            exec(compile(block, f"{page.name}, python block {number}", "exec"), names)
     assert "nan" not in capsys.readouterr().out
+
+
+def test_every_recipe_is_found() -> None:
+    assert [library_of(block) for block in RECIPES] == list(LIBRARIES)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("block", RECIPES, ids=library_of)
+def test_a_recipe_runs_where_its_library_is_installed(
+    block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(str(library_of(block)))
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, f"recipe of {library_of(block)}", "exec"), {"__name__": "page"})
 
 
 def test_the_scheduler_of_the_readme_has_ten_lines() -> None:

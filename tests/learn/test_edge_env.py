@@ -2,7 +2,6 @@
 
 import warnings
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -28,10 +27,9 @@ def play(env, seed):
     return rewards, seen
 
 
-def test_gymnasium_accepts_it_by_name_and_by_scenario():
+def test_gymnasium_accepts_it_by_scenario():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*Box.*precision.*")
-        check_env(gymnasium.make("noonward/EdgeInference-v0").unwrapped, skip_render_check=True)
         check_env(EdgeEnv(scenario_of(8)), skip_render_check=True)
 
 
@@ -54,15 +52,31 @@ def test_a_seed_names_an_episode_and_the_next_one_differs():
     assert (start.seed, start.index, following.seed, following.index) == (10_003, 0, 10_003, 1)
 
 
-def test_masks_say_what_is_feasible_and_the_rest_raises():
-    env = EdgeEnv(scenario_of(4), steps=(20, 22))
+def test_masks_say_what_is_feasible_and_the_rest_is_replaced_or_refused():
+    env = EdgeEnv(scenario_of(4), steps=(20, 22), infeasible="raise")
     _, info = env.reset(seed=1)
     assert env.action_masks().tolist() == [bool(each) for each in info["action_mask"]]
     assert all(env.action_masks()[env.action_space.sample()] for _ in range(20))
     wrong = int(np.flatnonzero(~env.action_masks())[0])
     with pytest.raises(InfeasibleActionError, match="answer only what the mask marks"):
         env.step(wrong)
-    env.step(env.action_space.sample())
+    lower = np.flatnonzero(env.action_masks()[:wrong])
+    right = int(lower[-1] if len(lower) else np.flatnonzero(env.action_masks())[0])
+    observation, *_, info = env.step(right)
+    assert (info["infeasible"], info["action"]) == (False, right)
+    other = EdgeEnv(scenario_of(4), steps=(20, 22))
+    other.reset(seed=1)
+    replaced, *_, info = other.step(wrong)
+    assert (info["infeasible"], info["action"]) == (True, right)
+    np.testing.assert_array_equal(replaced, observation)
+    with pytest.raises(InfeasibleActionError):
+        other.step(other.action_space.n)
+
+
+def test_the_last_mask_leaves_one_choice():
+    env = EdgeEnv(scenario_of(4))
+    play(env, 0)
+    assert np.flatnonzero(env.action_masks()).tolist() == [0]
 
 
 def test_a_run_that_its_limit_cuts_is_truncated():
@@ -79,6 +93,8 @@ def test_scenarios_of_another_kind_and_wrong_options_are_refused():
         EdgeEnv("tiny")
     with pytest.raises(ScenarioError, match="least and most"):
         EdgeEnv(scenario_of(4), steps=(9, 8))
+    with pytest.raises(ValueError, match="infeasible is 'drop'"):
+        EdgeEnv(scenario_of(4), infeasible="drop")
     with pytest.raises(ScenarioError, match="part"):
         EdgeEnv(scenario_of(4), part="exam")
     with pytest.raises(RuntimeError, match="call reset"):

@@ -2,18 +2,20 @@
 
 import subprocess
 import sys
+import warnings
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from pettingzoo.test import parallel_api_test
+from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import MONTHS
 from noonward.decision.cluster.observation import Observation
 from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.forecasts.forecast import Forecast
+from noonward.learn.envs import IDS
 from noonward.learn.envs.dispatcher_env import DispatcherEnv
 from noonward.learn.envs.parallel_env import SitesEnv
 from noonward.ledger.ledger import settle
@@ -44,6 +46,7 @@ def play(env, seed):
 def test_pettingzoo_accepts_the_sites():
     env = SitesEnv("tiny")
     parallel_api_test(env, num_cycles=500)
+    parallel_seed_test(lambda: SitesEnv("tiny"), num_cycles=20)
     observations, _ = env.reset(seed=1)
     for agent in env.agents:
         assert env.observation_space(agent).contains(observations[agent])
@@ -101,7 +104,7 @@ def test_sites_that_are_not_asked_may_hold_only():
     assert all(observations[agent]["action_mask"].tolist() == [1, 0, 0] for agent in idle)
 
 
-def test_infeasible_actions_raise():
+def test_actions_outside_the_space_raise_whatever_becomes_of_infeasible_ones():
     env = SitesEnv("tiny")
     _, infos = env.reset(seed=0)
     asked = next(agent for agent in env.agents if infos[agent]["asked"])
@@ -114,6 +117,89 @@ def test_infeasible_actions_raise():
         single.step(64)
 
 
+def with_an_infeasible_action(env, mask_of):
+    """Plays feasible actions until one is infeasible; returns that one and the mask."""
+    rng = np.random.default_rng(0)
+    while mask_of(env).all():
+        env.step(int(rng.choice(np.flatnonzero(mask_of(env)))))
+    return int(np.flatnonzero(~mask_of(env))[-1]), mask_of(env)
+
+
+def test_an_infeasible_action_of_the_dispatcher_is_replaced_and_reported_or_refused():
+    taken = {}
+    for infeasible in ("replace", "raise"):
+        env = gymnasium.make(
+            "noonward/FineTuning-v0", settings=SHORT, infeasible=infeasible, disable_env_checker=True
+        ).unwrapped
+        env.reset(seed=2)
+        wrong, mask = with_an_infeasible_action(env, DispatcherEnv.action_masks)
+        if infeasible == "raise":
+            with pytest.raises(InfeasibleActionError, match="choose only what mask_BNA marks"):
+                env.step(wrong)
+            assert (env.action_masks() == mask).all()
+            right = int(np.flatnonzero(mask[: wrong + 1])[-1])
+            observation, *_, info = env.step(right)
+            assert (info["infeasible"], info["action"]) == (False, right)
+        else:
+            observation, *_, info = env.step(wrong)
+            assert info["infeasible"]
+        taken[infeasible] = (info["action"], observation.tolist())
+    assert taken["replace"] == taken["raise"]
+
+
+def before_an_infeasible_action(env):
+    """Plays until an agent that is asked has an infeasible action; returns the agent, the action and the masks."""
+    rng = np.random.default_rng(0)
+    observations, infos = env.reset(seed=0)
+    while True:
+        masks = {agent: observations[agent]["action_mask"] for agent in env.agents}
+        for agent, mask in masks.items():
+            if infos[agent]["asked"] and not mask.all():
+                return agent, int(np.flatnonzero(mask == 0)[0]), masks
+        actions = {agent: int(rng.choice(np.flatnonzero(mask))) for agent, mask in masks.items()}
+        observations, *_, infos = env.step(actions)
+
+
+def test_an_infeasible_action_of_a_site_counts_as_hold_and_is_reported_or_refused():
+    held, replaced, strict = SitesEnv("tiny"), SitesEnv("tiny"), SitesEnv("tiny", infeasible="raise")
+    for env in (held, replaced, strict):
+        wrong, action, masks = before_an_infeasible_action(env)
+    hold = dict.fromkeys(masks, 0)
+    expected, found = held.step(hold), replaced.step(hold | {wrong: action})
+    np.testing.assert_equal(found[:4], expected[:4])
+    assert [(found[4][agent]["infeasible"], found[4][agent]["action"]) for agent in masks] == [
+        (agent == wrong, 0) for agent in masks
+    ]
+    assert not expected[4][wrong]["infeasible"]
+    with pytest.raises(InfeasibleActionError, match="choose only what mask_BNA marks"):
+        strict.step(hold | {wrong: action})
+    np.testing.assert_equal(strict.step(hold)[:2], expected[:2])
+
+
+def test_the_last_mask_leaves_one_choice():
+    env = dispatcher()
+    env.reset(seed=0)
+    ended = False
+    while not ended:
+        _, _, terminated, truncated, info = env.step(env.action_space.sample())
+        ended = terminated or truncated
+    assert np.flatnonzero(info["action_mask"]).tolist() == np.flatnonzero(env.action_masks()).tolist() == [0]
+    assert env.action_space.sample() == 0
+    sites = SitesEnv("tiny")
+    seen, _ = play(sites, 3)
+    assert all(seen[-1][agent]["action_mask"].tolist() == [1, 0, 0] for agent in sites.possible_agents)
+
+
+def test_a_flat_observation_holds_the_mask_last():
+    env, flat = SitesEnv("tiny"), SitesEnv("tiny", flat=True)
+    observations, _ = env.reset(seed=1)
+    flattened, infos = flat.reset(seed=1)
+    for agent, seen in observations.items():
+        assert flat.observation_space(agent).contains(flattened[agent])
+        assert infos[agent]["action_mask"].tolist() == seen["action_mask"].tolist()
+        assert flattened[agent].tolist() == [*seen["observation"].tolist(), *seen["action_mask"].tolist()]
+
+
 def test_no_step_without_an_episode():
     env = SitesEnv("tiny")
     with pytest.raises(RuntimeError, match="call reset first"):
@@ -123,16 +209,21 @@ def test_no_step_without_an_episode():
         env.step({})
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("noonward/DvfsTraining-v0", ()),
-        # The checker draws an action before it resets: let every job fit everywhere, so that it stays feasible.
-        ("noonward/FineTuning-v0", ("protocol=on-arrival", "jobs.gpus_cap=1", "jobs.slack_ratio=50")),
-    ],
-)
-def test_gymnasium_accepts_the_registered_dispatchers(name, settings):
-    check_env(gymnasium.make(name, settings=settings).unwrapped)
+@pytest.mark.parametrize("name", IDS)
+def test_gymnasium_accepts_every_id(name):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*Box.*precision.*")
+        check_env(gymnasium.make(f"noonward.learn.envs:{name}").unwrapped, skip_render_check=True)
+
+
+def test_an_id_needs_no_import():
+    code = (
+        "import gymnasium\n"
+        "env = gymnasium.make('noonward.learn.envs:noonward/DvfsTraining-v0', settings=('window_h=1',))\n"
+        "print(env.reset(seed=0)[1]['action_mask'].sum())\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert answer.stdout.split() == ["64"]
 
 
 def test_the_dispatchers_reward_is_the_papers():
@@ -173,6 +264,8 @@ def test_settings_that_do_not_fit_are_refused():
     with pytest.raises(ScenarioError, match=r"protocol on-arrival, but SitesEnv is for each-slot; .*DispatcherEnv"):
         SitesEnv(load_scenario("dvfs-training"))
     for face in (SitesEnv, DispatcherEnv):
+        with pytest.raises(ValueError, match="infeasible is 'rise'; did you mean 'raise'"):
+            face(infeasible="rise")
         with pytest.raises(ScenarioError, match="part is 'tst'; did you mean 'test'"):
             face(part="tst")
         with pytest.raises(ScenarioError, match="observation is 'extended'; give an Observation"):
@@ -195,7 +288,9 @@ def test_learning_without_a_library_it_needs_names_the_extra(missing, words):
     assert "Traceback" not in answer.stderr
 
 
-@pytest.mark.parametrize(("module", "missing"), [("parallel_env", "pettingzoo"), ("dispatcher_env", "gymnasium")])
+@pytest.mark.parametrize(
+    ("module", "missing"), [("parallel_env", "pettingzoo"), ("dispatcher_env", "gymnasium"), ("edge_env", "gymnasium")]
+)
 def test_a_missing_library_names_the_extra(module, missing):
     code = (
         "import sys\n"

@@ -1,5 +1,7 @@
 """MASAC-credit: returns are what jobs earned, prices are fitted, and a run that stops resumes bit for bit."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -7,13 +9,16 @@ from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
+from noonward.forecasts.forecast import Forecast
 from noonward.learn.algorithms.masac_credit import MasacCredit, MasacCreditConfig
+from noonward.learn.algorithms.registry import ALGORITHMS, algorithm_named
 from noonward.learn.core.experience import Credit, Played, Studied
 from noonward.learn.tasks.cluster import ClusterTask
 from noonward.learn.tasks.cluster_runs import capacity_usd, discounted_from, job_values_usd
+from noonward.learn.tasks.edge import EdgeTask
 from noonward.learn.tasks.source import Source
 from noonward.learn.train.export import export_policy
-from noonward.learn.train.run_config import with_settings
+from noonward.learn.train.run_config import RunConfig, with_settings
 from noonward.learn.train.run_trainer import RunTrainer, trainer_for
 from noonward.ledger.ledger import settle, settle_run
 from noonward.ledger.segments import JOB_OUTCOME
@@ -129,3 +134,17 @@ def test_what_it_does_not_read_or_cannot_play_is_refused():
         MasacCreditConfig(hidden=(8,))
     with pytest.raises(ScenarioError, match="plays whole runs"):
         brief_run(1, setting=("protocol=on-arrival",)).open()
+
+
+def test_no_setting_of_an_algorithm_has_the_name_of_one_of_the_run():
+    of_runs = {each.name for kind in (RunConfig, ClusterTask, EdgeTask) for each in dataclasses.fields(kind)}
+    for name in ALGORITHMS:
+        own = {each.name for each in dataclasses.fields(algorithm_named(name).config)}
+        assert not own & of_runs, name
+
+
+def test_the_forecast_of_plans_is_set_by_its_own_name():
+    config = brief_run(1, "plan_forecast=persistence").algorithm_config()
+    assert MasacCredit(config, 0).scheduler(explore=False).needs.forecast == Forecast("persistence")
+    with pytest.raises(ScenarioError, match="plan_forecast is 'oracle'"):
+        brief_run(1, "plan_forecast=oracle").algorithm_config()

@@ -13,7 +13,7 @@ The capacity price that plans reckon with is learned first: a small net of forec
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, get_args
 
 import numpy as np
 import torch
@@ -75,7 +75,7 @@ class MasacCreditConfig:
         price_steps: Its updates.
         price_rate: Adam's step for it.
         price_batch: Site-hours in one of its batches.
-        forecast: Forecast that plans rest on.
+        plan_forecast: Kind of forecast that plans rest on.
     """
 
     hidden: tuple[int, ...] = (32, 32)
@@ -102,7 +102,7 @@ class MasacCreditConfig:
     price_steps: int = 1000
     price_rate: float = 5e-3
     price_batch: int = 4096
-    forecast: ForecastKind = "regression"
+    plan_forecast: ForecastKind = "regression"
 
     def __post_init__(self) -> None:
         at_least(self, 1, "passes", "batch", "kept", "questions", "cooling", "windows", "price_hidden", "price_batch")
@@ -112,6 +112,7 @@ class MasacCreditConfig:
         between(self, 0.0, 1.0, "gamma")
         one_of(self, "credit", ("own", "team"))
         one_of(self, "inputs", ("all", "state"))
+        one_of(self, "plan_forecast", get_args(ForecastKind))
         if len(self.hidden) != 2 or min(self.hidden) < 1:
             raise ScenarioError(f"hidden is {self.hidden}; masac-credit has two layers of units, as [32, 32]")
 
@@ -197,7 +198,7 @@ class MasacCredit(RunAlgorithm):
         config = self.config
         return ChoicePolicy(
             self._nets(),
-            Forecast(config.forecast),
+            Forecast(config.plan_forecast),
             ask_s=60.0 * config.ask_min,
             residual=config.residual,
             price_scale=config.learned_price,
@@ -254,7 +255,7 @@ class MasacCredit(RunAlgorithm):
         meta = {
             "algorithm": self.name,
             "head": "choices",
-            "forecast": {"kind": config.forecast},
+            "forecast": {"kind": config.plan_forecast},
             "ask_s": 60.0 * config.ask_min,
             "residual": config.residual,
             "price_scale": config.learned_price,

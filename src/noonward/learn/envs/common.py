@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,47 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError(error.name or "gymnasium", "train") from error
 
+Infeasible = Literal["replace", "raise"]
+"""What becomes of an infeasible action: another one is taken in its place, or InfeasibleActionError is raised."""
 LARGEST: Final = float(np.finfo(np.float32).max)
 """Limit of the observation spaces: entries are of order 1, but most have no bound."""
+
+
+def require_infeasible(infeasible: str) -> None:
+    """Raises ValueError unless the word says what becomes of an infeasible action."""
+    if infeasible not in get_args(Infeasible):
+        raise ValueError(f"infeasible is {infeasible!r}; {nearest(str(infeasible), get_args(Infeasible))}")
+
+
+def feasible_instead(mask_A: NDArray[Any], action: int) -> int:
+    """Returns a feasible action as it is; for another, the feasible one of next lower number, or else the lowest.
+
+    A number outside the space stays as it is.
+
+    Args:
+        mask_A: Nonzero where an action is feasible.
+        action: Action.
+
+    Example:
+        >>> [feasible_instead(np.array([0, 1, 0, 0, 1]), action) for action in range(6)]
+        [1, 1, 1, 1, 4, 5]
+    """
+    feasible = np.flatnonzero(mask_A)
+    if not 0 <= action < len(mask_A) or not len(feasible):
+        return action
+    lower = int(np.searchsorted(feasible, action, "right"))
+    return int(feasible[max(lower - 1, 0)])
+
+
+def shown_mask(mask_A: NDArray[Any], ended: bool) -> NDArray[np.int8]:
+    """Returns a mask as it is shown, int8: when the episode has ended, action 0 is left as the only one.
+
+    Nothing is done any more then, but libraries draw from the last observation's mask too.
+    """
+    shown_A = mask_A.astype(np.int8)
+    if ended:
+        shown_A[0] = 1
+    return shown_A
 
 
 class FeasibleChoice(spaces.Discrete):

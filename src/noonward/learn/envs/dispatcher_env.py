@@ -13,7 +13,15 @@ from noonward.decision.cluster.observation import Observation
 from noonward.decision.cluster.view import POWER_W, SECONDS
 from noonward.errors import MissingExtraError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
-from noonward.learn.envs.common import LARGEST, Episodes, FeasibleChoice
+from noonward.learn.envs.common import (
+    LARGEST,
+    Episodes,
+    FeasibleChoice,
+    Infeasible,
+    feasible_instead,
+    require_infeasible,
+    shown_mask,
+)
 from noonward.model.cluster.scenario import Scenario
 
 try:
@@ -43,8 +51,10 @@ class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
 
     ``info["action_mask"]`` (int8) and ``action_masks()`` (bool) mark what is feasible: sites with room, with gangs that
     are free; where no site has room, every site the job can reach in time, with every gang it can use.
-    ``action_space.sample()`` draws a feasible action. An infeasible one raises InfeasibleActionError and changes
-    nothing.
+    ``action_space.sample()`` draws a feasible action. In place of an infeasible one, the feasible action of next lower
+    number is taken (fewer GPUs at the same site, or an earlier site), or else the lowest. ``info["infeasible"]`` says
+    whether that happened, ``info["action"]`` what was taken. Under ``infeasible="raise"`` it raises
+    InfeasibleActionError and changes nothing, as a number outside the space always does.
 
     Reward:
 
@@ -58,7 +68,7 @@ class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     ``utility`` and ``at-start`` sum to the ledger's utility.
 
     End: ``terminated`` when every job is done or overdue, ``truncated`` where the scenario ends with its window. The
-    last observation is zero.
+    last observation is zero, and its mask leaves action 0.
 
     Seeding: ``reset(seed=k)`` begins the first environment of draw k modulo 10,000 of the part of the data; ``reset()``
     the next one of the same draw. Same seed, same episode.
@@ -72,11 +82,12 @@ class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         part: Part of the data that episodes are drawn from.
         reward: See above.
         forecast: Forecast that is shown, where the observation shows one.
+        infeasible: What becomes of an infeasible action, ``replace`` or ``raise``; see above.
 
     Raises:
         ScenarioError: The scenario is of another protocol, does not fit the observation, or has no utility but is to
             be rewarded by it.
-        ValueError: The reward is unknown.
+        ValueError: The reward is unknown, or ``infeasible`` is.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012
@@ -90,7 +101,9 @@ class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         part: Split = "train",
         reward: Literal["energy", "utility", "at-start"] = "energy",
         forecast: Forecast | None = None,
+        infeasible: Infeasible = "replace",
     ) -> None:
+        require_infeasible(infeasible)
         if reward not in REWARDS:
             raise ValueError(f"unknown reward {reward!r}; {nearest(reward, REWARDS)}")
         if isinstance(settings, str):
@@ -102,7 +115,7 @@ class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
                 "use reward='energy' or add them"
             )
         shown = Observation(kind="paper", protocol="on-arrival") if observation is None else observation
-        self.reward = reward
+        self.reward, self.infeasible = reward, infeasible
         self._episodes = Episodes(drawn, shown, part, "utility" if reward == "energy" else reward, forecast)
         sites, points = len(drawn.fleet.sites), len(drawn.fleet.ingress_points)
         self.observation_space = spaces.Box(-LARGEST, LARGEST, (shown.global_size(sites, points),), np.float32)
@@ -111,7 +124,7 @@ class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Returns which actions are feasible now."""
-        return np.asarray(self._episodes.engine.mask_BNA[0, 0], np.bool_)
+        return np.asarray(self._mask_A(), np.bool_)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -128,14 +141,23 @@ class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         """Executes an action.
 
         Raises:
-            InfeasibleActionError: The action is infeasible.
+            InfeasibleActionError: The action is outside the space, or infeasible under ``infeasible="raise"``.
             RuntimeError: No episode runs.
         """
-        energy = self._energy(int(action)) if self._episodes.running and self.action_space.contains(action) else 0.0
-        self._episodes.step(np.array([action], np.int64))
+        taken = int(action)
+        if self.infeasible == "replace" and self._episodes.running:
+            taken = feasible_instead(self._mask_A(), taken)
+        energy = self._energy(taken) if self._episodes.running and self.action_space.contains(taken) else 0.0
+        self._episodes.step(np.array([taken], np.int64))
         reward = energy if self.reward == "energy" else float(self._episodes.engine.reward_B[0])
         observation, info = self._shown()
+        info |= {"action": taken, "infeasible": taken != int(action)}
         return observation, reward, *self._episodes.ended(), info
+
+    def _mask_A(self) -> NDArray[np.int8]:
+        """Returns the mask of the question, or that of the end."""
+        engine = self._episodes.engine
+        return shown_mask(engine.mask_BNA[0, 0], bool(engine.done_B[0]))
 
     def _energy(self, action: int) -> float:
         """Returns - E_unit / 10 J + 0.05 / n of an action (CHSAC-AF, Eq. 5), 0 for a gang the job cannot have."""
@@ -150,19 +172,5 @@ class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
 
     def _shown(self) -> tuple[NDArray[np.float32], dict[str, Any]]:
         engine = self._episodes.engine
-        self._choice.feasible_A = engine.mask_BNA[0, 0].astype(np.int8)
+        self._choice.feasible_A = self._mask_A()
         return engine.global_BG[0].copy(), self._episodes.info() | {"action_mask": self._choice.feasible_A.copy()}
-
-
-ENTRY: Final = "noonward.learn.envs.dispatcher_env:DispatcherEnv"
-gymnasium.register("noonward/DvfsTraining-v0", ENTRY)
-gymnasium.register(
-    "noonward/FineTuning-v0",
-    ENTRY,
-    kwargs={
-        "scenario": "fine-tuning",
-        "settings": ("protocol=on-arrival",),
-        "observation": Observation(kind="extended", protocol="on-arrival", gpus_max=16, signals=True),
-        "reward": "utility",
-    },
-)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,14 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import MONTHS, SEEDS, Split, split_seed
 from noonward.engine.edge.batch import EdgeBatch
 from noonward.errors import MissingExtraError, ScenarioError, nearest
-from noonward.learn.envs.common import LARGEST, FeasibleChoice
+from noonward.learn.envs.common import (
+    LARGEST,
+    FeasibleChoice,
+    Infeasible,
+    feasible_instead,
+    require_infeasible,
+    shown_mask,
+)
 from noonward.model.edge.scenario import EdgeScenario
 
 try:
@@ -35,8 +42,10 @@ class EdgeEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     | (1 + q) L + l | launch the task in place q of the visible queue with ``least + l`` steps, at most its own |
 
     ``info["action_mask"]`` (int8) and ``action_masks()`` (bool) mark what is feasible: tasks whose gang is idle, and a
-    wait where something is to come. ``action_space.sample()`` draws a feasible action. An infeasible one raises
-    InfeasibleActionError and changes nothing.
+    wait where something is to come. ``action_space.sample()`` draws a feasible action. In place of an infeasible one,
+    the feasible action of next lower number is taken (an earlier task, or a wait), or else the lowest.
+    ``info["infeasible"]`` says whether that happened, ``info["action"]`` what was taken. Under ``infeasible="raise"``
+    it raises InfeasibleActionError and changes nothing, as a number outside the space always does.
 
     Reward: ``[price (quality - target) - growth of the responses] / 100 s`` since the last question. What passed before
     the first question is in ``info["before"]`` of ``reset``; with it the rewards of an episode sum to
@@ -57,9 +66,11 @@ class EdgeEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         steps: Least and most inference steps of a launch.
         price_s: Price of quality, s per unit, which the observation shows.
         target: Quality above which it is paid.
+        infeasible: What becomes of an infeasible action, ``replace`` or ``raise``; see above.
 
     Raises:
         ScenarioError: The scenario is of another kind, or the part is unknown.
+        ValueError: ``infeasible`` is neither.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012
@@ -73,7 +84,9 @@ class EdgeEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         steps: tuple[int, int] = (5, 30),
         price_s: float = 100.0,
         target: float = 0.26,
+        infeasible: Infeasible = "replace",
     ) -> None:
+        require_infeasible(infeasible)
         if isinstance(settings, str):
             raise ScenarioError(f"settings is {settings!r}; give a tuple of KEY=VALUE, as ({settings!r},)")
         if part not in MONTHS:
@@ -85,6 +98,7 @@ class EdgeEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
             raise ScenarioError(f"scenario {drawn.name!r} is of kind {drawn.kind}; EdgeEnv is for kind edge")
         self.scenario, self.part, self.price_s, self.target = drawn, part, price_s, target
         self.steps = tuple(float(each) for each in range(steps[0], steps[1] + 1))
+        self.infeasible = infeasible
         self._seed, self._index = 0, -1
         self._batch = self._begun()
         self.observation_space = spaces.Box(-LARGEST, LARGEST, self._batch.global_BG.shape[1:], np.float32)
@@ -111,7 +125,7 @@ class EdgeEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Returns which actions are feasible now."""
-        return np.asarray(self._batch.mask_BNA[0, 0], np.bool_)
+        return np.asarray(self._mask_A(), np.bool_)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -128,23 +142,25 @@ class EdgeEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         """Executes an action.
 
         Raises:
-            InfeasibleActionError: The action is infeasible.
+            InfeasibleActionError: The action is outside the space, or infeasible under ``infeasible="raise"``.
             RuntimeError: No episode runs.
         """
         if not self._running or self._batch.done_B[0]:
             raise RuntimeError("the episode has ended or not begun; call reset first")
-        self._batch.step(np.array([[action]], np.int64))
+        taken = feasible_instead(self._mask_A(), int(action)) if self.infeasible == "replace" else int(action)
+        self._batch.step(np.array([[taken]], np.int64))
         done = bool(self._batch.done_B[0])
         complete = int(self._batch.total("launched")[0]) == len(self._batch.environments[0].tasks)
         observation, info = self._shown()
+        info |= {"action": taken, "infeasible": taken != int(action)}
         return observation, float(self._batch.reward_B[0]), done and complete, done and not complete, info
+
+    def _mask_A(self) -> NDArray[np.int8]:
+        """Returns the mask of the question, or that of the end."""
+        return shown_mask(self._batch.mask_BNA[0, 0], bool(self._batch.done_B[0]))
 
     def _shown(self) -> tuple[NDArray[np.float32], dict[str, Any]]:
         batch = self._batch
-        self._choice.feasible_A = batch.mask_BNA[0, 0].astype(np.int8)
+        self._choice.feasible_A = self._mask_A()
         info = {"now_s": float(batch.now_s_B[0]), "elapsed_s": float(batch.elapsed_s_B[0])}
         return batch.global_BG[0].copy(), info | {"action_mask": self._choice.feasible_A.copy()}
-
-
-ENTRY: Final = "noonward.learn.envs.edge_env:EdgeEnv"
-gymnasium.register("noonward/EdgeInference-v0", ENTRY)

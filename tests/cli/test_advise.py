@@ -106,16 +106,12 @@ def test_squeue_is_asked_as_the_message_says(noonward, fleet, tmp_path, monkeypa
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"Slurm is not installed: {', '.join(MISSING)} missing")
-def test_the_command_of_the_message_works_on_a_real_cluster(tmp_path):
-    site = SlurmSite(tmp_path / "a", "a", nodes=2, gpus=2)
-    try:
-        site.start()
+def test_the_command_of_the_message_works_on_a_real_cluster():
+    with SlurmSite("a", nodes=2, gpus=2) as site:
         quiet = ("--output=/dev/null", "--wrap", "sleep 60")
         site.call("sbatch", "--hold", "--gpus=3", "--time=10", "-J", "by|job", *quiet)
         site.call("sbatch", "--hold", "--gres=gpu:1", "--nodes=2", "--array=1-3%1", "--time=1-1:00:00", *quiet)
         table, content = site.call("sh", "-c", EXPORT), site.call("squeue", "--json")
-    finally:
-        site.stop()
     for text in (table, content):
         jobs = {job.id: (job.gpus, job.left_s, job.name) for job in parse_queue(text, "squeue", 0.0).jobs}
         assert jobs == {"1": (3, 600.0, "by|job"), **{f"2_{task}": (2, 90000.0, "wrap") for task in (1, 2, 3)}}

@@ -21,7 +21,7 @@ from live.slurm_site import SlurmSite
 from live.waiting import wait_for
 from noonward.live.client import Client, ServiceError
 from noonward.live.requests import JobRequest
-from noonward.live.store.schema import ENDED
+from noonward.live.store.schema import ENDED, OPEN
 
 SERVICE = """
 import json, sys
@@ -69,19 +69,17 @@ exit $code
 @contextlib.contextmanager
 def slow_site(folder, pause_s):
     """A Slurm cluster of two nodes whose sbatch takes longer: before and after it has passed the job on."""
-    site = SlurmSite(folder / "north", "north", nodes=2, gpus=4)
     slow = folder / "slow"
     slow.mkdir()
     (slow / "sbatch").write_text(SLOW.format(pause=pause_s, real="/usr/bin"))
     (slow / "sbatch").chmod(0o755)
     before = os.environ["PATH"]
-    try:
-        site.start()
+    with SlurmSite("north", nodes=2, gpus=4) as site:
         os.environ["PATH"] = f"{slow}:{site.env['PATH']}"
-        yield site
-    finally:
-        os.environ["PATH"] = before
-        site.stop()
+        try:
+            yield site
+        finally:
+            os.environ["PATH"] = before
 
 
 class Load:
@@ -107,6 +105,28 @@ class Load:
         client.submit(*jobs)
         self.acknowledged.update(self._pending)
         self._pending = None
+
+
+@contextlib.contextmanager
+def explained(words):
+    """Adds what a function says to an assertion that fails here."""
+    try:
+        yield
+    except AssertionError as error:
+        error.add_note(words())
+        raise
+
+
+def state(client, site):
+    """Returns the open jobs of a service, its last events, and what Slurm says of jobs and nodes."""
+    jobs = [job for name in OPEN for job in client.jobs(state=name, limit=20)]
+    return "\n".join(
+        [
+            *map(str, [client.service(), *client.sites(), *jobs, *list(client.events())[-30:]]),
+            site.call("squeue", "--states=all", "-o", "%i %j %T %r"),
+            site.call("sinfo", "-N", "-o", "%N %T %E"),
+        ]
+    )
 
 
 def chaos(folder, site, kills, *, seed=3, size=4, said=None):
@@ -136,29 +156,24 @@ def chaos(folder, site, kills, *, seed=3, size=4, said=None):
     } | (said or {})  # fmt: skip
     load = Load(ran, size)
     for _ in range(kills):
-        service = Process("-c", SERVICE, json.dumps(config))
-        with Client(service.address, timeout_s=5.0) as client:
+        with Process("-c", SERVICE, json.dumps(config)) as service, Client(service.address, timeout_s=5.0) as client:
             for _ in range(chance.randrange(1, 5)):
                 load.batch(client)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     service.process.wait(chance.uniform(0.02, 0.4))  # it lives on meanwhile
             if chance.random() < 0.5:  # in the middle of a batch
-                killer = subprocess.Popen(
-                    ["sh", "-c", f"sleep {chance.uniform(0, 0.01):.4f}; kill -9 {service.process.pid}"]
-                )
-                with contextlib.suppress(ServiceError):
+                kill = f"sleep {chance.uniform(0, 0.01):.4f}; kill -9 {service.process.pid}"
+                with subprocess.Popen(["sh", "-c", kill]), contextlib.suppress(ServiceError):
                     load.batch(client)
-                killer.wait()
-        service.end(signal.SIGKILL)
-    service = Process("-c", SERVICE, json.dumps(config))
-    with Client(service.address) as client:
+            service.end(signal.SIGKILL)
+    with Process("-c", SERVICE, json.dumps(config)) as service, Client(service.address) as client:
         while load._pending is not None:
             load.batch(client)
-        wait_for(lambda: client.service().open_jobs == 0, "the end of all jobs", 600.0)
-        wait_for(lambda: "JobHeld" not in site.call("squeue", "-h", "-o", "%r"), "the end of strays", 90.0)
+        with explained(lambda: state(client, site)):
+            wait_for(lambda: client.service().open_jobs == 0, "the end of all jobs", 300.0)
+            wait_for(lambda: "JobHeld" not in site.call("squeue", "-h", "-o", "%r"), "the end of strays", 90.0)
         strays = sum(event.kind == "stray cancelled" for event in client.events())
         states = {state: len(client.jobs(state=state, limit=1000)) for state in ENDED}
-    service.end()
     counts = {int(file.name): len(file.read_text().split()) for file in ran.iterdir()}
     return {
         "kills": kills,

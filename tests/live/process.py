@@ -8,7 +8,7 @@ import sys
 
 
 class Process:
-    """A command that prints the address it listens at.
+    """A command that prints the address it listens at; as a context, it has ended when the context is left.
 
     Args:
         command: What Python is given.
@@ -21,7 +21,17 @@ class Process:
         )
         self.address = None
         if wait:
-            self.ready()
+            try:
+                self.ready()
+            except BaseException:
+                self.close()
+                raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        self.close()
 
     def ready(self):
         """Waits until it has printed its address, and returns it."""
@@ -36,6 +46,14 @@ class Process:
     def end(self, number=signal.SIGTERM):
         """Ends it and returns its exit code."""
         self.process.send_signal(number)
-        code = self.process.wait(60)
+        try:
+            return self.process.wait(60)
+        finally:
+            self.close()
+
+    def close(self):
+        """Kills it if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
         self.process.stdout.close()
-        return code

@@ -8,6 +8,8 @@ import signal
 import socket
 import stat
 import subprocess
+import tempfile
+from pathlib import Path
 
 from live.waiting import wait_for
 
@@ -71,9 +73,19 @@ def free_ports(count):
 
 
 class SlurmSite:
-    """A cluster of some nodes with some GPUs each."""
+    """A cluster of some nodes with some GPUs each; as a context, it runs.
 
-    def __init__(self, root, name, nodes=2, gpus=4):
+    It lives in a short folder of its own: the path of a job's socket may have 107 characters, and Slurm puts a job that
+    it cannot launch back and holds it.
+
+    Args:
+        name: Its name; those of nodes begin with it. With one of 40 letters every launch fails.
+        nodes: Nodes.
+        gpus: GPUs of a node.
+    """
+
+    def __init__(self, name, nodes=2, gpus=4):
+        root = Path(tempfile.mkdtemp(prefix="nw-slurm-"))
         self.root, self.name, self.nodes = root, name, nodes
         self.env = {**os.environ, "SLURM_CONF": str(root / "slurm.conf"), "PATH": os.environ["PATH"] + ":/usr/sbin"}
         self.conf = root / "slurm.conf"
@@ -103,6 +115,17 @@ class SlurmSite:
         (root / "gres.conf").write_text(devices)
         (root / "cgroup.conf").write_text("CgroupAutomount=no\n")
 
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *raised):
+        self.stop()
+
     def start(self):
         """Starts the daemons and waits until all nodes are idle."""
         munge = self.root / "munge"
@@ -131,7 +154,7 @@ class SlurmSite:
         return subprocess.run(command, env=self.env, capture_output=True, text=True, check=False).stdout
 
     def stop(self):
-        """Ends all daemons."""
+        """Ends all daemons and removes its folder."""
         for process in reversed(self._processes):
             process.send_signal(signal.SIGTERM)
             try:
@@ -139,6 +162,7 @@ class SlurmSite:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        shutil.rmtree(self.root, ignore_errors=True)
 
     def _idle(self):
         states = self.call("sinfo", "-h", "-N", "-o", "%T").split()

@@ -22,9 +22,9 @@ PAGES = ("/", "/jobs", "/plan", "/signals", "/savings", "/decisions", "/submit",
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
-    service = Process("-m", "noonward.cli.main", "serve", "--demo", "--folder", str(folder), "--port", "0")
-    yield service.address
-    service.end()
+    with Process("-m", "noonward.cli.main", "serve", "--demo", "--folder", str(folder), "--port", "0") as service:
+        yield service.address
+        service.end()
 
 
 @pytest.fixture(scope="module")

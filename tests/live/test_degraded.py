@@ -160,14 +160,13 @@ def test_a_service_whose_disk_is_full_refuses_jobs_and_takes_them_again_once_the
     sites = {"north": {"executor": "local"}, "south": {"executor": "local"}}
     said = {"scenario": "tiny", "policy": "local-fcfs", "folder": str(small_disk), "sites": sites, "port": 0,
             "poll_s": 60}  # fmt: skip
-    service = Process("-c", SERVICE, json.dumps(said))
 
     def job(n):
         padding = "#" * 20_000
         return JobRequest(name="a", work=1.0, origin="north", key=f"k{n}", command=f"echo x >> {ran}/{n} {padding}")
 
     acknowledged = []
-    with Client(service.address) as client:
+    with Process("-c", SERVICE, json.dumps(said)) as service, Client(service.address) as client:
         refused = None
         while refused is None:
             try:
@@ -182,6 +181,6 @@ def test_a_service_whose_disk_is_full_refuses_jobs_and_takes_them_again_once_the
         client.submit(job(len(acknowledged)))
         wait_for(lambda: client.service().open_jobs == 0, "the end of the last job", 120.0)
         assert not client.service().problems
-    service.end()
+        service.end()
     counts = {int(file.name): file.read_text() for file in ran.iterdir()}
     assert counts == dict.fromkeys(range(len(acknowledged) + 1), "x\n")

@@ -59,14 +59,22 @@ class Cluster:
         self._called(work)
 
     def cancel(self, order):
-        if self.jobs[order.handle]["phase"] in ("held", "running"):
-            self.jobs[order.handle]["phase"] = "cancelled"
+        def work():
+            if self.jobs[order.handle]["phase"] in ("held", "running", "node-failed"):
+                self.jobs[order.handle]["phase"] = "cancelled"
+
+        self._called(work)
 
     def statuses(self, orders):
         if self.broken:
             raise ClusterError("no answer")
         return [
-            Status(token=order.token, handle=order.handle, phase=self.jobs[order.handle]["phase"])
+            Status(
+                token=order.token,
+                handle=order.handle,
+                phase=self.jobs[order.handle]["phase"],
+                reason=self.jobs[order.handle].get("reason", ""),
+            )
             for order in orders
             if order.handle in self.jobs
         ]
@@ -181,6 +189,52 @@ def test_a_node_failure_queues_the_job_again_as_often_as_it_allows(live):
     assert state(live, job) == "failed"
     kinds = [row["kind"] for row in live.store.read("SELECT kind FROM events WHERE job = ? ORDER BY id", job)]
     assert kinds.count("queued again") == 1
+
+
+@pytest.mark.parametrize("when", ["crash_at", "crash_after"])
+def test_a_job_that_its_cluster_failed_is_ended_there_before_it_is_queued_again(live, when):
+    job = run_one(live, retries=1)
+    live.cluster.jobs["1"] |= {"phase": "node-failed", "reason": "launch failed"}
+    setattr(live.cluster, when, live.cluster.calls + 1)  # in the middle of ending it
+    with pytest.raises(CrashError):
+        live.controller.track(0)
+    assert state(live, job) == "running"
+    live.restart()
+    live.cluster.broken = True
+    with pytest.raises(ClusterError):
+        live.controller.track(0)
+    assert state(live, job) == "running"  # it might still run there
+    live.cluster.broken = False
+    live.controller.track(0)
+    assert (live.cluster.jobs["1"]["phase"], state(live, job)) == ("cancelled", "submitted")
+    for minute in (2, 3):
+        live.set_time(60.0 * minute)
+        live.steps()
+    assert live.cluster.ran == [job, job]
+    live.cluster.jobs["2"] |= {"phase": "node-failed", "reason": "launch failed"}
+    live.controller.track(0)
+    row = live.store.read("SELECT state, reason FROM jobs WHERE id = ?", job)[0]
+    assert tuple(row) == ("failed", "launch failed")
+    assert live.cluster.jobs["2"]["phase"] == "cancelled"
+
+
+def test_a_hold_by_the_cluster_is_told_until_it_runs(live):
+    from noonward.live.why import why
+
+    job = run_one(live)
+    live.cluster.jobs["1"] |= {"phase": "held", "reason": "JobHeldAdmin"}
+    for _ in range(3):
+        live.controller.track(0)
+    assert why(live.controller, job).waits_for == "north, whose cluster holds it: JobHeldAdmin"
+    kinds = [row["kind"] for row in live.store.read("SELECT kind FROM events WHERE job = ? ORDER BY id", job)]
+    assert kinds[-2:] == ["running", "requeued"]
+    live.cluster.jobs["1"]["reason"] = "JobHeldUser"
+    live.controller.track(0)
+    live.cluster.jobs["1"] |= {"phase": "running", "reason": ""}
+    live.controller.track(0)
+    assert why(live.controller, job).waits_for == "its end; it was started at north"
+    kinds = [row["kind"] for row in live.store.read("SELECT kind FROM events WHERE job = ? ORDER BY id", job)]
+    assert kinds[-2:] == ["held by its cluster", "running"]
 
 
 def test_a_requeue_by_the_cluster_keeps_the_gpus(live):

@@ -33,9 +33,9 @@ MANY = 10_000
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    made = Process("-c", SERVICE, str(tmp_path_factory.mktemp("hard")))
-    yield made
-    made.end()
+    with Process("-c", SERVICE, str(tmp_path_factory.mktemp("hard"))) as made:
+        yield made
+        made.end()
 
 
 def place(address):
@@ -123,62 +123,62 @@ def test_10_000_idle_connections_leave_the_service_answering(tmp_path):
     if hard < MANY + 500:
         pytest.skip(f"this machine allows {hard} open files; the test needs {MANY + 500}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    service = Process("-c", SERVICE, str(tmp_path / "live"))
-    host, port = place(service.address)
-    idle = []
-    try:
-        for n in range(MANY):
-            one = socket.socket()
-            one.bind((f"127.0.{1 + n // 5000}.1", 0))
-            one.settimeout(10)
-            one.connect((host, port))
-            if n % 2:
-                one.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: loc")  # a request that never ends
-            idle.append(one)
+    with Process("-c", SERVICE, str(tmp_path / "live")) as service:
+        host, port = place(service.address)
+        idle = []
+        try:
+            for n in range(MANY):
+                one = socket.socket()
+                one.bind((f"127.0.{1 + n // 5000}.1", 0))
+                one.settimeout(10)
+                one.connect((host, port))
+                if n % 2:
+                    one.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: loc")  # a request that never ends
+                idle.append(one)
+            assert is_up(service.address)
+            answer = httpx.post(f"{service.address}/v1/jobs", json=JOB, timeout=60.0)
+            assert answer.status_code == 201
+        finally:
+            for one in idle:
+                one.close()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert is_up(service.address)
-        answer = httpx.post(f"{service.address}/v1/jobs", json=JOB, timeout=60.0)
-        assert answer.status_code == 201
-    finally:
-        for one in idle:
-            one.close()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert is_up(service.address)
-    assert service.end() in (0, -15)
+        assert service.end() in (0, -15)
 
 
 def test_more_connections_than_files_are_refused_and_the_service_recovers(tmp_path):
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))\n{SERVICE}"
-    service = Process("-c", limited, str(tmp_path / "live"))
-    idle = []
-    with contextlib.suppress(OSError):
-        for _ in range(600):
-            one = socket.create_connection(place(service.address), timeout=5)
-            idle.append(one)
-    assert len(idle) > 200
-    for one in idle:
-        one.close()
+    with Process("-c", limited, str(tmp_path / "live")) as service:
+        idle = []
+        with contextlib.suppress(OSError):
+            for _ in range(600):
+                one = socket.create_connection(place(service.address), timeout=5)
+                idle.append(one)
+        assert len(idle) > 200
+        for one in idle:
+            one.close()
 
-    def answers():
-        with contextlib.suppress(httpx.HTTPError):
-            return is_up(service.address) and httpx.post(f"{service.address}/v1/jobs", json=JOB).status_code == 201
-        return False
+        def answers():
+            with contextlib.suppress(httpx.HTTPError):
+                return is_up(service.address) and httpx.post(f"{service.address}/v1/jobs", json=JOB).status_code == 201
+            return False
 
-    wait_for(answers, "an answer after the flood", 60.0)
-    assert service.end() in (0, -15)
+        wait_for(answers, "an answer after the flood", 60.0)
+        assert service.end() in (0, -15)
 
 
 def test_a_connection_that_sends_no_whole_head_in_time_is_closed(tmp_path):
     hasty = f"import noonward.live.api.connections as connections\nconnections.IDLE_S = 0.5\n{SERVICE}"
-    service = Process("-c", hasty, str(tmp_path / "live"))
-    whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    for begun in (b"", b"GET /healthz HT", whole, whole + b"GET /hea"):
-        with socket.create_connection(place(service.address), timeout=30) as connection:
-            connection.sendall(begun)
-            answered = b""
-            while part := connection.recv(4096):  # until it is closed from the other side
-                answered += part
-            assert (b"200 OK" in answered) == begun.startswith(whole)
-    assert service.end() in (0, -15)
+    with Process("-c", hasty, str(tmp_path / "live")) as service:
+        whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for begun in (b"", b"GET /healthz HT", whole, whole + b"GET /hea"):
+            with socket.create_connection(place(service.address), timeout=30) as connection:
+                connection.sendall(begun)
+                answered = b""
+                while part := connection.recv(4096):  # until it is closed from the other side
+                    answered += part
+                assert (b"200 OK" in answered) == begun.startswith(whole)
+        assert service.end() in (0, -15)
 
 
 def test_endless_headers_are_cut_off(service):
@@ -235,8 +235,7 @@ def certificate(folder):
 
 def test_tls_files_are_used(tmp_path, monkeypatch):
     file, key = certificate(tmp_path)
-    service = Process("-c", SERVICE, str(tmp_path / "live"), str(file), str(key))
-    try:
+    with Process("-c", SERVICE, str(tmp_path / "live"), str(file), str(key)) as service:
         assert service.address.startswith("https://")
         trusted = ssl.create_default_context(cafile=str(file))
         assert is_up(service.address, verify=trusted)
@@ -249,5 +248,4 @@ def test_tls_files_are_used(tmp_path, monkeypatch):
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
         with Client(service.address) as client:
             assert [site.name for site in client.sites()] == ["north", "south"]
-    finally:
         service.end()

@@ -1,6 +1,7 @@
 """Jobs as processes of this machine: held until released, run once, ended with all they started."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,20 @@ def test_a_process_that_dies_without_an_exit_code_failed_with_its_machine(execut
     executor.release(one)
     wait_for(lambda: phase(executor, one) == "node-failed", "the death of its runner")
     assert "without an exit code" in executor.statuses([one])[0].reason
+
+
+def test_a_job_that_was_released_and_that_no_process_took_failed_with_its_machine(executor, tmp_path):
+    one = order("nw-a-12-0", f"touch {tmp_path}/ran")
+    executor.submit_held(one)
+    released = tmp_path / "site" / one.token / "released"
+    released.touch()  # the machine goes down before the runner begins
+    assert phase(executor, one) == "queued"
+    os.utime(released, (0, 0))
+    assert phase(executor, one) == "node-failed"
+    executor.cancel(one)
+    executor.release(one)
+    assert phase(executor, one) == "cancelled"
+    assert not (tmp_path / "ran").exists()
 
 
 def _lives(pid):

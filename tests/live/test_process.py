@@ -34,8 +34,7 @@ def test_killed_under_load_no_job_is_lost_and_none_runs_twice(tmp_path):
     ran, chance, acknowledged, sent = tmp_path / "ran", random.Random(3), set(), 0
     ran.mkdir()
     for kill in range(4):
-        service = Process("-c", FAST, str(tmp_path / "live"))
-        with Client(service.address) as client:
+        with Process("-c", FAST, str(tmp_path / "live")) as service, Client(service.address) as client:
             for _ in range(chance.randrange(3, 9)):
                 jobs = [
                     JobRequest(
@@ -46,14 +45,13 @@ def test_killed_under_load_no_job_is_lost_and_none_runs_twice(tmp_path):
                 client.submit(*jobs)
                 acknowledged.update(range(sent, sent + 5))
                 sent += 5
-        if kill % 2:
-            wait_for(lambda: any(ran.iterdir()), "the first job's run")
-        service.end(signal.SIGKILL)
-    service = Process("-c", FAST, str(tmp_path / "live"))
-    with Client(service.address) as client:
+            if kill % 2:
+                wait_for(lambda: any(ran.iterdir()), "the first job's run")
+            service.end(signal.SIGKILL)
+    with Process("-c", FAST, str(tmp_path / "live")) as service, Client(service.address) as client:
         wait_for(lambda: client.service().open_jobs == 0, "the end of all jobs", 120.0)
         states = {job.state for job in client.jobs(limit=1000)}
-    assert service.end() in (0, -signal.SIGTERM)
+        assert service.end() in (0, -signal.SIGTERM)
     assert states == {"done"}
     assert {int(file.name) for file in ran.iterdir()} == acknowledged
     assert {file.read_text() for file in ran.iterdir()} == {"x\n"}
@@ -61,11 +59,10 @@ def test_killed_under_load_no_job_is_lost_and_none_runs_twice(tmp_path):
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    service = Process(
-        "-m", "noonward.cli.main", "serve", "--demo", "--folder", str(tmp_path_factory.mktemp("demo")), "--port", "0"
-    )
-    yield service
-    assert service.end(signal.SIGINT) in (0, 130, -signal.SIGINT)
+    folder = str(tmp_path_factory.mktemp("demo"))
+    with Process("-m", "noonward.cli.main", "serve", "--demo", "--folder", folder, "--port", "0") as service:
+        yield service
+        assert service.end(signal.SIGINT) in (0, 130, -signal.SIGINT)
 
 
 def test_the_demo_runs_jobs_and_is_driven_from_the_command_line(demo, noonward, tmp_path):

@@ -19,14 +19,10 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"Slurm is not installed: 
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def site():
     """A cluster of four nodes with two GPUs each."""
-    made = SlurmSite(tmp_path_factory.mktemp("slurm") / "a", "a", nodes=4, gpus=2)
-    try:
-        made.start()
+    with SlurmSite("a", nodes=4, gpus=2) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture
@@ -96,6 +92,28 @@ def test_a_requeued_job_queues_and_runs_again(executor, site):
     wait_for(lambda: phase(executor, one) in ("queued", "held"), "the requeue")
     executor.cancel(one)
     wait_for(lambda: phase(executor, one) == "cancelled", "the cancellation")
+
+
+def test_a_job_that_an_administrator_holds_is_held(executor, site):
+    one = submitted(executor, "nw-t6-1-0", "sleep 600")
+    executor.release(one)
+    wait_for(lambda: phase(executor, one) == "running", "the start")
+    site.call("scontrol", "requeuehold", one.handle)
+    wait_for(lambda: phase(executor, one) == "held", "the hold")
+    executor.cancel(one)
+    wait_for(lambda: phase(executor, one) == "cancelled", "the cancellation")
+
+
+def test_a_job_that_slurm_cannot_launch_and_holds_for_ever_failed_with_its_node(monkeypatch):
+    with SlurmSite("b" * 40, nodes=1, gpus=1) as site:  # no socket of a job fits into its path
+        monkeypatch.setenv("PATH", site.env["PATH"])
+        executor = SlurmExecutor(lambda posix_s: posix_s, conf=site.conf, options=("--output=/dev/null",))
+        one = submitted(executor, "nw-t7-1-0")
+        executor.release(one)
+        wait_for(lambda: phase(executor, one) == "node-failed", "the failure")
+        assert executor.statuses([one])[0].reason == "launch failed requeued held"
+        executor.cancel(one)
+        assert phase(executor, one) == "cancelled"
 
 
 def test_gpus_of_others_and_of_nodes_that_are_down_are_not_usable(executor, site):

@@ -17,10 +17,10 @@ UNREACHABLE: Final = 3
 """Failures in a row after which a site counts as unreachable."""
 _ORDERS: Final = """
 SELECT o.token, o.stage, o.handle, j.id, j.name, j.request, j.gpus, j.run_s, j.start_s, j.state, j.cancelling,
-       j.attempt, j.retries, j.began_s, j.serial
+       j.attempt, j.retries, j.began_s, j.serial, j.reason
 FROM outbox o JOIN jobs j ON j.token = o.token
 """
-_TERMINAL: Final = {"done": "done", "failed": "failed", "cancelled": "cancelled", "node-failed": "failed"}
+_TERMINAL: Final = {"done": "done", "failed": "failed", "cancelled": "cancelled"}
 
 
 class SiteAgent:
@@ -108,6 +108,9 @@ class SiteAgent:
     def track(self) -> None:
         """Asks the cluster about the jobs it has, stores what is new, and reports GPUs that were given back.
 
+        A job that its cluster failed is taken back: first it is ended there, so that it cannot run after all, then it
+        is queued again or has failed.
+
         Raises:
             ClusterError: The cluster did not answer.
         """
@@ -121,6 +124,8 @@ class SiteAgent:
         found = {status.token: status for status in (self.executor.statuses(orders) if orders else [])}
         news = [(row, self._news(row, found.get(row["token"]))) for row in rows]
         self._store_news([(row, status) for row, status in news if status is not None])
+        for row in self.store.read(f"{_ORDERS} WHERE o.site = ? AND o.stage = 'abandoned'", self.site):
+            self._take_back(row)
         self._keep_site(self.executor.usable_gpus(sum(row["gpus"] for row in rows)))
 
     def _news(self, row: sqlite3.Row, status: Status | None) -> Status | None:
@@ -136,7 +141,24 @@ class SiteAgent:
         self._missed.pop(token, None)
         began = status.phase == "running" and row["state"] == "starting"
         requeued = status.phase in ("queued", "held") and row["state"] == "running"
-        return status if began or requeued or status.phase in _TERMINAL else None
+        stopped = status.phase == "held" and row["reason"] != status.reason
+        over = status.phase == "node-failed" or status.phase in _TERMINAL
+        return status if began or requeued or stopped or over else None
+
+    def _take_back(self, row: sqlite3.Row) -> None:
+        """Ends a job that its cluster failed there, and queues it again as often as it allows."""
+        self.executor.cancel(_order(row))
+
+        def change(connection: sqlite3.Connection, now_s: float) -> float:
+            connection.execute("UPDATE outbox SET stage = 'withdrawn' WHERE token = ?", (row["token"],))
+            if row["attempt"] < row["retries"] and not row["cancelling"]:
+                _again(connection, now_s, row["id"], row["reason"])
+            else:
+                state = "cancelled" if row["cancelling"] else "failed"
+                _end(connection, now_s, row["id"], state, now_s, None, row["reason"])
+            return now_s
+
+        self._ended(row["serial"], self.store.do(change))
 
     def _store_news(self, news: Iterable[tuple[sqlite3.Row, Status]]) -> None:
         news = list(news)
@@ -159,19 +181,27 @@ class SiteAgent:
         job = row["id"]
         if status.phase == "running":
             began_s = now_s if status.began_s is None else status.began_s
-            connection.execute("UPDATE jobs SET state = 'running', began_s = ? WHERE id = ?", (began_s, job))
+            connection.execute(
+                "UPDATE jobs SET state = 'running', began_s = ?, reason = NULL WHERE id = ?", (began_s, job)
+            )
             add_event(connection, now_s, job, "running", {"site": self.name, "began_s": began_s})
             return False
         if status.phase in ("queued", "held"):
-            connection.execute("UPDATE jobs SET state = 'starting', began_s = NULL WHERE id = ?", (job,))
-            add_event(connection, now_s, job, "requeued", {"site": self.name, "reason": status.reason})
+            kind = "requeued" if row["state"] == "running" else "held by its cluster"
+            reason = status.reason if status.phase == "held" else None
+            connection.execute(
+                "UPDATE jobs SET state = 'starting', began_s = NULL, reason = ? WHERE id = ?", (reason, job)
+            )
+            add_event(connection, now_s, job, kind, {"site": self.name, "reason": status.reason})
+            return False
+        if status.phase == "node-failed":
+            connection.execute("UPDATE outbox SET stage = 'abandoned' WHERE token = ?", (row["token"],))
+            connection.execute("UPDATE jobs SET reason = ? WHERE id = ?", (status.reason, job))
+            add_event(connection, now_s, job, "failed by its cluster", {"site": self.name, "reason": status.reason})
             return False
         ended_s = now_s if status.ended_s is None else status.ended_s
         if status.began_s is not None:
             connection.execute("UPDATE jobs SET began_s = ? WHERE id = ?", (status.began_s, job))
-        if status.phase == "node-failed" and row["attempt"] < row["retries"] and not row["cancelling"]:
-            _again(connection, now_s, job, status.reason)
-            return True
         state = "lost" if status.reason.startswith("lost") else _TERMINAL[status.phase]
         _end(connection, now_s, job, state, ended_s, status.exit_code, status.reason)
         return True
@@ -262,7 +292,7 @@ def _again(connection: sqlite3.Connection, now_s: float, job: int, reason: str) 
     connection.execute(
         "UPDATE jobs SET state = 'submitted', attempt = attempt + 1, arrival_s = ?, serial = NULL, slot = NULL, "
         "place = NULL, site = -1, gpus = 0, level = -1, earliest_s = 0, reach_s = NULL, start_s = NULL, run_s = NULL, "
-        "power_w = NULL, freed_s = NULL, began_s = NULL, token = NULL WHERE id = ?",
+        "power_w = NULL, freed_s = NULL, began_s = NULL, token = NULL, reason = NULL WHERE id = ?",
         (now_s, job),
     )
     add_event(connection, now_s, job, "queued again", {"reason": reason})

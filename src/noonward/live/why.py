@@ -175,6 +175,8 @@ def _waits_for(
     """Returns what a job waits for, and its earliest known start."""
     state, slot_s = row["state"], world.brief.slot_s
     if row["start_s"] is not None:
+        if state == "starting" and row["reason"]:
+            return f"{world.brief.sites[row['site']]}, whose cluster holds it: {row['reason']}", row["start_s"]
         if state in ("starting", "running"):
             return f"its end; it was started at {world.brief.sites[row['site']]}", row["start_s"]
         return "nothing: it has ended", row["start_s"]

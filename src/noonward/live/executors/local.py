@@ -26,14 +26,14 @@ echo $? > "$1/exit.part" && mv "$1/exit.part" "$1/exit"
 _START: Final = '/bin/sh -c "$1" noonward "$2" "$3" $$ < /dev/null > /dev/null 2>&1 &'
 """Starts a runner that is no child of the service; its process group is that of the shell which started it."""
 CLAIM_S: Final = 60.0
-"""A job that was claimed so long ago and named no process is taken for dead, s."""
+"""A job that was released so long ago and not claimed, or claimed and named no process, is taken for dead, s."""
 
 
 class LocalExecutor:
     """Runs each job in a session of its own, with a folder named for its token.
 
-    Files of a job: ``order.json`` (it is known, and held), ``claimed`` (a runner has it), ``pid``, ``output``, ``exit``
-    (its exit code), ``cancelled``.
+    Files of a job: ``order.json`` (it is known, and held), ``released``, ``claimed`` (a runner has it), ``pid``,
+    ``output``, ``exit`` (its exit code), ``cancelled``.
 
     Args:
         folder: Folder of the jobs' folders; one per site.
@@ -67,6 +67,7 @@ class LocalExecutor:
             return
         environment = {**os.environ, "NOONWARD_JOB": str(order.job), "NOONWARD_GPUS": str(order.gpus)}
         try:
+            (place / "released").touch()
             subprocess.run(
                 ["/bin/sh", "-c", _START, "noonward", _RUNNER, str(place), order.command or ":"],
                 check=True,
@@ -96,6 +97,7 @@ class LocalExecutor:
         place = self.folder / order.token
         phase: Phase = "held"
         ended_s = exit_code = None
+        reason = ""
         began_s = self._time(place / "claimed")
         if (place / "exit").exists():
             exit_code = int((place / "exit").read_text())
@@ -106,7 +108,10 @@ class LocalExecutor:
             phase = "running" if _lives(place / "pid") else "node-failed"
             if phase == "node-failed" and (place / "exit").exists():
                 return self._status(order)  # it ended between both looks
-        reason = "its process ended without an exit code" if phase == "node-failed" else ""
+            reason = "its process ended without an exit code" if phase == "node-failed" else ""
+        elif (place / "released").exists():
+            phase = "queued" if time.time() - (place / "released").stat().st_mtime < CLAIM_S else "node-failed"
+            reason = f"no process began to run it within {CLAIM_S:g} s" if phase == "node-failed" else ""
         return Status(
             token=order.token, handle=order.token, phase=phase, began_s=began_s, ended_s=ended_s, exit_code=exit_code,
             reason=reason,

@@ -46,6 +46,8 @@ PHASES: Final[dict[str, Phase]] = {
 """Where a job stands by Slurm's word for its state."""
 DOWN: Final = re.compile(r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|NOT_RESPONDING|REBOOT|POWERED_DOWN")
 """States of nodes that run nothing new."""
+LAUNCH_FAILED: Final = "launch failed"
+"""How Slurm's reason begins for a job that it could not launch, put back and holds for ever."""
 _ROW: Final = "%i|%j|%T|%S|%e|%r"
 
 
@@ -171,9 +173,7 @@ class SlurmExecutor:
 
     def _status(self, line: str) -> Status:
         handle, token, state, began, ended, reason = line.split("|", 5)
-        phase = PHASES.get(state, "running")
-        if phase == "queued" and reason.startswith("JobHeld"):
-            phase = "held"
+        phase = phase_of(state, reason)
         over = phase in ("done", "failed", "cancelled", "node-failed")
         return Status(
             token=token,
@@ -227,6 +227,23 @@ class SlurmExecutor:
                 f"{command} failed with exit code {done.returncode}: {said[-1] if said else 'no message'}"
             )
         return done.stdout
+
+
+def phase_of(state: str, reason: str) -> Phase:
+    """Returns where a job stands by Slurm's words for its state and the reason why it waits.
+
+    Example:
+        >>> phase_of("PENDING", "Resources"), phase_of("PENDING", "JobHeldUser"), phase_of("RUNNING", "None")
+        ('queued', 'held', 'running')
+        >>> phase_of("PENDING", "launch failed requeued held"), phase_of("PENDING", "job requeued in held state")
+        ('node-failed', 'held')
+    """
+    phase = PHASES.get(state, "running")
+    if phase != "queued":
+        return phase
+    if reason.startswith(LAUNCH_FAILED):
+        return "node-failed"
+    return "held" if reason.startswith("JobHeld") or reason.endswith("held state") else "queued"
 
 
 def gpus_of(text: str) -> int:

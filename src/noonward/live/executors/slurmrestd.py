@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from noonward.live.executors.protocol import ClusterError, Order, Status
-from noonward.live.executors.slurm import DOWN, PHASES, PREFIX, gpus_of
+from noonward.live.executors.slurm import DOWN, PHASES, PREFIX, gpus_of, phase_of
 from noonward.live.executors.web import ClusterWeb
 from noonward.units import MINUTE_S
 
@@ -76,9 +76,8 @@ class SlurmRestExecutor:
 
     def cancel(self, order: Order) -> None:
         """Cancels a job by its number; one that has ended is left as it is."""
-        ended = ("done", "failed", "cancelled", "node-failed")
         said = next((each for each in self._jobs() if str(each["job_id"]) == order.handle), None)
-        if said is not None and self._status(said).phase not in ended:
+        if said is not None and PHASES.get(said["job_state"], "running") in ("queued", "running"):
             self._call("DELETE", f"/job/{order.handle}")
 
     def statuses(self, orders: Sequence[Order]) -> list[Status]:
@@ -108,9 +107,8 @@ class SlurmRestExecutor:
         return [each for each in self._call("GET", "/jobs")["jobs"] if str(each.get("name", "")).startswith(PREFIX)]
 
     def _status(self, said: dict[str, Any]) -> Status:
-        phase, reason = PHASES.get(said["job_state"], "running"), str(said.get("state_reason") or "")
-        if phase == "queued" and reason.startswith("JobHeld"):
-            phase = "held"
+        reason = str(said.get("state_description") or said.get("state_reason") or "")
+        phase = phase_of(said["job_state"], reason)
         over = phase in ("done", "failed", "cancelled", "node-failed")
         return Status(
             token=said["name"],

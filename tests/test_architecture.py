@@ -22,6 +22,7 @@ BASE = frozenset(
         "notices",
         "kernel_cache",
         "sources",
+        "vectorised",
     }
 )
 WORLD = BASE | {"model", "forecasts", "data", "ledger"}
@@ -32,6 +33,7 @@ ALLOWED = {
     "arrays": frozenset[str](),
     "notices": frozenset[str](),
     "sources": frozenset[str](),
+    "vectorised": frozenset[str](),
     "kernel_cache": frozenset({"notices"}),
     "compiled": frozenset({"units", "errors", "notices", "kernel_cache", "sources"}),
     "draws": frozenset({"compiled"}),

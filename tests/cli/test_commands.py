@@ -181,6 +181,31 @@ def test_policies_lists_the_arguments_of_families_and_those_of_a_role(noonward: 
     assert "gpus: a whole number from 1 to 4096 (GPUs)" in noonward("policies").out
 
 
+def test_compare_what_if_studies_the_proposed_policy_and_links_the_pages(noonward: CommandLine) -> None:
+    asked = ("compare", "tiny", "-n", 1, "--policies", "local-fcfs,booked-persistence", "--no-bound")
+    found = noonward(*asked, "--what-if")
+    studies = [Path(line.split()[-1]) for line in found.out.splitlines() if line.startswith("study:")]
+    assert [page.stem for page in studies] == ["trade-off-booked-persistence", "sensitivity-booked-persistence"]
+    report = Path(next(line.split()[-1] for line in found.out.splitlines() if line.startswith("report:")))
+    html = report.read_text(encoding="utf-8")
+    for page in studies:
+        assert page.is_file()
+        assert f"<a href='{page.name}'>" in html
+    studies[0].unlink()
+    again = noonward(*asked)
+    assert "study:" not in again.out
+    html = report.read_text(encoding="utf-8")
+    assert studies[1].name in html
+    assert studies[0].name not in html
+
+
+def test_compare_what_if_is_refused_before_any_run_where_there_are_no_prices(noonward: CommandLine) -> None:
+    refused = noonward("compare", "dvfs-training", "--what-if")
+    assert refused.code == 2
+    assert "economics" in refused.err
+    assert not Path("runs").exists()
+
+
 def test_policies_with_arguments_are_compared_under_their_short_names(noonward: CommandLine) -> None:
     chosen = "plan(curves=hard, samples=3),greedy-energy(gpus=2),greedy-energy(gpus=9)"
     command = ("compare", "dvfs-training", "--set", "window_h=1", "-n", 1, "--no-report", "--json", "--policies")

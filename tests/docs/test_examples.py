@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from command_line import CommandLine
+from noonward.data.scenarios.load import load_scenario
 from noonward.schedule.registry import Registry
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -50,6 +51,14 @@ def test_own_scenario(noonward: CommandLine) -> None:
     path = EXAMPLES / "own_scenario.yaml"
     assert noonward("scenario", "check", path).out.startswith("own-fleet: valid. 2 sites, 96 GPUs")
     assert noonward("compare", path, "-n", 1, "--no-report").code == 0
+
+
+def test_fleets_in_other_zones(noonward: CommandLine) -> None:
+    paths = sorted((EXAMPLES / "zones").glob("*.yaml"))
+    assert [path.stem for path in paths] == ["europe", "us", "world"]
+    assert all(sum(site.gpus for site in load_scenario(path).fleet.sites) == 540 for path in paths)
+    policies = ("--policies", "local-fcfs,cheapest-feasible")
+    assert noonward("compare", paths[-1], "-n", 1, *policies, "--no-bound", "--no-report").code == 0
 
 
 @pytest.mark.usefixtures("in_a_folder")

@@ -58,6 +58,8 @@ NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {
         "tests/cli/test_advise.py runs them",
     ),
     "noonward fit-forecast mine --signals mine/signals-2021-2023.csv --zones DE,FR": "tests/cli/test_fit_forecast.py",
+    "noonward compare examples/zones/world.yaml --signals signals.parquet --set signals.first_day=2022-01-01 "
+    "--set signals.last_day=2022-12-31 --policies local-fcfs,bid-price-regression -n 20 --no-bound": "needs signals",
     "make demo": "a target of the Makefile",
     "make test": "a target of the Makefile",
     "python -m pip install .": "needs the network",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from noonward.cli.export import Csv, JobsFile, Xlsx, export, require_exports
 from noonward.cli.interruptible import on_interrupt
@@ -54,6 +56,12 @@ def compare(
     workers: Workers = None,
     ray: RayAddress = None,
     today: Today = None,
+    what_if: Annotated[
+        bool,
+        typer.Option(
+            "--what-if", help="Study the proposed policy too: trade-off and sensitivity, linked in the report."
+        ),
+    ] = False,
     no_bound: NoBound = False,
     bound_seconds: BoundSeconds = None,
     report: Report = True,
@@ -67,13 +75,17 @@ def compare(
     import sys
 
     from noonward.cli.rows import Rows
+    from noonward.cli.what_if import study_all
     from noonward.evaluate.compare import compare as run_comparison
     from noonward.evaluate.compare import comparison_folder, fitting_policies, policy_names, with_reference
     from noonward.evaluate.metrics import to_json
+    from noonward.evaluate.what_if.run import require_economics
     from noonward.runtime.runs import environment_of
 
     require_exports(csv, xlsx, jobs_file)
     scenario = open_scenario(name, settings, signals, jobs, first, last, history)
+    if what_if:
+        require_economics(scenario)
     names = split_names(policies)
     if names is None:
         names, misfits = fitting_policies(scenario, seed)
@@ -112,9 +124,9 @@ def compare(
             on_record=rows.add,
             today=reference,
         )
-    path = None
-    if report:
-        path = _write_reports(found, shlex.join(["noonward", *sys.argv[1:]]))
+        command = shlex.join(["noonward", *sys.argv[1:]])
+        pages = study_all(found, out, executor, step, command) if what_if else []
+    path = _write_reports(found, command) if report else None
     export(found, csv, xlsx, jobs_file)
     if json:
         more = {"scenario": scenario.name, "environments": runs, "seed": seed, "notes": list(found.notes)}
@@ -124,19 +136,27 @@ def compare(
     for shown in found.objective.tables(found):
         print_text_table(shown)
     print(f"records: {found.folder}")
+    for page in pages:
+        print(f"study:   {page}")
     if path is not None:
         print(f"report:  {path}")
 
 
 def _write_reports(found: Comparison, command: str) -> Path:
-    """Writes the page for a meeting, and the page with every figure that it links to; returns the former's path."""
-    from noonward.evaluate.report.meeting import write_meeting_report
+    """Writes the page for a meeting, and the page with every figure; returns the former's path.
+
+    The page for a meeting links to the latter, and to the studies that lie beside it.
+    """
+    from noonward.evaluate.report.meeting import STUDIES, write_meeting_report
     from noonward.evaluate.report.page import write_report
     from noonward.studies.dvfs_training.tables import paper_tables
 
     figures = found.folder / f"figures-{found.digest}.html"
     write_report(found, figures, tables=paper_tables(found), command=command)
-    return write_meeting_report(found, found.folder / f"report-{found.digest}.html", command=command, figures=figures)
+    pages = [page for name in STUDIES for page in sorted(found.folder.glob(f"{name}-*.html"))]
+    return write_meeting_report(
+        found, found.folder / f"report-{found.digest}.html", command=command, figures=figures, studies=pages
+    )
 
 
 SPREAD_COLUMNS = 3

@@ -228,7 +228,7 @@ def progress_bar(total: int | None, what: str, above: RenderableType | None = No
     """Shows what runs, since when, and the time left on the error stream, if that is a terminal.
 
     Args:
-        total: Steps; None: not known until the notice ``runs`` says it.
+        total: Steps; None: not known until the notice ``runs`` says how many more there are.
         what: What is done, before the bar.
         above: What stands above the bar, drawn anew with it.
     """
@@ -272,7 +272,7 @@ def progress_bar(total: int | None, what: str, above: RenderableType | None = No
             if kind == "progress":
                 bar.update(task, description=about)
             elif kind == "runs":
-                bar.update(task, total=int(about))
+                bar.update(task, total=bar.tasks[task].completed + int(about))
 
         with listening(show):
             yield step

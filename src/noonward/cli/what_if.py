@@ -29,7 +29,9 @@ from noonward.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from noonward.evaluate.compare import Comparison
     from noonward.evaluate.what_if.study import Study
+    from noonward.runtime.executor import Executor, Progress
 
 Policy = Annotated[
     str | None,
@@ -145,7 +147,7 @@ def _carry_out(
     from noonward.cli.export import require_ending
     from noonward.cli.options import count_of, executor_of, print_text_table, progress_bar
     from noonward.evaluate.metrics import to_json
-    from noonward.files import file_name, write_table
+    from noonward.files import write_table
 
     require_ending(csv, "--csv", ".csv")
     runs = count_of(scenario, environments)
@@ -161,10 +163,7 @@ def _carry_out(
             executor=executor,
             **more,
         )
-    path = None
-    if report:
-        place = found.folder / f"{found.name}-{file_name(found.policy)}.html"
-        path = found.report(place, shlex.join(["noonward", *sys.argv[1:]]))
+    path = _write_page(found, shlex.join(["noonward", *sys.argv[1:]])) if report else None
     if csv is not None:
         write_table(csv, found.to_frame())
     if json:
@@ -184,3 +183,43 @@ def _carry_out(
     print(f"records: {found.folder}")
     if path is not None:
         print(f"report:  {path}")
+
+
+def _write_page(found: Study, command: str) -> Path:
+    """Writes a study's page into the folder of its comparison, under its name and policy, and returns its path."""
+    from noonward.files import file_name
+
+    return found.report(found.folder / f"{found.name}-{file_name(found.policy)}.html", command)
+
+
+def study_all(found: Comparison, out: Path, executor: Executor, progress: Progress, command: str) -> list[Path]:
+    """Studies the policy that a comparison proposes, by both studies, and returns their pages.
+
+    Args:
+        found: Comparison.
+        out: Folder of all records.
+        executor: Where runs are carried out.
+        progress: Called once per run.
+        command: The command that asked for it.
+
+    Returns:
+        None where the comparison proposes to keep today's policy.
+    """
+    from noonward.evaluate.answer import best_to_adopt
+    from noonward.evaluate.what_if import run
+
+    best, pages = best_to_adopt(found), []
+    if best != found.reference:
+        for study_of in (run.trade_off, run.sensitivity):
+            study = study_of(
+                found.scenario,
+                best,
+                environments=len(found.bounds),
+                seed=found.seed,
+                today=found.reference,
+                out=out,
+                progress=progress,
+                executor=executor,
+            )
+            pages.append(_write_page(study, command))
+    return pages

@@ -214,7 +214,8 @@ def compare(
     on_record: Callable[[str, int, Record], None] | None = None,
     today: str | None = None,
 ) -> Comparison:
-    """Runs policies over the same environments, records every run, and then bounds every environment.
+    """Runs policies over the same environments, records every run, and bounds every environment as soon as a process
+    has no run left to begin.
 
     Runs that are recorded already under the same scenario, seed, data and version are kept, so an interrupted
     comparison resumes where it stopped.
@@ -229,7 +230,7 @@ def compare(
         out: Folder of all comparisons; None: records lie in a temporary folder, which goes with the comparison.
         progress: Called once per run and bound.
         executor: Where runs are carried out (``noonward.runtime``); by default here, one after the other.
-        bound: Whether environments are bounded, after all runs.
+        bound: Whether environments are bounded.
         bound_seconds: Seconds that the bound of an environment may take, above 0; None: as long as it needs. A bound
             that stops early holds all the same, and is looser.
         today: Policy that runs today: changes and savings are measured against it, and it is compared too. None: the
@@ -292,21 +293,19 @@ def _compare(
     require_fit(environment_of(scenario, 0, seed), names)
     runs = [RecordedRun(scenario, index, seed, name, folder) for index in range(environments) for name in names]
 
-    def kept_one(place: int, record: Record) -> None:
-        if on_record is not None:
-            on_record(runs[place].policy, runs[place].index, record)
+    def kept_one(place: int, found: Any) -> None:
+        if on_record is not None and place < len(runs):
+            on_record(runs[place].policy, runs[place].index, found)
 
-    found = map_runs(runs, executor, progress, kept_one)
-    bounds = [Bound() for _ in range(environments)]
-    if bound:
-        asked = [BoundRun(scenario, index, seed, folder, bound_seconds) for index in range(environments)]
-        bounds = [each.bound for each in map_runs(asked, executor, progress)]
+    asked = [BoundRun(scenario, index, seed, folder, bound_seconds) for index in range(environments)] if bound else []
+    found = map_runs([*runs, *asked], executor, progress, kept_one)
+    bounds = [each.bound for each in found[len(runs) :]] if bound else [Bound() for _ in range(environments)]
     return Comparison(
         scenario=scenario,
         seed=seed,
         folder=folder,
         reference=reference,
-        records={name: found[n :: len(names)] for n, name in enumerate(names)},
+        records={name: found[n : len(runs) : len(names)] for n, name in enumerate(names)},
         bounds=bounds,
         bounded=bound,
         held=held,
@@ -475,8 +474,8 @@ class BoundRun:
 
     @property
     def group(self) -> Hashable:
-        """Bound and runs share the environment."""
-        return self.scenario.name, self.index
+        """A group of its own: bounds begin where no run is left to begin, whichever environment they share."""
+        return "bound", self.scenario.name, self.index
 
     @property
     def place(self) -> Path:

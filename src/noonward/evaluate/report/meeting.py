@@ -6,9 +6,11 @@ figure.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 from noonward.evaluate.answer import best_to_adopt, bills, can_run, headline, savings, spoken
 from noonward.evaluate.cluster_objectives import ClusterObjective
@@ -25,12 +27,16 @@ details { border-top: 1px solid #d7dbe0; padding: 8px 0; margin: 0; } summary { 
 details h2 { font-size: 17px; margin: 14px 0 4px; }
 @media (max-width: 600px) { .wide { display: none; } .narrow { display: block; } }
 """
+STUDIES = ("trade-off", "sensitivity")
+"""Studies whose pages a report links to: how their files' names begin, before the policy's."""
 COLUMNS = (("wide", 56, 920, 8), ("narrow", 24, 380, 4))
 """Drawings of what moves where and when, for wide and narrow pages: class, most columns, width, most texts. Windows of
 more hours are drawn in steps of several hours."""
 
 
-def write_meeting_report(comparison: Comparison, path: Path, *, command: str, figures: Path | None = None) -> Path:
+def write_meeting_report(
+    comparison: Comparison, path: Path, *, command: str, figures: Path | None = None, studies: Sequence[Path] = ()
+) -> Path:
     """Writes the page for a meeting and returns its path.
 
     Args:
@@ -38,6 +44,7 @@ def write_meeting_report(comparison: Comparison, path: Path, *, command: str, fi
         path: File; its folder is made.
         command: The command that made the comparison.
         figures: Page with every figure, in the same folder, to link to; or None.
+        studies: Pages of trade-offs and sensitivities, in the same folder, to link to.
     """
     first, *rest = headline(comparison)
     scenario = comparison.scenario
@@ -57,8 +64,13 @@ def write_meeting_report(comparison: Comparison, path: Path, *, command: str, fi
             for title, html in page.folded_parts(comparison, command)
         ),
     ]
-    if figures is not None:
-        parts.append(f"<p><a href='{escape(figures.name)}'>Every figure, interactive</a> (in the same folder)</p>")
+    links = [] if figures is None else [(figures, "Every figure, interactive")]
+    for study in studies:
+        name = next(name for name in STUDIES if study.stem.startswith(name))
+        links.append((study, f"{name} of {study.stem.removeprefix(name + '-')}".capitalize()))
+    if links:
+        told = " · ".join(f"<a href='{escape(quote(link.name))}'>{escape(text)}</a>" for link, text in links)
+        parts.append(f"<p>In the same folder: {told}</p>")
     parts.append("<footer>Made by noonward. This file loads nothing from the network.</footer>")
     return page.write_page(first.split(":")[0], "\n".join(part for part in parts if part), path, css=STYLE + _CSS)
 

@@ -133,6 +133,15 @@ def sensitivity(
     return asked.study("sensitivity", base, reference, cases=tuple(found))
 
 
+def require_economics(scenario: Scenario) -> None:
+    """Raises ScenarioError unless a scenario has what these studies are made of: prices with a carbon price."""
+    if scenario.kind != CLUSTER.name or scenario.economics is None:
+        raise ScenarioError(
+            f"scenario {scenario.name!r} has no prices with a carbon price (economics), which these curves are made "
+            "of; choose another scenario, or give it economics"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
     """What a study is asked for, checked."""
@@ -157,11 +166,7 @@ class _Asked:
         out: str | Path | None,
     ) -> _Asked:
         given = scenario_given(scenario)
-        if given.kind != CLUSTER.name or given.economics is None:
-            raise ScenarioError(
-                f"scenario {given.name!r} has no prices with a carbon price (economics), which these curves are made "
-                "of; choose another scenario, or give it economics"
-            )
+        require_economics(given)
         if environments < 1:
             raise ScenarioError(f"{environments} environments were asked for; ask for at least 1")
         forget()

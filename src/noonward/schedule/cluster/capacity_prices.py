@@ -21,6 +21,7 @@ from noonward.decision.cluster.value import (
 )
 from noonward.decision.cluster.view import CARBON, PRICE, ClusterView, delay_s, fits, return_delay_s
 from noonward.units import HOUR_S, KG_PER_TONNE
+from noonward.vectorised import item, positive_order
 
 PRICED_H: Final = 240
 """Hours ahead that have a price of their own, and within which starts are planned."""
@@ -185,6 +186,32 @@ def describe_all(
         describe(view, jobs[i], site_J[i], from_s_J[i], zero_s, last_s, coming, option_JS[i])
 
 
+@kernel(inline=True, allocates=False)
+def _from_turn_usd(
+    prices: Prices, d: int, hour: int, whole: int, part: float, net: float, power: float, gpus: float
+) -> float:
+    """Returns what a run of some whole hours and a part of one earns from the turn of an hour, USD."""
+    energy_SR, paid_SR, end = prices.energy_SR, prices.paid_SR, hour + whole
+    last = item(energy_SR, d, end)
+    energy = last + part * (item(energy_SR, d, end + 1) - last) - item(energy_SR, d, hour)
+    last = item(paid_SR, d, end)
+    paid = last + part * (item(paid_SR, d, end + 1) - last) - item(paid_SR, d, hour)
+    return net - power * energy - gpus * paid
+
+
+@kernel(inline=True, allocates=False)
+def _to_turn_usd(
+    prices: Prices, d: int, end: int, whole: int, part: float, net: float, power: float, gpus: float
+) -> float:
+    """Returns what a run of some whole hours and 1 less a part of one earns up to the turn of an hour, USD."""
+    energy_SR, paid_SR, hour = prices.energy_SR, prices.paid_SR, end - whole - 1
+    first = item(energy_SR, d, hour)
+    energy = first + part * (item(energy_SR, d, hour + 1) - first)
+    first = item(paid_SR, d, hour)
+    paid = first + part * (item(paid_SR, d, hour + 1) - first)
+    return net - power * (item(energy_SR, d, end) - energy) - gpus * (item(paid_SR, d, end) - paid)
+
+
 @kernel(allocates=False)
 def best_start(
     view: ClusterView, prices: Prices, option_S: Records, home: int, shift_h: float
@@ -192,7 +219,8 @@ def best_start(
     """Returns (value USD, site, start h) of a job's best start, whatever the room; site -1 where none pays.
 
     At fixed prices the value is linear in the start between hours' turns of start or end, so those suffice. Between
-    two turns of the start the end lies at the same part of an hour, and the other way round.
+    two turns of the start the end lies at the same part of an hour, and the other way round. The most that a loop finds
+    comes first, several hours at once; its hour is looked for only where it is the best so far.
 
     Args:
         view: View.
@@ -202,7 +230,6 @@ def best_start(
         shift_h: Added to the times of the options.
     """
     best, best_site, best_h = 0.0, -1, 0.0
-    energy_SR, paid_SR = prices.energy_SR, prices.paid_SR
     for d in range(option_S.shape[0]):
         option = option_S[d]
         if option.earliest_h > option.latest_h:
@@ -219,21 +246,24 @@ def best_start(
                 best, best_site, best_h = value, d, start
         whole = int(run)
         part = run - whole
-        for hour in range(int(first) + 1, int(np.ceil(last))):  # starts at the turn of an hour
-            end = hour + whole
-            energy = energy_SR[d, end] + part * (energy_SR[d, end + 1] - energy_SR[d, end]) - energy_SR[d, hour]
-            paid = paid_SR[d, end] + part * (paid_SR[d, end + 1] - paid_SR[d, end]) - paid_SR[d, hour]
-            value = net - power * energy - gpus * paid
-            if value > best:
-                best, best_site, best_h = value, d, float(hour)
+        turn, until = int(first) + 1, int(np.ceil(last))
+        most: int = positive_order(best)
+        for hour in range(turn, until):
+            most = max(most, positive_order(_from_turn_usd(prices, d, hour, whole, part, net, power, gpus)))
+        if most > positive_order(best):
+            for hour in range(turn, until):
+                value = _from_turn_usd(prices, d, hour, whole, part, net, power, gpus)
+                if value > best and positive_order(value) == most:
+                    best, best_site, best_h = value, d, float(hour)
         part = 1.0 - part
-        for end in range(int(first + run) + 1, int(np.ceil(last + run))):  # ends at the turn of an hour
-            hour = end - whole - 1
-            energy = energy_SR[d, hour] + part * (energy_SR[d, hour + 1] - energy_SR[d, hour])
-            paid = paid_SR[d, hour] + part * (paid_SR[d, hour + 1] - paid_SR[d, hour])
-            value = net - power * (energy_SR[d, end] - energy) - gpus * (paid_SR[d, end] - paid)
-            if value > best:
-                best, best_site, best_h = value, d, hour + part
+        turn, until = int(first + run) + 1, int(np.ceil(last + run))
+        for end in range(turn, until):
+            most = max(most, positive_order(_to_turn_usd(prices, d, end, whole, part, net, power, gpus)))
+        if most > positive_order(best):
+            for end in range(turn, until):
+                value = _to_turn_usd(prices, d, end, whole, part, net, power, gpus)
+                if value > best and positive_order(value) == most:
+                    best, best_site, best_h = value, d, end - whole - 1 + part
     return best, best_site, best_h
 
 

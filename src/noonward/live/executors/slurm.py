@@ -46,8 +46,8 @@ PHASES: Final[dict[str, Phase]] = {
 """Where a job stands by Slurm's word for its state."""
 DOWN: Final = re.compile(r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|NOT_RESPONDING|REBOOT|POWERED_DOWN")
 """States of nodes that run nothing new."""
-LAUNCH_FAILED: Final = "launch failed"
-"""How Slurm's reason begins for a job that it could not launch, put back and holds for ever."""
+GIVEN_UP: Final = ("launch failed", "JobHoldMaxRequeue")
+"""How Slurm's reason begins for a job that it could not launch, or launched too often, and holds for ever."""
 _ROW: Final = "%i|%j|%T|%S|%e|%r"
 
 
@@ -241,7 +241,7 @@ def phase_of(state: str, reason: str) -> Phase:
     phase = PHASES.get(state, "running")
     if phase != "queued":
         return phase
-    if reason.startswith(LAUNCH_FAILED):
+    if reason.startswith(GIVEN_UP):
         return "node-failed"
     return "held" if reason.startswith("JobHeld") or reason.endswith("held state") else "queued"
 

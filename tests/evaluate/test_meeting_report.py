@@ -1,6 +1,7 @@
 """The page for a meeting: what it says first, its pictures, its size, and the files beside it."""
 
 import dataclasses
+import itertools
 import re
 
 import numpy as np
@@ -130,3 +131,17 @@ def test_tables_are_exported(money, tmp_path):
     assert jobs.height == sum(record.ledger.jobs for records in money.records.values() for record in records)
     assert jobs.schema["arrival"] == pl.Datetime("us", "UTC")
     assert (tmp_path / "runs.xlsx").read_bytes()[:2] == b"PK"
+
+
+@pytest.mark.parametrize("width", [920, 380])
+def test_texts_below_a_map_of_long_names_do_not_touch_and_names_are_cut_on_narrow_screens(width):
+    rows = [f"site-{n:02d}-us-cal-ciso" for n in range(24)]
+    columns = [f"25 Dec {hour % 24:02d}:00" for hour in range(48)]
+    drawn = difference_map(np.zeros((24, 48)), rows, columns, "GPUs", width=width)
+    below = [float(x) for x in re.findall(r'<text x="([0-9.]+)" y="544">', drawn)]
+    letter = 9.4 if width > 600 else 10.6
+    assert below
+    assert all(later - earlier >= letter * len(columns[0]) for earlier, later in itertools.pairwise(below))
+    assert below[-1] + letter * len(columns[0]) <= width + letter
+    names = re.findall(r'class="name">(.*?)</text>', drawn)
+    assert names == rows if width > 600 else all(len(name) == 14 and name.endswith("…") for name in names)

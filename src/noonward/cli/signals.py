@@ -73,7 +73,7 @@ def _print(signals: Signals) -> None:
     import numpy as np
     from rich.console import Console
 
-    from noonward.cli.strips import in_columns, spread, strip
+    from noonward.cli.strips import in_columns, scale, spread, strip
     from noonward.evaluate.report.signal_charts import usual_day
 
     console = Console()
@@ -95,8 +95,8 @@ def _print(signals: Signals) -> None:
         for zone, value_H, course_C, day_P in zip(signals.zones, value_ZH, course_ZC, day_ZP, strict=True):
             known = value_H[np.isfinite(value_H)]
             figures = [f"{each:>7,.0f}" for each in (known.min(), known.mean(), known.max())] if len(known) else []
-            drawn = strip(course_C, np.nanmin(course_ZC), np.nanmax(course_ZC))
-            day = strip(day_P, np.nanmin(day_ZP), np.nanmax(day_ZP))
+            drawn = strip(course_C, *scale(course_ZC))
+            day = strip(day_P, *scale(day_ZP))
             print(f"{zone:>{label}}  {drawn}  {day}  {' '.join(figures) or 'unknown'}")
         ends = [f"{signals.start:%Y-%m-%d}", f"{signals.end:%Y-%m-%d}"]
         print(" " * (label + 2) + f"{spread(ends, columns):<{columns}}  {spread(['0 h', '12', '24 UTC'], 24)}")

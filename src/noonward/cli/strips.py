@@ -32,6 +32,23 @@ def strip(values: F8, low: float, high: float) -> str:
     return "".join(UNKNOWN if np.isnan(each) else BLOCKS[int(each)] for each in place.tolist())
 
 
+def scale(values: F8) -> tuple[float, float]:
+    """Returns the values of the smallest and the largest block: the least and the most, spikes left out.
+
+    Spikes are values above the upper fence of a box plot: the upper quartile and one and a half times the distance of
+    the quartiles. They are drawn as the largest block, so that the rest stays legible.
+
+    Example:
+        >>> scale(np.array([*range(101), 5000.0]))
+        (0.0, 151.5)
+        >>> scale(np.arange(101.0))
+        (0.0, 100.0)
+    """
+    known = values[np.isfinite(values)]
+    lower, upper = np.quantile(known, [0.25, 0.75]).tolist()
+    return float(known.min()), min(float(known.max()), upper + 1.5 * (upper - lower))
+
+
 def in_columns(values: F8, columns: int) -> F8:
     """Returns the means of as many equal stretches as there are columns; the values themselves if they are fewer.
 

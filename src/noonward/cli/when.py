@@ -278,7 +278,7 @@ def _charts(found: Advice, clock: tzinfo, places: list[Place], seen: Outlook) ->
     import numpy as np
     from rich.console import Console
 
-    from noonward.cli.strips import in_columns, marks, spread, strip
+    from noonward.cli.strips import in_columns, marks, scale, spread, strip
 
     console = Console()
     hours = seen.value_KZH.shape[2]
@@ -290,7 +290,7 @@ def _charts(found: Advice, clock: tzinfo, places: list[Place], seen: Outlook) ->
     begin, end = ((time - seen.start) / timedelta(hours=hours) for time in (found.best.start, found.best.end))
     ends = [seen.start + timedelta(hours=hours) * share for share in (0.0, 0.5, 1.0)]
     for k, (what, unit) in enumerate((("price", "USD/MWh"), ("carbon intensity", "g CO2/kWh"))):
-        low, high = float(seen.value_KZH[k].min()), float(seen.value_KZH[k].max())
+        low, high = scale(seen.value_KZH[k])
         print(f"{what}, {unit}".ljust(label + 2 + columns) + "  least to most")
         for z, name in enumerate(seen.zones):
             value_H = seen.value_KZH[k, z]

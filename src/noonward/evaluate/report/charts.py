@@ -332,6 +332,10 @@ def _path(places: Sequence[tuple[float, float] | None]) -> str:
     return "".join(out)
 
 
+NARROW_NAME = 14
+"""Letters of a row's name on a narrow drawing."""
+
+
 def difference_map(
     values_ST: F8, rows: Sequence[str], columns: Sequence[str], unit: str, *, width: int = 920, ticks: int = 8
 ) -> str:
@@ -343,14 +347,18 @@ def difference_map(
         columns: Texts below the columns; empty ones are left out.
         unit: Unit, for the key.
         width: Width of the drawing.
-        ticks: Most texts below the columns.
+        ticks: Most texts below the columns; fewer where they would touch.
     """
     most = float(np.nanmax(np.abs(values_ST), initial=0.0)) or 1.0
-    left, high = 12 + (9.4 if width > 600 else 10.6) * max(map(len, rows)), 22
+    letter = 9.4 if width > 600 else 10.6
+    shown = [row if width > 600 or len(row) <= NARROW_NAME else f"{row[: NARROW_NAME - 1]}…" for row in rows]
+    left, high = 12 + letter * max(map(len, shown)), 22
     cell = (width - left - 10) / values_ST.shape[1]
     out = []
     for s, row in enumerate(rows):
-        out.append(f'<text x="{left - 8:.1f}" y="{s * high + 16}" text-anchor="end" class="name">{escape(row)}</text>')
+        out.append(
+            f'<text x="{left - 8:.1f}" y="{s * high + 16}" text-anchor="end" class="name">{escape(shown[s])}</text>'
+        )
         for t, value in enumerate(values_ST[s].tolist()):
             tip = f"<title>{escape(row)}, {escape(str(columns[t]))}: {value:+,.1f} {escape(unit)}</title>"
             out.append(
@@ -358,14 +366,17 @@ def difference_map(
                 f'fill="{tint(value / most)}">{tip}</rect>'
             )
     bottom = len(rows) * high
-    every = max(1, math.ceil(len(columns) / ticks))
+    text = letter * max(map(len, columns))
+    fitting = max(1, min(ticks, int((width - left) / (text + letter))))
+    every = max(1, math.ceil(len(columns) / fitting))
     for t in range(0, len(columns), every):
-        out.append(f'<text x="{left + t * cell:.1f}" y="{bottom + 16}">{escape(columns[t])}</text>')
+        if left + t * cell + text < width + letter:
+            out.append(f'<text x="{left + t * cell:.1f}" y="{bottom + 16}">{escape(columns[t])}</text>')
     for n, share in enumerate((-1.0, -0.5, 0.0, 0.5, 1.0) if width > 600 else (-1.0, 0.0, 1.0)):
-        at = (left if width > 600 else 10) + n * 124
-        out.append(f'<rect x="{at:.1f}" y="{bottom + 28}" width="16" height="14" fill="{tint(share)}" stroke="#ddd"/>')
+        x = (left if width > 600 else 10) + n * 124
+        out.append(f'<rect x="{x:.1f}" y="{bottom + 28}" width="16" height="14" fill="{tint(share)}" stroke="#ddd"/>')
         out.append(
-            f'<text x="{at + 21:.1f}" y="{bottom + 40}">{share * most:{"+" if share else ""},.3g} {escape(unit)}</text>'
+            f'<text x="{x + 21:.1f}" y="{bottom + 40}">{share * most:{"+" if share else ""},.3g} {escape(unit)}</text>'
         )
     return svg_text(width, bottom + 50, out)
 

@@ -105,6 +105,33 @@ def _ablations(training_seeds: int, windows: int, json: bool) -> None:
     print_table(table)
 
 
+def _map(environments: int, seed: int, out: Path, workers: int | None, ray: str | None, json: bool) -> None:
+    """Prints what policies gain under each set of assumptions."""
+    import shlex
+    import sys
+
+    from noonward.evaluate.metrics import to_json
+    from noonward.studies.fine_tuning.gain_map import cells, map_gains
+    from noonward.studies.fine_tuning.gain_map_report import map_findings, map_table, write_gain_map
+
+    with (
+        executor_of(workers, ray) as executor,
+        progress_bar(len(cells()) * environments, "fine-tuning --map") as step,
+    ):
+        found = map_gains(environments=environments, seed=seed, out=out, progress=step, executor=executor)
+    place = out / f"reproduce-fine-tuning-map-seed{seed}" / "report.html"
+    command = shlex.join(["noonward", *sys.argv[1:]])
+    report = write_gain_map(found, place, environments=environments, seed=seed, command=command)
+    if json:
+        more = {"environments": environments, "seed": seed, "findings": map_findings(found)}
+        print(to_json(found.metrics(), **more, report=str(report)))
+        return
+    print_text_table(map_table(found))
+    for line in map_findings(found):
+        print(line)
+    print(f"report:  {report}")
+
+
 @app.command(name="fine-tuning", short_help="MASAC: Sec. IV, Figs. 3 to 6, unseen months.")
 def fine_tuning(
     signals: SignalFiles = None,
@@ -116,6 +143,10 @@ def fine_tuning(
         bool, typer.Option("--ablations", help="Trainings of masac-credit with a part taken away each, instead.")
     ] = False,
     training_seeds: Annotated[int, typer.Option(min=1, help="Training seeds of each (--ablations).")] = 1,
+    map_: Annotated[
+        bool,
+        typer.Option("--map", help="Gains under other demand, power, slack, gangs, arrivals, instead."),
+    ] = False,
     out: Out = Path("runs"),
     workers: Workers = None,
     ray: RayAddress = None,
@@ -132,12 +163,19 @@ def fine_tuning(
     from noonward.errors import ScenarioError
     from noonward.evaluate.metrics import to_json
 
+    if ablations and map_:
+        raise ScenarioError("--ablations and --map are studies of their own; give one of them")
     if ablations and (signals or jobs or policies):
         raise ScenarioError("--ablations trains on generated data; leave out --signals, --jobs and --policies")
+    if map_ and (signals or jobs or policies):
+        raise ScenarioError("--map draws generated environments; leave out --signals, --jobs and --policies")
     if training_seeds != 1 and not ablations:
         raise ScenarioError("--training-seeds goes with --ablations; give both, or leave it out")
     if ablations:
         _ablations(training_seeds, environments, json)
+        return
+    if map_:
+        _map(environments, seed, out, workers, ray, json)
         return
     from noonward.studies.fine_tuning.report import claims_tables, findings, seeds_table, write_fine_tuning
     from noonward.studies.fine_tuning.reproduce import SCENARIO, chosen_policies, reproduce_fine_tuning

@@ -31,6 +31,8 @@ def as_pattern(name: str) -> re.Pattern[str]:
     text = (
         text.replace("CASE", r"[\w=.,]+")
         .replace("CHOICE", "(?:best|cheapest|cleanest|now|worst)")
+        .replace("POINT", r"[\w.-]+")
+        .replace("ASSUMPTIONS", r"[\w.-]+")
         .replace("CELL", r"N\d+/0\.\d\d")
     )
     return re.compile(text.replace("day_D", r"day_\d"))
@@ -142,6 +144,29 @@ def test_figures_of_reproduce_fine_tuning(
     with registry.using(own):
         answer = noonward(*command)
     hold_against_page("reproduce fine-tuning", [answer.out])
+
+
+def test_figures_of_the_sweep(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.studies.dvfs_training import sweep as studied
+
+    monkeypatch.setattr(studied, "points", lambda: [studied.Point(name="rate-2", says="as it is")])
+    kept = studied.sweep.__kwdefaults__ or {}
+    monkeypatch.setattr(studied.sweep, "__kwdefaults__", {**kept, "policies": ("jointnf",), "window_h": 1})
+    answer = noonward("reproduce", "dvfs-training", "--sweep", "--json")
+    hold_against_page("reproduce dvfs-training --sweep", [answer.out])
+
+
+def test_figures_of_the_map(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.studies.fine_tuning import gain_map
+
+    cell = gain_map.Cell(name="demand-1.2-slack-1", varied="slack", demand=1.2, settings=("jobs.demand=1.2",))
+    monkeypatch.setattr(gain_map, "cells", lambda: [cell])
+    kept = gain_map.map_gains.__kwdefaults__ or {}
+    changed = {**kept, "scenario": "tiny", "policies": ("price-greedy", "carbon-greedy")}
+    monkeypatch.setattr(gain_map.map_gains, "__kwdefaults__", changed)
+    hold_against_page(
+        "reproduce fine-tuning --map", [noonward("reproduce", "fine-tuning", "--map", "-n", 1, "--json").out]
+    )
 
 
 def test_figures_of_compare_edge_inference(noonward: CommandLine) -> None:

@@ -18,7 +18,7 @@ from reference.views import ask, make_view
 def asked(router, view, *, levels=None):
     """The answer (choice, gpus, level) of a router with a memory as `memory` makes it."""
     levels = levels or [ORACLE] * len(view.site_S)
-    numbers = (float(router.gpus),)
+    numbers = (float(router.gpus), router.target_s)
     if not hasattr(router, "memory"):
         router.memory = RuleMemory.make(numbers=numbers, index=[[level] for level in levels], random_state=3)
     return ask(router, view)[0][:3]
@@ -100,6 +100,23 @@ TABLE = {"power_w": ((6.0, 10.0), (8.0, 20.0), (11.0, 30.0)), "seconds": ((10.0,
 def test_joint_nf_takes_the_least_energy():
     view = make_view([{"gpus": 4}], asked=(0,), jobs=({"gpus_max": 3, "work": 2.0},), **TABLE)
     assert asked(Router("jointnf"), view) == (1, 2, 0)  # 48 J
+
+
+@pytest.mark.parametrize(
+    ("target_s", "expected"),
+    [(12.0, (1, 2, 0)), (11.9, (1, 1, 1)), (9.9, (1, 2, 1)), (7.9, (1, 3, 1)), (5.0, (1, 3, 1))],
+)
+def test_joint_nf_keeps_the_limit_of_the_service_level_and_else_is_fastest(target_s, expected):
+    view = make_view([{"gpus": 4}], asked=(0,), jobs=({"gpus_max": 3, "work": 2.0},), **TABLE)
+    assert asked(Router("jointnf", target_s=target_s), view) == expected
+
+
+@pytest.mark.parametrize("arguments", [{"target_s": 0.0}, {"target_s": float("nan")}])
+def test_a_limit_is_above_zero_and_of_joint_nf_alone(arguments):
+    with pytest.raises(ValueError, match="limit of"):
+        Router("jointnf", **arguments)
+    with pytest.raises(ValueError, match="jointnf alone"):
+        Router("uniform", target_s=60.0)
 
 
 def test_joint_nf_asks_for_no_more_than_the_site_has():

@@ -32,7 +32,6 @@ def test_a_map_has_every_policy_and_the_bound_in_every_cell(found):
     assert found.policies == RULES
     for cell in TWO:
         best = found.utility_usd_E(cell, "bound")
-        assert (found.utility_usd_E(cell, "best-known") <= best + 1e-9).all()
         for policy in RULES:
             assert (found.utility_usd_E(cell, policy) <= best + 1e-9).all()
     low, high = (found.gpu_hours_E(cell, "local-fcfs").sum() for cell in TWO)
@@ -56,8 +55,7 @@ def pair(gain, hours, spread=0.01):
     """A map of one cell in which masac gains about this much; S0 has most GPU-hours of the others, S1 least."""
     earned = tuple(
         Earned(
-            utility_usd={"local-fcfs": 100.0, "price-greedy": 110.0, "masac": 100 * (1 + gain + d), "bound": 150.0,
-                         "best-known": 140.0},
+            utility_usd={"local-fcfs": 100.0, "price-greedy": 110.0, "masac": 100 * (1 + gain + d), "bound": 150.0},
             gpu_hours={"local-fcfs": 1200.0, "price-greedy": 1000.0, "masac": 1000 * (1 + hours + d)},
             of={},
         )

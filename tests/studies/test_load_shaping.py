@@ -21,7 +21,13 @@ from noonward.schedule.plan import make_plan
 from noonward.studies.load_shaping.figures import load_shaping_figures
 from noonward.studies.load_shaping.report import promise_table, write_promises
 from noonward.studies.load_shaping.reproduce import job_load, paper_problem, reproduce_load_shaping
-from noonward.studies.load_shaping.rolling import days_in_order, drifting_days, promise_runs, reproduce_promises
+from noonward.studies.load_shaping.rolling import (
+    chance_range,
+    days_in_order,
+    drifting_days,
+    promise_runs,
+    reproduce_promises,
+)
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +125,7 @@ def test_the_experiment_orders_the_policies_as_the_paper_does(small):
     cost = {name: metrics[f"cost_above_perfect_forecast/{name}"].value for name in ("dro-0.008", "dro-0.05", "greedy")}
     assert 0 < cost["dro-0.008"] < cost["dro-0.05"] < cost["greedy"]
     assert metrics["cost_above_perfect_forecast/greedy"].reference == 0.1405
+    assert metrics["cost_spread/greedy"].value == pytest.approx(np.std(small.cost["greedy"], ddof=1))
     assert 0 <= metrics["guarantee_held_share"].value <= 1
     assert [f"violations_per_day/beta-{b}" in metrics for b in ("0.02", "0.1", "0.5")] == [True] * 3
     assert metrics["violations_per_day/beta-0.02"].value <= metrics["violations_per_day/beta-0.5"].value
@@ -168,6 +175,16 @@ def test_rolling_days_are_planned_from_the_days_before_them(tmp_path):
     assert "Do day-ahead plans keep their promise?" in page
     with pytest.raises(DataError, match="there is no source 'mars'; there are generated, drifting"):
         promise_runs(sources=("mars",))
+
+
+def test_the_range_by_chance_holds_95_percent_of_cases():
+    assert chance_range(1, 0.8) == (0.0, 1.0)
+    assert chance_range(2, 0.5) == (0.0, 1.0)
+    drawn = np.random.default_rng(0).binomial(100, 0.8, 20_000) / 100
+    low, high = chance_range(100, 0.8)
+    assert 0.95 <= ((drawn >= low) & (drawn <= high)).mean() <= 0.98
+    assert (drawn < low).mean() < 0.025
+    assert (drawn > high).mean() < 0.025
 
 
 def test_days_of_a_source_keep_their_order(tmp_path):

@@ -37,6 +37,9 @@ def dvfs_training(
     learned: Annotated[
         bool, typer.Option("--learned", help="Learned policies and all controls over unseen weeks instead.")
     ] = False,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Other arrival rates, fleets and laws of size, against the bound, instead.")
+    ] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Number of unseen weeks (--learned).")] = 10,
     out: Out = Path("runs"),
     workers: Workers = None,
@@ -44,9 +47,15 @@ def dvfs_training(
     json: Json = False,
 ) -> None:
     """Tables II and III of CHSAC-AF for DP, UCB1 and JointNF, with controls and the energy bound beside them."""
+    from noonward.errors import ScenarioError
     from noonward.evaluate.metrics import to_json
     from noonward.studies.dvfs_training.reproduce import POLICIES, reproduce
 
+    if learned and sweep:
+        raise ScenarioError("--learned and --sweep are studies of their own; give one of them")
+    if sweep:
+        _dvfs_sweep(out, workers, ray, json)
+        return
     if learned:
         _dvfs_learned(seeds, out, workers, ray, json)
         return
@@ -81,6 +90,26 @@ def _dvfs_learned(weeks: int, out: Path, workers: int | None, ray: str | None, j
         print_text_table(table)
     print(f"records: {found.comparison.folder}")
     print(f"report:  {found.report}")
+
+
+def _dvfs_sweep(out: Path, workers: int | None, ray: str | None, json: bool) -> None:
+    """Prints policies and the bound under other parameters."""
+    import shlex
+    import sys
+
+    from noonward.evaluate.metrics import to_json
+    from noonward.studies.dvfs_training.sweep import POLICIES, SWEPT, points, sweep, sweep_table, write_sweep
+
+    count = len(points()) * SWEPT * (len(POLICIES) + 1)
+    with executor_of(workers, ray) as executor, progress_bar(count, "dvfs-training --sweep") as step:
+        found = sweep(out, environments=SWEPT, progress=step, executor=executor)
+    command = shlex.join(["noonward", *sys.argv[1:]])
+    report = write_sweep(found, out / "reproduce-dvfs-training" / "sweep.html", environments=SWEPT, command=command)
+    if json:
+        print(to_json(found.metrics(), environments=SWEPT, report=str(report)))
+        return
+    print_text_table(sweep_table(found))
+    print(f"report:  {report}")
 
 
 def _ablations(training_seeds: int, windows: int, json: bool) -> None:

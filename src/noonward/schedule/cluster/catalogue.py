@@ -192,6 +192,21 @@ def _add_routers(registry: Registry) -> None:
     )
     for name, summary, role in single:
         _add(registry, name, functools.partial(Router, name), "rule", role, summary=summary)
+    registry.add_family(
+        Family(
+            packaged=True,
+            name="jointnf-slo",
+            arguments=(Argument(name="target_s", kind="number", unit="s", above=True),),
+            make=lambda target_s: Router("jointnf", target_s=float(target_s)),
+            describe=lambda target_s: (
+                f"Uniform site; gang and clock of least energy per unit that run within {target_s:g} s of the arrival, "
+                "else the fastest."
+            ),
+            roles=frozenset({"rule", "control"}),
+        )
+    )
+    for target_s in (900, 1800, 3600, 7200):
+        registry.add_member(f"jointnf-slo-{target_s}", "jointnf-slo", {"target_s": target_s})
     gangs: tuple[tuple[Any, str], ...] = (
         ("most-free", "Site with the most free GPUs"),
         ("greedy-energy", "Least extra energy among sites with a free GPU"),

@@ -17,13 +17,14 @@ from noonward.decision.cluster.view import (
     Answers,
     ClusterView,
     RuleMemory,
+    delay_s,
 )
 from noonward.decision.scheduler import CompiledScheduler
 from noonward.draws import random_below
 from noonward.errors import ScenarioError
 
-GPUS = 0
-"""Position in ``memory.number_P``: gang asked for (0: all the job can use)."""
+GPUS, TARGET = range(2)
+"""Positions in ``memory.number_P``: gang asked for (0: all the job can use), and limit on transfer and run, s."""
 
 
 @kernel(inline=True, allocates=False)
@@ -144,13 +145,15 @@ def _joint_nf(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     job = view.asked_N[0]
     record = view.job_J[job]
     s = uniform_site(view, memory, job)
-    best_gpus, best_level, least = 0, 0, np.inf
+    best_gpus, best_level, least, soonest = 0, 0, np.inf, np.inf
     for gpus in range(record.gpus_min, min(record.gpus_max, view.site_S[s].gpus) + 1):
         for level in range(view.site_S[s].levels):
             seconds = view.speed_KSCGF[SECONDS, s, record.class_, gpus, level]
             joules = view.speed_KSCGF[POWER_W, s, record.class_, gpus, level] * seconds
-            if joules < least:
-                best_gpus, best_level, least = gpus, level, joules
+            taken_s = record.work * seconds + delay_s(view, job, record.origin, s)
+            late_s = 0.0 if taken_s <= memory.number_P[TARGET] else taken_s
+            if late_s < soonest or (late_s == soonest and joules < least):
+                best_gpus, best_level, least, soonest = gpus, level, joules, late_s
     answer = answers.answer_N[0]
     answer.choice, answer.gpus, answer.level = 1 + s, best_gpus, best_level
 
@@ -202,6 +205,8 @@ class Router(CompiledScheduler):
             random site with a free GPU and a random gang; ``most-free``: the site with the most free GPUs;
             ``greedy-energy``: the least energy per unit less what its GPUs would draw free, among the sites with a
             free GPU; ``jointnf``: uniform site, then gang and clock of least energy per unit.
+        target_s: Under ``jointnf``, take only what keeps transfer and run within this, s, and the fastest where nothing
+            does: the limit of the service level that the paper names (CHSAC-AF, Sec. V). Infinite: none.
         gpus: Largest gang, GPUs; 0 for all a job can use. A job starts with as many as are free.
         clock: Clock as a share of the maximum clock, which every site must offer; None for the oracle.
 
@@ -217,23 +222,29 @@ class Router(CompiledScheduler):
         *,
         gpus: int = 0,
         clock: float | None = None,
+        target_s: float = np.inf,
     ) -> None:
         if where not in RULES:
             raise ValueError(f"unknown routing {where!r}; known: {', '.join(RULES)}")
         if gpus < 0:
             raise ValueError(f"gang of {gpus} GPUs; it must be at least 1, or 0 for all a job can use")
+        if not target_s > 0 or (where != "jointnf" and target_s < np.inf):
+            raise ValueError(
+                f"limit of {target_s:g} s under {where!r}; it must be above 0, and is read by jointnf alone"
+            )
         self.rule = RULES[where]
         self.gpus = gpus
         self.clock = clock
+        self.target_s = target_s
 
     def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
-        """Returns the gang (number) and the clock level per site (index).
+        """Returns the gang and the limit (numbers) and the clock level per site (index).
 
         Raises:
             ScenarioError: A site does not offer the clock.
         """
         return RuleMemory.make(
-            numbers=(float(self.gpus),),
+            numbers=(float(self.gpus), self.target_s),
             index=clock_levels(brief, self.clock)[:, None],
             random_state=int(rng.integers(2**63)),
         )

@@ -18,7 +18,7 @@ from noonward.studies.fine_tuning.gain_map import Cell, GainMap
 from noonward.studies.fine_tuning.reproduce import BEST_LEARNED, PAPER_GAIN, PAPER_GPU_HOURS
 
 PANELS: Final = ("masac", "cheapest-feasible", BEST_LEARNED)
-"""Policies that are drawn, a panel each."""
+"""Policies that are drawn, a panel each; where none was compared, the first ones that were."""
 DEMAND_COLORS: Final = ("#fde0a6", "#f4a259", "#d95f0e", "#a63603", "#5b1a02")
 """Colours of demand from low to high."""
 OUTLINE: Final = {"color": INK, "width": 1}
@@ -92,7 +92,7 @@ def map_findings(found: GainMap) -> list[str]:
 
 def pair_figure(found: GainMap) -> Figure:
     """Draws gain against additional GPU-hours, a panel a policy, a point a cell, and the paper's pair."""
-    panels = [name for name in PANELS if name in found.policies]
+    panels = [name for name in PANELS if name in found.policies] or found.compared[: len(PANELS)]
     figure = make_subplots(1, len(panels), subplot_titles=panels, shared_yaxes=True, horizontal_spacing=0.03)
     demands = sorted({cell.demand for cell in found.cells})
     varied = list(dict.fromkeys(cell.varied for cell in found.cells))
@@ -114,7 +114,7 @@ def pair_figure(found: GainMap) -> Figure:
             marker={"symbol": "square", "size": 11, "color": _color(n, len(demands)), "line": OUTLINE},
         )  # fmt: skip
     lay_out(figure, 520, legend="right")
-    figure.update_xaxes(title_text="GPU-hours over the least of S0 to S3", tickformat="+.0%")
+    figure.update_xaxes(title_text="GPU-hours over the least of S0 to S3", tickformat="+.0%", matches="x")
     figure.update_yaxes(tickformat="+.0%")
     figure.update_yaxes(title_text="utility over local FCFS", col=1)
     return Figure(

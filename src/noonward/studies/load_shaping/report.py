@@ -10,7 +10,7 @@ from noonward.evaluate.table import TextTable
 from noonward.studies.load_shaping.figures import load_shaping_figures
 from noonward.studies.load_shaping.promise_figures import promise_figures
 from noonward.studies.load_shaping.reproduce import TRAINING, VALIDATION, LoadShaping
-from noonward.studies.load_shaping.rolling import Promises
+from noonward.studies.load_shaping.rolling import Promises, chance_range
 
 
 def write_load_shaping(found: LoadShaping, path: Path, *, draws: int, seed: int, command: str) -> Path:
@@ -60,18 +60,20 @@ def promise_table(found: Promises) -> TextTable:
     rows = []
     for (source, plan), days in found.found.items():
         held, load, reserve = (mean(values) for values in (days.held, days.load_cost, days.reserve))
+        low, high = chance_range(max(len(days.held), 1), days.promise)
         rows.append(
             (
-                source, plan, f"{days.promise:.0%}", f"{held.value:.1%}", f"{load.value:+.1%}", f"{reserve.value:+.1%}",
-                str(len(days.held)),
+                source, plan, f"{days.promise:.0%}", f"{held.value:.1%}", f"{low:.0%} to {high:.0%}",
+                f"{load.value:+.1%}", f"{reserve.value:+.1%}", str(len(days.held)),
             )
         )  # fmt: skip
     return TextTable(
         title="day-ahead plans on rolling days",
-        header=("source", "plan", "promised", "held", "load cost", "reserve", "days"),
+        header=("source", "plan", "promised", "held", "by chance", "load cost", "reserve", "days"),
         rows=tuple(rows),
         caption=(
-            "held: days within the curve everywhere. load cost and reserve: cost of the load that ran and of the "
+            "held: days within the curve everywhere. by chance: what independent days that hold as promised would show "
+            "in 95 % of cases. load cost and reserve: cost of the load that ran and of the "
             "curve, above the plan that knows the day"
         ),
     )

@@ -52,6 +52,8 @@ QUEUE_CLUSTER: Final = 2
 """Cluster of Fig. 9 (d = 3, counted from 1)."""
 PAPER_COST: Final = {"dro-0.008": 0.0257, "dro-0.05": 0.0886, "greedy": 0.1405}
 """Cost above the perfect forecast, Table II."""
+PAPER_COST_SPREAD: Final = {"dro-0.008": 0.0105, "dro-0.05": 0.0100, "greedy": 0.0063}
+"""Standard deviation of it over validation days, Table II."""
 PAPER_VIOLATIONS: Final = {0.02: 0.0, 0.1: 4.0, 0.5: 33.0}
 """Hours and clusters above the curve on one day, Fig. 7."""
 
@@ -108,6 +110,11 @@ class LoadShaping:
         out = [
             Metric.of(f"cost_above_perfect_forecast/{name}", mean(values), "fraction", PAPER_COST.get(name))
             for name, values in self.cost.items()
+        ]
+        out += [
+            Metric.of(f"cost_spread/{name}", float(np.std(values, ddof=1)), "fraction", PAPER_COST_SPREAD.get(name))
+            for name, values in self.cost.items()
+            if len(values) > 1
         ]
         out += [
             Metric.of(f"violations_per_day/beta-{beta:g}", mean(values), "hours x clusters", PAPER_VIOLATIONS.get(beta))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,6 +103,27 @@ def days_in_order(pool: LoadProfiles, source: str, classes: int, level: float, t
         load_NKC = np.stack(columns, axis=2)
     scaled: F8 = load_NKC * (level / load_NKC.mean())
     return scaled
+
+
+def chance_range(days: int, promise: float, share: float = 0.95) -> tuple[float, float]:
+    """Returns the range of held shares that days which hold independently, each as promised, show in 95 % of cases.
+
+    The quantiles of the binomial law at (1 - share) / 2 and (1 + share) / 2, over the number of days.
+
+    Args:
+        days: Rolling days, at least 1.
+        promise: Probability that a day holds.
+        share: Share of cases.
+
+    Example:
+        >>> chance_range(16, 0.8)
+        (0.5625, 1.0)
+    """
+    chance_N = [math.comb(days, n) * promise**n * (1.0 - promise) ** (days - n) for n in range(days + 1)]
+    total_N = np.cumsum(chance_N)
+    tail = (1.0 - share) / 2
+    low, high = (int(np.searchsorted(total_N, level)) for level in (tail, 1.0 - tail))
+    return low / days, high / days
 
 
 @dataclass(kw_only=True)
@@ -260,6 +282,10 @@ class Promises:
                 Metric.of(f"{name}/reserve_above_perfect@{source}", mean(days.reserve), "fraction"),
                 Metric.of(f"{name}/days@{source}", float(len(days.held)), "days"),
             ]
+            if days.held:
+                low, high = chance_range(len(days.held), days.promise)
+                out.append(Metric.of(f"{name}/chance_low@{source}", low, "fraction"))
+                out.append(Metric.of(f"{name}/chance_high@{source}", high, "fraction"))
             if days.failed:
                 out.append(Metric.of(f"{name}/failed_days@{source}", float(days.failed), "days"))
         return out

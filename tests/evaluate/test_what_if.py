@@ -110,6 +110,15 @@ def test_a_saving_is_against_what_as_many_gpu_hours_cost_today():
     assert found.work(half) == -0.5
 
 
+def test_intervals_avoid_no_more_than_all_emissions_and_emit_no_less_than_none():
+    found = study(case("100", kg=(0.1, 9.0)))
+    wide = found.saved(found.curves[0].cases[0], "kg")
+    assert wide.low < 0
+    assert wide.high == 1.0
+    assert found.per_gpu_hour(found.curves[0].cases[0], "kg").low == 0.0
+    assert found.saved(found.curves[0].cases[0], "usd").high is not None
+
+
 def test_a_tonne_avoided_has_the_price_of_the_step():
     clean = case("100", usd=(14.0, 24.0), kg=(3.0, 3.0))
     found = study(case("0"), clean)

@@ -140,8 +140,11 @@ class Study:
         return due_E - mine_E, due_E
 
     def saved(self, case: Case, what: Literal["usd", "kg"] = "usd") -> Estimate:
-        """Returns the share of cost, or of emissions, that is saved per GPU-hour against today's policy, paired."""
-        return ratio(*self.share_E(case, what))
+        """Returns the share of cost, or of emissions, that is saved per GPU-hour against today's policy, paired.
+
+        No more than all emissions can be avoided; of a cost, more than all can be saved where prices are negative.
+        """
+        return ratio(*self.share_E(case, what)).within(-math.inf, math.inf if what == "usd" else 1.0)
 
     def change_of_saving(self, case: Case, base: Case | None = None) -> Estimate:
         """Returns how much the share of cost that is saved differs from that of another case, paired."""
@@ -159,7 +162,9 @@ class Study:
 
     def per_gpu_hour(self, case: Case, what: Literal["usd", "kg"]) -> Estimate:
         """Returns cost, USD, or emissions, kg, per GPU-hour."""
-        return ratio(case.bills_E if what == "usd" else case.values("carbon_kg"), case.values("gpu_hours"))
+        if what == "usd":
+            return ratio(case.bills_E, case.values("gpu_hours"))
+        return ratio(case.values("carbon_kg"), case.values("gpu_hours")).within(0.0)
 
     def words(self) -> list[str]:
         """Returns what the study says, the most important sentence first."""

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from noonward.bound.cluster_utility import columns
-from noonward.bound.cluster_utility.dual import Relaxation
+from noonward.bound.cluster_utility.columns import build_columns
+from noonward.bound.cluster_utility.dual import Dual, Relaxation
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.bound.cluster_utility.prices import descend, descend_evenly, piece, polish_in_pieces
 from noonward.bound.cluster_utility.primal import LEAST_ROUNDS, MOST_LOOKS, REBOOKED, slot_options, usual_rounds
@@ -19,6 +20,7 @@ from noonward.decision.brief import Needs
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
+from noonward.evaluate.objective import Bound, objective_of
 from noonward.ledger.ledger import settle
 from noonward.model.cluster.environment import Environment, GpuCaps
 from noonward.model.cluster.fleet import Fleet, Ingress, Site
@@ -380,8 +382,9 @@ def test_one_job_alone_is_bounded_by_its_own_best_start(seed):
     assert bound.dual_excess_usd == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.parametrize("periods", [1, 2, 10])
 @pytest.mark.parametrize("seed", range(10))
-def test_candidates_suffice_at_any_capacity_prices(seed):
+def test_candidates_suffice_at_any_capacity_prices(seed, periods):
     """With the retrieval's carbon: the priced maximum over candidates equals that over all slots."""
     network = Network(throughput_gb_per_min=2.0, usd_per_gb=0.001, latency_ms=100.0)
     env = random_environment(seed, count=3, network=network, slot_s=120.0)
@@ -389,17 +392,56 @@ def test_candidates_suffice_at_any_capacity_prices(seed):
     jobs = replace(env.jobs, data_gb_J=np.zeros(3), model_gb_J=np.zeros(3), result_gb_J=np.full(3, 2.0))
     env = replace(env, links=links, jobs=jobs)
     relaxation = Relaxation(env)
-    price_SH = np.random.default_rng(seed).exponential(0.02, relaxation.shape)
+    shorter = build_columns(env, relaxation.options, relaxation.costs, 3600.0 / periods)
+    dual = Dual(shorter, relaxation.gpus_S, relaxation.shape[1] * periods, relaxation.idle_usd)
+    price_SP = np.random.default_rng(seed).exponential(0.02 / periods, dual.shape)
     expected = 0.0
     for j in range(3):
         priced = [0.0]
         for site, start_s, value, _ in plain_choices(env, j):
-            held = plain_integral(price_SH[site], start_s, start_s + jobs.work_J[j]) / 3600
+            end_s = start_s + jobs.work_J[j]
+            held = plain_integral(price_SP[site], start_s * periods, end_s * periods) / 3600
             priced.append(value - jobs.gpus_min_J[j] * held)
         expected += max(priced)
-    capacity = float(relaxation.tables.gpus_S @ price_SH.sum(axis=1))
-    got = relaxation.value(price_SH)[0] - relaxation.costs.idle_usd - capacity
+    capacity = float(dual.gpus_S @ price_SP.sum(axis=1))
+    got = dual.value(price_SP)[0] - relaxation.costs.idle_usd - capacity
     assert got == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("period_s", [600.0, 1800.0])
+@pytest.mark.parametrize("seed", range(8))
+def test_shorter_periods_lower_the_bound_and_never_below_the_brute_force_optimum(seed, period_s):
+    env = random_environment(seed, count=4, sites=1 + seed % 2)
+    hourly, shorter = utility_bound(env, rounds=0), utility_bound(env, rounds=0, period_s=period_s)
+    assert brute_force(env) - 1e-9 <= shorter.upper_usd <= hourly.upper_usd + 1e-9
+    assert (shorter.price_usd_per_gpu_hour_SH == hourly.price_usd_per_gpu_hour_SH).all()
+    pieces = utility_bound(env, rounds=0, period_s=period_s, most_jobs=4)
+    assert brute_force(env) - 1e-9 <= pieces.upper_usd <= hourly.upper_usd + 1e-9
+
+
+def test_two_half_hours_at_once_fit_an_hour_on_average_and_no_half_hour():
+    jobs = Jobs.build(arrival_s=np.zeros(2), work=np.array([1800.0, 1800.0]), gpus=1, slack_s=0.0)
+    env = build(jobs, gpus=(1,), pue=(1.0,))
+    one = (0.05 - 0.14 * 0.072) / 2
+    assert utility_bound(env, tolerance=1e-9).upper_usd - plain_idle(env) == pytest.approx(2 * one)
+    exact = utility_bound(env, tolerance=1e-9, period_s=1800.0)
+    assert exact.upper_usd - exact.idle_usd == pytest.approx(one)
+    assert exact.gap_usd == pytest.approx(0, abs=1e-9)
+
+
+def test_periods_divide_the_hour_into_whole_slots(medium):
+    for period_s in (0.0, 7200.0, 2500.0, 900.0 + 1.0, math.nan):
+        with pytest.raises(ScenarioError, match="divide the hour"):
+            utility_bound(medium, period_s=period_s)
+
+
+def test_the_gap_is_that_of_the_environments_whose_schedule_is_known():
+    objective = objective_of(load_scenario("tiny"))
+    known = Bound(utility_usd=100.0, best_known_usd=98.0)
+    (gap,) = objective.gap_metrics([known, Bound(utility_usd=300.0, best_known_usd=294.0), Bound(utility_usd=7.0)])
+    assert gap.name == "duality_gap"
+    assert gap.value == pytest.approx(0.02)
+    assert objective.gap_metrics([Bound(joules_per_unit=8.0)]) == []
 
 
 def test_ample_capacity_costs_nothing_and_every_job_earns_its_closed_form():

@@ -1,6 +1,7 @@
 """``noonward plan``: a day planned, tried and written; scenarios that cannot be planned are told why."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import polars as pl
@@ -37,8 +38,21 @@ def test_the_tables_hold_the_plan(tmp_path: Path) -> None:
     assert sums["fraction"].to_list() == pytest.approx([1.0] * 28)
     bound = tables["fractions"].filter(pl.col("class") == "cluster-a2")
     assert bound["site"].unique().to_list() == ["a2"]
+    start = found.environment.start
+    assert tables["curves"]["time"].to_list()[:5] == [start] * 4 + [start + timedelta(hours=1)]
+    waits = tables["fractions"].select(pl.col("runs") - pl.col("submitted"))["runs"].dt.total_hours()
+    assert waits.to_list() == (tables["fractions"]["run_hour"] - tables["fractions"]["submission_hour"]).to_list()
     late = tables["fractions"].filter(pl.col("run_hour") - pl.col("submission_hour") > 10)
     assert late.is_empty()
+    jobs = tables["jobs"]
+    assert len(jobs) == len(found.environment.jobs)
+    assert set(jobs.filter(pl.col("class") == "cluster-a2")["site"]) == {"a2"}
+    assert (jobs["start"] >= jobs["arrival"]).all()
+    assert jobs["gpus"].sum() == found.environment.jobs.gpus_min_J.sum()
+    in_hour = jobs.group_by(pl.col("start").dt.truncate("1h"), "site").agg(pl.col("gpus").sum())
+    hour = in_hour.filter(pl.col("start") == start)  # jobs of an hour that start at full hours
+    ran = dict(zip(found.environment.sites, found.ran_SH[:, 0], strict=True))
+    assert dict(hour.select("site", "gpus").iter_rows()) == pytest.approx({k: v for k, v in ran.items() if v})
     assert found.ran_SH.sum() == pytest.approx(found.environment.jobs.gpus_min_J.sum())
     shown = plan_figure(found.plan, found.environment.sites, ran_SH=found.ran_SH, unit="GPUs").plot
     assert {"virtual capacity", "load that ran", "a1"} <= {trace.name for trace in shown.data}
@@ -88,7 +102,7 @@ def test_load_that_does_not_fit_is_told() -> None:
 def test_the_command_writes_tables_and_figure(noonward: CommandLine) -> None:
     command = ("plan", "load-shaping", "--set", "window_h=3", "--samples", 4)
     content = json.loads(noonward(*command, "--json").out)
-    assert set(content["tables"]) == {"curves", "fractions", "prices"}
+    assert set(content["tables"]) == {"curves", "fractions", "prices", "jobs"}
     assert "virtual capacity" in Path(content["report"]).read_text(encoding="utf-8")
     answer = noonward(*command)
     assert answer.code == 0

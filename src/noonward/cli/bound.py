@@ -58,6 +58,7 @@ def bound(
         if not no_value(found, each.name):
             known = [bound[each.name] for bound in found if each.name in bound]
             metrics.append(Metric.of(each.metric, mean(known), each.unit))
+    metrics += objective.gap_metrics(found)
     if not metrics:
         raise ScenarioError(f"no bound is known for scenario {scenario.name!r}: {objective.bound_condition}")
     if json:
@@ -69,7 +70,8 @@ def bound(
         print(f"environment {index}: {said}")
     for metric in metrics:
         low, high = metric.low, metric.high
-        interval = "" if low is None else f" [{low:,.2f}, {high:,.2f}]"
-        print(f"mean {metric.name}: {metric.value:,.2f}{interval} {metric.unit}")
+        digits = 4 if metric.unit == "fraction" else 2
+        interval = "" if low is None else f" [{low:,.{digits}f}, {high:,.{digits}f}]"
+        print(f"mean {metric.name}: {metric.value:,.{digits}f}{interval} {metric.unit}")
     for note in notes:
         print(f"note: {note}")

@@ -103,6 +103,17 @@ class ClusterObjective(Objective):
             return Bound() if np.isnan(joules) else Bound(joules_per_unit=joules)
         return Bound()
 
+    def gap_metrics(self, bounds: Sequence[Bound]) -> list[Metric]:
+        """Returns the distance of the best schedule found from the bound of the utility, over the bound.
+
+        The optimum lies between the two, so it is the most by which the bound may be too high.
+        """
+        known = [bound for bound in bounds if {"utility_usd", "best_known_usd"} <= bound.keys()]
+        if not known:
+            return []
+        upper_E, found_E = (np.array([bound[name] for bound in known]) for name in ("utility_usd", "best_known_usd"))
+        return [Metric.of("duality_gap", ratio(upper_E - found_E, upper_E).within(0.0), "fraction")]
+
     def describe_bound(self, bound: Bound) -> str:
         """Returns a bound in words."""
         if "utility_usd" not in bound:
@@ -137,7 +148,7 @@ class ClusterObjective(Objective):
         for each in self.bound_values:
             if not no_value(comparison.bounds, each.name):
                 out.append(Metric.of(each.metric, mean(comparison.bound_values(each.name)), each.unit))
-        return out + service_metrics(comparison)
+        return out + self.gap_metrics(comparison.bounds) + service_metrics(comparison)
 
     def value_metrics(self, comparison: Comparison, policy: str) -> list[Metric]:
         """Returns a policy's metrics of the ranked value."""

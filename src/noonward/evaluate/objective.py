@@ -15,7 +15,7 @@ from noonward.evaluate.statistics import Estimate, ratio
 from noonward.model.kinds import AnyScenario, find_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from noonward.evaluate.compare import Comparison
     from noonward.evaluate.metrics import Metric
@@ -115,6 +115,10 @@ class Objective(ABC):
             seconds: Seconds after which it begins no further step; None: it leaves none out. Given only where
                 ``bound_in_steps``. Where they ran out, the bound holds all the same, is looser, and has ``cut`` 1.
         """
+
+    def gap_metrics(self, bounds: Sequence[Bound]) -> list[Metric]:
+        """Returns metrics of how far bounds may lie from the optimum; none unless a kind knows it."""
+        return []
 
     @abstractmethod
     def describe_bound(self, bound: Bound) -> str:

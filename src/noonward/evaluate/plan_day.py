@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,11 +13,12 @@ from noonward.decision.brief import Brief, check_fit
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
+from noonward.evaluate.frames import with_times
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import mean
 from noonward.files import write_table
-from noonward.ledger.record import hour_table
-from noonward.ledger.segments import OVERDUE
+from noonward.ledger.record import hour_table, job_table
+from noonward.ledger.segments import OVERDUE, Outcome
 from noonward.model.cluster.environment import Environment
 from noonward.schedule.plan.follow import FollowPlan
 from noonward.schedule.plan.result import Plan
@@ -48,6 +49,7 @@ class PlannedDay:
         ran_SH: GPU-hours that ran per site and hour of the plan when the environment's own jobs followed it.
         over_cap_gpu_hours: GPU-hours of that run above the curves.
         overdue: Jobs of that run that could not start in time.
+        jobs: One row a job of that run that came in the plan's submission hours: where and when it ran.
     """
 
     environment: Environment
@@ -59,6 +61,7 @@ class PlannedDay:
     ran_SH: F8
     over_cap_gpu_hours: float
     overdue: int
+    jobs: pl.DataFrame
 
     def metrics(self) -> list[Metric]:
         """Returns the metrics for ``--json``."""
@@ -85,7 +88,10 @@ class PlannedDay:
         ]
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        """Returns the plan as tables: ``curves``, ``fractions`` and ``prices`` (docs/load-shaping.md)."""
+        """Returns the plan as tables: ``curves``, ``fractions``, ``prices`` and ``jobs`` (docs/load-shaping.md).
+
+        Hours count from the run's start; the columns ``time``, ``submitted`` and ``runs`` are their starts in UTC.
+        """
         import polars as pl
 
         plan, sites = self.plan, np.array(self.environment.sites, dtype=object)
@@ -111,12 +117,24 @@ class PlannedDay:
             "service_price_usd": plan.prices.service_KC.ravel(),
             "expected_gpu_hours": plan.problem.load_NKC.mean(axis=0).ravel(),
         }
-        return {"curves": pl.DataFrame(curves), "fractions": pl.DataFrame(shares), "prices": pl.DataFrame(prices)}
+        begin = pl.lit(self.environment.start).dt.cast_time_unit("us").dt.convert_time_zone("UTC")
+
+        def dated(columns: dict[str, Any], **times: str) -> pl.DataFrame:
+            at = {name: begin + pl.duration(hours=pl.col(hour)) for name, hour in times.items()}
+            return pl.DataFrame(columns).with_columns(**at)
+
+        return {
+            "curves": dated(curves, time="hour"),
+            "fractions": dated(shares, submitted="submission_hour", runs="run_hour"),
+            "prices": dated(prices, time="submission_hour"),
+            "jobs": self.jobs,
+        }
 
     def write(self, folder: Path) -> dict[str, Path]:
         """Writes the tables as Parquet files; returns their paths."""
-        paths = {name: folder / f"{name}.parquet" for name in ("curves", "fractions", "prices")}
-        for name, table in self.tables().items():
+        tables = self.tables()
+        paths = {name: folder / f"{name}.parquet" for name in tables}
+        for name, table in tables.items():
             write_table(paths[name], table)
         return paths
 
@@ -166,7 +184,18 @@ def plan_day(environment: Environment, scheduler: FollowPlan, *, seed: int = 0) 
         ran_SH=ran_SH,
         over_cap_gpu_hours=float(outcome.over_cap_gpu_s_S.sum() / HOUR_S),
         overdue=int((outcome.job_J["status"] == OVERDUE).sum()),
+        jobs=_placed(outcome, first, plan.fractions.hours),
     )
+
+
+def _placed(outcome: Outcome, first: int, hours: int) -> pl.DataFrame:
+    """Returns where and when the jobs ran that came in some hours; ``job`` is the row in the table of jobs."""
+    import polars as pl
+
+    came = pl.col("arrival_s").is_between(first * HOUR_S, (first + hours) * HOUR_S, closed="left")
+    table = with_times(job_table(outcome), outcome.environment.start).with_row_index("job")
+    names = ("job", "class", "arrival", "origin", "status", "site", "gpus", "start", "finish")
+    return table.filter(came).select(names)
 
 
 def _require_alike(environment: Environment, workload: Workload) -> None:

@@ -118,10 +118,10 @@ class Columns:
         start_s_K: Start, s.
         value_K: Value before capacity prices, USD (see ``kernels.fill_columns``).
         gpus_K: Gang as a float.
-        from_K: Position ``site (H + 1) + hour`` of the start's hour.
-        from_share_K: Share of that hour gone at the start.
-        to_K: Position of the end's hour.
-        to_share_K: Share of that hour gone at the end.
+        from_K: Position ``site (P + 1) + period`` of the period in which it starts; periods are hours unless stated.
+        from_share_K: Share of that period gone at the start.
+        to_K: Position of the period in which it ends.
+        to_share_K: Share of that period gone at the end.
     """
 
     first_J: I8
@@ -353,16 +353,16 @@ def most_usd(options: Options, costs: Market, from_hour_O: I8) -> F8:
     return np.asarray(options.revenue_usd_O + earned_O - options.return_usd_O - options.move_usd_O)
 
 
-def build_columns(environment: Environment, options: Options, costs: Market) -> Columns:
-    """Lists the candidate starts of all options with their values.
+def build_columns(environment: Environment, options: Options, costs: Market, period_s: float = HOUR_S) -> Columns:
+    """Lists the candidate starts of all options with their values, under capacity priced by period.
 
     Where there would be more than ``MOST_LATE`` late starts, those from two days of lateness on are replaced by one
     column an option, which is worth what the option is worth at most and takes no GPU: so the bound holds, and is
     looser.
     """
-    slot_s, hours = slot_of(environment), costs.carbon_SH.shape[1]
+    slot_s, periods = slot_of(environment), round(costs.carbon_SH.shape[1] * HOUR_S / period_s)
     options, cut_O = _without_latest(options, slot_s)
-    count_O = count_candidates(options.earliest_s_O, options.latest_s_O, options.run_s_O, slot_s)
+    count_O = count_candidates(options.earliest_s_O, options.latest_s_O, options.run_s_O, slot_s, period_s)
     first_O = np.concatenate([[0], np.cumsum(count_O + cut_O)]).astype(np.int64)
     start_s_K, value_K = np.empty(first_O[-1]), np.empty(first_O[-1])
     option_K = np.empty(first_O[-1], dtype=np.int64)
@@ -370,7 +370,7 @@ def build_columns(environment: Environment, options: Options, costs: Market) -> 
         fill_columns(
             first_O, options.earliest_s_O, options.latest_s_O, options.run_s_O, options.revenue_usd_O,
             options.power_w_O, options.saved_w_O, options.return_usd_O + options.move_usd_O, options.return_kwh_O,
-            options.home_O, options.site_O, int(count_O.max()), slot_s, environment.window_s, costs.usd_per_g,
+            options.home_O, options.site_O, int(count_O.max()), slot_s, period_s, environment.window_s, costs.usd_per_g,
             costs.weight_cumulative_SH, costs.carbon_SH, options.due_s_O, options.late_usd_per_s_O, start_s_K, value_K,
             option_K,
         )  # fmt: skip
@@ -381,9 +381,9 @@ def build_columns(environment: Environment, options: Options, costs: Market) -> 
     run_s_K, gpus_K = options.run_s_O[option_K], options.gpus_O[option_K].astype(np.float64)
     run_s_K[rest_X] = gpus_K[rest_X] = 0.0
     end_s_K = start_s_K + run_s_K
-    from_hour_K = np.minimum((start_s_K / HOUR_S).astype(np.int64), hours - 1)
-    to_hour_K = np.minimum((end_s_K / HOUR_S).astype(np.int64), hours - 1)
-    offset_K = options.site_O[option_K] * (hours + 1)
+    from_period_K = np.minimum((start_s_K / period_s).astype(np.int64), periods - 1)
+    to_period_K = np.minimum((end_s_K / period_s).astype(np.int64), periods - 1)
+    offset_K = options.site_O[option_K] * (periods + 1)
     per_job = np.bincount(options.job_O[option_K], minlength=len(environment.jobs))
     return Columns(
         first_J=np.concatenate([[0], np.cumsum(per_job)]).astype(np.int64),
@@ -391,10 +391,10 @@ def build_columns(environment: Environment, options: Options, costs: Market) -> 
         start_s_K=start_s_K,
         value_K=value_K,
         gpus_K=gpus_K,
-        from_K=offset_K + from_hour_K,
-        from_share_K=start_s_K / HOUR_S - from_hour_K,
-        to_K=offset_K + to_hour_K,
-        to_share_K=end_s_K / HOUR_S - to_hour_K,
+        from_K=offset_K + from_period_K,
+        from_share_K=start_s_K / period_s - from_period_K,
+        to_K=offset_K + to_period_K,
+        to_share_K=end_s_K / period_s - to_period_K,
     )
 
 

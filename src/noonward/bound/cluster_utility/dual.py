@@ -28,11 +28,11 @@ class Dual:
     Args:
         columns: What the jobs may become.
         gpus_S: GPUs of the sites.
-        hours: Hours that are priced.
+        hours: Periods that are priced: hours, unless the columns are of shorter ones.
         idle_usd: Utility of a fleet that runs nothing, USD.
 
     Attributes:
-        shape: Sites and hours.
+        shape: Sites and periods.
         evaluations: How often D was evaluated.
         best_J: Column that every job took at the last evaluation, or -1.
     """
@@ -49,10 +49,11 @@ class Dual:
         """Evaluates the dual function.
 
         Args:
-            price_SH: Capacity prices lambda, USD per GPU-hour, shape (sites, hours).
+            price_SH: Capacity prices lambda, USD per GPU and period, shape (sites, periods).
 
         Returns:
-            (D in USD, a subgradient: GPU-hours left free by the jobs' choices, negative where they ask for too many).
+            (D in USD, a subgradient: GPUs times periods left free by the jobs' choices, negative where they ask for too
+            many).
 
         Raises:
             ScenarioError: Prices have another shape, are negative or not finite.
@@ -60,7 +61,7 @@ class Dual:
         if price_SH.shape != self.shape or not (np.isfinite(price_SH) & (price_SH >= 0)).all():
             raise ScenarioError(
                 f"capacity prices of shape {price_SH.shape} with values from {np.min(price_SH, initial=np.inf)} USD "
-                f"per GPU-hour; expected shape {self.shape} (sites, hours) and finite values of at least 0"
+                f"per GPU and period; expected shape {self.shape} (sites, periods) and finite values of at least 0"
             )
         self.evaluations += 1
         np.cumsum(price_SH, axis=1, out=self._cumulative_SH[:, 1:])

@@ -93,20 +93,37 @@ def _push_start(starts: F8, hours: I8, count: int, start_s: float, hour: int) ->
 
 
 @kernel()
-def candidate_starts(
-    earliest_s: float, latest_s: float, run_s: float, slot_s: float, starts: F8, hours: I8, fill: bool
-) -> int:
-    """Lists the starts of an option among which one is best, whatever the hourly prices of capacity.
+def _hour_of_end(end_s: float) -> int:
+    """Returns the hour in which a run that ends is settled; -1 within the tolerance of a full hour."""
+    if abs(end_s - HOUR_S * np.rint(end_s / HOUR_S)) < TIME_TOLERANCE_S:
+        return -1
+    return int(end_s / HOUR_S)
 
-    Between two of them the priced value is linear in the start: neither the start nor the end crosses an hour and the
-    retrieval is settled in one hour. On a slot grid (``slot_s`` above 0) they are the grid's points next to each
-    kink; without a grid, the kinks themselves, once for either side of the step in the retrieval's intensity.
+
+@kernel()
+def candidate_starts(
+    earliest_s: float,
+    latest_s: float,
+    run_s: float,
+    slot_s: float,
+    period_s: float,
+    starts: F8,
+    hours: I8,
+    fill: bool,
+) -> int:
+    """Lists the starts of an option among which one is best, whatever the prices of capacity by period.
+
+    Between two of them the priced value is linear in the start: neither the start nor the end crosses a period (of
+    which hours are made) and the retrieval is settled in one hour. On a slot grid (``slot_s`` above 0) they are the
+    grid's points next to each kink; without a grid, the kinks themselves, once for either side of the step in the
+    retrieval's intensity.
 
     Args:
         earliest_s: First start, on the grid.
         latest_s: Last start, on the grid.
         run_s: Run time, s.
         slot_s: Slot, a divisor of the hour, or 0 for starts at any time.
+        period_s: Length of the periods of one price, a divisor of the hour and a multiple of the slot, s.
         starts: Receives the starts.
         hours: Receives the hour in which each run ends, as settled for the retrieval; -1 where an end falls
             on a full hour within the tolerance, so that either side counts.
@@ -118,21 +135,16 @@ def candidate_starts(
     count = 0
     for start_s in (earliest_s, latest_s):
         if fill:
-            hour = int((start_s + run_s) / HOUR_S)
-            if abs((start_s + run_s) - HOUR_S * np.rint((start_s + run_s) / HOUR_S)) < TIME_TOLERANCE_S:
-                hour = -1
-            _push_start(starts, hours, count, start_s, hour)
+            _push_start(starts, hours, count, start_s, _hour_of_end(start_s + run_s))
         count += 1
-    for hour in range(int(earliest_s / HOUR_S) + 1, int(np.ceil(latest_s / HOUR_S))):
+    for period in range(int(earliest_s / period_s) + 1, int(np.ceil(latest_s / period_s))):
         if fill:
-            end_s = hour * HOUR_S + run_s
-            ends_in = int(end_s / HOUR_S)
-            if abs(end_s - HOUR_S * np.rint(end_s / HOUR_S)) < TIME_TOLERANCE_S:
-                ends_in = -1
-            _push_start(starts, hours, count, hour * HOUR_S, ends_in)
+            _push_start(starts, hours, count, period * period_s, _hour_of_end(period * period_s + run_s))
         count += 1
-    for hour in range(int((earliest_s + run_s) / HOUR_S) + 1, int(np.ceil((latest_s + run_s) / HOUR_S))):
-        kink_s = hour * HOUR_S - run_s
+    for period in range(int((earliest_s + run_s) / period_s) + 1, int(np.ceil((latest_s + run_s) / period_s))):
+        kink_s = period * period_s - run_s
+        full_hour = period * period_s % HOUR_S == 0.0
+        hour = int(period * period_s / HOUR_S)
         before_s, after_s = kink_s, kink_s
         on_grid = False
         if slot_s > 0:
@@ -141,23 +153,26 @@ def candidate_starts(
             on_grid = abs(after_s - kink_s) < TIME_TOLERANCE_S
         if before_s > earliest_s:
             if fill:
-                _push_start(starts, hours, count, before_s, hour - 1)
+                _push_start(starts, hours, count, before_s, hour - 1 if full_hour else _hour_of_end(before_s + run_s))
             count += 1
         if after_s < latest_s:
             if fill:
-                _push_start(starts, hours, count, after_s, -1 if on_grid else hour)
+                after_hour = (-1 if on_grid else hour) if full_hour else _hour_of_end(after_s + run_s)
+                _push_start(starts, hours, count, after_s, after_hour)
             count += 1
     return count
 
 
 @kernel()
-def count_candidates(earliest_s_O: F8, latest_s_O: F8, run_s_O: F8, slot_s: float) -> I8:
+def count_candidates(earliest_s_O: F8, latest_s_O: F8, run_s_O: F8, slot_s: float, period_s: float) -> I8:
     """Returns the number of candidate starts of every option."""
     none_f = np.empty(0)
     none_i = np.empty(0, dtype=np.int64)
     count_O = np.empty(len(run_s_O), dtype=np.int64)
     for o in range(len(run_s_O)):
-        count_O[o] = candidate_starts(earliest_s_O[o], latest_s_O[o], run_s_O[o], slot_s, none_f, none_i, False)
+        count_O[o] = candidate_starts(
+            earliest_s_O[o], latest_s_O[o], run_s_O[o], slot_s, period_s, none_f, none_i, False
+        )
     return count_O
 
 
@@ -186,6 +201,7 @@ def fill_columns(
     site_O: I8,
     most_starts: int,
     slot_s: float,
+    period_s: float,
     window_s: float,
     usd_per_g: float,
     weight_cumulative_SH: F8,
@@ -206,7 +222,7 @@ def fill_columns(
     for o in range(len(run_s_O)):
         begin = first_O[o]
         starts = start_s_K[begin:]
-        count = candidate_starts(earliest_s_O[o], latest_s_O[o], run_s_O[o], slot_s, starts, hours, True)
+        count = candidate_starts(earliest_s_O[o], latest_s_O[o], run_s_O[o], slot_s, period_s, starts, hours, True)
         for k in range(count):
             end_s = starts[k] + run_s_O[o]
             weight_H = weight_cumulative_SH[site_O[o]]

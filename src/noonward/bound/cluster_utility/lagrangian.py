@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from noonward.arrays import F8
+from noonward.bound.cluster_utility.columns import build_columns, slot_of
 from noonward.bound.cluster_utility.dual import Relaxation
-from noonward.bound.cluster_utility.prices import descend, descend_evenly, polish, polish_in_pieces
+from noonward.bound.cluster_utility.prices import descend, descend_evenly, polish, polish_in_pieces, refine
 from noonward.bound.cluster_utility.primal import BookedSchedule, book
 from noonward.errors import ScenarioError
 from noonward.model.cluster.environment import Environment
+from noonward.units import HOUR_S
 
 MOST_JOBS: Final = 6000
 """Most jobs for which prices are found for all hours at once; with more, stretches of a quarter follow each other."""
@@ -28,7 +30,8 @@ class UtilityBound:
     Attributes:
         upper_usd: Upper bound on the ledger's total utility, the cost of the idle fleet over the window included, USD.
         idle_usd: Utility of a fleet that runs nothing, the part no scheduler changes, USD.
-        price_usd_per_gpu_hour_SH: Capacity prices lambda that give the bound, USD per GPU-hour, at least 0.
+        price_usd_per_gpu_hour_SH: Capacity prices lambda that give the bound, USD per GPU-hour, at least 0; with
+            shorter periods than an hour, those by hour that refining began from.
         iterations: Evaluations of the dual function.
         dual_excess_usd: Most by which ``upper_usd`` may exceed the least bound of this kind, the optimum of the linear
             relaxation, USD. Where the prices were found in stretches or by subgradient steps alone, it is the distance
@@ -70,6 +73,7 @@ def utility_bound(
     progress: Callable[[int, int], None] | None = None,
     seconds: float | None = None,
     enough: float = 0.0,
+    period_s: float = HOUR_S,
 ) -> UtilityBound:
     """Bounds the utility any scheduler can reach in an environment, all signals and jobs known beforehand.
 
@@ -93,6 +97,9 @@ def utility_bound(
         progress: Called after every stretch with its number and how many there are.
         seconds: Seconds after which no further step is begun; None: none is left out. Every price gives a bound, so the
             result is one all the same, only a looser one, and it depends on the machine's speed.
+        period_s: Length of the periods that capacity is priced by, s: an hour, or a divisor of it that is a whole
+            number of slots. Shorter periods lower the bound, and take longer: capacity is no longer averaged over the
+            hour (``prices.refine``).
         enough: Gap to a schedule, as a share of the bound, at which the search stops where there are more than
             ``most_jobs`` jobs; 0: it goes on until ``tolerance`` is reached. The schedule is then listed alone, not
             searched.
@@ -106,12 +113,18 @@ def utility_bound(
             f"iterations {iterations}, tolerance {tolerance}, rounds {rounds} and most_jobs {most_jobs} were asked; "
             "they must be at least 1, 0, 0 and 4"
         )
+    slot_s = slot_of(environment)
+    if not 0 < period_s <= HOUR_S or HOUR_S % period_s or (slot_s and period_s % slot_s):
+        raise ScenarioError(
+            f"prices by periods of {period_s:g} s were asked; a period must divide the hour (3600 s) and be a whole "
+            f"number of slots ({slot_s:g} s)"
+        )
     end_s = math.inf if seconds is None else time.monotonic() + seconds
 
     def late() -> bool:
         return time.monotonic() >= end_s
 
-    relaxation = Relaxation(environment)
+    relaxation, refined = Relaxation(environment), 0
     hard_caps = environment.caps is not None and environment.caps.hard
     books = schedule and environment.protocol == "each-slot" and not hard_caps
 
@@ -126,7 +139,7 @@ def utility_bound(
             upper_usd=upper_usd,
             idle_usd=relaxation.costs.idle_usd,
             price_usd_per_gpu_hour_SH=price_SH,
-            iterations=relaxation.evaluations,
+            iterations=relaxation.evaluations + refined,
             dual_excess_usd=excess_usd,
             schedule=found,
             cut=late(),
@@ -147,6 +160,12 @@ def utility_bound(
         upper_usd, price_SH, excess_usd = polish(relaxation, price_SH, columns, tolerance, late=late)
     elif math.isfinite(tolerance):
         upper_usd, price_SH = polish_in_pieces(relaxation, price_SH, columns, tolerance, most_jobs // 4, progress, late)
+    if period_s < HOUR_S and len(relaxation.columns.value_K):
+        shorter = build_columns(environment, relaxation.options, relaxation.costs, period_s)
+        pieces = None if len(environment.jobs) <= most_jobs else most_jobs // 4
+        upper_usd, excess_usd, refined = refine(
+            relaxation, shorter, round(HOUR_S / period_s), price_SH, tolerance, pieces, late
+        )
     found = None
     if books:
         found = scheduled(rounds, 2)

@@ -250,6 +250,45 @@ def polish_in_pieces(
     return dual.value(price_SH)[0], price_SH
 
 
+def refine(
+    coarse: Dual,
+    columns: Columns,
+    periods: int,
+    price_SH: F8,
+    tolerance: float,
+    pieces: int | None = None,
+    late: Callable[[], bool] = never,
+) -> tuple[float, float, int]:
+    """Lowers the dual function further by prices of shorter periods.
+
+    A schedule within capacity uses at most R GPUs at every instant, so capacity may be priced by any division of time.
+    Prices that are the same in all periods of an hour give the hour's D: so refining never raises it, and the least D
+    falls, or stays, as periods get shorter.
+
+    Args:
+        coarse: The dual function with a price an hour.
+        columns: The same jobs' candidate starts for shorter periods.
+        periods: Periods an hour.
+        price_SH: Prices by hour to begin at, USD per GPU-hour.
+        tolerance: As in ``polish``.
+        pieces: Jobs that may start in a stretch (``polish_in_pieces``); None: all periods at once.
+        late: Whether no further step may begin.
+
+    Returns:
+        (least D in USD, excess over the last master in USD, evaluations).
+    """
+    fine = Dual(columns, coarse.gpus_S, coarse.shape[1] * periods, coarse.idle_usd)
+    price_SP = np.repeat(price_SH / periods, periods, axis=1)
+    fine.value(price_SP)
+    chosen = fine.best_J[fine.best_J >= 0]
+    excess_usd = math.inf
+    if pieces is None:
+        upper_usd, _, excess_usd = polish(fine, price_SP, chosen, tolerance, late=late)
+    else:
+        upper_usd, _ = polish_in_pieces(fine, price_SP, chosen, tolerance, pieces, late=late)
+    return upper_usd, excess_usd, fine.evaluations
+
+
 def piece(dual: Dual, price_SH: F8, first: int, until: int) -> tuple[Dual, int] | None:
     """Returns the dual function of a stretch of hours, the prices elsewhere given.
 

@@ -18,7 +18,7 @@ from reference.views import ask, make_view
 def asked(router, view, *, levels=None):
     """The answer (choice, gpus, level) of a router with a memory as `memory` makes it."""
     levels = levels or [ORACLE] * len(view.site_S)
-    numbers = (float(router.gpus), router.target_s)
+    numbers = (float(router.gpus), router.target_s, float(router.spare))
     if not hasattr(router, "memory"):
         router.memory = RuleMemory.make(numbers=numbers, index=[[level] for level in levels], random_state=3)
     return ask(router, view)[0][:3]
@@ -83,6 +83,20 @@ def test_greedy_energy_counts_what_its_gpus_would_draw_free():
     assert asked(Router("greedy-energy", gpus=1), view)[0] == 1
     view.site_S["free"] = 0
     assert asked(Router("greedy-energy", gpus=1), view)[0] == 2
+
+
+def test_greedy_energy_leaves_spare_gpus_while_another_site_has_room():
+    sites = [{"gpus": 4, "free": 2}, {"gpus": 4, "free": 4, "free_w": 0.0}]
+    watts = {"power_w": ((100.0,),), "seconds": ((1.0,),)}
+    view = make_view([{**sites[0], "free_w": 50.0}, sites[1]], asked=(0,), **watts)
+    assert asked(Router("greedy-energy", gpus=1, spare=1), view)[0] == 1  # 50 J less what it saves, two free
+    assert asked(Router("greedy-energy", gpus=1, spare=2), view)[0] == 2
+    view.site_S["free"] = 1
+    assert asked(Router("greedy-energy", gpus=1, spare=2), view)[0] == 1  # nowhere: as without
+    with pytest.raises(ValueError, match="spare"):
+        Router("uniform", spare=1)
+    with pytest.raises(ValueError, match="spare"):
+        Router("greedy-energy", spare=-1)
 
 
 def test_greedy_energy_reckons_with_the_gang_that_would_start():

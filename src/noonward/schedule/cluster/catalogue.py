@@ -219,6 +219,19 @@ def _add_routers(registry: Registry) -> None:
         family(name, _GPUS, functools.partial(Router, name), gang)
         for gpus in range(1, 9):
             registry.add_member(f"{name}-{gpus}", name, {"gpus": gpus})
+    registry.add_family(
+        Family(
+            packaged=True,
+            name="greedy-spare",
+            arguments=(Argument(name="spare", kind="whole number", unit="GPUs", low=1, high=4096),),
+            make=lambda spare: Router("greedy-energy", gpus=1, spare=int(spare)),
+            describe=lambda spare: (
+                f"Least extra energy on one GPU, oracle clock, among sites that keep {spare} more free while any does."
+            ),
+            roles=frozenset({"rule", "control"}),
+        )
+    )
+    registry.add_member("greedy-spare-1", "greedy-spare", {"spare": 1})
 
 
 def _add_weighed(registry: Registry) -> None:

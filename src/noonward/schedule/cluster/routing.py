@@ -23,8 +23,9 @@ from noonward.decision.scheduler import CompiledScheduler
 from noonward.draws import random_below
 from noonward.errors import ScenarioError
 
-GPUS, TARGET = range(2)
-"""Positions in ``memory.number_P``: gang asked for (0: all the job can use), and limit on transfer and run, s."""
+GPUS, TARGET, SPARE = range(3)
+"""Positions in ``memory.number_P``: gang asked for (0: all the job can use), limit on transfer and run, s, and GPUs
+that are left free."""
 
 
 @kernel(inline=True, allocates=False)
@@ -133,7 +134,7 @@ def _greedy_energy(view: ClusterView, answers: Answers, memory: RuleMemory) -> N
     for s in range(view.site_S.shape[0]):
         if not view.mask_NA[0, 1 + s]:
             continue
-        room = view.site_S[s].free >= view.job_J[job].gpus_min
+        room = view.site_S[s].free >= view.job_J[job].gpus_min + memory.number_P[SPARE]
         joules = _extra_joules(view, memory, job, s)
         if (room and not best_room) or (room == best_room and joules < least):
             best, least, best_room = s, joules, room
@@ -208,6 +209,8 @@ class Router(CompiledScheduler):
         target_s: Under ``jointnf``, take only what keeps transfer and run within this, s, and the fastest where nothing
             does: the limit of the service level that the paper names (CHSAC-AF, Sec. V). Infinite: none.
         gpus: Largest gang, GPUs; 0 for all a job can use. A job starts with as many as are free.
+        spare: Under ``greedy-energy``, GPUs that a site must have free beyond the job's smallest gang. Jobs that are on
+            their way to the same site then still find room there.
         clock: Clock as a share of the maximum clock, which every site must offer; None for the oracle.
 
     Raises:
@@ -223,6 +226,7 @@ class Router(CompiledScheduler):
         gpus: int = 0,
         clock: float | None = None,
         target_s: float = np.inf,
+        spare: int = 0,
     ) -> None:
         if where not in RULES:
             raise ValueError(f"unknown routing {where!r}; known: {', '.join(RULES)}")
@@ -232,19 +236,22 @@ class Router(CompiledScheduler):
             raise ValueError(
                 f"limit of {target_s:g} s under {where!r}; it must be above 0, and is read by jointnf alone"
             )
+        if spare < 0 or (where != "greedy-energy" and spare):
+            raise ValueError(f"{spare} spare GPUs under {where!r}; at least 0, and only greedy-energy leaves any")
         self.rule = RULES[where]
         self.gpus = gpus
         self.clock = clock
         self.target_s = target_s
+        self.spare = spare
 
     def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
-        """Returns the gang and the limit (numbers) and the clock level per site (index).
+        """Returns the gang, the limit and the spare GPUs (numbers) and the clock level per site (index).
 
         Raises:
             ScenarioError: A site does not offer the clock.
         """
         return RuleMemory.make(
-            numbers=(float(self.gpus), self.target_s),
+            numbers=(float(self.gpus), self.target_s, float(self.spare)),
             index=clock_levels(brief, self.clock)[:, None],
             random_state=int(rng.integers(2**63)),
         )

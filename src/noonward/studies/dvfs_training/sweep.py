@@ -224,7 +224,7 @@ def sweep_figure(found: Sweep) -> Figure:
         )  # fmt: skip
     lay_out(figure, 460, legend="right")
     figure.update_xaxes(title_text="parameters")
-    figure.update_yaxes(title_text="energy above the bound at the policy's mean time (%)", type="log")
+    figure.update_yaxes(title_text="energy above the bound at the policy's mean time (%)", type="log", dtick=1)
     return Figure(
         name="sweep",
         title="Distance to the bound under other parameters",

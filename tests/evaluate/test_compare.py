@@ -103,7 +103,7 @@ def test_figures_name_every_quantity_of_every_policy(whole):
         "moved_jobs",
     }  # fmt: skip
     names = {f"{quantity}/{policy}" for quantity in quantities for policy in POLICIES}
-    assert set(metrics) == names | {"utility_usd/bound", "utility_usd/best-known"}
+    assert set(metrics) == names | {"utility_usd/bound", "utility_usd/best-known", "duality_gap"}
     assert metrics["completed_jobs/random"].value == whole.values("random", "done").mean()
     assert metrics["j_per_unit_exact/random"].value == whole.values("random", "joules_per_unit").mean()
     assert metrics["utility_usd/bound"].value == whole.bound_values("utility_usd").mean()

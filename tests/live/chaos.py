@@ -5,17 +5,21 @@
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from live.postgres_server import PostgresServer
 from live.process import Process
 from live.slurm_site import SlurmSite
 from live.waiting import wait_for
@@ -24,17 +28,20 @@ from noonward.live.requests import JobRequest
 from noonward.live.store.schema import ENDED, OPEN
 
 SERVICE = """
-import json, sys
-from datetime import timedelta
+import json, sys, time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from noonward.live.clock import SystemClock
 from noonward.live.config import checked_config
 from noonward.live.server import serve
-from noonward.live.store.store import NAME, last_time
+from noonward.live.store.sqlite import NAME, last_time
 said = json.loads(sys.argv[1])
 config, scenario = checked_config(said, "chaos", Path())
 last = last_time(config.folder) if (config.folder / NAME).is_file() else None
-clock = SystemClock(600.0, None if last is None else last + timedelta(seconds=1))
+start = None if last is None else last + timedelta(seconds=1)
+if config.database is not None:  # the clocks of all instances show the same time
+    start = datetime(2026, 3, 1, tzinfo=UTC) + timedelta(seconds=600.0 * (time.time() - float(sys.argv[2])))
+clock = SystemClock(600.0, start)
 serve(config, scenario, clock=clock, started=lambda address, controller: print(address, flush=True))
 """
 SCENARIO = """
@@ -169,21 +176,95 @@ def chaos(folder, site, kills, *, seed=3, size=4, said=None):
     with Process("-c", SERVICE, json.dumps(config)) as service, Client(service.address) as client:
         while load._pending is not None:
             load.batch(client)
-        with explained(lambda: state(client, site)):
-            wait_for(lambda: client.service().open_jobs == 0, "the end of all jobs", 300.0)
-            wait_for(lambda: "JobHeld" not in site.call("squeue", "-h", "-o", "%r"), "the end of strays", 90.0)
-        strays = sum(event.kind == "stray cancelled" for event in client.events())
-        states = {state: len(client.jobs(state=state, limit=1000)) for state in ENDED}
+        found = ended(client, site, load)
+    return found | counted(ran, load) | {"kills": kills}
+
+
+def ended(client, site, load):
+    """Waits for the end of all jobs and strays; returns their states."""
+    with explained(lambda: state(client, site)):
+        wait_for(lambda: client.service().open_jobs == 0, "the end of all jobs", 300.0)
+        wait_for(lambda: "JobHeld" not in site.call("squeue", "-h", "-o", "%r"), "the end of strays", 90.0)
+    strays = sum(event.kind == "stray cancelled" for event in client.events())
+    states = {name: len(client.jobs(state=name, limit=1000)) for name in ENDED}
+    return {"strays cancelled": strays, "states": {name: count for name, count in states.items() if count}}
+
+
+def counted(ran, load):
+    """Returns what became of the jobs by the marks that they left."""
     counts = {int(file.name): len(file.read_text().split()) for file in ran.iterdir()}
     return {
-        "kills": kills,
         "acknowledged": len(load.acknowledged),
         "lost": len(load.acknowledged - set(counts)),
         "doubled": sum(count > 1 for count in counts.values()),
         "not asked for": len(set(counts) - set(range(load.sent))),
-        "strays cancelled": strays,
-        "states": {state: count for state, count in states.items() if count},
     }
+
+
+def standby_chaos(folder, site, database, kills, *, seed=3, size=4):
+    """Kills the leader of two instances over a PostgreSQL again and again at random moments while batches come in.
+
+    Args:
+        folder: An empty folder.
+        site: Slurm cluster of both sites.
+        database: Address of an empty database.
+        kills: How often the leader is killed.
+        seed: Seed of the moments.
+        size: Jobs of a batch.
+
+    Returns:
+        What came out, as of ``chaos``, with the longest time from a kill to the next leader's answer, s.
+    """
+    chance, ran, took_s = random.Random(seed), folder / "ran", []
+    ran.mkdir()
+    (folder / "chaos.yaml").write_text(SCENARIO)
+    cluster = {"executor": "slurm", "conf": str(site.conf), "gpus_per_node": 4, "options": ["-o", "/dev/null"]}
+    config = {
+        "scenario": str(folder / "chaos.yaml"), "policy": "local-fcfs", "port": 0, "poll_s": 60, "database": database,
+        "sites": {"north": cluster, "south": cluster},
+    }  # fmt: skip
+    load, began, number = Load(ran, size), str(time.time()), itertools.count()
+
+    def instance(stack):
+        said = json.dumps(config | {"folder": str(folder / f"instance{next(number)}")})
+        return stack.enter_context(Process("-c", SERVICE, said, began, wait=False))
+
+    with contextlib.ExitStack() as stack:
+        leader, standby = instance(stack), instance(stack)
+        for _ in range(kills):
+            if leader.address is None:
+                leader, standby = first_of(leader, standby)
+            with Client(leader.address, timeout_s=20.0) as client:
+                for _ in range(chance.randrange(1, 5)):
+                    load.batch(client)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        leader.process.wait(chance.uniform(0.02, 0.4))
+                kill = f"sleep {chance.uniform(0, 0.02):.4f}; kill -9 {leader.process.pid}"
+                with subprocess.Popen(["sh", "-c", kill]), contextlib.suppress(ServiceError):
+                    load.batch(client)
+            leader.process.wait(60)
+            killed = time.monotonic()
+            standby.ready()
+            with Client(standby.address) as client:
+                client.service()
+            took_s.append(time.monotonic() - killed)
+            leader.close()
+            leader, standby = standby, instance(stack)
+        with Client(leader.address, timeout_s=20.0) as client:
+            while load._pending is not None:
+                load.batch(client)
+            found = ended(client, site, load)
+        leader.end()
+    return found | counted(ran, load) | {"kills": kills, "longest takeover, s": round(max(took_s), 2)}
+
+
+def first_of(*instances):
+    """Returns two instances, first the one that leads."""
+    while True:
+        for one, other in itertools.permutations(instances, 2):
+            if select.select([one.process.stdout], [], [], 0.1)[0]:
+                one.ready()
+                return one, other
 
 
 def main():
@@ -193,9 +274,16 @@ def main():
     parser.add_argument("--pause", type=float, default=0.05, help="how much longer sbatch takes before and after, s")
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--size", type=int, default=4, help="jobs of a batch")
+    parser.add_argument("--standby", action="store_true", help="two instances over a PostgreSQL; the leader is killed")
     given = parser.parse_args()
+    more = {"seed": given.seed, "size": given.size}
     with tempfile.TemporaryDirectory() as name, slow_site(Path(name), given.pause) as site:
-        sys.stdout.write(json.dumps(chaos(Path(name), site, given.kills, seed=given.seed, size=given.size)) + "\n")
+        if given.standby:
+            with PostgresServer() as server:
+                found = standby_chaos(Path(name), site, server.database(), given.kills, **more)
+        else:
+            found = chaos(Path(name), site, given.kills, **more)
+    sys.stdout.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

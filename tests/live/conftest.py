@@ -15,6 +15,7 @@ from noonward.live.controller import Controller
 from noonward.live.grid.sources import SignalSource
 from noonward.live.requests import JobRequest, RequestChecker
 from noonward.live.setup import Setup
+from noonward.live.store.postgres import PostgresDatabase
 from noonward.live.store.store import Store
 from noonward.live.store.submit import submission
 
@@ -45,16 +46,17 @@ class SimulatedSetup(Setup):
 class Service:
     """A service over an environment: its jobs, signals and sites; nothing runs, jobs take what the model says."""
 
-    def __init__(self, folder, scenario, policy, index=0):
+    def __init__(self, folder, scenario, policy, index=0, database=None):
         self.scenario = scenario
         self.environment = build_environment(scenario, index)
         self.clock = ManualClock(self.environment.start)
-        self.folder, self.policy = folder, policy
+        self.folder, self.policy, self.database = folder, policy, database
         self.checker = RequestChecker(scenario.fleet, 64)
         self.open()
 
     def open(self):
-        self.store = Store(self.folder, self.clock)
+        where = self.folder if self.database is None else PostgresDatabase(self.database)
+        self.store = Store(where, self.clock)
         config = LiveConfig(
             scenario=self.scenario.name,
             policy=self.policy,
@@ -136,8 +138,9 @@ def service(tmp_path):
     """Makes services; closes them."""
     made = []
 
-    def make(policy, *settings, scenario="tiny"):
-        made.append(Service(tmp_path / f"live{len(made)}", load_scenario(scenario, settings), policy))
+    def make(policy, *settings, scenario="tiny", database=None):
+        folder = tmp_path / f"live{len(made)}"
+        made.append(Service(folder, load_scenario(scenario, settings), policy, database=database))
         return made[-1]
 
     yield make

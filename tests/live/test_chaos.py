@@ -2,6 +2,8 @@
 
 import pytest
 
+from live.postgres_server import MISSING as NO_POSTGRES
+from live.postgres_server import PostgresServer
 from live.slurm_site import MISSING
 
 
@@ -13,5 +15,19 @@ def test_killed_while_sbatch_is_slow_nothing_is_lost_and_nothing_doubled(tmp_pat
     with slow_site(tmp_path, 0.05) as site:
         found = chaos(tmp_path, site, kills=5)
     assert found["acknowledged"] >= 20
+    assert (found["lost"], found["doubled"], found["not asked for"]) == (0, 0, 0)
+    assert set(found["states"]) == {"done"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(MISSING), reason=f"Slurm is not installed: {', '.join(MISSING)} missing")
+@pytest.mark.skipif(NO_POSTGRES, reason="PostgreSQL is not installed (Debian: postgresql)")
+def test_a_standby_takes_over_from_a_killed_leader_and_nothing_is_lost_or_doubled(tmp_path):
+    from live.chaos import slow_site, standby_chaos
+
+    pytest.importorskip("psycopg", reason="psycopg is missing (extra postgres)")
+    with slow_site(tmp_path, 0.05) as site, PostgresServer() as server:
+        found = standby_chaos(tmp_path, site, server.database(), kills=3)
+    assert found["acknowledged"] >= 12
     assert (found["lost"], found["doubled"], found["not asked for"]) == (0, 0, 0)
     assert set(found["states"]) == {"done"}

@@ -13,7 +13,7 @@ from live.waiting import wait_for
 from noonward.live.api.app import make_app
 from noonward.live.client import Client, ServiceError
 from noonward.live.requests import JobRequest
-from noonward.live.store.store import StoreError
+from noonward.live.store.database import StoreError
 
 JOB = {"name": "a", "command": "true", "work": 60.0, "origin": "north"}
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from noonward.live.clock import SystemClock
 from noonward.live.config import checked_config
 from noonward.live.server import serve
-from noonward.live.store.store import NAME, last_time
+from noonward.live.store.sqlite import NAME, last_time
 folder = Path(sys.argv[1])
 sites = {"north": {"executor": "local"}, "south": {"executor": "local"}}
 said = {"scenario": "tiny", "policy": "most-free", "folder": str(folder), "sites": sites, "port": 0, "poll_s": 60}

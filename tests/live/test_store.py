@@ -14,7 +14,9 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.errors import DataError, FileError
 from noonward.live.clock import ManualClock
 from noonward.live.requests import JobRequest, RequestChecker
-from noonward.live.store.store import NAME, Store, StoreError, backup, restore, vacuum
+from noonward.live.store.database import StoreError
+from noonward.live.store.sqlite import NAME, backup, restore, vacuum
+from noonward.live.store.store import Store
 from noonward.live.store.submit import KeyConflictError, submission
 
 START = datetime(2026, 3, 1, 10, 30, tzinfo=UTC)

@@ -19,15 +19,18 @@ tokens = typer.Typer(help="Tokens of a service.", no_args_is_help=True)
 app.add_typer(tokens, name="token")
 Folder = Annotated[Path, typer.Option(help="Folder that 'noonward serve' works in.")]
 JobNumber = Annotated[int, typer.Argument(min=1, help="Number of the job.")]
+Database = Annotated[
+    str | None, typer.Option(help="PostgreSQL that holds the store (postgresql://...), instead of a folder.")
+]
 SiteName = Annotated[str, typer.Argument(help="Name of the site.")]
 
 
 @app.command()
 def backup(to: Annotated[Path, typer.Argument(help="File to write.")], folder: Folder = Path("noonward-live")) -> None:
     """Copy the store to a file, also while the service runs."""
-    from noonward.live.store import store
+    from noonward.live.store import sqlite
 
-    store.backup(folder, to)
+    sqlite.backup(folder, to)
     print(f"wrote {to} ({to.stat().st_size / 2**20:.1f} MiB)")
 
 
@@ -36,18 +39,18 @@ def restore(
     copy: Annotated[Path, typer.Argument(help="File that 'live backup' wrote.")], folder: Folder = Path("noonward-live")
 ) -> None:
     """Put a backup into a folder that holds no store."""
-    from noonward.live.store import store
+    from noonward.live.store import sqlite
 
-    store.restore(copy, folder)
+    sqlite.restore(copy, folder)
     print(f"restored into {folder}; jobs that ran meanwhile are found again when the service starts")
 
 
 @app.command()
 def vacuum(folder: Folder = Path("noonward-live")) -> None:
     """Give unused room of the store back to the disk."""
-    from noonward.live.store import store
+    from noonward.live.store import sqlite
 
-    before, after = store.vacuum(folder)
+    before, after = sqlite.vacuum(folder)
     print(f"{before / 2**20:.1f} MiB before, {after / 2**20:.1f} MiB after")
 
 
@@ -66,7 +69,7 @@ def replay(
 
     loaded, scenario = load_config(config)
     loaded = loaded if folder is None else loaded.model_copy(update={"folder": folder})
-    with _store(loaded.folder) as store:
+    with _store(loaded.folder, loaded.database) as store:
         setup = Setup.of(loaded, scenario, store, shadow=True)
         recorded = recording(setup, store)
         if policy is None and len(recorded.policies) != 1:
@@ -168,11 +171,12 @@ def add(
     scope: Annotated[str, typer.Option(help="read, submit or admin.")] = "read",
     days: Annotated[int | None, typer.Option(min=1, help="Days until it expires; never by default.")] = None,
     folder: Folder = Path("noonward-live"),
+    database: Database = None,
 ) -> None:
     """Make a token; it is shown this once, only its hash is stored."""
     from noonward.live.tokens import make_token
 
-    with _store(folder, make=True) as store:
+    with _store(folder, database, make=True) as store:
         print(make_token(store, name, scope, days))
 
 
@@ -181,45 +185,51 @@ def rotate(
     name: Annotated[str, typer.Argument(help="Name of the holder.")],
     days: Annotated[int | None, typer.Option(min=1, help="Days until the new one expires.")] = None,
     folder: Folder = Path("noonward-live"),
+    database: Database = None,
 ) -> None:
     """Replace a token by a new one of the same scope."""
     from noonward.live.tokens import make_token
 
-    with _store(folder) as store:
+    with _store(folder, database) as store:
         print(make_token(store, name, "read", days, replace=True))
 
 
 @tokens.command()
 def revoke(
-    name: Annotated[str, typer.Argument(help="Name of the holder.")], folder: Folder = Path("noonward-live")
+    name: Annotated[str, typer.Argument(help="Name of the holder.")],
+    folder: Folder = Path("noonward-live"),
+    database: Database = None,
 ) -> None:
     """Make a token void."""
     from noonward.live.tokens import revoke_token
 
-    with _store(folder) as store:
+    with _store(folder, database) as store:
         revoke_token(store, name)
     print(f"the token of {name} is void")
 
 
 @tokens.command(name="list")
-def list_tokens(folder: Folder = Path("noonward-live")) -> None:
+def list_tokens(folder: Folder = Path("noonward-live"), database: Database = None) -> None:
     """List the holders of tokens."""
-    with _store(folder) as store:
+    with _store(folder, database) as store:
         for row in store.read("SELECT name, scope, made_at, expires_at FROM tokens ORDER BY name"):
             print(f"{row['name']}  {row['scope']}  made {row['made_at'][:10]}  expires {row['expires_at'] or 'never'}")
 
 
 @contextmanager
-def _store(folder: Path, make: bool = False) -> Iterator[Store]:
+def _store(folder: Path, database: str | None = None, make: bool = False) -> Iterator[Store]:
     """Opens a store beside a service that may use it."""
     from noonward.errors import MissingExtraError
     from noonward.live.clock import SystemClock
-    from noonward.live.store.store import Store, require_store
+    from noonward.live.store.postgres import PostgresDatabase
+    from noonward.live.store.sqlite import require_store
+    from noonward.live.store.store import Store
 
-    if not make:
+    if not make and database is None:
         require_store(folder)
     try:
-        store = Store(folder, SystemClock())
+        where = folder if database is None else PostgresDatabase(database, leads=False)
+        store = Store(where, SystemClock())
     except ImportError as error:
         raise MissingExtraError(error.name or "msgspec", "live") from error
     try:

@@ -41,13 +41,16 @@ def serve(
     loaded, scenario = load_config(config)
     given = {"folder": folder, "port": port, "policy": policy, "history": history}
     loaded = loaded.model_copy(update={name: value for name, value in given.items() if value is not None})
-    print(f"store: {loaded.folder}")
+    print(f"store: {loaded.folder if loaded.database is None else 'PostgreSQL'}")
 
     def started(address: str, controller: Controller) -> None:
         how = "shadow: nothing is run" if shadow else "live"
         print(f"listening at {address} ({how}; policy {controller.policy}); Ctrl-C ends it", flush=True)
 
-    run(loaded, scenario, shadow=shadow, started=started)
+    def waits() -> None:
+        print("standing by: another instance leads", flush=True)
+
+    run(loaded, scenario, shadow=shadow, started=started, waits=waits)
 
 
 def _demo(folder: Path, port: int, policy: str | None) -> None:
@@ -56,7 +59,7 @@ def _demo(folder: Path, port: int, policy: str | None) -> None:
     from noonward.live import demo
     from noonward.live.clock import SystemClock
     from noonward.live.server import serve as run
-    from noonward.live.store.store import NAME, last_time
+    from noonward.live.store.sqlite import NAME, last_time
 
     config, scenario = demo.demo_config(folder, port, policy)
     # A demo that is started again carries on at the time it had reached.

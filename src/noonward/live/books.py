@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from noonward.live.states import from_bytes, to_bytes
+from noonward.live.store.database import Connection, Row, StoreError, Value
 from noonward.live.store.events import add_event
-from noonward.live.store.store import Store, StoreError
+from noonward.live.store.store import Store
 from noonward.live.world.seats import OVERDUE, STARTING, Arrival, Decision, Note, Seat
 from noonward.live.world.world import World
 
@@ -30,7 +30,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
-def arrival_of(row: sqlite3.Row) -> Arrival:
+def arrival_of(row: Row) -> Arrival:
     """Returns a stored job as an arrival."""
     return Arrival(
         job=row["id"],
@@ -92,7 +92,7 @@ class Books:
         asks = self.world.asks
         state = to_bytes(self.world.scheduler.state()) if asks != self._saved_asks else None
 
-        def change(connection: sqlite3.Connection, now_s: float) -> tuple[set[int], list[Seat]]:
+        def change(connection: Connection, now_s: float) -> tuple[set[int], list[Seat]]:
             missed = [seat for seat in seats if not self._store_seat(connection, seat)]
             gone = {(seat.about.job, seat.about.attempt) for seat in missed}
             ready = self._store_starts(connection, [s for s in seats if (s.about.job, s.about.attempt) not in gone])
@@ -115,7 +115,7 @@ class Books:
                 self.world.withdraw(seat.serial)
         return sorted(ready)
 
-    def _store_seat(self, connection: sqlite3.Connection, seat: Seat) -> bool:
+    def _store_seat(self, connection: Connection, seat: Seat) -> bool:
         """Stores a job in sight; returns whether the job is still what the books think."""
         if seat.freed_s is not None:
             connection.execute(
@@ -132,7 +132,7 @@ class Books:
         }  # fmt: skip
         return connection.execute(_UPDATE, values).rowcount == 1 or seat.state == OVERDUE
 
-    def _store_starts(self, connection: sqlite3.Connection, seats: Sequence[Seat]) -> set[int]:
+    def _store_starts(self, connection: Connection, seats: Sequence[Seat]) -> set[int]:
         """Puts the jobs that start into the outbox; returns their sites."""
         starts = [seat for seat in seats if seat.state == STARTING and seat.freed_s is None]
         connection.executemany(
@@ -141,7 +141,7 @@ class Books:
         )
         return {seat.site for seat in starts}
 
-    def _store_decisions(self, connection: sqlite3.Connection, decisions: Sequence[Decision]) -> None:
+    def _store_decisions(self, connection: Connection, decisions: Sequence[Decision]) -> None:
         connection.executemany(
             _DECISION,
             [
@@ -153,25 +153,29 @@ class Books:
             ],
         )  # fmt: skip
 
-    def _store_notes(self, connection: sqlite3.Connection, notes: Sequence[Note]) -> None:
+    def _store_notes(self, connection: Connection, notes: Sequence[Note]) -> None:
         for note in notes:
             add_event(connection, note.at_s, note.job, note.kind, note.data)
 
-    def _store_meta(self, connection: sqlite3.Connection, state: bytes | None) -> None:
+    def _store_meta(self, connection: Connection, state: bytes | None) -> None:
         world = self.world
-        kept: dict[str, Any] = {"serial": world.serial, "place": world.place, "asked_s": world.now_s}
+        kept: dict[str, Value] = {"serial": world.serial, "place": world.place, "asked_s": world.now_s}
         if state is not None:
             kept |= {"scheduler": state, "policy": self.policy}
-        connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(kept.items()))
+        self.store.keep(connection, kept)
 
-    def _store_forecast(self, connection: sqlite3.Connection) -> None:
+    def _store_forecast(self, connection: Connection) -> None:
         """Stores the forecast that this hour's questions were asked with."""
         if self.world.hours is None or self.world.hours.issued is None:
             return
         hour, value_KSL = self.world.hours.issued
         if hour != self._saved_forecast_h:
             value = to_bytes({"value_KSL": value_KSL.astype(np.float32)})
-            connection.execute("INSERT OR REPLACE INTO forecasts VALUES (?, ?)", (hour, value))
+            connection.execute(
+                "INSERT INTO forecasts (hour, value) VALUES (?, ?) ON CONFLICT (hour) DO UPDATE SET "
+                "value = excluded.value",
+                (hour, value),
+            )
             self._saved_forecast_h = hour
 
     def open(self) -> None:
@@ -194,7 +198,7 @@ class Books:
                 world.finish(row["serial"], store.now_s())
 
 
-def _seat(row: sqlite3.Row) -> Seat:
+def _seat(row: Row) -> Seat:
     """Returns a stored job in sight."""
     about = arrival_of(row)
     return Seat(

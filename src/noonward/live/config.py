@@ -158,6 +158,9 @@ class LiveConfig(Spec):
     """Policy that decides (``noonward policies``)."""
     folder: Path = Path("noonward-live")
     """Folder of the store and of local jobs."""
+    database: str | None = Field(default=None, pattern=r"^postgres(ql)?://")
+    """PostgreSQL that holds the store, ``postgresql://USER@HOST/NAME``, for more than one instance; none: a file in
+    the folder."""
     sites: dict[str, SiteConfig]
     """Executor of every site of the fleet."""
     history: Path | None = None
@@ -179,6 +182,16 @@ class LiveConfig(Spec):
     """How often clusters are asked, s."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of a policy that draws."""
+
+    @model_validator(mode="after")
+    def _no_local_jobs_of_several_machines(self) -> Self:
+        local = [name for name, site in self.sites.items() if site.executor == "local"]
+        if self.database is not None and local:
+            raise ValueError(
+                f"site {local[0]} runs jobs as processes of one machine, which another instance over the same database "
+                "could not follow; give it a cluster, or leave database out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _both_tls_files(self) -> Self:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import queue
 import secrets
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from noonward.live.grid.keeper import HISTORY_H, SignalKeeper
 from noonward.live.handover import SiteAgent
 from noonward.live.setup import Setup
 from noonward.live.states import to_bytes
+from noonward.live.store.database import Connection
 from noonward.live.store.store import Store
 from noonward.live.world.hours import Hours
 from noonward.live.world.seats import Arrival
@@ -98,17 +98,17 @@ class Controller:
         """Returns the short name that the tokens of this store's jobs carry; made once."""
         made = secrets.token_hex(3)
 
-        def change(connection: sqlite3.Connection, now_s: float) -> str:
-            connection.execute("INSERT INTO meta VALUES ('service', ?) ON CONFLICT DO NOTHING", (made,))
-            found = connection.execute("SELECT value FROM meta WHERE name = 'service'").fetchone()
-            return str(found[0])
+        def change(connection: Connection, now_s: float) -> None:
+            if connection.execute("SELECT 1 FROM meta WHERE name = 'service'").fetchone() is None:
+                self.store.keep(connection, {"service": made})
 
-        return self.store.do(change)
+        self.store.do(change)
+        return str(self.store.value("service"))
 
     def _store_sites(self) -> None:
         sites = [(site.name, site.gpus) for site in self.setup.scenario.fleet.sites]
 
-        def change(connection: sqlite3.Connection, now_s: float) -> None:
+        def change(connection: Connection, now_s: float) -> None:
             connection.executemany(
                 "INSERT INTO sites (name, gpus) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET gpus = excluded.gpus",
                 sites,
@@ -246,10 +246,8 @@ class Controller:
             world, books = self._opened(policy)
             state = to_bytes(world.scheduler.state())
 
-            def change(connection: sqlite3.Connection, now_s: float) -> None:
-                connection.executemany(
-                    "INSERT OR REPLACE INTO meta VALUES (?, ?)", [("policy", policy), ("scheduler", state)]
-                )
+            def change(connection: Connection, now_s: float) -> None:
+                self.store.keep(connection, {"policy": policy, "scheduler": state})
 
             self.store.do(change)
             # What had ended and was not yet taken is repeated to the new books, which pass over what they do not hold.

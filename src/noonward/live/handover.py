@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from noonward.live.executors.protocol import ClusterError, Executor, Order, Status
+from noonward.live.store.database import Connection, Row
 from noonward.live.store.events import add_event
 from noonward.live.store.store import Store
 
@@ -59,7 +59,7 @@ class SiteAgent:
             elif dispatch:
                 self._hand_over(row)
 
-    def _hand_over(self, row: sqlite3.Row) -> None:
+    def _hand_over(self, row: Row) -> None:
         order, stage = _order(row), row["stage"]
         handle: str | None = row["handle"]
         if stage == "queued":
@@ -75,14 +75,14 @@ class SiteAgent:
         self.executor.release(_order(row, handle))
         self._stage(order.token, "released", handle, event=("released", {"site": self.name, "handle": handle}))
 
-    def _withdraw(self, row: sqlite3.Row) -> None:
+    def _withdraw(self, row: Row) -> None:
         """Ends a job that was cancelled before its hand-over was complete."""
         order = _order(row)
         handle = row["handle"] or (self.executor.find(order) if row["stage"] == "intent" else None)
         if handle is not None:
             self.executor.cancel(_order(row, handle))
 
-        def change(connection: sqlite3.Connection, now_s: float) -> float:
+        def change(connection: Connection, now_s: float) -> float:
             connection.execute("UPDATE outbox SET stage = 'withdrawn' WHERE token = ?", (order.token,))
             _end(connection, now_s, row["id"], "cancelled", now_s, None, "cancelled before it was handed over")
             return now_s
@@ -92,7 +92,7 @@ class SiteAgent:
     def _stage(
         self, token: str, stage: str, handle: str | None, event: tuple[str, dict[str, object]] | None = None
     ) -> None:
-        def change(connection: sqlite3.Connection, now_s: float) -> None:
+        def change(connection: Connection, now_s: float) -> None:
             connection.execute(
                 "UPDATE outbox SET stage = ?, handle = coalesce(?, handle), tries = tries + 1 WHERE token = ?",
                 (stage, handle, token),
@@ -128,7 +128,7 @@ class SiteAgent:
             self._take_back(row)
         self._keep_site(self.executor.usable_gpus(sum(row["gpus"] for row in rows)))
 
-    def _news(self, row: sqlite3.Row, status: Status | None) -> Status | None:
+    def _news(self, row: Row, status: Status | None) -> Status | None:
         """Returns what is new about a job, or None; a job that stays unknown is lost."""
         token = row["token"]
         if row["cancelling"] and self.executor.exact_ends and (status is None or status.phase == "running"):
@@ -145,11 +145,11 @@ class SiteAgent:
         over = status.phase == "node-failed" or status.phase in _TERMINAL
         return status if began or requeued or stopped or over else None
 
-    def _take_back(self, row: sqlite3.Row) -> None:
+    def _take_back(self, row: Row) -> None:
         """Ends a job that its cluster failed there, and queues it again as often as it allows."""
         self.executor.cancel(_order(row))
 
-        def change(connection: sqlite3.Connection, now_s: float) -> float:
+        def change(connection: Connection, now_s: float) -> float:
             connection.execute("UPDATE outbox SET stage = 'withdrawn' WHERE token = ?", (row["token"],))
             if row["attempt"] < row["retries"] and not row["cancelling"]:
                 _again(connection, now_s, row["id"], row["reason"])
@@ -160,12 +160,12 @@ class SiteAgent:
 
         self._ended(row["serial"], self.store.do(change))
 
-    def _store_news(self, news: Iterable[tuple[sqlite3.Row, Status]]) -> None:
+    def _store_news(self, news: Iterable[tuple[Row, Status]]) -> None:
         news = list(news)
         if not news:
             return
 
-        def change(connection: sqlite3.Connection, now_s: float) -> list[tuple[int, float]]:
+        def change(connection: Connection, now_s: float) -> list[tuple[int, float]]:
             ended = [each for each in news if self._store_one(connection, now_s, *each)]
             exact = self.executor.exact_ends
             return [
@@ -176,7 +176,7 @@ class SiteAgent:
         for serial, time_s in self.store.do(change):
             self._ended(serial, time_s)
 
-    def _store_one(self, connection: sqlite3.Connection, now_s: float, row: sqlite3.Row, status: Status) -> bool:
+    def _store_one(self, connection: Connection, now_s: float, row: Row, status: Status) -> bool:
         """Stores one piece of news; returns whether the job has ended."""
         job = row["id"]
         if status.phase == "running":
@@ -212,7 +212,7 @@ class SiteAgent:
         row = self.store.read("SELECT * FROM sites WHERE name = ?", self.name)[0]
         withheld = 0 if usable is None else max(0, int(row["gpus"]) - usable)
 
-        def change(connection: sqlite3.Connection, now_s: float) -> None:
+        def change(connection: Connection, now_s: float) -> None:
             connection.execute(
                 "UPDATE sites SET withheld = ?, reachable = 1, seen_s = ?, remark = '' WHERE name = ?",
                 (withheld, now_s, self.name),
@@ -230,7 +230,7 @@ class SiteAgent:
             return
         was = self.store.read("SELECT reachable FROM sites WHERE name = ?", self.name)[0]["reachable"]
 
-        def change(connection: sqlite3.Connection, now_s: float) -> None:
+        def change(connection: Connection, now_s: float) -> None:
             connection.execute(
                 "UPDATE sites SET reachable = 0, remark = ? WHERE name = ?", (str(error)[:500], self.name)
             )
@@ -256,14 +256,14 @@ class SiteAgent:
             if not known:
                 self.executor.cancel(stray)
 
-                def change(connection: sqlite3.Connection, now_s: float, stray: Order = stray) -> None:
+                def change(connection: Connection, now_s: float, stray: Order = stray) -> None:
                     said: dict[str, object] = {"site": self.name, "token": stray.token, "handle": stray.handle}
                     add_event(connection, now_s, None, "stray cancelled", said)
 
                 self.store.do(change)
 
 
-def _order(row: sqlite3.Row, handle: str | None = None) -> Order:
+def _order(row: Row, handle: str | None = None) -> Order:
     return Order(
         token=row["token"],
         job=row["id"],
@@ -277,7 +277,7 @@ def _order(row: sqlite3.Row, handle: str | None = None) -> Order:
 
 
 def _end(
-    connection: sqlite3.Connection, now_s: float, job: int, state: str, ended_s: float, code: int | None, reason: str
+    connection: Connection, now_s: float, job: int, state: str, ended_s: float, code: int | None, reason: str
 ) -> None:
     """Ends a job."""
     connection.execute(
@@ -287,7 +287,7 @@ def _end(
     add_event(connection, now_s, job, state, {"ended_s": ended_s, "exit_code": code, "reason": reason})
 
 
-def _again(connection: sqlite3.Connection, now_s: float, job: int, reason: str) -> None:
+def _again(connection: Connection, now_s: float, job: int, reason: str) -> None:
     """Queues a job again after its site failed under it; its delay is counted anew."""
     connection.execute(
         "UPDATE jobs SET state = 'submitted', attempt = attempt + 1, arrival_s = ?, serial = NULL, slot = NULL, "

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from typing import Literal
 
 from noonward.errors import DataError, NoonwardError, nearest
 from noonward.live.controller import Controller
+from noonward.live.store.database import Change, Connection
 from noonward.live.store.events import add_event
 from noonward.live.store.schema import ENDED
-from noonward.live.store.store import Change
 
 
 class NoSuchJobError(NoonwardError):
@@ -29,7 +28,7 @@ def cancel_job(controller: Controller, job: int, who: str) -> None:
         NoSuchJobError: There is no such job.
     """
 
-    def change(connection: sqlite3.Connection, now_s: float) -> None:
+    def change(connection: Connection, now_s: float) -> None:
         state = _state(connection, job)
         if state in ENDED:
             return
@@ -53,7 +52,7 @@ def hold_job(controller: Controller, job: int, held: bool, who: str) -> None:
         TooLateError: It has been started, or has ended.
     """
 
-    def change(connection: sqlite3.Connection, now_s: float) -> None:
+    def change(connection: Connection, now_s: float) -> None:
         _require_waiting(connection, job, "held")
         connection.execute("UPDATE jobs SET held = ? WHERE id = ?", (int(held), job))
         add_event(connection, now_s, job, "held" if held else "let go", {"by": who})
@@ -86,7 +85,7 @@ def steer_job(
             raise DataError(f"unknown site {name!r}; {nearest(name, sites)}")
     tables = controller.setup.scenario.fleet.tables(1)
 
-    def change(connection: sqlite3.Connection, now_s: float) -> None:
+    def change(connection: Connection, now_s: float) -> None:
         _require_waiting(connection, job, "steered")
         row = connection.execute("SELECT * FROM jobs WHERE id = ?", (job,)).fetchone()
         pinned = -1 if unpin else row["pinned"] if pin is None else sites.index(pin)
@@ -129,7 +128,7 @@ def set_dispatch(controller: Controller, site: str, on: bool, who: str) -> None:
 def audit(controller: Controller, who: str, action: str, detail: str) -> None:
     """Notes who did what, for the audit log."""
 
-    def change(connection: sqlite3.Connection, now_s: float) -> None:
+    def change(connection: Connection, now_s: float) -> None:
         at = controller.time_of(now_s)
         connection.execute("INSERT INTO audit (at, who, action, detail) VALUES (?, ?, ?, ?)", (at, who, action, detail))
 
@@ -141,7 +140,7 @@ def _change_site(controller: Controller, site: str, what: Literal["drained", "di
     if site not in controller.setup.sites:
         raise DataError(f"unknown site {site!r}; {nearest(site, controller.setup.sites)}")
 
-    def change(connection: sqlite3.Connection, now_s: float) -> None:
+    def change(connection: Connection, now_s: float) -> None:
         connection.execute(f"UPDATE sites SET {what} = ? WHERE name = ?", (int(on), site))
         add_event(connection, now_s, None, "site", {"site": site, what: on, "by": who})
 
@@ -155,14 +154,14 @@ def _change_job(controller: Controller, job: int, change: Change[None]) -> None:
         wake.set()
 
 
-def _state(connection: sqlite3.Connection, job: int) -> str:
+def _state(connection: Connection, job: int) -> str:
     found = connection.execute("SELECT state FROM jobs WHERE id = ?", (job,)).fetchone()
     if found is None:
         raise NoSuchJobError(f"there is no job {job}")
     return str(found[0])
 
 
-def _require_waiting(connection: sqlite3.Connection, job: int, what: str) -> None:
+def _require_waiting(connection: Connection, job: int, what: str) -> None:
     state = _state(connection, job)
     if state not in ("submitted", "transit", "waiting"):
         raise TooLateError(

@@ -98,8 +98,11 @@ class RequestChecker:
         """Returns a job in the fleet's numbers.
 
         Raises:
-            DataError: A name is unknown, or the job fits into no site it may run at.
+            DataError: A name is unknown, a text holds a NUL character, or the job fits into no site it may run at.
         """
+        for what, text in (("name", request.name), ("command", request.command), ("key", request.key)):
+            if text is not None and "\x00" in text:
+                raise DataError(f"job {request.name!r}: {what} holds a NUL character; leave it out")
         class_ = self._index("class", request.class_, self.classes)
         origin = self._index("origin", request.origin, self.ingress)
         most = request.gpus_min if request.gpus_max is None else request.gpus_max

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import signal
 import socket
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from noonward.errors import FileError, MissingExtraError, ScenarioError
 from noonward.files import locked_folder
@@ -12,15 +17,25 @@ from noonward.live.clock import Clock, SystemClock
 from noonward.live.config import LiveConfig
 from noonward.live.controller import Controller
 from noonward.live.setup import Setup
+from noonward.live.store.database import LeadershipLostError
+from noonward.live.store.postgres import PostgresDatabase
 from noonward.live.store.store import Store
 from noonward.live.tokens import any_tokens
 from noonward.model.cluster.scenario import Scenario
 
 
 def serve(
-    config: LiveConfig, scenario: Scenario, *, shadow: bool = False, clock: Clock | None = None, started: object = None
+    config: LiveConfig,
+    scenario: Scenario,
+    *,
+    shadow: bool = False,
+    clock: Clock | None = None,
+    started: object = None,
+    waits: Callable[[], None] | None = None,
 ) -> None:
     """Runs a service until it is told to end (SIGTERM or SIGINT).
+
+    Over a PostgreSQL that another instance leads it stands by: it listens once that one is gone.
 
     Args:
         config: Configuration.
@@ -28,8 +43,10 @@ def serve(
         shadow: Decide and run nothing.
         clock: Clock; None: the machine's.
         started: Called with the address and the controller once requests are answered.
+        waits: Called when it stands by.
 
     Raises:
+        LeadershipLostError: Another instance has taken the lead.
         ScenarioError: Another address than the loopback one without tokens.
         FileError: The folder is in use, or the port is taken.
         MissingExtraError: The extra ``live`` is not installed.
@@ -43,7 +60,10 @@ def serve(
         raise MissingExtraError(error.name or "uvicorn", "live") from error
     _allow_many_files()
     with locked_folder(config.folder, "noonward serve"):
-        store = Store(config.folder, clock or SystemClock())
+        store = _store(config, clock or SystemClock(), waits)
+        if store is None:
+            return
+        lost = threading.Event()
         try:
             _require_tokens(config, store)
             controller = Controller(Setup.of(config, scenario, store, shadow=shadow), store)
@@ -63,6 +83,12 @@ def serve(
                         server_header=False,
                     )
                 )
+
+                def end(server: Any = server) -> None:
+                    lost.set()
+                    server.should_exit = True
+
+                store.lost = end
                 controller.run()
                 try:
                     if callable(started):
@@ -73,6 +99,37 @@ def serve(
                     controller.stop()
         finally:
             store.close()
+        if lost.is_set():
+            raise LeadershipLostError(
+                f"this instance does not lead over {store.database.title} any more; start it again to stand by"
+            )
+
+
+def _store(config: LiveConfig, clock: Clock, waits: Callable[[], None] | None) -> Store | None:
+    """Returns the store, in PostgreSQL once this instance leads; None: it was told to end before."""
+    if config.database is None:
+        return Store(config.folder, clock)
+    database = PostgresDatabase(config.database)
+    while True:
+        with contextlib.suppress(LeadershipLostError):
+            return Store(database, clock)
+        if waits is not None:
+            waits()
+        with _told_to_end() as stop:
+            if not database.wait_to_lead(stop):
+                return None
+
+
+@contextlib.contextmanager
+def _told_to_end() -> Iterator[threading.Event]:
+    """Yields an event that SIGTERM and SIGINT set meanwhile."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _allow_many_files() -> None:

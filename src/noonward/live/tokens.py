@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, get_args
 
 from noonward.errors import ScenarioError, nearest
+from noonward.live.store.database import Connection
 from noonward.live.store.store import Store
 
 Scope = Literal["read", "submit", "admin"]
@@ -55,9 +55,10 @@ def make_token(store: Store, name: str, scope: str, days: int | None = None, *, 
     now = datetime.now(UTC)
     expires = None if days is None else (now + timedelta(days=days)).isoformat()
 
-    def change(connection: sqlite3.Connection, now_s: float) -> None:
+    def change(connection: Connection, now_s: float) -> None:
         connection.execute(
-            "INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO tokens (name, scope, hash, made_at, expires_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT (name) "
+            "DO UPDATE SET hash = excluded.hash, made_at = excluded.made_at, expires_at = excluded.expires_at",
             (name, known[0]["scope"] if replace else scope, _hash(token), now.isoformat(), expires),
         )
 

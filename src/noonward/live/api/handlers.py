@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
@@ -25,8 +24,8 @@ from noonward.live.api.openapi import document
 from noonward.live.controller import Controller
 from noonward.live.operator import NoSuchJobError, TooLateError
 from noonward.live.requests import MOST_JOBS, JobRequest, RequestChecker
+from noonward.live.store.database import StoreError
 from noonward.live.store.schema import ENDED, OPEN
-from noonward.live.store.store import StoreError
 from noonward.live.store.submit import KeyConflictError, submission
 from noonward.live.tokens import Holder, Scope
 from noonward.live.why import plans, why
@@ -47,6 +46,10 @@ _STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (ScenarioError, 422, "invalid"),
 )
 """Status and code of each kind of error, the first that fits."""
+LATEST_SOURCES: Final = """
+SELECT s.zone, s.source FROM signals s
+JOIN (SELECT zone, max(hour) AS hour FROM signals GROUP BY zone) last ON last.zone = s.zone AND last.hour = s.hour
+"""
 _encode: Final = msgspec.json.Encoder().encode
 Handler = Callable[[Request, Holder], Awaitable[Response]]
 
@@ -110,7 +113,7 @@ class Api:
                 return await handler(request, self.guard.holder(request, scope))
             except RefusedError as refused:
                 return problem(refused.status, refused.code, refused.message)
-            except (NoonwardError, sqlite3.OperationalError) as error:
+            except NoonwardError as error:
                 known = refusal(error)
                 if known is None:
                     raise
@@ -225,10 +228,7 @@ class Api:
     def site_list(self) -> list[shown.SiteShown]:
         """Returns the sites as they are now."""
         stored = {row["name"]: row for row in self.store.read("SELECT * FROM sites")}
-        latest = {
-            row["zone"]: row["source"]
-            for row in self.store.read("SELECT zone, source, max(hour) FROM signals GROUP BY zone")
-        }
+        latest = {row["zone"]: row["source"] for row in self.store.read(LATEST_SOURCES)}
         undispatched = {
             row["site"]: row["n"]
             for row in self.store.read(
@@ -395,8 +395,6 @@ class Api:
 
 def refusal(error: Exception) -> RefusedError | None:
     """Returns an error as a request is refused with it; None for a defect."""
-    if isinstance(error, sqlite3.OperationalError):
-        return RefusedError(503, "store", f"the store cannot be read now: {error}; try again")
     for kind, status, code in _STATUS:
         if isinstance(error, kind):
             return RefusedError(status, code, str(error))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
+
+from noonward.live.store.database import Row
 
 
 class Problem(msgspec.Struct, kw_only=True):
@@ -200,7 +201,7 @@ class Shower:
         """Returns a site's name, or None for -1."""
         return self.sites[number] if number >= 0 else None
 
-    def job(self, row: sqlite3.Row) -> JobShown:
+    def job(self, row: Row) -> JobShown:
         """Returns a job."""
         return JobShown(
             id=row["id"], name=row["name"], state=row["state"], held=bool(row["held"]),
@@ -213,13 +214,13 @@ class Shower:
             exit_code=row["exit_code"], reason=row["reason"], handle=row["handle"],
         )  # fmt: skip
 
-    def event(self, row: sqlite3.Row) -> Event:
+    def event(self, row: Row) -> Event:
         """Returns an event."""
         return Event(
             id=row["id"], at=self._time_of(row["at_s"]), job=row["job"], kind=row["kind"], data=json.loads(row["data"])
         )
 
-    def decision(self, row: sqlite3.Row, each_slot: bool) -> DecisionShown:
+    def decision(self, row: Row, each_slot: bool) -> DecisionShown:
         """Returns a decision."""
         return DecisionShown(
             id=row["id"], at=self._time_of(row["at_s"]), job=row["job"], attempt=row["attempt"], policy=row["policy"],

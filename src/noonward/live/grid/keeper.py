@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +13,7 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.errors import SignalRangeError
 from noonward.live.grid.sources import SignalSource, SourceError
+from noonward.live.store.database import Connection
 from noonward.live.store.store import Store
 from noonward.model.signals import CARBON_NAME, PRICE_NAME, Signals
 from noonward.units import DAY_H
@@ -135,7 +135,7 @@ class SignalKeeper:
                 sources[zone, h] = self._said([source for _, source in told])
                 truth[zone, h] = known[0], known[1]
 
-        def change(connection: sqlite3.Connection, now_s: float) -> None:
+        def change(connection: Connection, now_s: float) -> None:
             connection.executemany(
                 "INSERT INTO signals (zone, hour, price, carbon, source, true_price, true_carbon, stored_s) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Mapping
 
+from noonward.live.store.database import Connection
 
-def add_event(
-    connection: sqlite3.Connection, at_s: float, job: int | None, kind: str, data: Mapping[str, object]
-) -> None:
+
+def add_event(connection: Connection, at_s: float, job: int | None, kind: str, data: Mapping[str, object]) -> None:
     """Adds an event, within a change of the store.
 
     Args:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 
 from noonward.errors import DataError
 from noonward.live.requests import JobRow
-from noonward.live.store.store import Change
+from noonward.live.store.database import Change, Connection
 
 _INSERT = """
 INSERT INTO jobs (id, key, digest, name, request, held, pinned, vetoed, origin, class, gpus_min, gpus_max, work,
@@ -32,10 +31,9 @@ def submission(rows: Sequence[JobRow]) -> Change[tuple[list[int], int]]:
         first number. It raises KeyConflictError where a known key comes with another job.
     """
 
-    def change(connection: sqlite3.Connection, now_s: float) -> tuple[list[int], int]:
+    def change(connection: Connection, now_s: float) -> tuple[list[int], int]:
         first = (connection.execute("SELECT max(id) FROM jobs").fetchone()[0] or 0) + 1
-        before = connection.total_changes
-        connection.executemany(
+        stored = connection.executemany(
             _INSERT,
             [
                 (
@@ -46,7 +44,7 @@ def submission(rows: Sequence[JobRow]) -> Change[tuple[list[int], int]]:
                 for i, row in enumerate(rows)
             ],
         )  # fmt: skip
-        new = connection.total_changes - before
+        new = stored.rowcount
         connection.execute(_EVENT, (first, first + len(rows)))
         if new == len(rows):
             return list(range(first, first + len(rows))), new
@@ -55,7 +53,7 @@ def submission(rows: Sequence[JobRow]) -> Change[tuple[list[int], int]]:
     return change
 
 
-def _known(connection: sqlite3.Connection, row: JobRow, number: int) -> int:
+def _known(connection: Connection, row: JobRow, number: int) -> int:
     """Returns the number of a job of which some were known by their keys."""
     if row.key is None:
         return number

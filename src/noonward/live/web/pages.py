@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -19,6 +18,7 @@ from noonward.errors import NoonwardError
 from noonward.live.api.guard import RefusedError
 from noonward.live.api.handlers import Api, number, refusal
 from noonward.live.operator import NoSuchJobError
+from noonward.live.store.database import Row
 from noonward.live.store.schema import ENDED, OPEN
 from noonward.live.tokens import Scope
 from noonward.live.web.forms import Forms
@@ -81,7 +81,7 @@ class Pages:
                 response = await handler(request, self.sessions.visitor(request, scope))
             except RefusedError as refused:
                 return self.refused(request, refused.status, refused.message)
-            except (NoonwardError, sqlite3.OperationalError) as error:
+            except NoonwardError as error:
                 known = refusal(error)
                 if known is None:
                     raise
@@ -154,7 +154,7 @@ class Pages:
             policies=known, places=places(self.controller.setup.scenario.fleet), **content,
         )  # fmt: skip
 
-    def _newest_events(self, last: int) -> list[sqlite3.Row]:
+    def _newest_events(self, last: int) -> list[Row]:
         return self.store.read("SELECT * FROM events WHERE id > ? ORDER BY id DESC LIMIT 10", last - 10)
 
     def _savings_so_far(self) -> Any:

@@ -1,0 +1,301 @@
+"""A store in PostgreSQL, for more than one instance: one leads and writes, the others stand by.
+
+A leader holds an advisory lock in the session that writes, so that the lock goes with the session. Who takes the lock
+raises the epoch in the table ``leader``; every transaction of a leader begins by reading the epoch with a shared lock
+on its row. So a former leader, whatever it still believes, cannot write once another one leads: the new one's first
+change waits for transactions that have begun, and later ones find another epoch.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, cast
+
+import msgspec
+
+from noonward.errors import FileError, MissingExtraError
+from noonward.live.store.database import Connection, Cursor, LeadershipLostError, StoreError, Value
+from noonward.live.store.schema import MIGRATIONS
+
+LOCK: Final = 0x4E4F4F4E
+"""First number of the advisory lock ("NOON"); the second is a hash of the schema's name."""
+LOOK_S: Final = 0.5
+"""How often an instance that stands by tries to lead, s."""
+HUNG_S: Final = 20.0
+"""A leader whose session has been idle for so long has stopped: it writes every ``store.BEAT_S`` at least, s."""
+REGAIN_S: Final = 5.0
+"""How long a leader that has lost its connection tries to have the lock again, s."""
+KEEPALIVE: Final = "-c tcp_keepalives_idle=3 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
+"""Settings by which the server ends the session of a leader whose machine is gone, after about nine seconds."""
+_END_HUNG: Final = """
+SELECT pg_terminate_backend(a.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.granted AND l.classid = ? AND l.objid::bigint & 4294967295 =
+    hashtext(current_schema())::bigint & 4294967295 AND l.objsubid = 2
+    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND a.state LIKE 'idle%' AND a.state_change < clock_timestamp() - make_interval(secs => ?)
+"""
+_TYPES: Final = {"INTEGER": "BIGINT", "REAL": "DOUBLE PRECISION", "BLOB": "BYTEA"}
+_NUMBERED: Final = ("events", "decisions", "audit")
+"""Tables whose rows are numbered by the database."""
+
+
+class PostgresDatabase:
+    """Tables in the first schema of a connection's search path.
+
+    Args:
+        url: ``postgresql://USER@HOST/NAME``, as libpq takes it; the password comes from PGPASSFILE or PGPASSWORD.
+        leads: Whether it writes as the leader: only while no other instance does.
+
+    Raises:
+        MissingExtraError: The extra ``postgres`` is not installed.
+    """
+
+    advice = "once PostgreSQL answers, the next attempt succeeds"
+
+    def __init__(self, url: str, *, leads: bool = True) -> None:
+        try:
+            import psycopg
+        except ImportError as error:
+            raise MissingExtraError(error.name or "psycopg", "postgres") from error
+        self._psycopg = psycopg
+        self.errors, self.failures = psycopg.Error, psycopg.OperationalError
+        self.url, self.leads = url, leads
+        self.title = re.sub(r":[^:@/]*@", ":...@", url)
+        self._epoch = 0
+
+    def wait_to_lead(self, stop: threading.Event) -> bool:
+        """Waits until no other instance leads; ends the session of one that has stopped and cannot give its lock back.
+
+        The lock is given back; ``writer`` takes it again, and refuses if another instance was faster.
+
+        Args:
+            stop: Ends the waiting.
+
+        Returns:
+            Whether it may lead; False: it was told to stop.
+        """
+        connection = None
+        while not stop.is_set():
+            try:
+                connection = connection or self._connected()
+                if self._locked(connection):
+                    connection.close()
+                    return True
+                connection.execute(_END_HUNG, (LOCK, HUNG_S))
+            except (StoreError, self.failures):  # the database does not answer: as if another one led
+                if connection is not None:
+                    connection.close()
+                connection = None
+            stop.wait(LOOK_S)
+        if connection is not None:
+            connection.close()
+        return False
+
+    def writer(self) -> Connection:
+        """Returns a connection that writes, to tables of the newest version; a leader's raises the epoch.
+
+        Raises:
+            FileError: The tables are newer than this program.
+            StoreError: The database does not answer.
+            LeadershipLostError: Another instance leads.
+        """
+        connection = self._connected()
+        try:
+            if self.leads and not self._locked(connection):
+                raise LeadershipLostError(f"another instance leads over {self.title}")
+            self._migrate(connection)
+            if self.leads:
+                raised = "UPDATE leader SET epoch = epoch + 1 WHERE id = 1 RETURNING epoch"
+                self._epoch = int(connection.execute(raised).fetchone()[0])
+        except BaseException:
+            connection.close()
+            raise
+        return cast(Connection, connection)
+
+    def reader(self) -> Connection:
+        """Returns a connection that reads.
+
+        Raises:
+            StoreError: The database does not answer.
+        """
+        connection = self._connected()
+        connection.execute("SET default_transaction_read_only = on")
+        return cast(Connection, connection)
+
+    def usable(self, connection: Connection) -> bool:
+        """Returns whether a connection is not known to be broken."""
+        return not cast(_Connection, connection).broken
+
+    def begin(self, writer: Connection) -> Connection:
+        """Begins a transaction; a lost connection is made anew, if nobody has led meanwhile.
+
+        Raises:
+            LeadershipLostError: Another instance leads, or has led.
+            StoreError: The database does not answer.
+        """
+        connection = cast(_Connection, writer)
+        if connection.broken:
+            connection = self._regained()
+        if not self.leads:
+            connection.execute("BEGIN")
+            return cast(Connection, connection)
+        epoch = connection.begun("BEGIN; SELECT epoch FROM leader WHERE id = 1 FOR SHARE")
+        if epoch != self._epoch:
+            connection.close()
+            raise LeadershipLostError(
+                f"another instance has taken the lead over {self.title}; this one wrote nothing and ends"
+            )
+        return cast(Connection, connection)
+
+    def packed(self, value: Value) -> Any:
+        """Returns a value as bytes: the column has one type."""
+        return msgspec.msgpack.encode(value)
+
+    def unpacked(self, held: Any) -> Value:
+        """Returns a value from bytes."""
+        value: Value = msgspec.msgpack.decode(held)
+        return value
+
+    def _connected(self) -> _Connection:
+        try:
+            inner = self._psycopg.connect(
+                self.url, autocommit=True, connect_timeout=5, options=KEEPALIVE, row_factory=_rows
+            )
+        except self._psycopg.Error as error:
+            raise StoreError(f"{self.title} does not answer: {error}".strip()) from error
+        inner.adapters.register_dumper(bool, _number())
+        return _Connection(inner)
+
+    def _locked(self, connection: _Connection) -> bool:
+        """Takes the lock of leaders; returns whether it was free, or this session's own."""
+        query = "SELECT pg_try_advisory_lock(?, hashtext(current_schema()))"
+        return bool(connection.execute(query, (LOCK,)).fetchone()[0])
+
+    def _regained(self) -> _Connection:
+        """Returns a new connection of a leader that lost its own: the server may notice the loss after it."""
+        connection = self._connected()
+        tries, pause = int(REGAIN_S / LOOK_S), threading.Event()
+        while self.leads and not self._locked(connection):
+            tries -= 1
+            if tries < 0:
+                connection.close()
+                raise LeadershipLostError(f"the connection was lost, and another instance leads over {self.title}")
+            pause.wait(LOOK_S)
+        return connection
+
+    def _migrate(self, connection: _Connection) -> None:
+        """Brings the tables up to the newest version, each step whole or not at all.
+
+        Raises:
+            FileError: They are newer than this program.
+        """
+        connection.execute("SELECT pg_advisory_lock(?, hashtext(current_schema()))", (LOCK + 1,))
+        try:
+            connection.execute("CREATE TABLE IF NOT EXISTS leader (id INT PRIMARY KEY, epoch BIGINT, version INT)")
+            connection.execute("INSERT INTO leader VALUES (1, 0, 0) ON CONFLICT (id) DO NOTHING")
+            version = int(connection.execute("SELECT version FROM leader").fetchone()[0])
+            if version > len(MIGRATIONS):
+                raise FileError(
+                    f"the store {self.title} has version {version}, this program knows versions up to "
+                    f"{len(MIGRATIONS)}; update noonward"
+                )
+            for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
+                connection.execute(f"BEGIN; {translated_tables(script)}; UPDATE leader SET version = {number}; COMMIT")
+        finally:
+            connection.execute("SELECT pg_advisory_unlock(?, hashtext(current_schema()))", (LOCK + 1,))
+
+
+class _Connection:
+    """A connection of psycopg that takes the store's statements."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    @property
+    def broken(self) -> bool:
+        """Whether the connection was lost."""
+        return bool(self._inner.closed)
+
+    def execute(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Cursor:
+        """Carries out a statement."""
+        cursor: Cursor = self._inner.execute(translated(sql) if values else sql, values or None)
+        return cursor
+
+    def executemany(self, sql: str, rows: Iterable[Any]) -> Cursor:
+        """Carries out a statement for every row, in one round trip."""
+        cursor = self._inner.cursor()
+        cursor.executemany(translated(sql), list(rows))
+        found: Cursor = cursor
+        return found
+
+    def begun(self, sql: str) -> int:
+        """Carries out two statements in one round trip; returns the second one's number."""
+        cursor = self._inner.execute(sql)
+        cursor.nextset()
+        return int(cursor.fetchone()[0])
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._inner.close()
+
+
+class _Row(tuple[Any, ...]):
+    """A row whose values are found by name and by place."""
+
+    names: Mapping[str, int]
+
+    def __getitem__(self, place: Any) -> Any:
+        return super().__getitem__(self.names[place] if isinstance(place, str) else place)
+
+    def keys(self) -> Any:
+        """Returns the names of the columns."""
+        return self.names.keys()
+
+
+def _rows(cursor: Any) -> Any:
+    """Makes rows of a cursor's results."""
+    names = {column.name: place for place, column in enumerate(cursor.description or ())}
+    return type("_Row", (_Row,), {"names": names})
+
+
+@cache
+def _number() -> Any:
+    """Returns what sends truth values as numbers: columns hold 0 and 1."""
+    from psycopg.types.numeric import Int2Dumper
+
+    class Truth(Int2Dumper):
+        def dump(self, obj: Any) -> Any:
+            return super().dump(int(obj))
+
+    return Truth
+
+
+@cache
+def translated(sql: str) -> str:
+    """Returns a statement with the places of values as psycopg takes them.
+
+    Example:
+        >>> translated("SELECT a FROM b WHERE c = ? AND d LIKE '10%' AND e = :name")
+        "SELECT a FROM b WHERE c = %s AND d LIKE '10%%' AND e = %(name)s"
+    """
+    return re.sub(r"(?<!:):([a-z_]+)\b", r"%(\1)s", sql.replace("%", "%%").replace("?", "%s"))
+
+
+def translated_tables(script: str) -> str:
+    """Returns the statements of a migration as PostgreSQL takes them.
+
+    Example:
+        >>> translated_tables("CREATE TABLE a (id INTEGER PRIMARY KEY, b REAL, c BLOB) WITHOUT ROWID;")
+        'CREATE TABLE a (id BIGINT PRIMARY KEY, b DOUBLE PRECISION, c BYTEA) ;'
+        >>> translated_tables("CREATE TABLE events (id INTEGER PRIMARY KEY, at_s REAL NOT NULL)")
+        'CREATE TABLE events (id BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, at_s DOUBLE PRECISION NOT NULL)'
+    """
+    script = script.replace("WITHOUT ROWID", "")
+    script = re.sub(r"\b(INTEGER|REAL|BLOB)\b", lambda found: _TYPES[found[1]], script)
+    for table in _NUMBERED:
+        numbered = r"\1BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY"
+        script = re.sub(rf"(CREATE TABLE {table} \(\s*id )BIGINT PRIMARY KEY", numbered, script)
+    return script

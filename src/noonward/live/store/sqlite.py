@@ -1,0 +1,177 @@
+"""A store in a SQLite file: WAL mode, ``synchronous=FULL``; how it is copied, restored and made smaller."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, cast
+
+from noonward.errors import FileError
+from noonward.live.store.database import Connection, Value
+from noonward.live.store.schema import migrate
+
+NAME: Final = "noonward.sqlite"
+"""Name of the store's file in its folder."""
+LOCKED_S: Final = 10.0
+"""How long a writer waits for another program that holds the file, s."""
+
+
+class SqliteFile:
+    """The SQLite file in a folder.
+
+    Args:
+        folder: Folder of the file; made if it is missing.
+    """
+
+    leads = False
+    errors = sqlite3.Error
+    failures = sqlite3.OperationalError
+    advice = "free disk space, or end the program that holds the file, and try again"
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / NAME
+        self.title = str(self.path)
+
+    def writer(self) -> Connection:
+        """Returns a connection that writes, to a file of the newest version.
+
+        Raises:
+            FileError: The file cannot be opened, is newer than this program, or is no store.
+        """
+        with explained(self.path):
+            connection = connect(self.path)
+            migrate(connection)
+        return cast(Connection, connection)
+
+    def reader(self) -> Connection:
+        """Returns a connection that reads."""
+        connection = connect(self.path)
+        connection.execute("PRAGMA query_only = 1")
+        return cast(Connection, connection)
+
+    def usable(self, connection: Connection) -> bool:
+        """Returns True: a file does not go away."""
+        return True
+
+    def begin(self, writer: Connection) -> Connection:
+        """Begins a transaction; what an earlier one left open is undone."""
+        if cast(sqlite3.Connection, writer).in_transaction:
+            writer.execute("ROLLBACK")
+        writer.execute("BEGIN IMMEDIATE")
+        return writer
+
+    def packed(self, value: Value) -> Any:
+        """Returns a value as it is."""
+        return value
+
+    def unpacked(self, held: Any) -> Value:
+        """Returns a value as it is held."""
+        value: Value = held
+        return value
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Returns a connection to a store's file: WAL, synchronous=FULL, transactions by hand."""
+    connection = sqlite3.connect(path, isolation_level=None, timeout=LOCKED_S, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA cache_size = -65536")
+    return connection
+
+
+def backup(folder: Path, to: Path) -> None:
+    """Copies a store to a file while it may be in use; the copy appears whole or not at all.
+
+    Raises:
+        FileError: There is no store in the folder, or the copy cannot be written.
+    """
+    path = require_store(folder)
+    part = to.with_name(f".{to.name}.part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    part.unlink(missing_ok=True)
+    with explained(to):
+        try:
+            with contextlib.closing(sqlite3.connect(path)) as source, contextlib.closing(sqlite3.connect(part)) as copy:
+                source.backup(copy)
+                copy.execute("PRAGMA journal_mode = DELETE")
+            part.replace(to)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def restore(copy: Path, folder: Path) -> None:
+    """Puts a backup in the place of a store that no service uses.
+
+    Raises:
+        FileError: The backup is damaged or no store, or the folder holds a store already.
+    """
+    if not copy.is_file():
+        raise FileError(f"there is no backup {copy}; name a file that 'noonward live backup' wrote")
+    target = folder / NAME
+    if target.exists():
+        raise FileError(f"{target} exists already; restore into another folder, or move that file away first")
+    with explained(copy), contextlib.closing(sqlite3.connect(copy)) as source:
+        state = source.execute("PRAGMA integrity_check").fetchone()[0]
+        tables = {row[0] for row in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if state != "ok" or not {"jobs", "events", "meta"} <= tables:
+        raise FileError(f"{copy} is damaged or no backup of a store ({state}); use another backup")
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f".{NAME}.part"
+    part.unlink(missing_ok=True)
+    with (
+        explained(target),
+        contextlib.closing(sqlite3.connect(copy)) as source,
+        contextlib.closing(sqlite3.connect(part)) as new,
+    ):
+        source.backup(new)
+    part.replace(target)
+
+
+def vacuum(folder: Path) -> tuple[int, int]:
+    """Returns the size of a store's file before and after giving unused room back to the disk, bytes.
+
+    Raises:
+        FileError: There is no store, or it is in use.
+    """
+    path = require_store(folder)
+    before = path.stat().st_size
+    with explained(path), contextlib.closing(connect(path)) as connection:
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return before, path.stat().st_size
+
+
+def last_time(folder: Path) -> datetime | None:
+    """Returns the UTC time of the last event in a folder's store, or None."""
+    with contextlib.closing(connect(require_store(folder))) as connection:
+        start = connection.execute("SELECT value FROM meta WHERE name = 'start'").fetchone()
+        last = connection.execute("SELECT max(at_s) FROM events").fetchone()[0]
+    return None if start is None or last is None else datetime.fromisoformat(start[0]) + timedelta(seconds=last)
+
+
+def require_store(folder: Path) -> Path:
+    """Returns the path of a folder's store.
+
+    Raises:
+        FileError: There is none.
+    """
+    path = folder / NAME
+    if not path.is_file():
+        raise FileError(f"{folder} holds no store ({NAME}); name the folder that 'noonward serve' works in")
+    return path
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turns what SQLite says of a file into a FileError."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise FileError(
+            f"{path} cannot be used as a store: {error}; name another folder or restore a backup"
+        ) from error

@@ -12,8 +12,11 @@ import pytest
 
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import DataError, FileError
+from noonward.live.api.handlers import UNDISPATCHED
 from noonward.live.clock import ManualClock
+from noonward.live.handover import TO_DELIVER, TO_TAKE_BACK, TO_TRACK
 from noonward.live.requests import JobRequest, RequestChecker
+from noonward.live.store import schema
 from noonward.live.store.database import StoreError
 from noonward.live.store.sqlite import NAME, backup, restore, vacuum
 from noonward.live.store.store import Store
@@ -199,3 +202,30 @@ def test_a_request_is_stored_as_it_was_sent(store, checker):
     store.do(submission([checker.row(job(command="echo 1", retries=2))]))
     stored = store.read("SELECT request FROM jobs")[0]["request"]
     assert msgspec.json.decode(stored, type=JobRequest) == job(command="echo 1", retries=2)
+
+
+def test_what_every_step_reads_is_found_by_an_index(store):
+    for query in (TO_DELIVER, TO_TRACK, TO_TAKE_BACK, UNDISPATCHED):
+        plan = [row["detail"] for row in store.read(f"EXPLAIN QUERY PLAN {query}", 0)]
+        assert all(step.startswith("SEARCH") for step in plan), plan
+
+
+def test_an_older_store_is_brought_up_to_date(tmp_path, monkeypatch):
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+    old = Store(tmp_path / "old", ManualClock(START))
+    checker = RequestChecker(load_scenario("tiny").fleet, 8)
+    old.do(submission([checker.row(job()) for _ in range(3)]))
+
+    def run(connection, now_s):
+        for number, state in ((1, "done"), (2, "running")):
+            connection.execute("UPDATE jobs SET state = ?, token = ? WHERE id = ?", (state, f"t{number}", number))
+            connection.execute("INSERT INTO outbox (token, job, site, stage) VALUES (?, ?, 0, 'released')",
+                               (f"t{number}", number))  # fmt: skip
+
+    old.do(run)
+    old.close()
+    monkeypatch.undo()
+    new = Store(tmp_path / "old", ManualClock(START))
+    stages = [tuple(row) for row in new.read("SELECT token, stage FROM outbox ORDER BY token")]
+    new.close()
+    assert stages == [("t1", "ended"), ("t2", "released")]

@@ -15,11 +15,15 @@ LOST_POLLS: Final = 20
 """A job that its cluster does not know this many times in a row is lost."""
 UNREACHABLE: Final = 3
 """Failures in a row after which a site counts as unreachable."""
-_ORDERS: Final = """
+ORDERS: Final = """
 SELECT o.token, o.stage, o.handle, j.id, j.name, j.request, j.gpus, j.run_s, j.start_s, j.state, j.cancelling,
        j.attempt, j.retries, j.began_s, j.serial, j.reason
 FROM outbox o JOIN jobs j ON j.token = o.token
 """
+TO_DELIVER: Final = f"{ORDERS} WHERE o.site = ? AND o.stage IN ('queued', 'intent', 'placed')"
+TO_TRACK: Final = f"{ORDERS} WHERE o.site = ? AND o.stage = 'released' AND j.state IN ('starting', 'running')"
+TO_TAKE_BACK: Final = f"{ORDERS} WHERE o.site = ? AND o.stage = 'abandoned'"
+"""What is read at every step, over an index: stages of jobs that have ended are others, ``ended`` or ``withdrawn``."""
 _TERMINAL: Final = {"done": "done", "failed": "failed", "cancelled": "cancelled"}
 
 
@@ -51,7 +55,7 @@ class SiteAgent:
         Raises:
             ClusterError: The cluster did not answer; what was done is kept, the rest is tried again.
         """
-        rows = self.store.read(f"{_ORDERS} WHERE o.site = ? AND o.stage IN ('queued', 'intent', 'placed')", self.site)
+        rows = self.store.read(TO_DELIVER, self.site)
         dispatch = bool(rows) and self.store.read("SELECT dispatch FROM sites WHERE name = ?", self.name)[0][0]
         for row in rows:
             if row["cancelling"]:
@@ -83,7 +87,7 @@ class SiteAgent:
             self.executor.cancel(_order(row, handle))
 
         def change(connection: Connection, now_s: float) -> float:
-            connection.execute("UPDATE outbox SET stage = 'withdrawn' WHERE token = ?", (order.token,))
+            _close(connection, order.token, "withdrawn")
             _end(connection, now_s, row["id"], "cancelled", now_s, None, "cancelled before it was handed over")
             return now_s
 
@@ -114,9 +118,7 @@ class SiteAgent:
         Raises:
             ClusterError: The cluster did not answer.
         """
-        rows = self.store.read(
-            f"{_ORDERS} WHERE o.site = ? AND o.stage = 'released' AND j.state IN ('starting', 'running')", self.site
-        )
+        rows = self.store.read(TO_TRACK, self.site)
         for row in rows:
             if row["cancelling"] and row["handle"] is not None:
                 self.executor.cancel(_order(row))
@@ -124,7 +126,7 @@ class SiteAgent:
         found = {status.token: status for status in (self.executor.statuses(orders) if orders else [])}
         news = [(row, self._news(row, found.get(row["token"]))) for row in rows]
         self._store_news([(row, status) for row, status in news if status is not None])
-        for row in self.store.read(f"{_ORDERS} WHERE o.site = ? AND o.stage = 'abandoned'", self.site):
+        for row in self.store.read(TO_TAKE_BACK, self.site):
             self._take_back(row)
         self._keep_site(self.executor.usable_gpus(sum(row["gpus"] for row in rows)))
 
@@ -150,7 +152,7 @@ class SiteAgent:
         self.executor.cancel(_order(row))
 
         def change(connection: Connection, now_s: float) -> float:
-            connection.execute("UPDATE outbox SET stage = 'withdrawn' WHERE token = ?", (row["token"],))
+            _close(connection, row["token"], "withdrawn")
             if row["attempt"] < row["retries"] and not row["cancelling"]:
                 _again(connection, now_s, row["id"], row["reason"])
             else:
@@ -203,6 +205,7 @@ class SiteAgent:
         if status.began_s is not None:
             connection.execute("UPDATE jobs SET began_s = ? WHERE id = ?", (status.began_s, job))
         state = "lost" if status.reason.startswith("lost") else _TERMINAL[status.phase]
+        _close(connection, row["token"], "ended")
         _end(connection, now_s, job, state, ended_s, status.exit_code, status.reason)
         return True
 
@@ -285,6 +288,11 @@ def _end(
         (state, ended_s, code, reason, job),
     )
     add_event(connection, now_s, job, state, {"ended_s": ended_s, "exit_code": code, "reason": reason})
+
+
+def _close(connection: Connection, token: str, stage: str) -> None:
+    """Ends an attempt."""
+    connection.execute("UPDATE outbox SET stage = ? WHERE token = ?", (stage, token))
 
 
 def _again(connection: Connection, now_s: float, job: int, reason: str) -> None:

@@ -75,7 +75,7 @@ def recording(setup: Setup, store: Store, sampler: Callable[[np.random.Generator
     rows = store.read("SELECT * FROM jobs ORDER BY arrival_s, id")
     until_s = store.value("asked_s")
     if not rows or until_s is None:
-        raise ScenarioError(f"{store.path} holds no job that was decided about; there is nothing to replay")
+        raise ScenarioError(f"{store.database.title} holds no job that was decided about; there is nothing to replay")
     arrivals = [arrival_of(row) for row in rows]
     bare = [one._replace(held=False, pinned=-1, vetoed=frozenset()) for one in arrivals]
     events = store.read(

@@ -46,6 +46,7 @@ _STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (ScenarioError, 422, "invalid"),
 )
 """Status and code of each kind of error, the first that fits."""
+UNDISPATCHED: Final = "SELECT count(*) AS n FROM outbox WHERE site = ? AND stage IN ('queued', 'intent', 'placed')"
 LATEST_SOURCES: Final = """
 SELECT s.zone, s.source FROM signals s
 JOIN (SELECT zone, max(hour) AS hour FROM signals GROUP BY zone) last ON last.zone = s.zone AND last.hour = s.hour
@@ -229,12 +230,7 @@ class Api:
         """Returns the sites as they are now."""
         stored = {row["name"]: row for row in self.store.read("SELECT * FROM sites")}
         latest = {row["zone"]: row["source"] for row in self.store.read(LATEST_SOURCES)}
-        undispatched = {
-            row["site"]: row["n"]
-            for row in self.store.read(
-                "SELECT site, count(*) AS n FROM outbox WHERE stage NOT IN ('released', 'withdrawn') GROUP BY site"
-            )
-        }
+        undispatched = [self.store.read(UNDISPATCHED, s)[0]["n"] for s in range(len(self.shower.sites))]
         with self.controller.lock:
             now = self.controller.world.view.site_S.copy()
         return [
@@ -243,7 +239,7 @@ class Api:
                 gpus=site.gpus, free=int(now["free"][s]), withheld=stored[site.name]["withheld"],
                 waiting=int(now["waiting"][s]), waiting_gpus=int(now["waiting_gpus"][s]),
                 drained=bool(stored[site.name]["drained"]), dispatch=bool(stored[site.name]["dispatch"]),
-                undispatched=undispatched.get(s, 0), reachable=bool(stored[site.name]["reachable"]),
+                undispatched=undispatched[s], reachable=bool(stored[site.name]["reachable"]),
                 seen=self.shower.time(stored[site.name]["seen_s"]), remark=stored[site.name]["remark"],
                 price_usd_per_mwh=_known(now["price"][s]), carbon_g_per_kwh=_known(now["carbon"][s]),
                 signal_source=latest.get(site.zone),

@@ -91,6 +91,12 @@ MIGRATIONS: Final = (
     ALTER TABLE sites ADD COLUMN dispatch INTEGER NOT NULL DEFAULT 1;
     CREATE INDEX jobs_ended ON jobs (ended_s) WHERE ended_s IS NOT NULL
     """,
+    """
+    UPDATE outbox SET stage = 'ended' WHERE stage = 'released' AND token IN
+        (SELECT token FROM jobs WHERE state NOT IN ('starting', 'running') AND token IS NOT NULL);
+    DROP INDEX outbox_open;
+    CREATE INDEX outbox_stage ON outbox (site, stage)
+    """,
 )
 """What each version adds; the version of a file is its ``user_version``."""
 OPEN: Final = ("submitted", "transit", "waiting", "starting", "running")

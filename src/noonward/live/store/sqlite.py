@@ -15,6 +15,8 @@ from noonward.live.store.schema import migrate
 
 NAME: Final = "noonward.sqlite"
 """Name of the store's file in its folder."""
+WRITER_KIB, READER_KIB = 65_536, 4_096
+"""Memory for pages of the file, KiB: of the writer, and of each of some dozens of threads that read."""
 LOCKED_S: Final = 10.0
 """How long a writer waits for another program that holds the file, s."""
 
@@ -49,7 +51,7 @@ class SqliteFile:
 
     def reader(self) -> Connection:
         """Returns a connection that reads."""
-        connection = connect(self.path)
+        connection = connect(self.path, READER_KIB)
         connection.execute("PRAGMA query_only = 1")
         return cast(Connection, connection)
 
@@ -74,13 +76,13 @@ class SqliteFile:
         return value
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path, cache_kib: int = WRITER_KIB) -> sqlite3.Connection:
     """Returns a connection to a store's file: WAL, synchronous=FULL, transactions by hand."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=LOCKED_S, check_same_thread=False)
     connection.row_factory = sqlite3.Row
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA cache_size = -65536")
+    connection.execute(f"PRAGMA cache_size = -{cache_kib}")
     return connection
 
 

@@ -41,8 +41,10 @@ WAITING = 10_000
 """Waiting jobs in the measurement of decisions."""
 STORED = 1_000_000
 """Jobs that have ended in the store, in the measurement of a restart."""
-THROUGH, BUNCH = 2000, 50
-"""Jobs that run through a service in the measurement of its memory, and how many come in a minute."""
+THROUGH, BUNCH = 2000, 23
+"""Jobs that run through a service in the measurement of its memory, and how many come in a minute: 10^6 in a month."""
+ROOM = 32
+"""GPUs of each of two sites in that measurement: no queue grows."""
 _START: Final = datetime(2026, 3, 1, tzinfo=UTC)
 _SERVICE: Final = """
 import sys
@@ -211,7 +213,9 @@ def _memory_mb(folder: Path) -> float:
 
 
 def run_through(folder: Path, start: datetime, jobs: int) -> None:
-    """Runs jobs through a service over a folder's store, fifty a minute, and writes its memory in MB to stdout.
+    """Runs jobs through a service over a folder's store, 10^6 a month, and writes its memory in MB to stdout.
+
+    On the way, twenty times, it writes the jobs so far and the memory to stderr.
 
     Args:
         folder: Folder of the store.
@@ -221,24 +225,38 @@ def run_through(folder: Path, start: datetime, jobs: int) -> None:
     clock = ManualClock(start)
     store = Store(folder, clock)
     clock.seconds = float(store.value("asked_s") or 0.0) + 1e6 + 60.0
-    controller = Controller(_setup(store, folder), store)
+    controller = Controller(_setup(store, folder, ROOM), store)
     checker = RequestChecker(controller.setup.scenario.fleet, 64)
-    row = checker.row(JobRequest(name="job", work=60.0, origin="north"))
+    rows = [checker.row(JobRequest(name="job", work=60.0, origin=("north", "south")[n % 2])) for n in range(BUNCH)]
     sites = range(len(controller.setup.sites))
-    for _ in range(-(-jobs // BUNCH)):
+    minutes = -(-jobs // BUNCH)
+    for minute in range(1, minutes + 1):
         clock.seconds += 60.0
-        store.do(submission([row] * BUNCH))
+        store.do(submission(rows))
         for s in sites:
             controller.track(s)
         controller.decide()
         for s in sites:
             controller.deliver(s)
+        if minute % max(1, minutes // 20) == 0:
+            sys.stderr.write(f"{minute * BUNCH} jobs, {_resident_mb():.1f} MB\n")
     store.close()
+    sys.stdout.write(f"{_resident_mb():.1f}")
+
+
+def _resident_mb() -> float:
+    """Returns the memory of this process, MB."""
     kilobytes = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    sys.stdout.write(f"{float(kilobytes[1]) * 1024 / 1e6 if kilobytes else float('nan'):.1f}")
+    return float(kilobytes[1]) * 1024 / 1e6 if kilobytes else float("nan")
 
 
-def _setup(store: Store, folder: Path) -> Setup:
+def _setup(store: Store, folder: Path, gpus: int | None = None) -> Setup:
+    """Returns a service's parts; each site with some GPUs, or as the scenario says."""
     sites = {name: {"executor": "model"} for name in ("north", "south")}
     content = {"scenario": "tiny", "policy": "local-fcfs", "folder": str(folder), "sites": sites}
-    return Setup.of(*checked_config(content, "the benchmark", Path()), store)
+    config, scenario = checked_config(content, "the benchmark", Path())
+    if gpus is not None:
+        fleet = scenario.fleet
+        fleet = fleet.model_copy(update={"sites": tuple(s.model_copy(update={"gpus": gpus}) for s in fleet.sites)})
+        scenario = scenario.model_copy(update={"fleet": fleet})
+    return Setup.of(config, scenario, store)

@@ -1,6 +1,7 @@
 """A service over a small fleet whose time stands still until it is set, and a day that is played through it."""
 
 import math
+import threading
 from dataclasses import replace
 
 import pytest
@@ -55,7 +56,10 @@ class Service:
         self.open()
 
     def open(self):
-        where = self.folder if self.database is None else PostgresDatabase(self.database)
+        where = self.folder
+        if self.database is not None:
+            where = PostgresDatabase(self.database)
+            assert where.wait_to_lead(threading.Event())
         self.store = Store(where, self.clock)
         config = LiveConfig(
             scenario=self.scenario.name,

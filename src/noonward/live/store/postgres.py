@@ -65,11 +65,12 @@ class PostgresDatabase:
         self.url, self.leads = url, leads
         self.title = re.sub(r":[^:@/]*@", ":...@", url)
         self._epoch = 0
+        self._waited: _Connection | None = None
 
     def wait_to_lead(self, stop: threading.Event) -> bool:
         """Waits until no other instance leads; ends the session of one that has stopped and cannot give its lock back.
 
-        The lock is given back; ``writer`` takes it again, and refuses if another instance was faster.
+        The session that has the lock becomes the one in which ``writer`` writes.
 
         Args:
             stop: Ends the waiting.
@@ -82,7 +83,7 @@ class PostgresDatabase:
             try:
                 connection = connection or self._connected()
                 if self._locked(connection):
-                    connection.close()
+                    self._waited = connection
                     return True
                 connection.execute(_END_HUNG, (LOCK, HUNG_S))
             except (StoreError, self.failures):  # the database does not answer: as if another one led
@@ -102,7 +103,7 @@ class PostgresDatabase:
             StoreError: The database does not answer.
             LeadershipLostError: Another instance leads.
         """
-        connection = self._connected()
+        connection, self._waited = self._waited or self._connected(), None
         try:
             if self.leads and not self._locked(connection):
                 raise LeadershipLostError(f"another instance leads over {self.title}")

@@ -31,6 +31,8 @@ from noonward.live.books import arrival_of
 from noonward.live.controller import Controller
 from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.setup import Setup
+from noonward.live.shadow.watcher import facts
+from noonward.live.store.database import Row
 from noonward.live.world.hours import Hours
 from noonward.live.world.seats import OVERDUE as DROPPED
 from noonward.live.world.seats import STARTING, Arrival, Note, Seat
@@ -41,6 +43,8 @@ from noonward.model.signals import Signals
 from noonward.seeding import stream
 from noonward.units import DAY_H, DAY_S, HOUR_S
 
+WHAT_HAPPENED = "what happened"
+"""What watched jobs are compared with."""
 DRAWS = 2000
 """Draws of days with replacement that an interval rests on."""
 
@@ -58,6 +62,7 @@ class Fate:
         start_s: Start; NaN before.
         end_s: End; expected, while it runs.
         power_w: Facility power by the model, W.
+        expected_s: Run time that was expected of a watched job.
         journeys: When it was sent, from which site (-1: its ingress point), and where to.
     """
 
@@ -70,6 +75,7 @@ class Fate:
     end_s: float = math.nan
     power_w: float = 0.0
     journeys: list[tuple[float, int, int]] = field(default_factory=list)
+    expected_s: float = math.nan
 
 
 def stored_fates(controller: Controller, from_s: float, until_s: float) -> list[Fate]:
@@ -293,9 +299,12 @@ class Day(msgspec.Struct, kw_only=True):
     """Beyond that of free GPUs, journeys included."""
     energy_usd: float
     carbon_kg: float
+    wait_h: float
+    """Mean time from submission to start, h."""
     reference_kwh: float
     reference_usd: float
     reference_kg: float
+    reference_wait_h: float
 
 
 class Interval(msgspec.Struct, kw_only=True):
@@ -306,8 +315,18 @@ class Interval(msgspec.Struct, kw_only=True):
     high: float | None
 
 
+class RunTimes(msgspec.Struct, kw_only=True):
+    """How long jobs took at their clusters against what was expected of them, means over jobs, h."""
+
+    jobs: int
+    expected_h: float
+    took_h: float
+    mean_error_h: float
+    """Mean of the absolute differences."""
+
+
 class Savings(msgspec.Struct, kw_only=True):
-    """What the service saved against the reference policy, day by day."""
+    """What the service saved against the reference policy, day by day; in shadow, against what happened."""
 
     reference: str
     policy: str
@@ -316,45 +335,96 @@ class Savings(msgspec.Struct, kw_only=True):
     """Jobs that have not ended in fact, or would not have under the reference."""
     saved_usd_a_day: Interval
     saved_kg_a_day: Interval
+    run_times: RunTimes | None
+    """Of watched jobs, in shadow."""
     remark: str
 
 
 def savings(controller: Controller, days: int = 7) -> Savings | None:
     """Returns what the service saved in the last days against the reference policy; None without signals or reference.
 
-    The reference gets the same jobs at the same times, from an empty fleet at the first day's start, and every job
-    takes what the model says. Both are settled by the ledger with the signals as they turned out.
+    Watched jobs are compared with what happened to them. Else the reference gets the same jobs at the same times, from
+    an empty fleet at the first day's start, and every job takes what the model says. Both are settled by the ledger
+    with the signals as they turned out.
     """
     setup, keeper = controller.setup, controller.keeper
     reference = setup.scenario.reference_policy
-    if keeper is None or reference is None:
+    if keeper is None or (reference is None and not controller.watchers):
         return None
     now_s = controller.store.now_s()
     hours = int(now_s // HOUR_S) + 1
     first_day_s = max(0.0, (now_s // DAY_S - days + 1) * DAY_S)
-    facts = stored_fates(controller, first_day_s, now_s)
-    left_out, rows = 0, []
-    if facts:
-        known = keeper.signals(-HISTORY_H, hours)
-        played = simulated_fates(setup, known, [fate.about for fate in facts], now_s, reference)
-        settled = keeper.settled(0, hours)
-        fact_JA, reference_JA = (amounts(setup, settled, fates, hours) for fates in (facts, played))
-        both_J = np.array([a.status == b.status == DONE for a, b in zip(facts, played, strict=True)])
-        day_J = np.array([int(fate.about.arrival_s // DAY_S) for fate in facts])
-        left_out = int((~both_J).sum())
-        for number in sorted(set(day_J[both_J].tolist())):
-            of_day_J = both_J & (day_J == number)
-            fact, other = fact_JA[of_day_J].sum(axis=0), reference_JA[of_day_J].sum(axis=0)
-            rows.append(_day(setup, number, int(of_day_J.sum()), fact, other))
+    own = stored_fates(controller, first_day_s, now_s)
+    known, settled = keeper.signals(-HISTORY_H, hours), keeper.settled(0, hours)
+    if controller.watchers:
+        own, others = watched_fates(controller, own)
+        named, remark = WHAT_HAPPENED, "nothing was moved: the service's jobs take as long as they took in fact"
+    else:
+        others = simulated_fates(setup, known, [fate.about for fate in own], now_s, str(reference)) if own else []
+        named, remark = str(reference), f"{reference} is simulated from an empty fleet at the first day's start"
+    rows, left_out = _days(setup, settled, own, others, hours) if own else ([], 0)
     return Savings(
-        reference=reference,
+        reference=named,
         policy=controller.policy,
         days=rows,
         left_out=left_out,
         saved_usd_a_day=_interval([day.reference_usd - day.energy_usd for day in rows]),
         saved_kg_a_day=_interval([day.reference_kg - day.carbon_kg for day in rows]),
-        remark=f"{reference} is simulated from an empty fleet at the first day's start; power is that of the model",
+        run_times=_run_times(others) if controller.watchers else None,
+        remark=f"{remark}; power is that of the model",
     )
+
+
+def watched_fates(controller: Controller, fates: Sequence[Fate]) -> tuple[list[Fate], list[Fate]]:
+    """Returns what the service would have done with watched jobs, and what happened to them at their clusters."""
+    happened = facts(controller.store, [fate.about.job for fate in fates])
+    own = [fate for fate in fates if fate.about.job in happened]
+    return own, [_fact(fate.about, happened[fate.about.job], controller.store.now_s()) for fate in own]
+
+
+def _fact(about: Arrival, row: Row, now_s: float) -> Fate:
+    """Returns what happened to a watched job."""
+    fate = Fate(about)
+    if row["start_s"] is not None:
+        fate.status = RUNNING if row["end_s"] is None else DONE
+        fate.site, fate.gpus, fate.level, fate.power_w = row["site"], row["gpus"], 0, row["power_w"]
+        fate.start_s, fate.end_s = row["start_s"], now_s if row["end_s"] is None else row["end_s"]
+        fate.expected_s = row["expected_s"]
+    elif row["end_s"] is not None:
+        fate.status = OVERDUE
+    return fate
+
+
+def _run_times(happened: Sequence[Fate]) -> RunTimes | None:
+    """Returns how long jobs that ended took against what was expected; None if none has ended."""
+    ended = [fate for fate in happened if fate.status == DONE]
+    if not ended:
+        return None
+    took_J = np.array([fate.end_s - fate.start_s for fate in ended]) / HOUR_S
+    expected_J = np.array([fate.expected_s for fate in ended]) / HOUR_S
+    return RunTimes(
+        jobs=len(ended),
+        expected_h=float(expected_J.mean()),
+        took_h=float(took_J.mean()),
+        mean_error_h=float(np.abs(expected_J - took_J).mean()),
+    )
+
+
+def _days(
+    setup: Setup, settled: Signals, own: Sequence[Fate], others: Sequence[Fate], hours: int
+) -> tuple[list[Day], int]:
+    """Returns a row per day of jobs that ended in both, and how many did not."""
+    own_JA, other_JA = (amounts(setup, settled, fates, hours) for fates in (own, others))
+    both_J = np.array([a.status == b.status == DONE for a, b in zip(own, others, strict=True)])
+    day_J = np.array([int(fate.about.arrival_s // DAY_S) for fate in own])
+    wait_J = [np.array([fate.start_s - fate.about.arrival_s for fate in fates]) / HOUR_S for fates in (own, others)]
+    rows = []
+    for number in sorted(set(day_J[both_J].tolist())):
+        of_day_J = both_J & (day_J == number)
+        waits = [float(one_J[of_day_J].mean()) for one_J in wait_J]
+        sums = [amounts_JA[of_day_J].sum(axis=0) for amounts_JA in (own_JA, other_JA)]
+        rows.append(_day(setup, number, int(of_day_J.sum()), sums, waits))
+    return rows, int((~both_J).sum())
 
 
 def amounts(setup: Setup, signals: Signals, fates: Sequence[Fate], hours: int) -> F8:
@@ -364,16 +434,20 @@ def amounts(setup: Setup, signals: Signals, fates: Sequence[Fate], hours: int) -
     return np.asarray(beyond[:, :3])
 
 
-def _day(setup: Setup, number: int, jobs: int, fact: Sequence[float], other: Sequence[float]) -> Day:
+def _day(setup: Setup, number: int, jobs: int, sums: Sequence[F8], waits: Sequence[float]) -> Day:
+    """Returns a day from kWh, USD and kgCO2 of both sides, and their mean waits, h."""
+    own, other = sums
     return Day(
         day=f"{setup.start + timedelta(hours=number * DAY_H):%Y-%m-%d %H:%M}",
         jobs=jobs,
-        energy_kwh=float(fact[0]),
-        energy_usd=float(fact[1]),
-        carbon_kg=float(fact[2]),
+        energy_kwh=float(own[0]),
+        energy_usd=float(own[1]),
+        carbon_kg=float(own[2]),
+        wait_h=waits[0],
         reference_kwh=float(other[0]),
         reference_usd=float(other[1]),
         reference_kg=float(other[2]),
+        reference_wait_h=waits[1],
     )
 
 

@@ -123,6 +123,17 @@ class RaySite(Spec):
     """Name of the GPUs as a custom resource; none: Ray's own."""
 
 
+class ShadowConfig(Spec):
+    """How jobs of a cluster that is watched in shadow are taken."""
+
+    run_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """How long a job is expected to run, as a share of its time limit."""
+    run_hours: Positive | None = None
+    """How long jobs without a time limit are expected to run, h; none: they are left out."""
+    class_: str | None = Field(default=None, alias="class")
+    """Class of the fleet that the jobs are of; may be left out where there is one."""
+
+
 SiteConfig = Annotated[
     LocalSite | ModelSite | SlurmSite | SlurmRestSite | KubernetesSite | RaySite, Field(discriminator="executor")
 ]
@@ -176,6 +187,8 @@ class LiveConfig(Spec):
     """Certificate file (PEM), with ``tls_key``."""
     tls_key: Path | None = None
     """Key file (PEM)."""
+    shadow: ShadowConfig = ShadowConfig()
+    """How jobs of clusters that are watched in shadow are taken."""
     largest_gang: Gang = 64
     """Largest gang that a job may ask for, GPUs."""
     poll_s: Positive = 5.0

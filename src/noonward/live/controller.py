@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import queue
 import secrets
@@ -20,6 +21,8 @@ from noonward.live.executors.protocol import ClusterError
 from noonward.live.grid.keeper import HISTORY_H, SignalKeeper
 from noonward.live.handover import SiteAgent
 from noonward.live.setup import Setup
+from noonward.live.shadow.executor import ShadowExecutor
+from noonward.live.shadow.watcher import Watcher
 from noonward.live.states import to_bytes
 from noonward.live.store.database import Connection
 from noonward.live.store.store import Store
@@ -93,6 +96,18 @@ class Controller:
             SiteAgent(store, executor, s, name, self._job_ended)
             for s, (name, executor) in enumerate(zip(setup.sites, setup.executors, strict=True))
         ]
+        self.watchers = self._watching()
+
+    def _watching(self) -> dict[int, Watcher]:
+        """Returns what watches a cluster in shadow, by the number of its site."""
+        config, fleet = self.setup.config, self.setup.scenario.fleet
+        return {
+            s: Watcher(
+                self.store, executor.slurm, s, fleet, config.shadow, config.largest_gang, lambda: self.world, self.touch
+            )
+            for s, executor in enumerate(self.setup.executors)
+            if isinstance(executor, ShadowExecutor)
+        }
 
     def _service_name(self) -> str:
         """Returns the short name that the tokens of this store's jobs carry; made once."""
@@ -215,6 +230,10 @@ class Controller:
         """Follows a site's jobs."""
         self._at_site(s, self.agents[s].track)
 
+    def watch(self, s: int) -> None:
+        """Reads what a watched cluster runs."""
+        self._at_site(s, self.watchers[s].step)
+
     def reconcile(self, s: int) -> None:
         """Cleans up what a crash left at a site."""
         self._at_site(s, self.agents[s].reconcile)
@@ -276,6 +295,8 @@ class Controller:
         self._loop("signals", self.signals, min(60.0, HOUR_S / speed / 6), threading.Event())
         for s, name in enumerate(self.setup.sites):
             self._loop(f"site {name}", self._site_step(s), poll_s, self.site_wakes[s])
+        for s in self.watchers:
+            self._loop(f"watch {self.setup.sites[s]}", functools.partial(self.watch, s), poll_s, threading.Event())
         self._loop("decide", self.decide, min(max(decide_s, 0.05), 5.0), self.decide_wake)
 
     def _site_step(self, s: int) -> Callable[[], None]:

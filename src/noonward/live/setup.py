@@ -58,7 +58,7 @@ class Setup:
             config: Configuration.
             scenario: Its scenario.
             store: Store of the service.
-            shadow: Run nothing: every site gets the executor ``model``.
+            shadow: Run nothing: every site gets the executor ``model``, or one that watches its Slurm cluster.
 
         Raises:
             ScenarioError: Generated signals are asked for beside clusters that run jobs.
@@ -77,7 +77,9 @@ class Setup:
             scenario=scenario,
             start=store.start,
             store=store,
-            executors=tuple(make_executor(config, name, store, shadow) for name in scenario.fleet.site_names),
+            executors=tuple(
+                make_executor(config, name, s, store, shadow) for s, name in enumerate(scenario.fleet.site_names)
+            ),
             source=feed_source(config, store)
             if config.signals
             else source_of(scenario, store.start - timedelta(hours=HISTORY_H), GENERATED_H, config.seed),

@@ -25,7 +25,7 @@ _WAITING: Final = frozenset({"PENDING", "PD", "REQUEUED", "RQ"})
 _RUNNING: Final = frozenset(
     {"RUNNING", "R", "COMPLETING", "CG", "CONFIGURING", "CF", "SUSPENDED", "S", "STOPPED", "ST", "STAGE_OUT", "SO"}
 )
-_NOT_NOW: Final = {
+NOT_NOW: Final = {
     "Dependency": "it waits for other jobs",
     "DependencyNeverSatisfied": "the jobs it waits for failed",
     "JobHeldUser": "its owner holds it",
@@ -92,7 +92,7 @@ def parse_queue(text: str, source: str, now_s: float) -> Queue:
     Raises:
         DataError: It is none, lacks what is needed, or a value cannot be read; the message names line and remedy.
     """
-    rows = list(_json_rows(text, source, now_s) if text.lstrip().startswith("{") else _text_rows(text, source))
+    rows = list(_json_rows(text, source, now_s) if text.lstrip().startswith("{") else text_rows(text, source))
     jobs: list[QueuedJob] = []
     left_out = {"parts of heterogeneous jobs": 0, "jobs without GPUs": 0}
     by_node_alone = 0
@@ -103,7 +103,7 @@ def parse_queue(text: str, source: str, now_s: float) -> Queue:
         if "+" in row["id"]:
             left_out["parts of heterogeneous jobs"] += 1
             continue
-        gpus = _gpus(row, where)
+        gpus = gpus_of_row(row, where)
         if gpus == 0:
             left_out["jobs without GPUs"] += 1
             by_node_alone += "tresperjob" not in row
@@ -117,7 +117,7 @@ def parse_queue(text: str, source: str, now_s: float) -> Queue:
     return Queue(jobs, notes)
 
 
-def _text_rows(text: str, source: str) -> Iterator[tuple[str, dict[str, str]]]:
+def text_rows(text: str, source: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Yields place and columns of each job of a table; clusters head tables of their own."""
     names: list[str] = []
     cluster, found, closed = "", False, False
@@ -226,7 +226,7 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
 
 
-def _gpus(row: Mapping[str, str], where: str) -> int:
+def gpus_of_row(row: Mapping[str, str], where: str) -> int:
     """Returns the GPUs of a job: as asked for the job, for each node or for each task."""
     for name, times in (("tresperjob", ""), ("trespernode", "nodes"), ("trespertask", "tasks")):
         asked = _of_tres(row.get(name, ""))
@@ -259,7 +259,7 @@ def _of_tres(text: str) -> int:
     return total
 
 
-def _seconds(text: str, where: str, column: str) -> float | None:
+def seconds_of(text: str, where: str, column: str) -> float | None:
     """Returns a duration, s; None for no limit."""
     if text.lower() in _NO_DURATION:
         return None
@@ -274,12 +274,12 @@ def _seconds(text: str, where: str, column: str) -> float | None:
 
 def _tasks(row: Mapping[str, str], where: str, running: bool, gpus: int) -> list[QueuedJob]:
     """Returns a job, or a job for each task of an array that waits."""
-    limit_s = _seconds(row["limit"], where, "the time limit")
+    limit_s = seconds_of(row["limit"], where, "the time limit")
     left_s = limit_s
     if running and "left" in row:
-        left_s = _seconds(row["left"], where, "the time left")
+        left_s = seconds_of(row["left"], where, "the time left")
     elif running and limit_s is not None:
-        left_s = max(0.0, limit_s - (_seconds(row.get("used", ""), where, "the time used") or 0.0))
+        left_s = max(0.0, limit_s - (seconds_of(row.get("used", ""), where, "the time used") or 0.0))
     command = row.get("command", "")
     reason = row.get("reason", "").strip("()")
     return [
@@ -292,7 +292,7 @@ def _tasks(row: Mapping[str, str], where: str, running: bool, gpus: int) -> list
             cluster=row["cluster"] or None,
             partition=row.get("partition", ""),
             command=None if command.lower() in _NOTHING else command,
-            not_now=_NOT_NOW.get(reason, ""),
+            not_now=NOT_NOW.get(reason, ""),
         )
         for number in task_numbers(row["id"], where)
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noonward.live.config import KubernetesSite, LiveConfig, LocalSite, ModelSite, RaySite, SlurmRestSite
+from noonward.live.config import KubernetesSite, LiveConfig, LocalSite, ModelSite, RaySite, SlurmRestSite, SlurmSite
 from noonward.live.executors.kubernetes import KubernetesExecutor
 from noonward.live.executors.local import LocalExecutor
 from noonward.live.executors.model import ModelExecutor
@@ -11,23 +11,27 @@ from noonward.live.executors.ray_jobs import RayExecutor
 from noonward.live.executors.slurm import SlurmExecutor
 from noonward.live.executors.slurmrestd import SlurmRestExecutor
 from noonward.live.executors.web import ClusterWeb
+from noonward.live.shadow.executor import ShadowExecutor
 from noonward.live.store.store import Store
 
 
-def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> Executor:
+def make_executor(config: LiveConfig, name: str, number: int, store: Store, shadow: bool) -> Executor:
     """Returns the executor of a site.
 
     Args:
         config: Configuration.
         name: Name of the site.
+        number: Its number in the fleet.
         store: Store of the service.
-        shadow: Run nothing: the executor ``model``.
+        shadow: Run nothing: the executor ``model``; jobs of Slurm clusters are watched.
 
     Raises:
         ClusterError: A cluster's commands are missing.
         FileError: The certificate authorities cannot be read.
     """
     site = config.sites[name]
+    if shadow and isinstance(site, SlurmSite):
+        return ShadowExecutor(store, _slurm(site, store), number, store.now_s)
     if shadow or isinstance(site, ModelSite):
         return ModelExecutor(store.now_s)
     if isinstance(site, LocalSite):
@@ -56,6 +60,10 @@ def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> 
             gpus_per_node=site.gpus_per_node,
             time_limit_factor=site.time_limit_factor,
         )
+    return _slurm(site, store)
+
+
+def _slurm(site: SlurmSite, store: Store) -> SlurmExecutor:
     return SlurmExecutor(
         store.second_of,
         conf=site.conf,

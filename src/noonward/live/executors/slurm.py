@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -142,7 +142,7 @@ class SlurmExecutor:
             return []
         listed = [each for each in self._listed(tuple(order.token for order in orders)) if each.handle in wanted]
         missing = [handle for handle in wanted if handle not in {each.handle for each in listed}]
-        return listed + self._accounted(missing)
+        return listed + self.accounted(missing)
 
     def strays(self) -> list[Order]:
         """Returns the held jobs whose names are tokens of this product."""
@@ -154,13 +154,26 @@ class SlurmExecutor:
 
     def usable_gpus(self, running_gpus: int) -> int | None:
         """Returns the GPUs of nodes that are up, less those that jobs of others hold."""
-        total = used = 0
-        for line in self._call("scontrol", *self._clusters, "--oneliner", "--details", "show", "node").splitlines():
-            fields = dict(part.split("=", 1) for part in line.split() if "=" in part)
-            used += gpus_of(fields.get("GresUsed", ""))
-            if not DOWN.search(fields.get("State", "UNKNOWN")):
-                total += gpus_of(fields.get("Gres", ""))
+        nodes = self._nodes()
+        used = sum(gpus_of(fields.get("GresUsed", "")) for fields in nodes)
+        total = sum(gpus_of(fields.get("Gres", "")) for fields in nodes if not _is_down(fields))
         return max(0, total - max(0, used - running_gpus))
+
+    def up_gpus(self) -> int:
+        """Returns the GPUs of nodes that are up."""
+        return sum(gpus_of(fields.get("Gres", "")) for fields in self._nodes() if not _is_down(fields))
+
+    def listing(self, fields: Sequence[str]) -> str:
+        """Returns the jobs that the controller knows, of all owners, ended ones included, as ``squeue -O`` lists them.
+
+        Times are in s since 1970; tasks of arrays have rows of their own.
+        """
+        wanted = ",".join(f"{field}:|" for field in fields)
+        return self._call("squeue", "--states=all", "--array", *self._clusters, "-O", wanted)
+
+    def _nodes(self) -> list[dict[str, str]]:
+        text = self._call("scontrol", *self._clusters, "--oneliner", "--details", "show", "node")
+        return [dict(part.split("=", 1) for part in line.split() if "=" in part) for line in text.splitlines()]
 
     def _of(self, order: Order) -> Status | None:
         return next((each for each in self._listed((order.token,)) if each.handle == order.handle), None)
@@ -185,8 +198,8 @@ class SlurmExecutor:
             reason=reason if reason != "None" else state,
         )
 
-    def _accounted(self, handles: Sequence[str]) -> list[Status]:
-        """Returns what the accounting says of jobs; none where there is no accounting."""
+    def accounted(self, handles: Sequence[str]) -> list[Status]:
+        """Returns what the accounting says of jobs by their numbers; none where there is no accounting."""
         if not handles:
             return []
         try:
@@ -227,6 +240,11 @@ class SlurmExecutor:
                 f"{command} failed with exit code {done.returncode}: {said[-1] if said else 'no message'}"
             )
         return done.stdout
+
+
+def _is_down(fields: Mapping[str, str]) -> bool:
+    """Returns whether a node runs nothing new."""
+    return DOWN.search(fields.get("State", "UNKNOWN")) is not None
 
 
 def phase_of(state: str, reason: str) -> Phase:

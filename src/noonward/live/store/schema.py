@@ -97,6 +97,15 @@ MIGRATIONS: Final = (
     DROP INDEX outbox_open;
     CREATE INDEX outbox_stage ON outbox (site, stage)
     """,
+    """
+    CREATE TABLE watched (
+        site INTEGER NOT NULL, number TEXT NOT NULL, submit_s REAL NOT NULL, job INTEGER, gpus INTEGER NOT NULL,
+        state TEXT NOT NULL, start_s REAL, end_s REAL, expected_s REAL, power_w REAL,
+        PRIMARY KEY (site, number, submit_s)
+    ) WITHOUT ROWID;
+    CREATE INDEX watched_jobs ON watched (job) WHERE job IS NOT NULL;
+    CREATE INDEX watched_open ON watched (site) WHERE end_s IS NULL
+    """,
 )
 """What each version adds; the version of a file is its ``user_version``."""
 OPEN: Final = ("submitted", "transit", "waiting", "starting", "running")

@@ -25,6 +25,7 @@ class Square:
     folder: Path | None = None
     first: str = ""
     portable: bool = True
+    last: bool = False
 
     @property
     def label(self):

@@ -70,6 +70,13 @@ def test_a_worker_stays_with_its_group_and_else_takes_one_that_nobody_has():
     assert [next_of(todo, specs, group, taken) for group, taken in asked] == [0, 2, 1, 4, 3]
 
 
+def test_specs_that_come_last_wait_until_no_other_is_left():
+    specs = [Square(n, last=n in (0, 2)) for n in range(5)]  # groups 0 0 1 1 2
+    todo = list(range(5))
+    asked = [(0, set()), (0, {0}), (1, {0, 1, 2}), (0, {0, 1}), (0, {0, 1})]
+    assert [next_of(todo, specs, group, taken) for group, taken in asked] == [1, 3, 4, 0, 2]
+
+
 def test_small_jobs_start_no_workers():
     executor = Processes(2)
     assert {pid for _, pid in map_runs([Square(n) for n in range(50)], executor)} == {os.getpid()}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -454,7 +454,10 @@ class BoundRun:
         folder: Folder of the comparison; None: it is computed in any case and not written.
         seconds: Seconds it may take; None: as long as it needs. One that was cut stands for no more seconds than it
             had itself.
+        last: Bounds begin when no run is left to begin.
     """
+
+    last: ClassVar[bool] = True
 
     scenario: Scenario
     index: int
@@ -474,8 +477,8 @@ class BoundRun:
 
     @property
     def group(self) -> Hashable:
-        """A group of its own: bounds begin where no run is left to begin, whichever environment they share."""
-        return "bound", self.scenario.name, self.index
+        """Bound and runs share the environment."""
+        return self.scenario.name, self.index
 
     @property
     def place(self) -> Path:

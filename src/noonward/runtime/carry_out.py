@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from noonward.errors import NoonwardError
-from noonward.runtime.executor import Spec
+from noonward.runtime.executor import Spec, comes_last
 
 TRIES: Final = 3
 """How often a spec may lose its worker before it is given up."""
@@ -100,14 +100,17 @@ def cores() -> int:
 def next_of(todo: list[int], specs: Sequence[Spec], group: object, taken: set[object]) -> int:
     """Takes the position to carry out next from those left: of the worker's own group, else of one nobody has.
 
+    Specs that come last wait until no other is left.
+
     Args:
         todo: Positions that are left, in order; the one returned is removed.
         specs: Specs.
         group: Group the worker had last.
         taken: Groups that other workers have.
     """
-    own = next((place for place in todo if specs[place].group == group), None)
-    free = next((place for place in todo if specs[place].group not in taken), todo[0])
+    open_now = [place for place in todo if not comes_last(specs[place])] or todo
+    own = next((place for place in open_now if specs[place].group == group), None)
+    free = next((place for place in open_now if specs[place].group not in taken), open_now[0])
     place = free if own is None else own
     todo.remove(place)
     return place

@@ -45,6 +45,11 @@ class Spec(Protocol):
         """Writes what ``run`` found, in the process that called ``map_runs``, as soon as it is there; returns it."""
 
 
+def comes_last(spec: Any) -> bool:
+    """Returns whether a spec begins only when every other one has begun: one with a field ``last`` that is true."""
+    return bool(getattr(spec, "last", False))
+
+
 class Executor(Protocol):
     """Carries out specs."""
 

@@ -45,3 +45,9 @@ def test_the_command_prints_held_out_errors_and_writes_a_forecast_that_policies_
     answer = noonward("fit-forecast", "mine", "--signals", "hours.csv", "--force", "--passes", 1, "--json")
     figures = {figure["name"]: figure["value"] for figure in json.loads(answer.out)["figures"]}
     assert figures["held_out_error/XX-OWN/price/persistence/24h"] > 0
+
+
+def test_the_name_of_the_packaged_forecasts_mean_is_refused(noonward: CommandLine):
+    answer = noonward("fit-forecast", "mean", "--signals", "hours.csv")
+    assert answer.code == 2
+    assert "'mean' names the mean of the packaged forecasts" in answer.err

@@ -213,3 +213,16 @@ def test_it_beats_the_regression_on_generated_validation_draws():
         ours += np.abs((forecast(*args, packaged_net())[..., 1:] - truth) / unit).mean()
         theirs += np.abs((regressed(value_KZH, issue_I, 25)[..., 1:] - truth) / unit).mean()
     assert ours < 0.92 * theirs
+
+
+def test_the_mean_is_that_of_the_three_nets_forecasts():
+    signals, history_h = drawn(), 60
+    hours = np.arange(history_h, signals.hours, 20)
+
+    def values(net):
+        forecaster = Forecast("learned", net=net).forecaster(signals, history_h, RNG(0))
+        return forecaster.values(price_and_carbon(signals), hours, LEADS)
+
+    three = [values(seed) for seed in range(3)]
+    np.testing.assert_allclose(values("mean"), np.mean(three, axis=0), atol=0.1)
+    assert np.abs(three[0] - three[1]).max() > 1.0

@@ -113,6 +113,7 @@ def test_a_run_that_stops_resumes_bit_for_bit_and_exports_what_it_trained(tmp_pa
 @pytest.mark.parametrize(
     "setting",
     ["credit=team", "gamma=0.9", "capacity_price=0", "learned_price=0", "residual=false", "inputs=state", "ask_min=1",
+     "deviate=0.3",
      "temperature_first=0.5", "temperature_last=1", "cooling=1", "rate=0.01", "passes=5", "batch=64", "kept=1",
      "weight_gpu_hours=1", "weight_most=1", "gradient_norm=0.001", "price_hidden=5", "price_rate=0.1",
      "price_batch=10"],

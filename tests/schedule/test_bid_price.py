@@ -21,7 +21,11 @@ from noonward.model.cluster.jobs import Jobs
 from noonward.schedule.cluster.bid_price import STRETCH_H, BidPrice
 from noonward.schedule.cluster.bookings import _best_room
 from noonward.schedule.cluster.capacity_prices import OPTION, PRICED_H, best_start, describe, sum_up, sum_up_energy
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.cluster.choices import prices as choices_prices
+from noonward.schedule.cluster.choices.layout import PRICE
+from noonward.schedule.cluster.learned_price import packaged_price
+from noonward.schedule.cluster.packaged_policies import FOLDER
+from noonward.schedule.registry import load_policy, make_scheduler
 from noonward.seeding import stream
 from reference.ledger import hourly
 from reference.small_worlds import plain
@@ -476,6 +480,8 @@ def test_jobs_whose_revenue_is_unknown_are_refused():
         ({"samples": 0}, "samples of bid prices is 0; it must be at least 1"),
         ({"first_rounds": -1}, "first_rounds of bid prices is -1; it must be at least 0"),
         ({"rounds": -3}, "rounds of bid prices is -3; it must be at least 0"),
+        ({"memory": 0.0}, r"memory of bid prices is 0\.0; it must be above 0 and at most 1"),
+        ({"memory": 1.1}, r"memory of bid prices is 1\.1"),
         ({"step": 0.0}, r"step of bid prices is 0\.0 USD per GPU-hour; it must be finite and above 0"),
         ({"step": -0.01}, r"step of bid prices is -0\.01"),
         ({"step": math.nan}, "step of bid prices is nan"),
@@ -491,3 +497,65 @@ def test_the_least_settings_are_allowed():
     environment = environment_of([1], [{"work": 60.0}], jobs_at([2]))
     outcome = run(environment, BidPrice(PERFECT, samples=1, first_rounds=0, rounds=0))
     assert outcome.job_J["status"].tolist() == [DONE]
+
+
+def test_prices_start_from_learned_ones_as_masac_credit_reckons_with():
+    environment = build_environment(load_scenario("fine-tuning", ["signals.months=[4]"]))
+    choices = load_policy(FOLDER / "masac-credit.npz")
+    engine = ClusterEngine(environment, choices)
+    choices.reset(engine.brief, stream(0, "policy"))
+    engine.step()
+    choices.decide(engine.view, engine.answers)
+    sites = len(environment.sites)
+    share_SH = choices.memory.table_XY[PRICE * sites : (PRICE + 1) * sites, : choices_prices.PRICED_H]
+    scheduler = BidPrice(Forecast("regression"), learned_price=packaged_price(0), first_rounds=0)
+    engine = ClusterEngine(environment, scheduler)
+    scheduler.reset(engine.brief, stream(0, "policy"))
+    engine.step()
+    scheduler.decide(engine.view, engine.answers)
+    learned_SH = hour_prices(scheduler)[:, : choices_prices.PRICED_H]
+    np.testing.assert_allclose(learned_SH, 0.05 * share_SH, rtol=1e-12, atol=1e-12)
+    assert learned_SH.max() > 0.005
+    assert (hour_prices(scheduler)[:, choices_prices.PRICED_H : PRICED_H] == 0).all()
+    other = packaged_price(1)(engine.view, scheduler._window_h, scheduler._start_hour)
+    assert np.abs(other - learned_SH).max() > 1e-4
+
+
+def test_a_run_with_learned_prices_is_as_good_with_a_fifth_of_the_first_rounds_and_half_of_the_others():
+    environments = list(build_environments(load_scenario("fine-tuning", ["signals.months=[4]"]), 3, 7))
+    utility = {
+        name: sum(settle(run(environment, make())).utility_usd for environment in environments)
+        for name, make in {
+            "usual": lambda: BidPrice(Forecast("regression")),
+            "learned": lambda: BidPrice(
+                Forecast("regression"), rounds=4, first_rounds=20, learned_price=packaged_price(0)
+            ),
+        }.items()
+    }
+    assert utility["learned"] > 0.98 * utility["usual"]
+
+
+@pytest.mark.parametrize("memory", [1.0, 0.5])
+def test_the_memory_of_slopes_fades_by_the_hour(memory):
+    environment = environment_of([1], [{"work": 60.0}, {"work": 60.0, "arrival_s": 5400.0}], jobs_at([2, 2, 2, 3, 3]))
+    scheduler = BidPrice(PERFECT, first_rounds=20, rounds=0, memory=memory)
+    engine = ClusterEngine(environment, scheduler)
+    scheduler.reset(engine.brief, stream(0, "policy"))
+    seen = {}
+    while engine.step():
+        scheduler.decide(engine.view, engine.answers)
+        seen.setdefault(scheduler._hour, scheduler._square_SH.copy())
+    assert seen[0][0, 2] > 0
+    np.testing.assert_allclose(seen[1][0, 1], memory * seen[0][0, 2])
+
+
+def test_bid_price_learned_plans_by_the_mean_forecast_from_learned_prices():
+    scheduler = make_scheduler("bid-price-learned-seed1")
+    assert scheduler.learned_price is packaged_price(1)
+    scheduler = make_scheduler("bid-price-learned")
+    assert scheduler.needs.forecast == Forecast("learned", net="mean")
+    assert scheduler.learned_price is packaged_price(0)
+    assert make_scheduler("bid-price-regression").learned_price is None
+    assert make_scheduler("bid-price(forecast=regression, price=2)").learned_price is packaged_price(2)
+    with pytest.raises(ScenarioError, match="price is '3'; allowed: one of none, 0, 1, 2"):
+        make_scheduler("bid-price(forecast=regression, price=3)")

@@ -118,7 +118,7 @@ def test_the_packaged_policies_are_each_run_once() -> None:
     names, learned = chosen_policies(load_scenario("fine-tuning"), None)
     assert len(names) == len(set(names))
     assert {"masac", "masac-seed1", "masac-seed2"} <= set(names)
-    assert {"masac", "masac-credit", "madqn", "mappo", "masac-plus"} == set(learned)
+    assert {"masac", "masac-credit", "madqn", "mappo", "masac-plus", "bid-price-learned"} == set(learned)
 
 
 def test_masac_plus_is_bid_prices_under_the_nets_of_three_seeds():

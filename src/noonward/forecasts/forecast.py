@@ -32,7 +32,8 @@ class Forecast:
             ``noisy``: the truth plus an error that grows with the lead (:mod:`noonward.forecasts.noisy`).
         noise: Standard deviation of the error 24 hours ahead, as a share of the signal's own over the history before
             the run (``noisy``).
-        net: Training seed of the packaged net (``learned``), 0 to 2, or the name of one by ``noonward fit-forecast``.
+        net: Training seed of the packaged net (``learned``), 0 to 2; ``mean``: the mean of the three; or the name of
+            one by ``noonward fit-forecast``.
     """
 
     kind: ForecastKind

@@ -39,6 +39,8 @@ FARTHEST: Final = 8.0
 KNOWN_H: Final = DAY_H * USUAL_DAYS
 SEEDS: Final = 3
 """Training seeds whose nets are packaged."""
+MEAN: Final = "mean"
+"""Name of the mean of the packaged nets' forecasts."""
 _USUAL: Final = FEATURES.index("usual")
 
 
@@ -71,6 +73,31 @@ class ForecastNet:
                     x_BW = x_BW / (1.0 + np.exp(-1.702 * x_BW))
             x_BW = x_BW @ weight + bias
         return np.asarray(x_BW.reshape(-1, 2, LEADS))
+
+
+@dataclass(frozen=True)
+class MeanNet:
+    """Several nets of the same zones, whose outputs are averaged.
+
+    Attributes:
+        nets: The nets.
+    """
+
+    nets: tuple[ForecastNet, ...]
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """Zones they know."""
+        return self.nets[0].zones
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """How the first was made; the others differ in their training seed."""
+        return self.nets[0].record
+
+    def __call__(self, input_BF: F8) -> F8:
+        """Returns the mean of what the nets return."""
+        return np.asarray(sum(net(input_BF) for net in self.nets) / len(self.nets))
 
 
 @dataclass(frozen=True)
@@ -162,7 +189,7 @@ class LearnedForecaster(Forecaster):
         SignalRangeError: Of the 24 hours up to the run's first one is unknown.
     """
 
-    def __init__(self, net: ForecastNet, zones: tuple[str, ...], start: datetime, value_KZH: F8) -> None:
+    def __init__(self, net: ForecastNet | MeanNet, zones: tuple[str, ...], start: datetime, value_KZH: F8) -> None:
         require_zones(net, zones)
         known_h = int(_hours_known(value_KZH, np.array([value_KZH.shape[2] - 1]))[0])
         if known_h < DAY_H:
@@ -186,7 +213,7 @@ class LearnedForecaster(Forecaster):
         return value_KIZL
 
 
-def require_zones(net: ForecastNet, zones: Iterable[str]) -> None:
+def require_zones(net: ForecastNet | MeanNet, zones: Iterable[str]) -> None:
     """Raises ScenarioError if a net was not trained on some of the zones."""
     unknown = [zone for zone in dict.fromkeys(zones) if zone not in net.zones]
     if unknown:
@@ -207,8 +234,8 @@ def net_path(net: int | str) -> Path:
     return Path(__file__).parent / "tables" / f"forecast_net_seed{net}.npz"
 
 
-def find_net(net: int | str) -> ForecastNet:
-    """Returns a net by its training seed (packaged) or its name (your own).
+def find_net(net: int | str) -> ForecastNet | MeanNet:
+    """Returns a net by its training seed (packaged) or its name (your own); ``mean``: that of all packaged ones.
 
     Raises:
         ScenarioError: There is no net of the name.
@@ -217,6 +244,8 @@ def find_net(net: int | str) -> ForecastNet:
     path = net_path(net)
     if isinstance(net, int):
         return packaged_net(net)
+    if net == MEAN:
+        return MeanNet(tuple(packaged_net(seed) for seed in range(SEEDS)))
     if not path.is_file():
         known = sorted(file.stem for file in path.parent.glob("*.npz"))
         raise ScenarioError(

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from noonward.forecasts.learned import net_path
+from noonward.forecasts.learned import MEAN, net_path
 from noonward.ledger.machine import versions
 from noonward.model.kinds import Kind
 from noonward.schedule.registry import default_registry
@@ -44,7 +44,7 @@ def run_digest(kind: Kind, policy: str, scheduler: object) -> str:
     roots = [*_files_of(kind, RUN_PARTS), *_class_files(type(scheduler))]
     further = [] if trained is None else [trained.path]
     forecast = getattr(getattr(scheduler, "needs", None), "forecast", None)
-    if forecast is not None and forecast.kind == "learned" and isinstance(forecast.net, str):
+    if forecast is not None and forecast.kind == "learned" and isinstance(forecast.net, str) and forecast.net != MEAN:
         further.append(net_path(forecast.net))
     changed = tuple(path.stat().st_mtime_ns for path in further)
     return _digest(frozenset(roots), frozenset(joining), tuple(further), changed)

@@ -61,6 +61,8 @@ class MasacCreditConfig:
         temperature_first: Temperature of the actor in the first epoch.
         temperature_last: Temperature from epoch ``cooling`` on; in between it falls geometrically.
         cooling: Epochs over which it falls.
+        deviate: Share of questions whose choice is drawn in training; the others take the best. Below 1, most returns
+            are those of one choice that differs, after which the policy is followed.
         weight_gpu_hours: A question weighs its job's GPU-hours over this, at most ``weight_most``.
         weight_most: See above.
         credit: Whose value is the return: the job's ``own``, or the ``team``'s from the question on.
@@ -88,6 +90,7 @@ class MasacCreditConfig:
     temperature_first: float = 0.01
     temperature_last: float = 0.001
     cooling: int = 40
+    deviate: float = 1.0
     weight_gpu_hours: float = 15.0
     weight_most: float = 6.0
     credit: Literal["own", "team"] = "own"
@@ -109,7 +112,7 @@ class MasacCreditConfig:
         at_least(self, 1e-9, "rate", "gradient_norm", "weight_gpu_hours", "weight_most", "price_rate", "ask_min")
         at_least(self, 1e-9, "temperature_first", "temperature_last")
         at_least(self, 0.0, "capacity_price", "learned_price", "price_steps")
-        between(self, 0.0, 1.0, "gamma")
+        between(self, 0.0, 1.0, "gamma", "deviate")
         one_of(self, "credit", ("own", "team"))
         one_of(self, "inputs", ("all", "state"))
         one_of(self, "plan_forecast", get_args(ForecastKind))
@@ -204,6 +207,7 @@ class MasacCredit(RunAlgorithm):
             price_scale=config.learned_price,
             state_only=config.inputs == "state",
             temperature=self.temperature if explore else 0.0,
+            deviate=config.deviate,
             notes=config.questions if explore else 0,
         )
 

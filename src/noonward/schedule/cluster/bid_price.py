@@ -25,6 +25,7 @@ from noonward.schedule.cluster.capacity_prices import (
     sum_up,
     sum_up_energy,
 )
+from noonward.schedule.cluster.learned_price import LearnedPrice
 from noonward.units import HOUR_S
 
 STRETCH_H: Final = 168
@@ -45,12 +46,17 @@ class BidPrice(Scheduler):
     planned within the horizon. The jobs to come are a sampled week (or the window, where it is shorter) that repeats;
     in every round few of them stand for all, so that an hour costs the same in a window of any length.
 
+    Where a price was learned, the prices start from it, and need fewer improvements before the first answer.
+
     Args:
         forecast: Forecast of prices and carbon.
         samples: Draws of the jobs to come, at least 1; their use counts with weight 1 / samples.
         first_rounds: Improvements of the prices before the first answer, at least 0.
         rounds: Improvements every hour, at least 0.
         step: AdaGrad step, USD per GPU-hour, above 0.
+        memory: Share of the sums of squared slopes that one renewal keeps of the last, above 0 to 1: the smaller,
+            the faster prices follow what has changed.
+        learned_price: What the prices start from; None: 0.
 
     Raises:
         ValueError: A number is out of its range.
@@ -64,6 +70,8 @@ class BidPrice(Scheduler):
         first_rounds: int = 100,
         rounds: int = 8,
         step: float = 0.01,
+        memory: float = 1.0,
+        learned_price: LearnedPrice | None = None,
     ) -> None:
         for name, value, least in (("samples", samples, 1), ("first_rounds", first_rounds, 0), ("rounds", rounds, 0)):
             if value < least:
@@ -74,7 +82,10 @@ class BidPrice(Scheduler):
         self.samples = samples
         self.first_rounds = first_rounds
         self.rounds = rounds
-        self.step = step
+        if not 0 < memory <= 1:
+            raise ValueError(f"memory of bid prices is {memory}; it must be above 0 and at most 1")
+        self.step, self.memory = step, memory
+        self.learned_price = learned_price
 
     def reset(self, brief: Brief, rng: np.random.Generator) -> None:
         """Samples the jobs to come and opens the books.
@@ -88,7 +99,7 @@ class BidPrice(Scheduler):
                 "use generated jobs or another policy"
             )
         self._fleet, self._largest_gang = brief.fleet, brief.largest_gang
-        self._window_h = brief.window_s / HOUR_S
+        self._window_h, self._start_hour = brief.window_s / HOUR_S, float(brief.start.hour)
         self._stretch_h = min(self._window_h, float(STRETCH_H))
         self._last_start_s = np.inf if brief.drained else brief.window_s
         self._per_hour = round(HOUR_S / brief.slot_s)
@@ -132,6 +143,11 @@ class BidPrice(Scheduler):
         hour = int(view.now_s // HOUR_S)
         if hour != self._hour:
             rounds = self.rounds if self._hour >= 0 else self.first_rounds
+            if self._hour < 0 and self.learned_price is not None:
+                price_SH = self.learned_price(view, self._window_h, self._start_hour)
+                self._price_SH[:, : price_SH.shape[1]] = price_SH
+                self._mean_SH[:] = self._price_SH
+                sum_up(self._mean_SH, prices.paid_SR)
             self._move(hour)
             self._renew(view, prices, rounds)
         while longest_h := self._answer(view, answers, prices):
@@ -216,6 +232,7 @@ class BidPrice(Scheduler):
         describe_all(view, waiting, at_W, now_s_W, zero_s, self._last_start_s, False, option_WS)
         sum_up_energy(view, prices.energy_SR)
         prices.capacity_SH[:] = self._capacity(view.site_S, waiting)
+        prices.square_SH[:] *= self.memory
         hour_h = self._hour % self._stretch_h
         improve(
             view,

@@ -9,10 +9,12 @@ from typing import Any, Final
 
 from noonward.decision.scheduler import Scheduler
 from noonward.forecasts.forecast import Forecast, ForecastKind
+from noonward.forecasts.learned import MEAN
 from noonward.schedule.cluster.bandit import Ucb1
 from noonward.schedule.cluster.bid_price import BidPrice
 from noonward.schedule.cluster.booking import Booked
-from noonward.schedule.cluster.packaged_policies import FOLDER, PolicyFile, planners, trained_policies
+from noonward.schedule.cluster.learned_price import packaged_price
+from noonward.schedule.cluster.packaged_policies import FOLDER, PolicyFile, planners, priced_planners, trained_policies
 from noonward.schedule.cluster.routing import CheapestNow, Router
 from noonward.schedule.cluster.slot_rules import (
     CarbonGreedy,
@@ -40,11 +42,15 @@ FORESEEN: Final = ("perfect", "noisy")
 """Forecasts that are made from the true future."""
 NOISE: Final = Forecast("noisy").noise
 """Error of a noisy forecast where a policy's name gives none."""
+FIRST_ROUNDS: Final = 20
+"""Improvements of prices that start from learned ones, before the first answer."""
 _GPUS: Final = Argument(name="gpus", kind="whole number", unit="GPUs", low=1, high=4096)
 _FORECAST_ARGUMENTS: Final = (
     Argument(name="forecast", kind="word", words=(*FORECASTS, "learned")),
     Argument(name="noise", kind="number", unit="share of the signal's standard deviation", default=NOISE),
-    Argument(name="net", kind="number or name", unit="training seed of the learned forecast", high=2, default=0),
+    Argument(
+        name="net", kind="number or name", unit="training seed of the learned forecast, or mean", high=2, default=0
+    ),
 )
 
 
@@ -58,6 +64,9 @@ def add_policies(registry: Registry) -> None:
     add_trained(registry)
     for file in planners():
         made = functools.partial(bid_price, "learned", net=file.seed, samples=4, rounds=16)
+        _add_file(registry, file, made, frozenset[Role]({"learned", "planner"}), packaged=True)
+    for file in priced_planners():
+        made = functools.partial(bid_price, "learned", net=MEAN, samples=8, memory=0.8, price=str(file.seed))
         _add_file(registry, file, made, frozenset[Role]({"learned", "planner"}), packaged=True)
 
 
@@ -116,10 +125,23 @@ def booked(forecast: ForecastKind, *, noise: float = NOISE, net: int | str = 0) 
 
 
 def bid_price(
-    forecast: ForecastKind, *, noise: float = NOISE, net: int | str = 0, samples: int = 2, rounds: int = 8
+    forecast: ForecastKind,
+    *,
+    noise: float = NOISE,
+    net: int | str = 0,
+    samples: int = 2,
+    rounds: int = 8,
+    memory: float = 1.0,
+    price: str = "none",
 ) -> Scheduler:
-    """Returns bid prices under a forecast."""
-    return BidPrice(Forecast(forecast, noise=noise, net=net), samples=samples, rounds=rounds)
+    """Returns bid prices under a forecast; with a learned price, fewer rounds come before the first answer."""
+    found = Forecast(forecast, noise=noise, net=net)
+    if price == "none":
+        return BidPrice(found, samples=samples, rounds=rounds, memory=memory)
+    learned = packaged_price(int(price))
+    return BidPrice(
+        found, samples=samples, rounds=rounds, memory=memory, first_rounds=FIRST_ROUNDS, learned_price=learned
+    )
 
 
 def _planner_roles(forecast: str, **_: object) -> frozenset[Role]:
@@ -155,10 +177,13 @@ def _add_bookers(registry: Registry) -> None:
                 *_FORECAST_ARGUMENTS,
                 Argument(name="samples", kind="whole number", unit="draws of the jobs to come", low=1, default=2),
                 Argument(name="rounds", kind="whole number", unit="improvements of the prices an hour", default=8),
+                Argument(name="memory", kind="number", unit="of slopes, an hour", high=1, above=True, default=1.0),
+                Argument(name="price", kind="word", words=("none", "0", "1", "2"), default="none"),
             ),
             make=bid_price,
-            describe=lambda forecast, **_: (
-                f"Booked and rebooked hourly where value exceeds the price of capacity, under {words[forecast]}."
+            describe=lambda forecast, price, **_: (
+                f"Booked and rebooked hourly where value exceeds the price of capacity, under {words[forecast]}"
+                f"{'' if price == 'none' else '; prices start from learned ones'}."
             ),
             roles=_planner_roles,
             check=_check_forecast,

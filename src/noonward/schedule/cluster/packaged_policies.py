@@ -95,3 +95,30 @@ def planners() -> list[PolicyFile]:
         )
         for seed in range(SEEDS)
     ]
+
+
+def priced_planners() -> list[PolicyFile]:
+    """Returns ``bid-price-learned``, by training seed: bid prices under the mean of all packaged nets' forecasts.
+
+    Their capacity prices start from those that the packaged ``masac-credit`` of the seed has learned.
+    """
+    return [
+        PolicyFile(
+            name="bid-price-learned" if seed == 0 else f"bid-price-learned-seed{seed}",
+            family="bid-price-learned",
+            seed=seed,
+            path=FOLDER / ("masac-credit.npz" if seed == 0 else f"masac-credit-seed{seed}.npz"),
+            meta={
+                "algorithm": "bid-price-learned",
+                "scenario": "fine-tuning",
+                "protocol": "each-slot",
+                "sites": packaged_record()["zones"][:5],  # sites of fine-tuning bear the names of their zones
+                "record": {
+                    **packaged_record(),
+                    "summary": "Bid prices under the mean of three nets' forecasts; they start from learned ones, "
+                    f"seed {seed}.",
+                },
+            },
+        )
+        for seed in range(SEEDS)
+    ]

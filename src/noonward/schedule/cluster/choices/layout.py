@@ -26,8 +26,9 @@ ENTRIES: Final = 12
     PRICE_AT,  # where the price net's weights begin
     RESIDUAL,  # 1: the net's output is added to the planned value
     STATE_ONLY,  # 1: the net is shown only what the paper's state holds
+    DEVIATE,  # share of questions whose choice is drawn; the others take the best
     NUMBERS,
-) = range(17)
+) = range(18)
 """Positions in ``memory.number_P``."""
 
 PAID, ENERGY, COST, PRICE = range(4)

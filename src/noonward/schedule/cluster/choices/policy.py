@@ -39,6 +39,7 @@ from noonward.schedule.cluster.choices.inputs import (
 )
 from noonward.schedule.cluster.choices.layout import (
     ASK_S,
+    DEVIATE,
     ENTRIES,
     HELD_UNTIL_S,
     HIDDEN_1,
@@ -104,6 +105,7 @@ def _choose(view: ClusterView, memory: RuleMemory, job: int, s: int) -> int:
         choices += view.mask_NA[s, choice]
     row = _row_of_note(memory) if choices > 1 else -1
     best, most = -1, -np.inf
+    draws = number_P[TEMPERATURE] > 0.0 and (number_P[DEVIATE] >= 1.0 or uniform(memory.random_1) < number_P[DEVIATE])
     for choice in range(1 + sites):
         if not view.mask_NA[s, choice]:
             continue
@@ -113,7 +115,7 @@ def _choose(view: ClusterView, memory: RuleMemory, job: int, s: int) -> int:
         score = _score(memory)
         if number_P[RESIDUAL] > 0.0:
             score += value
-        if number_P[TEMPERATURE] > 0.0:
+        if draws:
             score -= number_P[TEMPERATURE] * np.log(-np.log(uniform(memory.random_1)))
         if score > most:
             best, most = choice, score
@@ -193,6 +195,7 @@ class ChoicePolicy(CompiledScheduler):
         state_only: Whether the net is shown only what the paper's state holds.
         price_scale: Factor on the learned prices; 0: none.
         temperature: Of the draw of a choice, share of the revenue; 0: the best one.
+        deviate: Share of questions whose choice is drawn, where the temperature is above 0; the others take the best.
         notes: Questions that are noted (``noted``); 0: none.
     """
 
@@ -208,10 +211,11 @@ class ChoicePolicy(CompiledScheduler):
         state_only: bool = False,
         price_scale: float = 1.0,
         temperature: float = 0.0,
+        deviate: float = 1.0,
         notes: int = 0,
     ) -> None:
         self.nets, self.ask_s, self.residual, self.price_scale = nets, ask_s, residual, price_scale
-        self.state_only, self.temperature, self.notes = state_only, temperature, notes
+        self.state_only, self.temperature, self.deviate, self.notes = state_only, temperature, deviate, notes
         self.path: Path | None = None
         self.meta: dict[str, Any] = {}
         self.needs = Needs(protocols=("each-slot",), signals=True, economics=True, forecast=forecast)
@@ -253,7 +257,7 @@ class ChoicePolicy(CompiledScheduler):
         numbers[WINDOW_S], numbers[START_H], numbers[ASK_S] = brief.window_s, brief.start.hour, self.ask_s
         numbers[TEMPERATURE], numbers[PRICE_SCALE] = self.temperature, self.price_scale
         numbers[NOTE_ROOM], numbers[RESIDUAL] = self.notes, self.residual
-        numbers[STATE_ONLY] = self.state_only
+        numbers[STATE_ONLY], numbers[DEVIATE] = self.state_only, self.deviate
         numbers[HIDDEN_1], numbers[HIDDEN_2] = nets.weights[0].shape[2], nets.weights[1].shape[2]
         numbers[PRICE_HIDDEN], numbers[PRICE_AT] = nets.price_weights[0].shape[2], price_at
         width = max(NOTE, PRICE_INPUTS, *(weight.shape[2] for weight in (*nets.weights, *nets.price_weights)))

@@ -132,6 +132,63 @@ def _softplus(x: float) -> float:
 
 
 @kernel(inline=True, allocates=False)
+def _net_share(
+    view: ClusterView,
+    table_XY: F8,
+    weight_W: F4,
+    at: int,
+    hidden: int,
+    s: int,
+    hour: int,
+    left_h: float,
+    day_h: float,
+    x_I: F4,
+    y_I: F4,
+    z_I: F4,
+) -> float:
+    """Returns the net's price of a site's hour, share of the revenue; arguments as in ``write_net_prices``."""
+    write_price_inputs(view, table_XY, s, hour, left_h, day_h, x_I)
+    following = layer(weight_W, at, PRICE_INPUTS, hidden, x_I, y_I, True)
+    layer(weight_W, following, hidden, 1, y_I, z_I, False)
+    return _softplus(z_I[0])
+
+
+@kernel(allocates=False)
+def write_net_prices(
+    view: ClusterView,
+    table_XY: F8,
+    weight_W: F4,
+    at: int,
+    hidden: int,
+    left_h: float,
+    day_h: float,
+    x_I: F4,
+    y_I: F4,
+    z_I: F4,
+    price_SH: F8,
+) -> None:
+    """Writes the net's prices of the hours ahead, USD per GPU-hour.
+
+    Args:
+        view: View.
+        table_XY: Costs (``write_costs``).
+        weight_W: Weights of nets.
+        at: Where the price net's begin.
+        hidden: Units of its layer.
+        left_h: Hours from the current hour to the window's end; infinite for a service.
+        day_h: Hour of day of the current hour, UTC.
+        x_I: Room for its inputs.
+        y_I: Room for its layer.
+        z_I: Room for its output.
+        price_SH: Written.
+    """
+    for s in range(price_SH.shape[0]):
+        for hour in range(price_SH.shape[1]):
+            share = _net_share(view, table_XY, weight_W, at, hidden, s, hour, left_h, day_h, x_I, y_I, z_I)
+            price_SH[s, hour] = UNIT * share * view.run_1[0].revenue_usd_per_gpu_hour
+
+
+@kernel(inline=True, allocates=False)
 def renew_prices(view: ClusterView, memory: RuleMemory, x_I: F4, y_I: F4, z_I: F4) -> None:
     """Writes costs and prices of the hours ahead at the turn of an hour."""
     sites, table_XY, numbers = view.site_S.shape[0], memory.table_XY, memory.number_P
@@ -146,10 +203,8 @@ def renew_prices(view: ClusterView, memory: RuleMemory, x_I: F4, y_I: F4, z_I: F
         for hour in range(table_XY.shape[1]):
             price = 0.0
             if hour < PRICED_H and scale > 0.0:
-                write_price_inputs(view, table_XY, s, hour, left_h, day_h, x_I)
-                following = layer(memory.weight_W, at, PRICE_INPUTS, hidden, x_I, y_I, True)
-                layer(memory.weight_W, following, hidden, 1, y_I, z_I, False)
-                price = scale * _softplus(z_I[0])
+                weight_W = memory.weight_W
+                price = scale * _net_share(view, table_XY, weight_W, at, hidden, s, hour, left_h, day_h, x_I, y_I, z_I)
             table_XY[PRICE * sites + s, hour] = price
             table_XY[PAID * sites + s, hour] = total
             total += price * view.run_1[0].revenue_usd_per_gpu_hour

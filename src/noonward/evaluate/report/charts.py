@@ -332,6 +332,8 @@ def _path(places: Sequence[tuple[float, float] | None]) -> str:
     return "".join(out)
 
 
+STEPS = (1, 2, 3, 4, 6, 12, 24, 48)
+"""Columns from one text below a map to the next."""
 NARROW_NAME = 14
 """Letters of a row's name on a narrow drawing."""
 
@@ -368,7 +370,8 @@ def difference_map(
     bottom = len(rows) * high
     text = letter * max(map(len, columns))
     fitting = max(1, min(ticks, int((width - left) / (text + letter))))
-    every = max(1, math.ceil(len(columns) / fitting))
+    least = math.ceil(len(columns) / fitting)
+    every = next((step for step in STEPS if step >= least), least)
     for t in range(0, len(columns), every):
         if left + t * cell + text < width + letter:
             out.append(f'<text x="{left + t * cell:.1f}" y="{bottom + 16}">{escape(columns[t])}</text>')

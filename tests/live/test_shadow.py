@@ -13,6 +13,7 @@ from noonward.live.controller import Controller
 from noonward.live.setup import Setup
 from noonward.live.shadow.queue import seen_jobs
 from noonward.live.store.store import Store
+from noonward.live.web.words import headline
 
 LISTING = """\
 JOBID|STATE|SUBMIT_TIME|START_TIME|END_TIME|TIME_LIMIT|NODES|TASKS|TRES_PER_JOB|TRES_PER_NODE|TRES_PER_TASK|REASON|NAME|
@@ -97,6 +98,7 @@ def test_jobs_of_a_cluster_are_decided_about_left_alone_and_compared_with_what_h
             assert (found.reference, [day.jobs for day in found.days], found.run_times.jobs) == (WHAT_HAPPENED, [1], 1)
             assert found.run_times.expected_h == pytest.approx(2.0)
             assert found.run_times.took_h < 0.05
+            assert " less than what happened, for 1 job of 1 day." in headline(found)
             assert found.days[0].energy_kwh == pytest.approx(found.days[0].reference_kwh, rel=1e-6)
             names = [row["name"] for row in store.read("SELECT name FROM jobs ORDER BY id")]
             assert names == ["short", "gone"]

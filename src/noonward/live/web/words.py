@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from noonward.live.accounts import Interval, Savings
+from noonward.live.accounts import WHAT_HAPPENED, Interval, Savings
 from noonward.live.api.shown import Event, ServiceShown, SiteShown
 
 _WORDS: Final = {
@@ -36,9 +36,10 @@ def headline(savings: Savings | None) -> str | None:
         return None
     jobs, days = sum(day.jobs for day in savings.days), len(savings.days)
     usd = sum(day.energy_usd for day in savings.days), sum(day.reference_usd for day in savings.days)
+    other = savings.reference if savings.reference == WHAT_HAPPENED else f"under {savings.reference}"
     kg = sum(day.carbon_kg for day in savings.days), sum(day.reference_kg for day in savings.days)
     return (
-        f"{_less(*usd, 'USD')} and {_less(*kg, 'kg CO2')} than under {savings.reference}, for {jobs:,} "
+        f"{_less(*usd, 'USD')} and {_less(*kg, 'kg CO2')} than {other}, for {jobs:,} "
         f"job{'s' * (jobs != 1)} of {days} day{'s' * (days != 1)}."
     )
 

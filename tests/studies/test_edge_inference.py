@@ -101,7 +101,11 @@ def test_tables_and_report_hold_every_policy_and_the_papers_rows(found, tmp_path
     assert {"random", "EAT (paper)"} <= {row[0] for row in response.rows}
     assert all(len(row) == len(table.header) for table in tables.values() for row in table.rows)
     figures = study_figures(found)
-    assert [figure.name for figure in figures] == [*("response", "efficiency", "load-times", "durations", "training")]
+    names = "response share efficiency load-times durations training"
+    assert [figure.name for figure in figures] == names.split()
+    shown = {trace.name for trace in figures[1].plot.data}
+    assert {"lower bound", "patient-reuse"} <= shown
+    assert not shown & {"random", "reuse-first"}
     page = write_edge_inference(found, tmp_path / "report.html", command="noonward").read_text(encoding="utf-8")
     for words in ("Table X", "after EAT, Fig. 6".capitalize(), "Findings", "gCO2/image"):
         assert words.lower() in page.lower()

@@ -24,10 +24,12 @@ from noonward.evaluate.report.figure_style import (
 )
 from noonward.schedule.registry import policies
 from noonward.studies.edge_inference.published import PAPER, Cell
-from noonward.studies.edge_inference.reproduce import EdgeInference
+from noonward.studies.edge_inference.reproduce import ENDS, EdgeInference, cell_scenario
 
 LEAST_QUALITY: Final = 0.22
 """Policies of less quality are left out of Fig. 8, as in the paper."""
+BASE: Final = "reuse-first"
+"""Policy whose response is 100 % in the figure of the best policies."""
 DRAWS: Final = 4000
 """Loads that Fig. 6 draws per gang size."""
 
@@ -37,6 +39,7 @@ def study_figures(found: EdgeInference) -> list[Figure]:
     training = training_figure()
     return [
         response_figure(found),
+        *([share_figure(found)] if BASE in found.policies else []),
         efficiency_figure(found),
         load_figure(),
         duration_figure(),
@@ -56,7 +59,7 @@ def _panels(found: EdgeInference) -> tuple[dict[int, list[Cell]], go.Figure]:
 def _style(found: EdgeInference, policy: str) -> dict[str, str]:
     """Returns colour, marker and dash of a policy, the same in all figures."""
     number = found.policies.index(policy)
-    if policy == "reuse-first":
+    if policy == BASE:
         return {"color": INK, "symbol": "circle", "dash": "solid"}
     return {
         "color": POLICY_COLORS[number % len(POLICY_COLORS)],
@@ -100,10 +103,55 @@ def response_figure(found: EdgeInference) -> Figure:
     figure.update_yaxes(title_text="mean response (s, logarithmic)", col=1)
     caption = (
         f"Mean over {found.episodes} episodes, the same for every policy; lower is better at equal quality (random, "
-        "genetic and harmony give fewer steps). No policy of 24 steps is below the dashed line. The dotted line is a "
-        "schedule that knows all arrivals."
+        "genetic, harmony and eat-published give fewer steps). No policy of 24 steps is below the dashed line. The "
+        "dotted line is a schedule that knows all arrivals."
     )
     return Figure(name="response", title="Response by arrival rate (Table X)", caption=caption, plot=figure)
+
+
+def share_figure(found: EdgeInference) -> Figure:
+    """Draws the responses of policies that hold the goal of the quality, as shares of that of reuse-first."""
+    by_servers, figure = _panels(found)
+    goal = cell_scenario(next(iter(found.cells))).quality_goal
+    best = [policy for policy in found.policies if policy != BASE and _is_near(found, policy, goal)]
+    titles, dashes = {**{name: name for name in best}, **ENDS}, {"bound": "dash", "beam": "dot"}
+    for column, cells in enumerate(by_servers.values(), start=1):
+        rates = [rate for _, rate in cells]
+        for policy, title in titles.items():
+            share = [_share(found, policy, cell) for cell in cells]
+            style = {} if policy in ENDS else _style(found, policy)
+            figure.add_scatter(
+                x=rates, y=[None if each is None else 100 * each for each in share], name=title, legendgroup=title,
+                showlegend=column == 1, mode="lines" if policy in ENDS else "lines+markers",
+                line={"color": style.get("color", AXIS), "dash": style.get("dash", dashes.get(policy))},
+                marker={"symbol": style.get("symbol"), "size": 7}, row=1, col=column,
+                hovertemplate=f"{title}, %{{x}}/s: %{{y:.1f}} %<extra></extra>",
+            )  # fmt: skip
+        figure.update_xaxes(tickvals=rates, row=1, col=column)
+    lay_out(figure, 520, legend="right")
+    figure.update_xaxes(title_text="arrivals per second")
+    figure.update_yaxes(range=[55, 102])
+    figure.update_yaxes(title_text=f"mean response, % of that of {BASE}", col=1)
+    caption = (
+        f"As above, for the policies that respond sooner than {BASE} in every cell, at a mean quality of {goal:g} or "
+        "more. The learned policies and priced-lookahead spread their steps, the bound's tasks all have 24."
+    )
+    return Figure(name="share", title=f"The best policies against {BASE}", caption=caption, plot=figure)
+
+
+def _share(found: EdgeInference, policy: str, cell: Cell) -> float | None:
+    """Returns a policy's mean response as a share of that of reuse-first."""
+    estimate, base = found.estimate("response_s", policy, cell), found.estimate("response_s", BASE, cell)
+    return None if estimate is None or base is None else estimate.value / base.value
+
+
+def _is_near(found: EdgeInference, policy: str, goal: float) -> bool:
+    """Returns whether a policy responds sooner than reuse-first in every cell, and holds the quality wanted there."""
+    for cell in found.cells:
+        share, quality = _share(found, policy, cell), found.estimate("quality", policy, cell)
+        if share is None or quality is None or share >= 1.0 or quality.value < goal:
+            return False
+    return True
 
 
 def efficiency_figure(found: EdgeInference) -> Figure:

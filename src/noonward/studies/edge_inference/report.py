@@ -20,7 +20,10 @@ def write_edge_inference(found: EdgeInference, path: Path, *, command: str) -> P
         path: File; its folder is made.
         command: The command that made it.
     """
-    cells = ", ".join(f"{servers} servers at {rate:.2f}/s" for servers, rate in found.cells)
+    rates = {servers: [rate for n, rate in found.cells if n == servers] for servers, _ in found.cells}
+    cells = ", ".join(
+        f"{servers} servers at {', '.join(f'{rate:.2f}' for rate in some)}/s" for servers, some in rates.items()
+    )
     lead = (
         f"EAT's comparison in the values of its public simulator, {found.episodes} episodes a cell, the same for every "
         f"policy; rules give 24 steps (quality .264). Cells: {cells}. Episodes run until every image is finished."

@@ -107,4 +107,5 @@ def test_jobs_of_a_cluster_are_decided_about_left_alone_and_compared_with_what_h
             assert (states[before], states[short], states[held]) == ("RUNNING", "COMPLETED", "PENDING")
             assert "nw-" not in site.call("squeue", "-h", "--states=all", "-o", "%j")
         finally:
+            site.call("scancel", before)
             store.close()

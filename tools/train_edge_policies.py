@@ -65,10 +65,9 @@ SCRATCH: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
 
 def run_of(algorithm: str, seed: int, epochs: int, settings: tuple[str, ...]) -> RunConfig:
     """Returns the run of an algorithm."""
+    sources = tuple(Source(scenario=name) for name in SCENARIOS)
     if algorithm == "eat-published":
         sources = (Source(scenario=SCENARIOS[0], settings=("tasks.rate_per_s=0.5",)),)
-    else:
-        sources = tuple(Source(scenario=name) for name in SCENARIOS)
     return with_settings(algorithm, EdgeTask(sources=sources), (*ROWS, *settings), seed=seed, epochs=epochs)
 
 

@@ -105,7 +105,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 LIBRARIES = ("sb3_contrib", "supersuit", "torchrl")
-"""Libraries of recipes that no extra of the package installs."""
+"""Libraries of recipes: the extra ``recipes``, without which they are skipped."""
 
 
 def library_of(block: str) -> str | None:

@@ -10,17 +10,19 @@ from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_ROUTE
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
 from noonward.schedule.cluster.bandit import Ucb1
-from noonward.schedule.cluster.routing import Router
+from noonward.schedule.cluster.routing import Router, least_joules
 from reference.small_worlds import plain
 from reference.views import ask, make_view
 
 
 def asked(router, view, *, levels=None):
     """The answer (choice, gpus, level) of a router with a memory as `memory` makes it."""
-    levels = levels or [ORACLE] * len(view.site_S)
+    table, index = [[0.0]], [[level] for level in levels or [ORACLE] * len(view.site_S)]
+    if router.where == "jointnf":
+        table, index = least_joules(*view.speed_KSCGF)
     numbers = (float(router.gpus), router.target_s, float(router.spare))
     if not hasattr(router, "memory"):
-        router.memory = RuleMemory.make(numbers=numbers, index=[[level] for level in levels], random_state=3)
+        router.memory = RuleMemory.make(numbers=numbers, table=table, index=index, random_state=3)
     return ask(router, view)[0][:3]
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from noonward.arrays import F8, I8
 from noonward.compiled import kernel
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.rule import rule
@@ -146,6 +147,20 @@ def _joint_nf(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     job = view.asked_N[0]
     record = view.job_J[job]
     s = uniform_site(view, memory, job)
+    row = s * view.speed_KSCGF.shape[2] + record.class_
+    best_gpus, least = 0, np.inf
+    for gpus in range(record.gpus_min, min(record.gpus_max, view.site_S[s].gpus) + 1):
+        if memory.table_XY[row, gpus] < least:
+            best_gpus, least = gpus, memory.table_XY[row, gpus]
+    answer = answers.answer_N[0]
+    answer.choice, answer.gpus, answer.level = 1 + s, best_gpus, memory.index_XY[row, best_gpus]
+
+
+@rule
+def _joint_nf_within(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    job = view.asked_N[0]
+    record = view.job_J[job]
+    s = uniform_site(view, memory, job)
     best_gpus, best_level, least, soonest = 0, 0, np.inf, np.inf
     for gpus in range(record.gpus_min, min(record.gpus_max, view.site_S[s].gpus) + 1):
         for level in range(view.site_S[s].levels):
@@ -157,6 +172,20 @@ def _joint_nf(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
                 best_gpus, best_level, least, soonest = gpus, level, joules, late_s
     answer = answers.answer_N[0]
     answer.choice, answer.gpus, answer.level = 1 + s, best_gpus, best_level
+
+
+def least_joules(power_w_SCGF: F8, seconds_per_unit_SCGF: F8) -> tuple[F8, I8]:
+    """Returns the least energy per unit of work, J, and the clock level that takes it.
+
+    Both have a row per site and class (s x C + c) and a column per gang; where no power is given it is infinite.
+
+    Args:
+        power_w_SCGF: Active IT power, W; NaN where there is no such level.
+        seconds_per_unit_SCGF: Time per unit of work, s.
+    """
+    joules_XGF = (power_w_SCGF * seconds_per_unit_SCGF).reshape(-1, *power_w_SCGF.shape[2:])
+    joules_XGF[np.isnan(joules_XGF)] = np.inf
+    return joules_XGF.min(axis=2), joules_XGF.argmin(axis=2)
 
 
 RULES: Final[dict[str, Any]] = {
@@ -238,7 +267,8 @@ class Router(CompiledScheduler):
             )
         if spare < 0 or (where != "greedy-energy" and spare):
             raise ValueError(f"{spare} spare GPUs under {where!r}; at least 0, and only greedy-energy leaves any")
-        self.rule = RULES[where]
+        self.rule = RULES[where] if target_s == np.inf else _joint_nf_within
+        self.where = where
         self.gpus = gpus
         self.clock = clock
         self.target_s = target_s
@@ -247,12 +277,20 @@ class Router(CompiledScheduler):
     def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
         """Returns the gang, the limit and the spare GPUs (numbers) and the clock level per site (index).
 
+        Under ``jointnf`` the table and the indices are those of ``least_joules``.
+
         Raises:
             ScenarioError: A site does not offer the clock.
         """
+        levels = clock_levels(brief, self.clock)[:, None]
+        table, index = np.zeros((1, 1)), levels
+        if self.where == "jointnf":
+            tables = brief.fleet.tables(brief.largest_gang)
+            table, index = least_joules(tables.power_w_SCGF, tables.seconds_per_unit_SCGF)
         return RuleMemory.make(
             numbers=(float(self.gpus), self.target_s, float(self.spare)),
-            index=clock_levels(brief, self.clock)[:, None],
+            table=table,
+            index=index,
             random_state=int(rng.integers(2**63)),
         )
 

@@ -5,6 +5,8 @@ import collections
 import numpy as np
 import pytest
 
+from noonward.data.environments import build_environment
+from noonward.data.scenarios.load import load_scenario
 from noonward.decision.brief import Brief
 from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_ROUTE, ORACLE, RuleMemory
 from noonward.engine.run import run
@@ -133,6 +135,13 @@ def test_a_limit_is_above_zero_and_of_joint_nf_alone(arguments):
         Router("jointnf", **arguments)
     with pytest.raises(ValueError, match="jointnf alone"):
         Router("uniform", target_s=60.0)
+
+
+def test_joint_nf_answers_as_under_a_limit_that_every_choice_keeps():
+    environment = build_environment(load_scenario("dvfs-mixed", ["window_h=1"]))
+    found, limited = (run(environment, Router("jointnf", target_s=limit)) for limit in (np.inf, 1e12))
+    assert len(found.job_J)
+    assert found.job_J.tobytes() == limited.job_J.tobytes()
 
 
 def test_joint_nf_asks_for_no_more_than_the_site_has():

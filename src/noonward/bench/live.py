@@ -256,7 +256,5 @@ def _setup(store: Store, folder: Path, gpus: int | None = None) -> Setup:
     content = {"scenario": "tiny", "policy": "local-fcfs", "folder": str(folder), "sites": sites}
     config, scenario = checked_config(content, "the benchmark", Path())
     if gpus is not None:
-        fleet = scenario.fleet
-        fleet = fleet.model_copy(update={"sites": tuple(s.model_copy(update={"gpus": gpus}) for s in fleet.sites)})
-        scenario = scenario.model_copy(update={"fleet": fleet})
+        scenario = scenario.model_copy(update={"fleet": scenario.fleet.with_gpus([gpus] * len(sites))})
     return Setup.of(config, scenario, store)

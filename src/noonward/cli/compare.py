@@ -28,6 +28,7 @@ from noonward.cli.options import (
     SignalFiles,
     Today,
     Workers,
+    command_line,
     count_of,
     executor_of,
     open_scenario,
@@ -71,7 +72,6 @@ def compare(
     json: Json = False,
 ) -> None:
     """Compare policies over the same environments, paired, against a bound; prints a table and the report's path."""
-    import shlex
     import sys
 
     from noonward.cli.rows import Rows
@@ -124,7 +124,7 @@ def compare(
             on_record=rows.add,
             today=reference,
         )
-        command = shlex.join(["noonward", *sys.argv[1:]])
+        command = command_line()
         pages = study_all(found, out, executor, step, command) if what_if else []
     path = _write_reports(found, command) if report else None
     export(found, csv, xlsx, jobs_file)
@@ -145,7 +145,7 @@ def compare(
 def _write_reports(found: Comparison, command: str) -> Path:
     """Writes the page for a meeting, and the page with every figure; returns the former's path.
 
-    The page for a meeting links to the latter, and to the studies that lie beside it.
+    The page for a meeting links to the latter, and to the studies in the same folder.
     """
     from noonward.evaluate.report.meeting import STUDIES, write_meeting_report
     from noonward.evaluate.report.page import write_report

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -276,6 +278,11 @@ def progress_bar(total: int | None, what: str, above: RenderableType | None = No
 
         with listening(show):
             yield step
+
+
+def command_line() -> str:
+    """Returns the command as it was given, for reports to say what made them."""
+    return shlex.join(["noonward", *sys.argv[1:]])
 
 
 def print_table(table: Table) -> None:

@@ -17,6 +17,7 @@ from noonward.cli.options import (
     Seed,
     Settings,
     SignalFiles,
+    command_line,
     open_scenario,
     print_table,
     require_cluster,
@@ -47,9 +48,6 @@ def plan(
     json: Json = False,
 ) -> None:
     """Plan a scenario's first day ahead: what load may use of every site and hour, and which share goes where."""
-    import shlex
-    import sys
-
     from rich.table import Table
 
     from noonward.data.environments import build_environment
@@ -78,7 +76,7 @@ def plan(
         metrics,
         [figure],
         folder / "plan.html",
-        command=shlex.join(["noonward", *sys.argv[1:]]),
+        command=command_line(),
     )
     files = {key: str(path) for key, path in paths.items()}
     if json:

@@ -17,6 +17,7 @@ from noonward.cli.options import (
     Seed,
     SignalFiles,
     Workers,
+    command_line,
     executor_of,
     print_table,
     print_text_table,
@@ -94,16 +95,13 @@ def _dvfs_learned(weeks: int, out: Path, workers: int | None, ray: str | None, j
 
 def _dvfs_sweep(out: Path, workers: int | None, ray: str | None, json: bool) -> None:
     """Prints policies and the bound under other parameters."""
-    import shlex
-    import sys
-
     from noonward.evaluate.metrics import to_json
     from noonward.studies.dvfs_training.sweep import POLICIES, SWEPT, points, sweep, sweep_table, write_sweep
 
     count = len(points()) * SWEPT * (len(POLICIES) + 1)
     with executor_of(workers, ray) as executor, progress_bar(count, "dvfs-training --sweep") as step:
         found = sweep(out, environments=SWEPT, progress=step, executor=executor)
-    command = shlex.join(["noonward", *sys.argv[1:]])
+    command = command_line()
     report = write_sweep(found, out / "reproduce-dvfs-training" / "sweep.html", environments=SWEPT, command=command)
     if json:
         print(to_json(found.metrics(), environments=SWEPT, report=str(report)))
@@ -136,9 +134,6 @@ def _ablations(training_seeds: int, windows: int, json: bool) -> None:
 
 def _map(environments: int, seed: int, out: Path, workers: int | None, ray: str | None, json: bool) -> None:
     """Prints what policies gain under each set of assumptions."""
-    import shlex
-    import sys
-
     from noonward.evaluate.metrics import to_json
     from noonward.studies.fine_tuning.gain_map import cells, map_gains
     from noonward.studies.fine_tuning.gain_map_report import map_findings, map_table, write_gain_map
@@ -149,7 +144,7 @@ def _map(environments: int, seed: int, out: Path, workers: int | None, ray: str 
     ):
         found = map_gains(environments=environments, seed=seed, out=out, progress=step, executor=executor)
     place = out / f"reproduce-fine-tuning-map-seed{seed}" / "report.html"
-    command = shlex.join(["noonward", *sys.argv[1:]])
+    command = command_line()
     report = write_gain_map(found, place, environments=environments, seed=seed, command=command)
     if json:
         more = {"environments": environments, "seed": seed, "findings": map_findings(found)}
@@ -182,9 +177,6 @@ def fine_tuning(
     json: Json = False,
 ) -> None:
     """Sec. IV and Figs. 3 to 6 of MASAC on months no policy was trained on; real data with --signals and --jobs."""
-    import shlex
-    import sys
-
     from rich.table import Table
 
     from noonward.cli.compare import print_comparison
@@ -226,7 +218,7 @@ def fine_tuning(
         )
     records = {half.name: str(half.runs.folder) for half in found.halves}
     place = out / f"reproduce-fine-tuning-seed{seed}" / "report.html"
-    report = write_fine_tuning(found, place, command=shlex.join(["noonward", *sys.argv[1:]]))
+    report = write_fine_tuning(found, place, command=command_line())
     if json:
         more = {"environments": environments, "seed": seed, "notes": list(found.notes)}
         print(to_json(found.metrics(), **more, records=records, report=str(report)))
@@ -268,9 +260,6 @@ def load_shaping(
     json: Json = False,
 ) -> None:
     """Table II and Figs. 3 to 9 of the day-ahead plans with probabilistic guarantees (about a minute a draw)."""
-    import shlex
-    import sys
-
     from rich.table import Table
 
     from noonward.evaluate.metrics import to_json
@@ -278,7 +267,7 @@ def load_shaping(
     from noonward.studies.load_shaping.reproduce import reproduce_load_shaping
     from noonward.studies.load_shaping.rolling import promise_runs, reproduce_promises
 
-    command = shlex.join(["noonward", *sys.argv[1:]])
+    command = command_line()
     if promises:
         runs = promise_runs(profiles, sources=tuple(source or ()), seed=seed)
         with executor_of(workers, ray) as executor, progress_bar(len(runs), "promises") as step:
@@ -324,9 +313,6 @@ def edge_inference(
     json: Json = False,
 ) -> None:
     """Tables IX to XII and Figs. 5 to 8 of EAT beside ours, with controls and bound, at fifteen arrival rates."""
-    import shlex
-    import sys
-
     from noonward.errors import ScenarioError
     from noonward.evaluate.metrics import to_json
     from noonward.studies.edge_inference.published import CELLS, RATES
@@ -347,7 +333,7 @@ def edge_inference(
             out, names=names, episodes=episodes, cells=cells, progress=step, executor=executor
         )
     place = out / "reproduce-edge-inference" / "report.html"
-    report = write_edge_inference(found, place, command=shlex.join(["noonward", *sys.argv[1:]]))
+    report = write_edge_inference(found, place, command=command_line())
     if json:
         more = {"missing": list(found.missing), "findings": findings(found)}
         print(to_json(found.metrics(), episodes=episodes, seed=SEED, report=str(report), **more))

@@ -23,6 +23,7 @@ from noonward.cli.options import (
     SignalFiles,
     Today,
     Workers,
+    command_line,
     policy_list,
 )
 
@@ -140,8 +141,6 @@ def _carry_out(
     more: dict[str, Any],
 ) -> None:
     """Runs a study and prints, writes and draws what it found."""
-    import shlex
-    import sys
     import textwrap
 
     from noonward.cli.export import require_ending
@@ -163,7 +162,7 @@ def _carry_out(
             executor=executor,
             **more,
         )
-    path = _write_page(found, shlex.join(["noonward", *sys.argv[1:]])) if report else None
+    path = _write_page(found, command_line()) if report else None
     if csv is not None:
         write_table(csv, found.to_frame())
     if json:
@@ -203,7 +202,7 @@ def study_all(found: Comparison, out: Path, executor: Executor, progress: Progre
         command: The command that asked for it.
 
     Returns:
-        None where the comparison proposes to keep today's policy.
+        Both pages; none where the comparison proposes to keep today's policy.
     """
     from noonward.evaluate.answer import best_to_adopt
     from noonward.evaluate.what_if import run

@@ -87,7 +87,7 @@ class SiteAgent:
             self.executor.cancel(_order(row, handle))
 
         def change(connection: Connection, now_s: float) -> float:
-            _close(connection, order.token, "withdrawn")
+            _set_stage(connection, order.token, "withdrawn")
             _end(connection, now_s, row["id"], "cancelled", now_s, None, "cancelled before it was handed over")
             return now_s
 
@@ -152,7 +152,7 @@ class SiteAgent:
         self.executor.cancel(_order(row))
 
         def change(connection: Connection, now_s: float) -> float:
-            _close(connection, row["token"], "withdrawn")
+            _set_stage(connection, row["token"], "withdrawn")
             if row["attempt"] < row["retries"] and not row["cancelling"]:
                 _again(connection, now_s, row["id"], row["reason"])
             else:
@@ -197,7 +197,7 @@ class SiteAgent:
             add_event(connection, now_s, job, kind, {"site": self.name, "reason": status.reason})
             return False
         if status.phase == "node-failed":
-            connection.execute("UPDATE outbox SET stage = 'abandoned' WHERE token = ?", (row["token"],))
+            _set_stage(connection, row["token"], "abandoned")
             connection.execute("UPDATE jobs SET reason = ? WHERE id = ?", (status.reason, job))
             add_event(connection, now_s, job, "failed by its cluster", {"site": self.name, "reason": status.reason})
             return False
@@ -205,7 +205,7 @@ class SiteAgent:
         if status.began_s is not None:
             connection.execute("UPDATE jobs SET began_s = ? WHERE id = ?", (status.began_s, job))
         state = "lost" if status.reason.startswith("lost") else _TERMINAL[status.phase]
-        _close(connection, row["token"], "ended")
+        _set_stage(connection, row["token"], "ended")
         _end(connection, now_s, job, state, ended_s, status.exit_code, status.reason)
         return True
 
@@ -290,8 +290,8 @@ def _end(
     add_event(connection, now_s, job, state, {"ended_s": ended_s, "exit_code": code, "reason": reason})
 
 
-def _close(connection: Connection, token: str, stage: str) -> None:
-    """Ends an attempt."""
+def _set_stage(connection: Connection, token: str, stage: str) -> None:
+    """Sets where an attempt stands."""
     connection.execute("UPDATE outbox SET stage = ? WHERE token = ?", (stage, token))
 
 

@@ -17,8 +17,8 @@ from noonward.live.store.database import Change, Connection, Database, Leadershi
 from noonward.live.store.sqlite import SqliteFile
 
 BEAT_S: Final = 5.0
-"""A leader that has nothing to write makes an empty transaction so often, real s: it shows that it lives, and learns
-whether it leads."""
+"""How long a leader with nothing to write waits until it makes an empty transaction, real s. The transaction shows the
+others that this instance runs, and shows this instance whether it still leads."""
 MOST_CHANGES: Final = 512
 """Changes that share a commit, at most."""
 T = TypeVar("T")
@@ -51,8 +51,7 @@ class Store:
     """
 
     def __init__(self, where: Path | Database, clock: Clock) -> None:
-        self.database: Database
-        self.database = SqliteFile(where) if isinstance(where, Path) else where
+        self.database: Database = SqliteFile(where) if isinstance(where, Path) else where
         self.clock = clock
         self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
         self._stamp_s = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -146,6 +146,11 @@ class Fleet(Spec):
         if name not in self.site_names:
             raise ValueError(f"unknown site {name!r}; {nearest(name, self.site_names)}")
         return self.site_names.index(name)
+
+    def with_gpus(self, gpus: Sequence[int]) -> Self:
+        """Returns the same fleet with other numbers of GPUs, one a site."""
+        sites = [site.model_copy(update={"gpus": count}) for site, count in zip(self.sites, gpus, strict=True)]
+        return self.model_copy(update={"sites": tuple(sites)})
 
     def tables(self, gpus_max: int) -> FleetTables:
         """Returns the arrays engines read, with gangs of 0 (unused) to ``gpus_max`` GPUs."""

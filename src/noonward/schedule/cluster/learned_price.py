@@ -11,15 +11,14 @@ from noonward.decision.cluster.view import ClusterView
 from noonward.schedule.cluster.choices.file import ChoiceNets, read_choice_policy
 from noonward.schedule.cluster.choices.layout import PRICE_INPUTS
 from noonward.schedule.cluster.choices.prices import PRICED_H, write_costs, write_net_prices
-from noonward.schedule.cluster.packaged_policies import FOLDER
+from noonward.schedule.cluster.packaged_policies import price_path
 from noonward.units import DAY_H, HOUR_S
 
 
 @cache
 def packaged_price(seed: int) -> LearnedPrice:
     """Returns the learned price of the packaged ``masac-credit`` of a training seed, 0 to 2."""
-    name = "masac-credit" if seed == 0 else f"masac-credit-seed{seed}"
-    return LearnedPrice(read_choice_policy(FOLDER / f"{name}.npz")[0])
+    return LearnedPrice(read_choice_policy(price_path(seed))[0])
 
 
 class LearnedPrice:

@@ -70,29 +70,20 @@ def by_family(files: Iterable[PolicyFile | None]) -> dict[str, list[PolicyFile]]
     return found
 
 
+def seed_name(family: str, seed: int) -> str:
+    """Returns the name of a family's policy of a training seed; that of seed 0 is the family's."""
+    return family if seed == 0 else f"{family}-seed{seed}"
+
+
 def planners() -> list[PolicyFile]:
     """Returns ``masac-plus``, by training seed: bid prices under the forecast of a packaged net.
 
     What learned here is the net: it was trained on signals alone, for the sites of ``fine-tuning``, at which
     ``reproduce`` compares it. It runs wherever the net knows the zones.
     """
+    said = "Bid prices under a forecast by a net that was trained on signals, with seed {}."
     return [
-        PolicyFile(
-            name="masac-plus" if seed == 0 else f"masac-plus-seed{seed}",
-            family="masac-plus",
-            seed=seed,
-            path=net_path(seed),
-            meta={
-                "algorithm": "masac-plus",
-                "scenario": "fine-tuning",
-                "protocol": "each-slot",
-                "sites": packaged_record(seed)["zones"][:5],  # sites of fine-tuning bear the names of their zones
-                "record": {
-                    "summary": f"Bid prices under a forecast by a net that was trained on signals, with seed {seed}.",
-                    **packaged_record(seed),
-                },
-            },
-        )
+        _planner("masac-plus", seed, net_path(seed), {"summary": said.format(seed), **packaged_record(seed)})
         for seed in range(SEEDS)
     ]
 
@@ -102,23 +93,26 @@ def priced_planners() -> list[PolicyFile]:
 
     Their capacity prices start from those that the packaged ``masac-credit`` of the seed has learned.
     """
+    said = "Bid prices under the mean of three nets' forecasts; they start from learned ones, seed {}."
+    record = packaged_record()
     return [
-        PolicyFile(
-            name="bid-price-learned" if seed == 0 else f"bid-price-learned-seed{seed}",
-            family="bid-price-learned",
-            seed=seed,
-            path=FOLDER / ("masac-credit.npz" if seed == 0 else f"masac-credit-seed{seed}.npz"),
-            meta={
-                "algorithm": "bid-price-learned",
-                "scenario": "fine-tuning",
-                "protocol": "each-slot",
-                "sites": packaged_record()["zones"][:5],  # sites of fine-tuning bear the names of their zones
-                "record": {
-                    **packaged_record(),
-                    "summary": "Bid prices under the mean of three nets' forecasts; they start from learned ones, "
-                    f"seed {seed}.",
-                },
-            },
-        )
+        _planner("bid-price-learned", seed, price_path(seed), {**record, "summary": said.format(seed)})
         for seed in range(SEEDS)
     ]
+
+
+def price_path(seed: int) -> Path:
+    """Returns the file of the packaged ``masac-credit`` of a training seed, which holds a learned price of capacity."""
+    return FOLDER / f"{seed_name('masac-credit', seed)}.npz"
+
+
+def _planner(family: str, seed: int, path: Path, record: dict[str, Any]) -> PolicyFile:
+    """Returns a policy that plans by something learned, for the sites of ``fine-tuning``."""
+    meta = {
+        "algorithm": family,
+        "scenario": "fine-tuning",
+        "protocol": "each-slot",
+        "sites": record["zones"][:5],  # sites of fine-tuning bear the names of their zones
+        "record": record,
+    }
+    return PolicyFile(name=seed_name(family, seed), family=family, seed=seed, path=path, meta=meta)

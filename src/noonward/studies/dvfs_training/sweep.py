@@ -57,12 +57,7 @@ class Point:
     def scenario(self, window_h: float = WINDOW_H) -> Scenario:
         """Returns the scenario."""
         found: Scenario = load_scenario(SCENARIO, [f"window_h={window_h:g}", *self.settings])
-        if not self.gpus:
-            return found
-        sites = tuple(
-            site.model_copy(update={"gpus": count}) for site, count in zip(found.fleet.sites, self.gpus, strict=True)
-        )
-        return found.model_copy(update={"fleet": found.fleet.model_copy(update={"sites": sites})})
+        return found.model_copy(update={"fleet": found.fleet.with_gpus(self.gpus)}) if self.gpus else found
 
 
 def points() -> list[Point]:

@@ -6,9 +6,11 @@ import sys
 import numpy as np
 import pytest
 
+from noonward.compiled import kernel
 from noonward.decision.brief import Needs
 from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.view import HOLD, RuleMemory
+from noonward.decision.partly_compiled import PARTIAL_RULE, PartlyCompiledScheduler
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.evaluate.conformance import ConformanceError, check_scheduler
@@ -189,9 +191,39 @@ class TwoFaced(CompiledScheduler):
         StartHere.decide(self, view, answers)
 
 
-def test_compiled_rule_that_differs_is_named():
+@kernel(PARTIAL_RULE, allocates=False)
+def _answers_without_a_choice(address):
+    return address
+
+
+class PartlyTwoFaced(PartlyCompiledScheduler):
+    """Its partial rule leaves every question after the first one at hold; its decide starts."""
+
+    needs = Needs(protocols=("each-slot",))
+    partial_rule = staticmethod(_answers_without_a_choice)
+
+    def decide(self, view, answers):
+        StartHere.decide(self, view, answers)
+
+    def question_address(self, view, answers):
+        return 1
+
+
+class AlwaysDeclines(PartlyTwoFaced):
+    """Its partial rule answers nothing."""
+
+    def question_address(self, view, answers):
+        return 0
+
+
+@pytest.mark.parametrize("scheduler", [TwoFaced(), PartlyTwoFaced()])
+def test_compiled_rule_that_differs_is_named(scheduler):
     with pytest.raises(ConformanceError, match="TwoFaced does something else in the compiled loop"):
-        check_scheduler(TwoFaced(), seeds=[0])
+        check_scheduler(scheduler, seeds=[0])
+
+
+def test_a_partial_rule_may_decline_every_question():
+    assert check_scheduler(AlwaysDeclines(), seeds=[0]) is None
 
 
 def test_conforming_scheduler_of_ones_own_passes():

@@ -389,7 +389,7 @@ CURVE = "{power: {cubic_w: 40, constant_w: 20}, time: {constant_s: 0.5, per_cloc
 )
 def test_bookings_never_exceed_the_sites_and_every_answer_is_feasible(kind, settings):
     for environment in build_environments(load_scenario("tiny", settings), 3):
-        outcome = run(environment, Audited(Forecast(kind)))
+        outcome = run(environment, Audited(Forecast(kind)), compiled=False)
         if environment.drained:
             assert np.isin(outcome.job_J["status"], (DONE, OVERDUE)).all()
 
@@ -397,7 +397,8 @@ def test_bookings_never_exceed_the_sites_and_every_answer_is_feasible(kind, sett
 def test_bookings_never_exceed_the_sites_of_the_main_scenario():
     scenario = load_scenario("fine-tuning", ["window_h=12", "jobs.count=400"])
     for seed in range(2):
-        outcome = run(build_environment(scenario, seed, seed), Audited(Forecast("persistence"), first_rounds=30))
+        scheduler = Audited(Forecast("persistence"), first_rounds=30)
+        outcome = run(build_environment(scenario, seed, seed), scheduler, compiled=False)
         assert outcome.count(DONE) > 300
 
 
@@ -405,7 +406,7 @@ def test_jobs_that_may_wait_for_ever_are_planned_within_the_window():
     jobs = [{"arrival_s": 900.0 * n, "work": 5400.0, "slack_s": math.inf} for n in range(20)]
     sampled = jobs_at([1, 2, 3], work_h=1.5, slack_h=math.inf)
     environment = environment_of([2], jobs, sampled, window_h=6, drained=False)
-    outcome = run(environment, Audited(PERFECT))
+    outcome = run(environment, Audited(PERFECT), compiled=False)
     started = outcome.job_J["start_s"][outcome.started_J]
     assert len(started) >= 8
     assert (started <= 6 * HOUR_S).all()
@@ -422,9 +423,39 @@ def test_runs_journeys_and_slacks_that_no_integer_holds_are_planned_or_left_out(
     sampled = jobs_at([1, 2, 3], work_h=1e300, slack_h=math.inf, data_gb=1e308, result_gb=1e308)
     price = [[30.0] * 6, [10.0] * 6]  # the cheaper site is out of the reach of the last two
     environment = environment_of([2, 2], jobs, sampled, price=price, window_h=6, drained=False)
-    outcome = run(environment, Audited(PERFECT))
+    outcome = run(environment, Audited(PERFECT), compiled=False)
     assert outcome.job_J["site"].tolist() == [1, 0, 1, 0, 0]
     assert (outcome.count(DONE), outcome.count(OVERDUE)) == (4, 0)
+
+
+class Counted(BidPrice):
+    """Counts the questions that the compiled rule leaves to it."""
+
+    asked = 0
+
+    def decide(self, view, answers):
+        self.asked += 1
+        super().decide(view, answers)
+
+
+def test_the_compiled_rule_answers_all_questions_but_the_first_of_an_hour():
+    scenario = load_scenario("fine-tuning", ["window_h=12", "jobs.count=2000"])  # more in sight than there is room for
+    environment = build_environment(scenario)
+    compiled, plain_python = Counted(Forecast("persistence")), Counted(Forecast("persistence"))
+    outcome = run(environment, compiled)
+    assert outcome.tobytes() == run(environment, plain_python, compiled=False).tobytes()
+    assert environment.hours * 20 < plain_python.asked
+    assert 10 < compiled.asked < environment.hours + 10
+
+
+def test_the_compiled_rule_leaves_runs_beyond_the_books_to_python():
+    jobs = [{"work": 60.0}, {"work": 500 * HOUR_S, "arrival_s": 600.0}, {"work": 60.0, "arrival_s": 900.0}]
+    environment = environment_of([2], jobs, jobs_at([2]))
+    scheduler = Counted(PERFECT)
+    outcome = run(environment, scheduler)
+    assert outcome.tobytes() == run(environment, BidPrice(PERFECT), compiled=False).tobytes()
+    assert scheduler._booked_ST.shape[1] > 500 * 60
+    assert outcome.count(DONE) == 3
 
 
 def test_a_hard_cap_keeps_booked_jobs_waiting_and_is_never_an_infeasible_answer():

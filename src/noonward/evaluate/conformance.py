@@ -11,6 +11,7 @@ import numpy as np
 
 from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.decision.edge.scheduler import EdgeScheduler
+from noonward.decision.partly_compiled import PartlyCompiledScheduler
 from noonward.decision.scheduler import CompiledScheduler, Scheduler, State
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.cluster.kernels.world import World
@@ -101,7 +102,7 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
             "answers differently when run again with the same seed",
             "draw random numbers only from the generator given to reset, and set all memory anew there",
         )
-    if isinstance(scheduler, CompiledScheduler):
+    if isinstance(scheduler, CompiledScheduler | PartlyCompiledScheduler):
         compiled = run(environment, scheduler, seed=seed, compiled=True)
         if compiled.tobytes() != first.outcome.tobytes():
             raise _broken(

@@ -11,6 +11,7 @@ from noonward.decision.brief import Brief, Curves, Needs, check_fit
 from noonward.decision.cluster.assembly import make_view, with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView
+from noonward.decision.partly_compiled import PartlyCompiledScheduler
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.emit import emit
 from noonward.engine.cluster.kernels import loops
@@ -140,13 +141,16 @@ class ClusterEngine:
             issue_forecasts(self.world, self._issuer)
 
     def run_compiled(self) -> None:
-        """Runs to the end under the scheduler's compiled rule.
+        """Runs to the end under the scheduler's compiled rule, or under its partial one and ``decide``.
 
         Raises:
-            InfeasibleActionError: The rule gave an infeasible answer.
+            InfeasibleActionError: An answer is infeasible.
             TypeError: The scheduler has no compiled rule.
         """
         scheduler = self.scheduler
+        if isinstance(scheduler, PartlyCompiledScheduler):
+            self._run_partly_compiled(scheduler)
+            return
         if not isinstance(scheduler, CompiledScheduler):
             raise TypeError(f"{type(scheduler).__name__} has no compiled rule; run it with compiled=False")
         failed = int(self._run(self.world, scheduler.rule, scheduler.question(self.view, self.answers).address))
@@ -155,6 +159,24 @@ class ClusterEngine:
             failed = int(self._run(self.world, scheduler.rule, scheduler.question(self.view, self.answers).address))
         if failed:
             raise self._infeasible(failed)
+
+    def _run_partly_compiled(self, scheduler: PartlyCompiledScheduler) -> None:
+        """Runs to the end under a partial rule, and under ``decide`` wherever that declines."""
+        asked = bool(self.step())
+        while asked:
+            scheduler.decide(self.view, self.answers)
+            stopped = self._run_under(scheduler)
+            while stopped in (FULL, NO_SLOT, UNISSUED):
+                self._provide(stopped)
+                stopped = self._run_under(scheduler)
+            if stopped < 0:
+                raise self._infeasible(stopped)
+            asked = stopped == loops.DECLINED
+
+    def _run_under(self, scheduler: PartlyCompiledScheduler) -> int:
+        """Runs under a partial rule until it declines or something stops the loop, and returns what."""
+        address = scheduler.question_address(self.view, self.answers)
+        return int(loops.run_each_slot_partly(self.world, scheduler.partial_rule, address))
 
     def outcome(self, rewards_K: F8 | None = None) -> Outcome:
         """Returns what has happened so far."""

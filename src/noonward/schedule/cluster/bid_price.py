@@ -9,7 +9,8 @@ import numpy as np
 from noonward.arrays import F8, I8, Records
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.view import Answers, ClusterView
-from noonward.decision.scheduler import Scheduler, State, checked_state, forecast_remarks
+from noonward.decision.partly_compiled import PartlyCompiledScheduler
+from noonward.decision.scheduler import State, checked_state, forecast_remarks
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
 from noonward.schedule.cluster.booking import in_time
@@ -19,6 +20,7 @@ from noonward.schedule.cluster.capacity_prices import (
     DAY_H,
     OPTION,
     PRICED_H,
+    Ahead,
     Prices,
     describe_all,
     improve,
@@ -26,6 +28,7 @@ from noonward.schedule.cluster.capacity_prices import (
     sum_up_energy,
 )
 from noonward.schedule.cluster.learned_price import LearnedPrice
+from noonward.schedule.cluster.planned_answers import NOTED, Place, by_plan
 from noonward.units import HOUR_S
 
 STRETCH_H: Final = 168
@@ -34,7 +37,7 @@ KEPT: Final = ("_sampled", "_hour", "_price_SH", "_square_SH", "_mean_SH", "_boo
 """Attributes that a state holds; the others follow from them and from the brief."""
 
 
-class BidPrice(Scheduler):
+class BidPrice(PartlyCompiledScheduler):
     """Books every job at the (site, start) of highest forecast value over the price of the GPU-hours it takes.
 
     The prices are the capacity duals of a plan of the coming hours: the jobs that wait, and jobs to come, sampled from
@@ -61,6 +64,8 @@ class BidPrice(Scheduler):
     Raises:
         ValueError: A number is out of its range.
     """
+
+    partial_rule = staticmethod(by_plan)
 
     def __init__(
         self,
@@ -113,6 +118,8 @@ class BidPrice(Scheduler):
         self._plan_J = blank_plans(0)
         self._option_S = np.zeros(sites, OPTION)
         self._prices: Prices | None = None
+        self._noted_1 = np.array([(-1, self._per_hour, self._last_start_s)], NOTED)
+        self._place: Place | None = None
 
     def remarks(self, brief: Brief) -> tuple[str, ...]:
         """Returns a note where the run lies in months or hours that a learned forecast was trained on."""
@@ -153,6 +160,15 @@ class BidPrice(Scheduler):
         while longest_h := self._answer(view, answers, prices):
             prices = self._reach(view, prices, longest_h)
 
+    def question_address(self, view: ClusterView, answers: Answers) -> int:
+        """Returns what ``by_plan`` is called with, once ``decide`` has answered a question."""
+        assert self._prices is not None, "the first question goes to decide"
+        self._noted_1["hour"] = self._hour
+        books = self._option_S, self._booked_ST, self._plan_J, self._noted_1
+        if self._place is None or not self._place.holds(view, answers, self._prices, books):
+            self._place = Place(view, answers, self._prices, books)
+        return self._place.address
+
     def _answer(self, view: ClusterView, answers: Answers, prices: Prices) -> float:
         """Answers by the plan, or returns how long a run the books must reach for first, h."""
         slot_0, last_s = self._hour * self._per_hour, self._last_start_s
@@ -179,6 +195,7 @@ class BidPrice(Scheduler):
         coming_C["until"] = np.cumsum(size_C)
         coming_C["before"] = coming_C["until"] - size_C
         self._coming_C, self._option_CS = coming_C[size_C > 0], np.ascontiguousarray(option_CS[size_C > 0])
+        self._ahead = Ahead.of(len(self._coming_C), min(float(PRICED_H), self._window_h), self._stretch_h)
         capacity_SH, use_SH = np.zeros((2, *self._price_SH.shape))
         blank_SR = np.zeros((len(view.site_S), 0))
         prices = Prices(self._price_SH, self._square_SH, self._mean_SH, capacity_SH, use_SH, blank_SR, blank_SR)
@@ -210,10 +227,10 @@ class BidPrice(Scheduler):
         for value_SH in (self._price_SH, self._square_SH, self._mean_SH):
             value_SH[:] = value_SH[:, ahead_H]
         self._square_SH[:, beyond] = 0.0
-        past = (hour - self._hour) * self._per_hour
-        kept_ST = self._booked_ST[:, past:].copy()
-        self._booked_ST[:] = 0
-        self._booked_ST[:, : kept_ST.shape[1]] = kept_ST
+        past = min((hour - self._hour) * self._per_hour, self._booked_ST.shape[1])
+        left = self._booked_ST.shape[1] - past
+        self._booked_ST[:, :left] = self._booked_ST[:, past:]
+        self._booked_ST[:, left:] = 0
         self._hour = hour
 
     def _renew(self, view: ClusterView, prices: Prices, rounds: int) -> None:
@@ -240,6 +257,7 @@ class BidPrice(Scheduler):
             option_WS,
             self._coming_C,
             self._option_CS,
+            self._ahead,
             int(np.searchsorted(self._coming_C["arrival_h"], hour_h + (view.now_s - zero_s) / HOUR_S, "right")),
             hour_h,
             self._stretch_h,
@@ -251,7 +269,7 @@ class BidPrice(Scheduler):
 
     def _capacity(self, site_S: Records, waiting_W: I8) -> F8:
         """Returns the GPU-hours per site and priced hour that running and travelling jobs leave."""
-        committed_ST = self._booked_ST.copy()
+        committed_ST = self._booked_ST[:, : PRICED_H * self._per_hour].copy()
         release(committed_ST, self._hour * self._per_hour, self._plan_J, waiting_W)
-        hourly_SHT = committed_ST[:, : PRICED_H * self._per_hour].reshape(len(site_S), PRICED_H, self._per_hour)
-        return np.asarray(site_S["gpus"][:, None] - hourly_SHT.mean(axis=2))
+        hourly_SHT = committed_ST.reshape(len(site_S), PRICED_H, self._per_hour)
+        return np.asarray(site_S["gpus"][:, None] - hourly_SHT.sum(axis=2) / self._per_hour)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from noonward.arrays import F8, I8, Records
+from noonward.arrays import F8, I8, U1, Records
 from noonward.compiled import kernel
 from noonward.decision.cluster.value import (
     energy_usd,
@@ -77,6 +77,34 @@ class Prices(NamedTuple):
     """Running integral of the prices, USD per GPU."""
     energy_SR: F8
     """Running integral of the forecast cost of energy and carbon, USD per W."""
+
+
+class Ahead(NamedTuple):
+    """Room for the jobs to come of some hours, one entry for every time a sampled job repeats."""
+
+    job_M: I8
+    """Which of the sampled jobs."""
+    shift_h_M: F8
+    """Added to its times."""
+    before_M: F8
+    """Its ``before`` in the units of its lead (``_use_of_coming``)."""
+    until_M: F8
+    """The same for ``until``."""
+    taken_M: U1
+    """Whether it stands for others in a round."""
+
+    @classmethod
+    def of(cls, jobs: int, hours: float, stretch_h: float) -> Ahead:
+        """Returns room for the jobs of some hours.
+
+        Args:
+            jobs: Sampled jobs.
+            hours: Hours ahead.
+            stretch_h: Length of the stretch that is sampled, h; it repeats.
+        """
+        most = jobs * (int(np.ceil(hours / stretch_h)) + 1)
+        shift_h_M, before_M, until_M = np.zeros((3, most))
+        return cls(np.zeros(most, np.int64), shift_h_M, before_M, until_M, np.zeros(most, np.uint8))
 
 
 @kernel(inline=True, allocates=False)
@@ -312,37 +340,50 @@ def sum_up_energy(view: ClusterView, energy_SR: F8) -> None:
 
 
 @kernel(allocates=False)
-def _use_of_coming(
-    view: ClusterView,
-    prices: Prices,
-    coming_C: Records,
-    option_CS: Records,
-    first: int,
-    hour_h: float,
-    stretch_h: float,
-    end_h: float,
-    turn: float,
-) -> None:
-    """Adds what the jobs to come take, by those of them that stand for all in this round.
-
-    Jobs are taken with probability min(1, GPU-hours / unit) and count as many times more (sampling in proportion to
-    size, by a comb whose teeth are one unit apart and lie elsewhere in every round). The unit grows with the lead.
-    """
-    job, shift_h = first, -hour_h
+def _see(coming_C: Records, ahead: Ahead, first: int, hour_h: float, stretch_h: float, end_h: float) -> int:
+    """Writes the jobs to come by arrival, up to a lead, and returns how many there are; arguments as in ``improve``."""
+    job, shift_h, seen = first, -hour_h, 0
     while coming_C.shape[0] > 0:
         if job == coming_C.shape[0]:
             job, shift_h = 0, shift_h + stretch_h
         record = coming_C[job]
         lead_h = record.arrival_h + shift_h
         if lead_h >= end_h:
-            return
-        unit = (1.0 + lead_h / THINNING_H) / UNITS_PER_HOUR
-        if np.floor(record.until / unit + turn) > np.floor(record.before / unit + turn):
+            return seen
+        unit = _unit(lead_h)
+        ahead.job_M[seen], ahead.shift_h_M[seen] = job, shift_h
+        ahead.before_M[seen], ahead.until_M[seen] = record.before / unit, record.until / unit
+        seen += 1
+        job += 1
+    return seen
+
+
+@kernel(inline=True, allocates=False)
+def _unit(lead_h: float) -> float:
+    """Returns the GPU-hours, over the GPUs of the fleet, that one job to come stands for at a lead."""
+    return (1.0 + lead_h / THINNING_H) / UNITS_PER_HOUR
+
+
+@kernel(allocates=False)
+def _use_of_coming(
+    view: ClusterView, prices: Prices, coming_C: Records, option_CS: Records, ahead: Ahead, seen: int, turn: float
+) -> None:
+    """Adds what the jobs to come take, by those of them that stand for all in this round.
+
+    Jobs are taken with probability min(1, GPU-hours / unit) and count as many times more (sampling in proportion to
+    size, by a comb whose teeth are one unit apart and lie elsewhere in every round). The unit grows with the lead.
+    """
+    for k in range(seen):
+        ahead.taken_M[k] = np.floor(ahead.until_M[k] + turn) > np.floor(ahead.before_M[k] + turn)
+    for k in range(seen):
+        if ahead.taken_M[k]:
+            job, shift_h = ahead.job_M[k], ahead.shift_h_M[k]
+            record = coming_C[job]
             _, d, start_h = best_start(view, prices, option_CS[job], record.home, shift_h)
             if d >= 0:
+                unit = _unit(record.arrival_h + shift_h)
                 weight = record.weight * max(1.0, unit / (record.until - record.before))
                 _use(option_CS[job, d], d, start_h, weight, prices.use_SH)
-        job += 1
 
 
 @kernel(allocates=False)
@@ -352,6 +393,7 @@ def improve(
     option_WS: Records,
     coming_C: Records,
     option_CS: Records,
+    ahead: Ahead,
     first: int,
     hour_h: float,
     stretch_h: float,
@@ -371,6 +413,7 @@ def improve(
         option_WS: What the jobs that wait take and earn.
         coming_C: Sampled jobs by arrival.
         option_CS: What they take and earn.
+        ahead: Room for those up to ``end_h``.
         first: The first of them that arrives after now.
         hour_h: The current hour in the stretch that is sampled.
         stretch_h: Length of the stretch, h; it repeats.
@@ -379,6 +422,7 @@ def improve(
         rounds: Steps.
     """
     price_SH, square_SH, mean_SH, use_SH = prices.price_SH, prices.square_SH, prices.mean_SH, prices.use_SH
+    seen = _see(coming_C, ahead, first, hour_h, stretch_h, end_h)
     if rounds > 0:
         mean_SH[:] = 0.0
     for k in range(rounds):
@@ -389,7 +433,7 @@ def improve(
             if d >= 0:
                 _use(option_WS[w, d], d, start_h, 1.0, use_SH)
         turn = (GOLDEN * k + ROOT_3 * hour_h) % 1.0
-        _use_of_coming(view, prices, coming_C, option_CS, first, hour_h, stretch_h, end_h, turn)
+        _use_of_coming(view, prices, coming_C, option_CS, ahead, seen, turn)
         for s in range(price_SH.shape[0]):
             for hour in range(price_SH.shape[1]):
                 slope = (prices.capacity_SH[s, hour] - use_SH[s, hour]) / view.site_S[s].gpus

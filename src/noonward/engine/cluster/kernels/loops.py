@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from numba import int64, typeof, types
 
 from noonward.compiled import kernel
 from noonward.decision.cluster.rule import RULE
+from noonward.decision.partly_compiled import PARTIAL_RULE
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
 from noonward.engine.cluster.kernels.physics import show_forecast
@@ -17,6 +18,10 @@ WORLD = typeof(EXAMPLE_WORLD)
 """numba type of the world."""
 LOOP = int64(WORLD, types.FunctionType(RULE), int64)
 """Signature of a loop: world, rule, and the address of the QUESTION record that the rule is called with."""
+PARTIAL_LOOP = int64(WORLD, types.FunctionType(PARTIAL_RULE), int64)
+"""The same for a partial rule."""
+DECLINED: Final = 1
+"""What a loop under a partial rule returns at a question that the rule has declined."""
 
 
 @kernel(LOOP, allocates=False)
@@ -57,6 +62,29 @@ def run_on_arrival(w: World, rule: Any, question: int) -> int:
         if w.engine_1[0].unissued and show_forecast(w) == UNISSUED:
             return UNISSUED
         rule(question)
+        answered = True
+
+
+@kernel(PARTIAL_LOOP, allocates=False)
+def run_each_slot_partly(w: World, rule: Any, question: int) -> int:
+    """Does what ``run_each_slot`` does, but returns DECLINED at a question that a partial rule declines.
+
+    Whoever answers that question calls it again.
+    """
+    answered = w.shown.run_1[0].kind != 0 and not w.engine_1[0].ended and not w.engine_1[0].unissued
+    while True:
+        if answered:
+            failed = apply_each_slot(w)
+            if failed:
+                return failed
+        if not w.engine_1[0].unissued:
+            kind = advance_each_slot(w)
+            if kind <= 0:
+                return kind
+        if w.engine_1[0].unissued and show_forecast(w) == UNISSUED:
+            return UNISSUED
+        if not rule(question):
+            return DECLINED
         answered = True
 
 

@@ -1,0 +1,34 @@
+"""Schedulers that plan now and then in Python and answer by a compiled rule in between."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Final
+
+from numba import types
+
+from noonward.decision.cluster.view import Answers, ClusterView
+from noonward.decision.scheduler import Scheduler
+
+PARTIAL_RULE: Final = types.int64(types.int64)
+"""Signature of a partial rule: the address of whatever its scheduler has noted -> 1 where it has answered, else 0."""
+
+
+class PartlyCompiledScheduler(Scheduler):
+    """A scheduler for ``each-slot`` that can answer every question by ``decide``, and most of them by a compiled rule.
+
+    An engine asks ``decide`` first and the rule from then on, in one compiled loop, until the rule declines a question;
+    that one goes to ``decide`` again. Both answer alike, so a run is the same with and without the rule.
+    """
+
+    partial_rule: Any
+    """Compiled function of the signature PARTIAL_RULE; where it declines, it has changed nothing."""
+
+    @abstractmethod
+    def question_address(self, view: ClusterView, answers: Answers) -> int:
+        """Returns what the rule is called with; good until the next call of this method or of ``decide``.
+
+        Args:
+            view: View.
+            answers: Where the rule answers.
+        """

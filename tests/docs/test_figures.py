@@ -156,6 +156,24 @@ def test_figures_of_the_sweep(noonward: CommandLine, monkeypatch: pytest.MonkeyP
     hold_against_page("reproduce dvfs-training --sweep", [answer.out])
 
 
+def test_figures_of_the_ablations_of_chsac(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.studies.dvfs_training.ablations import study_ablations
+    from noonward.studies.dvfs_training.short_training import ABLATIONS
+
+    brief = ("reward=energy", "epochs=1", "environments=1", "steps=5", "updates=1", "hidden=[4]", "quantiles=2")
+    changed = {
+        **(study_ablations.__kwdefaults__ or {}),
+        "settings": brief,
+        "ablations": ABLATIONS[:1],
+        "controls": ("greedy-tradeoff-10", "greedy-tradeoff-1000"),
+        "windows": 1,
+        "window_h": 1,
+    }
+    monkeypatch.setattr(study_ablations, "__kwdefaults__", changed)
+    command = ("reproduce", "dvfs-training", "--ablations", "--training-seeds", 1, "--workers", 1, "--json")
+    hold_against_page("reproduce dvfs-training --ablations", [noonward(*command).out])
+
+
 def test_figures_of_the_map(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     from noonward.studies.fine_tuning import gain_map
 

@@ -41,7 +41,13 @@ def dvfs_training(
     sweep: Annotated[
         bool, typer.Option("--sweep", help="Other arrival rates, fleets and laws of size, against the bound, instead.")
     ] = False,
+    ablations: Annotated[
+        bool, typer.Option("--ablations", help="Short trainings with one correction taken back each, instead.")
+    ] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Number of unseen weeks (--learned).")] = 10,
+    training_seeds: Annotated[
+        int | None, typer.Option(min=1, help="Training seeds of each (--ablations). [default: 3]")
+    ] = None,
     out: Out = Path("runs"),
     workers: Workers = None,
     ray: RayAddress = None,
@@ -52,8 +58,13 @@ def dvfs_training(
     from noonward.evaluate.metrics import to_json
     from noonward.studies.dvfs_training.reproduce import POLICIES, reproduce
 
-    if learned and sweep:
-        raise ScenarioError("--learned and --sweep are studies of their own; give one of them")
+    if learned + sweep + ablations > 1:
+        raise ScenarioError("--learned, --sweep and --ablations are studies of their own; give one of them")
+    if training_seeds is not None and not ablations:
+        raise ScenarioError("--training-seeds goes with --ablations; give both, or leave it out")
+    if ablations:
+        _dvfs_ablations(training_seeds, out, workers, ray, json)
+        return
     if sweep:
         _dvfs_sweep(out, workers, ray, json)
         return
@@ -91,6 +102,22 @@ def _dvfs_learned(weeks: int, out: Path, workers: int | None, ray: str | None, j
         print_text_table(table)
     print(f"records: {found.comparison.folder}")
     print(f"report:  {found.report}")
+
+
+def _dvfs_ablations(training_seeds: int | None, out: Path, workers: int | None, ray: str | None, json: bool) -> None:
+    """Prints what short trainings with one correction taken back reach."""
+    from noonward.evaluate.metrics import to_json
+    from noonward.studies.dvfs_training.ablations import CONTROLS, SEEDS, WINDOWS, ablations_table, study_ablations
+    from noonward.studies.dvfs_training.short_training import ABLATIONS
+
+    seeds = SEEDS if training_seeds is None else training_seeds
+    count = len(CONTROLS) * WINDOWS + seeds * len(ABLATIONS)
+    with executor_of(workers, ray) as executor, progress_bar(count, "dvfs-training --ablations") as step:
+        found = study_ablations(out, seeds=seeds, progress=step, executor=executor)
+    if json:
+        print(to_json(found.metrics(), training_seeds=seeds, windows=WINDOWS))
+        return
+    print_text_table(ablations_table(found))
 
 
 def _dvfs_sweep(out: Path, workers: int | None, ray: str | None, json: bool) -> None:

@@ -4,6 +4,7 @@ import math
 import threading
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from command_line import CommandLine
@@ -22,12 +23,14 @@ from noonward.live.store.submit import submission
 
 
 class FixedSource(SignalSource):
-    """Signals of an environment."""
+    """Signals of an environment, and one hour more: the last job may end when the last hour does."""
 
     name = "environment"
 
     def __init__(self, environment):
-        self.environment, self.signals = environment, environment.signals
+        self.environment, signals = environment, environment.signals
+        longer = {name: np.pad(value, ((0, 0), (0, 1)), "edge") for name, value in signals.value_ZH.items()}
+        self.signals = replace(signals, value_ZH=longer)
 
     def fetch(self, zones, start, hours):
         return self.signals.select(zones).window(start, hours)

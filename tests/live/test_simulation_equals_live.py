@@ -1,14 +1,17 @@
 """A simulated day pushed through the service, with and without restarts, decides as the engine does, job by job."""
 
+import numpy as np
 import pytest
 
 from noonward.engine.run import run
 from noonward.live.replay import differences, recording
+from noonward.live.states import from_bytes
 from noonward.schedule.registry import make_scheduler
 
 CROWDED = ("jobs.count=60", "jobs.demand=0.9")
 LATE = (*CROWDED, "lateness.rule=wait", "lateness.usd_per_gpu_hour=2", "lateness.overtime_h=240")
 FEWER = ("jobs.classes.inference.rate_per_s=0.002", "jobs.classes.training.rate_per_s=0.002")
+SMALL_DAY = ("jobs.cluster_gpus=150", "jobs.mean_gpus=24", "jobs.slack_s=10800")
 STATE = {"done": 4, "overdue": 5}
 
 
@@ -46,6 +49,16 @@ def test_plans_with_jobs_to_come(service, policy, restart_every):
     live = service(policy)
     live.play(restart_every)
     assert_as_simulated(live, policy)
+
+
+@pytest.mark.parametrize("policy", ["plan-advisory", "plan-hard", "plan-receding"])
+@pytest.mark.parametrize("restart_every", [0, 60])
+def test_day_ahead_plans(service, policy, restart_every):
+    live = service(policy, *SMALL_DAY, scenario="load-shaping")
+    live.play(restart_every)
+    assert_as_simulated(live, policy)
+    curve_SH = np.array([from_bytes(row["value"])["gpus_S"] for row in live.store.read("SELECT value FROM curves")])
+    assert curve_SH.min() < live.scenario.fleet.sites[0].gpus
 
 
 @pytest.mark.parametrize("policy", ["greedy-price", "ucb1"])

@@ -1,21 +1,26 @@
 """The books of a live service decide as the engine does, job by job, when jobs take as long as the model says."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
-from noonward.decision.brief import Brief
+from noonward.decision.brief import Brief, Needs
+from noonward.decision.scheduler import Scheduler
 from noonward.engine.run import run
+from noonward.errors import InfeasiblePlanError
 from noonward.ledger.segments import OVERDUE as DROPPED
+from noonward.live.world.curves import AHEAD_H, Curves
 from noonward.live.world.hours import Hours
-from noonward.live.world.seats import OVERDUE, STARTING, Arrival
+from noonward.live.world.seats import OVERDUE, STARTING, TRANSIT, WAITING, Arrival
 from noonward.live.world.world import World
 from noonward.schedule.registry import make_scheduler
 from noonward.seeding import stream
-from reference.small_worlds import draw
+from noonward.units import HOUR_S
+from reference.small_worlds import draw, plain
 
 
 def arrivals_of(environment):
@@ -137,3 +142,108 @@ def test_random_small_worlds_with_deadlines_travel_and_results(protocol):
         assert_same(became, run(environment, make_scheduler(policy)))
         played += 1
     assert played > 8
+
+
+class Limited(Scheduler):
+    """A random policy that sets hard capacity curves at each question, anew in every hour."""
+
+    def __init__(self, protocol):
+        self.inner = make_scheduler("random" if protocol == "each-slot" else "random-free")
+        self.needs = replace(self.inner.needs, curves="hard")
+
+    def reset(self, brief, rng):
+        self.inner.reset(brief, rng)
+        self.gpus_S = np.array([site.gpus for site in brief.fleet.sites])
+
+    def decide(self, view, answers):
+        hour = int(view.now_s // HOUR_S)
+        share_SH = np.random.default_rng(hour).uniform(0.0, 1.5, (len(self.gpus_S), 400))
+        answers.limit(hour, self.gpus_S[:, None] * share_SH)
+        self.inner.decide(view, answers)
+
+
+@pytest.mark.parametrize("protocol", ["each-slot", "on-arrival"])
+def test_hard_curves_keep_jobs_from_starting_as_in_the_engine(protocol):
+    played = changed = 0
+    for seed in range(120):
+        environment = draw(seed, protocol).environment()
+        if not environment.drained or environment.caps is not None or not math.isinf(environment.late_until_s):
+            continue
+        outcome = run(environment, Limited(protocol))
+        assert_same(play(world_of(environment, Limited(protocol)), environment), outcome)
+        free = run(environment, make_scheduler("random" if protocol == "each-slot" else "random-free"))
+        changed += not np.array_equal(outcome.job_J["start_s"], free.job_J["start_s"], equal_nan=True)
+        played += 1
+    assert played > 8
+    assert changed > 3
+
+
+class Closed(Scheduler):
+    """Sends jobs to the first site, whose hard curve is 0 up to an hour."""
+
+    needs = Needs(protocols=("on-arrival",), curves="hard")
+
+    def __init__(self, until_h):
+        self.until_h = until_h
+
+    def decide(self, view, answers):
+        answers.limit(0, np.zeros((len(view.site_S), self.until_h)))
+        answers.send(0, 0)
+
+
+def test_a_queue_under_a_hard_curve_is_looked_at_when_an_hour_begins():
+    environment = plain((4, 4), [{"arrival_s": 0.0, "work": 60.0, "slack_s": 4e4}], protocol="on-arrival").environment()
+    world = world_of(environment, Closed(3))
+    world.arrive(arrivals_of(environment))
+    world.run_to(5.0)
+    assert (world.room(0), world.room(1)) == (0, 0)
+    world.drain(0, True)
+    for hour in (1, 2, 3):
+        assert world.next_event_s() == hour * HOUR_S
+        world.run_to(world.next_event_s())
+    assert [seat.state for seat in world.seat_of.values()] == [WAITING]
+    world.drain(0, False)
+    world.run_to(3.5 * HOUR_S)
+    (seat,) = world.seat_of.values()
+    assert (seat.state, seat.site, seat.start_s) == (STARTING, 0, 3.5 * HOUR_S)
+
+
+def test_curves_reach_as_far_as_they_are_set_however_long_a_service_runs():
+    curves = Curves(np.array([4, 8]), hard=True)
+    year_h = 366 * 24
+    curves.cover(year_h)
+    assert curves.limit_SH.shape[1] >= year_h + AHEAD_H
+    assert curves.limit_SH[:, -1].tolist() == [4.0, 8.0]
+    assert curves.changes(0) == {}
+    curves.limit_SH[1, year_h] = 3.0
+    changed = curves.changes(year_h - 1)
+    assert {hour: gpus_S.tolist() for hour, gpus_S in changed.items()} == {year_h: [4.0, 3.0]}
+    again = Curves(np.array([4, 8]), hard=True)
+    again.restore(changed)
+    assert np.array_equal(again.limit_SH[:, : year_h + 1], curves.limit_SH[:, : year_h + 1])
+    assert again.changes(0) == {}
+
+
+class Failing(Scheduler):
+    """Fails at the first question."""
+
+    needs = Needs(protocols=("on-arrival",))
+    failed = False
+
+    def decide(self, view, answers):
+        if not self.failed:
+            self.failed = True
+            raise InfeasiblePlanError("no plan fits")
+        answers.send(0, 1)
+
+
+def test_a_job_whose_question_the_scheduler_failed_at_is_asked_about_again():
+    environment = plain((4, 4), [{"arrival_s": 0.0, "work": 60.0, "slack_s": 4e4}], protocol="on-arrival").environment()
+    world = world_of(environment, Failing())
+    world.arrive(arrivals_of(environment))
+    with pytest.raises(InfeasiblePlanError):
+        world.run_to(0.0)
+    assert world.scheduler.failed
+    world.run_to(10.0)
+    (seat,) = world.seat_of.values()
+    assert (seat.state, seat.site) == (TRANSIT, 1)

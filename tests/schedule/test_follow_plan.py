@@ -249,3 +249,15 @@ def test_jobs_without_a_deadline_may_be_put_off_by_a_day():
     assert np.isinf(environment.jobs.slack_s_J).all()
     workload = Workload.of(Brief.of(environment, Needs()), [environment.jobs])
     assert [each.flexibility_h for each in workload.classes] == [24] * len(workload.classes)
+
+
+def test_the_sampled_weeks_of_a_service_repeat():
+    environment = day((6, 10), (4, 4)).environment()
+    brief = replace(Brief.of(environment, Needs(samples=True)), window_s=np.inf)
+    workload = Workload.of(brief, [environment.sample_jobs(np.random.default_rng(0))])
+    assert workload.load_NHC.shape[1] == 168
+    assert workload.days(0, 3)[0, :, 0].tolist() == [4.0, 4.0, 0.0]
+    assert workload.days(5 * 168 - 1, 3)[0, :, 0].tolist() == [0.0, 4.0, 4.0]
+    again = Workload.of_state(workload.state())
+    assert again.days(5 * 168 - 1, 3).tolist() == workload.days(5 * 168 - 1, 3).tolist()
+    assert not Workload.of(Brief.of(environment, Needs(samples=True)), [environment.jobs]).repeats

@@ -87,7 +87,8 @@ class Brief:
         constraints: Limits and latency targets, or None.
         late_until_s: Time until which jobs may start after their latest start, s; -inf: they are dropped then.
         late_usd_per_gpu_hour: Price of an hour that a job starts late, per GPU of its smallest gang, USD.
-        sample_jobs: Draws a table of jobs from the statistics of the jobs to come, or None where there are none.
+        sample_jobs: Draws a table of jobs from the statistics of the jobs to come, or None where there are none. Of a
+            service (infinite ``window_s``) it draws a week, which repeats.
         future: The jobs that will come, for a scheduler with ``Needs.foresight``; else None.
         recorded: The jobs with what a log says of them, for a scheduler with ``Needs.record``; None where it says
             nothing.

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from noonward.arrays import F8
 from noonward.live.states import from_bytes, to_bytes
 from noonward.live.store.database import Connection, Row, StoreError, Value
 from noonward.live.store.events import add_event
 from noonward.live.store.store import Store
 from noonward.live.world.seats import OVERDUE, STARTING, Arrival, Decision, Note, Seat
 from noonward.live.world.world import World
+from noonward.units import HOUR_S
 
 SHOWN: Final = "serial IS NOT NULL AND state IN ('transit', 'waiting')"
 """Jobs in sight that have not been started."""
+STATE: Final = "scheduler."
+STATES: Final = "name LIKE 'scheduler.%'"
+"""Names of the table ``meta`` under which the parts of the scheduler's state are."""
 _UPDATE: Final = """
 UPDATE jobs SET state = :state, serial = :serial, slot = :slot, place = :place, site = :site, gpus = :gpus,
     level = :level, earliest_s = :earliest_s, reach_s = :reach_s, start_s = :start_s, run_s = :run_s,
@@ -73,6 +78,7 @@ class Books:
         self.store, self.world, self.policy, self.service = store, world, policy, service
         self._saved_asks = 0
         self._saved_forecast_h = -1
+        self._saved_state: dict[str, bytes] = {}
 
     def token(self, job: int, attempt: int) -> str:
         """Returns the token of an attempt of a job."""
@@ -89,8 +95,9 @@ class Books:
         seats, decisions, notes = self.world.drain_changes()
         if not (seats or decisions or notes or self.world.asks != self._saved_asks):
             return []
-        asks = self.world.asks
-        state = to_bytes(self.world.scheduler.state()) if asks != self._saved_asks else None
+        asks, curves = self.world.asks, self.world.curves
+        state = self._changed_state() if asks != self._saved_asks else {}
+        limits = {} if curves is None else curves.changes(int(self.world.now_s // HOUR_S))
 
         def change(connection: Connection, now_s: float) -> tuple[set[int], list[Seat]]:
             missed = [seat for seat in seats if not self._store_seat(connection, seat)]
@@ -100,6 +107,7 @@ class Books:
             self._store_notes(connection, notes)
             self._store_meta(connection, state)
             self._store_forecast(connection)
+            self._store_curves(connection, limits, now_s)
             return ready, missed
 
         try:
@@ -108,6 +116,9 @@ class Books:
             self.world.keep_changes(seats, decisions, notes)
             raise
         self._saved_asks = asks
+        self._saved_state |= state
+        if curves is not None:
+            curves.note_stored(limits)
         for seat in missed:
             if seat.state == STARTING:
                 self.world.finish(seat.serial, self.world.now_s)
@@ -157,12 +168,31 @@ class Books:
         for note in notes:
             add_event(connection, note.at_s, note.job, note.kind, note.data)
 
-    def _store_meta(self, connection: Connection, state: bytes | None) -> None:
+    def _changed_state(self) -> dict[str, bytes]:
+        """Returns the parts of the scheduler's state that are not stored as they are now."""
+        parts = {name: to_bytes({name: value}) for name, value in self.world.scheduler.state().items()}
+        return {name: part for name, part in parts.items() if self._saved_state.get(name) != part}
+
+    def take_over(self, connection: Connection, now_s: float) -> None:
+        """Stores that this policy decides from now on, within a change; nothing of the last one's state is left."""
+        connection.execute(f"DELETE FROM meta WHERE {STATES}")
+        connection.execute("DELETE FROM curves WHERE hour >= ?", (int(now_s // HOUR_S),))
+        self._store_meta(connection, self._changed_state())
+
+    def _store_meta(self, connection: Connection, state: Mapping[str, bytes]) -> None:
         world = self.world
         kept: dict[str, Value] = {"serial": world.serial, "place": world.place, "asked_s": world.now_s}
-        if state is not None:
-            kept |= {"scheduler": state, "policy": self.policy}
-        self.store.keep(connection, kept)
+        kept |= {STATE + name: part for name, part in state.items()}
+        self.store.keep(connection, kept | {"policy": self.policy})
+
+    def _store_curves(self, connection: Connection, limits: Mapping[int, F8], now_s: float) -> None:
+        """Stores the capacity curves that the scheduler has set."""
+        hard = self.world.curves is not None and self.world.curves.hard
+        connection.executemany(
+            "INSERT INTO curves (hour, value, hard, made_s) VALUES (?, ?, ?, ?) ON CONFLICT (hour) DO UPDATE SET "
+            "value = excluded.value, hard = excluded.hard, made_s = excluded.made_s",
+            [(hour, to_bytes({"gpus_S": gpus_S}), hard, now_s) for hour, gpus_S in limits.items()],
+        )
 
     def _store_forecast(self, connection: Connection) -> None:
         """Stores the forecast that this hour's questions were asked with."""
@@ -178,9 +208,15 @@ class Books:
             )
             self._saved_forecast_h = hour
 
-    def open(self) -> None:
-        """Puts the jobs in sight back, and the scheduler's state if it is of the same policy."""
+    def open(self, *, anew: bool = False) -> None:
+        """Puts the jobs in sight back, and the scheduler's state and curves if they are of the same policy.
+
+        Args:
+            anew: The scheduler begins anew.
+        """
         store, world = self.store, self.world
+        if not anew and store.value("policy") == self.policy:
+            self._open_scheduler()
         seats = [_seat(row) for row in store.read(f"SELECT * FROM jobs WHERE {SHOWN}")]
         taken = store.read("SELECT * FROM jobs WHERE start_s IS NOT NULL AND freed_s IS NULL AND serial IS NOT NULL")
         seats += [_seat(row) for row in taken]
@@ -190,12 +226,27 @@ class Books:
             place=int(store.value("place") or 0),
             now_s=store.value("asked_s"),
         )
-        state = store.value("scheduler")
-        if state is not None and store.value("policy") == self.policy:
-            world.scheduler.load_state(from_bytes(state))
         for row in taken:
             if row["state"] not in ("starting", "running"):
                 world.finish(row["serial"], store.now_s())
+
+    def _open_scheduler(self) -> None:
+        """Puts the scheduler's state and the capacity curves from the current hour on back."""
+        store, world = self.store, self.world
+        unpacked: Callable[[Any], Any] = store.database.unpacked
+        rows = store.read(f"SELECT name, value FROM meta WHERE {STATES}")
+        self._saved_state = {row["name"].removeprefix(STATE): unpacked(row["value"]) for row in rows}
+        if rows:
+            parts = [from_bytes(part) for part in self._saved_state.values()]
+            world.scheduler.load_state({name: value for part in parts for name, value in part.items()})
+        if world.curves is not None:
+            hour = int((store.value("asked_s") or 0.0) // HOUR_S)
+            world.curves.restore(
+                {
+                    row["hour"]: from_bytes(row["value"])["gpus_S"]
+                    for row in store.read("SELECT hour, value FROM curves WHERE hour >= ?", hour)
+                }
+            )
 
 
 def _seat(row: Row) -> Seat:

@@ -23,7 +23,6 @@ from noonward.live.handover import SiteAgent
 from noonward.live.setup import Setup
 from noonward.live.shadow.executor import ShadowExecutor
 from noonward.live.shadow.watcher import Watcher
-from noonward.live.states import to_bytes
 from noonward.live.store.database import Connection
 from noonward.live.store.store import Store
 from noonward.live.world.hours import Hours
@@ -131,8 +130,8 @@ class Controller:
 
         self.store.do(change)
 
-    def _opened(self, policy: str) -> tuple[World, Books]:
-        """Returns the books of a policy, opened from the store."""
+    def _opened(self, policy: str, *, anew: bool = False) -> tuple[World, Books]:
+        """Returns the books of a policy, opened from the store; its scheduler as it was stored, or anew."""
         scheduler = self.setup.scheduler(policy)
         seed = self.setup.config.seed
         world = World(
@@ -142,7 +141,7 @@ class Controller:
             stream(seed, "policy", 0),
         )
         books = Books(self.store, world, policy, self.service)
-        books.open()
+        books.open(anew=anew)
         return world, books
 
     def _hours(self, forecast: object) -> Hours | None:
@@ -215,7 +214,7 @@ class Controller:
                 self.world.withdraw(seat.serial)
                 continue
             now = arrival_of(row)
-            seat.held, seat.pinned, seat.vetoed = now.held, now.pinned, now.vetoed
+            self.world.steer(seat, held=now.held, pinned=now.pinned, vetoed=now.vetoed)
         for row in self.store.read("SELECT * FROM sites"):
             if row["name"] in self.setup.sites:
                 s = self.setup.sites.index(row["name"])
@@ -255,20 +254,15 @@ class Controller:
         self.decide_wake.set()
 
     def use_policy(self, policy: str) -> None:
-        """Lets another policy decide from the next question on; jobs keep their places.
+        """Lets a policy decide from the next question on, as if it had not decided before; jobs keep their places.
 
         Raises:
             ScenarioError: There is no such policy, or it cannot run here.
             StoreError: The store cannot be written now; the policy stays.
         """
         with self.lock:
-            world, books = self._opened(policy)
-            state = to_bytes(world.scheduler.state())
-
-            def change(connection: Connection, now_s: float) -> None:
-                self.store.keep(connection, {"policy": policy, "scheduler": state})
-
-            self.store.do(change)
+            world, books = self._opened(policy, anew=True)
+            self.store.do(books.take_over)
             # What had ended and was not yet taken is repeated to the new books, which pass over what they do not hold.
             self.world, self.books, self.policy = world, books, policy
 

@@ -190,14 +190,18 @@ def _waits_for(
         next_s = (np.floor(row["arrival_s"] / slot_s) + 1) * slot_s
         return "the next slot boundary, at which it is asked about", float(next_s)
     if seat.state == TRANSIT:
-        arrives_s = max(float(seat.reach_s or 0.0), seat.earliest_s)
-        return f"its journey to {world.brief.sites[seat.site]}", arrives_s
+        reach_s, site = float(seat.reach_s or 0.0), world.brief.sites[seat.site]
+        if seat.earliest_s > reach_s:
+            return f"the start that the policy {controller.policy} has planned at {site}", seat.earliest_s
+        return f"its journey to {site}", reach_s
     own = (
         next((one for one in candidates if one.site == world.brief.sites[seat.site]), None) if seat.site >= 0 else None
     )
     if own is None:
         return "a site that may take it", None
     if world.brief.protocol == "on-arrival" or not own.feasible:
+        if own.free >= seat.about.gpus_min > world.room(seat.site):
+            return f"the capacity curve of {own.site}: this hour it leaves no {seat.about.gpus_min} GPUs to start", None
         if own.free >= seat.about.gpus_min and world.brief.protocol == "on-arrival":
             return f"the jobs before it in the queue of {own.site}", None
         room_s = _room_s(world, seat)
@@ -237,6 +241,10 @@ class Plan(msgspec.Struct, kw_only=True):
     price_usd_per_mwh: list[float]
     """Forecast; empty where the policy is given none."""
     carbon_g_per_kwh: list[float]
+    curve_gpus: list[float]
+    """GPUs that may be busy by the policy's plan, hour by hour from the current full hour on; empty without a plan."""
+    curve: str | None
+    """Whether nothing may start beyond the curve (``hard``) or it is the plan's wish (``advisory``); none without."""
 
 
 def plans(controller: Controller, hours: int = 24) -> list[Plan]:
@@ -251,6 +259,9 @@ def plans(controller: Controller, hours: int = 24) -> list[Plan]:
             left_s = seat.start_s + seat.run_s - now_s
             share_H = np.clip(left_s / HOUR_S - np.arange(hours), 0.0, 1.0)
             busy_SH[seat.site] += seat.gpus * share_H
+        curves, first = world.curves, int(now_s // HOUR_S)
+        if curves is not None:
+            curves.cover(first)
         shown = world.hours is not None and world.brief.lookahead_h > 0
         value_KSL = np.diff(world.view.forecast_KSL, axis=2) / HOUR_S if shown else np.zeros((2, len(busy_SH), 0))
         return [
@@ -260,6 +271,8 @@ def plans(controller: Controller, hours: int = 24) -> list[Plan]:
                 waiting_gpus=int(world.view.site_S["waiting_gpus"][s]),
                 price_usd_per_mwh=_finite(value_KSL[0, s, :hours]),
                 carbon_g_per_kwh=_finite(value_KSL[1, s, :hours]),
+                curve_gpus=[] if curves is None else curves.limit_SH[s, first : first + hours].round(3).tolist(),
+                curve=None if curves is None else "hard" if curves.hard else "advisory",
             )
             for s, name in enumerate(world.brief.sites)
         ]

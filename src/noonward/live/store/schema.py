@@ -106,6 +106,10 @@ MIGRATIONS: Final = (
     CREATE INDEX watched_jobs ON watched (job) WHERE job IS NOT NULL;
     CREATE INDEX watched_open ON watched (site) WHERE end_s IS NULL
     """,
+    """
+    CREATE TABLE curves (hour INTEGER PRIMARY KEY, value BLOB NOT NULL, hard INTEGER NOT NULL, made_s REAL NOT NULL);
+    DELETE FROM meta WHERE name = 'scheduler'
+    """,
 )
 """What each version adds; the version of a file is its ``user_version``."""
 OPEN: Final = ("submitted", "transit", "waiting", "starting", "running")

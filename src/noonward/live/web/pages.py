@@ -232,7 +232,9 @@ class Pages:
     async def plan(self, request: Request, visitor: Visitor) -> Response:
         """Shows busy GPUs as decided, as they were, and as they are expected to be."""
         busy = await run_in_threadpool(busy_gpus, self.controller)
-        return await self.show(request, visitor, "plan.html", title="Plan and actual", busy=busy)
+        curves = self.controller.world.curves
+        planned = None if curves is None else "hard" if curves.hard else "advisory"
+        return await self.show(request, visitor, "plan.html", title="Plan and actual", busy=busy, planned=planned)
 
     async def signals(self, request: Request, visitor: Visitor) -> Response:
         """Shows prices and intensities as forecast and as they came."""

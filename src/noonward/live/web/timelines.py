@@ -27,12 +27,12 @@ LEADS: Final = (1, 6, 24)
 
 
 def busy_gpus(controller: Controller) -> dict[str, dict[str, list[Any]]]:
-    """Returns the busy GPUs of every site: as decided, as they were, and as running jobs are expected to end.
+    """Returns the busy GPUs of every site: as planned, as decided, as they were, and as running jobs are to end.
 
     Returns:
         By site: ``x`` (s since 1970), ``decided`` (each job from its decided start for its expected run time),
         ``actual`` (from its start to its end as its cluster says; None after now), ``expected`` (running jobs, from
-        now on).
+        now on), ``planned`` (capacity curve of the policy's plan; None where there was none).
     """
     store, sites = controller.store, controller.setup.sites
     now_s = store.now_s()
@@ -61,6 +61,7 @@ def busy_gpus(controller: Controller) -> dict[str, dict[str, list[Any]]]:
     coming = plans(controller, DAY_H)
     later = [now_s + h * HOUR_S for h in range(DAY_H)]
     x = [round(base_s + float(t)) for t in [*time_T, *later]]
+    planned = _planned(controller, first_h, [*time_T.tolist(), *later])
     past, future = len(time_T), len(later)
     return {
         name: {
@@ -68,9 +69,18 @@ def busy_gpus(controller: Controller) -> dict[str, dict[str, list[Any]]]:
             "actual": [*actual[s].tolist(), *[None] * future],
             "decided": [*decided[s].tolist(), *[None] * future],
             "expected": [*[None] * past, *coming[s].busy_gpus],
+            "planned": planned[s],
         }
         for s, name in enumerate(sites)
     }
+
+
+def _planned(controller: Controller, first_h: int, times: Iterable[float]) -> list[list[float | None]]:
+    """Returns the stored capacity curves from an hour on, by site and time; None where there was none."""
+    rows = controller.store.read("SELECT hour, value FROM curves WHERE hour >= ?", first_h)
+    curve = {row["hour"]: from_bytes(row["value"])["gpus_S"].round(3).tolist() for row in rows}
+    of_time = [curve.get(int(t // HOUR_S)) for t in times]
+    return [[None if each is None else each[s] for each in of_time] for s in range(len(controller.setup.sites))]
 
 
 def _counted(sites: tuple[str, ...], time_T: F8, runs: Iterable[tuple[int, int, float, float]]) -> F8:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from numba import types
 
-from noonward.arrays import I8, U1
+from noonward.arrays import F8, I8, U1
 from noonward.compiled import kernel
-from noonward.decision.cluster.feasibility import fill_mask, fill_route_mask, is_overdue, joins_at
+from noonward.decision.cluster.feasibility import fill_mask, fill_route_mask, is_overdue, joins_at, room
 from noonward.decision.cluster.rule import VIEW
 from noonward.decision.cluster.view import ClusterView, delay_s, last_start_s
 
 _I8S = types.int64[::1]
+_F8SH = types.float64[:, ::1]
 
 
 @kernel(types.void(VIEW, _I8S), allocates=False)
@@ -27,6 +28,12 @@ def fill_masks(view: ClusterView, room_S: I8) -> None:
             fill_mask(view, job, s, room_S[s])
         else:
             view.mask_NA[s, :] = 0
+
+
+@kernel(types.int64(VIEW, types.int64, _F8SH, types.boolean), allocates=False)
+def room_at(view: ClusterView, s: int, limit_SH: F8, hard: bool) -> int:
+    """Returns how many GPUs may start at a site now: its free ones, within a hard capacity curve."""
+    return room(view, s, limit_SH, hard)
 
 
 @kernel(types.void(VIEW, _I8S, _I8S, types.uint8[::1]), allocates=False)

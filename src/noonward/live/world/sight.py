@@ -14,7 +14,7 @@ from noonward.decision.cluster.view import ORACLE, POWER_W, SECONDS
 from noonward.live.world.kernels import latest_s, mark_overdue
 from noonward.live.world.seats import OVERDUE, STARTING, TRANSIT, WAITING, Arrival, Decision, Note, Seat
 
-FINISH, REACH, ARRIVAL, DEADLINE = 0, 2, 3, 4
+FINISH, HOUR, REACH, ARRIVAL, DEADLINE = 0, 1, 2, 3, 4
 """Kinds of events; at one time they are taken in this order, then by the number of the arrival (as in the engine)."""
 SLOTS: Final = 64
 """Rows of the view's table of jobs at first."""
@@ -144,10 +144,9 @@ class Sight:
         self._show_free(seat.site)
         self._change(seat)
 
-    def _start(self, seat: Seat, site: int, most: int, level: int) -> None:
+    def _start(self, seat: Seat, site: int, gpus: int, level: int) -> None:
         """Starts a job now: takes GPUs, fixes clock, power and expected run time."""
-        about, free = seat.about, int(self.view.site_S["free"][site])
-        gpus = min(most, free)
+        about = seat.about
         if level == ORACLE:
             level = int(self.view.oracle_SCG[site, about.class_, gpus])
         speed = self.view.speed_KSCGF[:, site, about.class_, gpus, level]

@@ -19,11 +19,11 @@ from noonward.decision.cluster.view import (
     Answers,
 )
 from noonward.decision.scheduler import Scheduler
-from noonward.errors import ScenarioError
+from noonward.live.world.curves import Curves
 from noonward.live.world.hours import Hours
-from noonward.live.world.kernels import fill_masks, fill_route, join_time, latest_s, travel_s
+from noonward.live.world.kernels import fill_masks, fill_route, join_time, latest_s, room_at, travel_s
 from noonward.live.world.seats import STARTING, TRANSIT, WAITING, Arrival, Decision, Note, Seat
-from noonward.live.world.sight import ARRIVAL, DEADLINE, FINISH, REACH, Sight
+from noonward.live.world.sight import ARRIVAL, DEADLINE, FINISH, HOUR, REACH, Sight
 from noonward.units import HOUR_S
 
 
@@ -44,23 +44,49 @@ class World(Sight):
         rng: Stream ``policy``.
 
     Raises:
-        ScenarioError: The scheduler does not fit, or sets capacity curves, which a service does not have.
+        ScenarioError: The scheduler does not fit.
+
+    Attributes:
+        curves: Capacity curves that the scheduler sets; None where it sets none.
     """
 
     def __init__(self, brief: Brief, scheduler: Scheduler, hours: Hours | None, rng: np.random.Generator) -> None:
         check_fit(brief, scheduler.needs, type(scheduler).__name__)
-        if scheduler.needs.curves is not None:
-            raise ScenarioError(
-                f"scheduler {type(scheduler).__name__} sets capacity curves, which a live service does not have; "
-                "choose another policy"
-            )
         super().__init__(brief)
         self.scheduler, self.hours = scheduler, hours
-        sites = len(brief.sites)
+        sites, kind = len(brief.sites), scheduler.needs.curves
+        self.curves = None if kind is None else Curves(self.view.site_S["gpus"], hard=kind == "hard")
+        self._hour_waits = False
+        self._opened: set[int] = set()
         self.answers = Answers(**blank(ANSWER_PARTS, askers=len(self.view.asked_N), sites=sites, limit_hours=0))
         self.drained: set[int] = set()
         self.asks = 0
+        self._show_curves(0)
         scheduler.reset(brief, rng)
+
+    @property
+    def _hard(self) -> bool:
+        """Whether curves limit what may start."""
+        return self.curves is not None and self.curves.hard
+
+    def _show_curves(self, hour: int) -> None:
+        """Lets the scheduler set curves from an hour on."""
+        if self.curves is not None:
+            self.curves.cover(hour)
+            if self.answers.limit_SH is not self.curves.limit_SH:
+                self.answers = self.answers._replace(limit_SH=self.curves.limit_SH)
+
+    def room(self, s: int) -> int:
+        """Returns how many GPUs may start at a site now: its free ones, within a hard capacity curve."""
+        if self.curves is None:
+            return int(self.view.site_S["free"][s])
+        return int(room_at(self.view, s, self.curves.limit_SH, self.curves.hard))
+
+    def restore(self, seats: Iterable[Seat], *, serial: int, place: int, now_s: float | None) -> None:
+        """Puts jobs in sight back; queues under a hard curve are looked at again when the next hour begins."""
+        super().restore(seats, serial=serial, place=place, now_s=now_s)
+        for s in range(len(self.queue_S)):
+            self._await_hour(s)
 
     # What happens outside.
 
@@ -92,17 +118,29 @@ class World(Sight):
 
     def drain(self, site: int, drained: bool) -> None:
         """Stops or resumes starts and moves at a site."""
+        if site in self.drained and not drained:
+            self._opened.add(site)
         (self.drained.add if drained else self.drained.discard)(site)
 
     def withhold(self, site: int, gpus: int) -> None:
         """Sets how many GPUs of a site are not for the service: of nodes that are down, or held by jobs of others."""
+        if gpus < self.withheld_S[site]:
+            self._opened.add(site)
         self.withheld_S[site] = gpus
         self._show_free(site)
+
+    def steer(self, seat: Seat, *, held: bool, pinned: int, vetoed: frozenset[int]) -> None:
+        """Holds, pins and vetoes a job as its operator wants."""
+        seat.held, seat.pinned, seat.vetoed = held, pinned, vetoed
+        self._opened.add(seat.site)
 
     # Time passes.
 
     def next_event_s(self) -> float:
         """Returns the time of the next event that is known, s; infinite for none."""
+        if self._events and self._events[0][1] == HOUR and not any(self.queue_S):  # nothing is left to look at
+            self._hour_waits = False
+            heapq.heappop(self._events)
         return self._events[0][0] if self._events else np.inf
 
     def next_slot_s(self) -> float:
@@ -135,15 +173,17 @@ class World(Sight):
             self._set_now(time_s)
             for serial in list(self.unrouted):
                 self._route(self.seat_of[serial])
-        for s, queue in enumerate(self.queue_S):
-            if queue and s not in self.drained and self._head_fits(s):  # an operator or the cluster has made room
+        # An operator or the cluster may have made room; a curve that is raised counts from the next hour or event on.
+        for s in self._opened if self._hard else range(len(self.queue_S)):
+            if self.queue_S[s] and s not in self.drained and self._head_fits(s):
                 self._set_now(time_s)
                 self._dispatch(s)
+        self._opened.clear()
 
     def _head_fits(self, s: int) -> bool:
         """Returns whether the first job of a queue that is not held could start now."""
         head = next(self._line(self.queue_S[s]), None)
-        return head is not None and int(self.view.site_S["free"][s]) >= head.about.gpus_min
+        return head is not None and self.room(s) >= head.about.gpus_min
 
     def _take_events(self, until_s: float) -> None:
         """Takes all finishes, joins and arrivals up to a time (protocol each-slot)."""
@@ -168,6 +208,12 @@ class World(Sight):
             if serial in self._coming:
                 self._set_now(time_s)
                 self._route(self._seat(serial))
+            return
+        if kind == HOUR:
+            self._hour_waits = False
+            self._set_now(time_s)
+            for s in range(len(self.queue_S)):
+                self._dispatch(s)
             return
         seat = self.seat_of.get(serial)
         if seat is None:
@@ -209,6 +255,7 @@ class World(Sight):
         run["kind"], run["site"] = kind, site
         if slot >= 0:
             self.view.asked_N[0] = slot
+        self._show_curves(int(self.now_s // HOUR_S))
         if self.hours is not None:
             self.hours.show(self.view, int(self.now_s // HOUR_S))
         self.answers.answer_N[:] = (HOLD, 0, ORACLE, 0.0)
@@ -227,7 +274,7 @@ class World(Sight):
             if not any(asked):
                 return
             self.view.asked_N[:] = [-1 if seat is None else seat.slot for seat in asked]
-            fill_masks(self.view, self.view.site_S["free"].astype(np.int64))
+            fill_masks(self.view, np.array([self.room(s) for s in sites], np.int64))
             for s, seat in enumerate(asked):
                 if seat is not None:
                     self.restrict(seat, s)
@@ -280,7 +327,7 @@ class World(Sight):
         d = choice - 1
         if d == s:
             most = min(seat.about.gpus_max, gpus) if gpus > 0 else seat.about.gpus_max
-            self._start(seat, s, most, level)
+            self._start(seat, s, min(most, self.room(s)), level)
             return
         joins_s = float(join_time(self.view, seat.slot, s, d))
         self._send(seat, d, joins_s)
@@ -327,7 +374,11 @@ class World(Sight):
         ]
 
     def _route(self, seat: Seat) -> None:
-        """Asks the dispatcher where a job goes (protocol on-arrival)."""
+        """Asks the dispatcher where a job goes (protocol on-arrival).
+
+        Raises:
+            NoonwardError: The scheduler failed, e.g. no plan fits; the job is asked about again later.
+        """
         if seat.held:
             self._leave_unrouted(seat)
             return
@@ -339,13 +390,13 @@ class World(Sight):
         if not self.view.mask_NA[0].any():
             self._leave_unrouted(seat)
             return
-        self.unrouted.pop(seat.serial, None)
+        self._leave_unrouted(seat)
         self._ask(ASK_ROUTE, seat.slot)
         choice, gpus, level, earliest_s = self.answers.answer_N[0].item()
         choice, gpus, level = self._checked(seat, 0, choice, gpus, level)
         if choice == HOLD or not earliest_s <= latest_s(self.view, seat.slot, choice - 1):
-            self._leave_unrouted(seat)
             return
+        self.unrouted.pop(seat.serial)
         self._decided(seat, 0, choice, gpus, level, earliest_s)
         seat.gpus, seat.level, seat.earliest_s = gpus, level, earliest_s
         origin = seat.about.origin
@@ -359,8 +410,18 @@ class World(Sight):
 
     def _dispatch(self, s: int) -> None:
         """Starts what the head of a site's queue allows (protocol on-arrival)."""
-        if s in self.drained:
-            return
+        if s not in self.drained:
+            self._start_heads(s)
+        self._await_hour(s)
+
+    def _await_hour(self, s: int) -> None:
+        """Has queues looked at again when the next hour begins, if one is left under a hard curve (on-arrival)."""
+        if self._hard and self.queue_S[s] and not self._each_slot and not self._hour_waits:
+            self._hour_waits = True
+            heapq.heappush(self._events, ((self.now_s // HOUR_S + 1) * HOUR_S, HOUR, 0))
+
+    def _start_heads(self, s: int) -> None:
+        """Starts jobs from the head of a site's queue on, as long as there is room."""
         for serial in list(self.queue_S[s]):
             seat = self.seat_of[serial]
             if seat.held:
@@ -369,7 +430,7 @@ class World(Sight):
                 self._leave_queue(seat)
                 self._give_up(seat)
                 continue
-            if int(self.view.site_S["free"][s]) < seat.about.gpus_min:
+            if self.room(s) < seat.about.gpus_min:
                 return
             gpus, level = seat.gpus, seat.level
             if self.scheduler.needs.allocate:
@@ -378,7 +439,8 @@ class World(Sight):
                 _, gpus, level, _ = self.answers.answer_N[0].item()
                 _, gpus, level = self._checked(seat, 0, 1 + s, gpus, level)
             self._leave_queue(seat)
-            self._start(seat, s, min(seat.about.gpus_max, gpus) if gpus > 0 else seat.about.gpus_max, level)
+            most = min(seat.about.gpus_max, gpus) if gpus > 0 else seat.about.gpus_max
+            self._start(seat, s, min(most, self.room(s)), level)
 
 
 def _known(value: float) -> float | None:

@@ -18,6 +18,8 @@ from noonward.units import HOUR_S
 DAY_H: Final = 24
 """Submission hours of a plan, unless the window is shorter; also the longest flexibility a plan uses, h."""
 
+WEEK_H: Final = 7 * DAY_H
+"""Hours that a service's samples cover, h; they repeat."""
 ROUNDING_H: Final = 1e-9
 """A run longer than whole hours by less than this takes those hours."""
 
@@ -32,12 +34,14 @@ class Workload:
         load_NHC: GPUs that arrive in each hour, each for the hours its class runs: GPU-hours over those hours.
         watts_S: Facility power that a GPU at work adds to a free one, W, the mean over the load.
         shortest_h_C: Shortest run time of a sampled job, h.
+        repeats: Whether the samples are weeks that come again and again: those of a service, which has no last hour.
     """
 
     classes: tuple[LoadClass, ...]
     load_NHC: F8
     watts_S: F8
     shortest_h_C: F8
+    repeats: bool = False
 
     @classmethod
     def of(cls, brief: Brief, drawn: Sequence[Jobs]) -> Workload:
@@ -48,13 +52,13 @@ class Workload:
 
         Args:
             brief: Where they run.
-            drawn: Tables of jobs, one a sample.
+            drawn: Tables of jobs, one a sample; of a service (infinite window) a week each.
         """
         fleet = brief.fleet
         tables = fleet.tables(max(int(jobs.gpus_max_J.max()) for jobs in drawn))
+        count, repeats = len(fleet.classes), bool(np.isinf(brief.window_s))
         last_s = max(brief.window_s, *(float(jobs.arrival_s_J[-1]) + 1.0 for jobs in drawn))
-        count = len(fleet.classes)
-        hours = int(np.ceil(last_s / HOUR_S))
+        hours = WEEK_H if repeats else int(np.ceil(last_s / HOUR_S))
         load_NHC = np.zeros((len(drawn), hours, count))
         slack_s_C, shortest_h_C, longest_h_C = np.full(count, np.inf), np.full(count, np.inf), np.zeros(count)
         watts_S, total = np.zeros(len(fleet.sites)), 0.0
@@ -79,7 +83,13 @@ class Workload:
                 fleet.classes, tables.range_CS, flexibility_C, run_h_C, strict=True
             )
         )
-        return cls(classes=classes, load_NHC=load_NHC / run_h_C, watts_S=watts_S / total, shortest_h_C=shortest_h_C)
+        return cls(
+            classes=classes,
+            load_NHC=load_NHC / run_h_C,
+            watts_S=watts_S / total,
+            shortest_h_C=shortest_h_C,
+            repeats=repeats,
+        )
 
     def state(self) -> dict[str, Any]:
         """Returns the workload as plain data, for ``of_state``."""
@@ -88,6 +98,7 @@ class Workload:
             "load_NHC": self.load_NHC.copy(),
             "watts_S": self.watts_S.copy(),
             "shortest_h_C": self.shortest_h_C.copy(),
+            "repeats": self.repeats,
         }
 
     @classmethod
@@ -98,7 +109,7 @@ class Workload:
             for name, clusters, flexibility_h, run_hours in state["classes"]
         )
         arrays = {name: np.array(state[name]) for name in ("load_NHC", "watts_S", "shortest_h_C")}
-        return cls(classes=tuple(classes), **arrays)
+        return cls(classes=tuple(classes), repeats=bool(state["repeats"]), **arrays)
 
     @property
     def reach_h(self) -> int:
@@ -106,7 +117,9 @@ class Workload:
         return max(one.reach_h for one in self.classes)
 
     def days(self, first_hour: int, hours: int) -> F8:
-        """Returns the samples of some hours, (N, hours, C); nothing arrives after the last hour sampled."""
+        """Returns the samples of some hours, (N, hours, C); nothing arrives after the last one, unless they repeat."""
+        if self.repeats:
+            return self.load_NHC[:, (first_hour + np.arange(hours)) % self.load_NHC.shape[1]]
         known = self.load_NHC[:, first_hour : first_hour + hours]
         out: F8 = np.zeros((len(known), hours, known.shape[2]))
         out[:, : known.shape[1]] = known

@@ -5,7 +5,7 @@
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const KINDS = {
     actual: {width: 2}, decided: {width: 1.5, dash: [6, 4]}, expected: {width: 2, dash: [2, 3]},
-    before: {width: 1.5, dash: [6, 4]}, standin: {width: 4},
+    planned: {width: 1.5}, before: {width: 1.5, dash: [6, 4]}, standin: {width: 4},
   };
 
   function draw(element) {

@@ -97,7 +97,8 @@ def main() -> None:
         scratch = []
         if algorithm in SCRATCH:
             run = trained(run_of(algorithm, 0, *SCRATCH[algorithm]), chosen.folder / "scratch")
-            scratch = [{"seed": 0, "settings": list(SCRATCH[algorithm][1]), "curve": run.curves}]
+            found = {"best_epoch": run.best_epoch, "validation_reward": run.best_reward, "curve": run.curves}
+            scratch = [{"seed": 0, "settings": list(SCRATCH[algorithm][1]), **found}]
         best = max(runs, key=lambda seed: runs[seed].best_reward)
         for seed, run in runs.items():
             name = algorithm if seed == best else f"{algorithm}-seed{seed}"

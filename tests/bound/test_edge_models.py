@@ -8,13 +8,14 @@ import pytest
 from bound.test_edge import least_response
 from engine.edge.worlds import random_tasks
 from noonward.bound import edge as edge_bound
+from noonward.bound import edge_environment
+from noonward.bound.edge_environment import chains, edge_response_bound
 from noonward.bound.edge_models import least_mean_times, models_bound
 from noonward.bound.edge_search import best_schedule
 from noonward.data.edge.environments import build_edge_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.edge.engine import edge_world
-from noonward.evaluate import edge_objective
-from noonward.evaluate.edge_objective import EdgeObjective, chains, edge_response_bound
+from noonward.evaluate.edge_objective import EdgeObjective
 from noonward.model.edge.tasks import ImageTasks
 from reference import edge as reference
 
@@ -105,7 +106,7 @@ def test_requests_as_in_a_real_trace_are_bounded_by_the_larger_bound():
 def test_what_would_take_too_long_is_left_out(monkeypatch):
     environment = build_edge_environment(load_scenario("edge-inference-reference"), 0, 0)
     whole = edge_response_bound(environment, 24.0)
-    monkeypatch.setattr(edge_objective, "MOST_CHAINS", chains(environment.tasks.gang_K) - 1)
+    monkeypatch.setattr(edge_environment, "MOST_CHAINS", chains(environment.tasks.gang_K) - 1)
     less = edge_response_bound(environment, 24.0)
     assert 0 < less < whole
 

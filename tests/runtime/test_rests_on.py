@@ -7,7 +7,7 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.evaluate.cluster_objectives import UtilityObjective
 from noonward.evaluate.edge_objective import EdgeObjective
 from noonward.evaluate.objective import objective_of
-from noonward.model.kinds import CLUSTER
+from noonward.model.kinds import CLUSTER, EDGE
 from noonward.runtime import rests_on
 from noonward.schedule.registry import make_scheduler
 
@@ -91,6 +91,25 @@ def test_a_bound_rests_on_its_solver_and_the_environment_and_not_on_policies_and
         "model/economics.py",
     }
     assert not [path for path in seen if path.startswith(("evaluate/report/", "schedule/", "learn/", "cli/"))]
+
+
+def test_a_bound_that_is_apart_rests_on_its_module_and_the_call_and_not_on_the_metrics_beside_it(seen):
+    objective = objective_of(load_scenario("edge-inference"))
+    before = rests_on.bound_digest(EDGE, objective)
+    assert seen >= {
+        "bound/edge_environment.py",
+        "bound/edge_kinds.py",
+        "bound/edge_search.py",
+        "engine/edge/kernels.py",
+    }
+    assert not [path for path in seen if path.startswith(("evaluate/", "learn/", "cli/"))]
+    assert "schedule/edge/priced_lookahead.py" not in seen  # but the beam plays patient reuse
+
+    class Other(EdgeObjective):
+        def compute_bound(self, environment, seconds=None):
+            return super().compute_bound(environment, 1.0)
+
+    assert rests_on.bound_digest(EDGE, Other()) != before
 
 
 @pytest.mark.parametrize("objective", [UtilityObjective, EdgeObjective])

@@ -11,7 +11,7 @@ from command_line import CommandLine
 from noonward.schedule.edge.rules import Fifo, ReuseFirst
 from noonward.schedule.registry import policies, register
 from noonward.studies.edge_inference import reproduce
-from noonward.studies.edge_inference.figures import study_figures, training_figure
+from noonward.studies.edge_inference.figures import scratch_figure, study_figures, training_figure
 from noonward.studies.edge_inference.published import CELLS, DECISION_MS, PAPER, paper_value
 from noonward.studies.edge_inference.report import findings, write_edge_inference
 from noonward.studies.edge_inference.reproduce import (
@@ -101,7 +101,7 @@ def test_tables_and_report_hold_every_policy_and_the_papers_rows(found, tmp_path
     assert {"random", "EAT (paper)"} <= {row[0] for row in response.rows}
     assert all(len(row) == len(table.header) for table in tables.values() for row in table.rows)
     figures = study_figures(found)
-    names = "response share efficiency load-times durations training"
+    names = "response share efficiency load-times durations training from-scratch"
     assert [figure.name for figure in figures] == names.split()
     shown = {trace.name for trace in figures[1].plot.data}
     assert {"lower bound", "patient-reuse"} <= shown
@@ -148,6 +148,21 @@ def test_the_curves_of_training_are_those_of_the_policies_files():
         assert drawn["eat-d", axis] == [each[key] for each in records["eat-d"]["curve"]]
     assert ("eat-published", "x") not in drawn
     assert drawn["eat-published", "x4"] == [each["reward"] for each in records["eat-published"]["curve"]]
+
+
+def test_curves_from_scratch_stand_beside_those_after_imitation():
+    drawn = {trace.name: (list(trace.x), list(trace.y)) for trace in scratch_figure().plot.data}
+    names = ("ppo", "eat", "eat-a", "eat-d", "eat-da")
+    assert set(drawn) == {f"{name}{how}" for name in names for how in ("", ", from scratch")}
+    for policy in policies(kind="edge", trained=True):
+        if policy.name not in names:
+            continue
+        (run,) = policy.trained.meta["record"]["from_scratch"]
+        rows = [row for row in run["curve"] if row["validation_reward"] is not None]
+        expected = [row["environment_steps"] for row in rows], [-row["validation_reward"] for row in rows]
+        assert drawn[f"{policy.name}, from scratch"] == expected
+        assert run["validation_reward"] == max(row["validation_reward"] for row in rows)
+        assert min(drawn[policy.name][1]) < min(expected[1])  # imitation ends ahead
 
 
 def test_an_interrupted_study_resumes(tmp_path, monkeypatch):

@@ -5,13 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import numpy as np
-
-from noonward.arrays import F8, I8
-from noonward.bound.edge import response_bound
-from noonward.bound.edge_models import models_bound
-from noonward.bound.edge_search import best_schedule
-from noonward.engine.edge.engine import edge_world
+from noonward.arrays import F8
+from noonward.bound.edge_environment import MOST_TASKS, bounds_of
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.objective import Bound, BoundValue, Objective, no_value
 from noonward.evaluate.results import UNDEFINED, Column, Row, number, percent
@@ -24,10 +19,6 @@ if TYPE_CHECKING:
     from noonward.evaluate.objective import Cell
     from noonward.evaluate.report.figure_style import Figure
 
-MOST_TASKS: Final = 128
-"""Bounds are computed for at most so many tasks: their time grows with the product of the tasks per gang size."""
-MOST_CHAINS: Final = 10_000_000
-"""The bound over chains of periods is left out beyond so many pairs of states (``chains``)."""
 _METRICS: Final = (
     ("p95_response_s", "p95_response_s", "s"),
     ("quality", "quality", "quality"),
@@ -71,12 +62,8 @@ class EdgeObjective(Objective):
         BoundValue(name="response_s", metric="response_s/bound", unit="s"),
         BoundValue(name="best_known_s", metric="response_s/best-known", unit="s"),
     )
-    bound_modules = (
-        "noonward.bound.edge",
-        "noonward.bound.edge_models",
-        "noonward.bound.edge_search",
-        "noonward.engine.edge.engine",
-    )
+    bound_modules = ("noonward.bound.edge_environment",)
+    bound_apart = True
     bound_condition = f"the bound of the response needs 'end: drained' and at most {MOST_TASKS} tasks"
     meaning = (
         "Response is the time from the submission of a task to its finished image (EAT, Sec. IV); quality depends on "
@@ -105,13 +92,7 @@ class EdgeObjective(Objective):
 
     def compute_bound(self, environment: EdgeEnvironment, seconds: float | None = None) -> Bound:
         """Returns the response bound and the best schedule found with foresight, both at the scenario's steps, s."""
-        setting = environment.setting
-        if setting.end != "drained":
-            return Bound()
-        if len(environment.tasks) > MOST_TASKS:
-            return Bound()
-        found = best_schedule(edge_world(environment), setting.steps)
-        return Bound(response_s=edge_response_bound(environment, setting.steps), best_known_s=found.response_s)
+        return Bound(bounds_of(environment))
 
     def describe_bound(self, bound: Bound) -> str:
         """Returns a bound in words."""
@@ -232,57 +213,6 @@ def describe_tasks(tasks: PaperTasks | SessionTasks | TraceTasks) -> str:
     if isinstance(tasks, SessionTasks):
         return f"requests as in a real trace, {tasks.rate_per_s:g}/s over the day, {tasks.hours:g} h each"
     return f"requests of {tasks.path.name}, {tasks.hours:g} h each"
-
-
-def edge_response_bound(environment: EdgeEnvironment, steps: float) -> float:
-    """Returns a lower bound on the mean response of all tasks under every scheduler that gives so many steps, s.
-
-    A task that may have fewer steps gets its most.
-
-    The larger of two: one counts the loads of every model and the servers' work (``bound.edge_models``). The other
-    counts how gangs of different sizes keep each other from the servers; it takes all models for one, which can only be
-    served sooner, and is left out where it would take too long.
-    """
-    setting, tasks = environment.setting, environment.tasks
-    record_K, ready_s_K = tasks.record_K, tasks.record_K["ready_t"] * setting.tick_s
-    servers, stamp_s_K, gang_K = setting.servers.count, tasks.stamp_s_K, tasks.gang_K
-    run_s_K = np.minimum(steps, record_K["steps_max"]) * record_K["step_s"]
-    run_s_G = np.full(len(environment.step_s_G), np.nan)
-    for size in np.unique(gang_K).tolist():
-        run_s_G[size] = run_s_K[gang_K == size].min()
-    of_models_s = models_bound(
-        servers,
-        stamp_s_K,
-        ready_s_K,
-        gang_K,
-        record_K["model"],
-        record_K["load_s"],
-        run_s_K,
-        setting.first_s,
-    )
-    if chains(gang_K) > MOST_CHAINS:
-        return of_models_s
-    of_gangs_s = response_bound(
-        servers,
-        stamp_s_K,
-        ready_s_K,
-        gang_K,
-        environment.least_load_s_G,
-        run_s_G,
-        setting.first_s,
-    )
-    return max(of_models_s, of_gangs_s)
-
-
-def chains(gang_K: I8) -> int:
-    """Returns how many pairs of states the search over chains of periods visits, at most; its time grows with them.
-
-    Example:
-        >>> chains(np.array([1, 1, 4]))  # 0, 1 or 2 tasks of one size, then as many or more: 6 pairs; of the other: 3
-        18
-    """
-    _, count_C = np.unique(gang_K, return_counts=True)
-    return math.prod((int(count) + 1) * (int(count) + 2) // 2 for count in count_C)
 
 
 def best_known_values(comparison: Comparison) -> F8:

@@ -53,6 +53,9 @@ def run_digest(kind: Kind, policy: str, scheduler: object) -> str:
 def bound_digest(kind: Kind, objective: Any) -> str:
     """Returns the digest of what a stored bound rests on.
 
+    The objective's own file counts whole, unless its bound is apart (``Objective.bound_apart``): then only the source
+    of its ``compute_bound`` does.
+
     Args:
         kind: Kind of the scenario.
         objective: The scenario's objective (``noonward.evaluate.objective.Objective``).
@@ -60,6 +63,8 @@ def bound_digest(kind: Kind, objective: Any) -> str:
     named = [file_of(module) for module in objective.bound_modules]
     own = _class_files(type(objective))
     roots = [*_files_of(kind, BOUND_PARTS), *(named or own)]
+    if named and objective.bound_apart:
+        return _digest(frozenset(roots), frozenset(), text=inspect.getsource(type(objective).compute_bound))
     return _digest(frozenset(roots), frozenset(own))
 
 
@@ -86,7 +91,11 @@ def _class_files(made: Any) -> list[Path]:
 
 @functools.cache
 def _digest(
-    roots: frozenset[Path], joining: frozenset[Path], further: tuple[Path, ...] = (), changed: tuple[int, ...] = ()
+    roots: frozenset[Path],
+    joining: frozenset[Path],
+    further: tuple[Path, ...] = (),
+    changed: tuple[int, ...] = (),
+    text: str = "",
 ) -> str:
     """Returns the digest of the closure of some files, of their tables, and of files that count by themselves.
 
@@ -95,6 +104,7 @@ def _digest(
         joining: Files of this package that count by themselves.
         further: Files of trained policies and forecasts.
         changed: When these were changed: they may be replaced while the program runs.
+        text: Source of a function that counts without the rest of its file.
     """
     files = closure(roots)
-    return digest({*files, *tables_of(files), *joining, *further}, json.dumps(versions()))
+    return digest({*files, *tables_of(files), *joining, *further}, json.dumps(versions()) + text)

@@ -15,6 +15,7 @@ from noonward.schedule.edge.lookahead import Lookahead
 from noonward.schedule.edge.metaheuristics import Genetic, Harmony
 from noonward.schedule.edge.priced_lookahead import PricedLookahead
 from noonward.schedule.edge.rules import Fifo, FirstFit, PatientReuse, RandomTries, ReuseFirst
+from noonward.schedule.edge.sampled_lookahead import USUAL, SampledLookahead
 from noonward.schedule.edge.trained_policy import FOLDER, EdgePolicy, read_meta
 from noonward.schedule.families import Argument, Family, Role
 from noonward.schedule.registry import Policy, Registry
@@ -39,7 +40,7 @@ def add_policies(registry: Registry) -> None:
     _add(registry, "reuse-first", ReuseFirst, "rule", "control")
     _add(registry, "patient-reuse", PatientReuse, "rule")
     _add(registry, "lookahead", Lookahead, "planner")
-    _add(registry, "priced-lookahead", PricedLookahead, "planner", "control")
+    _add_sampled(registry)
     _add(
         registry,
         "greedy",
@@ -65,6 +66,41 @@ def add_policies(registry: Registry) -> None:
     )
     registry.add_member("carbon-aware", "carbon-aware", kind=KIND)
     add_trained(registry)
+
+
+def _add_sampled(registry: Registry) -> None:
+    """Adds the lookaheads that can play sampled futures."""
+    unit = "sampled futures of a question"
+    registry.add_family(
+        Family(
+            packaged=True,
+            name="sampled-lookahead",
+            arguments=(Argument(name="futures", kind="whole number", unit=unit, low=1, high=4096, default=USUAL),),
+            make=SampledLookahead,
+            describe=lambda futures: (
+                f"The lookahead, each choice also played on with {futures} sampled futures of tasks to come."
+            ),
+            roles=frozenset({"planner"}),
+            kind=KIND,
+        )
+    )
+    registry.add_member("sampled-lookahead", "sampled-lookahead", kind=KIND)
+    registry.add_family(
+        Family(
+            packaged=True,
+            name="priced-lookahead",
+            arguments=(Argument(name="futures", kind="whole number", unit=unit, low=0, high=4096, default=0),),
+            make=PricedLookahead,
+            describe=lambda futures: (
+                f"The lookahead{f' over {futures} sampled futures' if futures else ''}, which also chooses the steps: "
+                "few where tasks wait, by a price that holds the quality's goal."
+            ),
+            roles=frozenset({"planner", "control"}),
+            kind=KIND,
+        )
+    )
+    registry.add_member("priced-lookahead", "priced-lookahead", kind=KIND)
+    registry.add_member("priced-sampled-lookahead", "priced-lookahead", {"futures": USUAL}, kind=KIND)
 
 
 def _add(registry: Registry, name: str, make: Callable[[], EdgeScheduler], *roles: Role, summary: str = "") -> None:

@@ -98,7 +98,7 @@ def lookahead_choice(view: EdgeView, memory: EdgeMemory, steps: float) -> int:
         steps: Steps that tasks are given.
     """
     run = view.run_1[0]
-    server_N, task_Q = memory.server_RN[0], memory.task_RQ[0]
+    server_N, task_Q = memory.server_RN[0], memory.task_RQ[0][: view.task_Q.shape[0]]
     best, least = NOBODY, np.inf
     for q in range(view.task_Q.shape[0]):
         if view.task_Q[q].task == NOBODY:

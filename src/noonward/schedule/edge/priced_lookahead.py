@@ -1,4 +1,4 @@
-"""Known-queue lookahead that also chooses the number of inference steps, by a price of quality."""
+"""Lookahead that also chooses the number of inference steps, by a price of quality."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from noonward.decision.edge.rule import edge_rule
 from noonward.decision.edge.scheduler import CompiledEdgeScheduler
 from noonward.decision.edge.view import NOBODY, EdgeAnswers, EdgeMemory, EdgeView
 from noonward.model.edge.quality import LAWS, STEPS_HIGH, STEPS_LOW, quality, steps_for, steps_least
-from noonward.model.edge.scenario import EdgeScenario, SessionTasks, TraceTasks
-from noonward.schedule.edge.lookahead import copy_state, lookahead_choice, play_launch, play_patient
-from noonward.schedule.edge.rehearsal import LAUNCHED, QUALITY, rehearse, sample_tasks
+from noonward.model.edge.scenario import EdgeScenario
+from noonward.schedule.edge.futures import STEPS, Coming, draw_coming, memory_for, numbers_for
+from noonward.schedule.edge.lookahead import copy_state, play_launch, play_patient
+from noonward.schedule.edge.rehearsal import LAUNCHED, QUALITY, law_of, rehearse, sample_tasks
+from noonward.schedule.edge.sampled_lookahead import checked_futures, sampled_choice
 
-STEPS, LAW, PRICE_S, LOW, HIGH = range(5)
-"""Numbers of the memory: steps that the play-out gives, law of quality, price of quality, fewest and most steps."""
+LAW, PRICE_S, LOW, HIGH = range(5, 9)
+"""Numbers of the memory behind those of ``futures.numbers_for``: law of quality, price of quality, fewest and most
+steps."""
 PRICES_S: Final = (1.0, 1e4)
 """Prices of quality among which the one of a scenario is looked for, s per unit."""
 HALVINGS: Final = 11
@@ -35,10 +38,10 @@ _FOUND: dict[str, float] = {}
 def priced_rule(view: EdgeView, answers: EdgeAnswers, memory: EdgeMemory) -> None:
     """Launches what the lookahead launches, with the steps of the least sum of responses less quality at its price."""
     run, number = view.run_1[0], memory.number_P
-    best = lookahead_choice(view, memory, number[STEPS])
+    best = sampled_choice(view, memory)
     if best == NOBODY:
         return
-    server_N, task_Q = memory.server_RN[0], memory.task_RQ[0]
+    server_N, task_Q = memory.server_RN[0], memory.task_RQ[0][: view.task_Q.shape[0]]
     most = view.task_Q[best].steps_max
     least, chosen, level = np.inf, most, number[LOW]
     while level <= number[HIGH]:
@@ -73,33 +76,51 @@ class PricedLookahead(CompiledEdgeScheduler):
     sees, reaches the scenario's ``quality_goal``, or without a goal the quality of ``steps``. No image that may have
     enough steps falls below ``quality_min``. Tasks from a file have no law to sample: those of a real trace stand in.
 
+    With ``futures`` the launches are those of the lookahead over sampled futures (``sampled_lookahead``). The price is
+    that of the lookahead without them, and the steps are weighed by the tasks known now.
+
     Args:
         price_s: Price of quality, s of response per unit; None: found for the scenario, once in a process.
+        futures: Sampled futures of a question; 0: none.
 
     Raises:
-        ValueError: The price is negative or not a number.
+        ValueError: The price is negative or not a number, or the number of futures is negative.
     """
 
     rule = staticmethod(priced_rule)
 
-    def __init__(self, price_s: float | None = None) -> None:
+    def __init__(self, price_s: float | None = None, futures: int = 0) -> None:
         if price_s is not None and not 0 <= price_s < np.inf:
             raise ValueError(f"price_s is {price_s}; give a number of at least 0, in s per unit of quality")
-        self.price_s = price_s
+        self.price_s, self.futures = price_s, checked_futures(futures)
 
     def make_memory(self, brief: EdgeBrief, rng: np.random.Generator) -> EdgeMemory:
-        """Returns a memory of the price and the steps, with room for a copy of servers and queue."""
+        """Returns a memory of the price and the steps, and with futures of tasks to come, with room for play-outs."""
         setting = brief.setting
-        return memory_at(price_of(setting) if self.price_s is None else self.price_s, setting)
+        price_s = price_of(setting) if self.price_s is None else self.price_s
+        if not self.futures:
+            return memory_at(price_s, setting)
+        coming = draw_coming(setting, rng)
+        return memory_at(price_s, setting, self.futures, coming, int(rng.integers(2**63)))
 
 
-def memory_at(price_s: float, setting: EdgeScenario) -> EdgeMemory:
-    """Returns the rule's memory for a price, s per unit of quality."""
+def memory_at(
+    price_s: float, setting: EdgeScenario, futures: int = 0, coming: Coming | None = None, random_state: int = 0
+) -> EdgeMemory:
+    """Returns the rule's memory for a price.
+
+    Args:
+        price_s: Price of quality, s per unit.
+        setting: Scenario.
+        futures: Futures of a question.
+        coming: List of tasks to come; None without futures.
+        random_state: Seed of the futures that are drawn.
+    """
     high = min(STEPS_HIGH, setting.steps_max)
     low = min(max(steps_least(setting.steps_min, setting.quality_min), STEPS_LOW), high)
     usual = min(max(steps_for(goal_of(setting)), setting.steps_min), high)
-    numbers = (usual, LAWS.index(setting.quality), price_s, low, high)
-    return EdgeMemory.make(numbers=numbers, copies=(1, setting.servers.count, setting.visible))
+    numbers = (*numbers_for(usual, futures, coming), LAWS.index(setting.quality), price_s, low, high)
+    return memory_for(numbers, setting, coming, random_state)
 
 
 def goal_of(setting: EdgeScenario) -> float:
@@ -119,10 +140,7 @@ def price_of(setting: EdgeScenario) -> float:
 
 def _search(setting: EdgeScenario) -> float:
     """Looks for the price of a scenario by halving the range of its logarithm."""
-    tasks = setting.tasks
-    if isinstance(tasks, TraceTasks):
-        law = SessionTasks(source="sessions", start_hour=21.0, hours=0.5, sizes=tasks.sizes, loads=tasks.loads)
-        setting = setting.model_copy(update={"tasks": law})
+    setting = law_of(setting)
     sample = sample_tasks(setting, episodes=EPISODES, tasks=TASKS)
     wanted = goal_of(setting) + MARGIN
     low, high = (math.log(each) for each in PRICES_S)

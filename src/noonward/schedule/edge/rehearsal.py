@@ -25,7 +25,7 @@ from noonward.decision.edge.view import (
     blank_view,
 )
 from noonward.model.edge.quality import LAWS, quality
-from noonward.model.edge.scenario import EdgeScenario
+from noonward.model.edge.scenario import EdgeScenario, SessionTasks, TraceTasks
 from noonward.model.edge.tasks import TASK
 
 SEED: Final = 7919_0001
@@ -41,6 +41,15 @@ class Sample(NamedTuple):
     """TASK records in order of arrival."""
     count_E: I8
     """Tasks of each episode."""
+
+
+def law_of(setting: EdgeScenario) -> EdgeScenario:
+    """Returns a scenario whose tasks have a law: its own; for tasks from a file, that of a real trace's busy hours."""
+    tasks = setting.tasks
+    if not isinstance(tasks, TraceTasks):
+        return setting
+    law = SessionTasks(source="sessions", start_hour=21.0, hours=0.5, sizes=tasks.sizes, loads=tasks.loads)
+    return setting.model_copy(update={"tasks": law})
 
 
 def sample_tasks(setting: EdgeScenario, *, episodes: int, tasks: int | None = None) -> Sample:

@@ -36,14 +36,14 @@ DRAWS: Final = 4000
 
 def study_figures(found: EdgeInference) -> list[Figure]:
     """Returns all figures, the most telling first."""
-    training = training_figure()
+    training = [each for each in (training_figure(), scratch_figure()) if each is not None]
     return [
         response_figure(found),
         *([share_figure(found)] if BASE in found.policies else []),
         efficiency_figure(found),
         load_figure(),
         duration_figure(),
-        *([] if training is None else [training]),
+        *training,
     ]
 
 
@@ -253,14 +253,18 @@ PUBLISHED: Final = "eat-published"
 """Trained on the paper's own reward, which is on another scale: its rewards have a panel of their own."""
 
 
-def training_figure() -> Figure | None:
-    """Draws reward, episode length and loss by epoch of the learned policies that wrote them down (EAT, Fig. 5)."""
-    learned = [
+def _best_seeds() -> list[Learned]:
+    """Returns the learned policies, each with the record of its best training seed."""
+    return [
         Learned(name=policy.name, members=(policy.name,), records=(policy.trained.meta["record"],))
         for policy in policies(kind="edge", trained=True)
         if policy.trained is not None and not re.search(r"-seed\d+$", policy.name)
     ]
-    learned = [each for each in learned if any(each.curve(key).size for key, _ in _CURVES)]
+
+
+def training_figure() -> Figure | None:
+    """Draws reward, episode length and loss by epoch of the learned policies that wrote them down (EAT, Fig. 5)."""
+    learned = [each for each in _best_seeds() if any(each.curve(key).size for key, _ in _CURVES)]
     if not learned:
         return None
     titles = [title for _, title in _CURVES]
@@ -288,3 +292,37 @@ def training_figure() -> Figure | None:
         "docs/edge-inference.md says what the rewards are."
     )
     return Figure(name="training", title="Training of the learned policies", caption=caption, plot=figure)
+
+
+def scratch_figure() -> Figure | None:
+    """Draws the reward in validation over the training, begun by imitation and from scratch, of the learned policies.
+
+    None where no packaged policy has a curve from scratch.
+    """
+    figure = go.Figure()
+    for n, each in enumerate(_best_seeds()):
+        color, symbol = POLICY_COLORS[n % len(POLICY_COLORS)], SYMBOLS[n % len(SYMBOLS)]
+        alone = [run["curve"] for run in each.records[0].get("from_scratch", ())]
+        if not alone:
+            continue
+        lines = [(each.records[0]["curve"], each.name, "solid", symbol)]
+        lines += [(curve, f"{each.name}, from scratch", "dot", f"{symbol}-open") for curve in alone]
+        for curve, name, dash, marker in lines:
+            rows = [row for row in curve if row.get("validation_reward") is not None]
+            figure.add_scatter(
+                x=[row["environment_steps"] for row in rows], y=[-row["validation_reward"] for row in rows],
+                mode="lines+markers", name=name, legendgroup=each.name, line={"color": color, "dash": dash},
+                marker={"symbol": marker, "size": 8}, hovertemplate=f"{name}, %{{x:,}}: %{{y:.2f}}<extra></extra>",
+            )  # fmt: skip
+    if not figure.data:
+        return None
+    lay_out(figure, 460, legend="right")
+    figure.update_xaxes(title="questions answered in training", rangemode="tozero")
+    ticks = [12, 15, 20, 30, 50, 100]
+    figure.update_yaxes(title="minus the reward of a validation run", type="log", tickvals=ticks)
+    caption = (
+        "Minus the reward of a validation run at random prices of quality, on a logarithmic scale; lower is better. "
+        "A unit is about 3 s of response an image. Solid: the packaged training seed, which began by imitating the "
+        "lookahead with priced steps. Dotted: the same algorithm by rewards alone, one seed, without any advice."
+    )
+    return Figure(name="from-scratch", title="Training from scratch and after imitation", caption=caption, plot=figure)

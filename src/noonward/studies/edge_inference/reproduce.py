@@ -12,21 +12,24 @@ from typing import Any, Final
 
 import numpy as np
 
+from noonward.bound.edge_environment import edge_response_bound
 from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import split_seed
 from noonward.decision.edge.brief import EdgeBrief
 from noonward.engine.edge.engine import EdgeEngine
 from noonward.errors import ScenarioError
 from noonward.evaluate.compare import Comparison, compare
-from noonward.evaluate.edge_objective import edge_response_bound
+from noonward.evaluate.edge_objective import EdgeObjective
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.objective import no_value
 from noonward.evaluate.statistics import Estimate, mean
 from noonward.files import write_text
 from noonward.model.edge.quality import STEPS_LOW, steps_for
 from noonward.model.edge.scenario import EdgeScenario
+from noonward.model.kinds import EDGE
 from noonward.runtime.by_kind import build_environment, check_fit, environment_digest
 from noonward.runtime.executor import Executor, Progress, map_runs
+from noonward.runtime.rests_on import bound_digest
 from noonward.runtime.runs import environment_of
 from noonward.schedule.registry import make_scheduler, policies
 from noonward.seeding import stream
@@ -109,9 +112,9 @@ class FloorRun:
         return self.folder / "floors" / f"{self.scenario.digest}-{self.index:03d}.json"
 
     def run(self) -> tuple[dict[str, float], str | None]:
-        """Returns the bounds by floor, and the environment's digest where they are new."""
+        """Returns the bounds by floor, and where they are new the digest of environment and code that they rest on."""
         environment: Any = environment_of(self.scenario, self.index, self.seed)  # type: ignore[arg-type]
-        digest = environment_digest(environment)
+        digest = f"{environment_digest(environment)} {bound_digest(EDGE, EdgeObjective())}"
         try:
             content: dict[str, Any] = json.loads(self.place.read_text(encoding="utf-8"))
             if content["of"] == digest and set(content["bounds"]) == set(FLOORS):

@@ -19,15 +19,10 @@ from noonward.notices import listening
 from noonward.runtime.processes import Processes
 from noonward.schedule.plan import make_plan
 from noonward.studies.load_shaping.figures import load_shaping_figures
+from noonward.studies.load_shaping.promises import chance_range, promise_runs, reproduce_promises
 from noonward.studies.load_shaping.report import promise_table, write_promises
 from noonward.studies.load_shaping.reproduce import job_load, paper_problem, reproduce_load_shaping
-from noonward.studies.load_shaping.rolling import (
-    chance_range,
-    days_in_order,
-    drifting_days,
-    promise_runs,
-    reproduce_promises,
-)
+from noonward.studies.load_shaping.rolling import RollingRun, days_in_order, drifting_days
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +170,28 @@ def test_rolling_days_are_planned_from_the_days_before_them(tmp_path):
     assert "Do day-ahead plans keep their promise?" in page
     with pytest.raises(DataError, match="there is no source 'mars'; there are generated, drifting"):
         promise_runs(sources=("mars",))
+
+
+def test_rolling_runs_are_read_back_as_long_as_what_they_rest_on_is_the_same(tmp_path, monkeypatch):
+    """Each run has a file of its own, written as soon as it is done; one that was cut short is computed again."""
+    asked = {"sources": ("drifting",), "promises": (0.8,), "seed": 3, "days": 2, "samples": 5, "folder": tmp_path}
+    runs = promise_runs(**asked)
+    found = reproduce_promises(runs[:1])
+    assert runs[0].place == tmp_path / "drifting" / "run-0-promise-0.8.json"
+    assert runs[0].place.is_file()
+    assert not runs[1].place.exists()
+
+    computed = []
+    monkeypatch.setattr(RollingRun, "_load", lambda self: computed.append(self.method) or pytest.fail("computed"))
+    again = reproduce_promises(promise_runs(**asked)[:1])
+    assert again.found == found.found
+    for changed in ({"seed": 1}, {"days": 3}, {"samples": 6}):
+        with pytest.raises(pytest.fail.Exception, match="computed"):
+            reproduce_promises(promise_runs(**{**asked, **changed})[:1])
+    runs[0].place.write_text(runs[0].place.read_text()[:-20])
+    with pytest.raises(pytest.fail.Exception, match="computed"):
+        reproduce_promises(runs[:1])
+    assert computed == ["promise-0.8"] * 4
 
 
 def test_the_range_by_chance_holds_95_percent_of_cases():

@@ -290,16 +290,17 @@ def load_shaping(
     from rich.table import Table
 
     from noonward.evaluate.metrics import to_json
+    from noonward.studies.load_shaping.promises import promise_runs, reproduce_promises
     from noonward.studies.load_shaping.report import promise_table, write_load_shaping, write_promises
     from noonward.studies.load_shaping.reproduce import reproduce_load_shaping
-    from noonward.studies.load_shaping.rolling import promise_runs, reproduce_promises
 
     command = command_line()
     if promises:
-        runs = promise_runs(profiles, sources=tuple(source or ()), seed=seed)
+        place = out / "reproduce-load-shaping"
+        runs = promise_runs(profiles, sources=tuple(source or ()), seed=seed, folder=place / "promises")
         with executor_of(workers, ray) as executor, progress_bar(len(runs), "promises") as step:
             kept = reproduce_promises(runs, progress=step, executor=executor)
-        report = write_promises(kept, out / "reproduce-load-shaping" / "promises.html", seed=seed, command=command)
+        report = write_promises(kept, place / "promises.html", seed=seed, command=command)
         if json:
             print(to_json(kept.metrics(), seed=seed, report=str(report)))
             return

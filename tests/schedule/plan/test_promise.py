@@ -248,3 +248,29 @@ def test_a_planner_knows_samples_again_when_a_day_leaves_and_another_comes():
     warm, cold = planner.plan(problem(1, 1.2)), make_plan(problem(1, 1.2))
     assert warm.objective == pytest.approx(cold.objective, rel=1e-9)
     assert warm.certificate.gap < 1e-8
+
+
+def test_a_planner_knows_samples_again_by_the_names_they_are_given():
+    """All samples change; the rows of the days behind them are kept at their new places."""
+    rng = np.random.default_rng(5)
+    problem = two_hours(6, rng)
+    planner = Planner()
+    planner.plan(problem, list("abcdef"))
+    rows = {("abcdef"[n], int(place)) for n, place in planner.active.fit_RX.T}
+    moved = planner._start(tuple("bcdefg"))
+    assert {("bcdefg"[n], int(place)) for n, place in moved.fit_RX.T} == {row for row in rows if row[0] != "a"}
+    other = replace(problem, load_NKC=problem.load_NKC[::-1] + 0.1, load_max_KC=None)
+    warm, cold = planner.plan(other, list("bcdefg")), make_plan(other)
+    assert warm.objective == pytest.approx(cold.objective, rel=1e-9)
+    with pytest.raises(ScenarioError, match="5 names were given for 6 samples"):
+        planner.plan(problem, list("abcde"))
+
+
+def test_samples_say_which_day_each_is_made_from():
+    load_NKC = np.random.default_rng(6).uniform(0.5, 1.0, (14, 2, 1))
+    usable_N = np.ones(14, dtype=bool)
+    usable_N[12] = False
+    for predictor in ("days", "forecast"):
+        made_NKC, day_N = samples_of(predictor, load_NKC, usable_N, 5)
+        assert day_N.tolist() == [8, 9, 10, 11, 13]
+        assert len(made_NKC) == 5

@@ -8,7 +8,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from noonward.arrays import F8
+from noonward.arrays import F8, I8
 from noonward.errors import ScenarioError
 
 Predictor = Literal["days", "forecast"]
@@ -48,8 +48,8 @@ def usable_days(load_NKC: F8) -> NDArray[np.bool_]:
     return usable_N
 
 
-def samples_of(predictor: Predictor, load_NKC: F8, usable_N: NDArray[np.bool_], samples: int) -> F8:
-    """Returns samples of the day that follows the given ones, (N, K, C).
+def samples_of(predictor: Predictor, load_NKC: F8, usable_N: NDArray[np.bool_], samples: int) -> tuple[F8, I8]:
+    """Returns samples of the day that follows the given ones, (N, K, C), and the day that each is made from, (N,).
 
     Args:
         predictor: ``days``: the last usable days. ``forecast``: the forecast of the day plus the errors of the
@@ -67,12 +67,12 @@ def samples_of(predictor: Predictor, load_NKC: F8, usable_N: NDArray[np.bool_], 
         )
     last = np.flatnonzero(usable_N)[-samples:]
     if predictor == "days":
-        return np.ascontiguousarray(load_NKC[last])
+        return np.ascontiguousarray(load_NKC[last]), last
     forecast_NKC = day_ahead_forecasts(load_NKC, usable_N)
     known = last[np.isfinite(forecast_NKC[last]).all(axis=(1, 2))]
     if len(known) == 0:
-        return np.ascontiguousarray(load_NKC[last])
-    return np.maximum(forecast_NKC[-1] + load_NKC[known] - forecast_NKC[known], 0.0)
+        return np.ascontiguousarray(load_NKC[last]), last
+    return np.maximum(forecast_NKC[-1] + load_NKC[known] - forecast_NKC[known], 0.0), known
 
 
 def day_ahead_forecasts(load_NKC: F8, usable_N: NDArray[np.bool_]) -> F8:

@@ -15,7 +15,7 @@ from noonward.schedule.plan.infeasible import shortage, why_infeasible
 from noonward.schedule.plan.predict import PREDICTORS, Predictor, samples_of, usable_days
 from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.result import Plan
-from noonward.schedule.plan.solve import Planner
+from noonward.schedule.plan.solve import Planner, sample_key
 
 PROMISE: Final = 0.8
 """Share of days that stay within the curve everywhere."""
@@ -53,13 +53,16 @@ def need_of(plan: Plan, load_KC: F8, margin: float) -> float:
     return (1.0 + margin) * float((plan.fractions.load(load_KC) / room_TD).max()) - 1.0
 
 
-def plan_with_margin(problem: PlanProblem, margin: float, planner: Planner | None = None) -> tuple[Plan, float]:
+def plan_with_margin(
+    problem: PlanProblem, margin: float, planner: Planner | None = None, names: Sequence[str] | None = None
+) -> tuple[Plan, float]:
     """Returns the plan of samples times ``1 + margin``, and the margin used: the largest that fits, if this does not.
 
     Args:
         problem: What to plan. A radius grows with its samples; with a margin it is best 0 (docs/load-shaping.md).
         margin: Share by which every sample is inflated, above -1.
         planner: Planner to start from; a new one if left out.
+        names: What its samples are known again by (``Planner.plan``).
 
     Raises:
         ScenarioError: The margin is -1 or less.
@@ -69,7 +72,7 @@ def plan_with_margin(problem: PlanProblem, margin: float, planner: Planner | Non
         raise ScenarioError(f"the margin is {margin}; it must be above -1 (0 leaves the samples as they are)")
     planner = planner or Planner()
     try:
-        return planner.plan(inflated(problem, margin)), margin
+        return planner.plan(inflated(problem, margin), names), margin
     except InfeasiblePlanError:
         if problem.placed_TD is not None or problem.queued:
             raise
@@ -78,7 +81,7 @@ def plan_with_margin(problem: PlanProblem, margin: float, planner: Planner | Non
     used = -1.0 if short is None else (1.0 + margin) / short.scale * (1.0 - 1e-6) - 1.0
     if used < min(margin, 0.0) - ROUNDING:
         raise why_infeasible(inflated(problem, min(margin, 0.0)))
-    return planner.plan(inflated(problem, used)), used
+    return planner.plan(inflated(problem, used), names), used
 
 
 def inflated(problem: PlanProblem, margin: float) -> PlanProblem:
@@ -141,11 +144,15 @@ class Track:
     misses: int = 0
     _planner: Planner = field(default_factory=Planner, repr=False)
 
-    def plan_day(self, problem: PlanProblem) -> Plan:
-        """Plans a day from samples of it."""
-        # A new forecast changes every sample: nothing of the last plan would help.
-        planner = self._planner if self.predictor == "days" else Planner()
-        self.plan, self.used = plan_with_margin(problem, self.margin, planner)
+    def plan_day(self, problem: PlanProblem, names: Sequence[str]) -> Plan:
+        """Plans a day from samples of it.
+
+        Args:
+            problem: What to plan.
+            names: What the days behind the samples are known again by. A new forecast changes every sample, but the
+                days whose samples bound the last plan are likely to bind again.
+        """
+        self.plan, self.used = plan_with_margin(problem, self.margin, self._planner, names)
         return self.plan
 
     def finish_day(self, load_KC: F8, promise: float, step: float) -> None:
@@ -272,16 +279,15 @@ class PromisePlanner:
         past_NKC = np.asarray(past_NKC, dtype=np.float64)
         usable_N = usable_days(past_NKC)
         self.left_out = int((~usable_N).sum())
-        problems = [
-            replace(problem, load_NKC=samples_of(one, past_NKC, usable_N, self.samples), load_max_KC=None)
-            for one in self.predictors
-        ]
+        made = [samples_of(one, past_NKC, usable_N, self.samples) for one in self.predictors]
+        problems = [replace(problem, load_NKC=load_NKC, load_max_KC=None) for load_NKC, _ in made]
+        names = [[sample_key(past_NKC[day]) for day in day_N] for _, day_N in made]
         if not self.tracks:
             self.tracks = [
                 Track(predictor=one, margin=first_margin(day, self.promise))
                 for one, day in zip(self.predictors, problems, strict=True)
             ]
-        plans = [track.plan_day(day) for track, day in zip(self.tracks, problems, strict=True)]
+        plans = [track.plan_day(day, known) for track, day, known in zip(self.tracks, problems, names, strict=True)]
         return plans[self.tracks.index(self.chosen)]
 
     def finish(self, load_KC: F8) -> None:

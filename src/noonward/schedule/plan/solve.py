@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.errors import ScenarioError
 from noonward.schedule.plan.generate import Solved, generate
 from noonward.schedule.plan.infeasible import why_infeasible
 from noonward.schedule.plan.problem import PlanProblem
@@ -57,16 +59,25 @@ class Planner:
     _shape: str = field(default="", repr=False)
     _samples: tuple[str, ...] = field(default=(), repr=False)
 
-    def plan(self, problem: PlanProblem) -> Plan:
+    def plan(self, problem: PlanProblem, names: Sequence[str] | None = None) -> Plan:
         """Returns the optimal plan. Whatever it starts from, the result is the optimum.
 
+        Args:
+            problem: What to plan.
+            names: What its samples are known again by, one a sample; by default their shapes. Give names where samples
+                change from plan to plan but the days behind them stay, as with a forecast and its residuals.
+
         Raises:
+            ScenarioError: There are not as many names as samples.
             InfeasiblePlanError: As in ``make_plan``.
         """
         began_s = time.process_time()
         waiting = tuple((wait.load_class, wait.flexibility_h) for wait in problem.queued)
         shape = repr((problem.shape, problem.classes, waiting, problem.robust, problem.support))
-        samples = tuple(_sample_key(load_KC) for load_KC in problem.load_NKC)
+        samples = tuple(sample_key(load_KC) for load_KC in problem.load_NKC) if names is None else tuple(names)
+        if len(samples) != len(problem.load_NKC):
+            count = len(problem.load_NKC)
+            raise ScenarioError(f"{len(samples)} names were given for {count} samples; give one a sample")
         solved = generate(problem, self._start(samples) if shape == self._shape else None)
         if solved is None:
             raise why_infeasible(problem)
@@ -111,7 +122,7 @@ class Planner:
         return self.plan(replace(plan.problem, **changes))
 
 
-def _sample_key(load_KC: F8) -> str:
+def sample_key(load_KC: F8) -> str:
     """Returns what a sample is known by: a digest of its shape, rounded so that a common factor does not change it."""
     largest = float(load_KC.max())
     shape_KC = np.round(load_KC / largest, SHAPE_DECIMALS) + 0.0 if largest > 0 else load_KC

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from noonward.evaluate.report.figure_style import AXIS, SITE_COLORS, SYMBOLS, Figure, lay_out
-from noonward.studies.load_shaping.rolling import RADII, Promises
+from noonward.studies.load_shaping.promises import RADII, Promises
 
 
 def promise_figures(found: Promises) -> list[Figure]:

@@ -9,8 +9,8 @@ from noonward.evaluate.statistics import mean
 from noonward.evaluate.table import TextTable
 from noonward.studies.load_shaping.figures import load_shaping_figures
 from noonward.studies.load_shaping.promise_figures import promise_figures
+from noonward.studies.load_shaping.promises import Promises, chance_range
 from noonward.studies.load_shaping.reproduce import TRAINING, VALIDATION, LoadShaping
-from noonward.studies.load_shaping.rolling import Promises, chance_range
 
 
 def write_load_shaping(found: LoadShaping, path: Path, *, draws: int, seed: int, command: str) -> Path:

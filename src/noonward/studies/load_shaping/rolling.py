@@ -1,39 +1,33 @@
-"""Whether plans keep their promise from day to day: rolling days of every source, at several promises."""
+"""Plans of rolling days: each day of a source is planned from the days before it; stored run by run."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+import functools
+import hashlib
+import json
+from collections.abc import Hashable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from noonward.arrays import F8
 from noonward.data.jobs.load_shapes import LoadProfiles, draw_days, generate_load_shapes, load_shape_constants
 from noonward.errors import DataError, InfeasiblePlanError
-from noonward.evaluate.metrics import Metric
-from noonward.evaluate.statistics import mean
-from noonward.runtime.executor import Executor, Progress, map_runs
+from noonward.files import file_name, write_text
+from noonward.ledger.machine import versions
 from noonward.schedule.plan.baselines import perfect_forecast
 from noonward.schedule.plan.problem import PlanProblem
-from noonward.schedule.plan.promise import SAMPLES, PromisePlanner
+from noonward.schedule.plan.promise import PromisePlanner
 from noonward.schedule.plan.result import Plan
 from noonward.schedule.plan.solve import Planner
 from noonward.seeding import stream
+from noonward.sources import closure, digest, tables_of
 from noonward.studies.load_shaping.reproduce import class_count, open_profiles, paper_problem
 
-PROMISES: Final = (0.6, 0.8, 0.95)
-"""Shares of days promised."""
-DAYS: Final = 100
-"""Rolling days of a source that has enough."""
-RADII: Final = (5e-2,)
-"""Radii of the plans beside it, the larger one of Table II: no margin, one radius for all days."""
 SMALLEST_HISTORY: Final = 0.4
 """Share of a short source's days that come before the first planned day."""
-TURNS: Final = 1
-"""Runs of a source of several clusters, each with another cluster for every class."""
 GENERATED, DRIFTING, MIXED = "generated", "drifting", "all"
 """Sources beside those of a file: the generator, the generator with drift, and all of a file's days in random order."""
 WEEKEND: Final = 0.8
@@ -105,27 +99,6 @@ def days_in_order(pool: LoadProfiles, source: str, classes: int, level: float, t
     return scaled
 
 
-def chance_range(days: int, promise: float, share: float = 0.95) -> tuple[float, float]:
-    """Returns the range of held shares that days which hold independently, each as promised, show in 95 % of cases.
-
-    The quantiles of the binomial law at (1 - share) / 2 and (1 + share) / 2, over the number of days.
-
-    Args:
-        days: Rolling days, at least 1.
-        promise: Probability that a day holds.
-        share: Share of cases.
-
-    Example:
-        >>> chance_range(16, 0.8)
-        (0.5625, 1.0)
-    """
-    chance_N = [math.comb(days, n) * promise**n * (1.0 - promise) ** (days - n) for n in range(days + 1)]
-    total_N = np.cumsum(chance_N)
-    tail = (1.0 - share) / 2
-    low, high = (int(np.searchsorted(total_N, level)) for level in (tail, 1.0 - tail))
-    return low / days, high / days
-
-
 @dataclass(kw_only=True)
 class RollingDays:
     """What plans did on the days of one source that they were made for, day after day.
@@ -155,9 +128,26 @@ class RollingDays:
         self.reserve.append(problem.cost_of(plan.curve_TD) / best - 1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class StoredDays:
+    """What a ``RollingRun`` found.
+
+    Attributes:
+        found: What the plans did, one entry a plan.
+        of: What it rests on: the run's settings, digests of the sources and of the file of profiles.
+        read: Whether it was read back.
+    """
+
+    found: list[RollingDays]
+    of: dict[str, Any]
+    read: bool = False
+
+
 @dataclass(frozen=True)
 class RollingRun:
     """A spec: one source's days, planned one after the other, at one promise or one radius.
+
+    What was found before is read back from its file, as long as all that it rests on is the same.
 
     Attributes:
         source: ``generated``, ``drifting``, ``all``, or a source of the file.
@@ -168,6 +158,7 @@ class RollingRun:
         profiles: File of daily load profiles, or None.
         days: Rolling days at most.
         samples: Past days that a plan is made from.
+        folder: Folder of all runs; None: nothing is read back or written.
     """
 
     source: str
@@ -178,32 +169,56 @@ class RollingRun:
     profiles: Path | None
     days: int
     samples: int
+    folder: Path | None = None
 
     portable: ClassVar[bool] = True
 
     @property
+    def method(self) -> str:
+        """How days are planned."""
+        return f"promise-{self.promise:g}" if self.promise is not None else f"eps-{self.eps:g}"
+
+    @property
     def label(self) -> str:
         """Which run."""
-        what = f"promise {self.promise:g}" if self.promise is not None else f"eps {self.eps:g}"
-        return f"{self.source}, run {self.turn}, {what}"
+        return f"{self.source}, run {self.turn}, {self.method.replace('-', ' ')}"
 
     @property
     def group(self) -> Hashable:
         """Runs share nothing that is costly."""
         return self.label
 
-    def run(self) -> list[RollingDays]:
+    @property
+    def place(self) -> Path | None:
+        """File of what is found."""
+        if self.folder is None:
+            return None
+        return self.folder / file_name(self.source) / f"run-{self.turn}-{self.method}.json"
+
+    def run(self) -> StoredDays:
         """Returns what the plans did."""
+        settings = {name: value for name, value in asdict(self).items() if name not in ("folder", "profiles")}
+        of = {**settings, "code": _code_digest(), "profiles": _content_digest(self.profiles)}
+        if self.place is not None:
+            try:
+                content = json.loads(self.place.read_text(encoding="utf-8"))
+                if content["of"] == of:
+                    return StoredDays(found=[RollingDays(**each) for each in content["found"]], of=of, read=True)
+            except (OSError, ValueError, KeyError, TypeError):
+                pass  # none there, or one of another form: it is computed again
         load_NKC = self._load()
         first = min(self.samples, max(2, round(SMALLEST_HISTORY * len(load_NKC))))
-        last = min(len(load_NKC), first + self.days)
+        days = range(first, min(len(load_NKC), first + self.days))
         if self.promise is None:
-            return [self._with_radius(load_NKC, range(first, last))]
-        return self._with_promise(load_NKC, range(first, last))
+            return StoredDays(found=[self._with_radius(load_NKC, days)], of=of)
+        return StoredDays(found=self._with_promise(load_NKC, days), of=of)
 
-    def keep(self, found: list[RollingDays]) -> list[RollingDays]:
-        """Returns the results: nothing is written."""
-        return found
+    def keep(self, found: StoredDays) -> list[RollingDays]:
+        """Writes what the plans did, unless it was read back, and returns it."""
+        if self.place is not None and not found.read:
+            content = {"of": found.of, "found": [asdict(each) for each in found.found]}
+            write_text(self.place, json.dumps(content, indent=1) + "\n")
+        return found.found
 
     def _load(self) -> F8:
         c = load_shape_constants()
@@ -250,120 +265,16 @@ class RollingRun:
         return out
 
 
-@dataclass(frozen=True, kw_only=True)
-class Promises:
-    """Results of all sources and plans.
-
-    Attributes:
-        found: By source and plan, runs pooled.
-    """
-
-    found: dict[tuple[str, str], RollingDays]
-
-    @property
-    def sources(self) -> list[str]:
-        """Sources, in order."""
-        return list(dict.fromkeys(source for source, _ in self.found))
-
-    @property
-    def plans(self) -> list[str]:
-        """Plans, in order."""
-        return list(dict.fromkeys(plan for _, plan in self.found))
-
-    def metrics(self) -> list[Metric]:
-        """Returns the metrics for ``--json``: ``PLAN/held_share@SOURCE`` and the two costs above the perfect plan."""
-        out = []
-        for (source, plan), days in self.found.items():
-            name = plan.replace("promise-", "promise/", 1)
-            held = mean([float(held) for held in days.held]).within(0.0, 1.0)
-            out += [
-                Metric.of(f"{name}/held_share@{source}", held, "fraction", days.promise),
-                Metric.of(f"{name}/cost_above_perfect@{source}", mean(days.load_cost), "fraction"),
-                Metric.of(f"{name}/reserve_above_perfect@{source}", mean(days.reserve), "fraction"),
-                Metric.of(f"{name}/days@{source}", float(len(days.held)), "days"),
-            ]
-            if days.held:
-                low, high = chance_range(len(days.held), days.promise)
-                out.append(Metric.of(f"{name}/chance_low@{source}", low, "fraction"))
-                out.append(Metric.of(f"{name}/chance_high@{source}", high, "fraction"))
-            if days.failed:
-                out.append(Metric.of(f"{name}/failed_days@{source}", float(days.failed), "days"))
-        return out
+@functools.cache
+def _code_digest() -> str:
+    """Returns a digest of the sources, tables and libraries that a run rests on."""
+    files = closure([Path(__file__)])
+    return digest({*files, *tables_of(files)}, json.dumps(versions()))
 
 
-def promise_runs(
-    profiles: Path | None = None,
-    *,
-    sources: Sequence[str] = (),
-    promises: Sequence[float] = PROMISES,
-    seed: int = 0,
-    days: int = DAYS,
-    samples: int = SAMPLES,
-    turns: int = TURNS,
-) -> list[RollingRun]:
-    """Returns the runs of ``reproduce_promises``.
-
-    Args:
-        profiles: File of real daily load profiles (``read_load_profiles``); without it, generated and drifting days.
-        sources: Sources to take; by default ``generated``, ``drifting``, and with a file ``all`` and each of its own.
-        promises: Shares of days promised.
-        seed: Seed of drawn days.
-        days: Rolling days of a source at most.
-        samples: Past days that a plan is made from.
-        turns: Runs of a source of several clusters.
-
-    Raises:
-        DataError: The file is not as described, or lacks a source.
-        ScenarioError: A promise is out of range.
-    """
-    clusters = _clusters(profiles)
-    known = [GENERATED, DRIFTING, *([MIXED, *clusters] if clusters else [])]
-    unknown = [one for one in sources if one not in known]
-    if unknown:
-        raise DataError(f"there is no source {unknown[0]!r}; there are {', '.join(known)}")
-    for promise in promises:
-        PromisePlanner(promise)
-    plans: list[tuple[float | None, float | None]] = [(promise, None) for promise in promises]
-    plans += [(None, eps) for eps in RADII]
-    return [
-        RollingRun(source, turn, promise, eps, seed, profiles, days, samples)
-        for source in (sources or known)
-        for turn in range(min(turns, clusters.get(source, 1)))
-        for promise, eps in plans
-    ]
-
-
-def reproduce_promises(
-    runs: Sequence[RollingRun], *, progress: Progress | None = None, executor: Executor | None = None
-) -> Promises:
-    """Plans rolling days of every source: each day from the days before it, then measured on the day that came.
-
-    Args:
-        runs: Runs, of ``promise_runs``.
-        progress: Called once per run.
-        executor: Where runs are carried out; by default here, one after the other.
-
-    Raises:
-        DataError: The file holds too few profiles.
-        InfeasiblePlanError: Past days do not fit the clusters even without a margin.
-    """
-    found: dict[tuple[str, str], RollingDays] = {}
-    for each in map_runs(runs, executor, progress):
-        for days_of in each:
-            pooled = found.setdefault(
-                (days_of.source, days_of.plan),
-                RollingDays(source=days_of.source, plan=days_of.plan, promise=days_of.promise),
-            )
-            for name in ("held", "load_cost", "reserve"):
-                getattr(pooled, name).extend(getattr(days_of, name))
-            pooled.failed += days_of.failed
-    return Promises(found=found)
-
-
-def _clusters(profiles: Path | None) -> dict[str, int]:
-    """Returns the number of clusters of each source of a file."""
-    if profiles is None:
-        return {}
-    pool = open_profiles(profiles, ())
-    pairs = set(zip(pool.source_P, pool.cluster_P, strict=True))
-    return {source: sum(one == source for one, _ in pairs) for source in sorted(set(pool.source_P))}
+def _content_digest(path: Path | None) -> str | None:
+    """Returns a digest of a file; None where there is none, or it cannot be read (which ``_load`` reports)."""
+    try:
+        return None if path is None else hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError:
+        return None

@@ -46,6 +46,7 @@ NOT_TURNED = {
     "Constraints.p99_latency_s": "held against results (tests/evaluate/test_service_tables.py)",
     "Constraints.queue_max": "held against results (tests/evaluate/test_service_tables.py)",
     "Constraints.power_cap_w": "held against results (tests/evaluate/test_service_tables.py)",
+    "Scenario.latency_weight_w": "used by some rules and learners (tests/schedule/test_weighed.py)",
     "Constraints.latency_target_s": "used by some rules (tests/schedule/test_weighed.py)",
     "Lateness.usd_per_gpu_hour": "goes with rule wait (tests/engine/test_lateness.py)",
     "Lateness.overtime_h": "goes with rule wait (tests/engine/test_lateness.py)",

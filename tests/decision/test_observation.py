@@ -190,6 +190,23 @@ def test_signals_and_the_class_of_the_arriving_job_are_shown():
     assert seen_classes == {0, 1}
 
 
+def test_the_weight_of_the_arriving_jobs_class_is_shown():
+    observation = Observation(kind="extended", protocol="on-arrival", preferences=True)
+    weights = ["window_h=1", "latency_weight_w={training: 25, inference: 300}"]
+    environment = build_environment(load_scenario("dvfs-mixed", weights))
+    engine = BatchEngine([environment], observation, seeds=[0])
+    names, seen = observation.names(environment.sites), set()
+    assert len(names) == Observation(kind="extended", protocol="on-arrival").global_size(8) + 1
+    for _ in range(60):
+        shown = dict(zip(names, engine.global_BG[0].tolist(), strict=True))["preference"]
+        view = engine.row_view(0)
+        name = environment.fleet.classes[int(view.job_J["class_"][view.job])]
+        assert shown == pytest.approx({"training": 0.2, "inference": 0.75}[name])
+        seen.add(name)
+        engine.step(np.array([[int(engine.mask_BNA[0, 0].argmax())]]))
+    assert seen == {"training", "inference"}
+
+
 @pytest.mark.parametrize(
     ("scenario", "observation"),
     [
@@ -251,11 +268,11 @@ def test_fields_that_do_not_fit_are_refused():
         Observation(kind="paper", protocol="slots")
     with pytest.raises(ValueError, match="at least 0 hours"):
         Observation(kind="extended", forecast_h=-1)
-    with pytest.raises(ValueError, match="shows no forecasts, signals or classes"):
+    with pytest.raises(ValueError, match="shows no forecasts, signals, classes or preferences"):
         Observation(kind="paper", forecast_h=1)
     with pytest.raises(ValueError, match="the observation 'raw' is for protocol on-arrival"):
         Observation(kind="raw")
-    with pytest.raises(ValueError, match="signals are always shown, classes never"):
+    with pytest.raises(ValueError, match="signals are always shown, classes and preferences never"):
         Observation(kind="extended", signals=True)
 
 
@@ -263,6 +280,8 @@ def test_environments_that_do_not_fit_are_refused():
     environment = on_arrival().environment()
     with pytest.raises(ScenarioError, match="shows 3 job classes"):
         Observation(kind="extended", protocol="on-arrival", classes=3).numbers(Brief.of(environment, Needs()))
+    with pytest.raises(ScenarioError, match=r"shows preferences, but scenario .* states none"):
+        Observation(kind="extended", protocol="on-arrival", preferences=True).numbers(Brief.of(environment, Needs()))
     with pytest.raises(ScenarioError, match="has no signals"):
         Observation(kind="extended", protocol="on-arrival", signals=True).numbers(Brief.of(environment, Needs()))
     world = on_arrival()

@@ -92,6 +92,22 @@ def test_weighed_energy_is_what_the_ledger_settles(mix: EnergyMix, weight_3: Any
     assert -reward_B[0] * 100.0 == pytest.approx(total, rel=1e-9)
 
 
+def test_preferences_charge_the_time_in_system_of_each_class() -> None:
+    weights = "latency_weight_w={training: 3, inference: 500}"
+    engine, plain = engine_of(weights, rows=1, name="dvfs-mixed"), engine_of(rows=1, name="dvfs-mixed")
+    reward_B, cost_BK = play(engine, ServiceMeter(engine, LIMITS, 100.0))
+    plain_B, plain_BK = play(plain, ServiceMeter(plain, LIMITS, 100.0))
+    outcome = engine.outcome(0)
+    jobs, track = outcome.environment.jobs, outcome.job_J
+    decided_J = track["site"] >= 0
+    assert not np.isnan(track["start_s"][decided_J]).any()
+    latency_s_J = (track["finish_s"] - jobs.arrival_s_J)[decided_J]
+    names = outcome.environment.fleet.classes
+    second_J = np.array([{"training": 3.0, "inference": 500.0}[names[c]] for c in jobs.class_J[decided_J]])
+    assert (plain_B - reward_B)[0] * 100.0 == pytest.approx((second_J * latency_s_J).sum(), rel=1e-9)
+    np.testing.assert_array_equal(cost_BK, plain_BK)
+
+
 def test_queues_and_powers_are_those_of_the_next_question() -> None:
     """A power cap is charged to the decisions that sent a job to the site alone."""
     engine = engine_of("jobs.rate_per_s=0.2", rows=1)

@@ -11,6 +11,7 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.decision.brief import Brief
 from noonward.decision.cluster.view import ORACLE
 from noonward.engine.run import run
+from noonward.errors import ScenarioError
 from noonward.ledger.ledger import settle
 from noonward.model.limits import Constraints
 from noonward.schedule.cluster.weighed import MarketRouter, WeighedRouter
@@ -99,6 +100,48 @@ def test_stated_targets_come_before_the_routers_own():
     np.testing.assert_equal(vars(own), vars(settle(run(limited, WeighedRouter(target_s=3600.0)))))
     assert stated.joules_per_unit > own.joules_per_unit
     assert stated.p99_time_in_system_s < 905 < own.p99_time_in_system_s
+
+
+def test_stated_preferences_weigh_the_seconds_of_each_class():
+    """One weight for all classes is greedy-tradeoff's; a class of greater weight is served faster, the other slower."""
+    scenario = load_scenario("dvfs-mixed", ["window_h=6"])
+
+    def found(training, inference):
+        weights = {"training": training, "inference": inference}
+        environment = build_environment(scenario.model_copy(update={"latency_weight_w": weights}))
+        return settle(run(environment, make_scheduler("greedy-preferences")))
+
+    plain = build_environment(scenario)
+    same = settle(run(plain, make_scheduler("greedy-tradeoff-100")))
+    np.testing.assert_equal(vars(found(100.0, 100.0)), vars(same))
+    unstated = settle(run(plain, make_scheduler("greedy-preferences")))
+    np.testing.assert_equal(vars(unstated), vars(settle(run(plain, make_scheduler("greedy-tradeoff-30")))))
+    hasty = found(10.0, 1000.0)
+    assert hasty.joules_per_unit < same.joules_per_unit
+    assert hasty.mean_time_in_system_s > same.mean_time_in_system_s
+
+
+@pytest.mark.parametrize(("weight_w", "gpus", "level"), [(0, 1, 0), (10, 2, 0), (20, 2, 1)])
+def test_preferences_take_the_place_of_the_routers_own_weight(weight_w, gpus, level):
+    """60, 75, 90 J in 6, 3, 2 s; the other class has another weight."""
+    view = make_view([{"gpus": 4}], asked=(0,), jobs=({"gpus_max": 2},), **TABLE)
+    classes = load_scenario("dvfs-mixed").fleet.classes
+    stated = f"latency_weight_w={{{classes[0]}: {weight_w}, {classes[1]}: 500}}"
+    router = WeighedRouter(second=12.0, use_stated_weights=True)
+    router.reset(
+        Brief.of(build_environment(load_scenario("dvfs-mixed", ["window_h=1", stated])), router.needs),
+        np.random.default_rng(0),
+    )
+    assert ask(router, view)[0][:3] == (1, gpus, level)
+
+
+def test_preferences_that_do_not_fit_are_refused():
+    with pytest.raises(ScenarioError, match=r"latency_weight_w leaves out the class 'inference'"):
+        load_scenario("dvfs-mixed", ["latency_weight_w={training: 10}"])
+    with pytest.raises(ScenarioError, match=r"latency_weight_w names the unknown class 'infer'.*'inference'"):
+        load_scenario("dvfs-mixed", ["latency_weight_w={training: 10, infer: 1}"])
+    with pytest.raises(ScenarioError, match=r"latency_weight_w"):
+        load_scenario("dvfs-training", ["latency_weight_w={training: -1}"])
 
 
 def test_more_weight_on_time_means_less_time_and_more_energy_never_below_the_bound():

@@ -191,6 +191,7 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
 
 def _worth(config: RunConfig, reward: float, *, limited: bool) -> str:
     """Returns the best policy's worth in words."""
+    from noonward.data.scenarios.load import load_scenario
     from noonward.engine.cluster.service_meter import ENERGY_ALONE
 
     task: Any = config.task
@@ -199,6 +200,8 @@ def _worth(config: RunConfig, reward: float, *, limited: bool) -> str:
     if task.reward == "energy":
         what = "J" if task.mix == ENERGY_ALONE else "J, weighed by price and carbon,"
         priced = ", excesses over limits priced in" if limited else ""
+        if load_scenario(task.sources[0].scenario, task.sources[0].settings).latency_weight_w:
+            priced = ", time in system counted in" + priced
         return f"{-reward:,.4f} {what} per unit beyond free GPUs in validation{priced}"
     return f"validation reward {reward:,.2f} USD"
 

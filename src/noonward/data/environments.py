@@ -102,6 +102,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         signals=signals,
         economics=scenario.economics,
         constraints=scenario.constraints,
+        latency_weight_w=scenario.latency_weight_w,
         late_until_s=_late_until_s(scenario, jobs),
         late_usd_per_gpu_hour=scenario.lateness.usd_per_gpu_hour,
         sample_jobs=_sampler(scenario, start),

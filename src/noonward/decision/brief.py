@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, get_args
 
@@ -85,6 +85,7 @@ class Brief:
         lookahead_h: Hours that the forecasts in the view reach; 0 without a forecast.
         economics: Revenue and carbon price, or None.
         constraints: Limits and latency targets, or None.
+        latency_weight_w: Joules that a second of a job's time in system counts, per class; empty: none is stated.
         late_until_s: Time until which jobs may start after their latest start, s; -inf: they are dropped then.
         late_usd_per_gpu_hour: Price of an hour that a job starts late, per GPU of its smallest gang, USD.
         sample_jobs: Draws a table of jobs from the statistics of the jobs to come, or None where there are none. Of a
@@ -108,6 +109,7 @@ class Brief:
     lookahead_h: int = 0
     economics: Economics | None = None
     constraints: Constraints | None = None
+    latency_weight_w: Mapping[str, float] = field(default_factory=dict)
     late_until_s: float = -np.inf
     late_usd_per_gpu_hour: float = 0.0
     sample_jobs: Callable[[np.random.Generator], Jobs] | None = None
@@ -139,6 +141,7 @@ class Brief:
             lookahead_h=max(needs.lookahead_h, _longest_h(jobs, environment.fleet)) if shown else 0,
             economics=environment.economics,
             constraints=environment.constraints,
+            latency_weight_w=environment.latency_weight_w,
             late_until_s=environment.late_until_s,
             late_usd_per_gpu_hour=environment.late_usd_per_gpu_hour,
             sample_jobs=environment.sample_jobs,

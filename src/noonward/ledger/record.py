@@ -108,6 +108,8 @@ def environment_digest(environment: Environment) -> str:
         said.append(environment.economics.model_dump_json())
     if environment.constraints is not None:
         said.append(environment.constraints.model_dump_json())
+    if environment.latency_weight_w:
+        said.append(sorted(environment.latency_weight_w.items()))
     if environment.late_until_s > -np.inf:
         said += ["wait", environment.late_until_s, environment.late_usd_per_gpu_hour]
     digest = hashlib.sha256(json.dumps(said).encode())

@@ -284,6 +284,7 @@ def environment_of(
         signals=signals,
         economics=scenario.economics,
         constraints=scenario.constraints,
+        latency_weight_w=scenario.latency_weight_w,
         late_until_s=setup.late_until_s,
         late_usd_per_gpu_hour=scenario.lateness.usd_per_gpu_hour,
     )

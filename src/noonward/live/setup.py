@@ -147,6 +147,7 @@ class Setup:
             lookahead_h=lookahead_h,
             economics=scenario.economics,
             constraints=scenario.constraints,
+            latency_weight_w=scenario.latency_weight_w,
             late_until_s=self.late_until_s,
             late_usd_per_gpu_hour=scenario.lateness.usd_per_gpu_hour,
             sample_jobs=None

@@ -27,8 +27,8 @@ from noonward.errors import ScenarioError, nearest
 from noonward.model.cluster.environment import Protocol
 from noonward.units import DAY_S, HOUR_S
 
-EXTENDED, FORECAST_H, GPUS_MAX, SIGNALS, START_S, CLASSES, RAW = range(7)
-"""Positions in ``Observation.numbers``."""
+EXTENDED, FORECAST_H, GPUS_MAX, SIGNALS, START_S, CLASSES, RAW, PREFERENCES = range(8)
+"""Positions in ``Observation.numbers``; weights of a second per class follow under ``preferences``, W."""
 GANG: Final = 8.0
 PRICE_USD_PER_MWH: Final = 100.0
 CARBON_G_PER_KWH: Final = 500.0
@@ -37,6 +37,7 @@ DATA_GB: Final = 10.0
 VALUE_USD_PER_GPU_HOUR: Final = 0.05
 SITE_GPUS: Final = 500.0
 DELAY_S: Final = 0.2
+SECOND_W: Final = 100.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +96,7 @@ class Observation:
     | size | | time(shortest run time of the job at its smallest gang over the sites) |
     | from | ingress | 1 for the job's ingress point, else 0 |
     | class | class | 1 for the job's class, else 0 (``extended`` with ``classes``) |
+    | preference | | w / (w + 100 W), w the weight of a second of the job's class (``extended`` with ``preferences``) |
     | energy_1 ... energy_G | site | 1 - least E_unit of all / E_unit at the oracle's clock; 0 for 0 (``extended``) |
     | time_1 ... time_G | site | time(the job's run time with that gang at the oracle's clock) (``extended``) |
     | delay | site | signed(delay from the ingress point / 0.2 s) (``extended``) |
@@ -114,6 +116,7 @@ class Observation:
         gpus_max: Largest gang G of the choices (``on-arrival``), GPUs.
         signals: Whether price and intensity are shown (``on-arrival``, ``extended``); ``each-slot`` always shows them.
         classes: Job classes whose one-hot is shown, all of the fleet's (``on-arrival``, ``extended``); 0 for none.
+        preferences: Whether the weight of latency against energy is shown (``on-arrival``, ``extended``).
 
     Raises:
         ValueError: A field is out of range or does not fit the others.
@@ -131,6 +134,7 @@ class Observation:
     gpus_max: int = 8
     signals: bool = False
     classes: int = 0
+    preferences: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (("kind", ("paper", "extended", "raw")), ("protocol", get_args(Protocol))):
@@ -142,14 +146,17 @@ class Observation:
                 f"observation with {self.forecast_h} hours of forecast and gangs up to {self.gpus_max} GPUs; "
                 "allowed: at least 0 hours and at least 1 GPU"
             )
-        if self.kind != "extended" and (self.forecast_h or self.signals or self.classes):
+        if self.kind != "extended" and (self.forecast_h or self.signals or self.classes or self.preferences):
             raise ValueError(
-                f"the observation {self.kind!r} shows no forecasts, signals or classes; use kind='extended'"
+                f"the observation {self.kind!r} shows no forecasts, signals, classes or preferences; use "
+                "kind='extended'"
             )
         if self.kind == "raw" and self.protocol == "each-slot":
             raise ValueError("the observation 'raw' is for protocol on-arrival; use kind='paper' or 'extended'")
-        if self.protocol == "each-slot" and (self.signals or self.classes):
-            raise ValueError("under each-slot signals are always shown, classes never; leave out signals and classes")
+        if self.protocol == "each-slot" and (self.signals or self.classes or self.preferences):
+            raise ValueError(
+                "under each-slot signals are always shown, classes and preferences never; leave all three out"
+            )
 
     def global_size(self, sites: int, ingress: int | None = None) -> int:
         """Returns the entries of the global part.
@@ -183,6 +190,7 @@ class Observation:
         out += ["hour_sin", "hour_cos", "size", *(f"from/{point}" for point in points)]
         if extended:
             out += [f"class/{number}" for number in range(self.classes)]
+            out += ["preference"] if self.preferences else []
             gangs = [f"{entry}_{gpus}" for entry in ("energy", "time") for gpus in range(1, self.gpus_max + 1)]
             entries = (*gangs, "delay", *(("price", "carbon") if self.signals else ()))
             out += [f"{entry}/{site}" for site in sites for entry in entries]
@@ -211,11 +219,14 @@ class Observation:
             ScenarioError: The run does not fit: its protocol, its signals or its gangs.
         """
         self._check(brief)
-        out = np.zeros(7)
+        out = np.zeros(8)
         out[EXTENDED], out[FORECAST_H], out[GPUS_MAX] = self.kind == "extended", self.forecast_h, self.gpus_max
         out[SIGNALS], out[START_S] = self.signals, brief.start.hour * HOUR_S
         out[CLASSES], out[RAW] = self.classes, self.kind == "raw"
-        return out
+        out[PREFERENCES] = self.preferences
+        if not self.preferences:
+            return out
+        return np.concatenate([out, [brief.latency_weight_w[name] for name in brief.fleet.classes]])
 
     def _check(self, brief: Brief) -> None:
         where = f"scenario {brief.scenario!r}"
@@ -233,6 +244,11 @@ class Observation:
             raise ScenarioError(
                 f"the observation shows {self.classes} job classes, but {where} has {len(brief.fleet.classes)}; "
                 f"use classes={len(brief.fleet.classes)}"
+            )
+        if self.preferences and not brief.latency_weight_w:
+            raise ScenarioError(
+                f"the observation shows preferences, but {where} states none; give every class a weight: "
+                f"--set latency_weight_w={{{', '.join(f'{name}: 30' for name in brief.fleet.classes)}}}"
             )
         smallest = brief.largest_need
         if self.protocol == "on-arrival" and smallest > self.gpus_max:
@@ -452,6 +468,10 @@ def observe_on_arrival(view: ClusterView, numbers_P: F8, global_G: F4, own_NO: F
     for c in range(classes):
         global_G[at + c] = 1.0 if c == record.class_ else 0.0
     at += classes
+    if numbers_P[PREFERENCES] > 0:
+        weight_w = numbers_P[PREFERENCES + 1 + record.class_]
+        global_G[at] = weight_w / (weight_w + SECOND_W)
+        at += 1
     if numbers_P[EXTENDED] > 0:
         at = _write_gangs(view, numbers_P, job, global_G, at)
         _write_forecasts(view, numbers_P, global_G, at)

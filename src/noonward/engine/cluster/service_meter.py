@@ -51,7 +51,8 @@ class ServiceMeter:
     **Reward** of a decision: minus the energy of the job's whole run beyond what its GPUs would draw free, over the
     mean size of a job: J per unit of work, weighted by the job's size, so that rewards sum to the energy of Eq. 3 of
     CHSAC-AF but for what no decision changes. Under an ``EnergyMix`` each joule is weighed by the price and the carbon
-    intensity of its hour and site, as the ledger settles them.
+    intensity of its hour and site, as the ledger settles them. Where the environment states preferences
+    (``latency_weight_w``), the reward is less by the job's time in system, a second weighed by the job's class.
 
     **Costs** are relative excesses over the limits, one column a limit, so that a limit holds where their mean is at
     most 0; each ``Limit`` says what a decision costs. Queues and powers are those at the next decision.
@@ -77,6 +78,8 @@ class ServiceMeter:
         rows, sites = engine.rows, len(engine.environments[0].sites)
         self.engine, self.limits, self.unit_work = engine, tuple(limits), unit_work
         self._weight_3 = np.array(astuple(mix))
+        first = engine.environments[0]
+        self._second_C = np.array([first.latency_weight_w.get(name, 0.0) for name in first.fleet.classes])
         self._late_after_s = min((limit.late_after_s for limit in limits), default=np.inf)
         self._open = Open(
             np.full(rows, -1, np.int64),
@@ -118,6 +121,7 @@ class ServiceMeter:
             self._readings,
             float(self._late_after_s),
             self._weight_3,
+            self._second_C,
             np.zeros(3),
         )
         found = self._readings

@@ -63,8 +63,8 @@ class Change:
         home keep their range.
 
         Raises:
-            ScenarioError: There is no carbon price to change, constraints name classes, or jobs may now end after the
-                signals do.
+            ScenarioError: There is no carbon price to change, constraints or preferences name classes, or jobs may now
+                end after the signals do.
         """
         changed = environment
         if self.carbon_usd_per_t is not None:
@@ -141,6 +141,11 @@ def _without_moves(environment: Environment) -> Environment:
         raise ScenarioError(
             f"scenario {environment.scenario!r} has constraints, which name classes of jobs; without moves every "
             "ingress point has classes of its own. Leave the constraints out: --set constraints=null"
+        )
+    if environment.latency_weight_w:
+        raise ScenarioError(
+            f"scenario {environment.scenario!r} has a latency_weight_w, which names classes of jobs; without moves "
+            "every ingress point has classes of its own. Leave it out: --set latency_weight_w={}"
         )
     by_origin = functools.partial(_classes_by_origin, len(environment.fleet.ingress_points))
     return _with_jobs(environment, by_origin, _homes_only(environment.fleet))

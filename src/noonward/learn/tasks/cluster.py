@@ -63,6 +63,8 @@ class ClusterTask:
         carbon_weight: What it counts besides per 500 g/kWh of its carbon intensity; needs signals.
         show_signals: The observation shows price and intensity of the hour (on-arrival, ``extended``).
         show_class: It shows the class of the arriving job (on-arrival, ``extended``).
+        show_preferences: It shows the weight of latency against energy that the scenario states for that class
+            (on-arrival, ``extended``).
     """
 
     sources: tuple[Source, ...]
@@ -75,6 +77,7 @@ class ClusterTask:
     carbon_weight: float = 0.0
     show_signals: bool = False
     show_class: bool = False
+    show_preferences: bool = False
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -102,10 +105,10 @@ class ClusterTask:
                 f"reward is {self.reward}, which knows no energy_weight, usd_weight or carbon_weight; leave them out, "
                 "or set reward=energy"
             )
-        if self.observation != "extended" and (self.show_signals or self.show_class):
+        if self.observation != "extended" and (self.show_signals or self.show_class or self.show_preferences):
             raise ScenarioError(
-                f"the observation {self.observation!r} shows neither signals nor classes; set "
-                "observation=extended, or leave out show_signals and show_class"
+                f"the observation {self.observation!r} shows neither signals nor classes nor preferences; set "
+                "observation=extended, or leave out show_signals, show_class and show_preferences"
             )
 
     @property
@@ -185,6 +188,10 @@ class ClusterTask:
             )
         if scenario.constraints != first.constraints:
             raise ScenarioError(f"scenarios {first.name!r} and {scenario.name!r} differ in their constraints")
+        if scenario.latency_weight_w != first.latency_weight_w:
+            raise ScenarioError(
+                f"scenarios {first.name!r} and {scenario.name!r} differ in their latency_weight_w; give both the same"
+            )
         if self.mix.needs_signals and scenario.signals is None:
             raise ScenarioError(
                 f"scenario {scenario.name!r} has no signals, so neither price nor carbon of its energy is known; give "
@@ -202,10 +209,10 @@ class ClusterTask:
                 f"scenario {scenario.name!r} asks {scenario.protocol}; the observation 'raw' is for protocol "
                 "on-arrival; set observation=paper or extended"
             )
-        if scenario.protocol != "on-arrival" and (self.show_signals or self.show_class):
+        if scenario.protocol != "on-arrival" and (self.show_signals or self.show_class or self.show_preferences):
             raise ScenarioError(
                 f"scenario {scenario.name!r} asks {scenario.protocol}, whose observation always shows signals and "
-                "never classes; leave out show_signals and show_class"
+                "never classes or preferences; leave out show_signals, show_class and show_preferences"
             )
         return Observation(
             kind=self.observation,
@@ -213,6 +220,7 @@ class ClusterTask:
             forecast_h=self.forecast_h,
             signals=self.show_signals,
             classes=len(scenario.fleet.classes) if self.show_class else 0,
+            preferences=self.show_preferences,
         )
 
     def _about(self, scenario: Scenario, observation: Observation) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, Final, Literal
 
@@ -63,6 +63,7 @@ class Environment:
         economics: Revenue and carbon price; None where the scenario has none (utility is then not reported).
         caps: Hourly capacity curves, or None.
         constraints: Limits that policies are held against and targets that some policies use, or None.
+        latency_weight_w: Joules that a second of a job's time in system counts, per class; empty: none is stated.
         late_until_s: Time until which jobs may start after their latest start, s; -inf: they are dropped then.
         late_usd_per_gpu_hour: Price of an hour that a job starts late, per GPU of its smallest gang, USD.
         sample_jobs: Draws another table of jobs from the statistics that a planner may know (never from the jobs of
@@ -92,6 +93,7 @@ class Environment:
     economics: Economics | None = None
     caps: GpuCaps | None = None
     constraints: Constraints | None = None
+    latency_weight_w: Mapping[str, float] = field(default_factory=dict)
     late_until_s: float = -np.inf
     late_usd_per_gpu_hour: float = 0.0
     sample_jobs: Callable[[np.random.Generator], Jobs] | None = None

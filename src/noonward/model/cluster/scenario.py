@@ -332,6 +332,10 @@ class Scenario(Spec):
     is what serving a GPU-hour is worth to schedulers: give one above every cost; no figure contains it."""
     constraints: Constraints | None = None
     """Limits that policies are held against, and targets that some of them use; none: nothing is held."""
+    latency_weight_w: dict[str, NonNegative] = Field(default_factory=dict)
+    """Preferences between energy and latency (CHSAC-AF, Sec. IV): joules that a second of a job's time in system
+    counts, per class; name every class, or none. Learners are rewarded by them (reward ``energy``), some rules use
+    them."""
     reference_policy: str | None = None
     """Policy that comparisons are made against."""
     policies: tuple[str, ...] = ()
@@ -358,6 +362,7 @@ class Scenario(Spec):
                     )
         if self.constraints is not None:
             self.constraints.check(self.fleet)
+        self._check_preferences()
         if isinstance(self.signals, SinusoidalSignals):
             for site in self.fleet.sites:
                 if site.zone not in self.signals.peak_hours:
@@ -367,9 +372,19 @@ class Scenario(Spec):
         self.network.links(self.fleet)
         return self
 
+    def _check_preferences(self) -> None:
+        """Raises ValueError unless every class has a weight, or none has."""
+        classes = self.fleet.classes
+        for name in self.latency_weight_w:
+            if name not in classes:
+                raise ValueError(f"latency_weight_w names the unknown class {name!r}; {nearest(name, classes)}")
+        for name in classes:
+            if self.latency_weight_w and name not in self.latency_weight_w:
+                raise ValueError(f"latency_weight_w leaves out the class {name!r}; give every class a weight, or none")
+
     @property
     def digest(self) -> str:
         """Digest of everything that a run depends on: all but the description and which policies are compared."""
-        unsaid = {name for name in ("start",) if getattr(self, name) is None}
+        unsaid = {name for name in ("start", "latency_weight_w") if not getattr(self, name)}
         said = self.model_dump_json(exclude={"kind", "description", "goal", "reference_policy", "policies", *unsaid})
         return hashlib.sha256(said.encode()).hexdigest()[:16]

@@ -277,6 +277,15 @@ def _add_weighed(registry: Registry) -> None:
         registry.add_member(f"greedy-tradeoff-{watts}", "greedy-tradeoff", {"watts": watts})
     _add(
         registry,
+        "greedy-preferences",
+        functools.partial(WeighedRouter, second=30.0, use_stated_weights=True),
+        "rule",
+        "control",
+        summary="Site, gang and clock of least extra energy plus time in system, a second weighed by the job's class "
+        "(latency_weight_w; 30 J where none is stated).",
+    )
+    _add(
+        registry,
         "sla-energy",
         functools.partial(WeighedRouter, target_s=1800.0, use_stated_target=True),
         "rule",

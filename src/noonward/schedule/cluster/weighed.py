@@ -19,9 +19,11 @@ from noonward.decision.cluster.view import (
 from noonward.decision.scheduler import CompiledScheduler
 from noonward.units import WATT_SECONDS_PER_MWH
 
-GPUS, JOULE, USD, KG, SECOND = range(5)
-"""Positions in ``memory.number_P``: gang asked for (0: all the job can use), and the weights of a joule, a dollar, a
-kilogram of CO2 and a second of a job's time in system. ``memory.table_XY[c, 0]``: latency target of class c, s."""
+GPUS, JOULE, USD, KG = range(4)
+"""Positions in ``memory.number_P``: gang asked for (0: all the job can use), and the weights of a joule, a dollar and a
+kilogram of CO2. ``memory.table_XY[c]``: latency target of class c, s, and weight of a second of its time in system."""
+TARGET_S, SECOND = range(2)
+"""Positions in a row of ``memory.table_XY``."""
 
 
 @kernel(inline=True, allocates=False)
@@ -39,7 +41,7 @@ def _cost(view: ClusterView, memory: RuleMemory, job: int, s: int, gpus: int, le
         joule += number_P[KG] * site.carbon / WATT_SECONDS_PER_MWH
     extra_w = (view.speed_KSCGF[POWER_W, s, record.class_, gpus, level] - gpus * site.free_w) * site.pue
     seconds = record.work * view.speed_KSCGF[SECONDS, s, record.class_, gpus, level]
-    second = number_P[SECOND]
+    second = memory.table_XY[record.class_, SECOND]
     return seconds * (extra_w * joule + second) + second * delay_s(view, job, record.origin, s)
 
 
@@ -49,7 +51,7 @@ def _late_s(view: ClusterView, memory: RuleMemory, job: int, s: int, gpus: int, 
     record = view.job_J[job]
     taken_s = record.work * view.speed_KSCGF[SECONDS, s, record.class_, gpus, level]
     taken_s += delay_s(view, job, record.origin, s)
-    return 0.0 if taken_s <= memory.table_XY[record.class_, 0] else taken_s
+    return 0.0 if taken_s <= memory.table_XY[record.class_, TARGET_S] else taken_s
 
 
 @kernel(inline=True, allocates=False)
@@ -102,12 +104,15 @@ class WeighedRouter(CompiledScheduler):
             None: take any.
         use_stated_target: Where the scenario's constraints state a latency target of the job's class, use that
             instead of ``target_s``.
+        use_stated_weights: Where the scenario states a weight of a second per class (``latency_weight_w``), use that
+            instead of ``second``.
 
     Raises:
         ValueError: An argument is out of range, or all weights are 0.
     """
 
     needs = Needs(protocols=("on-arrival",))
+    use_stated_weights = False
 
     def __init__(
         self,
@@ -117,7 +122,9 @@ class WeighedRouter(CompiledScheduler):
         gpus: int = 0,
         target_s: float | None = None,
         use_stated_target: bool = False,
+        use_stated_weights: bool = False,
     ) -> None:
+        self.use_stated_weights = use_stated_weights
         self._set({"joule": joule, "usd": 0.0, "kg": 0.0, "second": second}, gpus, target_s, use_stated_target)
 
     def _set(self, weights: dict[str, float], gpus: int, target_s: float | None, use_stated_target: bool) -> None:
@@ -137,13 +144,17 @@ class WeighedRouter(CompiledScheduler):
         self.use_stated_target = use_stated_target
 
     def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
-        """Returns gang and weights (number) and the latency target per class (table)."""
+        """Returns gang and weights (number), and latency target and weight of a second per class (table)."""
         given_s = np.inf if self.target_s is None else self.target_s
         target_C = np.full(len(brief.fleet.classes), given_s)
         if self.use_stated_target and brief.constraints is not None:
             stated = brief.constraints.latency_target_s
             target_C[:] = [stated.get(name, given_s) for name in brief.fleet.classes]
-        return RuleMemory.make(numbers=(float(self.gpus), *self.weights), table=target_C[:, None])
+        *weights, second = self.weights
+        second_C = np.full(len(brief.fleet.classes), second)
+        if self.use_stated_weights and brief.latency_weight_w:
+            second_C[:] = [brief.latency_weight_w[name] for name in brief.fleet.classes]
+        return RuleMemory.make(numbers=(float(self.gpus), *weights), table=np.column_stack([target_C, second_C]))
 
 
 class MarketRouter(WeighedRouter):

@@ -43,7 +43,7 @@ class Readings(NamedTuple):
 
     joules_B: F8
     """Energy beyond that of free GPUs, weighed, J: the whole run of the job decided on, and what earlier ones turned
-    out to differ from what was credited."""
+    out to differ from what was credited; the time in system at the weight of the job's class is counted in."""
     latency_B: F8
     """End-to-end latency, s, credited likewise."""
     late_B: F8
@@ -97,7 +97,7 @@ def _all_jobs(w: World) -> ClusterView:
 
 
 @kernel(inline=True, allocates=False)
-def _credit(w: World, job: int, serial: int, limit_s: float, weight_3: F8, out_X: F8) -> bool:
+def _credit(w: World, job: int, serial: int, limit_s: float, weight_3: F8, second_C: F8, out_X: F8) -> bool:
     """Writes what a job is known to take: its run as started, or as it would start now; returns whether it started."""
     view, record, outcome = _all_jobs(w), w.submitted_R[serial], w.outcome_R[serial]
     s, gpus, level = outcome.site, outcome.gpus, outcome.level
@@ -118,6 +118,7 @@ def _credit(w: World, job: int, serial: int, limit_s: float, weight_3: F8, out_X
         start_s = max(view.run_1[0].now_s, reached_s)
         out_X[JOULES] = (power_w - gpus * site.free_w) * site.pue * _weighed_s(w, s, start_s, run_s, weight_3)
         out_X[LATENCY_S] = start_s - record.arrival_s + run_s
+    out_X[JOULES] += second_C[record.class_] * out_X[LATENCY_S]
     out_X[LATE] = out_X[LATENCY_S] > limit_s
     return not np.isnan(outcome.start_s)
 
@@ -133,14 +134,16 @@ def _book(readings: Readings, b: int, new_X: F8, old_X: F8) -> None:
 
 
 @kernel(inline=True, allocates=False)
-def _settle_open(w: World, opened: Open, readings: Readings, b: int, limit_s: float, weight_3: F8, new_X: F8) -> None:
+def _settle_open(
+    w: World, opened: Open, readings: Readings, b: int, limit_s: float, weight_3: F8, second_C: F8, new_X: F8
+) -> None:
     """Brings the credits of a row's waiting jobs up to now; forgets those that have started or are overdue."""
     kept = 0
     for p in range(opened.count_B[b]):
         job, serial = opened.slot_BP[b, p], opened.serial_BP[b, p]
         if w.shown.job_J[job].serial != serial and w.outcome_R[serial].status == OVERDUE:
             continue
-        started = _credit(w, job, serial, limit_s, weight_3, new_X)
+        started = _credit(w, job, serial, limit_s, weight_3, second_C, new_X)
         _book(readings, b, new_X, opened.credit_BPX[b, p])
         if not started:
             opened.slot_BP[b, kept] = job
@@ -159,6 +162,7 @@ def read_service(
     readings: Readings,
     limit_s: float,
     weight_3: F8,
+    second_C: F8,
     new_X: F8,
 ) -> None:
     """Reads all rows after a step.
@@ -173,13 +177,14 @@ def read_service(
         readings: Filled whole.
         limit_s: Latency beyond which a job is late, s.
         weight_3: What a joule counts: as such, per 100 USD/MWh of its price, per 500 g/kWh of its intensity.
+        second_C: What a second of a job's time in system counts per class, J.
         new_X: Room for one job's credit.
     """
     for b in range(len(place_B)):
         w = world_at(place_B, b)
         readings.joules_B[b] = readings.latency_B[b] = readings.late_B[b] = 0.0
         readings.work_B[b] = readings.decided_B[b] = 0.0
-        _settle_open(w, opened, readings, b, limit_s, weight_3, new_X)
+        _settle_open(w, opened, readings, b, limit_s, weight_3, second_C, new_X)
         readings.site_B[b] = -1
         serial = opened.last_B[b]
         if serial >= 0:
@@ -187,7 +192,7 @@ def read_service(
             opened.slot_BP[b, p] = job
             opened.serial_BP[b, p] = serial
             opened.credit_BPX[b, p] = 0.0
-            started = _credit(w, job, serial, limit_s, weight_3, new_X)
+            started = _credit(w, job, serial, limit_s, weight_3, second_C, new_X)
             _book(readings, b, new_X, opened.credit_BPX[b, p])
             opened.count_B[b] = p if started else p + 1
             readings.work_B[b] = w.submitted_R[serial].work

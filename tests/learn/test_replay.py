@@ -86,6 +86,34 @@ def test_transitions_equal_those_of_a_plain_walk(span: Any, per_slot: bool) -> N
             assert (following is None) == (discount == 0.0)
 
 
+@pytest.mark.parametrize("span", ["joint", "own"])
+@pytest.mark.parametrize("reach", [1, 2, 5])
+def test_transitions_over_several_equal_those_of_a_plain_walk(span: Any, reach: int) -> None:
+    replay = Replay(SIZES, capacity=500, gamma=0.9, span=span, per_slot=True)
+    steps = record(60)
+    for step in steps:
+        replay.observe(step)
+    longest = 0
+    for n in range(2):
+        wanted = plain_transitions(steps, n, span=span, per_slot=True)
+        slots = np.flatnonzero(replay.valid_CN[:, n])
+        batch = replay._gather(np.stack([slots, slots]), np.ones((2, len(slots))), reach)
+        for k in range(len(slots)):
+            choice, reward, cost, discount, following = wanted[tuple(batch.seen_NBI[n, k])]
+            count = 1
+            while count < reach and following in wanted:
+                _, later, later_cost, factor, after = wanted[following]
+                reward, cost, discount = reward + discount * later, cost + discount * later_cost, discount * factor
+                following, count = after, count + 1
+            longest = max(longest, count)
+            assert batch.choice_NB[n, k] == choice
+            assert batch.reward_NB[n, k] == pytest.approx(reward, abs=1e-12)
+            assert batch.cost_NBK[n, k, 0] == pytest.approx(cost, abs=1e-12)
+            assert batch.discount_NB[n, k] == pytest.approx(discount, abs=1e-12)
+            assert following is None or tuple(batch.next_seen_NBI[n, k]) == following
+    assert longest == reach
+
+
 def test_masks_of_agents_that_are_not_asked_hold() -> None:
     replay = Replay(SIZES, capacity=500, gamma=0.9)
     steps = record(20)

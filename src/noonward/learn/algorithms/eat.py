@@ -61,6 +61,8 @@ class EatConfig:
         last_rate: Share of the actor's step that is left after ``updates_all`` updates; it falls along a cosine [ours].
         updates_all: Updates over which it falls [ours].
         gamma: Discount of a second [ours]: 1 - 1/300; the paper's 0.95 is of a tick of 0.1 s.
+        reach: Transitions whose rewards a critic's target adds up before a value follows, n of n-step targets (1).
+            Discounts are of seconds, so a target reaches as far in time as its transitions do [ours].
         target_rate: Share by which target critics follow (0.005).
         temperature: Weight of the entropy, in units of reward (0.05).
         noise: Spread of the exploring action's numbers where the critics do not train the actor [ours].
@@ -97,6 +99,7 @@ class EatConfig:
     last_rate: float = 1.0
     updates_all: int = 10_000
     gamma: float = 1.0 - 1.0 / 300.0
+    reach: int = 1
     target_rate: float = 0.005
     temperature: float = 0.05
     noise: float = 0.3
@@ -114,7 +117,7 @@ class EatConfig:
         check_nets(self)
         if len(self.hidden) != 2:
             raise ScenarioError(f"hidden is {self.hidden}; trunk and critics have two layers, as [256, 256]")
-        at_least(self, 1, "width", "heads", "context", "rounds", "batch", "capacity", "updates_all")
+        at_least(self, 1, "width", "heads", "context", "rounds", "batch", "capacity", "updates_all", "reach")
         at_least(self, 0, "imitation_updates", "critic_alone", "limit", "noise", "temperature")
         at_least(self, 0, "imitation", "imitation_kept", "hindsight", "soft", "actor_rate", "critic_rate")
         between(self, 0.0, 1.0, "gamma", "target_rate", "last_rate")
@@ -207,7 +210,8 @@ class Eat(Learner):
     Under diffusion the first two are taken at a random round, from the actor's own answer noised to it.
 
     Critics (twins, own encoder) see what is carried out; for the actor's gradient through a straight-through softmax.
-    Target ``r + g (min_i Q'_i(s', a') - temperature log p(a'))``, g the discount of the elapsed seconds.
+    Target ``r + g (min_i Q'_i(s', a') - temperature log p(a'))``, g the discount of the elapsed seconds; ``reach``
+    transitions on, r is the discounted sum of their rewards and s' what follows the last.
 
     Args:
         dimensions: Sizes.
@@ -355,7 +359,7 @@ class Eat(Learner):
 
     def update(self) -> dict[str, float]:
         """Makes one step of the actor, and of the critics where they are used."""
-        batch = self.replay.sample(self.batch_rng, self.config.batch)
+        batch = self.replay.sample(self.batch_rng, self.config.batch, self.config.reach)
         soft = self.config.soft > 0.0
         figures: dict[str, float] = {}
         if soft:

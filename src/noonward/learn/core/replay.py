@@ -159,12 +159,14 @@ class Replay:
         self.valid_N += np.bincount(n, minlength=len(self.valid_N))
         self.open_BN[closes_BN | (is_open_BN & cut_B[:, None])] = -1
 
-    def sample(self, rng: np.random.Generator, batch: int) -> Batch:
+    def sample(self, rng: np.random.Generator, batch: int, reach: int = 1) -> Batch:
         """Draws a batch of transitions for every agent, each on its own.
 
         Args:
             rng: Random numbers.
             batch: Transitions per agent.
+            reach: Transitions that rewards, costs and discount of one reach over: n of n-step targets (Sutton and Barto
+                2018, Sec. 7.1). Fewer where the run ends or is cut, or where the ring does not have the next one yet.
 
         Raises:
             ScenarioError: No agent has any transition yet.
@@ -177,7 +179,7 @@ class Replay:
             if self.valid_N[n]:
                 slot_NB[n] = self._draw(n, batch, rng)
         weight_NB = np.broadcast_to((self.valid_N > 0)[:, None].astype(float), slot_NB.shape)
-        return self._gather(slot_NB, weight_NB)
+        return self._gather(slot_NB, weight_NB, reach)
 
     def _draw(self, agent: int, batch: int, rng: np.random.Generator) -> I8:
         """Draws slots of an agent's transitions, each as likely as any other."""
@@ -189,11 +191,17 @@ class Replay:
             missing -= len(slots[-1])
         return np.concatenate(slots)
 
-    def _gather(self, slot_NB: I8, weight_NB: F8) -> Batch:
-        """Returns the transitions in some slots."""
+    def _gather(self, slot_NB: I8, weight_NB: F8, reach: int = 1) -> Batch:
+        """Returns the transitions in some slots, each over ``reach`` transitions."""
         agent_N1 = np.arange(len(slot_NB))[:, None]
-        next_NB = self.next_CN[slot_NB, agent_N1]
-        gain_NBK = self.gain_CNK[slot_NB, agent_N1]
+        next_NB, gain_NBK = self.next_CN[slot_NB, agent_N1], self.gain_CNK[slot_NB, agent_N1]
+        discount_NB = self.discount_CN[slot_NB, agent_N1]
+        for _ in range(reach - 1):
+            reaches_NB = (discount_NB > 0.0) & self.valid_CN[next_NB, agent_N1]
+            more_NBK = discount_NB[..., None] * self.gain_CNK[next_NB, agent_N1]
+            gain_NBK = np.where(reaches_NB[..., None], gain_NBK + more_NBK, gain_NBK)
+            discount_NB = np.where(reaches_NB, discount_NB * self.discount_CN[next_NB, agent_N1], discount_NB)
+            next_NB = np.where(reaches_NB, self.next_CN[next_NB, agent_N1], next_NB)
         return Batch(
             seen_NBI=self._seen(slot_NB),
             mask_NBA=self.mask_CNA[slot_NB, agent_N1],
@@ -201,7 +209,7 @@ class Replay:
             choice_NB=self.choice_CN[slot_NB, agent_N1].astype(np.int64),
             reward_NB=gain_NBK[..., 0],
             cost_NBK=gain_NBK[..., 1:],
-            discount_NB=self.discount_CN[slot_NB, agent_N1],
+            discount_NB=discount_NB,
             next_seen_NBI=self._seen(next_NB),
             next_mask_NBA=self.mask_CNA[next_NB, agent_N1],
             weight_NB=weight_NB,

@@ -88,7 +88,7 @@ def _gap_of_beam(found: EdgeInference, cell: tuple[int, float]) -> float | None:
 def _best(found: EdgeInference) -> list[str]:
     """Returns what the best rules close of the gap."""
     out = []
-    for policy in ("patient-reuse", "lookahead", "priced-lookahead"):
+    for policy in ("patient-reuse", "lookahead", "sampled-lookahead", "priced-lookahead", "priced-sampled-lookahead"):
         shares = [found.estimate("gap_closed", policy, cell) for cell in found.cells]
         known = [share.value for share in shares if share is not None]
         saved = [1 - _response(found, policy, cell) / _response(found, "reuse-first", cell) for cell in found.cells]

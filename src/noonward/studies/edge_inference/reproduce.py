@@ -38,8 +38,8 @@ from noonward.studies.edge_inference.published import CELLS, DECISION_MS, PAPER_
 SCENARIO: Final = "edge-inference-reference"
 """Values of the public simulator, with which the paper's tables were made."""
 RULES: Final = (
-    *("random", "fifo", "first-fit", "reuse-first", "patient-reuse", "lookahead", "priced-lookahead"),
-    *("greedy", "greedy-corrected", "genetic", "harmony"),
+    *("random", "fifo", "first-fit", "reuse-first", "patient-reuse", "lookahead", "sampled-lookahead"),
+    *("priced-lookahead", "priced-sampled-lookahead", "greedy", "greedy-corrected", "genetic", "harmony"),
 )
 """Policies that are not learned; learned ones join when they are registered."""
 LEARNED: Final = ("ppo", "eat", "eat-a", "eat-d", "eat-da", "eat-published")

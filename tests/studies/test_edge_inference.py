@@ -134,7 +134,7 @@ def test_policies_without_a_trained_file_are_said_to_be_missing(found, tmp_path,
 
 
 def test_a_mean_quality_below_the_goal_is_a_finding(found):
-    (line,) = [line for line in findings(found) if line.startswith("A mean quality below 0.26 has ")]
+    (line,) = [line for line in findings(found) if line.startswith("Below a mean quality of 0.26: ")]
     assert "random in 2 of 2 cells" in line
     assert "patient-reuse" not in line
 

@@ -95,7 +95,7 @@ def response_figure(found: EdgeInference) -> Figure:
             marker={"color": "#d00000", "symbol": "star", "size": 12, "line": {"color": "white", "width": 1}},
             hovertemplate="EAT in the paper, %{x}/s: %{y:.1f} s<extra></extra>", **place,
         )  # fmt: skip
-    lay_out(figure, 520, legend="right")
+    lay_out(figure, 580, legend="right")
     figure.update_xaxes(title_text="arrivals per second", tickvals=None)
     for column, cells in enumerate(by_servers.values(), start=1):
         figure.update_xaxes(tickvals=[rate for _, rate in cells], row=1, col=column)
@@ -134,7 +134,7 @@ def share_figure(found: EdgeInference) -> Figure:
     figure.update_yaxes(title_text=f"mean response, % of that of {BASE}", col=1)
     caption = (
         f"As above, for the policies that respond sooner than {BASE} in every cell, at a mean quality of {goal:g} or "
-        "more. The learned policies and priced-lookahead spread their steps, the bound's tasks all have 24."
+        "more. The learned policies and the lookaheads with priced steps vary the steps; the bound's tasks all have 24."
     )
     return Figure(name="share", title=f"The best policies against {BASE}", caption=caption, plot=figure)
 
@@ -183,7 +183,7 @@ def efficiency_figure(found: EdgeInference) -> Figure:
                 hovertemplate=f"{name} in the paper, %{{x}}/s: %{{y:.2f}}<extra></extra>", row=1, col=column,
             )  # fmt: skip
         figure.update_xaxes(tickvals=rates, row=1, col=column)
-    lay_out(figure, 480, legend="right")
+    lay_out(figure, 540, legend="right")
     figure.update_xaxes(title_text="arrivals per second")
     figure.update_yaxes(rangemode="tozero")
     figure.update_yaxes(title_text="quality per 1,000 s of response", col=1)
@@ -317,9 +317,9 @@ def scratch_figure() -> Figure | None:
     if not figure.data:
         return None
     lay_out(figure, 460, legend="right")
-    figure.update_xaxes(title="questions answered in training", rangemode="tozero")
+    figure.update_xaxes(title_text="questions answered in training", rangemode="tozero")
     ticks = [12, 15, 20, 30, 50, 100]
-    figure.update_yaxes(title="minus the reward of a validation run", type="log", tickvals=ticks)
+    figure.update_yaxes(title_text="minus the reward of a validation run", type="log", tickvals=ticks)
     caption = (
         "Minus the reward of a validation run at random prices of quality, on a logarithmic scale; lower is better. "
         "A unit is about 3 s of response an image. Solid: the packaged training seed, which began by imitating the "

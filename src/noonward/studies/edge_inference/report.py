@@ -104,7 +104,7 @@ def _learned(found: EdgeInference) -> list[str]:
     """Returns how each learned policy stands against the rules, paired, where it is there."""
     out = []
     for policy in [name for name in found.policies if name in LEARNED]:
-        said = []
+        others, better, worse = [], [], []
         for other in ("reuse-first", "patient-reuse", "lookahead", "priced-lookahead"):
             pairs = [
                 mean(each.values(policy, "response_s") - each.values(other, "response_s"))
@@ -112,11 +112,14 @@ def _learned(found: EdgeInference) -> list[str]:
                 if {policy, other} <= set(each.records)
             ]
             if pairs:
-                better = sum(each.high is not None and each.high < 0 for each in pairs)
-                worse = sum(each.low is not None and each.low > 0 for each in pairs)
-                said.append(f"{other} in {better} of {len(pairs)} cells, later in {worse}")
-        if said:
-            out.append(f"{policy} responds sooner, paired and beyond the 95 % interval, than {'; than '.join(said)}.")
+                others.append(other)
+                better.append(str(sum(each.high is not None and each.high < 0 for each in pairs)))
+                worse.append(str(sum(each.low is not None and each.low > 0 for each in pairs)))
+        if others:
+            out.append(
+                f"{policy} responds sooner than {', '.join(others)} in {', '.join(better)} of {len(found.cells)} "
+                f"cells, and later in {', '.join(worse)}, paired and beyond the 95 % interval."
+            )
     return out
 
 
@@ -129,4 +132,4 @@ def _quality(found: EdgeInference) -> list[str]:
     }
     missed = {name: sum(each is not None and each.value < goal for each in some) for name, some in means.items()}
     said = [f"{name} in {count} of {len(means[name])} cells" for name, count in missed.items() if count]
-    return [f"A mean quality below {goal:g} has {', '.join(said)}."] if said else []
+    return [f"Below a mean quality of {goal:g}: {', '.join(said)}."] if said else []

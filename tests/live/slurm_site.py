@@ -47,7 +47,7 @@ SelectTypeParameters=CR_Core
 SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=0
 SlurmdParameters=config_overrides
-AccountingStorageType=accounting_storage/none
+{accounting}
 MinJobAge=86400
 SlurmctldTimeout=30
 SlurmdTimeout=30
@@ -56,6 +56,7 @@ NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports} CPUs=16 Boa
 CoresPerSocket=16 ThreadsPerCore=1 RealMemory=4000 Gres=gpu:fake:{gpus} State=UNKNOWN
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
+NO_ACCOUNTING = "AccountingStorageType=accounting_storage/none"
 
 
 def free_ports(count):
@@ -82,17 +83,19 @@ class SlurmSite:
         name: Its name; those of nodes begin with it. With one of 40 letters every launch fails.
         nodes: Nodes.
         gpus: GPUs of a node.
+        accounting: Makes its accounting (``slurm_accounting.Accounting``); None: it has none.
     """
 
-    def __init__(self, name, nodes=2, gpus=4):
+    def __init__(self, name, nodes=2, gpus=4, accounting=None):
         root = Path(tempfile.mkdtemp(prefix="nw-slurm-"))
         self.root, self.name, self.nodes = root, name, nodes
         self.env = {**os.environ, "SLURM_CONF": str(root / "slurm.conf"), "PATH": os.environ["PATH"] + ":/usr/sbin"}
         self.conf = root / "slurm.conf"
         self._processes = []
-        port, host = free_ports(nodes + 1), socket.gethostname()
+        port, host = free_ports(nodes + 3), socket.gethostname()
         for folder in ("munge", "state", "dev", *(f"spool_{name}{n}" for n in range(nodes))):
             (root / folder).mkdir(parents=True)
+        self.accounting = None if accounting is None else accounting(root, port + nodes + 1)
         key = root / "munge" / "key"
         key.write_bytes(secrets.token_bytes(1024))
         key.chmod(0o600)
@@ -109,6 +112,7 @@ class SlurmSite:
                 nodes=listed,
                 ports=ports,
                 gpus=gpus,
+                accounting=self.accounting.in_slurm_conf if self.accounting else NO_ACCOUNTING,
             )
         )
         devices = f"NodeName={listed} Name=gpu Type=fake File={root}/dev/gpu[0-{gpus - 1}]\n"
@@ -134,14 +138,19 @@ class SlurmSite:
             f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed", "--num-threads=1",
         )  # fmt: skip
         wait_for((munge / "socket").exists, "munged")
+        if self.accounting is not None:
+            self.accounting.start(self.env)
+            wait_for(
+                lambda: "Adding" in self.call("sacctmgr", "-i", "add", "cluster", self.name), "the cluster's entry"
+            )
         self.start_controller()
         for n in range(self.nodes):
             self._spawn("slurmd", "-D", "-N", f"{self.name}{n}", "-f", str(self.conf))
         wait_for(self._idle, "idle nodes")
 
-    def start_controller(self):
-        """Starts the controller, or starts it again."""
-        self._controller = self._spawn("slurmctld", "-D", "-f", str(self.conf))
+    def start_controller(self, *options):
+        """Starts the controller, or starts it again; with the option ``-c`` it has forgotten all jobs."""
+        self._controller = self._spawn("slurmctld", "-D", *options, "-f", str(self.conf))
         wait_for(lambda: "is UP" in self.call("scontrol", "ping"), "slurmctld")
 
     def stop_controller(self):
@@ -162,6 +171,8 @@ class SlurmSite:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        if self.accounting is not None:
+            self.accounting.stop()
         shutil.rmtree(self.root, ignore_errors=True)
 
     def _idle(self):

@@ -6,7 +6,7 @@ import pytest
 
 from noonward.engine.run import run
 from noonward.ledger.ledger import settle
-from noonward.live.accounts import outcome_of, savings, simulated_fates, stored_fates
+from noonward.live.accounts import outcome_of, savings, simulated_fates, stored_fates, watched_fates
 from noonward.live.grid.keeper import HISTORY_H
 from noonward.schedule.registry import make_scheduler
 
@@ -68,3 +68,18 @@ def test_a_service_under_its_reference_saves_nothing(service):
 def test_without_jobs_there_is_nothing_to_save(service):
     found = savings(service("local-fcfs").controller, 3)
     assert (found.days, found.left_out) == ([], 0)
+
+
+def test_what_happened_to_a_watched_job_has_the_clock_that_its_power_is_of(service):
+    live = service("greedy-price", "window_h=1", scenario="dvfs-mixed")
+    live.submit(live.request(0))
+    live.set_time(60.0)
+    live.steps()
+    own = stored_fates(live.controller, 0.0, math.inf)
+    view = live.controller.world.view
+    level = int(view.oracle_SCG[0, own[0].about.class_, 2])
+    assert 0 < level < int(view.site_S["levels"][0]) - 1
+    watched = "INSERT INTO watched VALUES (0, '7', 0.0, 1, 2, 'done', 10.0, 50.0, 100.0, 99.0)"
+    live.store.do(lambda connection, now_s: connection.execute(watched) and None)
+    own, happened = watched_fates(live.controller, own)
+    assert [(fate.site, fate.gpus, fate.level, fate.power_w) for fate in happened] == [(0, 2, level, 99.0)]

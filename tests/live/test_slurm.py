@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from live.slurm_accounting import MISSING as MISSING_ACCOUNTING
+from live.slurm_accounting import Accounting
 from live.slurm_site import MISSING, SlurmSite
 from live.waiting import wait_for
 from noonward.live.executors.protocol import ClusterError, Order
@@ -227,3 +229,33 @@ def test_from_submission_to_the_end_with_a_site_lost_and_back(live, site, execut
     kinds = [one["kind"] for one in live.store.read("SELECT kind FROM events WHERE job = ? ORDER BY id", job)]
     assert kinds[0] == "submitted"
     assert kinds[-1] == "done"
+
+
+@pytest.mark.skipif(
+    bool(MISSING_ACCOUNTING), reason=f"Slurm's accounting is not installed: {', '.join(MISSING_ACCOUNTING)} missing"
+)
+def test_the_accounting_knows_jobs_that_the_controller_has_forgotten(monkeypatch):
+    with SlurmSite("b", nodes=1, gpus=2, accounting=Accounting) as site:
+        monkeypatch.setenv("PATH", site.env["PATH"])
+        executor = SlurmExecutor(lambda posix_s: posix_s - 1.7e9, conf=site.conf, options=("--output=/dev/null",))
+        commands = ("true", "exit 3", "sleep 600", "sleep 600")
+        jobs = [submitted(executor, f"nw-t9-{n}-0", command) for n, command in enumerate(commands)]
+        for one in jobs[:3]:
+            executor.release(one)
+        wait_for(lambda: phase(executor, jobs[2]) == "running", "the third job's start")
+        executor.cancel(jobs[2])
+        executor.cancel(jobs[3])
+        ends = ["done", "failed", "cancelled", "cancelled"]
+        wait_for(lambda: [phase(executor, one) for one in jobs] == ends, "the jobs' ends")
+        known = {each.handle: each for each in executor.statuses(jobs)}
+        wait_for(lambda: [each.phase for each in executor.accounted([one.handle for one in jobs])] == ends, "sacct")
+        site.stop_controller()
+        site.start_controller("-c")
+        assert site.call("squeue", "-h", "--states=all") == ""
+        found = executor.statuses(jobs)
+        assert [each.phase for each in found] == ends
+        assert [each.token for each in found] == [one.token for one in jobs]
+        for now in found[:3]:
+            assert (now.began_s, now.ended_s) == (known[now.handle].began_s, known[now.handle].ended_s)
+        assert [each.exit_code for each in found] == [0, None, None, None]
+        assert found[1].reason == "exit code 3:0"

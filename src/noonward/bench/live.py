@@ -43,6 +43,8 @@ STORED = 1_000_000
 """Jobs that have ended in the store, in the measurement of a restart."""
 THROUGH, BUNCH = 2000, 23
 """Jobs that run through a service in the measurement of its memory, and how many come in a minute: 10^6 in a month."""
+MONTH = 1_000_000
+"""Jobs of a month."""
 ROOM = 32
 """GPUs of each of two sites in that measurement: no queue grows."""
 _START: Final = datetime(2026, 3, 1, tzinfo=UTC)
@@ -53,6 +55,8 @@ from noonward.live.config import checked_config
 from noonward.live.server import serve
 content = {"scenario": "tiny", "policy": "local-fcfs", "folder": sys.argv[1], "port": 0,
            "sites": {"north": {"executor": "model"}, "south": {"executor": "model"}}}
+if len(sys.argv) > 2:
+    content["database"] = sys.argv[2]
 config, scenario = checked_config(content, "the benchmark", Path())
 hourly = scenario.model_copy(update={"slot_s": 3600.0})
 serve(config, hourly, started=lambda address, controller: print(address, flush=True))
@@ -77,12 +81,15 @@ run_through(Path(sys.argv[1]), datetime.fromisoformat(sys.argv[2]), int(sys.argv
 """A service in a process of its own, whose memory is told when some jobs have run through it."""
 
 
-def bench_live(step: Progress) -> list[Metric]:
+def bench_live(step: Progress, *, database: str | None = None, month: bool = False) -> list[Metric]:
     """Measures the live service on this machine; client and service share its cores.
 
     Args:
         step: Called after each measurement.
+        database: Address of an empty PostgreSQL database, to which submissions are measured too; None: none.
+        month: Run a month of 10^6 jobs through a service, and measure how its memory grows (7 minutes of CPU time).
     """
+    more = []
     with tempfile.TemporaryDirectory() as folder:
         batch, single = asyncio.run(_submissions(Path(folder) / "live", step))
         decision_ms = _decision_p99_ms()
@@ -91,19 +98,27 @@ def bench_live(step: Progress) -> list[Metric]:
         step("restart")
         memory_mb = _memory_mb(Path(folder) / "stored")
         step("memory")
+        if database is not None:
+            rates = asyncio.run(_submissions(Path(folder) / "postgres", step, database))
+            names = ("live/postgresql_batch_jobs_per_s", "live/postgresql_single_jobs_per_s")
+            more += [Metric.of(name, rate, "jobs/s") for name, rate in zip(names, rates, strict=True)]
+        if month:
+            more.append(Metric.of("live/month_rss_growth_mb", _month_growth_mb(Path(folder) / "month"), "MB"))
+            step("a month")
     return [
         Metric.of("live/batch_jobs_per_s", batch, "jobs/s"),
         Metric.of("live/single_jobs_per_s", single, "jobs/s"),
         Metric.of("live/decision_p99_ms", decision_ms, "ms"),
         Metric.of("live/restart_s", restart_s, "s"),
         Metric.of("live/rss_mb_after_1e6_jobs", memory_mb, "MB"),
+        *more,
     ]
 
 
-async def _submissions(folder: Path, step: Progress) -> tuple[float, float]:
+async def _submissions(folder: Path, step: Progress, *database: str) -> tuple[float, float]:
     """Returns durable jobs per second by batches and by single requests, to a service in a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _SERVICE, str(folder)], stdout=subprocess.PIPE, text=True, env={**os.environ}
+        [sys.executable, "-c", _SERVICE, str(folder), *database], stdout=subprocess.PIPE, text=True, env={**os.environ}
     )
     try:
         assert process.stdout is not None, "it is a pipe"
@@ -207,9 +222,20 @@ def _restart_s(folder: Path) -> float:
 
 def _memory_mb(folder: Path) -> float:
     """Returns the memory of a service over a store of many jobs after some more have run through it, MB."""
-    command = [sys.executable, "-c", _THROUGH, str(folder), _START.isoformat(), str(THROUGH)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ})
-    return float(told.stdout)
+    return float(_run_through(folder, THROUGH).stdout)
+
+
+def _month_growth_mb(folder: Path) -> float:
+    """Returns how much the memory of a service grows from a fifth of a month of 10^6 jobs on to its end, MB."""
+    told = _run_through(folder, MONTH).stderr
+    memory_mb = [float(found) for found in re.findall(r" jobs, ([\d.]+) MB", told)]
+    return memory_mb[-1] - memory_mb[len(memory_mb) // 5 - 1]
+
+
+def _run_through(folder: Path, jobs: int) -> subprocess.CompletedProcess[str]:
+    """Runs jobs through a service in a process of its own; returns what it said of its memory."""
+    command = [sys.executable, "-c", _THROUGH, str(folder), _START.isoformat(), str(jobs)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ})
 
 
 def run_through(folder: Path, start: datetime, jobs: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +22,12 @@ def bench(
     part: Annotated[
         str, typer.Argument(help="engine (with the command line), bid-price, edge, live, plan, learn or quarter.")
     ] = "engine",
+    database: Annotated[
+        str | None, typer.Option(help="live: an empty PostgreSQL database, to which submissions are timed too.")
+    ] = None,
+    month: Annotated[
+        bool, typer.Option("--month", help="live: also how memory grows over a month of 10^6 jobs (7 minutes of CPU).")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Time the engine or bid prices (ten seconds), the planner (two minutes) or learning (a minute), on one core."""
@@ -39,13 +46,19 @@ def bench(
         "engine": (bench_engine, 10, REFERENCE),
         "bid-price": (bench_bid_price, 3, ""),
         "edge": (bench_edge, 13, "reference: steps per second of the published simulator of EAT"),
-        "live": (_bench_live, 4, "client and service share this machine"),
+        "live": (
+            functools.partial(_bench_live, database=database, month=month),
+            5 + 2 * (database is not None) + month,
+            "client and service share this machine",
+        ),
         "plan": (bench_plan, 5, ""),
         "learn": (bench_learn, 10, ""),
         "quarter": (bench_quarter, 9, "two processes; what compiles is in it where nothing is cached"),
     }
     if part not in parts:
         raise ScenarioError(f"unknown benchmark {part!r}; {nearest(part, parts)}")
+    if part != "live" and (month or database is not None):
+        raise ScenarioError(f"--month and --database belong to 'noonward bench live'; leave them out for {part}")
     measure, steps, remark = parts[part]
     with progress_bar(steps, "benchmarks") as step:
         metrics = measure(step)
@@ -62,7 +75,7 @@ def bench(
         print(remark)
 
 
-def _bench_live(step: Progress) -> list[Metric]:
+def _bench_live(step: Progress, *, database: str | None, month: bool) -> list[Metric]:
     """Measures the live service, whose extra may be missing."""
     from noonward.errors import MissingExtraError
 
@@ -70,4 +83,4 @@ def _bench_live(step: Progress) -> list[Metric]:
         from noonward.bench.live import bench_live
     except ImportError as error:
         raise MissingExtraError(error.name or "msgspec", "live") from error
-    return bench_live(step)
+    return bench_live(step, database=database, month=month)

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from noonward.arrays import F8, Records
+from noonward.decision.cluster.view import ClusterView
 from noonward.ledger.ledger import SettledRun, settle_run
 from noonward.ledger.segments import (
     DONE,
@@ -380,15 +381,17 @@ def watched_fates(controller: Controller, fates: Sequence[Fate]) -> tuple[list[F
     """Returns what the service would have done with watched jobs, and what happened to them at their clusters."""
     happened = facts(controller.store, [fate.about.job for fate in fates])
     own = [fate for fate in fates if fate.about.job in happened]
-    return own, [_fact(fate.about, happened[fate.about.job], controller.store.now_s()) for fate in own]
+    view, now_s = controller.world.view, controller.store.now_s()
+    return own, [_fact(fate.about, happened[fate.about.job], now_s, view) for fate in own]
 
 
-def _fact(about: Arrival, row: Row, now_s: float) -> Fate:
-    """Returns what happened to a watched job."""
+def _fact(about: Arrival, row: Row, now_s: float, view: ClusterView) -> Fate:
+    """Returns what happened to a watched job; its clock is taken to be that of least energy, as its power is."""
     fate = Fate(about)
     if row["start_s"] is not None:
         fate.status = RUNNING if row["end_s"] is None else DONE
-        fate.site, fate.gpus, fate.level, fate.power_w = row["site"], row["gpus"], 0, row["power_w"]
+        fate.site, fate.gpus, fate.power_w = row["site"], row["gpus"], row["power_w"]
+        fate.level = int(view.oracle_SCG[fate.site, about.class_, fate.gpus])
         fate.start_s, fate.end_s = row["start_s"], now_s if row["end_s"] is None else row["end_s"]
         fate.expected_s = row["expected_s"]
     elif row["end_s"] is not None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from noonward.arrays import F8
@@ -18,6 +19,8 @@ from noonward.live.world.seats import OVERDUE, STARTING, Arrival, Decision, Note
 from noonward.live.world.world import World
 from noonward.units import HOUR_S
 
+OPENED: Final = "opened"
+"""What a journal says where books are opened: the policy, and the scheduler's state if it begins anew."""
 SHOWN: Final = "serial IS NOT NULL AND state IN ('transit', 'waiting')"
 """Jobs in sight that have not been started."""
 STATE: Final = "scheduler."
@@ -79,6 +82,8 @@ class Books:
         self._saved_asks = 0
         self._saved_forecast_h = -1
         self._saved_state: dict[str, bytes] = {}
+        self._journal: list[list[Any]] = []
+        world.journal = self._journal
 
     def token(self, job: int, attempt: int) -> str:
         """Returns the token of an attempt of a job."""
@@ -93,11 +98,12 @@ class Books:
             StoreError: The store cannot be written now; what has changed is kept and stored by the next call.
         """
         seats, decisions, notes = self.world.drain_changes()
-        if not (seats or decisions or notes or self.world.asks != self._saved_asks):
+        if not (seats or decisions or notes or self._journal or self.world.asks != self._saved_asks):
             return []
         asks, curves = self.world.asks, self.world.curves
         state = self._changed_state() if asks != self._saved_asks else {}
         limits = {} if curves is None else curves.changes(int(self.world.now_s // HOUR_S))
+        told = len(self._journal)
 
         def change(connection: Connection, now_s: float) -> tuple[set[int], list[Seat]]:
             missed = [seat for seat in seats if not self._store_seat(connection, seat)]
@@ -108,6 +114,7 @@ class Books:
             self._store_meta(connection, state)
             self._store_forecast(connection)
             self._store_curves(connection, limits, now_s)
+            self._store_journal(connection, self._journal[:told])
             return ready, missed
 
         try:
@@ -117,6 +124,7 @@ class Books:
             raise
         self._saved_asks = asks
         self._saved_state |= state
+        del self._journal[:told]
         if curves is not None:
             curves.note_stored(limits)
         for seat in missed:
@@ -178,6 +186,12 @@ class Books:
         connection.execute(f"DELETE FROM meta WHERE {STATES}")
         connection.execute("DELETE FROM curves WHERE hour >= ?", (int(now_s // HOUR_S),))
         self._store_meta(connection, self._changed_state())
+        self._store_journal(connection, self._journal)
+
+    def _store_journal(self, connection: Connection, told: Sequence[Any]) -> None:
+        """Stores what the books were told, so that it can be replayed."""
+        if told:
+            connection.execute("INSERT INTO journal (inputs) VALUES (?)", (msgspec.msgpack.encode(told),))
 
     def _store_meta(self, connection: Connection, state: Mapping[str, bytes]) -> None:
         world = self.world
@@ -217,6 +231,8 @@ class Books:
         store, world = self.store, self.world
         if not anew and store.value("policy") == self.policy:
             self._open_scheduler()
+        state = None if self._saved_state else to_bytes(world.scheduler.state())
+        self._journal.append([OPENED, self.policy, state, int(store.value("serial") or 0)])
         seats = [_seat(row) for row in store.read(f"SELECT * FROM jobs WHERE {SHOWN}")]
         taken = store.read("SELECT * FROM jobs WHERE start_s IS NOT NULL AND freed_s IS NULL AND serial IS NOT NULL")
         seats += [_seat(row) for row in taken]

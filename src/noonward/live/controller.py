@@ -214,7 +214,7 @@ class Controller:
                 self.world.withdraw(seat.serial)
                 continue
             now = arrival_of(row)
-            self.world.steer(seat, held=now.held, pinned=now.pinned, vetoed=now.vetoed)
+            self.world.steer(seat.serial, now.held, now.pinned, now.vetoed)
         for row in self.store.read("SELECT * FROM sites"):
             if row["name"] in self.setup.sites:
                 s = self.setup.sites.index(row["name"])

@@ -105,7 +105,7 @@ def _mask(world: World, seat: Seat) -> Any:
         view.asked_N[:] = -1
         view.asked_N[asker] = seat.slot
         if world.brief.protocol == "each-slot":
-            fill_masks(view, view.site_S["free"].astype(np.int64))
+            fill_masks(view, world.room_S())
         else:
             fill_route(view, seat.slot)
         world.restrict(seat, asker)
@@ -244,7 +244,7 @@ class Plan(msgspec.Struct, kw_only=True):
     curve_gpus: list[float]
     """GPUs that may be busy by the policy's plan, hour by hour from the current full hour on; empty without a plan."""
     curve: str | None
-    """Whether nothing may start beyond the curve (``hard``) or it is the plan's wish (``advisory``); none without."""
+    """Whether nothing may start beyond the curve (``hard``) or it is advice (``advisory``); none without."""
 
 
 def plans(controller: Controller, hours: int = 24) -> list[Plan]:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -142,7 +143,9 @@ class SlurmExecutor:
             return []
         listed = [each for each in self._listed(tuple(order.token for order in orders)) if each.handle in wanted]
         missing = [handle for handle in wanted if handle not in {each.handle for each in listed}]
-        return listed + self.accounted(missing)
+        # The accounting may have lost the job's name, which is the token; the number is the job's own.
+        kept = [replace(each, token=wanted[each.handle].token) for each in self.accounted(missing)]
+        return listed + kept
 
     def strays(self) -> list[Order]:
         """Returns the held jobs whose names are tokens of this product."""

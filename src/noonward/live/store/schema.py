@@ -107,6 +107,7 @@ MIGRATIONS: Final = (
     CREATE INDEX watched_open ON watched (site) WHERE end_s IS NULL
     """,
     """
+    CREATE TABLE journal (id INTEGER PRIMARY KEY, inputs BLOB NOT NULL);
     CREATE TABLE curves (hour INTEGER PRIMARY KEY, value BLOB NOT NULL, hard INTEGER NOT NULL, made_s REAL NOT NULL);
     DELETE FROM meta WHERE name = 'scheduler'
     """,

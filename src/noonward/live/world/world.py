@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
+from noonward.arrays import I8
 from noonward.decision.brief import Brief, check_fit
 from noonward.decision.cluster.layout import ANSWER_PARTS, blank
 from noonward.decision.cluster.view import (
@@ -48,6 +50,7 @@ class World(Sight):
 
     Attributes:
         curves: Capacity curves that the scheduler sets; None where it sets none.
+        journal: What was told from outside, in order (``again`` repeats it); None: it is not kept.
     """
 
     def __init__(self, brief: Brief, scheduler: Scheduler, hours: Hours | None, rng: np.random.Generator) -> None:
@@ -56,6 +59,7 @@ class World(Sight):
         self.scheduler, self.hours = scheduler, hours
         sites, kind = len(brief.sites), scheduler.needs.curves
         self.curves = None if kind is None else Curves(self.view.site_S["gpus"], hard=kind == "hard")
+        self.journal: list[list[Any]] | None = None
         self._hour_waits = False
         self._opened: set[int] = set()
         self.answers = Answers(**blank(ANSWER_PARTS, askers=len(self.view.asked_N), sites=sites, limit_hours=0))
@@ -82,6 +86,10 @@ class World(Sight):
             return int(self.view.site_S["free"][s])
         return int(room_at(self.view, s, self.curves.limit_SH, self.curves.hard))
 
+    def room_S(self) -> I8:
+        """Returns ``room`` of every site."""
+        return np.array([self.room(s) for s in range(len(self.queue_S))], np.int64)
+
     def restore(self, seats: Iterable[Seat], *, serial: int, place: int, now_s: float | None) -> None:
         """Puts jobs in sight back; queues under a hard curve are looked at again when the next hour begins."""
         super().restore(seats, serial=serial, place=place, now_s=now_s)
@@ -96,6 +104,7 @@ class World(Sight):
         for one in arrivals:
             if (one.job, one.attempt) in added:
                 continue
+            self._told("arrive", *one[:-1], sorted(one.vetoed))
             serial, self.serial = self.serial, self.serial + 1
             self._coming[serial] = one
             heapq.heappush(self._events, (one.arrival_s, ARRIVAL, serial))
@@ -103,10 +112,12 @@ class World(Sight):
     def finish(self, serial: int, time_s: float) -> None:
         """Notes that a started job has given its GPUs back, not before the last question."""
         if serial in self.seat_of:
+            self._told("finish", serial, max(time_s, self.now_s))
             heapq.heappush(self._events, (max(time_s, self.now_s), FINISH, serial))
 
     def withdraw(self, serial: int) -> None:
         """Takes a job that has not started out of the books at once."""
+        self._told("withdraw", serial)
         self._coming.pop(serial, None)
         seat = self.seat_of.get(serial)
         if seat is None or seat.state == STARTING:
@@ -118,21 +129,47 @@ class World(Sight):
 
     def drain(self, site: int, drained: bool) -> None:
         """Stops or resumes starts and moves at a site."""
-        if site in self.drained and not drained:
+        if (site in self.drained) == drained:
+            return
+        self._told("drain", site, drained)
+        if not drained:
             self._opened.add(site)
         (self.drained.add if drained else self.drained.discard)(site)
 
     def withhold(self, site: int, gpus: int) -> None:
         """Sets how many GPUs of a site are not for the service: of nodes that are down, or held by jobs of others."""
+        if gpus == self.withheld_S[site]:
+            return
+        self._told("withhold", site, gpus)
         if gpus < self.withheld_S[site]:
             self._opened.add(site)
         self.withheld_S[site] = gpus
         self._show_free(site)
 
-    def steer(self, seat: Seat, *, held: bool, pinned: int, vetoed: frozenset[int]) -> None:
-        """Holds, pins and vetoes a job as its operator wants."""
-        seat.held, seat.pinned, seat.vetoed = held, pinned, vetoed
+    def steer(self, serial: int, held: bool, pinned: int, vetoed: Iterable[int]) -> None:
+        """Holds, pins and vetoes a job in sight as its operator wants."""
+        self._told("steer", serial, held, pinned, sorted(vetoed))
+        seat = self.seat_of[serial]
+        seat.held, seat.pinned, seat.vetoed = held, pinned, frozenset(vetoed)
         self._opened.add(seat.site)
+
+    def _told(self, *what: Any) -> None:
+        if self.journal is not None:
+            self.journal.append(list(what))
+
+    def again(self, what: str, *how: Any) -> None:
+        """Repeats what a journal says was told."""
+        if what == "arrive":
+            self.arrive([Arrival._make([*how[:-1], frozenset(how[-1])])])
+        else:
+            getattr(self, {"run": "run_to"}.get(what, what))(*how)
+
+    def forget_outside(self) -> None:
+        """Forgets which sites are drained and what is withheld, as after a restart."""
+        for s in range(len(self.queue_S)):
+            self.drain(s, False)
+            self.withhold(s, 0)
+        self._opened.clear()
 
     # Time passes.
 
@@ -158,6 +195,15 @@ class World(Sight):
             time_s: s since the service's start; for protocol each-slot a slot boundary. Boundaries in between are
                 skipped; one that was asked about before is not asked about again.
         """
+        asks = self.asks
+        self._told("run", time_s)
+        try:
+            self._run_to(time_s)
+        finally:
+            if self.journal and self.asks == asks and not (self.changed or self.notes):
+                self.journal.pop()  # nothing came of it
+
+    def _run_to(self, time_s: float) -> None:
         if self._each_slot:
             if time_s <= self.asked_s:
                 return
@@ -274,7 +320,7 @@ class World(Sight):
             if not any(asked):
                 return
             self.view.asked_N[:] = [-1 if seat is None else seat.slot for seat in asked]
-            fill_masks(self.view, np.array([self.room(s) for s in sites], np.int64))
+            fill_masks(self.view, self.room_S())
             for s, seat in enumerate(asked):
                 if seat is not None:
                     self.restrict(seat, s)

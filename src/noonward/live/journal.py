@@ -1,0 +1,148 @@
+"""What a service was told, replayed: the same arrivals, ends and commands give the same decisions."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from noonward.errors import NoonwardError, ScenarioError
+from noonward.live.books import OPENED
+from noonward.live.grid.keeper import HISTORY_H, SignalKeeper
+from noonward.live.setup import Setup
+from noonward.live.states import from_bytes
+from noonward.live.store.store import Store
+from noonward.live.world.hours import Hours
+from noonward.live.world.seats import OVERDUE, Note
+from noonward.live.world.world import World
+from noonward.model.signals import Signals
+from noonward.seeding import stream
+from noonward.units import HOUR_S
+
+DECIDED: Final = ("start decided", "sent", "infeasible answer", OVERDUE)
+"""Events that a decision leaves in the store."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """What a replay found.
+
+    Attributes:
+        compared: Events of decisions that were compared: starts, journeys, drops, refused answers.
+        policies: Policies that decided, in order.
+        recorded: The first event that differs, as it was recorded; None: none, or nothing was recorded.
+        replayed: The same as it was replayed; None: none, or nothing came of the replay.
+    """
+
+    compared: int
+    policies: tuple[str, ...]
+    recorded: Note | None = None
+    replayed: Note | None = None
+
+    @property
+    def same(self) -> bool:
+        """Whether all decisions came out as they were recorded."""
+        return self.recorded is None and self.replayed is None
+
+
+def replay_journal(setup: Setup, store: Store) -> Replayed:
+    """Asks fresh schedulers about what a service was told, and compares their decisions with those recorded.
+
+    The books are told the same in the same order: arrivals, ends of jobs as their clusters said, failures and jobs
+    queued again, cancellations, holds, pins, vetoes, sites that were drained or lost, withheld GPUs, other policies,
+    restarts and slots that were skipped. Signals are as they were known at the time. It ends at the first difference.
+
+    Args:
+        setup: Parts of the service.
+        store: Its store.
+
+    Raises:
+        ScenarioError: Nothing was recorded, or the record does not begin with the service's first job.
+    """
+    rows = store.read("SELECT inputs FROM journal ORDER BY id")
+    recorded = _recorded(store)
+    world, compared, policies = None, 0, []
+    signals = _signals(setup, store)
+    for row in rows:
+        for what, *how in msgspec.msgpack.decode(row["inputs"]):
+            if what == OPENED:
+                policies.append(how[0])
+                world = _opened(setup, signals, world, *how)
+            elif world is not None:
+                with contextlib.suppress(NoonwardError):  # a question that failed then fails again
+                    world.again(what, *how)
+        if world is None:
+            break
+        for note in world.drain_changes()[2]:
+            if note.kind not in DECIDED:
+                continue
+            before = next(recorded, None)
+            if before != _plain(note):
+                return Replayed(compared=compared, policies=_each_once(policies), recorded=before, replayed=note)
+            compared += 1
+    if not compared:
+        raise ScenarioError(f"{store.database.title} holds no job that was decided about; there is nothing to replay")
+    return Replayed(compared=compared, policies=_each_once(policies), recorded=next(recorded, None))
+
+
+def _recorded(store: Store) -> Iterator[Note]:
+    """Yields the events of decisions in the order in which they were stored."""
+    kinds = ", ".join(f"'{kind}'" for kind in DECIDED)
+    for row in store.read(f"SELECT at_s, job, kind, data FROM events WHERE kind IN ({kinds}) ORDER BY id"):
+        yield Note(row["at_s"], row["job"], row["kind"], json.loads(row["data"]))
+
+
+def _plain(note: Note) -> Note:
+    """Returns a note as it comes back from the store."""
+    return note._replace(data=json.loads(json.dumps(note.data)))
+
+
+def _each_once(policies: list[str]) -> tuple[str, ...]:
+    return tuple(name for n, name in enumerate(policies) if n == 0 or name != policies[n - 1])
+
+
+def _signals(setup: Setup, store: Store) -> Signals | None:
+    """Returns the signals as they were known at the time, up to the last question."""
+    if setup.source is None:
+        return None
+    hours = int((store.value("asked_s") or 0.0) // HOUR_S) + 1
+    return SignalKeeper(store, setup.source, setup.zones).signals(-HISTORY_H, hours)
+
+
+def _opened(
+    setup: Setup, signals: Signals | None, before: World | None, policy: str, state: bytes | None, serial: int
+) -> World:
+    """Returns the books after a start of the service, or after another policy was chosen.
+
+    Args:
+        setup: Parts of the service.
+        signals: Signals.
+        before: The books until then; None at first.
+        policy: Policy that decides.
+        state: State in which its scheduler begins; None: it carries on.
+        serial: Number of the next arrival.
+    """
+    if (0 if before is None else before.serial) != serial or (before is None and state is None):
+        raise ScenarioError(
+            "the record does not begin with the service's first job: the store was made by an older version; compare "
+            "with the engine instead (--engine)"
+        )
+    if state is None and before is not None:
+        before.forget_outside()
+        return before
+    scheduler = setup.scheduler(policy)
+    seed, zones = setup.config.seed, [site.zone for site in setup.scenario.fleet.sites]
+    hours = None
+    if signals is not None:
+        hours = Hours(signals, setup.start, zones, scheduler.needs.forecast, stream(seed, "forecast", 0))
+    world = World(setup.brief(scheduler.needs), scheduler, hours, stream(seed, "policy", 0))
+    scheduler.load_state(from_bytes(state or b""))
+    if before is not None:
+        seats: list[Any] = [copy.copy(seat) for seat in before.seat_of.values()]
+        world.restore(seats, serial=before.serial, place=before.place, now_s=before.now_s)
+    return world

@@ -580,12 +580,14 @@ def test_the_memory_of_slopes_fades_by_the_hour(memory):
     np.testing.assert_allclose(seen[1][0, 1], memory * seen[0][0, 2])
 
 
-def test_bid_price_learned_plans_by_the_mean_forecast_from_learned_prices():
+def test_bid_price_learned_plans_by_forecast_and_prices_of_its_training_seed():
     scheduler = make_scheduler("bid-price-learned-seed1")
+    assert scheduler.needs.forecast == Forecast("learned", net=1)
     assert scheduler.learned_price is packaged_price(1)
     scheduler = make_scheduler("bid-price-learned")
-    assert scheduler.needs.forecast == Forecast("learned", net="mean")
+    assert scheduler.needs.forecast == Forecast("learned", net=0)
     assert scheduler.learned_price is packaged_price(0)
+    assert (scheduler.samples, scheduler.rounds, scheduler.first_rounds, scheduler.memory) == (3, 4, 20, 0.8)
     assert make_scheduler("bid-price-regression").learned_price is None
     assert make_scheduler("bid-price(forecast=regression, price=2)").learned_price is packaged_price(2)
     with pytest.raises(ScenarioError, match="price is '3'; allowed: one of none, 0, 1, 2"):

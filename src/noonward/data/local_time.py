@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -64,8 +64,9 @@ def ingress_timezone(fleet: Fleet, point: Ingress) -> ZoneInfo:
     return site_timezone(fleet.sites[fleet.site_index(point.home)])
 
 
+@lru_cache(maxsize=64)
 def local_week_s(zone: ZoneInfo, start: datetime, step_s: float, count: int) -> F8:
-    """Returns the local time of equally spaced instants, seconds since the local week's Monday midnight.
+    """Returns the local time of equally spaced instants, seconds since the local week's Monday midnight (read-only).
 
     Args:
         zone: Time zone; a change of its clock within the span is followed.
@@ -80,4 +81,7 @@ def local_week_s(zone: ZoneInfo, start: datetime, step_s: float, count: int) -> 
         [8.0, 9.0]
     """
     local = [(start + timedelta(seconds=step_s * index)).astimezone(zone) for index in range(count)]
-    return np.array([time.weekday() * DAY_S + time.hour * 3600.0 + time.minute * 60.0 + time.second for time in local])
+    clock = [time.weekday() * DAY_S + time.hour * 3600.0 + time.minute * 60.0 + time.second for time in local]
+    week_s = np.array(clock)
+    week_s.setflags(write=False)
+    return week_s

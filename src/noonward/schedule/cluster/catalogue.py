@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from noonward.decision.scheduler import Scheduler
 from noonward.forecasts.forecast import Forecast, ForecastKind
-from noonward.forecasts.learned import MEAN
 from noonward.schedule.cluster.bandit import Ucb1
 from noonward.schedule.cluster.bid_price import BidPrice
 from noonward.schedule.cluster.booking import Booked
@@ -66,7 +65,9 @@ def add_policies(registry: Registry) -> None:
         made = functools.partial(bid_price, "learned", net=file.seed, samples=4, rounds=16)
         _add_file(registry, file, made, frozenset[Role]({"learned", "planner"}), packaged=True)
     for file in priced_planners():
-        made = functools.partial(bid_price, "learned", net=MEAN, samples=8, memory=0.8, price=str(file.seed))
+        made = functools.partial(
+            bid_price, "learned", net=file.seed, samples=3, rounds=4, memory=0.8, price=str(file.seed)
+        )
         _add_file(registry, file, made, frozenset[Role]({"learned", "planner"}), packaged=True)
 
 

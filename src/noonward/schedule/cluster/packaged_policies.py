@@ -89,14 +89,13 @@ def planners() -> list[PolicyFile]:
 
 
 def priced_planners() -> list[PolicyFile]:
-    """Returns ``bid-price-learned``, by training seed: bid prices under the mean of all packaged nets' forecasts.
+    """Returns ``bid-price-learned``, by training seed: bid prices under the forecast of the packaged net of the seed.
 
     Their capacity prices start from those that the packaged ``masac-credit`` of the seed has learned.
     """
-    said = "Bid prices under the mean of three nets' forecasts; they start from learned ones, seed {}."
-    record = packaged_record()
+    said = "Bid prices under a net's forecasts; they start from learned ones, seed {}."
     return [
-        _planner("bid-price-learned", seed, price_path(seed), {**record, "summary": said.format(seed)})
+        _planner("bid-price-learned", seed, price_path(seed), {**packaged_record(seed), "summary": said.format(seed)})
         for seed in range(SEEDS)
     ]
 

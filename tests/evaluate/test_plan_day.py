@@ -84,7 +84,6 @@ def test_promises_out_of_range_are_refused(promise: float, samples: int, message
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("tiny", "jobs of class 'fine-tuning' .* run for .* to .* h; a day-ahead plan takes classes whose"),
         ("dvfs-training", "reads prices or carbon intensities, but scenario 'dvfs-training' has no signals"),
     ],
 )
@@ -92,6 +91,25 @@ def test_what_cannot_be_planned_is_told(name: str, message: str) -> None:
     environment = build_environment(load_scenario(name, ["window_h=6"]))
     with pytest.raises(ScenarioError, match=message):
         plan_day(environment, FollowPlan(samples=3))
+
+
+def test_jobs_of_mixed_run_times_are_planned_by_run_time_and_slack(tmp_path: Path) -> None:
+    """The tables name the part of the class, the site and the date of every share; every job has a place and a time."""
+    environment = build_environment(load_scenario("tiny", ["window_h=6"]))
+    found = plan_day(environment, FollowPlan(samples=3, promise=0.0))
+    runs = {one.run_hours for one in found.plan.problem.classes}
+    assert len(runs) > 1
+    tables = {name: pl.read_parquet(path) for name, path in found.write(tmp_path).items()}
+    names = set(tables["fractions"]["class"])
+    assert names == {one.name for one in found.plan.problem.classes}
+    assert all(name.startswith("fine-tuning, run ") for name in names)
+    for one in found.plan.problem.classes:
+        assert one.name == f"fine-tuning, run {one.run_hours} h, slack {one.flexibility_h} h"
+    assert set(tables["fractions"]["site"]) <= set(environment.sites)
+    assert tables["fractions"]["runs"].min() >= environment.start
+    done = tables["jobs"].filter(pl.col("status") == "done")
+    assert len(done) > 0
+    assert done["site"].null_count() == done["start"].null_count() == 0
 
 
 def test_load_that_does_not_fit_is_told() -> None:

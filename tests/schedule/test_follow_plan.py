@@ -200,6 +200,40 @@ def test_long_jobs_are_planned_for_all_their_hours():
     np.testing.assert_allclose(scheduler.plan.curve_TD[:4, 0], 2.0, atol=1e-6)
 
 
+def test_a_class_of_mixed_run_times_is_planned_in_parts():
+    """Runs of 1, 1.5 and 5 h with 2, 0 and 3 h of slack: parts of 1, 2 and 6 h with 2, 0 and 2 h."""
+    rows = [
+        {"arrival_s": 0.0, "work": 3600.0 * run, "slack_s": 3600.0 * slack, "gpus": gpus}
+        for run, slack, gpus in ((1.0, 2.0, 1), (1.5, 0.0, 2), (5.0, 3.0, 3))
+    ]
+    world = plain((8,), rows, protocol="on-arrival", price=[[1.0]])
+    found = Workload.of(Brief.of(world.environment(), Needs()), [world.table()])
+    assert [(one.run_hours, one.flexibility_h) for one in found.classes] == [(1, 2), (2, 0), (6, 2)]
+    assert found.fleet_class_C.tolist() == [0, 0, 0]
+    assert found.load_NHC[0, 0].tolist() == [1.0, 3.0 / 2, 15.0 / 6]
+    where = found.planned_as(
+        np.zeros(5, int), np.array([0.2, 1.2, 3.0, 30.0, 1.0]), np.array([9.0, 9.0, 1.0, 2.0, 0.5])
+    )
+    assert where.tolist() == [0, 1, 2, 2, 0]
+    again = Workload.of_state(found.state())
+    assert again.fleet_class_C.tolist() == [0, 0, 0]
+
+
+def test_jobs_of_mixed_run_times_follow_the_shares_of_their_part():
+    """One GPU; hour 1 is cheap. The run of 2 h must start at once, so the run of 1 h, which may wait 2 h, goes last."""
+    rows = [
+        {"arrival_s": 0.0, "work": 7200.0, "slack_s": 0.0},
+        {"arrival_s": 0.0, "work": 3600.0, "slack_s": 7200.0},
+    ]
+    world = plain((1,), rows, protocol="on-arrival", price=[[50.0, 10.0, 20.0, 90.0]], window_h=2)
+    table = plain((1,), rows, protocol="on-arrival", price=[[50.0, 10.0, 20.0, 90.0]], window_h=2).rows
+    world.another = lambda rng: table
+    scheduler = planner("hard")
+    outcome = run(world.environment(), scheduler)
+    assert [one.run_hours for one in scheduler.workload.classes] == [1, 2]
+    assert outcome.job_J["start_s"].tolist() == [0.0, 7200.0]
+
+
 CLOCKED = ("dp", "dp-max-clock")
 """Policies that need a clock which the random sites do not offer; their sites are those of `uniform`."""
 

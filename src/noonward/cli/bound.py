@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
 from noonward.cli.options import (
     BoundSeconds,
     EnvironmentsOrFit,
@@ -21,6 +25,9 @@ from noonward.cli.options import (
     progress_bar,
 )
 
+if TYPE_CHECKING:
+    from noonward.model.cluster.scenario import Scenario
+
 
 def bound(
     name: ScenarioName,
@@ -32,6 +39,10 @@ def bound(
     last: LastDay = None,
     settings: Settings = None,
     seconds: BoundSeconds = None,
+    non_clairvoyant: Annotated[
+        bool,
+        typer.Option("--non-clairvoyant", help="Instead: what policies that do not know coming signals can earn."),
+    ] = False,
     workers: Workers = None,
     ray: RayAddress = None,
     json: Json = False,
@@ -47,6 +58,11 @@ def bound(
     scenario = open_scenario(name, settings, signals, jobs, first, last)
     require_seconds(scenario, seconds)
     runs = count_of(scenario, environments)
+    if non_clairvoyant:
+        if seconds is not None:
+            raise ScenarioError("--non-clairvoyant takes no --bound-seconds; leave one of them out")
+        _non_clairvoyant(scenario, runs, seed, workers, ray, json)
+        return
     objective = objective_of(scenario)
     specs = [BoundRun(scenario, index, seed, None, seconds) for index in range(runs)]
     with executor_of(workers, ray) as executor, progress_bar(runs, "bounds") as step:
@@ -75,3 +91,28 @@ def bound(
         print(f"mean {metric.name}: {metric.value:,.{digits}f}{interval} {metric.unit}")
     for note in notes:
         print(f"note: {note}")
+
+
+def _non_clairvoyant(
+    scenario: Scenario, runs: int, seed: int, workers: int | None, ray: str | None, json: bool
+) -> None:
+    """Prints what policies without foresight of the signals can earn on average."""
+    from noonward.evaluate.metrics import to_json
+    from noonward.evaluate.nonclairvoyant import NonclairvoyantRun, nonclairvoyant_metrics, require_law
+    from noonward.runtime.executor import map_runs
+
+    require_law(scenario)
+    specs = [NonclairvoyantRun(scenario, index, seed) for index in range(runs)]
+    with executor_of(workers, ray) as executor, progress_bar(runs, "bounds") as step:
+        metrics = nonclairvoyant_metrics(map_runs(specs, executor, step))
+    if json:
+        print(to_json(metrics, scenario=scenario.name, seed=seed, environments=runs))
+        return
+    for metric in metrics:
+        interval = "" if metric.low is None else f" [{metric.low:,.2f}, {metric.high:,.2f}]"
+        print(f"mean {metric.name}: {metric.value:,.2f}{interval} USD")
+    print(
+        "nonclairvoyant_bound_usd: on average over prices and carbon that the generator may draw, no policy earns more "
+        "that does not know those to come, even if it knows all jobs. clairvoyant_bound_usd: with all signals known. "
+        "foresight_usd: their difference."
+    )

@@ -12,7 +12,6 @@ from noonward.arrays import F8
 from noonward.decision.brief import Brief, check_fit
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
-from noonward.errors import ScenarioError
 from noonward.evaluate.frames import with_times
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import mean
@@ -145,12 +144,12 @@ def plan_day(environment: Environment, scheduler: FollowPlan, *, seed: int = 0) 
     Jobs are asked about on arrival, whatever the scenario's own protocol.
 
     Args:
-        environment: Environment with signals, whose jobs can be sampled and run for an hour at most.
+        environment: Environment with signals, whose jobs can be sampled.
         scheduler: How to plan.
         seed: Seed of the sampled days.
 
     Raises:
-        ScenarioError: Jobs run for more than an hour or cannot be sampled, or there are no signals.
+        ScenarioError: Jobs cannot be sampled, or there are no signals.
         InfeasiblePlanError: The expected load does not fit the machines.
     """
     environment = replace(environment, protocol="on-arrival")
@@ -158,7 +157,6 @@ def plan_day(environment: Environment, scheduler: FollowPlan, *, seed: int = 0) 
     check_fit(brief, scheduler.needs, "'noonward plan'")
     engine = ClusterEngine(environment, scheduler, seed=seed)
     scheduler.reset(brief, stream(seed, "policy", environment.index))
-    _require_alike(environment, scheduler.workload)
     engine.step()
     scheduler.decide(engine.view, engine.answers)
     plan, first, margin = scheduler.plan, scheduler.first, scheduler.margin
@@ -166,7 +164,7 @@ def plan_day(environment: Environment, scheduler: FollowPlan, *, seed: int = 0) 
         make_plan(plan.problem)  # raises, and says what does not fit
     sample, rng = environment.sample_jobs, stream(seed, "policy", environment.index, "fresh")
     assert sample is not None  # check_fit
-    fresh = Workload.of(brief, [sample(each) for each in rng.spawn(FRESH_DAYS)])
+    fresh = Workload.of(brief, [sample(each) for each in rng.spawn(FRESH_DAYS)], scheduler.workload)
     excess_N = plan.excess(fresh.days(first, plan.fractions.hours))
     outcome = run(environment, scheduler, seed=seed)
     sites = len(environment.sites)
@@ -196,14 +194,3 @@ def _placed(outcome: Outcome, first: int, hours: int) -> pl.DataFrame:
     table = with_times(job_table(outcome), outcome.environment.start).with_row_index("job")
     names = ("job", "class", "arrival", "origin", "status", "site", "gpus", "start", "finish")
     return table.filter(came).select(names)
-
-
-def _require_alike(environment: Environment, workload: Workload) -> None:
-    """Raises ScenarioError if the jobs of a class do not run equally many whole hours."""
-    for one, shortest_h in zip(workload.classes, workload.shortest_h_C.tolist(), strict=True):
-        if one.run_hours > 1 and shortest_h <= one.run_hours - 1:
-            raise ScenarioError(
-                f"jobs of class {one.name!r} of scenario {environment.scenario!r} run for {shortest_h:.1f} to "
-                f"{one.run_hours} h; a day-ahead plan takes classes whose jobs run equally many whole hours; try "
-                "scenario 'load-shaping', or split the class by run time"
-            )

@@ -24,9 +24,11 @@ has the same bytes on every machine.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8
 from noonward.data.signals.calibration import SeriesCalibration, SignalCalibration, load_calibration
@@ -74,8 +76,8 @@ def draw_signals(
     parts = [table.zone(zone) for zone in zones]
     series = [part.price for part in parts] + [part.carbon for part in parts]
     offset_h_S = np.array([part.utc_offset / timedelta(hours=1) for part in parts] * 2)
-    score_SH = _scores(table, zones, series, hours, rng)
-    month_H, hour_H, weekend_SH = _calendar(start, hours, offset_h_S)
+    score_SH = draw_scores(table, zones, series, hours, rng).scores()
+    month_H, hour_H, weekend_SH = calendar(start, hours, offset_h_S)
     value_SH = np.empty_like(score_SH)
     for row, one in enumerate(series):
         curve_H = _on_curves(score_SH[row], month_H, hour_H // 6, table.score_knots_K, one.residual_curve_MDK)
@@ -139,14 +141,42 @@ def _check(zones: tuple[str, ...], start: datetime, hours: int) -> None:
         raise DataError(f"signals start at {start!s}; they must start on a full hour")
 
 
-def _scores(
+@dataclass(frozen=True)
+class ScorePaths:
+    """One draw of the hidden parts that make up the normal scores. Axes: P parts, H hours, S series, C components.
+
+    Attributes:
+        part_PHS: Decaying parts, independent between series: one a component, then a second one of those that swing.
+        rate_P: What is left of a part after an hour, on average.
+        mix_SS: What makes the series' innovations correlated.
+        root_SC: Square roots of the components' shares.
+        swings_C: Which components swing.
+        phase_CH: Phase of every component, rad; 0 where it does not swing.
+    """
+
+    part_PHS: F8
+    rate_P: F8
+    mix_SS: F8
+    root_SC: F8
+    swings_C: NDArray[np.bool_]
+    phase_CH: F8
+
+    def scores(self) -> F8:
+        """Returns the correlated standard normal scores of all series, (S, H)."""
+        cosine_PHS = self.part_PHS[: len(self.swings_C)] * np.cos(self.phase_CH)[:, :, None]
+        swung_CH = np.sin(self.phase_CH[self.swings_C])
+        cosine_PHS[self.swings_C] += self.part_PHS[len(self.swings_C) :] * swung_CH[:, :, None]
+        return np.asarray(np.einsum("chs,rs,rc->rh", cosine_PHS, self.mix_SS, self.root_SC, optimize=True))
+
+
+def draw_scores(
     table: SignalCalibration,
     zones: tuple[str, ...],
     series: list[SeriesCalibration],
     hours: int,
     rng: np.random.Generator,
-) -> F8:
-    """Draws the correlated standard normal scores of all series, shape ``(S, H)``."""
+) -> ScorePaths:
+    """Draws the hidden parts of the scores of all series: prices of the zones, then carbon intensities."""
     share_SC = np.array([one.memory_share_C for one in series])
     root_SC = np.sqrt(share_SC)
     innovation_SS = innovation_correlation(root_SC, table.correlation_of(zones))
@@ -155,11 +185,16 @@ def _scores(
 
     swings_C = table.period_C > 0
     tau_P = np.concatenate([table.tau_C, table.tau_C[swings_C]])
-    part_PHS = _decaying(rng.standard_normal((hours, len(tau_P), len(series))), np.exp(-1.0 / tau_P))
+    rate_P = np.exp(-1.0 / tau_P)
     phase_CH = 2 * np.pi * np.arange(hours) / np.where(swings_C, table.period_C, np.inf)[:, None]
-    cosine_PHS = part_PHS[: len(table.tau_C)] * np.cos(phase_CH)[:, :, None]
-    cosine_PHS[swings_C] += part_PHS[len(table.tau_C) :] * np.sin(phase_CH[swings_C])[:, :, None]
-    return np.asarray(np.einsum("chs,rs,rc->rh", cosine_PHS, mix_SS, root_SC, optimize=True))
+    return ScorePaths(
+        part_PHS=_decaying(rng.standard_normal((hours, len(tau_P), len(series))), rate_P),
+        rate_P=rate_P,
+        mix_SS=mix_SS,
+        root_SC=root_SC,
+        swings_C=swings_C,
+        phase_CH=phase_CH,
+    )
 
 
 def _decaying(noise_HPS: F8, rate_P: F8) -> F8:
@@ -176,7 +211,7 @@ def _decaying(noise_HPS: F8, rate_P: F8) -> F8:
     return x_PHS
 
 
-def _calendar(start: datetime, hours: int, offset_h_S: F8) -> tuple[I8, I8, F8]:
+def calendar(start: datetime, hours: int, offset_h_S: F8) -> tuple[I8, I8, F8]:
     """Returns each hour's UTC month (0 to 11) and hour of day, and per series 1 on the local weekend."""
     first = np.datetime64(start.astimezone(UTC).replace(tzinfo=None), "h")
     stamp_H = first + np.arange(hours)

@@ -35,7 +35,8 @@ class Fractional(Scheduler):
     """Places each job, at its arrival, so that the shares placed of its class and hour follow given fractions (Eq. 15).
 
     Classes are the fleet's job classes with their ranges; their flexibility is the whole hours that every sampled job
-    may be delayed. A job that cannot be in time where it belongs goes to the feasible site of the largest share.
+    may be delayed. One whose jobs run for different numbers of hours is planned in parts (``Workload``). A job that
+    cannot be in time where it belongs goes to the feasible site of the largest share.
 
     Args:
         spread: Evenly over range and flexibility; else evenly over the range, in the hour of arrival.
@@ -124,7 +125,7 @@ class Fractional(Scheduler):
         self.hour = hour
         job = view.job
         record = view.job_J[job]
-        load_class, k = int(record["class_"]), hour - self.first
+        load_class, k = self._planned_as(view, job), hour - self.first
         t, site = self.tracker.place(k, load_class, float(record["gpus_max"] * record["work"]))
         earliest_s = 0.0 if t == k else (self.first + t) * HOUR_S
         if not view.allowed(0, site):
@@ -132,6 +133,21 @@ class Fractional(Scheduler):
         earliest_s = min(earliest_s, float(latest_start_s(view, job, site)))
         self._book(view, job, site, max(hour, int(earliest_s / HOUR_S)))
         answers.send(0, site, earliest_s=earliest_s)
+
+    def _planned_as(self, view: ClusterView, job: int) -> int:
+        """Returns the planned class of a job, its run time taken as ``Workload.of`` takes it."""
+        record = view.job_J[job]
+        load_class = int(record["class_"])
+        parts = np.flatnonzero(self.workload.fleet_class_C == load_class)
+        if len(parts) == 1:
+            return int(parts[0])
+        sites = np.array(self.workload.classes[parts[0]].clusters)
+        sites = sites[self.gpus_S[sites] >= record["gpus_min"]]
+        gang_X = np.minimum(record["gpus_max"], self.gpus_S[sites]).astype(np.int64)
+        level_X = view.oracle_SCG[sites, load_class, gang_X]
+        run_h = float(record["work"] * view.speed_KSCGF[SECONDS, sites, load_class, gang_X, level_X].mean()) / HOUR_S
+        slack_h = float(record["deadline_s"] - record["arrival_s"]) / HOUR_S
+        return int(self.workload.planned_as(*(np.array([each]) for each in (load_class, run_h, slack_h)))[0])
 
     def _book(self, view: ClusterView, job: int, site: int, hour: int) -> None:
         """Notes the GPUs that a job will take, hour by hour; the first row of the books is the current hour."""

@@ -26,10 +26,12 @@ SHOWN: Final = "serial IS NOT NULL AND state IN ('transit', 'waiting')"
 STATE: Final = "scheduler."
 STATES: Final = "name LIKE 'scheduler.%'"
 """Names of the table ``meta`` under which the parts of the scheduler's state are."""
-_UPDATE: Final = """
-UPDATE jobs SET state = :state, serial = :serial, slot = :slot, place = :place, site = :site, gpus = :gpus,
-    level = :level, earliest_s = :earliest_s, reach_s = :reach_s, start_s = :start_s, run_s = :run_s,
-    power_w = :power_w, moves = :moves, token = :token
+_OF_SEAT: Final = (
+    "serial", "slot", "place", "site", "gpus", "level", "earliest_s", "reach_s", "start_s", "run_s", "power_w", "moves",
+)  # fmt: skip
+"""Columns of the table ``jobs`` that a seat has under the same names."""
+_UPDATE: Final = f"""
+UPDATE jobs SET state = :state, token = :token, {", ".join(f"{name} = :{name}" for name in _OF_SEAT)}
 WHERE id = :job AND attempt = :attempt AND state IN ('submitted', 'transit', 'waiting')
 """
 _DECISION: Final = """
@@ -143,12 +145,8 @@ class Books:
             )
             return True
         token = self.token(seat.about.job, seat.about.attempt) if seat.state == STARTING else None
-        values: dict[str, Any] = {
-            "state": seat.state, "serial": seat.serial, "slot": seat.slot, "place": seat.place, "site": seat.site,
-            "gpus": seat.gpus, "level": seat.level, "earliest_s": seat.earliest_s, "reach_s": seat.reach_s,
-            "start_s": seat.start_s, "run_s": seat.run_s, "power_w": seat.power_w, "moves": seat.moves, "token": token,
-            "job": seat.about.job, "attempt": seat.about.attempt,
-        }  # fmt: skip
+        values: dict[str, Any] = {name: getattr(seat, name) for name in _OF_SEAT}
+        values |= {"state": seat.state, "token": token, "job": seat.about.job, "attempt": seat.about.attempt}
         return connection.execute(_UPDATE, values).rowcount == 1 or seat.state == OVERDUE
 
     def _store_starts(self, connection: Connection, seats: Sequence[Seat]) -> set[int]:
@@ -270,20 +268,9 @@ def _seat(row: Row) -> Seat:
     about = arrival_of(row)
     return Seat(
         about=about,
-        serial=row["serial"],
-        slot=row["slot"],
         state=row["state"] if row["start_s"] is None else STARTING,
-        site=row["site"],
-        place=row["place"],
-        gpus=row["gpus"],
-        level=row["level"],
-        earliest_s=row["earliest_s"],
-        reach_s=row["reach_s"],
-        start_s=row["start_s"],
-        run_s=row["run_s"],
-        power_w=row["power_w"],
-        moves=row["moves"],
         held=about.held,
         pinned=about.pinned,
         vetoed=about.vetoed,
+        **{name: row[name] for name in _OF_SEAT},
     )

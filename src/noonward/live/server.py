@@ -9,7 +9,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from noonward.errors import FileError, MissingExtraError, ScenarioError
 from noonward.files import locked_folder
@@ -51,58 +50,72 @@ def serve(
         FileError: The folder is in use, or the port is taken.
         MissingExtraError: The extra ``live`` is not installed.
     """
-    try:
-        import uvicorn
-
-        from noonward.live.api.app import make_app
-        from noonward.live.api.connections import IDLE_S, Connection
-    except ImportError as error:
-        raise MissingExtraError(error.name or "uvicorn", "live") from error
+    _require_extra()
     _allow_many_files()
     with locked_folder(config.folder, "noonward serve"):
         store = _store(config, clock or SystemClock(), waits)
         if store is None:
             return
-        lost = threading.Event()
         try:
             _require_tokens(config, store)
             controller = Controller(Setup.of(config, scenario, store, shadow=shadow), store)
             controller.rehearse()
             with _bound(config.host, config.port) as listener:
-                server = uvicorn.Server(
-                    uvicorn.Config(
-                        make_app(controller),
-                        log_level="warning",
-                        access_log=False,
-                        lifespan="off",
-                        http=Connection,
-                        timeout_keep_alive=int(IDLE_S),
-                        timeout_graceful_shutdown=5,
-                        ssl_certfile=_path(config.tls_certificate),
-                        ssl_keyfile=_path(config.tls_key),
-                        server_header=False,
-                    )
-                )
-
-                def end(server: Any = server) -> None:
-                    lost.set()
-                    server.should_exit = True
-
-                store.lost = end
-                controller.run()
-                try:
-                    if callable(started):
-                        scheme = "http" if config.tls_certificate is None else "https"
-                        started(f"{scheme}://{config.host}:{listener.getsockname()[1]}", controller)
-                    server.run(sockets=[listener])
-                finally:
-                    controller.stop()
+                lost = _answer(config, controller, listener, started)
         finally:
             store.close()
-        if lost.is_set():
+        if lost:
             raise LeadershipLostError(
                 f"this instance does not lead over {store.database.title} any more; start it again to stand by"
             )
+
+
+def _require_extra() -> None:
+    """Raises MissingExtraError where the extra ``live`` is not installed."""
+    try:
+        import noonward.live.api.app
+        import noonward.live.api.connections  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(error.name or "uvicorn", "live") from error
+
+
+def _answer(config: LiveConfig, controller: Controller, listener: socket.socket, started: object) -> bool:
+    """Runs the loops and answers requests until the service is told to end; returns whether it has lost the lead."""
+    import uvicorn
+
+    from noonward.live.api.app import make_app
+    from noonward.live.api.connections import IDLE_S, Connection
+
+    server = uvicorn.Server(
+        uvicorn.Config(
+            make_app(controller),
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            http=Connection,
+            timeout_keep_alive=int(IDLE_S),
+            timeout_graceful_shutdown=5,
+            ssl_certfile=_path(config.tls_certificate),
+            ssl_keyfile=_path(config.tls_key),
+            server_header=False,
+        )
+    )
+    lost = threading.Event()
+
+    def end() -> None:
+        lost.set()
+        server.should_exit = True
+
+    controller.store.lost = end
+    controller.run()
+    try:
+        if callable(started):
+            scheme = "http" if config.tls_certificate is None else "https"
+            started(f"{scheme}://{config.host}:{listener.getsockname()[1]}", controller)
+        server.run(sockets=[listener])
+    finally:
+        controller.stop()
+    return lost.is_set()
 
 
 def _store(config: LiveConfig, clock: Clock, waits: Callable[[], None] | None) -> Store | None:

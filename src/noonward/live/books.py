@@ -100,12 +100,13 @@ class Books:
             StoreError: The store cannot be written now; what has changed is kept and stored by the next call.
         """
         seats, decisions, notes = self.world.drain_changes()
-        if not (seats or decisions or notes or self._journal or self.world.asks != self._saved_asks):
+        told = any(what != OPENED for what, *_ in self._journal)
+        if not (seats or decisions or notes or told or self.world.asks != self._saved_asks):
             return []
         asks, curves = self.world.asks, self.world.curves
         state = self._changed_state() if asks != self._saved_asks else {}
         limits = {} if curves is None else curves.changes(int(self.world.now_s // HOUR_S))
-        told = len(self._journal)
+        stored = len(self._journal)
 
         def change(connection: Connection, now_s: float) -> tuple[set[int], list[Seat]]:
             missed = [seat for seat in seats if not self._store_seat(connection, seat)]
@@ -116,7 +117,7 @@ class Books:
             self._store_meta(connection, state)
             self._store_forecast(connection)
             self._store_curves(connection, limits, now_s)
-            self._store_journal(connection, self._journal[:told])
+            self._store_journal(connection, self._journal[:stored])
             return ready, missed
 
         try:
@@ -126,7 +127,7 @@ class Books:
             raise
         self._saved_asks = asks
         self._saved_state |= state
-        del self._journal[:told]
+        del self._journal[:stored]
         if curves is not None:
             curves.note_stored(limits)
         for seat in missed:

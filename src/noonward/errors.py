@@ -89,23 +89,26 @@ class MissingExtraError(NoonwardError):
         return MissingExtraError, (self.module, self.extra)
 
 
-def nearest(name: str, known: Iterable[str], *, list_all: bool = True) -> str:
+def nearest(name: str, known: Iterable[str], *, list_all: bool | None = None) -> str:
     """Returns a hint that names the known word nearest to a misspelt one.
 
     Args:
         name: What the user wrote.
         known: The words that would have been understood.
-        list_all: Name them all where none is near.
+        list_all: Name all known words: always (True), never (False), or where none is near (None).
 
     Returns:
-        ``"did you mean 'x'?"``, else ``"known: a, b, c"``, or nothing where they are not to be listed.
+        ``"did you mean 'x'?"``, ``"known: a, b, c"``, both with a space between them, or nothing.
 
     Example:
         >>> nearest("revenu", ["revenue", "carbon"])
         "did you mean 'revenue'?"
+        >>> nearest("revenu", ["revenue", "carbon"], list_all=True)
+        "did you mean 'revenue'? Known: carbon, revenue"
     """
     words = sorted(known)
     close = difflib.get_close_matches(name, words, n=1)
+    listed = ", ".join(words)
     if close:
-        return f"did you mean {close[0]!r}?"
-    return "known: " + ", ".join(words) if list_all else ""
+        return f"did you mean {close[0]!r}?" + (f" Known: {listed}" if list_all else "")
+    return "" if list_all is False else f"known: {listed}"

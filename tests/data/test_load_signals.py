@@ -91,7 +91,7 @@ def test_columns_may_have_other_names(write):
     [
         ({"prices": "eur"}, "'prices'; did you mean 'price'"),
         ({"price": "prise_usd_per_mwh"}, "in none of signals.csv; did you mean 'price_usd_per_mwh'"),
-        ({"zone": "zones"}, "'zones' for zone is missing; did you mean 'zone'"),
+        ({"zone": "zones"}, "'zones' for zone is missing; .*did you mean 'zone'"),
     ],
 )
 def test_wrong_column_names_name_the_nearest(write, columns, message):

@@ -53,9 +53,10 @@ class Clock:
         try:
             ZoneInfo(self.name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
+            hint = nearest(self.name, available_timezones(), list_all=False)
             raise DataError(
-                f"time zone {self.name!r} is unknown; {nearest(self.name, available_timezones())}; give an IANA name "
-                "such as Europe/Berlin, or an offset such as +01:00"
+                f"time zone {self.name!r} is unknown; give an IANA name such as Europe/Berlin, or an offset such as "
+                "+01:00" + (f"; {hint}" if hint else "")
             ) from None
         return None
 

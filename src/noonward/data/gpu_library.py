@@ -69,8 +69,8 @@ def find_gpu(name: str) -> Gpu:
     if alike:
         raise ScenarioError(f"GPU {name!r} may be {', '.join(alike)}, whose powers differ; name one of these")
     raise ScenarioError(
-        f"GPU {name!r} is not in the library; {nearest(name, gpu_library())}; known: {', '.join(gpu_library())}. "
-        "Another one can be written into the scenario file by hand"
+        f"GPU {name!r} is not in the library; another one can be written into the scenario file by hand; "
+        f"{nearest(name, gpu_library(), list_all=True)}"
     )
 
 

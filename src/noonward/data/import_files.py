@@ -69,7 +69,7 @@ def import_files(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions
         raise DataError("a file stands twice; name each once")
     known = (*LOG_FORMATS, *FORMATS)
     if told is not None and told not in known:
-        raise DataError(f"format {told!r} is unknown; {nearest(told, known)}; formats: {', '.join(known)}")
+        raise DataError(f"format {told!r} is unknown; {nearest(told, known, list_all=True)}")
     found = Imported()
     hours: list[pl.DataFrame] = []
     tables: list[pl.DataFrame] = []

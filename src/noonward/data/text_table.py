@@ -140,8 +140,8 @@ class TextTable:
         if found is None:
             known = [name for name in self.frame.columns if name != "line"]
             raise DataError(
-                f"{self.file.name}: there is no column {' or '.join(map(repr, names))}; {nearest(names[0], known)}; "
-                f"columns: {', '.join(known)}"
+                f"{self.file.name}: there is no column {' or '.join(map(repr, names))}; "
+                f"{nearest(names[0], known, list_all=True)}"
             )
         return found
 

@@ -174,17 +174,17 @@ def headline(comparison: Comparison) -> list[str]:
         * (comparison.values(best, objective.value) - comparison.values(today, objective.value))
     )
     doubtful = gain.low is not None and gain.low <= 0 <= (gain.high or 0)
+    today_fits = not objective.unmet(comparison, today)
     first = objective.saying(comparison, best)
-    told = [f"Adopt {best}: {first}"]
+    verdict = f"No clear winner yet; {best} comes first" if doubtful and today_fits else f"Adopt {best}"
+    told = [f"{verdict}: {first}"]
     share = comparison.gap_closed(best)
     if not math.isnan(share.value):
         told[0] += f"; {share.value:.0%} of what is possible".replace("%", " %")
     told[0] += "."
     if doubtful:
-        told.append(
-            f"The interval includes no difference: over these environments {best} cannot be distinguished from "
-            f"{spoken(today)}."
-        )
+        keep = f", so keep {spoken(today)} until more environments (--environments) distinguish the two"
+        told.append(f"The interval includes no difference{keep if today_fits else ''}.")
     if gain.low is None:
         told.append("One environment gives no interval: compare more windows (--environments) before you decide.")
     return [*told, *passed_over(comparison, best), *objective.consequences(comparison, best)]

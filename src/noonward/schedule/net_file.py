@@ -205,7 +205,7 @@ def _type_of(name: str, where: str) -> BlockType:
         DataError: There is no such type.
     """
     if name not in BLOCKS:
-        raise DataError(f"{where} is of the unknown type {name!r}; {nearest(name, BLOCKS)}; use a newer version")
+        raise DataError(f"{where} is of the unknown type {name!r}; use a newer version; {nearest(name, BLOCKS)}")
     return BLOCKS[name]
 
 

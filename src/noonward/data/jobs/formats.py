@@ -28,9 +28,7 @@ def log_format_of(file: TextFile, told: str | None = None) -> LogFormat | None:
     """
     if told is not None:
         if told not in LOG_FORMATS:
-            raise DataError(
-                f"format {told!r} is unknown; {nearest(told, LOG_FORMATS)}; formats: {', '.join(LOG_FORMATS)}"
-            )
+            raise DataError(f"format {told!r} is unknown; {nearest(told, LOG_FORMATS, list_all=True)}")
         return LOG_FORMATS[told]
     return next((each for each in LOG_FORMATS.values() if each.recognises(file)), None)
 

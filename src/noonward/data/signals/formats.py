@@ -42,7 +42,7 @@ def format_of(file: TextFile, told: str | None = None) -> SignalFormat:
     """
     if told is not None:
         if told not in FORMATS:
-            raise DataError(f"format {told!r} is unknown; {nearest(told, FORMATS)}; formats: {', '.join(FORMATS)}")
+            raise DataError(f"format {told!r} is unknown; {nearest(told, FORMATS, list_all=True)}")
         return FORMATS[told]
     return next((each for each in FORMATS.values() if each.recognises(file)), FORMATS["plain"])
 

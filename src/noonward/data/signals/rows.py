@@ -72,9 +72,9 @@ def tidy_layout(path: Path, columns: Mapping[str, str]) -> Layout:
     for key, name in {**TIDY, **columns}.items():
         if name not in present and key in ("timestamp", "zone"):
             raise DataError(
-                f"{path.name}: the column {name!r} for {key} is missing; {nearest(name, present)}; "
-                "rename it in the file, map it by columns, or turn the file into a tidy one: noonward import "
-                f"{path.name} --out FOLDER"
+                f"{path.name}: the column {name!r} for {key} is missing; rename it in the file, map it by "
+                f"columns, or turn the file into a tidy one (noonward import {path.name} --out FOLDER); "
+                f"{nearest(name, present)}"
             )
     names = {key: name for key, name in {**TIDY, **columns, **FLAGS}.items() if name in present}
     if "carbon" not in names and "price" not in names:

@@ -126,7 +126,8 @@ def site_caption(comparison: Comparison, best: str) -> str:
     return (
         f"Points are sites, the larger the more GPUs. Orange: {best} runs more GPU-hours there than "
         f"{spoken(comparison.reference)}; blue: fewer. Arrows lead from where jobs arrive to where {best} runs "
-        "them, the thicker the more GPU-hours; the largest are shown. Names without room stand in the table alone. "
+        "them, the thicker the more GPU-hours; the largest are shown. Where sites lie close together, some names are "
+        "left out; the table has them all. "
         "Means of an environment."
     )
 

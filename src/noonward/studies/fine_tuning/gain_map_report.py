@@ -113,16 +113,23 @@ def pair_figure(found: GainMap) -> Figure:
             x=[None], y=[None], mode="markers", name=f"demand {demand:g}", row=1, col=1,
             marker={"symbol": "square", "size": 11, "color": _color(n, len(demands)), "line": OUTLINE},
         )  # fmt: skip
+    for watts in sorted({_watts(cell) for cell in found.cells}):
+        figure.add_scatter(
+            x=[None], y=[None], mode="markers", name=f"{watts:g} W a GPU", row=1, col=1,
+            marker={"symbol": "circle", "size": _size(watts), "color": "white", "line": OUTLINE},
+        )  # fmt: skip
     lay_out(figure, 520, legend="right")
-    figure.update_xaxes(title_text="GPU-hours over the least of S0 to S3", tickformat="+.0%", matches="x")
+    figure.update_layout(legend_itemsizing="trace")
+    figure.update_xaxes(title_text="additional GPU-hours", tickformat="+.0%", matches="x")
     figure.update_yaxes(tickformat="+.0%")
     figure.update_yaxes(title_text="utility over local FCFS", col=1)
     return Figure(
         name="gain-map",
         title="Gains under every set of assumptions",
         caption="A point is the mean over the environments of one set of assumptions: its marker says what was varied, "
-        "its colour the demand, its size the power of a GPU. The star and dotted lines are the numbers that the paper "
-        "reports. A policy does what the paper says where a point lies on the star.",
+        "its colour the demand, its size the power of a GPU. GPU-hours are compared with the one of the "
+        "paper's rules (S0 to S3) that runs fewest. The star and dotted lines are the numbers that the paper reports. "
+        "A policy does what the paper says where a point lies on the star.",
         plot=figure,
     )
 
@@ -131,10 +138,14 @@ def _color(n: int, count: int) -> str:
     return DEMAND_COLORS[n if count <= len(DEMAND_COLORS) else n * len(DEMAND_COLORS) // count]
 
 
-def _size(cell: Cell) -> float:
-    """Returns the size of a cell's marker: the more watts, the larger."""
-    watts = next((float(s.rpartition("=")[2]) for s in cell.settings if "constant_w=" in s), 80.0)
-    return 7.0 + watts / 20.0
+def _watts(cell: Cell) -> float:
+    """Returns the power of a GPU under a cell's assumptions in W."""
+    return next((float(s.rpartition("=")[2]) for s in cell.settings if "constant_w=" in s), 80.0)
+
+
+def _size(watts: float) -> float:
+    """Returns the size of a marker in pixels: the more watts, the larger."""
+    return 5.0 + watts / 10.0
 
 
 def _add_points(
@@ -155,7 +166,7 @@ def _add_points(
         mode="markers",
         marker={
             "symbol": SYMBOLS[number % len(SYMBOLS)],
-            "size": [_size(cell) for cell in shown],
+            "size": [_size(_watts(cell)) for cell in shown],
             "color": [_color(demands.index(cell.demand), len(demands)) for cell in shown],
             "line": OUTLINE,
         },

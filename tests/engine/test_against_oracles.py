@@ -208,14 +208,17 @@ def replay_on_arrival(world, scheduler):
         finished=replay.finished if scheduler.needs.finished else None,
         ledger=replay.ledger,
         late_until_s=world.late_until_s,
+        queued=world.queued,
     )
     assert next(replay.log, None) is None
     return jobs, replay
 
 
+@pytest.mark.parametrize("queued", [False, True], ids=("links", "queued-links"))
 @pytest.mark.parametrize("seed", range(120))
-def test_on_arrival_equals_the_slow_oracle(seed):
+def test_on_arrival_equals_the_slow_oracle(seed, queued):
     world = small_worlds.draw(seed, "on-arrival")
+    world.queued = queued
     scheduler = Wanderer(seed, allocate=seed % 2 == 1, finished=seed % 4 > 1)
     outcome = play(world, scheduler)
     jobs, replay = replay_on_arrival(world, scheduler)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from noonward.data.scenarios.load import load_scenario
+from noonward.errors import ScenarioError
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.network import Network
 
@@ -54,3 +56,15 @@ def test_a_throughput_of_zero_on_a_link_is_refused():
 def test_a_ragged_matrix_is_refused(matrix):
     with pytest.raises(ValueError, match=r"network\.latency_ms has rows of unequal length; give one number or 2 rows"):
         Network(latency_ms=matrix).links(fleet())
+
+
+def test_a_queue_needs_a_throughput_and_is_not_at_home():
+    with pytest.raises(ValueError, match=r"network\.queued needs network\.throughput_gb_per_min"):
+        Network(queued=True)
+    assert Network(throughput_gb_per_min=1, queued=True).links(fleet()).queued
+    assert not Network(throughput_gb_per_min=1).links(fleet()).queued
+
+
+def test_a_queue_is_for_protocol_on_arrival():
+    with pytest.raises(ScenarioError, match=r"network\.queued is for protocol on-arrival, not each-slot"):
+        load_scenario("tiny", ["network.queued=true"])

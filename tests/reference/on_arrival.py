@@ -9,13 +9,13 @@ import functools
 import heapq
 import math
 import random
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 # ---------------------------------------------------------------- 1. the simulator
 
 ORACLE = -1
-FINISH, HOUR, JOIN, ARRIVE, LAPSE = range(5)
+SEND, FINISH, HOUR, JOIN, ARRIVE, LAPSE = range(-1, 5)
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,7 @@ class Simulator:
         finished: finished(state, job, energy a unit in J), before the freed GPUs go to the queue.
         ledger: Told of travels, starts and finishes (reference.ledger); None for none.
         late_until_s: Time until which jobs may start after their latest start; -inf where they are dropped then.
+        queued: Whether a link carries the data of one job at a time, in the order of arrival.
     """
 
     def __init__(
@@ -165,7 +166,9 @@ class Simulator:
         finished=None,
         ledger=None,
         late_until_s=-math.inf,
+        queued=False,
     ):
+        self.queued, self.links = queued, {}
         self.late_until_s = late_until_s
         self.state = State(sites, caps, busy=[0] * len(sites), queues=[OrderedDict() for _ in sites])
         self.sites, self.latency_s, self.link_s_per_gb, self.home_site = sites, latency_s, link_s_per_gb, home_site
@@ -198,8 +201,51 @@ class Simulator:
         back_s = 0.0 if at_home or job.result_gb == 0.0 else self.travel_s(job, s, job.result_gb)
         return max(job.deadline_s - back_s, self.late_until_s)
 
+    def data_s(self, job, s):
+        """How long a job's data take on a link that queues; 0 where none does."""
+        at_home = self.home_site is not None and self.home_site[job.origin] == s
+        return 0.0 if at_home or not self.queued else job.move_gb * self.link_s_per_gb[job.origin][s]
+
+    def begins_s(self, job, s):
+        """When a job that is sent now would begin to travel: after all data before it, one job after the other."""
+        if not self.data_s(job, s):
+            return self.state.now_s
+        line = self.links.get((job.origin, s), ())
+        begin_s = self.state.now_s
+        for n, (other, _, end_s) in enumerate(line):
+            begin_s = end_s if n == 0 else begin_s + self.data_s(other, s)
+        return begin_s
+
+    def send(self, job, earliest_start_s):
+        """Puts a job in the line of its link, or on its way where the link is free."""
+        if not self.data_s(job, job.site):
+            self.travel(job, self.state.now_s, earliest_start_s)
+            return
+        line = self.links.setdefault((job.origin, job.site), deque())
+        line.append((job, earliest_start_s, None))
+        if len(line) == 1:
+            self.begin(line)
+
+    def begin(self, line):
+        """Begins with the data of the first job of a link's line."""
+        job, earliest_start_s, _ = line[0]
+        end_s = self.state.now_s + self.data_s(job, job.site)
+        line[0] = (job, earliest_start_s, end_s)
+        self.travel(job, self.state.now_s, earliest_start_s)
+        self.push(end_s, SEND, job)
+
+    def through(self, job):
+        """Takes a job whose data are through out of the line, and begins with the next."""
+        line = self.links[job.origin, job.site]
+        assert line.popleft()[0] is job
+        if line:
+            self.begin(line)
+
+    def travel(self, job, begin_s, earliest_start_s):
+        self.push(max(begin_s + self.travel_s(job, job.site, job.move_gb), earliest_start_s), JOIN, job)
+
     def arrive(self, job):
-        reaches_s = [self.state.now_s + self.travel_s(job, s, job.move_gb) for s in range(len(self.sites))]
+        reaches_s = [self.begins_s(job, s) + self.travel_s(job, s, job.move_gb) for s in range(len(self.sites))]
         self.state.feasible = [
             s for s, site in enumerate(self.sites) if site.takes(job) and reaches_s[s] <= self.latest_start_s(job, s)
         ]
@@ -210,7 +256,7 @@ class Simulator:
             assert job.site in self.state.feasible, job
             job.asked = gpus, level
             job.latest_start_s = self.latest_start_s(job, job.site)
-            self.push(max(reaches_s[job.site], earliest_start_s), JOIN, job)
+            self.send(job, earliest_start_s)
             if self.ledger is not None:
                 self.ledger.move(job, job.origin, job.site, self.state.now_s)
         self.push_next_arrival()
@@ -263,11 +309,15 @@ class Simulator:
             for s in range(len(self.sites)):
                 self.start_from_queue(s)
         else:
-            {ARRIVE: self.arrive, JOIN: self.join, FINISH: self.finish, LAPSE: self.lapse}[kind](job)
+            {ARRIVE: self.arrive, JOIN: self.join, FINISH: self.finish, LAPSE: self.lapse, SEND: self.through}[kind](
+                job
+            )
 
     def settled(self):
         """Whether no job is left to arrive, travel, wait or run (turns of the hour and void lapses may be left)."""
-        void = all(kind == HOUR or (kind == LAPSE and job.status != "queued") for _, kind, _, job in self.events)
+        void = all(
+            kind in (HOUR, SEND) or (kind == LAPSE and job.status != "queued") for _, kind, _, job in self.events
+        )
         return void and all(job.status in ("done", "overdue") for job in self.seen)
 
 

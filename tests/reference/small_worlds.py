@@ -42,6 +42,7 @@ class World:
     hard: bool = True
     late_until_s: float = -math.inf
     late_usd: float = 0.0
+    queued: bool = False
     extra: dict = field(default_factory=dict)
     another: object = None  # draws the rows of another such world, given a random.Random
 
@@ -89,7 +90,7 @@ class World:
             window_s=self.window_h * HOUR_S,
             drained=self.drained,
             fleet=fleet,
-            links=Network(**self.network).links(fleet),
+            links=Network(**self.network, queued=self.queued).links(fleet),
             jobs=self.table(),
             signals=signals,
             economics=Economics(revenue_usd_per_gpu_hour=self.alpha, carbon_usd_per_t=self.mu) if signals else None,

@@ -116,7 +116,10 @@ def environment_digest(environment: Environment) -> str:
     columns = dict(vars(environment.jobs))
     if not environment.jobs.has_record:  # a log that records nothing is none
         del columns["recorded_site_J"], columns["recorded_start_s_J"]
-    arrays = [*columns.values(), *vars(environment.links).values()]
+    links = dict(vars(environment.links))
+    if links.pop("queued"):
+        digest.update(b"queued")
+    arrays = [*columns.values(), *links.values()]
     if environment.signals is not None:
         signals = environment.signals
         until = signals.hour_of(environment.start) + environment.hours

@@ -61,10 +61,15 @@ class Setup:
             shadow: Run nothing: every site gets the executor ``model``, or one that watches its Slurm cluster.
 
         Raises:
-            ScenarioError: Generated signals are asked for beside clusters that run jobs.
+            ScenarioError: Generated signals are asked for beside clusters that run jobs, or the network queues.
             FileError: A publisher's key cannot be read.
             ClusterError: A cluster's commands are missing.
         """
+        if scenario.network.queued:
+            raise ScenarioError(
+                f"scenario {scenario.name!r} has network.queued, a model of links that a live service does not keep; "
+                "leave it out of the scenario"
+            )
         real = [name for name, site in config.sites.items() if site.executor not in OWN_MACHINE]
         drawn = isinstance(scenario.signals, GeneratedSignals) and not config.signals
         if real and not shadow and drawn:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from noonward.arrays import F8
 from noonward.model.cluster.fleet import Fleet
@@ -27,10 +27,22 @@ class Network(Spec):
     """ms a job takes before its data flow."""
     throughput_gb_per_min: Positive | Matrix | None = None
     """GB per minute; none: data take no time."""
+    queued: bool = False
+    """Whether a link carries the data of one job at a time, first come, first served (protocol on-arrival): a job then
+    waits until the link is free. Otherwise every job has the whole throughput. Results return without a queue."""
     usd_per_gb: NonNegative | Matrix = 0.0
     """USD per GB moved (psi)."""
     kwh_per_gb: NonNegative | Matrix = 0.0
     """kWh per GB moved (epsilon); emitted at the mean of both ends' carbon intensities."""
+
+    @model_validator(mode="after")
+    def _queue_of_data(self) -> Self:
+        if self.queued and self.throughput_gb_per_min is None:
+            raise ValueError(
+                "network.queued needs network.throughput_gb_per_min: without it data take no time and nothing queues; "
+                "give a throughput, or leave queued out"
+            )
+        return self
 
     def links(self, fleet: Fleet) -> Links:
         """Returns the links as arrays, with zeros where ingress and site are at home with each other.
@@ -67,6 +79,7 @@ class Network(Spec):
             seconds_per_gb_IS=seconds_per_gb,
             usd_per_gb_IS=table("usd_per_gb"),
             kwh_per_gb_IS=table("kwh_per_gb"),
+            queued=self.queued,
         )
 
 
@@ -79,9 +92,11 @@ class Links:
         seconds_per_gb_IS: Transfer time, s per GB.
         usd_per_gb_IS: Price, USD per GB.
         kwh_per_gb_IS: Energy, kWh per GB.
+        queued: Whether a link carries the data of one job at a time (``Network.queued``).
     """
 
     latency_s_IS: F8
     seconds_per_gb_IS: F8
     usd_per_gb_IS: F8
     kwh_per_gb_IS: F8
+    queued: bool = False

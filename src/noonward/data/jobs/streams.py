@@ -28,10 +28,10 @@ def generate_poisson_jobs(spec: PoissonJobs, fleet: Fleet, window_s: float, rng:
 
     Per ingress ``N ~ Poisson(rate x window)`` arrivals, uniform over the window given N; work
     ``max(work_min, LogNormal(ln median, sigma))`` (CHSAC-AF, Table I), in millionths of a unit. Class 0, no limit on
-    the delay, no data.
+    the delay; ``data_gb`` of data each.
 
     Args:
-        spec: Rate, work and gangs.
+        spec: Rate, work, gangs and data.
         fleet: Its ingress points.
         window_s: Length of the window, s.
         rng: Source of randomness.
@@ -53,6 +53,7 @@ def generate_poisson_jobs(spec: PoissonJobs, fleet: Fleet, window_s: float, rng:
         work=np.maximum(np.round(work_J, WORK_DECIMALS), spec.work_min),
         gpus_min=spec.gpus_min,
         gpus_max=spec.gpus_max,
+        data_gb=spec.data_gb,
     )
 
 
@@ -61,7 +62,7 @@ def generate_mixed_jobs(spec: MixedJobs, fleet: Fleet, window_s: float, rng: np.
 
     Per class and ingress a Poisson process of rate ``rate (1 + amplitude sin(2 pi t / period))``, by thinning one of
     the highest rate; work by the class' law, in millionths of a unit. The streams are spawned in the fleet's order of
-    classes. No limit on the delay, no data.
+    classes. No limit on the delay; data by class.
 
     Args:
         spec: Streams by class.
@@ -81,16 +82,17 @@ def generate_mixed_jobs(spec: MixedJobs, fleet: Fleet, window_s: float, rng: np.
             stream = spec.classes[name]
             arrival_s, origin, work = _class_jobs(stream, points, window_s, class_rng)
             gangs = np.array([[c, stream.gpus_min, stream.gpus_max]] * len(work), dtype=np.int64).reshape(-1, 3)
-            parts.append((arrival_s, origin, work, *gangs.T))
-    arrival_s, origin, work, class_, gpus_min, gpus_max = (
+            parts.append((arrival_s, origin, work, *gangs.T, np.full(len(work), stream.data_gb)))
+    arrival_s, origin, work, class_, gpus_min, gpus_max, data_gb = (
         np.concatenate(column) for column in zip(*parts, strict=True)
     )
     if not len(work):
         rate = sum(stream.rate_per_s for stream in spec.classes.values())
         raise _no_job(rate * window_s * points)
     return Jobs.build(
-        arrival_s=arrival_s, origin=origin, work=work, class_=class_, gpus_min=gpus_min, gpus_max=gpus_max
-    )
+        arrival_s=arrival_s, origin=origin, work=work, class_=class_, gpus_min=gpus_min, gpus_max=gpus_max,
+        data_gb=data_gb,
+    )  # fmt: skip
 
 
 def _class_jobs(
@@ -189,6 +191,7 @@ def paper_stream_jobs(spec: PaperStreamJobs, fleet: Fleet, window_s: float) -> J
         work=work_J,
         gpus_min=1,
         gpus_max=spec.gpus_max,
+        data_gb=spec.data_gb,
         preset_site=site_J,
     )
 

@@ -49,6 +49,7 @@ def make_view(brief: Brief, slots: int) -> ClusterView:
             site["ingress"][home] = i
     for name in ("latency_s", "seconds_per_gb", "usd_per_gb", "kwh_per_gb"):
         link[name] = getattr(links, f"{name}_IS")
+    link["queued"] = links.queued & (link["seconds_per_gb"] > 0)
     parts["home_I"][:] = tables.home_I
     parts["range_CS"][:] = tables.range_CS
     parts["job_J"]["serial"] = -1

@@ -6,7 +6,7 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.compiled import kernel
-from noonward.decision.cluster.view import HOLD, ClusterView, delay_s, fits, last_start_s
+from noonward.decision.cluster.view import HOLD, ClusterView, delay_s, departure_s, fits, last_start_s
 from noonward.units import HOUR_S
 
 
@@ -93,12 +93,13 @@ def fill_mask(view: ClusterView, job: int, s: int, room_here: int) -> None:
 @kernel(inline=True, allocates=False)
 def fill_route_mask(view: ClusterView, job: int) -> bool:
     """Marks sites that a job fits into and reaches before its last start (on-arrival); returns whether there is one."""
-    now, ingress = view.run_1[0].now_s, view.job_J[job].origin
+    ingress = view.job_J[job].origin
     unlimited = np.isinf(view.job_J[job].deadline_s)
     some = False
     view.mask_NA[0, HOLD] = 0
     for s in range(view.site_S.shape[0]):
-        good = fits(view, job, s) and (unlimited or now + delay_s(view, job, ingress, s) <= last_start_s(view, job, s))
+        reach_s = departure_s(view, job, s) + delay_s(view, job, ingress, s)
+        good = fits(view, job, s) and (unlimited or reach_s <= last_start_s(view, job, s))
         view.mask_NA[0, 1 + s] = good
         some = some or good
     return some

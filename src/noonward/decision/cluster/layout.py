@@ -40,6 +40,7 @@ VIEW_PARTS: Final = (
     Part("asked_N", np.int64, ("askers",), moves=True, fill=-1),
     Part("mask_NA", np.uint8, ("askers", "choices"), moves=True),
     Part("link_IS", LINK, ("ingress", "sites")),
+    Part("link_free_IS", np.float64, ("ingress", "sites"), moves=True),
     Part("home_I", np.int64, ("ingress",), fill=-1),
     Part("range_CS", np.uint8, ("classes", "sites"), fill=1),
     Part("forecast_KSL", np.float64, ("two", "sites", "leads"), moves=True, fill=np.nan),

@@ -20,8 +20,8 @@ from noonward.decision.cluster.view import (
     PRICE,
     SECONDS,
     ClusterView,
-    delay_s,
     latest_start_s,
+    route_delay_s,
 )
 from noonward.errors import ScenarioError, nearest
 from noonward.model.cluster.environment import Protocol
@@ -99,7 +99,7 @@ class Observation:
     | preference | | w / (w + 100 W), w the weight of a second of the job's class (``extended`` with ``preferences``) |
     | energy_1 ... energy_G | site | 1 - least E_unit of all / E_unit at the oracle's clock; 0 for 0 (``extended``) |
     | time_1 ... time_G | site | time(the job's run time with that gang at the oracle's clock) (``extended``) |
-    | delay | site | signed(delay from the ingress point / 0.2 s) (``extended``) |
+    | delay | site | signed(delay from the ingress point, wait for the link included / 0.2 s) (``extended``) |
     | price, carbon | site | of the hour (``extended`` with ``signals``) |
     | price+1 ..., carbon+1 ... | site | as above (``extended`` with ``forecast_h``) |
 
@@ -417,7 +417,7 @@ def _write_gangs(view: ClusterView, numbers_P: F8, job: int, out_G: F4, at: int)
             out_G[at + gpus - 1] = 1.0 - least / joules if joules > 0.0 else 0.0
             out_G[at + largest + gpus - 1] = _time(record.work * _oracle(view, job, s, gpus, SECONDS))
         at += 2 * largest
-        out_G[at] = _signed(delay_s(view, job, record.origin, s) / DELAY_S)
+        out_G[at] = _signed(route_delay_s(view, job, s) / DELAY_S)
         at += 1
         if numbers_P[SIGNALS] > 0:
             out_G[at] = _signed(view.site_S[s].price / PRICE_USD_PER_MWH)

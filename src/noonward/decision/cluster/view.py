@@ -63,7 +63,15 @@ SITE: Final = np.dtype(
     ]
 )
 """A site."""
-LINK: Final = np.dtype([("latency_s", "f8"), ("seconds_per_gb", "f8"), ("usd_per_gb", "f8"), ("kwh_per_gb", "f8")])
+LINK: Final = np.dtype(
+    [
+        ("latency_s", "f8"),
+        ("seconds_per_gb", "f8"),
+        ("usd_per_gb", "f8"),
+        ("kwh_per_gb", "f8"),
+        ("queued", "i8"),  # 1 where it carries the data of one job at a time
+    ]
+)
 """A link from an ingress point to a site; all zero at home."""
 ANSWER: Final = np.dtype([("choice", "i8"), ("gpus", "i8"), ("level", "i8"), ("earliest_s", "f8")])
 """An answer: choice (HOLD or 1 + site), largest gang (0: all the job can use), level or ORACLE, earliest start."""
@@ -96,6 +104,8 @@ class ClusterView(NamedTuple):
     """1 where a choice is feasible: 0 = hold, 1 + s = site s (start if it is the asker's own, else move there)."""
     link_IS: Records
     """Links, LINK records."""
+    link_free_IS: F8
+    """Time from which a link carries the next job's data, s; 0 where nothing queues."""
     home_I: I8
     """Site an ingress point belongs to, or -1."""
     range_CS: NDArray[np.uint8]
@@ -327,6 +337,24 @@ def delay_s(view: ClusterView, job: int, ingress: int, site: int) -> float:
     """Returns how long a job travels from an ingress point to a site, s: latency + GB x s/GB (MASAC, Sec. II)."""
     link = view.link_IS[ingress, site]
     return link.latency_s + view.job_J[job].move_gb * link.seconds_per_gb
+
+
+@kernel(inline=True, allocates=False)
+def departure_s(view: ClusterView, job: int, site: int) -> float:
+    """Returns when the link from a job's ingress point to a site begins to carry it if it is sent now, s.
+
+    At once, unless the job has data and the link queues (``Network.queued``): then when the jobs sent before are
+    through.
+    """
+    now, record = view.run_1[0].now_s, view.job_J[job]
+    return max(now, view.link_free_IS[record.origin, site]) if record.move_gb > 0.0 else now
+
+
+@kernel(inline=True, allocates=False)
+def route_delay_s(view: ClusterView, job: int, site: int) -> float:
+    """Returns how long a job that is sent from its ingress point now travels, the wait for the link included, s."""
+    wait_s = departure_s(view, job, site) - view.run_1[0].now_s
+    return wait_s + delay_s(view, job, view.job_J[job].origin, site)
 
 
 @kernel(inline=True, allocates=False)

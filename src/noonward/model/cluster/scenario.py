@@ -181,6 +181,8 @@ class PoissonJobs(Spec):
     """Smallest gang."""
     gpus_max: Gang = 8
     """Largest gang."""
+    data_gb: NonNegative = 0.0
+    """Data that travel with a job to its site, GB."""
 
     _gangs = model_validator(mode="after")(_ordered_gangs)
 
@@ -224,6 +226,8 @@ class ClassStream(Spec):
     """Smallest gang."""
     gpus_max: Gang = 8
     """Largest gang."""
+    data_gb: NonNegative = 0.0
+    """Data that travel with a job to its site, GB."""
 
     _gangs = model_validator(mode="after")(_ordered_gangs)
 
@@ -268,6 +272,8 @@ class PaperStreamJobs(Spec):
     """Whether the stream also draws a uniform site per job (the baselines' routing); it changes the later draws."""
     gpus_max: Gang = 8
     """Largest gang."""
+    data_gb: NonNegative = 0.0
+    """Data that travel with a job to its site, GB."""
 
 
 class JobTable(Spec):
@@ -369,6 +375,11 @@ class Scenario(Spec):
                     raise ValueError(
                         f"signals.peak_hours has no zone {site.zone!r}, which site {site.name!r} lies in; give its hour"
                     )
+        if self.network.queued and self.protocol != "on-arrival":
+            raise ValueError(
+                f"network.queued is for protocol on-arrival, not {self.protocol}; leave it out, or set "
+                "protocol=on-arrival"
+            )
         self.network.links(self.fleet)
         return self
 

@@ -18,7 +18,7 @@ from noonward.decision.cluster.view import (
     Answers,
     ClusterView,
     RuleMemory,
-    delay_s,
+    route_delay_s,
 )
 from noonward.decision.scheduler import CompiledScheduler
 from noonward.draws import random_below
@@ -166,7 +166,7 @@ def _joint_nf_within(view: ClusterView, answers: Answers, memory: RuleMemory) ->
         for level in range(view.site_S[s].levels):
             seconds = view.speed_KSCGF[SECONDS, s, record.class_, gpus, level]
             joules = view.speed_KSCGF[POWER_W, s, record.class_, gpus, level] * seconds
-            taken_s = record.work * seconds + delay_s(view, job, record.origin, s)
+            taken_s = record.work * seconds + route_delay_s(view, job, s)
             late_s = 0.0 if taken_s <= memory.number_P[TARGET] else taken_s
             if late_s < soonest or (late_s == soonest and joules < least):
                 best_gpus, best_level, least, soonest = gpus, level, joules, late_s

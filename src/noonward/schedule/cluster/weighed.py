@@ -14,7 +14,7 @@ from noonward.decision.cluster.view import (
     Answers,
     ClusterView,
     RuleMemory,
-    delay_s,
+    route_delay_s,
 )
 from noonward.decision.scheduler import CompiledScheduler
 from noonward.units import WATT_SECONDS_PER_MWH
@@ -42,7 +42,7 @@ def _cost(view: ClusterView, memory: RuleMemory, job: int, s: int, gpus: int, le
     extra_w = (view.speed_KSCGF[POWER_W, s, record.class_, gpus, level] - gpus * site.free_w) * site.pue
     seconds = record.work * view.speed_KSCGF[SECONDS, s, record.class_, gpus, level]
     second = memory.table_XY[record.class_, SECOND]
-    return seconds * (extra_w * joule + second) + second * delay_s(view, job, record.origin, s)
+    return seconds * (extra_w * joule + second) + second * route_delay_s(view, job, s)
 
 
 @kernel(inline=True, allocates=False)
@@ -50,7 +50,7 @@ def _late_s(view: ClusterView, memory: RuleMemory, job: int, s: int, gpus: int, 
     """Returns the end-to-end latency of a job that starts when it gets to a site if it misses its target, else 0, s."""
     record = view.job_J[job]
     taken_s = record.work * view.speed_KSCGF[SECONDS, s, record.class_, gpus, level]
-    taken_s += delay_s(view, job, record.origin, s)
+    taken_s += route_delay_s(view, job, s)
     return 0.0 if taken_s <= memory.table_XY[record.class_, TARGET_S] else taken_s
 
 

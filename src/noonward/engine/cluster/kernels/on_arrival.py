@@ -12,6 +12,7 @@ from noonward.decision.cluster.view import (
     ASK_ROUTE,
     ORACLE,
     delay_s,
+    departure_s,
     last_start_s,
 )
 from noonward.engine.cluster.kernels.lateness import pay_lateness
@@ -135,8 +136,23 @@ def apply_route(w: World) -> int:
     w.outcome_R[serial].status = TRANSIT
     w.outcome_R[serial].site = s
     move(w, job, ingress, s)
-    push(w, view.run_1[0].now_s + delay_s(view, job, ingress, s), REACH, serial, job)
+    w.track_J[job].reach_s = send(w, job, s)
+    push(w, w.track_J[job].reach_s, REACH, serial, job)
     return 0
+
+
+@kernel(inline=True, allocates=False)
+def send(w: World, job: int, s: int) -> float:
+    """Puts a job on its link; returns when it reaches its site, s.
+
+    A link that queues begins with a job's data when it is through with those before: ``begin = max(now, free)``,
+    ``free = begin + GB x s/GB``; the job is there after ``begin + latency + GB x s/GB``.
+    """
+    ingress, size_gb = w.shown.job_J[job].origin, w.shown.job_J[job].move_gb
+    begin_s = departure_s(w.shown, job, s)
+    if w.shown.link_IS[ingress, s].queued and size_gb > 0.0:
+        w.shown.link_free_IS[ingress, s] = begin_s + size_gb * w.shown.link_IS[ingress, s].seconds_per_gb
+    return begin_s + delay_s(w.shown, job, ingress, s)
 
 
 @kernel(inline=True, allocates=False)

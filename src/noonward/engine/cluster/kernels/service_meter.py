@@ -87,6 +87,7 @@ def _all_jobs(w: World) -> ClusterView:
         view.asked_N,
         view.mask_NA,
         view.link_IS,
+        view.link_free_IS,
         view.home_I,
         view.range_CS,
         view.forecast_KSL,
@@ -113,8 +114,9 @@ def _credit(w: World, job: int, serial: int, limit_s: float, weight_3: F8, secon
             level = view.oracle_SCG[s, record.class_, gpus]
         run_s = record.work * view.speed_KSCGF[SECONDS, s, record.class_, gpus, level]
         power_w = view.speed_KSCGF[POWER_W, s, record.class_, gpus, level]
-        earliest_s = w.track_J[job].earliest_s if w.shown.job_J[job].serial == serial else 0.0
-        reached_s = max(record.arrival_s + delay_s(view, serial, record.origin, s), earliest_s)
+        reached_s = record.arrival_s + delay_s(view, serial, record.origin, s)
+        if w.shown.job_J[job].serial == serial:
+            reached_s = max(w.track_J[job].reach_s, w.track_J[job].earliest_s)
         start_s = max(view.run_1[0].now_s, reached_s)
         out_X[JOULES] = (power_w - gpus * site.free_w) * site.pue * _weighed_s(w, s, start_s, run_s, weight_3)
         out_X[LATENCY_S] = start_s - record.arrival_s + run_s

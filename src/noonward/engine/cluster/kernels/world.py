@@ -92,6 +92,7 @@ TRACK: Final = np.dtype(
         ("next", "i8"),  # waiting job behind, or -1; of a slot that was given back the next such one
         ("before", "i8"),  # waiting job before, or -1
         ("earliest_s", "f8"),  # earliest start asked for
+        ("reach_s", "f8"),  # when it is at the site it was sent to (protocol on-arrival)
     ]
 )
 """What the engine keeps per job in sight beside its JOB_OUTCOME record."""

@@ -11,8 +11,12 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.run import run
-from noonward.errors import InfeasiblePlanError
+from noonward.errors import InfeasiblePlanError, ScenarioError
 from noonward.ledger.segments import OVERDUE as DROPPED
+from noonward.live.clock import ManualClock
+from noonward.live.config import LiveConfig
+from noonward.live.setup import Setup
+from noonward.live.store.store import Store
 from noonward.live.world.curves import AHEAD_H, Curves
 from noonward.live.world.hours import Hours
 from noonward.live.world.seats import OVERDUE, STARTING, TRANSIT, WAITING, Arrival
@@ -20,7 +24,7 @@ from noonward.live.world.world import World
 from noonward.schedule.registry import make_scheduler
 from noonward.seeding import stream
 from noonward.units import HOUR_S
-from reference.small_worlds import draw, plain
+from reference.small_worlds import START, draw, plain
 
 
 def arrivals_of(environment):
@@ -247,3 +251,16 @@ def test_a_job_whose_question_the_scheduler_failed_at_is_asked_about_again():
     world.run_to(10.0)
     (seat,) = world.seat_of.values()
     assert (seat.state, seat.site) == (TRANSIT, 1)
+
+
+def test_a_service_refuses_links_that_queue(tmp_path):
+    queued = load_scenario("dvfs-training", ["network.throughput_gb_per_min=60", "network.queued=true"])
+    config = LiveConfig(
+        scenario=queued.name, policy="jointnf", sites={name: {"executor": "model"} for name in queued.fleet.site_names}
+    )
+    store = Store(tmp_path, ManualClock(START))
+    try:
+        with pytest.raises(ScenarioError, match=r"network\.queued, a model of links that a live service does not keep"):
+            Setup.of(config, queued, store)
+    finally:
+        store.close()

@@ -99,7 +99,13 @@ def test_jobs_of_mixed_run_times_are_planned_by_run_time_and_slack(tmp_path: Pat
     found = plan_day(environment, FollowPlan(samples=3, promise=0.0))
     runs = {one.run_hours for one in found.plan.problem.classes}
     assert len(runs) > 1
+    problem = found.plan.problem
+    expected = sum(
+        problem.load_NKC[:, :, c].mean(axis=0).sum() * one.run_hours for c, one in enumerate(problem.classes)
+    )
+    assert {f.name: f.value for f in found.metrics()}["expected_load"] == pytest.approx(expected)
     tables = {name: pl.read_parquet(path) for name, path in found.write(tmp_path).items()}
+    assert tables["prices"]["expected_gpu_hours"].sum() == pytest.approx(expected)
     names = set(tables["fractions"]["class"])
     assert names == {one.name for one in found.plan.problem.classes}
     assert all(name.startswith("fine-tuning, run ") for name in names)

@@ -19,6 +19,7 @@ from noonward.files import write_table
 from noonward.ledger.record import hour_table, job_table
 from noonward.ledger.segments import OVERDUE, Outcome
 from noonward.model.cluster.environment import Environment
+from noonward.schedule.plan.classes import run_hours_of
 from noonward.schedule.plan.follow import FollowPlan
 from noonward.schedule.plan.result import Plan
 from noonward.schedule.plan.solve import make_plan
@@ -62,12 +63,19 @@ class PlannedDay:
     overdue: int
     jobs: pl.DataFrame
 
+    @property
+    def _gpu_hours_KC(self) -> F8:
+        """GPU-hours that are expected to come, by submission hour and class: the mean of the sampled days."""
+        problem = self.plan.problem
+        mean_KC: F8 = problem.load_NKC.mean(axis=0)
+        return mean_KC * run_hours_of(problem.classes)
+
     def metrics(self) -> list[Metric]:
         """Returns the metrics for ``--json``."""
         plan = self.plan
-        proof, problem = plan.certificate, plan.problem
+        proof = plan.certificate
         moved = plan.fractions.run_hour_X > plan.fractions.row_X // plan.fractions.classes
-        load_L = problem.load_NKC.mean(axis=0).ravel()
+        load_L = self._gpu_hours_KC.ravel()
         share_X = plan.fractions.value_X * load_L[plan.fractions.row_X]
         held = mean((self.excess_N <= 1e-6).astype(float)).within(0.0, 1.0)
         return [
@@ -114,7 +122,7 @@ class PlannedDay:
             "submission_hour": np.repeat(np.arange(hours) + self.first_hour, fractions.classes),
             "class": np.tile(names, hours).tolist(),
             "service_price_usd": plan.prices.service_KC.ravel(),
-            "expected_gpu_hours": plan.problem.load_NKC.mean(axis=0).ravel(),
+            "expected_gpu_hours": self._gpu_hours_KC.ravel(),
         }
         begin = pl.lit(self.environment.start).dt.cast_time_unit("us").dt.convert_time_zone("UTC")
 

@@ -1,5 +1,6 @@
 """Ablations of CHSAC-AF: each takes back one correction, all run in the same windows, and what is kept stands."""
 
+import dataclasses
 import json
 
 import pytest
@@ -66,7 +67,7 @@ def test_a_training_of_other_settings_is_made_anew(tmp_path):
 
 
 def vars_of(spec):
-    return {name: getattr(spec, name) for name in ShortTraining.__dataclass_fields__}
+    return {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
 
 
 def test_the_control_at_a_mean_time_is_the_hull_of_its_weights(tmp_path):

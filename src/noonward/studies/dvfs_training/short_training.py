@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from noonward.bound.cluster_energy import environment_energy_bound
 from noonward.data.scenarios.load import load_scenario
@@ -127,7 +127,8 @@ class ShortTraining:
     windows: int
     window_h: float
     folder: Path
-    portable: bool = True
+
+    portable: ClassVar[bool] = True
 
     @property
     def label(self) -> str:
@@ -156,7 +157,7 @@ class ShortTraining:
         task = ClusterTask(sources=(Source(scenario=SCENARIO, settings=self.world),))
         return with_settings(self.ablation.algorithm, task, (*kept, *self.ablation.settings), seed=self.seed)
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """Digest of the training, of the windows, and of the code that trains and runs."""
         import noonward.learn.algorithms.chsac

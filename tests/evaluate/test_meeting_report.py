@@ -75,6 +75,13 @@ def test_an_improvement_is_positive_where_a_policy_is_better(money, energy):
     assert changed != difference.mean()
 
 
+def test_a_caption_says_which_way_the_bars_count(money, energy, tmp_path):
+    saved = dataclasses.replace(money, scenario=money.scenario.model_copy(update={"goal": "least-cost"}))
+    assert "Gain in utility" in written(money, tmp_path)
+    assert "Reduction of energy per unit" in written(energy, tmp_path)
+    assert "USD saved against" in written(saved, tmp_path)
+
+
 def test_a_page_without_signals_has_no_cost(energy, tmp_path):
     assert "Cost and carbon" not in written(energy, tmp_path)
 

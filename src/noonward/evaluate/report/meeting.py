@@ -118,9 +118,13 @@ def saving_chart(comparison: Comparison) -> str:
 
 
 def _saving_caption(comparison: Comparison) -> str:
-    what = "USD saved" if getattr(comparison.scenario, "goal", "") == "least-cost" else comparison.objective.value_name
+    objective = comparison.objective
+    if getattr(comparison.scenario, "goal", "") == "least-cost":
+        what = "USD saved"
+    else:
+        what = f"{'Gain in' if objective.better == 'up' else 'Reduction of'} {objective.value_name}"
     return (
-        f"Change in {what} against {spoken(comparison.reference)}, mean of an environment; to the right is better. "
+        f"{what} against {spoken(comparison.reference)}, mean of an environment; to the right is better. "
         "Lines are 95 % intervals."
     )
 

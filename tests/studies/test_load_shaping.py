@@ -158,7 +158,7 @@ def test_rolling_days_are_planned_from_the_days_before_them(tmp_path):
     assert [run.label for run in runs] == ["drifting, run 0, promise 0.8", "drifting, run 0, eps 0.05"]
     found = reproduce_promises(runs)
     assert found.sources == ["drifting"]
-    assert found.plans == ["promise-0.8", "promise-0.8/days", "promise-0.8/forecast", "eps-0.05"]
+    assert found.plans == ["promise-0.8", "eps-0.05"]
     again = reproduce_promises(runs[:1]).found["drifting", "promise-0.8"]
     assert found.found["drifting", "promise-0.8"] == again
     assert all(len(days.held) == 2 and days.failed == 0 for days in found.found.values())

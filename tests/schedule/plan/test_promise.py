@@ -117,6 +117,7 @@ def test_a_margin_that_the_machines_limit_is_not_raised_further():
     planner.chosen.margin = 0.5
     planner.plan(one_place([1], capacity=2.0), past_NKC)
     assert planner.chosen.used == pytest.approx(0.0, abs=1e-5)
+    assert planner.chosen.limited
     planner.finish(np.array([[3.0]]))
     assert planner.chosen.margin == 0.5
 
@@ -136,6 +137,27 @@ def test_with_a_constant_step_the_share_that_held_is_within_its_bound_whatever_t
         planner.finish(np.array([[load_N[day]]]))
     bound = abs(planner.chosen.margin - first) / (FIRST_STEP * len(held))
     assert abs(np.mean(held) - promise) <= bound + 1e-9
+
+
+@pytest.mark.parametrize("promise", [0.6, 0.8, 0.9])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_days_followed_keep_that_bound_though_the_predictor_changes(seed, promise):
+    """The week's pattern comes and goes, so now one predictor is followed and now the other."""
+    rng = np.random.default_rng(seed)
+    week_N = np.where(np.arange(90) % 7 >= 5, 0.6, 1.0)
+    load_N = np.where(np.arange(90) % 40 < 24, week_N, 0.9) * rng.uniform(0.7, 1.0, 90)
+    planner = PromisePlanner(promise, samples=14, step=FIRST_STEP)
+    first, held, followed = [], [], []
+    for day in range(16, len(load_N)):
+        plan = planner.plan(one_place([1]), load_N[:day].reshape(-1, 1, 1))
+        first = first or [track.margin for track in planner.tracks]
+        held.append(plan.excess(np.array([[load_N[day]]])) <= 1e-9)
+        followed.append(planner.chosen.predictor)
+        planner.finish(np.array([[load_N[day]]]))
+    corrected = [track.margin - margin for track, margin in zip(planner.tracks, first, strict=True)]
+    assert corrected[0] == pytest.approx(corrected[1])
+    assert abs(np.mean(held) - promise) <= abs(corrected[0]) / (FIRST_STEP * len(held)) + 1e-9
+    assert set(followed) == {"days", "forecast"}
 
 
 def test_one_absurd_day_does_not_move_the_plan():

@@ -123,7 +123,7 @@ def first_margin(problem: PlanProblem, promise: float, *, start: float = FIRST_M
 
 @dataclass(kw_only=True)
 class Track:
-    """Plans by one predictor, and the margin that its finished days have led to.
+    """Plans by one predictor, and what its finished days needed.
 
     Attributes:
         predictor: Where its samples come from.
@@ -155,20 +155,20 @@ class Track:
         self.plan, self.used = plan_with_margin(problem, self.margin, self._planner, names)
         return self.plan
 
-    def finish_day(self, load_KC: F8, promise: float, step: float) -> None:
-        """Corrects the margin by what a day needed: ``margin += step (miss - (1 - promise))``."""
+    @property
+    def limited(self) -> bool:
+        """Whether the machines held less than the margin of the last plan."""
+        return self.used < self.margin
+
+    def finish_day(self, load_KC: F8) -> bool:
+        """Records what a day needed of the last plan; returns whether it was not within the curve everywhere."""
         assert self.plan is not None
-        if step:
-            step = max(step, FIRST_STEP / math.sqrt(len(self.stretch) + 1))
         need = need_of(self.plan, load_KC, self.used)
         missed = need > self.used + 1e-9
         self.misses += missed
         self.curve_cost.append(self.plan.problem.cost_of(self.plan.curve_TD))
         self.stretch.append((1.0 + need) / (1.0 + self.used))
-        if not missed:
-            self.margin -= step * (1.0 - promise)
-        elif self.used >= self.margin:  # a margin that the machines limit already is not raised further
-            self.margin += step * promise
+        return missed
 
     def state(self) -> dict[str, Any]:
         """Returns margin, records and what the next plan starts from as plain data, for ``of_state``."""
@@ -209,9 +209,11 @@ class PromisePlanner:
     the margin. Steps of the first days are larger (``FIRST_STEP``): few past days leave the first margin uncertain.
 
     Each predictor makes samples of the next day (Hall et al., Sec. V-A 4: past days, or a calibrated predictor) and has
-    a margin of its own. The plan followed is that of the predictor whose curves, scaled by the one factor with which
-    they had kept the promise, would have cost least over the last ``COMPARED_DAYS`` finished days; the first at first.
-    Missing and absurd days are no samples (``usable_days``, Sec. V-A 5).
+    a first margin of its own. The plan followed is that of the predictor whose curves, scaled by the one factor with
+    which they had kept the promise, would have cost least over the last ``COMPARED_DAYS`` finished days; the first at
+    first. The plan followed alone decides on the correction, and all margins take it. Were each margin corrected by
+    its own misses, each predictor would keep the promise, and the plans followed would not: a predictor is chosen
+    after days on which it needed little. Missing and absurd days are no samples (``usable_days``, Sec. V-A 5).
 
     Args:
         promise: Share of days, above 0 and below 1.
@@ -298,8 +300,13 @@ class PromisePlanner:
         """
         if not self.tracks:
             raise ScenarioError("no day has been planned; call plan before finish")
+        followed, days = self.chosen, len(self.tracks[0].stretch)
+        missed = [track.finish_day(load_KC) for track in self.tracks][self.tracks.index(followed)]
+        if missed and followed.limited:  # a larger margin would not have been planned with
+            return
+        step = max(self.step, FIRST_STEP / math.sqrt(days + 1)) if self.step else 0.0
         for track in self.tracks:
-            track.finish_day(load_KC, self.promise, self.step)
+            track.margin += step * (missed - (1.0 - self.promise))
 
     def state(self) -> dict[str, Any]:
         """Returns margins and records as plain data, for ``load_state``; the plan of an unfinished day is not in it."""

@@ -16,7 +16,7 @@ def promise_figures(found: Promises) -> list[Figure]:
 
 
 def _promised(found: Promises) -> list[str]:
-    return [plan for plan in found.plans if plan.startswith("promise-") and "/" not in plan]
+    return [plan for plan in found.plans if plan.startswith("promise-")]
 
 
 def held_figure(found: Promises) -> Figure:

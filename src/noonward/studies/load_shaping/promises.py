@@ -85,6 +85,8 @@ class Promises:
                 low, high = chance_range(len(days.held), days.promise)
                 out.append(Metric.of(f"{name}/chance_low@{source}", low, "fraction"))
                 out.append(Metric.of(f"{name}/chance_high@{source}", high, "fraction"))
+            if days.limited:
+                out.append(Metric.of(f"{name}/limited_days@{source}", float(days.limited), "days"))
             if days.failed:
                 out.append(Metric.of(f"{name}/failed_days@{source}", float(days.failed), "days"))
         return out
@@ -149,15 +151,15 @@ def reproduce_promises(
         InfeasiblePlanError: Past days do not fit the clusters even without a margin.
     """
     found: dict[tuple[str, str], RollingDays] = {}
-    for each in map_runs(runs, executor, progress):
-        for days_of in each:
-            pooled = found.setdefault(
-                (days_of.source, days_of.plan),
-                RollingDays(source=days_of.source, plan=days_of.plan, promise=days_of.promise),
-            )
-            for name in ("held", "load_cost", "reserve"):
-                getattr(pooled, name).extend(getattr(days_of, name))
-            pooled.failed += days_of.failed
+    for days_of in map_runs(runs, executor, progress):
+        pooled = found.setdefault(
+            (days_of.source, days_of.plan),
+            RollingDays(source=days_of.source, plan=days_of.plan, promise=days_of.promise),
+        )
+        for name in ("held", "load_cost", "reserve"):
+            getattr(pooled, name).extend(getattr(days_of, name))
+        pooled.limited += days_of.limited
+        pooled.failed += days_of.failed
     return Promises(found=found)
 
 

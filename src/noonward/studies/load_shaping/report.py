@@ -64,16 +64,17 @@ def promise_table(found: Promises) -> TextTable:
         rows.append(
             (
                 source, plan, f"{days.promise:.0%}", f"{held.value:.1%}", f"{low:.0%} to {high:.0%}",
-                f"{load.value:+.1%}", f"{reserve.value:+.1%}", str(len(days.held)),
+                f"{load.value:+.1%}", f"{reserve.value:+.1%}", str(len(days.held)), str(days.limited),
             )
         )  # fmt: skip
     return TextTable(
         title="day-ahead plans on rolling days",
-        header=("source", "plan", "promised", "held", "by chance", "load cost", "reserve", "days"),
+        header=("source", "plan", "promised", "held", "by chance", "load cost", "reserve", "days", "limited"),
         rows=tuple(rows),
         caption=(
             "held: days within the curve everywhere. by chance: what independent days that hold as promised would show "
             "in 95 % of cases. load cost and reserve: cost of the load that ran and of the "
-            "curve, above the plan that knows the day"
+            "curve, above the plan that knows the day. limited: days on which the machines held less than the margin "
+            "that the promise asked for"
         ),
     )

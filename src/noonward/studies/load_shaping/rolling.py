@@ -105,11 +105,12 @@ class RollingDays:
 
     Attributes:
         source: Source.
-        plan: Which plan: ``promise-P``, ``promise-P/days`` and ``promise-P/forecast`` (one predictor alone), ``eps-E``.
+        plan: Which plan: ``promise-P`` or ``eps-E``.
         promise: Share of days promised.
         held: Per day, whether the load stayed within the curve everywhere.
         load_cost: Per day, cost f of the load that ran, above the perfect forecast's, fraction.
         reserve: Per day, cost f of the curve, above the perfect forecast's, fraction.
+        limited: Days on which the machines held less than the margin asked for.
         failed: Days on which the samples did not fit the machines, left out of the rest.
     """
 
@@ -119,6 +120,7 @@ class RollingDays:
     held: list[bool] = field(default_factory=list)
     load_cost: list[float] = field(default_factory=list)
     reserve: list[float] = field(default_factory=list)
+    limited: int = 0
     failed: int = 0
 
     def count(self, problem: PlanProblem, plan: Plan, load_KC: F8, best: float) -> None:
@@ -133,12 +135,12 @@ class StoredDays:
     """What a ``RollingRun`` found.
 
     Attributes:
-        found: What the plans did, one entry a plan.
+        found: What the plans did.
         of: What it rests on: the run's settings, digests of the sources and of the file of profiles.
         read: Whether it was read back.
     """
 
-    found: list[RollingDays]
+    found: RollingDays
     of: dict[str, Any]
     read: bool = False
 
@@ -203,20 +205,19 @@ class RollingRun:
             try:
                 content = json.loads(self.place.read_text(encoding="utf-8"))
                 if content["of"] == of:
-                    return StoredDays(found=[RollingDays(**each) for each in content["found"]], of=of, read=True)
+                    return StoredDays(found=RollingDays(**content["found"]), of=of, read=True)
             except (OSError, ValueError, KeyError, TypeError):
                 pass  # none there, or one of another form: it is computed again
         load_NKC = self._load()
         first = min(self.samples, max(2, round(SMALLEST_HISTORY * len(load_NKC))))
         days = range(first, min(len(load_NKC), first + self.days))
-        if self.promise is None:
-            return StoredDays(found=[self._with_radius(load_NKC, days)], of=of)
-        return StoredDays(found=self._with_promise(load_NKC, days), of=of)
+        planned = self._with_radius if self.promise is None else self._with_promise
+        return StoredDays(found=planned(load_NKC, days), of=of)
 
-    def keep(self, found: StoredDays) -> list[RollingDays]:
+    def keep(self, found: StoredDays) -> RollingDays:
         """Writes what the plans did, unless it was read back, and returns it."""
         if self.place is not None and not found.read:
-            content = {"of": found.of, "found": [asdict(each) for each in found.found]}
+            content = {"of": found.of, "found": asdict(found.found)}
             write_text(self.place, json.dumps(content, indent=1) + "\n")
         return found.found
 
@@ -235,7 +236,7 @@ class RollingRun:
 
     def _with_radius(self, load_NKC: F8, days: range) -> RollingDays:
         assert self.eps is not None
-        out = RollingDays(source=self.source, plan=f"eps-{self.eps:g}", promise=0.8)
+        out = RollingDays(source=self.source, plan=self.method, promise=0.8)
         planner = Planner()
         for day in days:
             problem = paper_problem(load_NKC[max(0, day - self.samples) : day], eps=self.eps)
@@ -247,20 +248,15 @@ class RollingRun:
             out.count(problem, plan, load_NKC[day], perfect_forecast(problem, load_NKC[day]).objective)
         return out
 
-    def _with_promise(self, load_NKC: F8, days: range) -> list[RollingDays]:
+    def _with_promise(self, load_NKC: F8, days: range) -> RollingDays:
         assert self.promise is not None
         planner = PromisePlanner(self.promise, samples=self.samples)
-        name = f"promise-{self.promise:g}"
-        names = [name, *(f"{name}/{one}" for one in planner.predictors)]
-        out = [RollingDays(source=self.source, plan=one, promise=self.promise) for one in names]
+        out = RollingDays(source=self.source, plan=self.method, promise=self.promise)
         for day in days:
             problem = paper_problem(load_NKC[max(0, day - self.samples) : day], eps=0.0)
             plan = planner.plan(problem, load_NKC[:day])
-            best = perfect_forecast(problem, load_NKC[day]).objective
-            out[0].count(problem, plan, load_NKC[day], best)
-            for each, track in zip(out[1:], planner.tracks, strict=True):
-                assert track.plan is not None
-                each.count(problem, track.plan, load_NKC[day], best)
+            out.count(problem, plan, load_NKC[day], perfect_forecast(problem, load_NKC[day]).objective)
+            out.limited += planner.chosen.limited
             planner.finish(load_NKC[day])
         return out
 

@@ -157,6 +157,19 @@ def test_the_dispatchers_extended_state_in_numbers():
     assert (seen["price/site0"], seen["price/site1"], seen["carbon/site0"]) == pytest.approx((1.0, 2 / 3, 0.0))
 
 
+def test_every_clock_is_shown_where_clocks_are_chosen():
+    observation = Observation(kind="extended", protocol="on-arrival", gpus_max=4, levels=2)
+    _, seen, _ = first(on_arrival(), observation)
+    # 100 n W at any clock, 1 / (n f) s: half the clock takes twice the energy.
+    for gpus, there in ((1, 1.0), (2, 1.0), (3, 1.0), (4, 0.0)):
+        energy = [seen[f"energy_{gpus}_{level}/site0"] for level in range(2)]
+        assert energy == pytest.approx([0.5 * there, 0.0])
+        times = [math.sqrt(2 / (gpus * clock) / 24) * there for clock in (0.5, 1.0)]
+        assert [seen[f"time_{gpus}_{level}/site0"] for level in range(2)] == pytest.approx(times)
+    assert seen["time_3_1/site1"] == 0.0
+    assert seen["delay/site1"] == pytest.approx(1.0)
+
+
 def test_the_raw_state_is_what_the_view_says():
     observation = Observation(kind="raw", protocol="on-arrival")
     environment = build_environment(load_scenario("dvfs-training", ["window_h=1", "jobs.rate_per_s=0.3"]))
@@ -261,6 +274,15 @@ def test_sizes_and_names_agree_with_what_is_written(protocol, seed):
     assert len(set(observation.names(environment.sites))) == observation.global_size(len(environment.sites))
 
 
+def test_choices_have_parts_and_parts_a_choice():
+    for levels in (0, 3):
+        observation = Observation(kind="paper", protocol="on-arrival", gpus_max=2, levels=levels)
+        numbers = range(observation.choices(4))
+        parts = [observation.parts(choice) for choice in numbers]
+        assert len(set(parts)) == len(parts) == 4 * 2 * max(1, levels)
+        assert [observation.choice_of(*each) for each in parts] == list(numbers)
+
+
 def test_fields_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="did you mean 'paper'"):
         Observation(kind="papers")
@@ -272,12 +294,18 @@ def test_fields_that_do_not_fit_are_refused():
         Observation(kind="paper", forecast_h=1)
     with pytest.raises(ValueError, match="the observation 'raw' is for protocol on-arrival"):
         Observation(kind="raw")
+    with pytest.raises(ValueError, match="0 levels"):
+        Observation(kind="paper", protocol="on-arrival", levels=-1)
+    with pytest.raises(ValueError, match="under each-slot the clock is always the oracle's"):
+        Observation(kind="paper", levels=2)
     with pytest.raises(ValueError, match="signals are always shown, classes and preferences never"):
         Observation(kind="extended", signals=True)
 
 
 def test_environments_that_do_not_fit_are_refused():
     environment = on_arrival().environment()
+    with pytest.raises(ScenarioError, match=r"3 clock levels to choose from, but sites .* up to 2; use levels=2"):
+        Observation(kind="paper", protocol="on-arrival", levels=3).numbers(Brief.of(environment, Needs()))
     with pytest.raises(ScenarioError, match="shows 3 job classes"):
         Observation(kind="extended", protocol="on-arrival", classes=3).numbers(Brief.of(environment, Needs()))
     with pytest.raises(ScenarioError, match=r"shows preferences, but scenario .* states none"):

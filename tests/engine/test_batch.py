@@ -1,6 +1,7 @@
 """Many runs side by side: each row is, to the bit, a run of its own; rewards sum to the ledger's utility."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -344,6 +345,36 @@ def test_on_arrival_the_mask_wants_free_gpus_and_opens_where_there_are_none():
     assert many.mask_BNA[0, 0].tolist() == [1, 1, 0, 0, 1, 0, 0, 0]
     many.step(np.array([[1]]))  # both GPUs of site 0
     assert many.mask_BNA[0, 0].tolist() == [0, 0, 0, 0, 1, 0, 0, 0]
+
+
+def test_clocks_are_choices_where_they_are_shown_as_such():
+    jobs = [{"work": 7200.0, "arrival_s": 10.0 * j} for j in range(3)]
+    world = small_worlds.plain([2, 2], jobs, protocol="on-arrival", price=[[1.0], [1.0]], clocks=(0.5, 0.75, 1.0))
+    world.sites[1] = replace(world.sites[1], clocks=(0.5, 1.0))
+    for row in world.rows:
+        row["gpus_max"] = 2
+    environment = world.environment()
+    many = BatchEngine([environment], Observation(kind="paper", protocol="on-arrival", gpus_max=3, levels=3), seeds=[0])
+    assert many.mask_BNA[0, 0].reshape(2, 3, 3).tolist() == [
+        [[1, 1, 1], [1, 1, 1], [0, 0, 0]],
+        [[1, 1, 0], [1, 1, 0], [0, 0, 0]],
+    ]
+    oracle = environment.fleet.tables(2).oracle_level_SCG[1, 0, 2]
+    many.row_answers(0).send(0, 1, gpus=2)
+    assert many.choices_of(0).tolist() == [9 + 3 + oracle]
+    many.row_answers(0).send(0, 0)  # all the job can use
+    assert many.choices_of(0)[0] // 3 == 1
+    for choice, answer in ((9 + 3 + 1, (2, 2, 1)), (2, (1, 1, 2))):
+        many.answer(0, np.array([choice]))
+        assert tuple(many.row_answers(0).answer_N[0])[:3] == answer
+        assert many.choices_of(0).tolist() == [choice]
+        many.step(np.array([[choice]]))
+    with pytest.raises(InfeasibleActionError, match=r"site1 with 1 GPU at clock level 0\); feasible now: "):
+        many.step(np.array([[9]]))
+    many.step(np.array([[0]]))
+    outcome = many.outcome(0)
+    assert outcome.job_J["gpus"].tolist() == [2, 1, 1]
+    assert outcome.job_J["level"].tolist() == [1, 2, 0]
 
 
 def test_on_arrival_a_full_fleet_takes_every_gang():

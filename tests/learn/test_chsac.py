@@ -12,11 +12,12 @@ from learn import two_dispatch_sites as toy
 from noonward import build_environment, load_scenario, make_scheduler, run
 from noonward.errors import ScenarioError
 from noonward.learn.algorithms.chsac import Chsac, ChsacConfig, PublishedChsac, PublishedConfig, quantile_huber
-from noonward.learn.core.experience import ActionSpec, Dimensions
+from noonward.learn.core.experience import ActionSpec, Dimensions, Transition
 from noonward.learn.core.replay import Batch
 from noonward.learn.tasks.cluster import ClusterTask
 from noonward.learn.tasks.source import Source
 from noonward.learn.train.run_config import with_settings
+from noonward.schedule.registry import load_policy
 
 SIZES = Dimensions(
     agents=1,
@@ -205,6 +206,77 @@ def test_a_limit_that_binds_is_met_and_its_multiplier_settles() -> None:
     assert late.std() < 0.1 * known
 
 
+def test_a_cooled_policy_is_less_random_and_keeps_the_limit() -> None:
+    limit_s = 200.0
+    least, _, _ = toy.best_of(limit_s)
+    cooled = {"cooled_entropy": 0.05, "cooling_from": 400, "cooling_until": 1200}
+    spread = []
+    for more in ({}, cooled):
+        config = ChsacConfig(**{**SETTLING, "target_entropy": 0.3, "temperature_rate": 0.005, **more})
+        learner = Chsac(toy.dimensions("mean_latency_s"), config, seed=0)
+        told = toy.play(learner, 1500, limit_s=limit_s)[2]
+        spread.append(np.mean([each["entropy"] for each in told[-200:]]))
+    found_J, latency_s, _ = toy.play(learner, 400, learn=False)
+    assert spread[1] < 0.5 * spread[0]
+    assert latency_s == pytest.approx(limit_s, rel=0.02)
+    assert found_J == pytest.approx(least, rel=0.02)
+
+
+def test_the_steps_of_the_multipliers_cool_with_the_entropy() -> None:
+    steps = []
+    for updates in (0, 100):
+        learner = Chsac(SIZES, ChsacConfig(**SMALL, cooled_entropy=0.01, cooling_until=100), seed=1)
+        learner.updates = updates
+        learner.fresh_X[:] = [-3.0, 0.2, 1.0, 1.0]
+        learner._dual_step()
+        steps.append(learner.multiplier_K[0])
+    assert steps == pytest.approx([0.2 * (0.1 + 0.5), 0.1 * 0.2 * (0.1 + 0.5)])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"cooling_until": 5},
+        {"cooled_entropy": 0.2, "cooling_until": 5},
+        {"cooled_entropy": 0.0, "cooling_until": 5},
+        {"cooled_entropy": 0.05, "cooling_from": 5, "cooling_until": 5},
+    ],
+)
+def test_a_cooling_that_cannot_be_is_refused(given: Any) -> None:
+    with pytest.raises(ScenarioError, match="cooled_entropy"):
+        ChsacConfig(**given)
+
+
+CLOCKED = Dimensions(
+    agents=1,
+    actions=ActionSpec.of(site=2, gpus=2, clock=3),
+    global_size=4,
+    own_size=0,
+    costs=("mean_latency_s",),
+    counts=("work", "decisions"),
+)
+
+
+def test_fewer_gpus_are_preferred_whatever_the_clock() -> None:
+    learner = Chsac(CLOCKED, ChsacConfig(**SMALL, fewer_gpus=0.3), seed=1)
+    rows = 12
+    moment = toy.moment(np.ones((rows, 2)), np.ones((rows, 12), bool))
+    moment = moment._replace(global_BG=np.zeros((rows, 4), np.float32))
+    none_B, ones_B = np.zeros(rows, bool), np.ones(rows)
+    kept: list[Any] = []
+    learner.replay.observe = lambda transition: kept.append(transition.reward_B)  # type: ignore[method-assign]
+    transition = Transition(
+        moment, np.arange(rows)[:, None], -ones_B, ones_B, np.ones((rows, 3)), none_B, none_B, moment
+    )
+    learner.observe(transition)
+    assert kept[0] == pytest.approx(-1.0 + np.tile(np.repeat([0.3, 0.15], 3), 2))
+
+
+def test_clocks_to_choose_from_and_one_head_of_gangs_are_refused() -> None:
+    with pytest.raises(ScenarioError, match="set gang_head=site or clocks=oracle"):
+        Chsac(CLOCKED, ChsacConfig(**SMALL, gang_head="fleet"), seed=1)
+
+
 def test_a_limit_that_does_not_bind_has_multiplier_0() -> None:
     learner = Chsac(toy.dimensions("mean_latency_s"), ChsacConfig(**{**FAST, "dual_rate": 0.05}), seed=0)
     learner.held_K[:] = 0.5
@@ -260,6 +332,30 @@ def test_a_shipped_policy_answers_the_same_in_both_loops_and_says_how_it_was_mad
     assert record["config"]["algorithm"] == name
     assert record["seeds"]["train"] == 10_000
     assert record["curve"][-1]["best_epoch"] == record["best_epoch"]
+
+
+def test_a_policy_that_chooses_clocks_is_trained_exported_and_runs_the_same_in_both_loops(tmp_path: Path) -> None:
+    from noonward.learn.train.export import export_policy
+    from noonward.learn.train.trainer import Trainer
+
+    given = [
+        *("reward=energy", "clocks=free", "steps=30", "updates=2", "environments=2", "hidden=[8]", "quantiles=3"),
+        *("batch=8", "capacity=400", "validation_environments=1", "validate_every=1"),
+    ]
+    source = Source(scenario="dvfs-training", settings=("window_h=1",))
+    config = with_settings("chsac-af", ClusterTask(sources=(source,)), given, epochs=1)
+    trainer = Trainer(config, config.open(), tmp_path / "run")
+    assert trainer.algorithm.dimensions.choices == 8 * 8 * 8
+    trainer.run()
+    export_policy(tmp_path / "run", tmp_path / "policy.npz", half=True)
+    environment = build_environment(load_scenario("dvfs-training", ["window_h=1"]), 0, 0)
+    policy = load_policy(tmp_path / "policy.npz")
+    tracks = [run(environment, policy, compiled=way).job_J for way in (True, False)]
+    assert tracks[0].tobytes() == tracks[1].tobytes()
+    started = ~np.isnan(tracks[0]["start_s"])
+    assert len(set(tracks[0]["level"][started].tolist())) == 8  # hardly trained: every clock is drawn
+    with pytest.raises(ScenarioError, match="leave out clocks=free"):
+        with_settings("masac", ClusterTask(sources=(Source(scenario="tiny"),)), ["clocks=free"]).open()
 
 
 def test_the_clock_that_weighs_time_reaches_training_and_what_was_trained(tmp_path: Path) -> None:

@@ -242,6 +242,20 @@ def test_the_dispatchers_reward_is_the_papers():
     assert not observation.any()
 
 
+def test_the_dispatcher_may_choose_the_clock():
+    env = dispatcher(observation=Observation(kind="paper", protocol="on-arrival", levels=8))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*Box.*precision.*")
+        check_env(env, skip_render_check=True)
+    rewards = {}
+    for level in range(8):
+        env.reset(seed=0)
+        rewards[level] = env.step(4 * 8 * 8 + level)[1]  # one L4; its oracle's clock is 0.7, level 4
+    assert max(rewards, key=rewards.get) == 4
+    assert rewards[4] == pytest.approx(-0.6403 + 0.05, abs=1e-4)
+    assert len(set(rewards.values())) == 8
+
+
 def test_rewards_of_the_dispatcher_sum_to_the_utility():
     observation = Observation(kind="extended", protocol="on-arrival", gpus_max=16, signals=True)
     env = DispatcherEnv("fine-tuning", observation, settings=SHORT, reward="utility")

@@ -107,6 +107,12 @@ CHANGES: dict[str, dict[str, Change]] = {
         "execute": ("greedy", {}),
     },
 }
+COOLED: dict[str, Any] = {"cooled_entropy": 0.05, "cooling_until": 4, "temperature_rate": 0.1}
+CHANGES["chsac-af"] |= {
+    "cooled_entropy": (0.005, COOLED),
+    "cooling_from": (2, COOLED),
+    "cooling_until": (8, COOLED),
+}
 WARM: dict[str, Any] = {"warm_start": "best", "warm_start_environments": 2, "warm_start_passes": 2}
 RUN_CHANGES: dict[str, Change] = {
     "algorithm": ("madqn", {}),

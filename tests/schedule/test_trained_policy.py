@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -27,15 +27,20 @@ KINDS = {
     "paper": Observation(kind="paper"),
     "extended": Observation(kind="extended", forecast_h=2),
     "arrival": Observation(kind="paper", protocol="on-arrival", gpus_max=5),
+    "clocks": Observation(kind="paper", protocol="on-arrival", gpus_max=5, levels=4),
+    "clocks-extended": Observation(kind="extended", protocol="on-arrival", gpus_max=5, levels=4),
     "arrival-extended": Observation(kind="extended", protocol="on-arrival", gpus_max=5, signals=True, forecast_h=2),
 }
 
 
-def environment(protocol, seed=0):
+def environment(protocol, seed=0, levels=0):
+    """A world of three sites; with `levels`, of ten jobs, where one site has so many clock levels and another fewer."""
     while True:
         world = small_worlds.draw(seed, protocol, signals=True, history_h=24, caps="none")
         if world.homes == [0, 1, 2] and max(row["gpus_min"] for row in world.rows) <= 5:
-            return world.environment()
+            found = sorted(len(site.clocks) for site in world.sites)
+            if not levels or (found[0] < found[-1] == levels and len(world.rows) >= 10):
+                return world.environment()
         seed += 100
 
 
@@ -99,13 +104,16 @@ def plain_choices(engine, arrays, head):
         ("arrival", "logits", True),
         ("arrival", "site-gang", False),
         ("arrival-extended", "site-gang", False),
+        ("clocks", "logits", False),
+        ("clocks", "site-gang", False),
+        ("clocks-extended", "site-gang", False),
     ],
 )
 def test_it_answers_as_a_plain_forward_pass_does(tmp_path, kind, head, shared):
     observation = KINDS[kind]
     arrays = make(tmp_path / "net.npz", observation, head=head, shared=shared, seed=2)
     policy = TrainedPolicy(tmp_path / "net.npz")
-    world, chosen = environment(observation.protocol), set()
+    world, chosen = environment(observation.protocol, levels=observation.levels), set()
     engine = BatchEngine([world], observation, seeds=[0], forecast=Forecast("persistence"))
     policy.reset(Brief.of(world, policy.needs), np.random.default_rng(0))
     while not engine.done_B[0]:
@@ -117,13 +125,18 @@ def test_it_answers_as_a_plain_forward_pass_does(tmp_path, kind, head, shared):
         chosen |= set(choice_N[asked].tolist())
         engine.step(np.where(asked, choice_N, 0)[None])
     assert len(chosen) >= 2
+    if observation.levels:
+        assert len({choice % observation.levels for choice in chosen}) >= 2
     compiled = run(world, policy)
     assert compiled.job_J.tobytes() == engine.outcome(0).job_J.tobytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_keeps_the_rules_of_the_interface(tmp_path, kind):
-    make(tmp_path / "net.npz", KINDS[kind])
+    observation = KINDS[kind]
+    if observation.levels:
+        observation = replace(observation, levels=8)  # as many as the worlds of the check have
+    make(tmp_path / "net.npz", observation)
     check_scheduler(TrainedPolicy(tmp_path / "net.npz"), seeds=[0])
 
 
@@ -228,10 +241,10 @@ def test_nets_that_the_compiled_loop_cannot_run_are_refused(tmp_path):
         TrainedPolicy(path)
 
 
-@pytest.mark.parametrize("gang_mask", ["site", "fleet"])
-def test_a_drawn_answer_follows_the_softmax_over_what_fits(tmp_path, gang_mask):
-    observation = Observation(kind="paper", protocol="on-arrival", gpus_max=5)
-    world = environment("on-arrival")
+@pytest.mark.parametrize(("gang_mask", "levels"), [("site", 0), ("fleet", 0), ("site", 4)])
+def test_a_drawn_answer_follows_the_softmax_over_what_fits(tmp_path, gang_mask, levels):
+    observation = Observation(kind="paper", protocol="on-arrival", gpus_max=5, levels=levels)
+    world, options = environment("on-arrival", levels=levels), 5 * max(1, levels)
     weights, biases = make(tmp_path / "p.npz", observation, head="site-gang")
     arrays = [0.2 * weight for weight in weights], biases
     meta = read_policy(tmp_path / "p.npz").meta | {"execute": "sample", "gang_mask": gang_mask}
@@ -240,26 +253,30 @@ def test_a_drawn_answer_follows_the_softmax_over_what_fits(tmp_path, gang_mask):
     for _ in range(8):  # to a question where some sites are partly busy
         engine.step(engine.mask_BNA.argmax(2))
     out = forward(*arrays, engine.global_BG[0], 0)
-    mask_SG = engine.mask_BNA[0, 0].reshape(3, 5).astype(bool)
-    expected = np.zeros((3, 5))
+    mask_SG = engine.mask_BNA[0, 0].reshape(3, options).astype(bool)
+    expected = np.zeros((3, options))
     sites = np.flatnonzero(mask_SG.any(1))
     site_p = np.exp(out[sites]) / np.exp(out[sites]).sum()
     for s, p in zip(sites, site_p, strict=True):
         good = np.flatnonzero(mask_SG[s] if gang_mask == "site" else mask_SG.any(0))
-        logits = out[3:].reshape(3, 5)[s if gang_mask == "site" else 0, good]
+        logits = out[3:].reshape(3, options)[s if gang_mask == "site" else 0, good]
         for gang, q in zip(good, np.exp(logits) / np.exp(logits).sum(), strict=True):
             expected[s, min(gang, np.flatnonzero(mask_SG[s])[-1])] += p * q
-    policy, counts = TrainedPolicy(tmp_path / "p.npz"), np.zeros((3, 5))
+    policy, counts = TrainedPolicy(tmp_path / "p.npz"), np.zeros((3, options))
     policy.reset(Brief.of(world, policy.needs), np.random.default_rng(0))
     draws = 4000
     for _ in range(draws):
         policy.decide(engine.row_view(0), engine.row_answers(0))
-        answer = engine.row_answers(0).answer_N[0]
-        counts[answer["choice"] - 1, answer["gpus"] - 1] += 1
+        counts[divmod(engine.choices_of(0)[0], options)] += 1
     assert (counts[expected == 0] == 0).all()
     spread = np.sqrt(expected * (1 - expected) / draws)
     assert (np.abs(counts / draws - expected) <= 5 * spread).all()
     assert expected.max() < 0.9
+
+
+def test_gangs_of_the_fleet_and_clocks_to_choose_from_are_refused_together(tmp_path):
+    with pytest.raises(DataError, match="gangs are chosen given the site; use gang_mask='site'"):
+        make(tmp_path / "p.npz", KINDS["clocks"], head="site-gang", gang_mask="fleet")
 
 
 @pytest.mark.parametrize(("name", "value"), [("execute", "dream"), ("gang_mask", "none")])

@@ -1,4 +1,7 @@
-"""Joint choices of site and gang under protocol on-arrival: choice = site x G + gang - 1, clock by the oracle."""
+"""Joint choices under protocol on-arrival: site, gang and clock.
+
+Choice = (site x G + gang - 1) x F + level with F clock levels, or site x G + gang - 1 at the oracle's clock.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.compiled import kernel
-from noonward.decision.cluster.view import ClusterView
+from noonward.decision.cluster.view import Answers, ClusterView
 
 
 @kernel(inline=True, allocates=False)
@@ -40,11 +43,24 @@ def largest_gang(view: ClusterView, job: int, site: int, gpus_max: int, room: bo
 
 
 @kernel(inline=True, allocates=False)
-def fill_gang_mask(view: ClusterView, gpus_max: int, mask_A: NDArray[np.uint8]) -> None:
-    """Marks the feasible joint choices of a question ASK_ROUTE."""
-    job = view.asked_N[0]
+def fill_gang_mask(view: ClusterView, gpus_max: int, levels: int, mask_A: NDArray[np.uint8]) -> None:
+    """Marks the feasible joint choices of a question ASK_ROUTE; levels are 0 where the clock is the oracle's."""
+    job, clocks = view.asked_N[0], max(1, levels)
     room = some_room(view, job)
     mask_A[:] = 0
     for s in range(view.site_S.shape[0]):
+        within = min(clocks, view.site_S[s].levels)
         for gpus in range(view.job_J[job].gpus_min, largest_gang(view, job, s, gpus_max, room) + 1):
-            mask_A[s * gpus_max + gpus - 1] = 1
+            at = (s * gpus_max + gpus - 1) * clocks
+            mask_A[at : at + within] = 1
+
+
+@kernel(inline=True, allocates=False)
+def write_gang_choice(answers: Answers, choice: int, gpus_max: int, levels: int) -> None:
+    """Answers a question ASK_ROUTE with a joint choice; levels are 0 where the clock is the oracle's."""
+    clocks = max(1, levels)
+    gang = choice // clocks
+    answers.answer_N[0].choice = 1 + gang // gpus_max
+    answers.answer_N[0].gpus = 1 + gang % gpus_max
+    if levels > 0:
+        answers.answer_N[0].level = choice % clocks

@@ -16,6 +16,7 @@ from noonward.decision.cluster.value import forecast_value_usd, gang_at, run_sec
 from noonward.decision.cluster.view import (
     CARBON,
     HOLD,
+    ORACLE,
     POWER_W,
     PRICE,
     SECONDS,
@@ -27,7 +28,7 @@ from noonward.errors import ScenarioError, nearest
 from noonward.model.cluster.environment import Protocol
 from noonward.units import DAY_S, HOUR_S
 
-EXTENDED, FORECAST_H, GPUS_MAX, SIGNALS, START_S, CLASSES, RAW, PREFERENCES = range(8)
+EXTENDED, FORECAST_H, GPUS_MAX, SIGNALS, START_S, CLASSES, RAW, LEVELS, PREFERENCES = range(9)
 """Positions in ``Observation.numbers``; weights of a second per class follow under ``preferences``, W."""
 GANG: Final = 8.0
 PRICE_USD_PER_MWH: Final = 100.0
@@ -99,11 +100,13 @@ class Observation:
     | preference | | w / (w + 100 W), w the weight of a second of the job's class (``extended`` with ``preferences``) |
     | energy_1 ... energy_G | site | 1 - least E_unit of all / E_unit at the oracle's clock; 0 for 0 (``extended``) |
     | time_1 ... time_G | site | time(the job's run time with that gang at the oracle's clock) (``extended``) |
+    | energy_1_0 ... energy_G_F-1 | site | instead, where clocks are chosen: the same at every clock level |
+    | time_1_0 ... time_G_F-1 | site | instead, where clocks are chosen: the same at every clock level |
     | delay | site | signed(delay from the ingress point, wait for the link included / 0.2 s) (``extended``) |
     | price, carbon | site | of the hour (``extended`` with ``signals``) |
     | price+1 ..., carbon+1 ... | site | as above (``extended`` with ``forecast_h``) |
 
-    Gangs outside the job's own range, or larger than the site, have zeros.
+    Gangs outside the job's own range, or larger than the site, have zeros, and so have levels that a site lacks.
 
     Protocol ``on-arrival``, kind ``raw``: seconds since the run's start, then site by site GPUs, busy GPUs, free GPUs,
     clock (as above) and jobs that wait, as they are: the state of CHSAC-AF's public code, a control. But for the clock
@@ -114,6 +117,8 @@ class Observation:
         protocol: Protocol of the environments.
         forecast_h: Hours of forecast (``extended``); 0 for none.
         gpus_max: Largest gang G of the choices (``on-arrival``), GPUs.
+        levels: Clock levels F of the choices (``on-arrival``), as many as the site with most has; 0: the clock is no
+            choice, it is the oracle's.
         signals: Whether price and intensity are shown (``on-arrival``, ``extended``); ``each-slot`` always shows them.
         classes: Job classes whose one-hot is shown, all of the fleet's (``on-arrival``, ``extended``); 0 for none.
         preferences: Whether the weight of latency against energy is shown (``on-arrival``, ``extended``).
@@ -132,6 +137,7 @@ class Observation:
     protocol: Protocol = "each-slot"
     forecast_h: int = 0
     gpus_max: int = 8
+    levels: int = 0
     signals: bool = False
     classes: int = 0
     preferences: bool = False
@@ -141,10 +147,10 @@ class Observation:
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"unknown observation {name} {value!r}; {nearest(str(value), allowed)}")
-        if self.forecast_h < 0 or self.gpus_max < 1:
+        if self.forecast_h < 0 or self.gpus_max < 1 or self.levels < 0:
             raise ValueError(
-                f"observation with {self.forecast_h} hours of forecast and gangs up to {self.gpus_max} GPUs; "
-                "allowed: at least 0 hours and at least 1 GPU"
+                f"observation with {self.forecast_h} hours of forecast, gangs up to {self.gpus_max} GPUs and "
+                f"{self.levels} clock levels; allowed: at least 0 hours, 1 GPU and 0 levels"
             )
         if self.kind != "extended" and (self.forecast_h or self.signals or self.classes or self.preferences):
             raise ValueError(
@@ -153,6 +159,8 @@ class Observation:
             )
         if self.kind == "raw" and self.protocol == "each-slot":
             raise ValueError("the observation 'raw' is for protocol on-arrival; use kind='paper' or 'extended'")
+        if self.protocol == "each-slot" and self.levels:
+            raise ValueError("under each-slot the clock is always the oracle's; use levels=0")
         if self.protocol == "each-slot" and (self.signals or self.classes or self.preferences):
             raise ValueError(
                 "under each-slot signals are always shown, classes and preferences never; leave all three out"
@@ -172,8 +180,28 @@ class Observation:
         return len(self.own_names([""] * sites))
 
     def choices(self, sites: int) -> int:
-        """Returns the choices of an agent: 1 + sites, or sites x ``gpus_max`` under on-arrival."""
-        return 1 + sites if self.protocol == "each-slot" else sites * self.gpus_max
+        """Returns the choices of an agent: 1 + sites, or sites x gangs x clocks under on-arrival."""
+        return 1 + sites if self.protocol == "each-slot" else sites * self.gpus_max * self.clocks
+
+    @property
+    def clocks(self) -> int:
+        """Clocks to choose from for a gang at a site: the levels, or 1, the oracle's (``on-arrival``)."""
+        return max(1, self.levels)
+
+    def parts(self, choice: int) -> tuple[int, int, int]:
+        """Returns site, gang and clock level (``ORACLE`` where it is no choice) of a choice (``on-arrival``).
+
+        Example:
+            >>> Observation(kind="paper", protocol="on-arrival", gpus_max=4, levels=3).parts(14)
+            (1, 1, 2)
+        """
+        rest, level = divmod(choice, self.clocks)
+        site, gang = divmod(rest, self.gpus_max)
+        return site, gang + 1, level if self.levels else ORACLE
+
+    def choice_of(self, site: int, gpus: int, level: int) -> int:
+        """Returns the choice of site, gang and clock level; the level is not read where clocks are no choice."""
+        return (site * self.gpus_max + gpus - 1) * self.clocks + (level if self.levels else 0)
 
     def names(self, sites: Sequence[str], ingress: Sequence[str] | None = None) -> tuple[str, ...]:
         """Returns the names of the global part's entries, ``entry/site``."""
@@ -191,7 +219,9 @@ class Observation:
         if extended:
             out += [f"class/{number}" for number in range(self.classes)]
             out += ["preference"] if self.preferences else []
-            gangs = [f"{entry}_{gpus}" for entry in ("energy", "time") for gpus in range(1, self.gpus_max + 1)]
+            levels = [f"_{level}" for level in range(self.levels)] or [""]
+            each = [f"{gpus}{level}" for gpus in range(1, self.gpus_max + 1) for level in levels]
+            gangs = [f"{entry}_{gang}" for entry in ("energy", "time") for gang in each]
             entries = (*gangs, "delay", *(("price", "carbon") if self.signals else ()))
             out += [f"{entry}/{site}" for site in sites for entry in entries]
         return (*out, *self._forecast_names(sites))
@@ -219,11 +249,11 @@ class Observation:
             ScenarioError: The run does not fit: its protocol, its signals or its gangs.
         """
         self._check(brief)
-        out = np.zeros(8)
+        out = np.zeros(9)
         out[EXTENDED], out[FORECAST_H], out[GPUS_MAX] = self.kind == "extended", self.forecast_h, self.gpus_max
         out[SIGNALS], out[START_S] = self.signals, brief.start.hour * HOUR_S
         out[CLASSES], out[RAW] = self.classes, self.kind == "raw"
-        out[PREFERENCES] = self.preferences
+        out[LEVELS], out[PREFERENCES] = self.levels, self.preferences
         if not self.preferences:
             return out
         return np.concatenate([out, [brief.latency_weight_w[name] for name in brief.fleet.classes]])
@@ -255,6 +285,12 @@ class Observation:
             raise ScenarioError(
                 f"a job of {where} needs {smallest} GPUs at once, but the choices end at {self.gpus_max}; "
                 "raise the observation's gpus_max"
+            )
+        most = brief.fleet.clock_levels
+        if self.levels not in (0, most):
+            raise ScenarioError(
+                f"the observation has {self.levels} clock levels to choose from, but sites of {where} have up to "
+                f"{most}; use levels={most}"
             )
 
 
@@ -390,33 +426,52 @@ def observe_each_slot(view: ClusterView, numbers_P: F8, global_G: F4, own_NO: F4
 
 
 @kernel(inline=True, allocates=False)
-def _oracle(view: ClusterView, job: int, s: int, gpus: int, what: int) -> float:
-    """Returns power or time per unit of a job's gang at the oracle's clock."""
-    class_ = view.job_J[job].class_
-    return view.speed_KSCGF[what, s, class_, gpus, view.oracle_SCG[s, class_, gpus]]
+def _seconds(view: ClusterView, job: int, s: int, gpus: int, level: int) -> float:
+    """Returns the time per unit of a job's gang at a clock level, s."""
+    return view.speed_KSCGF[SECONDS, s, view.job_J[job].class_, gpus, level]
 
 
 @kernel(inline=True, allocates=False)
-def _joules(view: ClusterView, job: int, s: int, gpus: int) -> float:
-    """Returns E_unit of a gang at the oracle's clock, J per unit: P T PUE (CHSAC-AF, Eq. 1)."""
-    return _oracle(view, job, s, gpus, POWER_W) * _oracle(view, job, s, gpus, SECONDS) * view.site_S[s].pue
+def _joules(view: ClusterView, job: int, s: int, gpus: int, level: int) -> float:
+    """Returns E_unit of a gang at a clock level, J per unit: P T PUE (CHSAC-AF, Eq. 1)."""
+    power_w = view.speed_KSCGF[POWER_W, s, view.job_J[job].class_, gpus, level]
+    return power_w * _seconds(view, job, s, gpus, level) * view.site_S[s].pue
+
+
+@kernel(inline=True, allocates=False)
+def _level(view: ClusterView, numbers_P: F8, job: int, s: int, gpus: int, clock: int) -> int:
+    """Returns the level of a clock to choose from: the level itself, or the oracle's where clocks are no choice."""
+    return clock if numbers_P[LEVELS] > 0 else view.oracle_SCG[s, view.job_J[job].class_, gpus]
+
+
+@kernel(inline=True, allocates=False)
+def _clocks(view: ClusterView, numbers_P: F8, s: int) -> int:
+    """Returns how many clocks there are to choose from at a site."""
+    return view.site_S[s].levels if numbers_P[LEVELS] > 0 else 1
 
 
 @kernel(inline=True, allocates=False)
 def _write_gangs(view: ClusterView, numbers_P: F8, job: int, out_G: F4, at: int) -> int:
-    """Writes energy and time of every gang, delay, price and intensity of every site; returns the next position."""
-    record, largest = view.job_J[job], int(numbers_P[GPUS_MAX])
-    least = np.inf
+    """Writes energy and time of every gang and clock, delay, price and intensity of every site.
+
+    Returns:
+        The next position.
+    """
+    record, largest, clocks = view.job_J[job], int(numbers_P[GPUS_MAX]), max(1, int(numbers_P[LEVELS]))
+    choices, least = largest * clocks, np.inf
     for s in range(view.site_S.shape[0]):
         for gpus in range(record.gpus_min, min(record.gpus_max, view.site_S[s].gpus, largest) + 1):
-            least = min(least, _joules(view, job, s, gpus))
+            for clock in range(_clocks(view, numbers_P, s)):
+                least = min(least, _joules(view, job, s, gpus, _level(view, numbers_P, job, s, gpus, clock)))
     for s in range(view.site_S.shape[0]):
-        out_G[at : at + 2 * largest] = 0.0
+        out_G[at : at + 2 * choices] = 0.0
         for gpus in range(record.gpus_min, min(record.gpus_max, view.site_S[s].gpus, largest) + 1):
-            joules = _joules(view, job, s, gpus)
-            out_G[at + gpus - 1] = 1.0 - least / joules if joules > 0.0 else 0.0
-            out_G[at + largest + gpus - 1] = _time(record.work * _oracle(view, job, s, gpus, SECONDS))
-        at += 2 * largest
+            for clock in range(_clocks(view, numbers_P, s)):
+                level, here = _level(view, numbers_P, job, s, gpus, clock), at + (gpus - 1) * clocks + clock
+                joules = _joules(view, job, s, gpus, level)
+                out_G[here] = 1.0 - least / joules if joules > 0.0 else 0.0
+                out_G[here + choices] = _time(record.work * _seconds(view, job, s, gpus, level))
+        at += 2 * choices
         out_G[at] = _signed(route_delay_s(view, job, s) / DELAY_S)
         at += 1
         if numbers_P[SIGNALS] > 0:
@@ -456,7 +511,7 @@ def observe_on_arrival(view: ClusterView, numbers_P: F8, global_G: F4, own_NO: F
         global_G[at + 2] = site.free / site.gpus
         global_G[at + 3] = view.clock_SF[s, level]
         global_G[at + 4] = np.log1p(site.waiting) / np.log(1000.0)
-        shortest = min(shortest, record.work * _oracle(view, job, s, record.gpus_min, SECONDS))
+        shortest = min(shortest, record.work * _seconds(view, job, s, record.gpus_min, level))
         at += 5
     at = _write_hour(view, numbers_P, global_G, at)
     global_G[at] = _time(shortest)

@@ -50,9 +50,10 @@ class BatchEngine:
     (``asked_BN``); under ``on-arrival`` there is one agent, the dispatcher, asked about the job that arrives.
 
     Choices: under ``each-slot`` 0 = hold, 1 + s = site s (start now at the own site, else move). Under ``on-arrival``
-    ``site x G + gang - 1`` with G = ``observation.gpus_max``, the clock by the oracle. ``mask_BNA`` marks what is
-    feasible. Under ``on-arrival`` a site with room for the job's smallest gang, with a gang between that and what is
-    free; where no feasible site has room, every feasible site with every gang (the job queues there).
+    ``site x G + gang - 1`` with G = ``observation.gpus_max``, the clock by the oracle; with F = ``observation.levels``
+    clock levels to choose from ``(site x G + gang - 1) x F + level``. ``mask_BNA`` marks what is feasible. Under
+    ``on-arrival`` a site with room for the job's smallest gang, with a gang between that and what is free; where no
+    feasible site has room, every feasible site with every gang (the job queues there); clocks: all the site has.
 
     Reward, per row, since the row's last question, USD. ``utility``: growth of the utility U1 - U2 - U3 - U4 - U5.
     ``at-start``: a job's whole value (revenue less energy and carbon of its run at the true signals, less its result's
@@ -199,17 +200,22 @@ class BatchEngine:
         """Returns the choices that say what ``row_answers`` hold, shape (agents,).
 
         Under ``each-slot`` a choice starts the largest gang with room at the oracle's clock; under ``on-arrival`` a
-        gang of 0 (all the job can use) is the largest of the choices. Other clocks and earliest starts have no choice.
+        gang of 0 (all the job can use) is the largest of the choices. Where clocks are choices, the oracle's stands for
+        its level; else other clocks have no choice. Earliest starts have none.
         """
         answer_N = self.row_answers(row).answer_N
         if self.observation.protocol == "each-slot":
             return np.array(answer_N["choice"])
         largest = self.observation.gpus_max
-        site, gpus = int(answer_N["choice"][0]) - 1, int(answer_N["gpus"][0])
+        site, gpus, level = int(answer_N["choice"][0]) - 1, int(answer_N["gpus"][0]), int(answer_N["level"][0])
         if gpus == 0:
-            feasible = np.flatnonzero(self.mask_BNA[row, 0, site * largest : (site + 1) * largest])
+            gangs_GF = self.mask_BNA[row, 0].reshape(-1, largest, self.observation.clocks)[site]
+            feasible = np.flatnonzero(gangs_GF.any(1))
             gpus = int(feasible[-1]) + 1 if len(feasible) else largest
-        return np.array([site * largest + gpus - 1])
+        if level == ORACLE and self.observation.levels:
+            view = self.row_view(row)
+            level = int(view.oracle_SCG[site, view.job_J["class_"][view.job], gpus])
+        return np.array([self.observation.choice_of(site, gpus, level)])
 
     def answer(self, row: int, choice_N: NDArray[np.int64]) -> None:
         """Writes the answers that say what choices say into ``row_answers``, as ``step`` does; nothing is carried out.
@@ -223,9 +229,9 @@ class BatchEngine:
         asked_N = self.asked_BN[row]
         if self.observation.protocol == "each-slot":
             answer_N["choice"][asked_N] = choice_N[asked_N]
-        else:
-            site_N, gang_N = np.divmod(choice_N[asked_N], self.observation.gpus_max)
-            answer_N["choice"][asked_N], answer_N["gpus"][asked_N] = 1 + site_N, 1 + gang_N
+        elif asked_N[0]:
+            site, gpus, level = self.observation.parts(int(choice_N[0]))
+            answer_N[0] = (1 + site, gpus, level, 0.0)
 
     def outcome(self, row: int) -> Outcome:
         """Returns what has happened in a row so far."""
@@ -360,8 +366,12 @@ class BatchEngine:
             names = ["hold", *environment.sites]
             asked = f"site {environment.sites[agent]}"
         else:
-            gangs = range(1, self.observation.gpus_max + 1)
-            names = [f"{site} with {gpus} GPU{'s' * (gpus != 1)}" for site in environment.sites for gpus in gangs]
+            parts = [self.observation.parts(each) for each in range(self.choices)]
+            names = [
+                f"{environment.sites[site]} with {gpus} GPU{'s' * (gpus != 1)}"
+                + (f" at clock level {level}" if level != ORACLE else "")
+                for site, gpus, level in parts
+            ]
             asked = "the dispatcher"
         allowed = ", ".join(f"{i} ({names[i]})" for i in np.flatnonzero(self.mask_BNA[row, agent]))
         what = names[choice] if 0 <= choice < len(names) else "no such choice"

@@ -27,8 +27,10 @@ from noonward.learn.core.settings import at_least, between, one_of
 from noonward.units import WATT_SECONDS_PER_KWH
 
 TWINS: Final = 2
-HEADS: Final = 2
-"""Heads of a choice: in the paper the site d and the number of GPUs n."""
+HEADS: Final = (2, 3)
+"""Heads of a choice: in the paper the site d and the number of GPUs n; with clocks as choices, the clock f too."""
+COUNTS: Final = 2
+"""Columns after the costs: the work decided on, and the number of decisions."""
 MEAN_RATE: Final = 0.05
 """Share by which the running means of reward and costs follow at a dual step."""
 
@@ -50,6 +52,11 @@ class ChsacConfig:
         temperature: First weight of the entropy, J per unit per nat.
         temperature_rate: Adam's step of its logarithm.
         target_entropy: Entropy aimed at, as a share of that of an even choice among the feasible ones [ours].
+        cooled_entropy: What ``target_entropy`` falls to, by equal factors, so that the policy ends nearly without
+            chance; None: it stays. The steps of the multipliers fall by the same factor, because a policy that is less
+            random answers to them more sharply [ours].
+        cooling_from: Updates after which it begins to fall.
+        cooling_until: Updates after which it has fallen.
         dual_rate: Step eta of the multipliers, J per unit per relative excess (Eq. 7).
         dual_damping: What a multiplier answers to the present excess beside the sum of past ones, J per unit per
             relative excess: policies follow their multipliers late, and without it both swing (Stooke et al. 2020,
@@ -84,6 +91,9 @@ class ChsacConfig:
     temperature: float = 0.05
     temperature_rate: float = 3e-4
     target_entropy: float = 0.1
+    cooled_entropy: float | None = None
+    cooling_from: int = 0
+    cooling_until: int = 0
     dual_rate: float = 0.1
     dual_damping: float = 0.5
     average_rate: float = 0.005
@@ -105,6 +115,7 @@ class ChsacConfig:
         at_least(self, 0.0, "rate", "fewer_gpus", "temperature_rate", "dual_rate", "dual_damping")
         at_least(self, 1e-12, "kappa", "temperature")
         between(self, 0.0, 1.0, "gamma", "target_rate", "target_entropy", "average_rate")
+        self._check_cooling()
         one_of(self, "actor_gradient", ("expectation", "one-hot"))
         one_of(self, "gang_head", ("site", "fleet"))
         one_of(self, "energy_unit", ("J", "kWh"))
@@ -115,6 +126,36 @@ class ChsacConfig:
         one_of(self, "precision", ("float32", "float64"))
         if not self.hidden or min(self.hidden) < 1:
             raise ScenarioError(f"hidden is {self.hidden}; give at least one layer of at least one unit, as [256, 256]")
+
+    def _check_cooling(self) -> None:
+        """Raises ScenarioError unless the entropy falls, within a span of updates, or stays."""
+        at_least(self, 0, "cooling_from", "cooling_until")
+        if self.cooled_entropy is None:
+            if self.cooling_from or self.cooling_until:
+                raise ScenarioError(
+                    f"cooling_from is {self.cooling_from} and cooling_until {self.cooling_until}, but nothing is "
+                    "cooled; set cooled_entropy too, below target_entropy, or leave both out"
+                )
+            return
+        if not 0 < self.cooled_entropy <= self.target_entropy or self.cooling_until <= self.cooling_from:
+            raise ScenarioError(
+                f"target_entropy is to fall from {self.target_entropy:g} to cooled_entropy={self.cooled_entropy:g} "
+                f"between the updates {self.cooling_from} and {self.cooling_until}; cooled_entropy must be above 0 and "
+                "at most target_entropy, and cooling_until above cooling_from"
+            )
+
+    def cooling(self, updates: int) -> float:
+        """Returns the factor that ``target_entropy`` has fallen by after some updates, above 0, at most 1.
+
+        Example:
+            >>> config = ChsacConfig(target_entropy=0.08, cooled_entropy=0.005, cooling_from=100, cooling_until=300)
+            >>> [config.cooling(updates) for updates in (0, 200, 400)]
+            [1.0, 0.25, 0.0625]
+        """
+        if self.cooled_entropy is None:
+            return 1.0
+        passed = (updates - self.cooling_from) / (self.cooling_until - self.cooling_from)
+        return (self.cooled_entropy / self.target_entropy) ** min(max(passed, 0.0), 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +219,9 @@ class Losses(NamedTuple):
 
 
 class Chsac(Learner):
-    """Constrained hybrid soft actor-critic of the dispatcher of protocol on-arrival; the clock is the oracle's (Eq. 2).
+    """Constrained hybrid soft actor-critic of the dispatcher of protocol on-arrival.
+
+    The clock is the oracle's (Eq. 2), or where the task makes it a choice, the second head is of gang and clock.
 
     Args:
         dimensions: Sizes; the costs are those of a ``ServiceMeter``.
@@ -187,7 +230,8 @@ class Chsac(Learner):
         device: Where the nets are.
 
     Raises:
-        ScenarioError: The setting is not of protocol on-arrival with the reward ``energy``.
+        ScenarioError: The setting is not of protocol on-arrival with the reward ``energy``, or clocks are choices while
+            gangs are chosen for the whole fleet.
     """
 
     name: ClassVar[str] = "chsac-af"
@@ -202,12 +246,17 @@ class Chsac(Learner):
 
     def __init__(self, dimensions: Dimensions, config: ChsacConfig, seed: int, device: str = "cpu") -> None:
         d = dimensions
-        if d.agents != 1 or len(d.actions.heads) != HEADS or len(d.counts) != HEADS:
+        if d.agents != 1 or len(d.actions.heads) not in HEADS or len(d.counts) != COUNTS:
             raise ScenarioError(
                 f"{self.name} learns from energy where jobs are routed at arrival; give a scenario of protocol "
                 "on-arrival and set reward=energy"
             )
-        (_, self.firsts), (_, self.seconds) = d.actions.heads
+        (_, self.firsts), (_, gangs), *clock = d.actions.heads
+        self.clocks = clock[0].size if clock else 1
+        self.seconds = gangs * self.clocks
+        """Options of the second head: gangs, or gangs times clocks."""
+        if clock and config.gang_head == "fleet":
+            raise ScenarioError("gang_head=fleet has no clocks to choose from; set gang_head=site or clocks=oracle")
         self.limits = len(d.costs)
         super().__init__(d, config, seed, device)
         self.replay = Replay(d, capacity=config.capacity, gamma=config.gamma)
@@ -266,7 +315,7 @@ class Chsac(Learner):
         return torch.relu(encoder(seen[None])[0])
 
     def _log_policy(self, actor: StackedMLP, h_BH: torch.Tensor, mask_BA: Bools) -> torch.Tensor:
-        """Returns ``log pi(d) + log pi(n)`` of every joint choice, [B, A]; -1e9 or so where infeasible."""
+        """Returns ``log pi(d) + log pi(n, f)`` of every joint choice, [B, A]; -1e9 or so where infeasible."""
         logits = actor(h_BH[None])[0]
         mask_BDE = torch.from_numpy(mask_BA).to(self.device).reshape(-1, self.firsts, self.seconds)
         first_BD = log_policy(logits[:, : self.firsts], mask_BDE.any(2))
@@ -338,8 +387,8 @@ class Chsac(Learner):
             # CORRECTION (weigh_by_size) turned off: Eq. 5 counts every job alike, Eq. 3 by its units.
             reward_B = reward_B / np.maximum(size_B, 1e-12)
         weight_B = size_B if config.weigh_by_size else 1.0
-        second_B = transition.choice_BN[:, 0] % self.seconds + 1
-        reward_B = reward_B + weight_B * config.fewer_gpus / second_B  # Eq. 5
+        gang_B = transition.choice_BN[:, 0] % self.seconds // self.clocks + 1
+        reward_B = reward_B + weight_B * config.fewer_gpus / gang_B  # Eq. 5
         if config.excess == "positive":
             # CORRECTION (excess) turned off: the Lagrangian of the means of Eq. 4 is linear in the costs; the positive
             # part of Eqs. 6 and 12 prices the spread of single jobs instead.
@@ -378,7 +427,8 @@ class Chsac(Learner):
         actor_loss = self._one_hot_loss if one_hot else self._expected_loss
         actor, entropy_B, value_B = actor_loss(h_BH, log_p_BA)
         feasible_B = torch.from_numpy(batch.mask_NBA[0].sum(1)).to(device=self.device, dtype=self.dtype)
-        short = (entropy_B.detach() - self.config.target_entropy * feasible_B.log()).mean()
+        target = self.config.target_entropy * self.config.cooling(self.updates)
+        short = (entropy_B.detach() - target * feasible_B.log()).mean()
         return Losses(critic, actor, self.log_temperature * short, entropy_B.detach().mean(), value_B.detach().mean())
 
     def _targets(self, batch: Batch) -> torch.Tensor:
@@ -468,6 +518,7 @@ class Chsac(Learner):
         step_K = np.clip(self.excess_K, -1.0, 1.0)  # a start far from the limit is not to overshoot it
         if not self.config.duals_fall:
             step_K = np.maximum(step_K, 0.0)
+        step_K = step_K * self.config.cooling(self.updates)
         self.held_K = np.maximum(self.held_K + self.config.dual_rate * step_K, 0.0)
         self.multiplier_K = np.maximum(self.held_K + self.config.dual_damping * step_K, 0.0)
 

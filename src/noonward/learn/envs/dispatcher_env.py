@@ -1,4 +1,4 @@
-"""Settings with one dispatcher as Gymnasium environments: where an arriving job goes, and on how many GPUs."""
+"""Settings with one dispatcher as Gymnasium environments: where an arriving job goes, on how many GPUs, how fast."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import Split
 from noonward.decision.cluster.observation import Observation
-from noonward.decision.cluster.view import POWER_W, SECONDS
+from noonward.decision.cluster.view import ORACLE, POWER_W, SECONDS
 from noonward.errors import MissingExtraError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.learn.envs.common import (
@@ -43,18 +43,20 @@ class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     Observation: Box, float32, (global entries,): table "on-arrival" of
     ``noonward.decision.cluster.observation.Observation``.
 
-    Action: Discrete(sites x G) with G = ``observation.gpus_max``.
+    Action: Discrete(sites x G) with G = ``observation.gpus_max``, or Discrete(sites x G x F) where clocks are chosen
+    too, with F = ``observation.levels``.
 
     | action | what |
     |---|---|
     | s G + n - 1 | send the job to site s with at most n GPUs, clock of least energy per unit |
+    | (s G + n - 1) F + level | where clocks are chosen: the same at a clock level, the lowest clock first |
 
     ``info["action_mask"]`` (int8) and ``action_masks()`` (bool) mark what is feasible: sites with room, with gangs that
     are free; where no site has room, every site the job can reach in time, with every gang it can use.
     ``action_space.sample()`` draws a feasible action. In place of an infeasible one, the feasible action of next lower
-    number is taken (fewer GPUs at the same site, or an earlier site), or else the lowest. ``info["infeasible"]`` says
-    whether that happened, ``info["action"]`` what was taken. Under ``infeasible="raise"`` it raises
-    InfeasibleActionError and changes nothing, as a number outside the space always does.
+    number is taken (a lower clock, fewer GPUs at the same site, or an earlier site), or else the lowest.
+    ``info["infeasible"]`` says whether that happened, ``info["action"]`` what was taken. Under ``infeasible="raise"``
+    it raises InfeasibleActionError and changes nothing, as a number outside the space always does.
 
     Reward:
 
@@ -162,11 +164,11 @@ class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     def _energy(self, action: int) -> float:
         """Returns - E_unit / 10 J + 0.05 / n of an action (CHSAC-AF, Eq. 5), 0 for a gang the job cannot have."""
         view = self._episodes.engine.row_view(0)
-        site, gpus = action // self._episodes.observation.gpus_max, action % self._episodes.observation.gpus_max + 1
+        site, gpus, level = self._episodes.observation.parts(action)
         class_ = int(view.job_J["class_"][view.job])
         if gpus >= view.oracle_SCG.shape[2]:
             return 0.0
-        at = (site, class_, gpus, int(view.oracle_SCG[site, class_, gpus]))
+        at = (site, class_, gpus, int(view.oracle_SCG[site, class_, gpus]) if level == ORACLE else level)
         joules = view.speed_KSCGF[(POWER_W, *at)] * view.speed_KSCGF[(SECONDS, *at)] * view.site_S["pue"][site]
         return float(-joules / JOULES_PER_UNIT + GANG_WEIGHT / gpus)
 

@@ -61,6 +61,8 @@ class ClusterTask:
         energy_weight: Under the reward ``energy``, what a joule counts as such (``EnergyMix``).
         usd_weight: What it counts besides per 100 USD/MWh of its price; needs signals.
         carbon_weight: What it counts besides per 500 g/kWh of its carbon intensity; needs signals.
+        clocks: ``oracle``: agents leave the clock to the oracle (Eq. 2 of CHSAC-AF); ``free``: they choose it with site
+            and gang (on-arrival).
         show_signals: The observation shows price and intensity of the hour (on-arrival, ``extended``).
         show_class: It shows the class of the arriving job (on-arrival, ``extended``).
         show_preferences: It shows the weight of latency against energy that the scenario states for that class
@@ -75,6 +77,7 @@ class ClusterTask:
     energy_weight: float = 1.0
     usd_weight: float = 0.0
     carbon_weight: float = 0.0
+    clocks: Literal["oracle", "free"] = "oracle"
     show_signals: bool = False
     show_class: bool = False
     show_preferences: bool = False
@@ -85,6 +88,7 @@ class ClusterTask:
         at_least(self, 0, "forecast_h")
         one_of(self, "observation", ("paper", "extended", "raw"))
         one_of(self, "reward", ("utility", "at-start", "energy"))
+        one_of(self, "clocks", ("oracle", "free"))
         if self.forecast is not None:
             one_of(self, "forecast", get_args(ForecastKind))
         if bool(self.forecast_h) != (self.forecast is not None):
@@ -214,10 +218,16 @@ class ClusterTask:
                 f"scenario {scenario.name!r} asks {scenario.protocol}, whose observation always shows signals and "
                 "never classes or preferences; leave out show_signals, show_class and show_preferences"
             )
+        if scenario.protocol != "on-arrival" and self.clocks == "free":
+            raise ScenarioError(
+                f"scenario {scenario.name!r} asks {scenario.protocol}, whose agents choose sites alone; leave out "
+                "clocks=free"
+            )
         return Observation(
             kind=self.observation,
             protocol=scenario.protocol,
             forecast_h=self.forecast_h,
+            levels=scenario.fleet.clock_levels if self.clocks == "free" else 0,
             signals=self.show_signals,
             classes=len(scenario.fleet.classes) if self.show_class else 0,
             preferences=self.show_preferences,
@@ -237,11 +247,12 @@ class ClusterTask:
 
 
 def actions_of(scenario: Scenario, observation: Observation) -> ActionSpec:
-    """Returns what an agent chooses: hold or a site (each-slot); a site and a number of GPUs (on-arrival)."""
+    """Returns what an agent chooses: hold or a site (each-slot); site, number of GPUs and maybe clock (on-arrival)."""
     sites = len(scenario.fleet.sites)
     if scenario.protocol == "each-slot":
         return ActionSpec.of(site=1 + sites)
-    return ActionSpec.of(site=sites, gpus=observation.gpus_max)
+    clock = {"clock": observation.levels} if observation.levels else {}
+    return ActionSpec.of(site=sites, gpus=observation.gpus_max, **clock)
 
 
 def open_source(source: Source, part: Split) -> Scenario:

@@ -137,6 +137,11 @@ class Fleet(Spec):
         """Names of the sites."""
         return tuple(site.name for site in self.sites)
 
+    @property
+    def clock_levels(self) -> int:
+        """Clock levels of the site that has the most."""
+        return max(len(self.gpu_types[site.gpu_type].clocks) for site in self.sites)
+
     def site_index(self, name: str) -> int:
         """Returns a site's position.
 

@@ -12,8 +12,8 @@ import numpy as np
 from noonward.arrays import F4
 from noonward.compiled import kernel
 from noonward.decision.brief import Brief, Needs
-from noonward.decision.cluster.gangs import largest_gang, some_room
-from noonward.decision.cluster.observation import GPUS_MAX, Observation, observe_each_slot, observe_on_arrival
+from noonward.decision.cluster.gangs import largest_gang, some_room, write_gang_choice
+from noonward.decision.cluster.observation import GPUS_MAX, LEVELS, Observation, observe_each_slot, observe_on_arrival
 from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory
 from noonward.decision.scheduler import CompiledScheduler, months_remarks
@@ -62,10 +62,11 @@ def write_policy(
 
     The net of agent n is fed [global part, own part of n] and answers with the feasible choice of highest output. With
     the head ``site-gang`` (protocol on-arrival) the outputs are S log-weights of the sites and S x G of the gangs
-    there; the site of highest weight is taken, then the best gang there. Two keys of ``meta`` change that head:
-    ``execute`` ("greedy" unless given): "sample" draws site and gang from the softmax
-    over the feasible ones instead; ``gang_mask`` ("site" unless given): under "fleet" the gang is chosen, by the
-    weights that stand for the first site, among those that fit anywhere, and cut to what fits at the site.
+    there (S x G x F of gang and clock where the observation has clock levels); the site of highest weight is taken,
+    then the best gang (and clock) there. Two keys of ``meta`` change that head: ``execute`` ("greedy" unless given):
+    "sample" draws site and gang from the softmax over the feasible ones instead; ``gang_mask`` ("site" unless given):
+    under "fleet" the gang is chosen, by the weights that stand for the first site, among those that fit anywhere, and
+    cut to what fits at the site.
 
     Args:
         path: File, ``.npz``.
@@ -128,6 +129,8 @@ def _net(weights: list[F4], biases: list[F4], meta: dict[str, Any], path: Path) 
         )
     if meta["head"] == "site-gang" and observation.protocol != "on-arrival":
         raise DataError(f"{path}: the head 'site-gang' is for protocol on-arrival only; use 'logits' or 'values'")
+    if meta.get("gang_mask") == "fleet" and observation.levels:
+        raise DataError(f"{path}: where clocks are choices, gangs are chosen given the site; use gang_mask='site'")
     _check_layers(weights, biases, meta, observation, path)
     return Net(weights=tuple(weights), biases=tuple(biases), meta=meta, observation=observation, forecast=forecast)
 
@@ -252,9 +255,33 @@ def _best_gang(memory: RuleMemory, out_A: F4, at: int, least: int, most: int) ->
 
 
 @kernel(inline=True, allocates=False)
+def _best_clocked_gang(memory: RuleMemory, out_A: F4, at: int, least: int, most: int, levels: int) -> int:
+    """Returns the gang - 1 and the clock level of highest weight, as one number, gangs from ``least`` to ``most``.
+
+    Args:
+        memory: The rule's memory.
+        out_A: Outputs.
+        at: Where the site's first weight stands.
+        least: Smallest gang.
+        most: Largest gang.
+        levels: Clock levels of the site.
+    """
+    clocks = int(memory.number_P[LEVELS])
+    best, highest = (least - 1) * clocks, -np.inf
+    for gpus in range(least, most + 1):
+        for level in range(levels):
+            which = (gpus - 1) * clocks + level
+            weight = _weight(memory, out_A[at + which])
+            if weight > highest:
+                best, highest = which, weight
+    return best
+
+
+@kernel(inline=True, allocates=False)
 def _site_then_gang(view: ClusterView, memory: RuleMemory, out_A: F4, answers: Answers) -> None:
-    """Answers with a site by the first outputs and a gang there by the others."""
+    """Answers with a site by the first outputs and a gang, and a clock where that is a choice, by the others."""
     job, sites, largest = view.asked_N[0], view.site_S.shape[0], int(memory.number_P[GPUS_MAX])
+    levels = int(memory.number_P[LEVELS])
     room, least = some_room(view, job), view.job_J[job].gpus_min
     site, gang, highest, widest = -1, 0, -np.inf, 0
     for s in range(sites):
@@ -265,6 +292,11 @@ def _site_then_gang(view: ClusterView, memory: RuleMemory, out_A: F4, answers: A
         weight = _weight(memory, out_A[s])
         if site < 0 or weight > highest:
             site, gang, highest = s, most, weight
+    if levels > 0:
+        at = site * largest * levels
+        gang = _best_clocked_gang(memory, out_A, sites + at, least, gang, view.site_S[site].levels)
+        write_gang_choice(answers, at + gang, largest, levels)
+        return
     if memory.index_XY[0, OF_FLEET]:
         gang = min(gang, _best_gang(memory, out_A, sites, least, widest))
     else:
@@ -275,16 +307,17 @@ def _site_then_gang(view: ClusterView, memory: RuleMemory, out_A: F4, answers: A
 
 @kernel(inline=True, allocates=False)
 def _joint(view: ClusterView, memory: RuleMemory, out_A: F4, answers: Answers) -> None:
-    """Answers with the feasible site and gang of highest output."""
-    job, largest = view.asked_N[0], int(memory.number_P[GPUS_MAX])
-    room = some_room(view, job)
-    site, gang = -1, 0
+    """Answers with the feasible choice of highest output."""
+    job, largest, levels = view.asked_N[0], int(memory.number_P[GPUS_MAX]), int(memory.number_P[LEVELS])
+    room, clocks, best = some_room(view, job), max(1, levels), -1
     for s in range(view.site_S.shape[0]):
+        within = min(clocks, view.site_S[s].levels)
         for gpus in range(view.job_J[job].gpus_min, largest_gang(view, job, s, largest, room) + 1):
-            if site < 0 or out_A[s * largest + gpus - 1] > out_A[site * largest + gang - 1]:
-                site, gang = s, gpus
-    answers.answer_N[0].choice = 1 + site
-    answers.answer_N[0].gpus = gang
+            for clock in range(within):
+                choice = (s * largest + gpus - 1) * clocks + clock
+                if best < 0 or out_A[choice] > out_A[best]:
+                    best = choice
+    write_gang_choice(answers, best, largest, levels)
 
 
 @rule

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from noonward.arrays import F4, F8, U1
 from noonward.compiled import kernel
 from noonward.decision.cluster.addresses import place_dtype, reader
-from noonward.decision.cluster.gangs import fill_gang_mask
-from noonward.decision.cluster.observation import GPUS_MAX, observe_each_slot, observe_on_arrival
+from noonward.decision.cluster.gangs import fill_gang_mask, write_gang_choice
+from noonward.decision.cluster.observation import GPUS_MAX, LEVELS, observe_each_slot, observe_on_arrival
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot, journeys_fit
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
 from noonward.engine.cluster.kernels.physics import show_forecast
@@ -165,7 +165,7 @@ def observe_rows_each_slot(place_B: NDArray[np.void], board: Board, numbers_BP: 
 def step_rows_on_arrival(
     place_B: NDArray[np.void], board: Board, numbers_BP: F8, choice_BN: NDArray[np.int64], first: int, until: int
 ) -> int:
-    """Does for protocol on-arrival what ``step_rows_each_slot`` does; choices are ``site x G + gang - 1``."""
+    """Does for protocol on-arrival what ``step_rows_each_slot`` does; choices are as in ``decision.cluster.gangs``."""
     code = -1
     wrong = _find_infeasible(board, choice_BN, first, until)
     if wrong >= 0:
@@ -175,10 +175,9 @@ def step_rows_on_arrival(
             _rest(board, b)
             continue
         w = world_at(place_B, b)
-        gpus_max = int(numbers_BP[b, GPUS_MAX])
+        gpus_max, levels = int(numbers_BP[b, GPUS_MAX]), int(numbers_BP[b, LEVELS])
         if w.shown.run_1[0].kind:
-            w.answers.answer_N[0].choice = 1 + choice_BN[b, 0] // gpus_max
-            w.answers.answer_N[0].gpus = 1 + choice_BN[b, 0] % gpus_max
+            write_gang_choice(w.answers, choice_BN[b, 0], gpus_max, levels)
             apply_on_arrival(w)
         kind = advance_on_arrival(w)
         if kind == NO_SLOT:
@@ -186,7 +185,7 @@ def step_rows_on_arrival(
             return -4 - 2 * b
         _show(w, board, b, kind)
         if kind:
-            fill_gang_mask(w.shown, gpus_max, board.mask_BNA[b, 0])
+            fill_gang_mask(w.shown, gpus_max, levels, board.mask_BNA[b, 0])
         if w.engine_1[0].unissued:
             code = -2
         elif kind:

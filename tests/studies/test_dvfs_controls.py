@@ -8,7 +8,13 @@ import pytest
 from noonward.data.scenarios.load import load_scenario
 from noonward.schedule.registry import make_scheduler, register
 from noonward.studies.dvfs_training import controls as dvfs_controls
-from noonward.studies.dvfs_training.controls import above_controls, drawn_part, study_controls, study_policies
+from noonward.studies.dvfs_training.controls import (
+    controls_energy,
+    drawn_part,
+    frontier_energy,
+    study_controls,
+    study_policies,
+)
 
 
 def with_values(comparison, values):
@@ -26,11 +32,12 @@ def with_values(comparison, values):
 
 def test_distance_to_the_other_controls_by_hand(energy):
     found = with_values(energy, {"a": (1.0, 10.0), "b": (3.0, 8.0), "c": (2.0, 8.5), "chsac-af": (2.0, 8.4)})
-    assert above_controls(found, "c") == pytest.approx([-0.5, -0.5])  # 9 on the line from a to b
-    assert above_controls(found, "chsac-af") == pytest.approx([-0.1, -0.1])
-    assert np.isnan(above_controls(found, "a")).all()  # faster than all others
-    assert above_controls(found, "b") == pytest.approx([-0.5, -0.5])
-    assert above_controls(found, "chsac-af", "a") == pytest.approx([-1.6, -1.6])  # against a alone
+    assert controls_energy(found, "c") == pytest.approx([9.0, 9.0])  # on the line from a to b
+    assert controls_energy(found, "chsac-af") == pytest.approx([8.5, 8.5])
+    assert np.isnan(controls_energy(found, "a")).all()  # faster than all others
+    assert controls_energy(found, "b") == pytest.approx([8.5, 8.5])
+    assert controls_energy(found, "chsac-af", "a") == pytest.approx([10.0, 10.0])  # a alone
+    assert frontier_energy(found, ["a", "b"], [1.5, 2.5]) == pytest.approx([9.5, 8.5])
 
 
 @pytest.mark.usefixtures("own_registry")
@@ -47,6 +54,10 @@ def test_registered_learned_policies_are_studied_with_the_controls(tmp_path, mon
     assert metrics["j_per_unit_change/greedy-energy-4"].value == 0.0
     assert metrics["j_per_unit_exact/chsac-af-demo"].value == metrics["j_per_unit_exact/greedy-energy-3"].value
     assert metrics["above_controls/chsac-af-demo"].value == pytest.approx(0.0, abs=1e-12)
+    assert metrics["above_tradeoff/greedy-tradeoff-10"].value >= 0.0
+    assert metrics["above_tradeoff/greedy-tradeoff-1000"].value == pytest.approx(0.0, abs=1e-12)
+    assert metrics["above_tradeoff/greedy-energy-4"].value > 0.0
+    assert "above_tradeoff_over_seeds/chsac-af" in metrics
     seeds = [metrics[f"j_per_unit_exact/{name}"].value for name in learned[:3]]
     assert metrics["training_seeds/chsac-af"].value == 3
     assert metrics["j_per_unit_exact_over_seeds/chsac-af"].value == pytest.approx(np.mean(seeds))

@@ -18,7 +18,7 @@ from noonward.evaluate.statistics import Estimate, mean
 from noonward.evaluate.table import TextTable
 from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.runs import environment_of
-from noonward.studies.dvfs_training.controls import hull_value
+from noonward.studies.dvfs_training.controls import frontier_energy
 from noonward.studies.dvfs_training.short_training import (
     ABLATIONS,
     DRAW,
@@ -74,10 +74,7 @@ class Ablated:
             time_s_E: Mean time over all arrivals, s.
         """
         names = [name for name in self.controls.records if name.startswith("greedy-tradeoff")]
-        time_CE = np.array([self.controls.values(name, "mean_time_so_far_s") for name in names])
-        joules_CE = np.array([self.controls.values(name, "joules_per_unit") for name in names])
-        least_E = np.array([hull_value(time_CE[:, e], joules_CE[:, e], at) for e, at in enumerate(time_s_E)])
-        return float(np.sum(joules_E) / least_E.sum() - 1.0)
+        return float(np.sum(joules_E) / frontier_energy(self.controls, names, time_s_E).sum() - 1.0)
 
     def rows(self) -> list[tuple[str, str, dict[str, list[float]]]]:
         """Returns name, words and figures, a number a training seed, of every training and of some controls."""

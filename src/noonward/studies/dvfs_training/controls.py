@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -37,6 +37,11 @@ PUBLISHED: Final = "chsac-af-published"
 """Learner as its authors' public code trains it."""
 RANDOM: Final = "random-free"
 """Masked random policy, which it should then equal."""
+TRADEOFFS_W: Final = (
+    *(0, 2, 4.5, 5.5, 6.5, 7.5, 8.5, 9, 9.5, 10, 10.25, 10.5, 11, 11.5, 12, 13, 14, 15, 17, 20, 25, 30, 40, 50, 70),
+    *(100, 150, 200, 300, 500, 1000),
+)
+"""Weights of a second, J, of the ``greedy-tradeoff`` that learned policies are held against at equal mean time."""
 DRAWN: Final = (
     *("uniform", "random-free", "most-free-1", "greedy-energy-1", "greedy-energy-4", "greedy-energy-8"),
     *("greedy-tradeoff-30", "greedy-tradeoff-300", "sla-energy-1800"),
@@ -50,12 +55,14 @@ class ControlStudy:
 
     Attributes:
         comparison: The runs.
+        tradeoffs: Runs of ``greedy-tradeoff`` under ``TRADEOFFS_W`` in the same weeks.
         tables: Distances to the bound and to the controls; training seeds; the published learner beside chance.
         metrics: Metrics for ``--json``.
         report: HTML report.
     """
 
     comparison: Comparison
+    tradeoffs: Comparison
     tables: tuple[TextTable, ...]
     metrics: list[Metric]
     report: Path
@@ -93,7 +100,12 @@ def study_controls(
     comparison = compare(
         scenario, study_policies(), environments=weeks, seed=seed, out=out, progress=progress, executor=executor
     )
-    least = {policy: environment_bounds(comparison, policy) for policy in comparison.records}
+    tradeoffs = compare(
+        scenario,
+        [f"greedy-tradeoff(watts={watts})" for watts in TRADEOFFS_W],
+        environments=weeks, seed=seed, out=out, bound=False, progress=progress, executor=executor,
+    )  # fmt: skip
+    least = least_energies(comparison, tradeoffs)
     curve = frontier(scenario, seed)
     some = drawn_part(comparison)
     seeds = seeds_table(comparison, least)
@@ -109,7 +121,13 @@ def study_controls(
         tables=tables,
         figures=[frontier_figure(comparison, curve), *paper_figures(some, curve)],
     )
-    return ControlStudy(comparison=comparison, tables=tables, metrics=study_metrics(comparison, least), report=report)
+    return ControlStudy(
+        comparison=comparison,
+        tradeoffs=tradeoffs,
+        tables=tables,
+        metrics=study_metrics(comparison, least),
+        report=report,
+    )
 
 
 def drawn_part(comparison: Comparison) -> Comparison:
@@ -122,12 +140,33 @@ GREEDY: Final = "greedy-energy-"
 """Begin of the names of the greedy controls of a fixed gang."""
 
 
-def above_controls(comparison: Comparison, policy: str, family: str = "") -> np.ndarray:
-    """Returns how far a policy's energy lies above the frontier of the (other) controls per environment, J/unit.
+LeastEnergies = dict[str, dict[str, np.ndarray]]
+"""Energies that policies are held against, J/unit per environment, by name of the distance and by policy."""
 
-    The frontier is the lower convex hull of the controls' (mean time, energy per unit) in the same environment, what a
-    router reaches that draws a control per job; negative values lie below it. NaN for policies faster than every
-    control, and for the controls at its fast end.
+
+def least_energies(comparison: Comparison, tradeoffs: Comparison) -> LeastEnergies:
+    """Returns the least energy at every policy's mean time: the bound's, fixed gangs', (other) controls', tradeoffs'.
+
+    Args:
+        comparison: Policies over the same weeks.
+        tradeoffs: ``greedy-tradeoff`` at many weights over the same weeks.
+    """
+    policies = list(comparison.records)
+    time_E = {policy: comparison.values(policy, "mean_time_so_far_s") for policy in policies}
+    return {
+        "above_bound": {policy: environment_bounds(comparison, policy) for policy in policies},
+        "above_greedy": {policy: controls_energy(comparison, policy, GREEDY) for policy in policies},
+        "above_controls": {policy: controls_energy(comparison, policy) for policy in policies},
+        "above_tradeoff": {
+            policy: frontier_energy(tradeoffs, tuple(tradeoffs.records), time_E[policy]) for policy in policies
+        },
+    }
+
+
+def controls_energy(comparison: Comparison, policy: str, family: str = "") -> np.ndarray:
+    """Returns the energy of the frontier of the (other) controls at a policy's mean time per environment, J/unit.
+
+    NaN for policies faster than every control, and for the controls at its fast end.
 
     Args:
         comparison: Policies over the same weeks.
@@ -136,12 +175,25 @@ def above_controls(comparison: Comparison, policy: str, family: str = "") -> np.
     """
     others = [name for name in comparison.records if not name.startswith(LEARNED) and name != policy]
     controls = [name for name in others if name.startswith(family)]
-    time, energy = "mean_time_so_far_s", "joules_per_unit"
-    time_CE = np.array([comparison.values(name, time) for name in controls])
-    energy_CE = np.array([comparison.values(name, energy) for name in controls])
-    own_time_E, own_energy_E = comparison.values(policy, time), comparison.values(policy, energy)
-    least_E = [hull_value(time_CE[:, e], energy_CE[:, e], own_time_E[e]) for e in range(len(own_time_E))]
-    return np.asarray(own_energy_E - np.array(least_E))
+    return frontier_energy(comparison, controls, comparison.values(policy, "mean_time_so_far_s"))
+
+
+def frontier_energy(
+    comparison: Comparison, controls: Sequence[str], time_s_E: Sequence[float] | np.ndarray
+) -> np.ndarray:
+    """Returns the least energy of some controls at a mean time per environment, J/unit.
+
+    It is the lower convex hull of the controls' (mean time, energy per unit) in the same environment: what a router
+    reaches that draws a control per job. NaN where the mean time is below that of every control.
+
+    Args:
+        comparison: Runs of the controls.
+        controls: Their names.
+        time_s_E: Mean time over all arrivals per environment, s.
+    """
+    time_CE = np.array([comparison.values(name, "mean_time_so_far_s") for name in controls])
+    energy_CE = np.array([comparison.values(name, "joules_per_unit") for name in controls])
+    return np.array([hull_value(time_CE[:, e], energy_CE[:, e], float(at)) for e, at in enumerate(time_s_E)])
 
 
 def hull_value(x_C: np.ndarray, y_C: np.ndarray, at: float) -> float:
@@ -169,24 +221,19 @@ def _above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float
     return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])
 
 
-def distances(comparison: Comparison, policy: str, least: dict[str, np.ndarray]) -> dict[str, Estimate]:
-    """Returns how far a policy's energy lies above bound, fixed gangs and (other) controls at its time, as fractions.
+def distances(comparison: Comparison, policy: str, least: LeastEnergies) -> dict[str, Estimate]:
+    """Returns how far a policy's energy lies above each least energy at its mean time, as fractions.
 
     Args:
         comparison: Policies over the same weeks.
         policy: Policy.
-        least: The bound's energy at every policy's mean time per environment, J/unit.
+        least: What it is held against.
     """
     energy_E = comparison.values(policy, "joules_per_unit")
-    base = {
-        "above_bound": least[policy],
-        "above_greedy": energy_E - above_controls(comparison, policy, GREEDY),
-        "above_controls": energy_E - above_controls(comparison, policy),
-    }
-    return {name: ratio(energy_E - base_E, base_E) for name, base_E in base.items()}
+    return {name: ratio(energy_E - base[policy], base[policy]) for name, base in least.items()}
 
 
-def distance_table(comparison: Comparison, least: dict[str, np.ndarray]) -> TextTable:
+def distance_table(comparison: Comparison, least: LeastEnergies) -> TextTable:
     """Returns how far every policy lies above the bound and above the other controls, at its own mean time."""
     rows = []
     for policy in comparison.ranked():
@@ -199,6 +246,7 @@ def distance_table(comparison: Comparison, least: dict[str, np.ndarray]) -> Text
                 percent(above["above_bound"], digits=3),
                 percent(above["above_greedy"], signed=True, digits=3),
                 percent(above["above_controls"], signed=True, digits=3),
+                percent(above["above_tradeoff"], signed=True, digits=3),
             )
         )
     return TextTable(
@@ -210,12 +258,14 @@ def distance_table(comparison: Comparison, least: dict[str, np.ndarray]) -> Text
             "above the fluid bound at that time (%)",
             "above the frontier of greedy-energy-N (%)",
             "above the other controls' frontier at that time (%)",
+            "above the frontier of greedy-tradeoff-W (%)",
         ),
         rows=tuple(rows),
         caption="The bound is the least energy per unit of any scheduler with that mean time in system. The controls' "
         "frontier is the lower convex hull of their energies over mean times, week by week; a policy below it does "
-        "better than any mix of the controls. 95 % intervals in brackets; undefined for policies faster than all "
-        "others.",
+        "better than any mix of the controls. That of greedy-tradeoff-W is over "
+        f"{len(TRADEOFFS_W)} weights W, finer than the registered ones. 95 % intervals in brackets; undefined for "
+        "policies faster than all others.",
     )
 
 
@@ -226,7 +276,7 @@ def families(comparison: Comparison) -> dict[str, list[PolicyFile]]:
 
 
 def seed_values(
-    comparison: Comparison, least: dict[str, np.ndarray], files: list[PolicyFile]
+    comparison: Comparison, least: LeastEnergies, files: list[PolicyFile]
 ) -> list[tuple[str, str, float, list[Estimate]]]:
     """Returns name, unit, scale in tables and value per training seed (mean over weeks) of what seeds differ in."""
     out: list[tuple[str, str, float, list[Estimate]]] = []
@@ -238,9 +288,8 @@ def seed_values(
     add("mean_time_in_system_s", "s", 1.0, lambda p: comparison.mean(p, "mean_time_in_system_s"))
     add("p99_time_in_system_s", "s", 1.0, lambda p: comparison.mean(p, "p99_time_in_system_s"))
     above = {file.name: distances(comparison, file.name, least) for file in files}
-    add("above_greedy", "fraction", 100.0, lambda p: above[p]["above_greedy"])
-    add("above_controls", "fraction", 100.0, lambda p: above[p]["above_controls"])
-    add("above_bound", "fraction", 100.0, lambda p: above[p]["above_bound"])
+    for name in least:
+        add(name, "fraction", 100.0, lambda p, name=name: above[p][name])  # type: ignore[misc]
     limits = [file.meta.get("limits", {}).get("mean_latency_s") for file in files]
     if None not in limits:
         limit_s = dict(zip((file.name for file in files), limits, strict=True))
@@ -255,12 +304,13 @@ _SEED_ROWS: Final = {
     "p99_time_in_system_s": "p99 time in system (s)",
     "above_greedy": "above the frontier of greedy-energy-N (%)",
     "above_controls": "above all controls' frontier (%)",
+    "above_tradeoff": "above the frontier of greedy-tradeoff-W (%)",
     "above_bound": "above the fluid bound at that time (%)",
     "over_limit": "mean time above the limit it was trained under (%)",
 }
 
 
-def seeds_table(comparison: Comparison, least: dict[str, np.ndarray]) -> TextTable | None:
+def seeds_table(comparison: Comparison, least: LeastEnergies) -> TextTable | None:
     """Returns how much training seeds differ, beside the spread over weeks; None without several seeds."""
     rows = []
     for family, files in families(comparison).items():
@@ -312,7 +362,7 @@ def published_table(comparison: Comparison) -> TextTable:
     )
 
 
-def study_metrics(comparison: Comparison, least: dict[str, np.ndarray]) -> list[Metric]:
+def study_metrics(comparison: Comparison, least: LeastEnergies) -> list[Metric]:
     """Returns the metrics of the study: means over weeks with 95 % intervals, changes paired."""
     metrics = []
     for policy in comparison.records:

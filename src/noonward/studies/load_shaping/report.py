@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from noonward.evaluate.report.page import write_figures
+from noonward.evaluate.report.page import write_figures, write_tables
 from noonward.evaluate.statistics import mean
 from noonward.evaluate.table import TextTable
 from noonward.studies.load_shaping.figures import load_shaping_figures
@@ -43,12 +43,12 @@ def write_promises(found: Promises, path: Path, *, seed: int, command: str) -> P
         seed: Seed of drawn days.
         command: The command that made it.
     """
-    return write_figures(
+    return write_tables(
         "Do day-ahead plans keep their promise?",
         "Each day is planned from the days before it and measured on the day that came. A day is kept if its load "
         "stays within the virtual capacity curve at every hour and cluster. Costs are above those of the plan that "
         f"knows the day: load is what runs, reserve is the curve. Drawn days have seed {seed}.",
-        found.metrics(),
+        [promise_table(found)],
         promise_figures(found),
         path,
         command=command,
@@ -68,7 +68,7 @@ def promise_table(found: Promises) -> TextTable:
             )
         )  # fmt: skip
     return TextTable(
-        title="day-ahead plans on rolling days",
+        title="Day-ahead plans on rolling days",
         header=("source", "plan", "promised", "held", "by chance", "load cost", "reserve", "days", "limited"),
         rows=tuple(rows),
         caption=(

@@ -50,4 +50,4 @@ def test_the_command_prints_held_out_errors_and_writes_a_forecast_that_policies_
 def test_the_name_of_the_packaged_forecasts_mean_is_refused(noonward: CommandLine):
     answer = noonward("fit-forecast", "mean", "--signals", "hours.csv")
     assert answer.code == 2
-    assert "'mean' names the mean of the packaged forecasts" in answer.err
+    assert "'mean' names a packaged forecast" in answer.err

@@ -17,6 +17,7 @@ from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle
 from noonward.ledger.segments import DONE, OVERDUE
 from noonward.model.cluster.environment import GpuCaps
+from noonward.model.cluster.expected import WeightedJobs
 from noonward.model.cluster.jobs import Jobs
 from noonward.schedule.cluster.bid_price import STRETCH_H, BidPrice
 from noonward.schedule.cluster.bookings import _best_room
@@ -484,11 +485,57 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_other_samples():
     assert [run(environment, scheduler, seed=1).job_J.tobytes() for _ in range(2)] == runs[:1] * 2
 
 
-@pytest.mark.parametrize("option", [{"samples": 3}, {"first_rounds": 20}, {"rounds": 2}, {"step": 0.05}])
+@pytest.mark.parametrize(
+    "option",
+    [{"samples": 3}, {"first_rounds": 20}, {"rounds": 2}, {"step": 0.05}, {"expected": 50}, {"jobs_per_hour": 0.5}],
+)
 def test_every_setting_is_a_knob(option):
     environment = build_environment(load_scenario("tiny"), 3)
     plain, turned = (run(environment, BidPrice(PERFECT, **options)).job_J.tobytes() for options in ({}, option))
     assert plain != turned
+
+
+def test_weighted_jobs_count_by_their_weight():
+    class Twice:
+        """The job of the second hour, which stands for two."""
+
+        def __call__(self, rng):
+            return jobs_at([1, 1])
+
+        def expected(self, count, rng):
+            return WeightedJobs(jobs_at([1]), np.array([2.0]))
+
+    alone, twice = (
+        asked_once(replace(environment_of([1], [{"work": 60.0}], None), sample_jobs=sampler), samples=1, expected=count)
+        for sampler, count in ((lambda rng: jobs_at([1]), 0), (Twice(), 5))
+    )
+    drawn = asked_once(replace(environment_of([1], [{"work": 60.0}], None), sample_jobs=Twice()), samples=1)
+    assert hour_prices(alone)[0, 1] == 0.0
+    assert hour_prices(drawn)[0, 1] > 0.0
+    np.testing.assert_allclose(hour_prices(twice), hour_prices(drawn))
+
+
+def test_where_nothing_is_said_of_what_is_expected_jobs_are_drawn():
+    environment = environment_of([1], [{"work": 60.0}], jobs_at([2, 2]))
+    drawn, expected = (asked_once(environment, samples=2, expected=count) for count in (0, 7))
+    np.testing.assert_array_equal(hour_prices(expected), hour_prices(drawn))
+
+
+def test_expected_jobs_of_a_long_window_are_as_many_a_week():
+    class Counts:
+        asked = 0
+
+        def __call__(self, rng):
+            raise AssertionError("jobs are drawn")
+
+        def expected(self, count, rng):
+            self.asked = count
+            return WeightedJobs(jobs_at([2, 2]), np.ones(2))
+
+    sampler = Counts()
+    environment = environment_of([1], [{"work": 60.0}], None, window_h=3 * STRETCH_H)
+    asked_once(replace(environment, sample_jobs=sampler), expected=40)
+    assert sampler.asked == 120
 
 
 def test_jobs_that_cannot_be_sampled_are_refused():
@@ -511,6 +558,9 @@ def test_jobs_whose_revenue_is_unknown_are_refused():
         ({"samples": 0}, "samples of bid prices is 0; it must be at least 1"),
         ({"first_rounds": -1}, "first_rounds of bid prices is -1; it must be at least 0"),
         ({"rounds": -3}, "rounds of bid prices is -3; it must be at least 0"),
+        ({"expected": -1}, "expected of bid prices is -1; it must be at least 0"),
+        ({"jobs_per_hour": 0.0}, r"jobs_per_hour of bid prices is 0\.0; it must be finite and above 0"),
+        ({"jobs_per_hour": math.inf}, "jobs_per_hour of bid prices is inf"),
         ({"memory": 0.0}, r"memory of bid prices is 0\.0; it must be above 0 and at most 1"),
         ({"memory": 1.1}, r"memory of bid prices is 1\.1"),
         ({"step": 0.0}, r"step of bid prices is 0\.0 USD per GPU-hour; it must be finite and above 0"),
@@ -582,12 +632,13 @@ def test_the_memory_of_slopes_fades_by_the_hour(memory):
 
 def test_bid_price_learned_plans_by_forecast_and_prices_of_its_training_seed():
     scheduler = make_scheduler("bid-price-learned-seed1")
-    assert scheduler.needs.forecast == Forecast("learned", net=1)
+    assert scheduler.needs.forecast == Forecast("learned", net="small-seed1")
     assert scheduler.learned_price is packaged_price(1)
     scheduler = make_scheduler("bid-price-learned")
-    assert scheduler.needs.forecast == Forecast("learned", net=0)
+    assert scheduler.needs.forecast == Forecast("learned", net="small-seed0")
     assert scheduler.learned_price is packaged_price(0)
-    assert (scheduler.samples, scheduler.rounds, scheduler.first_rounds, scheduler.memory) == (3, 4, 20, 0.8)
+    assert (scheduler.samples, scheduler.rounds, scheduler.first_rounds, scheduler.memory) == (3, 8, 20, 0.8)
+    assert (scheduler.expected, scheduler.jobs_per_hour) == (2000, 16.0)
     assert make_scheduler("bid-price-regression").learned_price is None
     assert make_scheduler("bid-price(forecast=regression, price=2)").learned_price is packaged_price(2)
     with pytest.raises(ScenarioError, match="price is '3'; allowed: one of none, 0, 1, 2"):

@@ -30,14 +30,14 @@ def fit_forecast(
     from noonward.data.signals.load import load_signals
     from noonward.errors import MissingExtraError, ScenarioError
     from noonward.files import SLUG
-    from noonward.forecasts.learned import MEAN, net_path, write_net
+    from noonward.forecasts.learned import MEAN, SMALL, net_path, write_net
 
     if not SLUG.fullmatch(name) or name.isdigit():
         raise ScenarioError(
             f"a forecast cannot be named {name!r}; use letters, digits, dots, dashes and underscores, not digits alone"
         )
-    if name == MEAN:
-        raise ScenarioError(f"{MEAN!r} names the mean of the packaged forecasts; choose another name")
+    if name in (MEAN, *SMALL):
+        raise ScenarioError(f"{name!r} names a packaged forecast; choose another name")
     place = net_path(name)
     if place.exists() and not force:
         raise ScenarioError(f"{place} exists; choose another name, or replace it with --force")

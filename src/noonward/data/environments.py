@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from noonward.data.jobs.dated import job_rows, jobs_that_fit
+from noonward.data.jobs.expected import FineTuningSampler
 from noonward.data.jobs.generate import build_jobs
 from noonward.data.jobs.history import history_of, sample_history
 from noonward.data.jobs.load import jobs_of_table
@@ -218,7 +219,8 @@ def _sampler(scenario: Scenario, start: datetime) -> Callable[[np.random.Generat
         return None if past is None else functools.partial(sample_history, past, start, scenario.window_h)
     if isinstance(source, FineTuningJobs):
         source = source.model_copy(update={"trace": "calibrated", "columns": {}})
-    elif not isinstance(source, PoissonJobs | MixedJobs | ShapedJobs):
+        return FineTuningSampler(source, scenario.fleet, start, scenario.window_h, scenario.slot_s)
+    if not isinstance(source, PoissonJobs | MixedJobs | ShapedJobs):
         return None
     return functools.partial(build_jobs, source, scenario.fleet, start, scenario.window_h, scenario.slot_s)
 

@@ -41,6 +41,8 @@ SEEDS: Final = 3
 """Training seeds whose nets are packaged."""
 MEAN: Final = "mean"
 """Name of the mean of the packaged nets' forecasts."""
+SMALL: Final = tuple(f"small-seed{seed}" for seed in range(SEEDS))
+"""Names of the packaged small nets, which imitate that mean."""
 _USUAL: Final = FEATURES.index("usual")
 
 
@@ -225,17 +227,17 @@ def require_zones(net: ForecastNet | MeanNet, zones: Iterable[str]) -> None:
 
 
 def net_path(net: int | str) -> Path:
-    """Returns the file of a net: of the packaged one of a training seed, or of your own by its name.
+    """Returns the file of a net: of a packaged one by its training seed or its name, or of your own by its name.
 
     Your own lie in the folder ``forecasts``, or in the one that the environment variable NOONWARD_FORECASTS names.
     """
-    if isinstance(net, str):
+    if isinstance(net, str) and net not in SMALL:
         return Path(os.environ.get("NOONWARD_FORECASTS", "forecasts")) / f"{net}.npz"
-    return Path(__file__).parent / "tables" / f"forecast_net_seed{net}.npz"
+    return Path(__file__).parent / "tables" / f"forecast_net_{net if isinstance(net, str) else f'seed{net}'}.npz"
 
 
 def find_net(net: int | str) -> ForecastNet | MeanNet:
-    """Returns a net by its training seed (packaged) or its name (your own); ``mean``: that of all packaged ones.
+    """Returns a net by its training seed or its name: packaged, ``mean`` of those of the training seeds, or your own.
 
     Raises:
         ScenarioError: There is no net of the name.
@@ -243,6 +245,8 @@ def find_net(net: int | str) -> ForecastNet | MeanNet:
     """
     path = net_path(net)
     if isinstance(net, int):
+        return packaged_net(net)
+    if net in SMALL:
         return packaged_net(net)
     if net == MEAN:
         return MeanNet(tuple(packaged_net(seed) for seed in range(SEEDS)))
@@ -264,17 +268,17 @@ def _own_net(path: Path, changed: int) -> ForecastNet:
 
 
 @cache
-def packaged_record(seed: int = 0) -> dict[str, Any]:
-    """Returns how the packaged net of a training seed was made."""
-    with np.load(net_path(seed), allow_pickle=False) as content:
+def packaged_record(net: int | str = 0) -> dict[str, Any]:
+    """Returns how a packaged net was made; argument as in ``packaged_net``."""
+    with np.load(net_path(net), allow_pickle=False) as content:
         record: dict[str, Any] = json.loads(str(content["record"]))
     return record
 
 
 @cache
-def packaged_net(seed: int = 0) -> ForecastNet:
-    """Returns the packaged net of a training seed, 0 to 2: the same configuration, trained anew."""
-    return read_net(net_path(seed))
+def packaged_net(net: int | str = 0) -> ForecastNet:
+    """Returns the packaged net of a training seed, 0 to 2 (the same configuration, trained anew), or of ``SMALL``."""
+    return read_net(net_path(net))
 
 
 def read_net(path: Path) -> ForecastNet:

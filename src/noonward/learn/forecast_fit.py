@@ -81,7 +81,7 @@ class FittedForecast:
 
 
 @dataclass(frozen=True)
-class _Samples:
+class Samples:
     """Inputs (B, F) and errors of the regression in units (B, 2 x leads)."""
 
     input_BF: np.ndarray
@@ -106,13 +106,7 @@ def fit_forecast(
     split = int(signals.hours * (1 - HELD_OUT)) // DAY_H * DAY_H
     train = signals.window(signals.start, split)
     say("samples")
-    found = _samples(train, settings)
-    torch.manual_seed(settings.seed)
-    input_BF = torch.tensor(found.input_BF)
-    mean_F, spread_F = input_BF.mean(0), input_BF.std(0) + 1e-3
-    module = make_net(input_BF.shape[1], settings)
-    train_net(module, (input_BF - mean_F) / spread_F, torch.tensor(found.error_BL), settings, say)
-    layers = [layer for layer in module if isinstance(layer, torch.nn.Linear)]
+    found = fit_samples(train, settings)
     record: dict[str, Any] = {
         "about": "Net of learned forecasts; made by noonward fit-forecast.",
         "zones": list(signals.zones),
@@ -124,15 +118,7 @@ def fit_forecast(
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
         "shown_leads": list(SHOWN_LEADS),
     }
-    half = [layer.weight.detach().numpy().T.astype(np.float16) for layer in layers]
-    net = ForecastNet(
-        zones=signals.zones,
-        mean_F=mean_F.numpy().astype(np.float64),
-        spread_F=spread_F.numpy().astype(np.float64),
-        weights=tuple(weight.astype(np.float64) for weight in half),
-        biases=tuple(layer.bias.detach().numpy().astype(np.float16).astype(np.float64) for layer in layers),
-        record=record,
-    )
+    net = fit_net(found, signals.zones, settings, record, say)
     say("held-out hours")
     error_KFZL = held_out_errors(net, signals, split)
     for k, name in enumerate(NAMES):
@@ -141,6 +127,39 @@ def fit_forecast(
             for z, zone in enumerate(signals.zones)
         }
     return FittedForecast(net=net, error_KFZL=error_KFZL)
+
+
+def fit_net(
+    found: Samples,
+    zones: tuple[str, ...],
+    settings: FitSettings,
+    record: dict[str, Any],
+    say: Callable[[str], None],
+) -> ForecastNet:
+    """Returns a net that is fitted to some samples, its weights in half precision.
+
+    Args:
+        found: Samples.
+        zones: Zones it is to know.
+        settings: How it is fitted.
+        record: How it is made.
+        say: Told what is done.
+    """
+    torch.manual_seed(settings.seed)
+    input_BF = torch.tensor(found.input_BF)
+    mean_F, spread_F = input_BF.mean(0), input_BF.std(0) + 1e-3
+    module = make_net(input_BF.shape[1], settings)
+    train_net(module, (input_BF - mean_F) / spread_F, torch.tensor(found.error_BL), settings, say)
+    layers = [layer for layer in module if isinstance(layer, torch.nn.Linear)]
+    half = [layer.weight.detach().numpy().T.astype(np.float16) for layer in layers]
+    return ForecastNet(
+        zones=zones,
+        mean_F=mean_F.numpy().astype(np.float64),
+        spread_F=spread_F.numpy().astype(np.float64),
+        weights=tuple(weight.astype(np.float64) for weight in half),
+        biases=tuple(layer.bias.detach().numpy().astype(np.float16).astype(np.float64) for layer in layers),
+        record=record,
+    )
 
 
 KINDS: Final = ("learned", "regression", "persistence")
@@ -163,7 +182,7 @@ def require_hours(signals: Signals) -> None:
                 )
 
 
-def _samples(signals: Signals, settings: FitSettings) -> _Samples:
+def fit_samples(signals: Signals, settings: FitSettings) -> Samples:
     """Returns the samples of some hours: of every zone that is known around an hour of issue."""
     rng = np.random.default_rng(settings.seed)
     value_KZH, places = price_and_carbon(signals), len(signals.zones)
@@ -187,7 +206,7 @@ def _samples(signals: Signals, settings: FitSettings) -> _Samples:
             f"no stretch of {max(HOURS_KNOWN) + LEADS} hours is known without a gap in any zone; complete the files "
             "(noonward import --fill-gaps)"
         )
-    return _Samples(np.concatenate(inputs), np.concatenate(errors))
+    return Samples(np.concatenate(inputs), np.concatenate(errors))
 
 
 class Hidden(torch.nn.Module):

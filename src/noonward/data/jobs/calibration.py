@@ -80,8 +80,11 @@ class WorkloadCalibration:
 
     def draw_duration_s(self, gpus_J: I8, rng: np.random.Generator) -> F8:
         """Draws a duration in s per job from its GPU count's group, log-linear between the quantiles, in whole ms."""
+        return self.duration_at_s(gpus_J, rng.random(len(gpus_J)))
+
+    def duration_at_s(self, gpus_J: I8, uniform_J: F8) -> F8:
+        """Returns the durations in s that shares of the jobs of their GPU counts' groups are below, in whole ms."""
         group_J = np.searchsorted(self.group_low_K, gpus_J, side="right") - 1
-        uniform_J = rng.random(len(gpus_J))
         duration_s_J = np.empty(len(gpus_J))
         for group, quantile_s_Q in enumerate(self.duration_s_KQ):
             mine = group_J == group

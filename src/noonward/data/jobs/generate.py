@@ -310,12 +310,22 @@ def _job_count(spec: FineTuningJobs, rng: np.random.Generator) -> int:
 
 
 def _origins(spec: FineTuningJobs, fleet: Fleet, count: int, rng: np.random.Generator) -> I8:
+    shares = origin_shares(spec, fleet)
+    return np.asarray(rng.choice(len(shares), size=count, p=shares), dtype=np.int64)
+
+
+def origin_shares(spec: FineTuningJobs, fleet: Fleet) -> F8:
+    """Returns the share of the jobs that arrives at each ingress; they sum to 1.
+
+    Raises:
+        ScenarioError: An ingress is unknown.
+    """
     names = [point.name for point in fleet.ingress_points]
     for name in spec.origin_shares:
         if name not in names:
             raise ScenarioError(f"jobs.origin_shares names the unknown ingress {name!r}; {nearest(name, names)}")
     shares = np.array([spec.origin_shares.get(name, 0.0) for name in names])
-    return np.asarray(rng.choice(len(names), size=count, p=shares / shares.sum()), dtype=np.int64)
+    return np.asarray(shares / shares.sum())
 
 
 def _arrivals(

@@ -13,6 +13,7 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.errors import ScenarioError
 from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.expected import changed_sampler
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
 from noonward.runtime.runs import RecordedRun
@@ -112,15 +113,9 @@ def _with_jobs(environment: Environment, change: Callable[[Jobs], Jobs], fleet: 
     return replace(
         environment,
         jobs=change(environment.jobs),
-        sample_jobs=None if draw is None else functools.partial(_drawn, draw, change),
+        sample_jobs=None if draw is None else changed_sampler(draw, change),
         fleet=fleet or environment.fleet,
     )
-
-
-def _drawn(
-    draw: Callable[[np.random.Generator], Jobs], change: Callable[[Jobs], Jobs], rng: np.random.Generator
-) -> Jobs:
-    return change(draw(rng))
 
 
 def _other_slack(slack_h: float | None, factor: float | None, slot_s: float, jobs: Jobs) -> Jobs:

@@ -13,11 +13,13 @@ from noonward.decision.partly_compiled import PartlyCompiledScheduler
 from noonward.decision.scheduler import State, checked_state, forecast_remarks
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
+from noonward.model.cluster.expected import ExpectedSampler
 from noonward.schedule.cluster.booking import in_time
 from noonward.schedule.cluster.bookings import answer, blank_plans, rebook, release
 from noonward.schedule.cluster.capacity_prices import (
     COMING,
     DAY_H,
+    JOBS_PER_HOUR,
     OPTION,
     PRICED_H,
     Ahead,
@@ -33,7 +35,7 @@ from noonward.units import HOUR_S
 
 STRETCH_H: Final = 168
 """Hours of jobs to come that are sampled; later weeks of a run repeat them."""
-KEPT: Final = ("_sampled", "_hour", "_price_SH", "_square_SH", "_mean_SH", "_booked_ST", "_plan_J")
+KEPT: Final = ("_sampled", "_per_draw_C", "_hour", "_price_SH", "_square_SH", "_mean_SH", "_booked_ST", "_plan_J")
 """Attributes that a state holds; the others follow from them and from the brief."""
 
 
@@ -54,6 +56,10 @@ class BidPrice(PartlyCompiledScheduler):
     Args:
         forecast: Forecast of prices and carbon.
         samples: Draws of the jobs to come, at least 1; their use counts with weight 1 / samples.
+        expected: Weighted jobs a week (or window, where it is shorter) that stand for those to come instead of the
+            draws, where the workload says what is expected (``ExpectedSampler``); 0: the draws, always.
+        jobs_per_hour: Jobs to come that stand for the fleet's GPU-hours of the current hour in one improvement,
+            above 0.
         first_rounds: Improvements of the prices before the first answer, at least 0.
         rounds: Improvements every hour, at least 0.
         step: AdaGrad step, USD per GPU-hour, above 0.
@@ -77,12 +83,21 @@ class BidPrice(PartlyCompiledScheduler):
         step: float = 0.01,
         memory: float = 1.0,
         learned_price: LearnedPrice | None = None,
+        expected: int = 0,
+        jobs_per_hour: float = JOBS_PER_HOUR,
     ) -> None:
-        for name, value, least in (("samples", samples, 1), ("first_rounds", first_rounds, 0), ("rounds", rounds, 0)):
+        for name, value, least in (
+            ("samples", samples, 1),
+            ("first_rounds", first_rounds, 0),
+            ("rounds", rounds, 0),
+            ("expected", expected, 0),
+        ):
             if value < least:
                 raise ValueError(f"{name} of bid prices is {value}; it must be at least {least}")
         if not 0 < step < np.inf:
             raise ValueError(f"step of bid prices is {step} USD per GPU-hour; it must be finite and above 0")
+        if not 0 < jobs_per_hour < np.inf:
+            raise ValueError(f"jobs_per_hour of bid prices is {jobs_per_hour}; it must be finite and above 0")
         self.needs = Needs(protocols=("each-slot",), signals=True, economics=True, forecast=forecast, samples=True)
         self.samples = samples
         self.first_rounds = first_rounds
@@ -91,6 +106,7 @@ class BidPrice(PartlyCompiledScheduler):
             raise ValueError(f"memory of bid prices is {memory}; it must be above 0 and at most 1")
         self.step, self.memory = step, memory
         self.learned_price = learned_price
+        self.expected, self.jobs_per_hour = expected, jobs_per_hour
 
     def reset(self, brief: Brief, rng: np.random.Generator) -> None:
         """Samples the jobs to come and opens the books.
@@ -108,9 +124,7 @@ class BidPrice(PartlyCompiledScheduler):
         self._stretch_h = min(self._window_h, float(STRETCH_H))
         self._last_start_s = np.inf if brief.drained else brief.window_s
         self._per_hour = round(HOUR_S / brief.slot_s)
-        draws = [in_time(brief.sample_jobs(draw), brief).records() for draw in rng.spawn(self.samples)]
-        sampled = np.concatenate([jobs[jobs["arrival_s"] < self._stretch_h * HOUR_S] for jobs in draws])
-        self._sampled = sampled[np.argsort(sampled["arrival_s"], kind="stable")]
+        self._sampled, self._per_draw_C = self._jobs_to_come(brief, rng)
         sites = len(brief.sites)
         self._hour = -1
         self._price_SH, self._square_SH, self._mean_SH = np.zeros((3, sites, PRICED_H))
@@ -120,6 +134,20 @@ class BidPrice(PartlyCompiledScheduler):
         self._prices: Prices | None = None
         self._noted_1 = np.array([(-1, self._per_hour, self._last_start_s)], NOTED)
         self._place: Place | None = None
+
+    def _jobs_to_come(self, brief: Brief, rng: np.random.Generator) -> tuple[Records, F8]:
+        """Returns the jobs that stand for those to come, by arrival, and how many of them stand for one of a draw."""
+        assert brief.sample_jobs is not None
+        if self.expected and isinstance(brief.sample_jobs, ExpectedSampler):
+            found = brief.sample_jobs.expected(round(self.expected * self._window_h / self._stretch_h), rng)
+            jobs, per_draw_C = in_time(found.jobs, brief).records(), 1 / found.weight_J
+        else:
+            draws = [in_time(brief.sample_jobs(draw), brief).records() for draw in rng.spawn(self.samples)]
+            jobs = np.concatenate(draws)
+            per_draw_C = np.full(len(jobs), float(self.samples))
+        kept = np.flatnonzero(jobs["arrival_s"] < self._stretch_h * HOUR_S)
+        kept = kept[np.argsort(jobs["arrival_s"][kept], kind="stable")]
+        return jobs[kept], per_draw_C[kept]
 
     def remarks(self, brief: Brief) -> tuple[str, ...]:
         """Returns a note where the run lies in months or hours that a learned forecast was trained on."""
@@ -136,7 +164,7 @@ class BidPrice(PartlyCompiledScheduler):
             ScenarioError: The state is of another scheduler.
         """
         like = {name: getattr(self, name) for name in KEPT} | {"_booked_ST": None}  # books reach as far as runs do
-        checked_state(self, state, like, grows=("_sampled", "_plan_J"))
+        checked_state(self, state, like, grows=("_sampled", "_per_draw_C", "_plan_J"))
         for name in KEPT:
             value = np.array(state[name], order="C")
             setattr(self, name, value if value.ndim else int(value))
@@ -189,9 +217,9 @@ class BidPrice(PartlyCompiledScheduler):
         describe_all(known, np.arange(len(sampled)), home_C, arrival_s_C, 0.0, self._last_start_s, True, option_CS)
         can_CS = option_CS["earliest_h"] <= option_CS["latest_h"]
         size_C = np.where(can_CS, option_CS["gpus"] * option_CS["run_h"], 0.0).max(axis=1)
-        size_C /= self.samples * float(view.site_S["gpus"].sum())
+        size_C /= self._per_draw_C * float(view.site_S["gpus"].sum())
         coming_C = np.zeros(len(sampled), COMING)
-        coming_C["arrival_h"], coming_C["home"], coming_C["weight"] = arrival_s_C / HOUR_S, home_C, 1 / self.samples
+        coming_C["arrival_h"], coming_C["home"], coming_C["weight"] = arrival_s_C / HOUR_S, home_C, 1 / self._per_draw_C
         coming_C["until"] = np.cumsum(size_C)
         coming_C["before"] = coming_C["until"] - size_C
         self._coming_C, self._option_CS = coming_C[size_C > 0], np.ascontiguousarray(option_CS[size_C > 0])
@@ -264,6 +292,7 @@ class BidPrice(PartlyCompiledScheduler):
             min(float(PRICED_H), self._window_h - self._hour),
             self.step,
             rounds,
+            self.jobs_per_hour,
         )
         rebook(view, prices, option_WS, self._booked_ST, slot_0, self._last_start_s, self._plan_J, waiting)
 

@@ -29,8 +29,8 @@ DAY_H: Final = 24
 """Hours after which prices and forecasts repeat where they are not known."""
 LONGEST_H: Final = 2400
 """Longest run that is planned for, h; of a longer one the first hours are planned."""
-UNITS_PER_HOUR: Final = 64.0
-"""Jobs to come that stand for the fleet's GPU-hours of the current hour in one round."""
+JOBS_PER_HOUR: Final = 64.0
+"""Jobs to come that stand for the fleet's GPU-hours of the current hour in one round, unless said otherwise."""
 THINNING_H: Final = 24.0
 """Lead at which half as many stand for an hour's, h; at lead L their number is 1 / (1 + L / this) of it."""
 GOLDEN: Final = 0.6180339887498949
@@ -52,7 +52,7 @@ COMING: Final = np.dtype(
     [
         ("arrival_h", "f8"),  # in the stretch that is sampled
         ("home", "i8"),
-        ("weight", "f8"),  # 1 / draws
+        ("weight", "f8"),  # how many jobs of a draw it stands for: 1 / draws, or what its sampler says
         ("before", "f8"),  # GPU-hours of all that arrive earlier, times their weight, over the GPUs of the fleet
         ("until", "f8"),  # the same with its own
     ]
@@ -340,7 +340,9 @@ def sum_up_energy(view: ClusterView, energy_SR: F8) -> None:
 
 
 @kernel(allocates=False)
-def _see(coming_C: Records, ahead: Ahead, first: int, hour_h: float, stretch_h: float, end_h: float) -> int:
+def _see(
+    coming_C: Records, ahead: Ahead, first: int, hour_h: float, stretch_h: float, end_h: float, jobs_per_hour: float
+) -> int:
     """Writes the jobs to come by arrival, up to a lead, and returns how many there are; arguments as in ``improve``."""
     job, shift_h, seen = first, -hour_h, 0
     while coming_C.shape[0] > 0:
@@ -350,7 +352,7 @@ def _see(coming_C: Records, ahead: Ahead, first: int, hour_h: float, stretch_h: 
         lead_h = record.arrival_h + shift_h
         if lead_h >= end_h:
             return seen
-        unit = _unit(lead_h)
+        unit = _unit(lead_h, jobs_per_hour)
         ahead.job_M[seen], ahead.shift_h_M[seen] = job, shift_h
         ahead.before_M[seen], ahead.until_M[seen] = record.before / unit, record.until / unit
         seen += 1
@@ -359,14 +361,21 @@ def _see(coming_C: Records, ahead: Ahead, first: int, hour_h: float, stretch_h: 
 
 
 @kernel(inline=True, allocates=False)
-def _unit(lead_h: float) -> float:
+def _unit(lead_h: float, jobs_per_hour: float) -> float:
     """Returns the GPU-hours, over the GPUs of the fleet, that one job to come stands for at a lead."""
-    return (1.0 + lead_h / THINNING_H) / UNITS_PER_HOUR
+    return (1.0 + lead_h / THINNING_H) / jobs_per_hour
 
 
 @kernel(allocates=False)
 def _use_of_coming(
-    view: ClusterView, prices: Prices, coming_C: Records, option_CS: Records, ahead: Ahead, seen: int, turn: float
+    view: ClusterView,
+    prices: Prices,
+    coming_C: Records,
+    option_CS: Records,
+    ahead: Ahead,
+    seen: int,
+    turn: float,
+    jobs_per_hour: float,
 ) -> None:
     """Adds what the jobs to come take, by those of them that stand for all in this round.
 
@@ -381,7 +390,7 @@ def _use_of_coming(
             record = coming_C[job]
             _, d, start_h = best_start(view, prices, option_CS[job], record.home, shift_h)
             if d >= 0:
-                unit = _unit(record.arrival_h + shift_h)
+                unit = _unit(record.arrival_h + shift_h, jobs_per_hour)
                 weight = record.weight * max(1.0, unit / (record.until - record.before))
                 _use(option_CS[job, d], d, start_h, weight, prices.use_SH)
 
@@ -400,6 +409,7 @@ def improve(
     end_h: float,
     step: float,
     rounds: int,
+    jobs_per_hour: float,
 ) -> None:
     """Improves the prices by AdaGrad steps on the dual of the plan of the coming hours.
 
@@ -420,9 +430,10 @@ def improve(
         end_h: Lead from which none arrives.
         step: AdaGrad step, USD per GPU-hour.
         rounds: Steps.
+        jobs_per_hour: Jobs to come that stand for the fleet's GPU-hours of the current hour in one step.
     """
     price_SH, square_SH, mean_SH, use_SH = prices.price_SH, prices.square_SH, prices.mean_SH, prices.use_SH
-    seen = _see(coming_C, ahead, first, hour_h, stretch_h, end_h)
+    seen = _see(coming_C, ahead, first, hour_h, stretch_h, end_h, jobs_per_hour)
     if rounds > 0:
         mean_SH[:] = 0.0
     for k in range(rounds):
@@ -433,7 +444,7 @@ def improve(
             if d >= 0:
                 _use(option_WS[w, d], d, start_h, 1.0, use_SH)
         turn = (GOLDEN * k + ROOT_3 * hour_h) % 1.0
-        _use_of_coming(view, prices, coming_C, option_CS, ahead, seen, turn)
+        _use_of_coming(view, prices, coming_C, option_CS, ahead, seen, turn, jobs_per_hour)
         for s in range(price_SH.shape[0]):
             for hour in range(price_SH.shape[1]):
                 slope = (prices.capacity_SH[s, hour] - use_SH[s, hour]) / view.site_S[s].gpus

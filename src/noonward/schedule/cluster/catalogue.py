@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from noonward.decision.scheduler import Scheduler
 from noonward.forecasts.forecast import Forecast, ForecastKind
+from noonward.forecasts.learned import SMALL
 from noonward.schedule.cluster.bandit import Ucb1
 from noonward.schedule.cluster.bid_price import BidPrice
 from noonward.schedule.cluster.booking import Booked
+from noonward.schedule.cluster.capacity_prices import JOBS_PER_HOUR
 from noonward.schedule.cluster.learned_price import packaged_price
 from noonward.schedule.cluster.packaged_policies import FOLDER, PolicyFile, planners, priced_planners, trained_policies
 from noonward.schedule.cluster.routing import CheapestNow, Router
@@ -48,7 +50,11 @@ _FORECAST_ARGUMENTS: Final = (
     Argument(name="forecast", kind="word", words=(*FORECASTS, "learned")),
     Argument(name="noise", kind="number", unit="share of the signal's standard deviation", default=NOISE),
     Argument(
-        name="net", kind="number or name", unit="training seed of the learned forecast, or mean", high=2, default=0
+        name="net",
+        kind="number or name",
+        unit="training seed of the learned forecast, mean, or small-seed0 to -seed2",
+        high=2,
+        default=0,
     ),
 )
 
@@ -66,7 +72,15 @@ def add_policies(registry: Registry) -> None:
         _add_file(registry, file, made, frozenset[Role]({"learned", "planner"}), packaged=True)
     for file in priced_planners():
         made = functools.partial(
-            bid_price, "learned", net=file.seed, samples=3, rounds=4, memory=0.8, price=str(file.seed)
+            bid_price,
+            "learned",
+            net=SMALL[file.seed],
+            samples=3,
+            rounds=8,
+            memory=0.8,
+            price=str(file.seed),
+            expected=2000,
+            jobs_per_hour=16.0,
         )
         _add_file(registry, file, made, frozenset[Role]({"learned", "planner"}), packaged=True)
 
@@ -134,15 +148,20 @@ def bid_price(
     rounds: int = 8,
     memory: float = 1.0,
     price: str = "none",
+    expected: int = 0,
+    jobs_per_hour: float = JOBS_PER_HOUR,
 ) -> Scheduler:
     """Returns bid prices under a forecast; with a learned price, fewer rounds come before the first answer."""
-    found = Forecast(forecast, noise=noise, net=net)
-    if price == "none":
-        return BidPrice(found, samples=samples, rounds=rounds, memory=memory)
-    learned = packaged_price(int(price))
-    return BidPrice(
-        found, samples=samples, rounds=rounds, memory=memory, first_rounds=FIRST_ROUNDS, learned_price=learned
+    made = functools.partial(
+        BidPrice,
+        Forecast(forecast, noise=noise, net=net),
+        samples=samples,
+        rounds=rounds,
+        memory=memory,
+        expected=expected,
+        jobs_per_hour=jobs_per_hour,
     )
+    return made() if price == "none" else made(first_rounds=FIRST_ROUNDS, learned_price=packaged_price(int(price)))
 
 
 def _planner_roles(forecast: str, **_: object) -> frozenset[Role]:
@@ -180,6 +199,14 @@ def _add_bookers(registry: Registry) -> None:
                 Argument(name="rounds", kind="whole number", unit="improvements of the prices an hour", default=8),
                 Argument(name="memory", kind="number", unit="of slopes, an hour", high=1, above=True, default=1.0),
                 Argument(name="price", kind="word", words=("none", "0", "1", "2"), default="none"),
+                Argument(name="expected", kind="whole number", unit="weighted jobs to come, a week", default=0),
+                Argument(
+                    name="jobs_per_hour",
+                    kind="number",
+                    unit="jobs to come in an improvement",
+                    above=True,
+                    default=JOBS_PER_HOUR,
+                ),
             ),
             make=bid_price,
             describe=lambda forecast, price, **_: (

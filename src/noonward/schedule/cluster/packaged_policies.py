@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from noonward.forecasts.learned import SEEDS, net_path, packaged_record
+from noonward.forecasts.learned import SEEDS, SMALL, net_path, packaged_record
 from noonward.schedule.cluster.trained_policy import read_meta
 
 FOLDER: Final = Path(__file__).parent / "trained"
@@ -89,13 +89,15 @@ def planners() -> list[PolicyFile]:
 
 
 def priced_planners() -> list[PolicyFile]:
-    """Returns ``bid-price-learned``, by training seed: bid prices under the forecast of the packaged net of the seed.
+    """Returns ``bid-price-learned``, by training seed: bid prices under the forecast of the small net of the seed.
 
     Their capacity prices start from those that the packaged ``masac-credit`` of the seed has learned.
     """
     said = "Bid prices under a net's forecasts; they start from learned ones, seed {}."
     return [
-        _planner("bid-price-learned", seed, price_path(seed), {**packaged_record(seed), "summary": said.format(seed)})
+        _planner(
+            "bid-price-learned", seed, price_path(seed), {**packaged_record(SMALL[seed]), "summary": said.format(seed)}
+        )
         for seed in range(SEEDS)
     ]
 

@@ -376,7 +376,8 @@ def test_the_clock_that_weighs_time_reaches_training_and_what_was_trained(tmp_pa
         trainer.run()
         joules.append(trainer.curves[0]["reward_per_step"])
         outcome = run(
-            build_environment(load_scenario("dvfs-training", list(settings)), 0, 0), make_scheduler("chsac-af")
+            build_environment(load_scenario("dvfs-training", list(settings)), 0, 0),
+            make_scheduler("chsac-af-published"),
         )
         times.append(np.nanmean(outcome.job_J["finish_s"] - outcome.environment.jobs.arrival_s_J))
     assert clocks[0] == pytest.approx(0.8)

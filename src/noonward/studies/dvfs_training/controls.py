@@ -324,7 +324,7 @@ def seeds_table(comparison: Comparison, least: LeastEnergies) -> TextTable | Non
                     _SEED_ROWS[name],
                     number(mean([each.value for each in scaled]), digits),
                     f"{max(halves):.{digits}f}" if halves else UNDEFINED,
-                    ", ".join(f"{each.value:,.{digits}f}" for each in scaled),
+                    ", ".join(f"{round(each.value, digits) + 0.0:,.{digits}f}" for each in scaled),  # no "-0.000"
                 )
             )
     if not rows:

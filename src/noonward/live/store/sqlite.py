@@ -44,8 +44,7 @@ class SqliteFile:
         Raises:
             FileError: The file cannot be opened, is newer than this program, or is no store.
         """
-        with explained(self.path):
-            connection = connect(self.path)
+        with explained(self.path), closed_on_error(connect(self.path)) as connection:
             migrate(connection)
         return cast(Connection, connection)
 
@@ -78,12 +77,24 @@ class SqliteFile:
 
 def connect(path: Path, cache_kib: int = WRITER_KIB) -> sqlite3.Connection:
     """Returns a connection to a store's file: WAL, synchronous=FULL, transactions by hand."""
-    connection = sqlite3.connect(path, isolation_level=None, timeout=LOCKED_S, check_same_thread=False)
-    connection.row_factory = sqlite3.Row
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA cache_size = -{cache_kib}")
+    with closed_on_error(
+        sqlite3.connect(path, isolation_level=None, timeout=LOCKED_S, check_same_thread=False)
+    ) as connection:
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA cache_size = -{cache_kib}")
     return connection
+
+
+@contextlib.contextmanager
+def closed_on_error(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Yields a connection, and closes it if its setting up fails."""
+    try:
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
 
 
 def backup(folder: Path, to: Path) -> None:

@@ -58,7 +58,11 @@ class Store:
         self.commits = 0
         self.lost: Callable[[], None] | None = None
         self._writer = self.database.writer()
-        self.start = self._first_start()
+        try:
+            self.start = self._first_start()
+        except BaseException:
+            self._writer.close()
+            raise
         self._local = threading.local()
         self._readers: list[Connection] = []
         self._guard = threading.Lock()

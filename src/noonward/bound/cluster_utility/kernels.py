@@ -17,7 +17,7 @@ TIME_TOLERANCE_S = 1e-6
 """Times nearer than this count as equal; the bound then takes the better of both readings, s."""
 
 
-@kernel()
+@kernel(allocates=False)
 def least_intensity(carbon_SH: F8, first: int, second: int, from_s: float, to_s: float) -> float:
     """Returns the least of the mean intensity of two ends over the hours touched by ``[from_s, to_s]``, g/kWh.
 
@@ -65,7 +65,7 @@ def least_moves(
     return usd_JS
 
 
-@kernel()
+@kernel(allocates=False)
 def run_value(
     weight_cumulative_H: F8,
     start_s: float,

@@ -8,11 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from noonward.arrays import F8
 from noonward.bound.cluster_utility.columns import build_columns, slot_of
+from noonward.bound.cluster_utility.dive import dive
 from noonward.bound.cluster_utility.dual import Relaxation
+from noonward.bound.cluster_utility.master import Master
 from noonward.bound.cluster_utility.prices import descend, descend_evenly, polish, polish_in_pieces, refine
-from noonward.bound.cluster_utility.primal import BookedSchedule, book
+from noonward.bound.cluster_utility.primal import BookedSchedule, book, least_gpu_hours
 from noonward.errors import ScenarioError
 from noonward.model.cluster.environment import Environment
 from noonward.units import HOUR_S
@@ -88,8 +92,8 @@ def utility_bound(
             leaves it out. The bound holds whatever the values of both.
         schedule: Whether to look for a schedule, so that the duality gap is known. None is made under ``on-arrival``,
             nor under hard capacity curves, which bookings do not know.
-        rounds: Tries of ruin and recreate for the schedule, at least 0; by default ``primal.usual_rounds``. A try books
-            a few dozen jobs anew, however many there are.
+        rounds: Tries of the schedule's search, at least 0; by default ``primal.usual_tries``. A try books a few dozen
+            jobs anew, however many there are.
         seed: Seed of the schedule's search.
         most_jobs: Most jobs for which column generation takes all hours at once. With more it takes one stretch of
             hours after the other (``prices.polish_in_pieces``), so that time and memory grow in proportion to the
@@ -125,13 +129,20 @@ def utility_bound(
         return time.monotonic() >= end_s
 
     relaxation, refined = Relaxation(environment), 0
+    master: Master | None = None
     hard_caps = environment.caps is not None and environment.caps.hard
     books = schedule and environment.protocol == "each-slot" and not hard_caps
 
     def scheduled(rounds: int | None, orders: int) -> BookedSchedule:
+        rounds = 0 if late() else rounds
+        option_J = None
+        if rounds != 0 and master is not None and master.optimum is not None:
+            column_J = dive(master, least_gpu_hours(relaxation.options, len(environment.jobs)))
+            option_J = np.where(column_J < 0, -1, relaxation.columns.option_K[column_J])
         return book(
             environment, relaxation.tables, relaxation.costs, relaxation.options, price_SH,
-            relaxation.priced_usd_J(price_SH), rounds=0 if late() else rounds, seed=seed, orders=orders,
+            relaxation.priced_usd_J(price_SH), rounds=rounds, seed=seed, orders=orders, option_J=option_J,
+            most_usd=upper_usd - relaxation.costs.idle_usd,
         )  # fmt: skip
 
     def bound() -> UtilityBound:
@@ -157,7 +168,8 @@ def utility_bound(
     if not len(relaxation.columns.value_K):
         excess_usd = 0.0
     elif math.isfinite(tolerance) and len(environment.jobs) <= most_jobs:
-        upper_usd, price_SH, excess_usd = polish(relaxation, price_SH, columns, tolerance, late=late)
+        master = Master(relaxation)
+        upper_usd, price_SH, excess_usd = polish(relaxation, price_SH, columns, tolerance, late=late, master=master)
     elif math.isfinite(tolerance):
         upper_usd, price_SH = polish_in_pieces(relaxation, price_SH, columns, tolerance, most_jobs // 4, progress, late)
     if period_s < HOUR_S and len(relaxation.columns.value_K):

@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-import highspy
 import numpy as np
 
 from noonward.arrays import F8, I8
 from noonward.bound.cluster_utility.columns import Columns
 from noonward.bound.cluster_utility.dual import Dual
-from noonward.bound.highs import quiet_solver, solved
+from noonward.bound.cluster_utility.master import Master
 
 FIRST_TARGET_SHARE: Final = 0.1
 TARGET_SHRINK: Final = 0.7
@@ -120,26 +119,6 @@ def descend_evenly(
     return best_usd, best_SH, columns[columns >= 0]
 
 
-def _add_columns(dual: Dual, solver: highspy.Highs, columns: I8) -> None:
-    """Adds columns to the master: 1 in the job's row, GPU-hours in the rows of the hours they touch."""
-    c, hours = dual.columns, dual.shape[1]
-    jobs, count = len(dual.best_J), len(columns)
-    from_K, to_K, gpus_K = c.from_K[columns], c.to_K[columns], c.gpus_K[columns]
-    length_K = to_K - from_K + 2
-    first_K = np.concatenate([[0], np.cumsum(length_K)])
-    position = np.arange(first_K[-1]) - np.repeat(first_K[:-1], length_K) - 1 + np.repeat(from_K, length_K)
-    rows = jobs + position // (hours + 1) * hours + position % (hours + 1)
-    rows[first_K[:-1]] = np.searchsorted(c.first_J, columns, side="right") - 1
-    used = np.repeat(gpus_K, length_K)
-    used[first_K[:-1]] = 1.0
-    used[first_K[:-1] + 1] -= gpus_K * c.from_share_K[columns]
-    used[first_K[1:] - 1] -= gpus_K * (1.0 - c.to_share_K[columns])
-    solver.addCols(
-        count, c.value_K[columns], np.zeros(count), np.full(count, np.inf), len(rows), first_K[:-1].astype(np.int32),
-        rows.astype(np.int32), used,
-    )  # fmt: skip
-
-
 def polish(
     dual: Dual,
     price_SH: F8,
@@ -147,6 +126,7 @@ def polish(
     tolerance: float,
     rounds: int = MASTER_ROUNDS,
     late: Callable[[], bool] = never,
+    master: Master | None = None,
 ) -> tuple[float, F8, float]:
     """Lowers the dual function to its minimum by column generation (Dantzig-Wolfe; HiGHS solves the masters).
 
@@ -161,35 +141,23 @@ def polish(
         tolerance: Relative excess of D over the master at which to stop.
         rounds: Most masters solved.
         late: Whether no further master may be solved.
+        master: Master without columns, for callers that read its last optimum; None: one of its own.
 
     Returns:
         (least D in USD, its prices, excess over the last master in USD).
     """
-    jobs, (sites, hours) = len(dual.best_J), dual.shape
     idle_usd = dual.idle_usd
-    solver = quiet_solver()
-    solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
-    upper_R = np.concatenate([np.ones(jobs), np.repeat(dual.gpus_S, hours).astype(np.float64)])
-    none = np.empty(0, dtype=np.int32)
-    solver.addRows(len(upper_R), np.full(len(upper_R), -np.inf), upper_R, 0, none, none, np.empty(0))
+    master = Master(dual) if master is None else master
     best_usd, best_SH = dual.value(price_SH)[0], price_SH
-    known = np.zeros(len(dual.columns.value_K), dtype=bool)
     wanted = [columns, dual.best_J]
     excess_usd = math.inf
     for _ in range(rounds):
         if late():
             break
-        fresh = np.unique(np.concatenate(wanted))
-        fresh = fresh[fresh >= 0]
-        fresh = fresh[~known[fresh]]
-        if len(fresh) == 0 and math.isfinite(excess_usd):
+        if not master.add(np.concatenate(wanted)) and math.isfinite(excess_usd):
             break
-        known[fresh] = True
-        master_usd, duals_SH = 0.0, np.zeros(dual.shape)
-        if known.any():
-            _add_columns(dual, solver, fresh)
-            master = solved(solver, "master of the utility bound")
-            master_usd, duals_SH = master.value, np.maximum(0.0, master.dual[jobs:].reshape(sites, hours))
+        master_usd = master.solve().value if len(master.columns) else 0.0
+        duals_SH = master.prices()
         wanted = []
         for share in (0.0, 0.5, 0.8):
             trial_SH = share * best_SH + (1 - share) * duals_SH

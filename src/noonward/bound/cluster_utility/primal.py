@@ -1,4 +1,4 @@
-"""A good schedule under known signals: jobs booked against the duals, then ruined and recreated."""
+"""A good schedule under known signals: jobs booked against the duals, then searched for places of more value."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ from typing import Final
 import numpy as np
 
 from noonward.arrays import F8, I8
-from noonward.bound.cluster_utility.booking import SlotOptions, book_in_order, departures, improve
+from noonward.bound.cluster_utility.booking import Bookings, book_listed
 from noonward.bound.cluster_utility.columns import Market, Options, return_delay_s
+from noonward.bound.cluster_utility.search import Room, improve
+from noonward.bound.cluster_utility.slots import SlotOptions, departures
+from noonward.bound.cluster_utility.starts import Guide, Starts, count_starts, fill_starts
 from noonward.model.cluster.environment import LONGEST_RUN_H, Environment
 from noonward.model.cluster.fleet import FleetTables
 from noonward.model.signals import cumulative
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 
-PRICE_SCALES = (1.0, 0.9)
-TEMPERATURE_SHARE = 0.1
-"""First temperature of the search as a share of the mean value of a booked job."""
-LEAST_ROUNDS: Final = 2000
-"""Fewest tries of ruin and recreate, where none are asked for and they take no longer than usual."""
+PRICE_SCALES: Final = (1.0, 0.9)
+FIRST_TOLERANCE: Final = 0.6
+"""Loss that a try may keep at first, as a share of the mean value of a booked job; it falls to 0."""
+TRIES_PER_JOB: Final = 90
+"""Tries of the search a job, where none are asked for."""
+MOST_TRIES: Final = 140_000
+"""Most tries of the search, where none are asked for."""
 REBOOKED: Final = 24
 """Jobs that a try books anew, about."""
-MOST_LOOKS: Final = 2e9
+MOST_LOOKS: Final = 2e10
 """Slots that all tries may look at, about: some seconds."""
-LOOKS_PER_JOB: Final = 1e6
-"""The same a job, where there are so many jobs that it is more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,33 +103,52 @@ def slot_options(environment: Environment, tables: FleetTables, costs: Market, o
     )
 
 
-@dataclass
-class _Book:
-    """Bookings under way: free GPUs per site and slot, and per job the option (or -1), slot and value in USD."""
+def least_gpu_hours(options: Options, jobs: int) -> F8:
+    """Returns the least GPU-hours of every job over its options; infinite for a job without any."""
+    gpu_hours_J = np.full(jobs, np.inf)
+    np.minimum.at(gpu_hours_J, options.job_O, options.gpus_O * options.run_s_O / HOUR_S)
+    return gpu_hours_J
 
-    free_ST: I8
-    option_J: I8
-    slot_J: I8
-    value_J: F8
 
-    @classmethod
-    def empty(cls, gpus_S: I8, slots: int, jobs: int) -> _Book:
-        """Returns a book without bookings."""
-        return cls(
-            free_ST=np.repeat(gpus_S[:, None], slots, axis=1),
-            option_J=np.full(jobs, -1, dtype=np.int64),
-            slot_J=np.zeros(jobs, dtype=np.int64),
-            value_J=np.zeros(jobs),
-        )
+def guide(table: SlotOptions, environment: Environment, price_SH: F8, priced_usd_J: F8, gpu_hours_J: F8) -> Guide:
+    """Reads what the search needs of options and jobs.
 
-    def copy(self) -> _Book:
-        """Returns a book of its own with the same bookings."""
-        return _Book(self.free_ST.copy(), self.option_J.copy(), self.slot_J.copy(), self.value_J.copy())
-
-    @property
-    def arrays(self) -> tuple[I8, I8, I8, F8]:
-        """The arrays in the order kernels take them."""
-        return self.free_ST, self.option_J, self.slot_J, self.value_J
+    Args:
+        table: Options on whole slots.
+        environment: Environment of the jobs.
+        price_SH: Capacity prices lambda, USD per GPU-hour.
+        priced_usd_J: The jobs' best values after these prices, USD.
+        gpu_hours_J: Their least GPU-hours.
+    """
+    count_O, price_cumulative_SH = np.empty(len(table.low_O), dtype=np.int64), cumulative(price_SH)
+    count_starts(table, count_O)
+    first_O = np.concatenate([[0], np.cumsum(count_O)]).astype(np.int64)
+    starts = Starts(first_O, np.empty(first_O[-1], dtype=np.int64), np.empty(first_O[-1]), np.empty(first_O[-1]))
+    fill_starts(table, price_cumulative_SH, starts)
+    jobs, some = len(table.first_J) - 1, np.flatnonzero(count_O)
+    most_usd_O, rent_usd_O = np.full(len(count_O), -np.inf), np.zeros(len(count_O))
+    most_usd_J, gpus_J = np.zeros(jobs), environment.jobs.gpus_min_J.astype(np.float64)
+    ready_J = np.ceil(environment.jobs.arrival_s_J / table.slot_s).astype(np.int64)
+    reach_J = ready_J.copy()
+    if len(some):
+        most_usd_O[some] = np.maximum.reduceat(starts.value_X, first_O[some])
+        rent_usd_O[some] = np.minimum.reduceat(starts.rent_X, first_O[some])
+        job_O = np.repeat(np.arange(jobs), np.diff(table.first_J))
+        np.maximum.at(most_usd_J, job_O, most_usd_O)
+        np.maximum.at(reach_J, job_O[some], (table.high_O + table.slots_O)[some])
+    density_J = priced_usd_J / gpu_hours_J
+    finite_J = np.where(np.isfinite(gpu_hours_J), gpu_hours_J, 1.0)
+    return Guide(
+        starts=starts,
+        price_cumulative_SH=price_cumulative_SH,
+        most_usd_O=most_usd_O,
+        rent_usd_O=rent_usd_O,
+        most_usd_J=most_usd_J,
+        priced_usd_J=priced_usd_J,
+        weight_MJ=np.stack([np.ones(jobs), density_J + 0.01 * density_J.max(initial=0.0) + 1e-12, gpus_J, finite_J]),
+        ready_J=ready_J,
+        reach_J=np.maximum.accumulate(reach_J),
+    )
 
 
 def book(
@@ -140,8 +162,10 @@ def book(
     rounds: int | None,
     seed: int,
     orders: int = 2,
+    option_J: I8 | None = None,
+    most_usd: float = np.inf,
 ) -> BookedSchedule:
-    """Books jobs against capacity prices: listed in several orders, the best list then ruined and recreated.
+    """Books jobs against capacity prices: listed in several orders, then searched from the best list or another start.
 
     Args:
         environment: Environment of the protocol ``each-slot`` without hard capacity curves.
@@ -150,55 +174,69 @@ def book(
         options: Its options.
         price_SH: Capacity prices lambda, USD per GPU-hour.
         priced_usd_J: The jobs' best values after these prices, USD, at least 0.
-        rounds: Tries of ruin and recreate, at least 0; None: ``usual_rounds``.
+        rounds: Tries of the search (``search.improve``), at least 0; None: ``usual_tries``.
         seed: Seed of the search; the same seed gives the same schedule.
         orders: Orders in which jobs are listed: 1, by arrival at whole prices alone; 2, also by value a GPU-hour, and
             at lower prices.
+        option_J: Options that jobs are booked at first, the largest jobs before the others, -1 for none: the search
+            begins there. None: at the best list.
+        most_usd: Value that no schedule exceeds, USD; the search ends there.
 
     Returns:
         The schedule of the highest value found.
     """
     table = slot_options(environment, tables, costs, options)
-    rounds = usual_rounds(table) if rounds is None else rounds
+    rounds = usual_tries(table) if rounds is None else rounds
     slots = int(np.ceil(costs.carbon_SH.shape[1] * HOUR_S / environment.slot_s)) + 2
     count = len(environment.jobs)
-    asked_O = options.gpus_O * options.run_s_O / HOUR_S
-    gpu_hours_J = np.full(count, np.inf)
-    np.minimum.at(gpu_hours_J, options.job_O, asked_O)
-    density_J = priced_usd_J / gpu_hours_J
-    price_cumulative_SH = cumulative(price_SH)
-    best = _Book.empty(tables.gpus_S, slots, count)
-    for order_J in (np.argsort(-density_J, kind="stable"), np.arange(count))[-orders:]:
+    gpu_hours_J = least_gpu_hours(options, count)
+    known = guide(table, environment, price_SH, priced_usd_J, gpu_hours_J)
+    generator = stream(seed, "policy", "utility-bound")
+    by_density_J, any_J = np.argsort(-priced_usd_J / gpu_hours_J, kind="stable"), np.full(count, -1, dtype=np.int64)
+
+    def listed(scale: float, order_J: I8, books: Bookings) -> Bookings:
+        for factor in (scale, 0.0):
+            book_listed(table, known, factor, order_J, any_J, generator, books)
+        return books
+
+    best = Bookings.empty(tables.gpus_S, slots, count)
+    for order_J in (by_density_J, np.arange(count))[-orders:]:
         for scale in PRICE_SCALES[:orders]:
-            listed = _Book.empty(tables.gpus_S, slots, count)
-            for factor in (scale, 0.0):
-                book_in_order(table, price_cumulative_SH, factor, order_J, *listed.arrays)
-            if listed.value_J.sum() > best.value_J.sum():
-                best = listed
+            books = listed(scale, order_J, Bookings.empty(tables.gpus_S, slots, count))
+            if books.value_J.sum() > best.value_J.sum():
+                best = books
     if rounds and best.value_J.any():
-        searched = best.copy()
-        temperature_usd = TEMPERATURE_SHARE * best.value_J[best.option_J >= 0].mean()
-        urgency_J = density_J + 0.01 * density_J.max() + 1e-12
-        generator = stream(seed, "policy", "utility-bound")
-        improve(table, price_cumulative_SH, urgency_J, rounds, temperature_usd, generator, *searched.arrays)
-        if searched.value_J.sum() > best.value_J.sum():
-            best = searched
+        books = best.copied()
+        if option_J is not None:
+            books = Bookings.empty(tables.gpus_S, slots, count)
+            placed_J = np.flatnonzero(option_J >= 0)
+            placed_J = placed_J[np.argsort(-gpu_hours_J[placed_J], kind="stable")]
+            book_listed(table, known, 1.0, placed_J, option_J, generator, books)
+            listed(1.0, by_density_J, books)
+        mean_usd = float(best.value_J[best.option_J >= 0].mean())
+        found = books.copied()
+        improve(
+            table, known, rounds, FIRST_TOLERANCE * mean_usd, most_usd, generator, books,
+            found, Room.of(count),
+        )  # fmt: skip
+        if found.value_J.sum() > best.value_J.sum():
+            best = found
     return _schedule(table, options, best)
 
 
-def usual_rounds(table: SlotOptions) -> int:
-    """Returns the tries of ruin and recreate where none are asked for: ``LEAST_ROUNDS``, or one a job if that is more.
+def usual_tries(table: SlotOptions) -> int:
+    """Returns the tries of the search where none are asked for: ``TRIES_PER_JOB``, at most ``MOST_TRIES``.
 
     There are fewer where a try takes long, because jobs may start in very many slots: as many as look at ``MOST_LOOKS``
-    slots, or at ``LOOKS_PER_JOB`` a job if that is more.
+    slots.
     """
     jobs = len(table.first_J) - 1
     slots = float(np.maximum(table.high_O - table.low_O + table.slots_O, 0).sum())
-    looks = max(MOST_LOOKS, LOOKS_PER_JOB * jobs) * jobs / (REBOOKED * max(slots, 1.0))
-    return int(min(max(LEAST_ROUNDS, jobs), max(looks, 1.0)))
+    looks = max(MOST_LOOKS * jobs / (REBOOKED * max(slots, 1.0)), 1.0)
+    return int(min(MOST_TRIES, TRIES_PER_JOB * jobs, looks))
 
 
-def _schedule(table: SlotOptions, options: Options, booked: _Book) -> BookedSchedule:
+def _schedule(table: SlotOptions, options: Options, booked: Bookings) -> BookedSchedule:
     runs_J = booked.option_J >= 0
 
     def column(values_O: I8, otherwise: int) -> I8:

@@ -22,7 +22,7 @@ from noonward.units import HOUR_S
 PRICE_SCALES: Final = (1.0, 0.9)
 FIRST_TOLERANCE: Final = 0.6
 """Loss that a try may keep at first, as a share of the mean value of a booked job; it falls to 0."""
-TRIES_PER_JOB: Final = 90
+TRIES_PER_JOB: Final = 80
 """Tries of the search a job, where none are asked for."""
 MOST_TRIES: Final = 140_000
 """Most tries of the search, where none are asked for."""

@@ -114,6 +114,7 @@ def environment_digest(environment: Environment) -> str:
         said += ["wait", environment.late_until_s, environment.late_usd_per_gpu_hour]
     digest = hashlib.sha256(json.dumps(said).encode())
     columns = dict(vars(environment.jobs))
+    del columns["row_J"]  # no run reads where a job's row stood
     if not environment.jobs.has_record:  # a log that records nothing is none
         del columns["recorded_site_J"], columns["recorded_start_s_J"]
     links = dict(vars(environment.links))

@@ -103,8 +103,10 @@ def import_files(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions
 
 _KEYS: Final = tuple(
     dict.fromkeys(
-        [key for log in LOG_FORMATS.values() for key in log.keys]
-        + [key for each in FORMATS.values() for key in each.keys]
+        [
+            *(key for log in LOG_FORMATS.values() for key in log.keys),
+            *(key for signal in FORMATS.values() for key in signal.keys),
+        ]
     )
 )
 """Keys that ``--column`` takes, of all formats."""

@@ -97,6 +97,10 @@ Today = Annotated[
         metavar="POLICY", help="Policy that savings are measured against; else the scenario's, else what happened."
     ),
 ]
+CurrencyRate = Annotated[
+    str | None,
+    typer.Option("--currency", metavar="NAME=USD", help="Show money in a currency at a rate: EUR=1.08. [default: USD]"),
+]
 Report = Annotated[bool, typer.Option(help="Write the HTML report.")]
 Settings = Annotated[
     list[str] | None,

@@ -197,7 +197,7 @@ def _cost_usd(view: ClusterView, site: int) -> float:
 
 @kernel(inline=True, allocates=False)
 def _mean_cost_usd(view: ClusterView, memory: RuleMemory) -> float:
-    """Notes the cost of this hour's cheapest site; returns the mean of the last 24 noted, USD per J, infinite before."""
+    """Notes the cost of this hour's cheapest site; returns the mean of 24 such, USD per J, or infinity before."""
     hour = view.run_1[0].now_s // HOUR_S
     if memory.number_P[HOUR] != hour:
         cheapest = np.inf

@@ -89,23 +89,16 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         signals = _loaded(source, _zones(scenario))
         start, jobs = _known_window(scenario, source, signals, index, seed)
     return Environment(
-        scenario=scenario.name,
+        **scenario.setting(
+            start,
+            window_s=scenario.window_h * HOUR_S,
+            drained=scenario.end == "drained",
+            late_until_s=_late_until_s(scenario, jobs),
+        ).stated,
         index=index,
         seed=seed,
-        start=start,
-        protocol=scenario.protocol,
-        slot_s=scenario.slot_s,
-        window_s=scenario.window_h * HOUR_S,
-        drained=scenario.end == "drained",
-        fleet=scenario.fleet,
-        links=scenario.network.links(scenario.fleet),
         jobs=jobs,
         signals=signals,
-        economics=scenario.economics,
-        constraints=scenario.constraints,
-        latency_weight_w=scenario.latency_weight_w,
-        late_until_s=_late_until_s(scenario, jobs),
-        late_usd_per_gpu_hour=scenario.lateness.usd_per_gpu_hour,
         sample_jobs=_sampler(scenario, start),
         notes=(
             *scenario_warnings(scenario, signals if isinstance(source, SignalFiles) else None),

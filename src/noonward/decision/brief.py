@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -12,12 +11,10 @@ import numpy as np
 from noonward.errors import ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.forecasts.learned import find_net, require_zones
-from noonward.model.cluster.environment import LONGEST_RUN_H, Environment, Protocol
+from noonward.model.cluster.environment import LONGEST_RUN_H, Environment
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
-from noonward.model.economics import Economics
-from noonward.model.limits import Constraints
-from noonward.model.network import Links
+from noonward.model.cluster.setting import Protocol, Setting
 from noonward.units import HOUR_S
 
 Curves = Literal["advisory", "hard"]
@@ -65,29 +62,16 @@ class Needs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Brief:
+class Brief(Setting):
     """What a scheduler is told before the first job: nothing of the jobs and signals to come.
 
     A simulation makes it from an environment (``Brief.of``), a live service from its configuration.
 
     Attributes:
-        scenario: Name of what is run, for messages.
-        start: UTC time of second 0.
-        protocol: When the scheduler is asked.
-        slot_s: Length of a slot, s (protocol each-slot).
-        window_s: Horizon over which free GPUs are charged, s; infinite for a service.
-        drained: Whether jobs may start after the window; else the run stops at its end.
-        fleet: Sites and GPU types.
-        links: Network, ingress points x sites.
         largest_gang: Largest gang (``gpus_max``) that a job may have, GPUs.
         largest_need: Most GPUs that a job may need at once (``gpus_min``).
         signals: Whether prices and carbon intensities are known.
         lookahead_h: Hours that the forecasts in the view reach; 0 without a forecast.
-        economics: Revenue and carbon price, or None.
-        constraints: Limits and latency targets, or None.
-        latency_weight_w: Joules that a second of a job's time in system counts, per class; empty: none is stated.
-        late_until_s: Time until which jobs may start after their latest start, s; -inf: they are dropped then.
-        late_usd_per_gpu_hour: Price of an hour that a job starts late, per GPU of its smallest gang, USD.
         sample_jobs: Draws a table of jobs from the statistics of the jobs to come, or None where there are none. Of a
             service (infinite ``window_s``) it draws a week, which repeats.
         future: The jobs that will come, for a scheduler with ``Needs.foresight``; else None.
@@ -95,23 +79,10 @@ class Brief:
             nothing.
     """
 
-    scenario: str
-    start: datetime
-    protocol: Protocol
-    slot_s: float
-    window_s: float
-    drained: bool
-    fleet: Fleet
-    links: Links
     largest_gang: int
     largest_need: int
     signals: bool = False
     lookahead_h: int = 0
-    economics: Economics | None = None
-    constraints: Constraints | None = None
-    latency_weight_w: Mapping[str, float] = field(default_factory=dict)
-    late_until_s: float = -np.inf
-    late_usd_per_gpu_hour: float = 0.0
     sample_jobs: Callable[[np.random.Generator], Jobs] | None = None
     future: Jobs | None = None
     recorded: Jobs | None = None
@@ -127,32 +98,15 @@ class Brief:
         jobs = environment.jobs
         shown = needs.forecast is not None and environment.signals is not None
         return cls(
-            scenario=environment.scenario,
-            start=environment.start,
-            protocol=environment.protocol,
-            slot_s=environment.slot_s,
-            window_s=environment.window_s,
-            drained=environment.drained,
-            fleet=environment.fleet,
-            links=environment.links,
+            **environment.stated,
             largest_gang=int(jobs.gpus_max_J.max()),
             largest_need=int(jobs.gpus_min_J.max()),
             signals=environment.signals is not None,
             lookahead_h=max(needs.lookahead_h, _longest_h(jobs, environment.fleet)) if shown else 0,
-            economics=environment.economics,
-            constraints=environment.constraints,
-            latency_weight_w=environment.latency_weight_w,
-            late_until_s=environment.late_until_s,
-            late_usd_per_gpu_hour=environment.late_usd_per_gpu_hour,
             sample_jobs=environment.sample_jobs,
             future=jobs if needs.foresight else None,
             recorded=jobs if needs.record and jobs.has_record else None,
         )
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """Names of the sites."""
-        return self.fleet.site_names
 
 
 def _longest_h(jobs: Jobs, fleet: Fleet) -> int:

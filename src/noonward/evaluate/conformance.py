@@ -19,9 +19,10 @@ from noonward.engine.run import run
 from noonward.errors import ConformanceError
 from noonward.evaluate.edge_conformance import check_edge_scheduler
 from noonward.ledger.segments import Outcome
-from noonward.model.cluster.environment import Environment, GpuCaps, Protocol
+from noonward.model.cluster.environment import Environment, GpuCaps
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.setting import Protocol
 from noonward.model.economics import Economics
 from noonward.model.network import Network
 from noonward.model.signals import Signals

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noonward.arrays import I8
 from noonward.errors import DataError
@@ -22,6 +21,7 @@ from noonward.ledger.segments import JOB_OUTCOME, STATUS_NAMES, Outcome
 from noonward.ledger.service import Service, measure_service, waiting_jobs
 from noonward.ledger.sweep import count_arrivals, count_waiting, spread_power
 from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.setting import add_array
 from noonward.model.signals import CARBON_NAME, PRICE_NAME
 from noonward.sources import package_digest
 from noonward.units import HOUR_S
@@ -102,24 +102,12 @@ def manifest_of(
 
 def environment_digest(environment: Environment) -> str:
     """Returns a digest of everything a run reads of its environment: equal for runs that are paired."""
-    said = [environment.start.isoformat(), environment.protocol, environment.slot_s, environment.window_s]
-    said += [environment.drained, environment.fleet.model_dump_json(), list(environment.notes)]
-    if environment.economics is not None:
-        said.append(environment.economics.model_dump_json())
-    if environment.constraints is not None:
-        said.append(environment.constraints.model_dump_json())
-    if environment.latency_weight_w:
-        said.append(sorted(environment.latency_weight_w.items()))
-    if environment.late_until_s > -np.inf:
-        said += ["wait", environment.late_until_s, environment.late_usd_per_gpu_hour]
-    digest = hashlib.sha256(json.dumps(said).encode())
+    digest = hashlib.sha256(json.dumps(list(environment.notes)).encode())
+    environment.add_to(digest)
     columns = dict(vars(environment.jobs))
     if not environment.jobs.has_record:  # a log that records nothing is none
         del columns["recorded_site_J"], columns["recorded_start_s_J"]
-    links = dict(vars(environment.links))
-    if links.pop("queued"):
-        digest.update(b"queued")
-    arrays = [*columns.values(), *links.values()]
+    arrays = list(columns.values())
     if environment.signals is not None:
         signals = environment.signals
         until = signals.hour_of(environment.start) + environment.hours
@@ -131,16 +119,8 @@ def environment_digest(environment: Environment) -> str:
         digest.update(f"caps {environment.caps.hard}".encode())
         arrays.append(environment.caps.gpus_SH)
     for array in arrays:
-        _digest_array(digest, array)
+        add_array(digest, array)
     return digest.hexdigest()[:16]
-
-
-def _digest_array(digest: hashlib._Hash, array: NDArray[np.generic]) -> None:
-    """Adds an array to a digest; of one that is constant, as many columns of jobs are, one value and the shape."""
-    flat = np.ascontiguousarray(array).ravel()
-    constant = len(flat) > 1 and bool((flat == flat[0]).all())
-    digest.update(f"{array.dtype.str} {array.shape} {constant}".encode())
-    digest.update((flat[:1] if constant else flat).data)
 
 
 def write_record(

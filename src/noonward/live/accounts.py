@@ -258,7 +258,6 @@ def environment_of(
         window_s: Whole hours from the service's start, s.
         drained: Whether jobs may start after them.
     """
-    scenario = setup.scenario
     jobs = Jobs.build(
         arrival_s=np.array([one.arrival_s for one in arrivals]),
         work=np.array([one.work for one in arrivals]),
@@ -271,23 +270,11 @@ def environment_of(
         result_gb=np.array([one.result_gb for one in arrivals]),
     )
     return Environment(
-        scenario=scenario.name,
+        **setup.setting(window_s=window_s, drained=drained).stated,
         index=0,
         seed=setup.config.seed,
-        start=setup.start,
-        protocol=scenario.protocol,
-        slot_s=scenario.slot_s,
-        window_s=window_s,
-        drained=drained,
-        fleet=scenario.fleet,
-        links=scenario.network.links(scenario.fleet),
         jobs=jobs,
         signals=signals,
-        economics=scenario.economics,
-        constraints=scenario.constraints,
-        latency_weight_w=scenario.latency_weight_w,
-        late_until_s=setup.late_until_s,
-        late_usd_per_gpu_hour=scenario.lateness.usd_per_gpu_hour,
     )
 
 

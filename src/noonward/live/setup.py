@@ -21,6 +21,7 @@ from noonward.live.grid.sources import SignalSource, source_of
 from noonward.live.store.store import Store
 from noonward.model.cluster.environment import LONGEST_RUN_H
 from noonward.model.cluster.scenario import GeneratedSignals, Scenario
+from noonward.model.cluster.setting import Setting
 from noonward.schedule.registry import make_scheduler
 from noonward.units import DAY_H
 
@@ -100,13 +101,17 @@ class Setup:
         """Names of the sites."""
         return self.scenario.fleet.site_names
 
-    @property
-    def late_until_s(self) -> float:
-        """Time until which jobs may start after their latest start, s: no end under rule ``wait``, else -inf.
+    def setting(self, *, window_s: float, drained: bool) -> Setting:
+        """Returns the setting of the service, or of a part of its past.
 
-        A service has no window, so ``overtime_h`` says nothing here.
+        Under rule ``wait`` late jobs may start at any time: a service has no window that ``overtime_h`` could follow.
+
+        Args:
+            window_s: Horizon, s; infinite for the service itself.
+            drained: Whether jobs may start after it.
         """
-        return np.inf if self.scenario.lateness.rule == "wait" else -np.inf
+        late_until_s = np.inf if self.scenario.lateness.rule == "wait" else -np.inf
+        return self.scenario.setting(self.start, window_s=window_s, drained=drained, late_until_s=late_until_s)
 
     @property
     def runs_nothing(self) -> bool:
@@ -133,28 +138,16 @@ class Setup:
         Raises:
             DataError: The file of past jobs cannot be read.
         """
-        scenario, fleet = self.scenario, self.scenario.fleet
+        scenario = self.scenario
         lookahead_h = 0
         if needs.forecast is not None and self.source is not None:
             lookahead_h = min(max(needs.lookahead_h, LOOKAHEAD_H), LONGEST_RUN_H)
         return Brief(
-            scenario=scenario.name,
-            start=self.start,
-            protocol=scenario.protocol,
-            slot_s=scenario.slot_s,
-            window_s=np.inf,
-            drained=True,
-            fleet=fleet,
-            links=scenario.network.links(fleet),
+            **self.setting(window_s=np.inf, drained=True).stated,
             largest_gang=self.config.largest_gang,
             largest_need=self.config.largest_gang,
             signals=self.source is not None,
             lookahead_h=lookahead_h,
-            economics=scenario.economics,
-            constraints=scenario.constraints,
-            latency_weight_w=scenario.latency_weight_w,
-            late_until_s=self.late_until_s,
-            late_usd_per_gpu_hour=scenario.lateness.usd_per_gpu_hour,
             sample_jobs=None
             if self.store is None or not needs.samples
             else sampler_of(scenario, self.store, self.config.history),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError, nearest
-from noonward.model.cluster.environment import Protocol
+from noonward.model.cluster.setting import Protocol
 from noonward.schedule.families import Family, Role, Value, given_arguments
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from noonward.decision.cluster.view import (
     route_delay_s,
 )
 from noonward.errors import ScenarioError, nearest
-from noonward.model.cluster.environment import Protocol
+from noonward.model.cluster.setting import Protocol
 from noonward.units import DAY_S, HOUR_S
 
 EXTENDED, FORECAST_H, GPUS_MAX, SIGNALS, START_S, CLASSES, RAW, LEVELS, PREFERENCES = range(9)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import ClassVar, Final, Literal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +14,13 @@ from noonward.arrays import I8, Records
 from noonward.errors import ScenarioError
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
-from noonward.model.economics import Economics
-from noonward.model.limits import Constraints
-from noonward.model.network import Links
+from noonward.model.cluster.setting import Setting
 from noonward.model.signals import Signals, SiteSignals
 from noonward.model.spec import LONGEST_WINDOW_H
 from noonward.units import HOUR_S
 
 LONGEST_RUN_H: Final = 2 * LONGEST_WINDOW_H
 """Longest run, h: the window, and as long again for the jobs to end."""
-Protocol = Literal["each-slot", "on-arrival"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,30 +38,16 @@ class GpuCaps:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Environment:
-    """Fleet, links, jobs and signals of one run.
+class Environment(Setting):
+    """Setting, jobs and signals of one run.
 
     Attributes:
-        scenario: Name of the scenario it was drawn from.
         index: Number of the draw.
         seed: Seed of the draw.
-        start: UTC time of second 0, a full hour.
-        protocol: When the engine asks the scheduler.
-        slot_s: Length of a slot, s (``each-slot``).
-        window_s: Horizon over which free GPUs are charged, s; whole hours. With ``drained`` false the run
-            stops there; with it true the run continues until every job is done or overdue.
-        drained: See ``window_s``.
-        fleet: Sites and GPU types.
-        links: Network, ingress points x sites.
         jobs: Jobs.
         signals: Price and carbon intensity of the sites' zones, some hours of history before ``start`` (for
             forecasts) included; None where the scenario has no signals.
-        economics: Revenue and carbon price; None where the scenario has none (utility is then not reported).
         caps: Hourly capacity curves, or None.
-        constraints: Limits that policies are held against and targets that some policies use, or None.
-        latency_weight_w: Joules that a second of a job's time in system counts, per class; empty: none is stated.
-        late_until_s: Time until which jobs may start after their latest start, s; -inf: they are dropped then.
-        late_usd_per_gpu_hour: Price of an hour that a job starts late, per GPU of its smallest gang, USD.
         sample_jobs: Draws another table of jobs from the statistics that a planner may know (never from the jobs of
             this environment or the trace they were taken from), or None.
         notes: What a reader of any result must know.
@@ -78,24 +60,11 @@ class Environment:
     kind: ClassVar[str] = "cluster"
     """Kind of the scenario."""
 
-    scenario: str
     index: int
     seed: int
-    start: datetime
-    protocol: Protocol
-    slot_s: float
-    window_s: float
-    drained: bool
-    fleet: Fleet
-    links: Links
     jobs: Jobs
     signals: Signals | None = None
-    economics: Economics | None = None
     caps: GpuCaps | None = None
-    constraints: Constraints | None = None
-    latency_weight_w: Mapping[str, float] = field(default_factory=dict)
-    late_until_s: float = -np.inf
-    late_usd_per_gpu_hour: float = 0.0
     sample_jobs: Callable[[np.random.Generator], Jobs] | None = None
     notes: tuple[str, ...] = ()
 
@@ -185,11 +154,6 @@ class Environment:
     def hours(self) -> int:
         """Whole hours from the start that a run may touch."""
         return int(np.ceil(self.latest_end_s / HOUR_S))
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """Names of the sites."""
-        return self.fleet.site_names
 
 
 def largest_gang_C(fleet: Fleet) -> I8:

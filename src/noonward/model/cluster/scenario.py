@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from noonward.errors import nearest
-from noonward.model.cluster.environment import Protocol
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.lateness import Lateness
+from noonward.model.cluster.setting import Protocol, Setting
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
 from noonward.model.network import Network
@@ -392,6 +392,31 @@ class Scenario(Spec):
         for name in classes:
             if self.latency_weight_w and name not in self.latency_weight_w:
                 raise ValueError(f"latency_weight_w leaves out the class {name!r}; give every class a weight, or none")
+
+    def setting(self, start: datetime, *, window_s: float, drained: bool, late_until_s: float) -> Setting:
+        """Returns what a run of this scenario holds before its first job.
+
+        Args:
+            start: UTC time of second 0.
+            window_s: Horizon, s; infinite for a service.
+            drained: Whether jobs may start after it.
+            late_until_s: Time until which jobs may start late, s; -inf: they are dropped instead.
+        """
+        return Setting(
+            scenario=self.name,
+            start=start,
+            protocol=self.protocol,
+            slot_s=self.slot_s,
+            window_s=window_s,
+            drained=drained,
+            fleet=self.fleet,
+            links=self.network.links(self.fleet),
+            economics=self.economics,
+            constraints=self.constraints,
+            latency_weight_w=self.latency_weight_w,
+            late_until_s=late_until_s,
+            late_usd_per_gpu_hour=self.lateness.usd_per_gpu_hour,
+        )
 
     @property
     def digest(self) -> str:

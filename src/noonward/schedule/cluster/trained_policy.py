@@ -244,32 +244,21 @@ def _weight(memory: RuleMemory, output: float) -> float:
 
 
 @kernel(inline=True, allocates=False)
-def _best_gang(memory: RuleMemory, out_A: F4, at: int, least: int, most: int) -> int:
-    """Returns the gang of highest weight from ``least`` to ``most``; the weight of gang 1 stands at ``at``."""
-    best, highest = least, -np.inf
-    for gpus in range(least, most + 1):
-        weight = _weight(memory, out_A[at + gpus - 1])
-        if weight > highest:
-            best, highest = gpus, weight
-    return best
-
-
-@kernel(inline=True, allocates=False)
-def _best_clocked_gang(memory: RuleMemory, out_A: F4, at: int, least: int, most: int, levels: int) -> int:
-    """Returns the gang - 1 and the clock level of highest weight, as one number, gangs from ``least`` to ``most``.
+def _best_gang(memory: RuleMemory, out_A: F4, at: int, least: int, most: int, clocks: int, within: int) -> int:
+    """Returns the gang and clock of highest weight as one number, (gang - 1) x clocks + level.
 
     Args:
         memory: The rule's memory.
         out_A: Outputs.
-        at: Where the site's first weight stands.
+        at: Where the weight of gang 1 at level 0 stands.
         least: Smallest gang.
         most: Largest gang.
-        levels: Clock levels of the site.
+        clocks: Clocks of a gang among the outputs.
+        within: How many of them there are at the site.
     """
-    clocks = int(memory.number_P[LEVELS])
     best, highest = (least - 1) * clocks, -np.inf
     for gpus in range(least, most + 1):
-        for level in range(levels):
+        for level in range(within):
             which = (gpus - 1) * clocks + level
             weight = _weight(memory, out_A[at + which])
             if weight > highest:
@@ -282,6 +271,7 @@ def _site_then_gang(view: ClusterView, memory: RuleMemory, out_A: F4, answers: A
     """Answers with a site by the first outputs and a gang, and a clock where that is a choice, by the others."""
     job, sites, largest = view.asked_N[0], view.site_S.shape[0], int(memory.number_P[GPUS_MAX])
     levels = int(memory.number_P[LEVELS])
+    clocks = max(1, levels)
     room, least = some_room(view, job), view.job_J[job].gpus_min
     site, gang, highest, widest = -1, 0, -np.inf, 0
     for s in range(sites):
@@ -292,17 +282,12 @@ def _site_then_gang(view: ClusterView, memory: RuleMemory, out_A: F4, answers: A
         weight = _weight(memory, out_A[s])
         if site < 0 or weight > highest:
             site, gang, highest = s, most, weight
-    if levels > 0:
-        at = site * largest * levels
-        gang = _best_clocked_gang(memory, out_A, sites + at, least, gang, view.site_S[site].levels)
-        write_gang_choice(answers, at + gang, largest, levels)
-        return
-    if memory.index_XY[0, OF_FLEET]:
-        gang = min(gang, _best_gang(memory, out_A, sites, least, widest))
+    at = site * largest * clocks
+    if memory.index_XY[0, OF_FLEET]:  # without clocks among the choices
+        best = min(gang - 1, _best_gang(memory, out_A, sites, least, widest, 1, 1))
     else:
-        gang = _best_gang(memory, out_A, sites + site * largest, least, gang)
-    answers.answer_N[0].choice = 1 + site
-    answers.answer_N[0].gpus = gang
+        best = _best_gang(memory, out_A, sites + at, least, gang, clocks, min(clocks, view.site_S[site].levels))
+    write_gang_choice(answers, at + best, largest, levels)
 
 
 @kernel(inline=True, allocates=False)

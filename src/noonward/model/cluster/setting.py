@@ -1,0 +1,109 @@
+"""The setting of a run: all that holds before its first job, said once for simulations, plans and live services."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from datetime import datetime
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from noonward.model.cluster.fleet import Fleet
+from noonward.model.economics import Economics
+from noonward.model.limits import Constraints
+from noonward.model.network import Links
+
+Protocol = Literal["each-slot", "on-arrival"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a run holds before its first job; an environment adds jobs and signals, a brief what a scheduler is told.
+
+    A field that is added here reaches environments, briefs, the live service and the digests of records at once.
+
+    Attributes:
+        scenario: Name of the scenario it is of; a label, no part of the digest.
+        start: UTC time of second 0, a full hour.
+        protocol: When the scheduler is asked.
+        slot_s: Length of a slot, s (``each-slot``).
+        window_s: Horizon over which free GPUs are charged, s; whole hours, infinite for a service. With ``drained``
+            false the run stops there; with it true the run continues until every job is done or overdue.
+        drained: See ``window_s``.
+        fleet: Sites and GPU types.
+        links: Network, ingress points x sites.
+        economics: Revenue and carbon price; None where there are none (utility is then not reported).
+        constraints: Limits that policies are held against and targets that some policies use, or None.
+        latency_weight_w: Joules that a second of a job's time in system counts, per class; empty: none is stated.
+        late_until_s: Time until which jobs may start after their latest start, s; -inf: they are dropped then.
+        late_usd_per_gpu_hour: Price of an hour that a job starts late, per GPU of its smallest gang, USD.
+    """
+
+    scenario: str
+    start: datetime
+    protocol: Protocol
+    slot_s: float
+    window_s: float
+    drained: bool
+    fleet: Fleet
+    links: Links
+    economics: Economics | None = None
+    constraints: Constraints | None = None
+    latency_weight_w: Mapping[str, float] = field(default_factory=dict)
+    late_until_s: float = -np.inf
+    late_usd_per_gpu_hour: float = 0.0
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """The fields of the setting by name, also of a subclass: what another object of this setting is made with."""
+        return {each.name: getattr(self, each.name) for each in fields(Setting)}
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return self.fleet.site_names
+
+    def add_to(self, digest: hashlib._Hash) -> None:
+        """Adds all fields but the label to a digest; a field that holds its default adds nothing."""
+        for each in fields(Setting):
+            value = getattr(self, each.name)
+            if each.name != "scenario" and not _is_default(each, value):
+                digest.update(f"{each.name}=".encode())
+                _add(digest, value)
+
+
+def _is_default(each: Any, value: object) -> bool:
+    """Returns whether a field holds what it holds where nothing is said."""
+    if each.default_factory is not MISSING:
+        return bool(value == each.default_factory())
+    return each.default is not MISSING and bool(value == each.default)
+
+
+def _add(digest: hashlib._Hash, value: object) -> None:
+    """Adds a value to a digest: a model, arrays, a mapping, a time or a number."""
+    if isinstance(value, BaseModel):
+        digest.update(value.model_dump_json().encode())
+    elif isinstance(value, datetime):
+        digest.update(value.isoformat().encode())
+    elif isinstance(value, Links):
+        for name, part in vars(value).items():
+            digest.update(name.encode())
+            _add(digest, part)
+    elif isinstance(value, np.ndarray):
+        add_array(digest, value)
+    else:
+        said = sorted(value.items()) if isinstance(value, Mapping) else value
+        digest.update(json.dumps(said).encode())
+
+
+def add_array(digest: hashlib._Hash, array: NDArray[np.generic]) -> None:
+    """Adds an array to a digest; of one that is constant, as many columns of jobs are, one value and the shape."""
+    flat = np.ascontiguousarray(array).ravel()
+    constant = len(flat) > 1 and bool((flat == flat[0]).all())
+    digest.update(f"{array.dtype.str} {array.shape} {constant}".encode())
+    digest.update((flat[:1] if constant else flat).data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -33,6 +34,10 @@ def import_(
     zone: Annotated[
         list[str] | None,
         typer.Option(help="Zone of a file's only area: DE; or AREA=ZONE (its other areas are left out), or FILE=ZONE."),
+    ] = None,
+    first_day: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="Move a log by whole weeks, so that it begins in this day's week."),
     ] = None,
     origin: Annotated[
         list[str] | None, typer.Option(help="Origin (ingress point) of all jobs: berlin; or CLUSTER=ORIGIN.")
@@ -124,6 +129,7 @@ def import_(
             columns=columns,
             classes=tuple(parse_class(text) for text in class_ or ()),
             salt=(salt or secrets.token_hex(16)) if anonymous else None,
+            first_day=None if first_day is None else first_day.date(),
             origins=origins,
             origin=one_origin[0] if one_origin else None,
         ),

@@ -9,13 +9,13 @@ from typing import Final
 import polars as pl
 
 from noonward.data.account import Account, check_columns_told
-from noonward.data.jobs.logs import kubernetes, plain, slurm
+from noonward.data.jobs.logs import kubernetes, plain, slurm, swf
 from noonward.data.jobs.logs.log import LogFormat, LogOptions, clean_log
 from noonward.data.text_table import TextFile, read_text_file
 from noonward.errors import DataError, nearest
 
 LOG_FORMATS: Final[Mapping[str, LogFormat]] = {
-    module.FORMAT.name: module.FORMAT for module in (slurm, kubernetes, plain)
+    module.FORMAT.name: module.FORMAT for module in (slurm, kubernetes, swf, plain)
 }
 """Formats by name, in the order in which a file is held against them."""
 

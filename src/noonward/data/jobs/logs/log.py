@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
 from typing import Final
 
 import polars as pl
 
 from noonward.data.account import Account
-from noonward.data.clock import Clock, Order, read_times
+from noonward.data.clock import OLDEST, Clock, Order, read_times
 from noonward.data.jobs.classes import RAW, ClassRule, classed
 from noonward.data.jobs.details import anonymous, states_of
 from noonward.data.text_table import MISSING, TextFile, TextTable, plain_name
@@ -53,6 +54,8 @@ class LogOptions:
         columns: Names of columns by key, where a table does not have the usual ones.
         classes: Rules that give jobs their class; the first that fits.
         salt: Secret with which job ids, users, teams and names are replaced by digests; None: they stay.
+        first_day: Day to whose week the first submission is moved, and all other times with it, by whole weeks; None:
+            times stay.
         origins: Name of the place that jobs come from, by the log's own name of it (its cluster).
         origin: Place that all jobs of the log come from.
     """
@@ -65,6 +68,7 @@ class LogOptions:
     columns: Mapping[str, str] = field(default_factory=dict)
     classes: tuple[ClassRule, ...] = ()
     salt: str | None = None
+    first_day: date | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
     origin: str | None = None
 
@@ -233,6 +237,7 @@ def clean_log(log: pl.DataFrame, options: LogOptions, account: Account) -> pl.Da
     log = _without(log, ~repeats.is_first_distinct() & named, account, "the same job once more")
     if not log.height:
         raise DataError(f"{account.file}: no job with GPUs that ran; " + "; ".join(map(str, account.entries)))
+    log = _moved(log, options, account)
     log = _with_origins(log, options, account)
     log = _with_states(log, account)
     log, classes = classed(log, options.classes, account.file)
@@ -245,6 +250,30 @@ def clean_log(log: pl.DataFrame, options: LogOptions, account: Account) -> pl.Da
     times = [pl.col(name).dt.strftime("%Y-%m-%dT%H:%M:%SZ") for name in ("submit_time", "start_time", "end_time")]
     sorted_ = log.sort("submit_time", maintain_order=True).with_columns(*times).drop("line")
     return sorted_.select(name for name in sorted_.columns if not sorted_[name].is_null().all())
+
+
+def _moved(log: pl.DataFrame, options: LogOptions, account: Account) -> pl.DataFrame:
+    """Returns a log with its times moved by whole weeks, where that was asked for.
+
+    Raises:
+        DataError: A time is older than any log of today.
+    """
+    if options.first_day is not None:
+        first = log["submit_time"].min()
+        assert isinstance(first, datetime)
+        weeks = round((options.first_day - first.date()).days / 7)
+        begin = first + timedelta(weeks=weeks)
+        account.add("changed", log.height, f"times moved by {weeks:,} weeks, to begin on {begin:%Y-%m-%d}")
+        times = ("submit_time", "start_time", "end_time")
+        log = log.with_columns(pl.col(name) + timedelta(weeks=weeks) for name in times)
+    earliest = pl.min_horizontal("submit_time", "start_time")
+    old = log.filter(earliest < OLDEST)
+    if old.height:
+        raise DataError(
+            f"{_place(account, old)}: its time, {old.select(earliest).item(0, 0):%Y-%m-%d %H:%M}, lies before "
+            f"{OLDEST:%Y}; correct the row, or move an old log by whole weeks, e.g. --first-day 2022-01-03"
+        )
+    return log
 
 
 def _with_states(log: pl.DataFrame, account: Account) -> pl.DataFrame:

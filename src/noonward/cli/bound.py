@@ -52,9 +52,10 @@ def bound(
     It is an upper bound of utility, or a lower bound of energy per unit of work.
     """
     from noonward.errors import ScenarioError
-    from noonward.evaluate.compare import BoundRun, require_seconds
+    from noonward.evaluate.asked import require_seconds
+    from noonward.evaluate.bound_runs import BoundRun
+    from noonward.evaluate.comparison import no_value, objective_of
     from noonward.evaluate.metrics import Metric, to_json
-    from noonward.evaluate.objective import no_value, objective_of
     from noonward.evaluate.statistics import mean
     from noonward.runtime.executor import map_runs
 

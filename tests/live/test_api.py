@@ -19,6 +19,7 @@ from noonward.live.api.guard import MOST_BYTES
 from noonward.live.client import Client, ServiceError
 from noonward.live.config import RaySite
 from noonward.live.requests import JobRequest
+from noonward.live.server import _require_tokens
 from noonward.live.tokens import make_token, revoke_token
 from noonward.live.why import why
 
@@ -170,6 +171,8 @@ def test_a_service_of_clusters_stays_closed_when_its_last_token_is_gone(live):
     sites = setup.config.sites | {"north": RaySite(executor="ray", url="http://127.0.0.1:1")}
     running = replace(setup, config=setup.config.model_copy(update={"sites": sites}), executors=(None, None))
     live.controller.setup = running
+    with pytest.raises(ScenarioError, match="could run commands at north as the service's user; make one first"):
+        _require_tokens(running, live.store)
     with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as client:
         assert client.get("/v1/jobs").status_code == 401
     live.controller.setup = replace(running, config=running.config.model_copy(update={"without_tokens": True}))

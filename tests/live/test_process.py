@@ -9,7 +9,6 @@ import pytest
 
 from live.process import Process
 from live.waiting import wait_for
-from noonward.data.scenarios.load import load_scenario
 from noonward.live.client import Client, ServiceError
 from noonward.live.requests import JobRequest
 
@@ -112,13 +111,6 @@ def test_bad_input_on_the_command_line(noonward, tmp_path):
         "{scenario: tiny, policy: local-fcfs, sites: {north: {executor: slurm}, south: {executor: model}}}"
     )
     assert "draws its signals from a generator" in noonward("serve", tmp_path / "slurm.yaml").err
-    (tmp_path / "ray.yaml").write_text(
-        "{scenario: mine.yaml, policy: local-fcfs, sites: {north: {executor: ray, url: 'http://127.0.0.1:1'}, "
-        "south: {executor: model}}}"
-    )
-    settings = load_scenario("tiny").model_dump(mode="json", exclude_none=True)
-    (tmp_path / "mine.yaml").write_text(json.dumps(settings | {"signals": None}))
-    assert "could run commands at north" in noonward("serve", tmp_path / "ray.yaml").err
 
 
 def test_store_and_tokens_from_the_command_line(noonward, tmp_path):

@@ -49,6 +49,11 @@ class Forecast:
         if not named and self.net not in range(SEEDS):
             raise ValueError(f"forecast net is {self.net!r}; it must be from 0 to {SEEDS - 1}, or the name of your own")
 
+    @property
+    def foresight(self) -> bool:
+        """Whether it reads hours to come, which a live service does not know."""
+        return self.kind in ("perfect", "noisy")
+
     def forecaster(self, signals: Signals, history_h: int, rng: np.random.Generator) -> Forecaster:
         """Returns what makes the forecasts of one run.
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import csv
 import functools
+import gzip
 import io
 import itertools
 import re
-from collections.abc import Sequence
+import zlib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
-from noonward.errors import DataError, nearest
+from noonward.errors import DataError, RowError, nearest
 
 SEPARATORS: Final = (",", ";", "\t", "|")
 MISSING: Final = ("", "-", "n/e", "n/a", "na", "nan", "null", "none")
@@ -22,6 +24,7 @@ MISSING: Final = ("", "-", "n/e", "n/a", "na", "nan", "null", "none")
 HEAD_BYTES: Final = 262_144
 """Bytes of a file by which its format is detected."""
 _HEAD_LINES: Final = 40
+_GZIP: Final = b"\x1f\x8b"
 _COMMA_DECIMAL: Final = r"^[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+$"
 _POINT_DECIMAL: Final = r"^[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?([eE][+-]?\d+)?$"
 _ONE_COMMA: Final = r"^[+-]?\d{1,3},\d{3}$"
@@ -77,6 +80,23 @@ class TextFile:
         """Returns the names in a line as ``plain_name`` gives them."""
         return [plain_name(name) for name in self.header(line)]
 
+    def without(self, lines: Collection[int]) -> TextFile:
+        """Returns the file with some lines left empty, so that the others keep their numbers (from 1)."""
+        gone = set(lines)
+        kept = [
+            "\n" if number in gone else line
+            for number, line in enumerate(io.StringIO(self.text, newline="").readlines(), start=1)
+        ]
+        return TextFile(path=self.path, text="".join(kept), encoding=self.encoding)
+
+    def repeated_headers(self) -> list[int]:
+        """Returns the lines that repeat the first one, where that names columns: dumps put together have such."""
+        first = self.head[0].strip() if self.head else ""
+        if len(self.header()) < 2 or first[:1] in "{[<;" or self.text.count(first) < 2:
+            return []
+        lines = io.StringIO(self.text, newline="")
+        return [n for n, line in enumerate(lines, start=1) if n > 1 and line.strip("\ufeff \t\r\n") == first]
+
     def table(self, *, header_line: int = 0, skip_after: int = 0) -> TextTable:
         """Returns the file's rows.
 
@@ -97,23 +117,33 @@ class TextFile:
         width, first = len(columns), header_line + 1 + skip_after
         lines = itertools.islice(io.StringIO(self.text, newline=""), first, None)
         reader = csv.reader(lines, delimiter=separator_of(self.head[header_line]))
-        numbers, rows = [], []
+        numbers, rows, long = [], [], []
         try:
             for row in reader:
                 if not any(field.strip() for field in row):
                     continue
                 if len(row) > width and any(field.strip() for field in row[width:]):
-                    raise DataError(
-                        f"{self.name}, line {first + reader.line_num}: {len(row)} fields, but the header has {width}; "
-                        "put values that hold the separator in double quotes, or export the file again"
-                    )
+                    long.append((first + reader.line_num, len(row)))
+                    continue
                 numbers.append(first + reader.line_num)
                 rows.append([field.strip() for field in row[:width]] + [""] * (width - len(row)))
         except csv.Error as error:
             raise DataError(
                 f"{self.name}, line {first + reader.line_num}, cannot be read ({error}); export the file again"
             ) from error
+        if long:
+            why = f"{long[0][1]} fields, but the header has {width}"
+            raise RowError(
+                f"{self.name}, line {long[0][0]}: {why}; put values that hold the separator in double quotes, or "
+                "export the file again",
+                [line for line, _ in long],
+                why,
+            )
         if not rows:
+            if self.start[:1] in "{[":
+                raise DataError(
+                    f"{self.name} is JSON of no format that is known; noonward import --formats lists those that are"
+                )
             raise DataError(f"{self.name} holds a header and no row of data; export it again")
         return text_table(self, columns, rows, numbers)
 
@@ -166,7 +196,8 @@ class TextTable:
         if bad.height:
             value = bad[column][0]
             shown = "is empty" if value in (None, "") else f"{value!r}"
-            raise DataError(f"{self.file.name}, line {bad['line'][0]}, column {column!r}: the value {shown} {why}")
+            what = f"column {column!r}: the value {shown} {why}"
+            raise RowError(f"{self.file.name}, line {bad['line'][0]}, {what}", bad["line"], what)
 
     def numbers(self, column: str, unit: str, *, decimal: str | None = None) -> pl.Series:
         """Returns a column as numbers; null where it is missing (``MISSING``).
@@ -236,18 +267,23 @@ def read_text_file(path: Path, encoding: str | None = None) -> TextFile:
     A byte order mark decides; else UTF-8, and where the bytes are not UTF-8, Windows-1252.
 
     Args:
-        path: The file.
+        path: The file, plain or packed by gzip.
         encoding: Name of its encoding, as Python knows it; None: detected.
 
     Raises:
-        DataError: There is no such file, it is empty or binary, or it is not text of the encoding told.
+        DataError: There is no such file, it is empty, damaged or binary, or it is not text of the encoding told.
     """
     if not path.is_file():
         raise DataError(f"there is no file {path}; check the path")
     content = path.read_bytes()
+    if content[:2] == _GZIP:
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{path.name} cannot be unpacked ({error}); download it again") from error
     if not content.strip():
         raise DataError(f"{path.name} is empty; export it again")
-    if content[:2] == b"PK" or content[:2] == b"\x1f\x8b":
+    if content[:2] == b"PK":
         raise DataError(f"{path.name} is a packed file or a workbook; unpack it, or save the sheet as CSV")
     tried = (encoding,) if encoding else _encodings(content)
     for name in tried:
@@ -271,6 +307,8 @@ def read_head(path: Path) -> TextFile:
     """
     with path.open("rb") as file:
         content = file.read(HEAD_BYTES)
+    if content[:2] == _GZIP:
+        content = zlib.decompressobj(wbits=31).decompress(content, HEAD_BYTES)
     encoding = _encodings(content)[0]
     return TextFile(
         path=path, text=content.decode(encoding, errors="replace").removeprefix("\ufeff"), encoding=encoding

@@ -13,6 +13,7 @@ BASE = frozenset(
     {
         "units",
         "errors",
+        "arguments",
         "seeding",
         "arrays",
         "compiled",
@@ -30,6 +31,7 @@ ALLOWED = {
     "units": frozenset[str](),
     "errors": frozenset[str](),
     "seeding": frozenset[str](),
+    "arguments": frozenset({"errors"}),
     "arrays": frozenset[str](),
     "notices": frozenset[str](),
     "sources": frozenset[str](),

@@ -9,7 +9,7 @@ from noonward.bench.edge_env import env_questions
 from noonward.bench.engine import cpu_seconds
 from noonward.engine.edge.episodes import LAUNCHED, QUESTIONS, sum_episodes
 from noonward.evaluate.metrics import Metric
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.studies.edge_inference.reproduce import SEED, TIMED, cell_scenario, study_policies, time_decisions
 
 EPISODES: Final = 2000

@@ -21,6 +21,7 @@ def policies(
     ] = None,
 ) -> None:
     """List the policies by family: names, roles, where they run, and the arguments that a name may give."""
+    import inspect
     from typing import get_args
 
     from rich.table import Table
@@ -28,7 +29,7 @@ def policies(
     from noonward.errors import ScenarioError, nearest
     from noonward.model.kinds import find_kind
     from noonward.schedule.families import Role
-    from noonward.schedule.registry import default_registry
+    from noonward.schedule.policies import default_registry
 
     if protocol not in (None, "each-slot", "on-arrival"):
         raise ScenarioError(f"unknown protocol {protocol!r}; protocols: each-slot, on-arrival")
@@ -37,21 +38,32 @@ def policies(
     if kind is not None:
         find_kind(kind)
     registry = default_registry()
-    families: dict[tuple[str, str], list[Policy]] = {}
+    listed: dict[tuple[str, str], list[Policy]] = {}
     for policy in registry.policies(protocol, role=role, kind=kind):  # type: ignore[arg-type]
-        families.setdefault((policy.kind, policy.family), []).append(policy)
-    arguments = {(family.kind, family.name): family.arguments for family in registry.families()}
+        listed.setdefault((policy.kind, policy.family), []).append(policy)
+    families = {(family.kind, family.name): family for family in registry.families()}
+    for at, family in families.items():
+        example = registry.example(family)
+        if protocol in (None, *example.protocols) and role in (None, *example.roles) and kind in (None, family.kind):
+            listed.setdefault(at, [])
     table = Table("policy", "roles", "runs in", "what it does")
-    for (of, name), members in families.items():
+    for at, members in listed.items():
         for policy in members:
-            where = ", ".join((policy.kind, *policy.protocols))
-            table.add_row(policy.name, ", ".join(sorted(policy.roles)), where, policy.summary)
-        if (of, name) in arguments:
-            said = "\n".join(
-                f"{each.name}: {each.allowed}" + ("" if each.default is None else f", by default {each.default}")
-                for each in arguments[of, name]
+            table.add_row(policy.name, *_about(policy), policy.summary)
+        if at in families:
+            family, empty = families[at], inspect.Parameter.empty
+            example = registry.example(family)
+            takes = "\n".join(
+                f"{name}: {family.allowed(name)}" + ("" if each.default is empty else f", by default {each.default}")
+                for name, each in family.arguments.items()
             )
-            table.add_row(f"{name}({', '.join(each.name + '=' for each in arguments[of, name])})", "", "", said)
-        if len(members) > 1 or (of, name) in arguments:
+            name = f"{family.name}({', '.join(f'{name}=' for name in family.arguments)})"
+            table.add_row(name, *_about(example), takes if members else f"{example.summary}\n{takes}")
+        if len(members) > 1 or at in families:
             table.add_section()
     print_table(table)
+
+
+def _about(policy: Policy) -> tuple[str, str]:
+    """Returns a policy's roles, and the kind and the protocols that it runs in."""
+    return ", ".join(sorted(policy.roles)), ", ".join((policy.kind, *policy.protocols))

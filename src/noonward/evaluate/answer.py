@@ -11,7 +11,7 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
-from noonward.schedule.registry import default_registry
+from noonward.schedule.policies import default_registry
 
 if TYPE_CHECKING:
     from noonward.evaluate.compare import Comparison

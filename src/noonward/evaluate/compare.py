@@ -31,7 +31,7 @@ from noonward.runtime.rests_on import bound_digest
 from noonward.runtime.runs import RecordedRun, environment_of
 from noonward.runtime.shared import forget
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
-from noonward.schedule.registry import canonical_name, default_registry, make_scheduler, require_registered, using
+from noonward.schedule.policies import canonical_name, default_registry, make_scheduler, require_registered, using
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -15,7 +15,7 @@ from noonward.evaluate.statistics import mean
 from noonward.evaluate.table import TextTable
 from noonward.model.limits import Limit
 from noonward.schedule.cluster.trained_policy import read_meta
-from noonward.schedule.registry import policies
+from noonward.schedule.policies import policies
 
 if TYPE_CHECKING:
     from noonward.evaluate.compare import Comparison

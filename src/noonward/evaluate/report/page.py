@@ -17,7 +17,7 @@ from noonward.evaluate.results import UNDEFINED, Column, Summary, summary_rows
 from noonward.evaluate.table import TextTable
 from noonward.files import write_text
 from noonward.ledger.record import Record
-from noonward.schedule.registry import default_registry
+from noonward.schedule.policies import default_registry
 
 _CSS: Final = """
 :root { color-scheme: light; }

@@ -22,7 +22,7 @@ from noonward.evaluate.report.figure_style import (
     Figure,
     lay_out,
 )
-from noonward.schedule.registry import policies
+from noonward.schedule.policies import policies
 from noonward.studies.edge_inference.published import PAPER, Cell
 from noonward.studies.edge_inference.reproduce import ENDS, EdgeInference, cell_scenario
 

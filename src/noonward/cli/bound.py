@@ -49,9 +49,10 @@ def bound(
 ) -> None:
     """Compute what no policy can beat: an upper bound of the utility, or a lower bound of the energy per unit."""
     from noonward.errors import ScenarioError
-    from noonward.evaluate.compare import BoundRun, require_seconds
+    from noonward.evaluate.asked import require_seconds
+    from noonward.evaluate.bound_runs import BoundRun
+    from noonward.evaluate.comparison import no_value, objective_of
     from noonward.evaluate.metrics import Metric, to_json
-    from noonward.evaluate.objective import no_value, objective_of
     from noonward.evaluate.statistics import mean
     from noonward.runtime.executor import map_runs
 

@@ -27,8 +27,14 @@ def import_(
     ] = None,
     format: Annotated[str | None, typer.Option(help="Format of all files (see --formats). [default: detected]")] = None,
     timezone: Annotated[
-        str | None, typer.Option(help="Clock of times without a zone: Europe/Berlin, UTC, +01:00.")
+        list[str] | None,
+        typer.Option(
+            help="Clock of times without a zone: Europe/Berlin, UTC, +01:00; or FILE=Europe/Paris. Repeat it."
+        ),
     ] = None,
+    skip_bad: Annotated[
+        int, typer.Option(min=0, help="Leave out up to so many rows per file that are wrong, and say which.")
+    ] = 0,
     zone: Annotated[
         list[str] | None,
         typer.Option(help="Zone of a file's only area: DE; or AREA=ZONE (its other areas are left out), or FILE=ZONE."),
@@ -87,9 +93,11 @@ def import_(
         return
     _one_of("--decimal", decimal, (".", ","))
     _one_of("--date-order", date_order, tuple(order for order in get_args(Order) if order != "ymd"))
-    clock = None if timezone is None else Clock(timezone)
-    if clock is not None:
-        _ = clock.offset
+    by_file, everywhere = pairs("--timezone", timezone)
+    clocks = {name: Clock(zone_) for name, zone_ in by_file.items()}
+    clock = Clock(everywhere[0]) if everywhere else None
+    for each in (*clocks.values(), *(Clock(name) for name in everywhere)):
+        _ = each.offset
     if salt is not None and not anonymous:
         raise ScenarioError("--salt was given without --anonymous, which it belongs to; add --anonymous")
     columns, bare = pairs("--column", column)
@@ -97,7 +105,7 @@ def import_(
         raise ScenarioError(f"--column {bare[0]!r} is not of the form key=NAME; write e.g. --column price=Spot")
     zones, one_zone = pairs("--zone", zone)
     origins, one_origin = pairs("--origin", origin)
-    for option, names in (("--zone", one_zone), ("--origin", one_origin)):
+    for option, names in (("--zone", one_zone), ("--origin", one_origin), ("--timezone", everywhere)):
         if len(names) > 1:
             raise ScenarioError(f"{option} names {' and '.join(names)} for all files; write NAME={names[0]} for each")
     found = import_files(
@@ -106,6 +114,8 @@ def import_(
             encoding=encoding,
             decimal=decimal,
             clock=clock,
+            clocks=clocks,
+            skip_bad=skip_bad,
             date_order=date_order,  # type: ignore[arg-type]
             columns=columns,
             zones=zones,
@@ -119,6 +129,8 @@ def import_(
         LogOptions(
             encoding=encoding,
             clock=clock,
+            clocks=clocks,
+            skip_bad=skip_bad,
             date_order=date_order,  # type: ignore[arg-type]
             decimal=decimal,
             columns=columns,
@@ -150,6 +162,7 @@ def _print(found: Imported, paths: list[Path], json: bool) -> None:
     if found.signals is not None:
         days = found.signals["timestamp"].sort()
         print(f"signals: {found.signals['zone'].n_unique()} zones, {days[0]} to {days[-1]}")
+        _print_zones(found)
     if found.jobs is not None:
         days, gpus = found.jobs["submit_time"], found.jobs["gpus"] * found.jobs["duration_s"] / 3600
         print(f"jobs: {len(days):,} jobs, {days[0]} to {days[-1]}, {gpus.sum():,.0f} GPU hours")
@@ -157,6 +170,26 @@ def _print(found: Imported, paths: list[Path], json: bool) -> None:
         print(f"written: {path}")
     if not paths:
         print("nothing was written; give --out FOLDER to write tidy files")
+
+
+def _print_zones(found: Imported) -> None:
+    """Prints what is known of each zone."""
+    from rich.table import Table
+
+    from noonward.cli.options import print_table
+    from noonward.data.sanity import level_warnings
+
+    table = Table("zone", "quantity", "from (UTC)", "to (UTC)", "known h", "missing h", "mean", "least", "most")
+    for row in found.zones.iter_rows(named=True):
+        level = [f"{row[name]:,.1f}" for name in ("mean", "least", "most")]
+        times = [row[name].replace("T", " ").removesuffix(":00Z") for name in ("from", "to")]
+        table.add_row(row["zone"], row["quantity"], *times, f"{row['known']:,}", f"{row['missing']:,}", *level)
+    print_table(table)
+    for row in found.zones.iter_rows(named=True):
+        of_price = row["quantity"].startswith("price")
+        levels = {"price": row["mean"] if of_price else None, "carbon": None if of_price else row["mean"]}
+        for check in level_warnings(row["zone"], **levels):
+            print(f"check: {check}")
 
 
 def _print_formats() -> None:

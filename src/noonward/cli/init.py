@@ -58,7 +58,7 @@ def init(
     from noonward.data.scenarios.own_fleet import OwnFleet, parse_site
     from noonward.data.scenarios.own_scenario import write_own_fleet
     from noonward.errors import ScenarioError
-    from noonward.evaluate.compare import fitting_policies
+    from noonward.evaluate.asked import fitting_policies
     from noonward.files import SLUG, table_bytes, write_text
     from noonward.runtime.by_kind import build_environment
 

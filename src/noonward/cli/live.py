@@ -60,6 +60,8 @@ def replay(
     folder: Annotated[Path | None, typer.Option(help="Folder of the store; the configuration's by default.")] = None,
 ) -> None:
     """Ask fresh schedulers about what a service was told, and compare their decisions with those recorded."""
+    from datetime import timedelta
+
     from noonward.live.config import load_config
     from noonward.live.journal import replay_journal
     from noonward.live.setup import Setup
@@ -68,7 +70,8 @@ def replay(
     loaded = loaded if folder is None else loaded.model_copy(update={"folder": folder})
     with _store(loaded.folder, loaded.database) as store:
         found = replay_journal(Setup.of(loaded, scenario, store, shadow=True), store)
-    print(f"{found.compared:,} decisions of {', '.join(found.policies)} came out as they were recorded")
+    since = f"{store.start + timedelta(seconds=found.since_s):%Y-%m-%d %H:%M} UTC"
+    print(f"{found.compared:,} decisions of {', '.join(found.policies)} since {since} came out as they were recorded")
     if not found.same:
         for what, note in (("recorded", found.recorded), ("replayed", found.replayed)):
             said = "nothing" if note is None else f"job {note.job}, {note.kind} at {note.at_s:.3f} s: {note.data}"

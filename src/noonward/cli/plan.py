@@ -51,7 +51,7 @@ def plan(
     from rich.table import Table
 
     from noonward.data.environments import build_environment
-    from noonward.evaluate.compare import comparison_folder
+    from noonward.evaluate.asked import comparison_folder
     from noonward.evaluate.metrics import to_json
     from noonward.evaluate.plan_day import plan_day
     from noonward.evaluate.report.page import write_figures

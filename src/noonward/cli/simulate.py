@@ -37,7 +37,7 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Run one policy in one environment; prints the ledger and where the record is."""
-    from noonward.evaluate.compare import comparison_folder, require_fit
+    from noonward.evaluate.asked import comparison_folder, require_fit
     from noonward.evaluate.metrics import Metric, to_json
     from noonward.runtime.executor import map_runs
     from noonward.runtime.runs import RecordedRun

@@ -30,7 +30,7 @@ def warmup(
     from noonward.cli.options import require_cluster
     from noonward.compiled import cache_base, prune_cache
     from noonward.data.scenarios.load import load_scenario
-    from noonward.evaluate.objective import objective_of
+    from noonward.evaluate.comparison import objective_of
     from noonward.runtime.by_kind import build_environment, record_files, run
     from noonward.schedule.policies import make_scheduler
 

@@ -30,8 +30,8 @@ from noonward.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from noonward.evaluate.compare import Comparison
-    from noonward.evaluate.what_if.study import Study
+    from noonward.evaluate.comparison import Comparison
+    from noonward.evaluate.what_if.run import StudyResult
     from noonward.runtime.executor import Executor, Progress
 
 Policy = Annotated[
@@ -126,7 +126,7 @@ def _numbers(option: str, text: str) -> list[float]:
 
 
 def _carry_out(
-    study_of: Callable[..., Study],
+    study_of: Callable[..., StudyResult],
     scenario: Any,
     policy: str | None,
     environments: int | None,
@@ -184,7 +184,7 @@ def _carry_out(
         print(f"report:  {path}")
 
 
-def _write_page(found: Study, command: str) -> Path:
+def _write_page(found: StudyResult, command: str) -> Path:
     """Writes a study's page into the folder of its comparison, under its name and policy, and returns its path."""
     from noonward.files import file_name
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def import_(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Signal files and job logs; of signals, a later file fills what the first leave unknown."),
+        typer.Argument(
+            help="Signal files and job logs; of signals, a later file fills what earlier ones leave unknown."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -29,11 +31,11 @@ def import_(
     timezone: Annotated[
         list[str] | None,
         typer.Option(
-            help="Clock of times without a zone: Europe/Berlin, UTC, +01:00; or FILE=Europe/Paris. Repeat it."
+            help="Time zone of times without one: Europe/Berlin, UTC, +01:00; or FILE=Europe/Paris. Repeat it."
         ),
     ] = None,
     skip_bad: Annotated[
-        int, typer.Option(min=0, help="Leave out up to so many rows per file that are wrong, and say which.")
+        int, typer.Option(min=0, help="Leave out up to this many wrong rows per file, and say which.")
     ] = 0,
     zone: Annotated[
         list[str] | None,
@@ -44,7 +46,7 @@ def import_(
         typer.Option(formats=["%Y-%m-%d"], help="Move a log by whole weeks, so that it begins in this day's week."),
     ] = None,
     origin: Annotated[
-        list[str] | None, typer.Option(help="Ingress that all jobs come from: berlin; or CLUSTER=INGRESS.")
+        list[str] | None, typer.Option(help="Origin (ingress point) of all jobs: berlin; or CLUSTER=ORIGIN.")
     ] = None,
     column: Annotated[
         list[str] | None,
@@ -61,7 +63,7 @@ def import_(
         str | None,
         typer.Option(help="Secret of the digests of --anonymous: the same gives the same. [default: a random one]"),
     ] = None,
-    currency: Annotated[str | None, typer.Option(help="Currency of prices, where the file names none.")] = None,
+    currency: Annotated[str | None, typer.Option(help="Currency of prices, if the file names none.")] = None,
     fx: Annotated[
         list[str] | None,
         typer.Option(help="US dollars for a unit of a currency: EUR=1.08, or a CSV file with day,currency,usd."),
@@ -69,15 +71,18 @@ def import_(
     price_unit: Annotated[str | None, typer.Option(help="Unit of prices: EUR/MWh, EUR/kWh, ct/kWh.")] = None,
     carbon_unit: Annotated[str | None, typer.Option(help="Unit of carbon intensities: g/kWh, kg/kWh, lb/MWh.")] = None,
     decimal: Annotated[str | None, typer.Option(help="Decimal sign, . or , [default: detected]")] = None,
-    date_order: Annotated[str | None, typer.Option(help="dmy or mdy, where the year does not come first.")] = None,
+    date_order: Annotated[str | None, typer.Option(help="dmy or mdy, if the year does not come first.")] = None,
     encoding: Annotated[str | None, typer.Option(help="Encoding, e.g. cp1252, cp932. [default: detected]")] = None,
     fill_gaps: Annotated[
-        int, typer.Option(min=0, max=24, help="Fill gaps of at most so many hours along a straight line.")
+        int, typer.Option(min=0, max=24, help="Interpolate runs of missing hours up to this length.")
     ] = 0,
     formats: Annotated[bool, typer.Option("--formats", help="List the known formats.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the accounts as JSON.")] = False,
 ) -> None:
-    """Turn signal files and job logs, as they are downloaded, into files that every command reads."""
+    """Turn downloaded logs and price files into tidy files.
+
+    Every command reads the result. Without --out nothing is written: look at the account first.
+    """
     import secrets
 
     from noonward.data.clock import Clock, Order

@@ -11,6 +11,7 @@ from noonward.live.why import plans, why
 from noonward.units import DAY_S, HOUR_S
 
 NOW_S = 3 * DAY_S + 3 * HOUR_S + 600.0
+PEER = ("127.0.0.1", 50000)
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_a_plan_is_made_from_the_past_of_the_service_shown_and_kept_over_a_resta
     assert all(len(plan.curve_gpus) == 24 for plan in shown)
     assert min(min(plan.curve_gpus) for plan in shown) < 100
     assert max(max(plan.curve_gpus) for plan in shown) >= 40
-    with TestClient(make_app(planned.controller), base_url="http://localhost:8470") as browser:
+    with TestClient(make_app(planned.controller), base_url="http://localhost:8470", client=PEER) as browser:
         page = browser.get("/plan").text
         assert "capacity curve of the plan" in page
         assert ("a limit" in page) == (kind == "hard")

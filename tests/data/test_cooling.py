@@ -16,7 +16,7 @@ from noonward.errors import DataError, ScenarioError, SignalRangeError
 from noonward.ledger.ledger import Ledger, settle
 from noonward.ledger.record import environment_digest
 from noonward.model.cluster.pue import PueFile
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 FIRST = datetime(2022, 2, 25, tzinfo=UTC)
 DAYS = 16

@@ -45,7 +45,7 @@ def test_files_are_imported_and_a_fleet_is_made_of_them(tmp_path: Path, log: Pat
 def test_what_is_told_of_a_file_that_is_not_there_is_refused(log: Path) -> None:
     with pytest.raises(noonward.NoonwardError, match=r"names the file 'sact.txt', which is not imported; did you mean"):
         noonward.import_files([log], timezone={"sact.txt": "UTC"})
-    with pytest.raises(noonward.NoonwardError, match="--origin names 'bln', where no job of sacct.txt comes from"):
+    with pytest.raises(noonward.NoonwardError, match=r"--origin names 'bln', where no job of sacct.txt comes from"):
         noonward.import_files([log], timezone="UTC", origins={"bln": "berlin"})
     jobs = noonward.import_files([log], timezone="UTC", origins={"sacct.txt": "x"}).jobs
     assert jobs is not None

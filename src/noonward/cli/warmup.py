@@ -23,7 +23,10 @@ def warmup(
     ] = None,
     training: Annotated[bool, typer.Option("--training", help="Compile what training needs, too.")] = False,
 ) -> None:
-    """Compile the functions that comparisons need into the cache (about 40 s of CPU time, once per version)."""
+    """Compile what comparisons need, once per version.
+
+    Takes about 40 s of CPU time; later commands then compile nothing.
+    """
     import time
 
     began = time.perf_counter()
@@ -32,7 +35,7 @@ def warmup(
     from noonward.data.scenarios.load import load_scenario
     from noonward.evaluate.comparison import objective_of
     from noonward.runtime.by_kind import build_environment, record_files, run
-    from noonward.schedule.registry import make_scheduler
+    from noonward.schedule.policies import make_scheduler
 
     for name in scenarios or SMALL:
         scenario = load_scenario(name, SMALL.get(name, ()))

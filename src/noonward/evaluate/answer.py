@@ -15,7 +15,7 @@ from noonward.evaluate.job_figures import Group, job_figures
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.evaluate.verdict import Verdict, decide
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
-from noonward.schedule.registry import default_registry
+from noonward.schedule.policies import default_registry
 
 SAME_WORK: Final = 0.005
 """Two policies are said to do the same work where their GPU-hours differ by no more than this share."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
-from noonward.data.account import Account, check_columns_told
-from noonward.data.jobs.logs import kubernetes, plain, slurm, swf
+from noonward.data.account import Account, check_columns_told, read_with_account
+from noonward.data.jobs.logs import kubernetes, plain, slurm, slurm_json, swf, traces
 from noonward.data.jobs.logs.log import LogFormat, LogOptions, clean_log
 from noonward.data.text_table import TextFile, read_text_file
 from noonward.errors import DataError, nearest
 
 LOG_FORMATS: Final[Mapping[str, LogFormat]] = {
-    module.FORMAT.name: module.FORMAT for module in (slurm, kubernetes, swf, plain)
+    each.name: each
+    for each in (slurm.FORMAT, slurm_json.FORMAT, kubernetes.FORMAT, swf.FORMAT, *traces.FORMATS, plain.FORMAT)
 }
 """Formats by name, in the order in which a file is held against them."""
 
@@ -33,12 +35,13 @@ def log_format_of(file: TextFile, told: str | None = None) -> LogFormat | None:
     return next((each for each in LOG_FORMATS.values() if each.recognises(file)), None)
 
 
-def import_jobs(path: Path, options: LogOptions) -> tuple[pl.DataFrame, Account]:
+def import_jobs(path: Path, options: LogOptions, *, check_origins: bool = True) -> tuple[pl.DataFrame, Account]:
     """Reads a job log of any format.
 
     Args:
         path: The file.
         options: What the user tells about it; the rest is detected.
+        check_origins: Refuse a name in ``options.origins`` that no job of the file comes from.
 
     Returns:
         A dated job table (docs/data.md), sorted by submission, and the account of what was done.
@@ -54,5 +57,16 @@ def import_jobs(path: Path, options: LogOptions) -> tuple[pl.DataFrame, Account]
             "jobs --column submit_time=... --column gpus=... --column duration_s=..."
         )
     check_columns_told(options.columns, kind.keys, file.name, kind.title)
-    account = Account(file=file.name, format=kind.title)
-    return clean_log(kind.read(file, options, account), options, account), account
+    clock, origin = options.clocks.get(file.name, options.clock), options.origins.get(file.name, options.origin)
+    options = replace(options, clock=clock, origin=origin)
+
+    def read(part: TextFile, account: Account) -> pl.DataFrame:
+        return clean_log(kind.read(part, options, account), options, account)
+
+    jobs, account = read_with_account(file, kind.title, options.skip_bad, read)
+    for name in options.origins if check_origins else ():
+        if name not in account.places:
+            raise DataError(
+                f"--origin names {name!r}, where no job of {account.file} comes from; {nearest(name, account.places)}"
+            )
+    return jobs, account

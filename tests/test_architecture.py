@@ -52,7 +52,7 @@ ALLOWED = {
     "evaluate": WORLD | {"decision", "engine", "schedule", "bound", "learn", "runtime"},
     "studies": WORLD | {"decision", "engine", "schedule", "bound", "learn", "runtime", "evaluate"},
     "bench": WORLD | {"decision", "engine", "schedule", "bound", "learn", "runtime", "evaluate", "studies", "live"},
-    "live": WORLD | {"decision", "schedule"},
+    "live": WORLD | {"decision", "engine", "schedule"},
     "cli": WORLD
     | {"decision", "engine", "schedule", "bound", "learn", "runtime", "evaluate", "studies", "bench", "live"},
 }

@@ -200,7 +200,7 @@ def test_a_queue_under_a_hard_curve_is_looked_at_when_an_hour_begins():
     world = world_of(environment, Closed(3))
     world.arrive(arrivals_of(environment))
     world.run_to(5.0)
-    assert (world.room(0), world.room(1)) == (0, 0)
+    assert (world.engine.room(0), world.engine.room(1)) == (0, 0)
     world.drain(0, True)
     for hour in (1, 2, 3):
         assert world.next_event_s() == hour * HOUR_S

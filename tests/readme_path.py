@@ -8,6 +8,6 @@ README = Path(__file__).parents[1] / "README.md"
 
 def fleet_commands() -> list[str]:
     """Returns the commands of the README's section on one's own fleet."""
-    section = README.read_text(encoding="utf-8").partition("\n## Your own fleet\n")[2].partition("\n## ")[0]
+    section = README.read_text(encoding="utf-8").partition("\n## What would my fleet save?\n")[2].partition("\n## ")[0]
     (block,) = re.findall(r"^```console\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     return [line for line in block.splitlines() if line]

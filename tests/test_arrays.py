@@ -30,6 +30,16 @@ def test_a_table_grows_into_its_reserve_before_it_is_copied_again():
     assert not np.shares_memory(first, resized(first, 6 * RESERVE + 1))
 
 
+def test_rows_behind_a_slice_of_somebody_elses_table_are_not_handed_out():
+    whole = table(4)
+    for records in (whole[:2], resized(whole, 4)[:2], resized(whole, 5)[:2]):
+        longer = resized(records, 4)
+        assert longer["serial"].tolist() == [0, 1, 0, 0]
+        assert not np.shares_memory(longer, whole)
+    assert whole["serial"].tolist() == [0, 1, 2, 3]
+    assert resized(resized(whole, 5)[1:], 5)["serial"].tolist() == [1, 2, 3, 0, 0]
+
+
 def test_a_shorter_table_is_a_copy_of_the_first_rows():
     whole = table(4)
     shorter = resized(whole, 2)

@@ -1,4 +1,5 @@
-"""What the documentation's site needs beyond its pages: the README as a page, and links that lead out of the folder.
+"""What the documentation's site needs beyond its pages: README, CONTRIBUTING and CHANGELOG as pages, and links that
+lead out of the folder.
 
 ``mkdocs.yml`` names this file as a hook.
 """
@@ -10,17 +11,26 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)?(?:examples|tools|src|LICENSE|CHANGELOG)[^)]*\)")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+"""Files of the repository's root that are pages of the site, under their names in small letters."""
+OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*(?:examples|tools|src|tests|LICENSE|SECURITY|CITATION)[^)]*\)")
 """Links to files that the site does not hold; their texts stay."""
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the README as a page, with its links as seen from the folder of the pages."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("](docs/", "](")
-    files.append(File.generated(config, "readme.md", content=text))
+    """Adds the pages of the repository's root, with their links as seen from the folder of the pages."""
+    for name in PAGES:
+        text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
+        for other in PAGES:
+            text = text.replace(f"]({other}", f"]({other.lower()}")
+        files.append(File.generated(config, name.lower(), content=text))
     return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Returns a page whose links lead to pages of the site, or nowhere."""
-    return OUTSIDE.sub(r"\1", markdown.replace("](../README.md", "](readme.md"))
+    for name in PAGES:
+        markdown = markdown.replace(f"](../{name}", f"]({name.lower()}").replace(
+            f"](../../{name}", f"](../{name.lower()}"
+        )
+    return OUTSIDE.sub(r"\1", markdown)

@@ -1,12 +1,14 @@
 """Writes the results tables of README.md and docs/ from what ``compare`` or ``reproduce fine-tuning`` printed.
 
     noonward compare fine-tuning --no-report --json > packaged.json
-    python tools/results_tables.py fine-tuning packaged.json README.md docs/fine-tuning.md
+    python tools/results_tables.py fine-tuning packaged.json docs/results.md
+    python tools/results_tables.py short-fine-tuning packaged.json README.md
 
     noonward reproduce fine-tuning --json > reproduced.json
     python tools/results_tables.py reproduce-generated reproduced.json docs/fine-tuning.md
 
 The table ``reproduce-generated`` (``reproduce-real``) is made from the figures that end in ``@generated`` (``@real``).
+A name that begins with ``short-`` gives the README's table: six rows, four columns.
 A table stands between the lines ``<!-- results NAME -->`` and ``<!-- end of results -->``.
 """
 
@@ -19,30 +21,36 @@ from typing import Any
 
 END = "<!-- end of results -->"
 HEAD = (
-    "| policy | utility, USD | change against local FCFS | share of the gap | GPU-hours | done | overdue "
-    "| USD per GPU-hour | gCO2 per GPU-hour | migrations |",
+    "| policy | utility, USD | change against local FCFS | share of possible improvement | GPU-hours | done | overdue "
+    "| job energy cost, USD per GPU-hour | gCO2 per GPU-hour | migrations |",
     "|---|---|---|---|---|---|---|---|---|---|",
 )
+SHORT_HEAD = (
+    "| policy | utility against local FCFS | share of possible improvement | job energy cost, USD per GPU-hour |",
+    "|---|---|---|---|",
+)
+SHORT_ROWS = ("masac-plus", "bid-price-regression", "cheapest-feasible", "masac", "local-fcfs")
+"""Policies of the short table, below the bound."""
 
 
 def percent(figure: dict[str, Any]) -> str:
     """Returns a fraction in percent with its interval."""
     value, low, high = (100 * figure[key] for key in ("value", "low", "high"))
-    return f"{value:+.1f} % [{low:+.1f}, {high:+.1f}]"
+    return f"{value:+.1f}% [{low:+.1f}, {high:+.1f}]"
 
 
 def share(figure: dict[str, Any]) -> str:
     """Returns a share in percent."""
-    return f"{100 * figure['value']:.0f} %"
+    return f"{100 * figure['value']:.0f}%"
 
 
 def table(figures: dict[str, dict[str, Any]]) -> list[str]:
     """Returns the lines of the table, best policy first, the bound on top."""
     base, bound, known = (figures[f"utility_usd/{name}"]["value"] for name in ("local-fcfs", "bound", "best-known"))
     rows = [
-        f"| *upper bound* | *{bound:.0f}* | *{100 * (bound / base - 1):+.1f} %* | *100 %* | | | | | | |",
-        f"| *best schedule known* | *{known:.0f}* | *{100 * (known / base - 1):+.1f} %* "
-        f"| *{100 * (known - base) / (bound - base):.0f} %* | | | | | | |",
+        f"| *upper bound* | *{bound:.0f}* | *{100 * (bound / base - 1):+.1f}%* | *100%* | | | | | | |",
+        f"| *best schedule known* | *{known:.0f}* | *{100 * (known / base - 1):+.1f}%* "
+        f"| *{100 * (known - base) / (bound - base):.0f}%* | | | | | | |",
     ]
     policies = [name.partition("/")[2] for name in figures if name.startswith("gpu_hours/")]
     for policy in sorted(policies, key=lambda name: -figures[f"utility_usd/{name}"]["value"]):
@@ -68,6 +76,22 @@ def table(figures: dict[str, dict[str, Any]]) -> list[str]:
     return [*HEAD, *rows]
 
 
+def short_table(figures: dict[str, dict[str, Any]]) -> list[str]:
+    """Returns the lines of the README's table: the bound, and the policies of ``SHORT_ROWS``."""
+    base, bound = (figures[f"utility_usd/{name}"]["value"] for name in ("local-fcfs", "bound"))
+    rows = [f"| *upper bound* | *{100 * (bound / base - 1):+.1f}%* | *100%* | |"]
+    for policy in SHORT_ROWS:
+        base_row = policy == "local-fcfs"
+        cells = (
+            f"`{policy}`",
+            "baseline" if base_row else percent(figures[f"gain_over_local-fcfs/{policy}"]),
+            "0%" if base_row else share(figures[f"gap_closed/{policy}"]),
+            f"{figures[f'usd_per_gpu_hour/{policy}']['value']:.4f}",
+        )
+        rows.append("| " + " | ".join(cells) + " |")
+    return [*SHORT_HEAD, *rows]
+
+
 def main() -> None:
     """Replaces the table in every file named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -78,7 +102,8 @@ def main() -> None:
     content = json.loads(given.figures.read_text(encoding="utf-8"))
     kind = given.name.removeprefix("reproduce-") if given.name.startswith("reproduce-") else ""
     named = ((*figure["name"].partition("@"), figure) for figure in content["figures"])
-    lines = table({name: figure for name, _, of, figure in named if of == kind})
+    figures = {name: figure for name, _, of, figure in named if of == kind}
+    lines = (short_table if given.name.startswith("short-") else table)(figures)
     begin = f"<!-- results {given.name} -->"
     for page in given.pages:
         before, _, rest = page.read_text(encoding="utf-8").partition(begin)

@@ -74,7 +74,7 @@ def test_two_files_and_a_waiting_time(noonward, fleet):
             ("--queue", "endless.txt", "--at", "south"),
             "job 2 (plain) has no time limit; say how long such jobs run: --run-hours",
         ),
-        (("--queue", "q.txt", "--at", "south", "--now", "noon"), "--now 'noon' is no time"),
+        (("--queue", "q.txt", "--at", "south", "--now", "noon"), "--now: 'noon' is not a time"),
         (("--queue", "q.txt", "--at", "south", "--now", "2026-04-01"), "bring the signal files up to date"),
         (("--queue", "q.txt", "--at", "south", "--policy", "booked-perfect"), "reads the future"),
         (("--slurm",), "squeue"),

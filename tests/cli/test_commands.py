@@ -1,4 +1,4 @@
-"""Commands as a user meets them: help, figures for machines, records that repeat byte for byte, warm starts."""
+"""Commands as a user meets them: help, figures for machines, records that repeat byte for byte."""
 
 import json
 import subprocess

@@ -59,6 +59,22 @@ def test_files_of_several_publishers_become_one_of_each_kind(noonward: CommandLi
     assert noonward("data", "signals", "mine/signals.csv").code == 0
 
 
+def test_an_import_may_hide_who_asked_and_say_what_class_a_job_is_of(noonward: CommandLine) -> None:
+    row = "{}|2023-10-29T01:30:00|2023-10-29T01:30:00|2023-10-29T01:59:00|1740|gres/gpu=2|{}|ada|nlp\n"
+    text = "JobID|Submit|Start|End|ElapsedRaw|AllocTRES|Partition|User|Account\n"
+    Path("sacct.txt").write_text(text + row.format(1, "dev") + row.format(2, "gpu"))
+    words = ["import", "sacct.txt", "--timezone", "UTC", "--class", "interactive=Partition==dev"]
+    answer = noonward(*words, "--anonymous", "--out", "mine")
+    assert answer.code == 0, answer.err
+    jobs = pl.read_csv("mine/jobs.csv", infer_schema=False)
+    assert jobs["class"].to_list() == ["interactive", "job"]
+    assert jobs["user"].n_unique() == jobs["team"].n_unique() == 1
+    assert {"ada", "nlp", "1", "2"}.isdisjoint({*jobs["user"], *jobs["team"], *jobs["job_id"]})
+    again = noonward(*words, "--anonymous", "--out", "again")
+    assert again.code == 0
+    assert pl.read_csv("again/jobs.csv")["user"][0] != jobs["user"][0]
+
+
 def test_without_a_folder_nothing_is_written(noonward: CommandLine, files: list[str]) -> None:
     answer = noonward("import", "DE.csv")
     assert answer.code == 0
@@ -101,6 +117,10 @@ def test_the_formats_are_listed(noonward: CommandLine) -> None:
         (["DE.csv", "--zone", "DE="], "not of the form KEY=VALUE"),
         (["DE.csv", "--column", "price"], "not of the form key=NAME"),
         (["DE.csv", "--column", "price=a", "--column", "price=b"], "names 'price' twice"),
+        (["DE.csv", "--column", "price=Spot"], r"--column price=Spot: no file takes the key 'price': DE.csv \(Electr"),
+        (["DE.csv", "--column", "pric=Spot"], "--column names the unknown key 'pric'; did you mean 'price'"),
+        (["DE.csv", "--salt", "x"], "--salt was given without --anonymous"),
+        (["sacct.txt", "--timezone", "UTC", "--class", "dev"], "--class 'dev' is no rule; write NAME=COLUMN==VALUE"),
         (["DE.csv", "--decimal", ";"], "--decimal ';' is unknown"),
         (["DE.csv", "--date-order", "ymd"], "--date-order 'ymd' is unknown; give dmy or mdy"),
         (["DE.csv", "--encoding", "utf-77"], "encoding 'utf-77' is unknown"),

@@ -90,6 +90,29 @@ def test_jobs_keep_to_the_gpu_type_that_they_ran_on(noonward: CommandLine, files
     assert noonward("simulate", "mine.yaml", "--policy", "local-fcfs").code == 0
 
 
+def test_classes_come_from_columns_of_the_log(noonward: CommandLine, files: None) -> None:
+    table = pl.read_csv("jobs.csv").with_columns(partition=pl.Series(["dev", "gpu", "gpu", "gpu"] * 24))
+    table.write_csv("log.csv")
+    words = ["--jobs", "log.csv", "--signals", "signals.csv", "--origin", "bln=berlin", "--origin", "par=paris"]
+    answer = noonward("init", "mine.yaml", *BERLIN, *PARIS, *words, "--class", "interactive=Partition==dev")
+    assert answer.code == 0, answer.err
+    assert "classes of jobs: 72 job, 24 interactive" in answer.out
+    scenario = load_scenario("mine.yaml")
+    assert scenario.fleet.classes == ("interactive", "job")
+    environment = build_environment(scenario)
+    assert environment.details is not None
+    assert (environment.jobs.class_J == 0).tolist() == (environment.details["partition"] == "dev").to_list()
+    # The same classes with GPU types: a class each.
+    sites = ["--site", "berlin=DE:8xA100-80-SXM,8xL4", *PARIS]
+    answer = noonward("init", "typed.yaml", *sites, *words, "--class", "interactive=Partition==dev")
+    assert answer.code == 0, answer.err
+    assert set(load_scenario("typed.yaml").fleet.classes) == {
+        "interactive-a100-80-sxm", "interactive-l4", "job-a100-80-sxm", "job-l4",
+    }  # fmt: skip
+    answer = noonward("init", "none.yaml", *BERLIN, "--class", "a=Partition==dev")
+    assert (answer.code, "--class names columns of a job table" in answer.err) == (2, True)
+
+
 def test_the_window_ends_so_early_that_its_last_job_ends_within_the_signals(noonward: CommandLine, files: None) -> None:
     # Signals end with 6 October: 24 h of slack and half an hour of run time leave 4 October, 60 h leave 3 October.
     words = ["mine.yaml", *BERLIN, "--jobs", "jobs.csv", "--signals", "signals.csv", "--origin", "berlin", "--force"]

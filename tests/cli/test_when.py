@@ -60,6 +60,15 @@ def test_times_are_on_the_clock_that_is_told(noonward: CommandLine, hours: Path)
     assert "(Europe/Berlin)" in noonward(*asked).out
 
 
+@pytest.mark.parametrize("option", ["--by", "--now"])
+def test_an_hour_that_the_clock_skips_is_refused(noonward: CommandLine, hours: Path, option: str) -> None:
+    times = {"--now": "2022-03-26 09:30", "--by": "2022-03-28 18:00"} | {option: "2022-03-27 02:30"}
+    asked = [each for pair in times.items() for each in pair]
+    answer = noonward("when", *ASKED[:6], *asked, "--timezone", "Europe/Berlin", "--zones", "SG", "--signals", hours)
+    assert answer.code == 2
+    assert f"{option}: the time '2022-03-27 02:30' does not exist in Europe/Berlin" in answer.err
+
+
 def test_forecast_hours_are_said_and_drawn(noonward: CommandLine, hours: Path) -> None:
     late = ("--now", "2022-05-06 20:00", "--by", "2022-05-07 12:00")
     answer = noonward("when", *ASKED[:6], *late, "--zones", "SG,CA-ON", "--signals", hours)

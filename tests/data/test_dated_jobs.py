@@ -187,6 +187,32 @@ def test_jobs_of_a_log_that_fit_nowhere_are_left_out_and_counted(jobs: Callable[
         build_environment(with_files(load_scenario("tiny"), [], jobs(gpus=99)))
 
 
+def test_details_of_a_table_stand_beside_its_jobs(jobs: Callable[..., Path]) -> None:
+    # Rows in falling order of time, and every second one too large for the fleet.
+    backwards = [f"{FIRST + timedelta(hours=hour):%Y-%m-%dT%H:%M:%SZ}" for hour in reversed(range(168))]
+    names = [f"hour {hour}" for hour in reversed(range(168))]
+    path = jobs(
+        submit_time=backwards, gpus=[99, 1] * 84, name=names, job_id=list(range(168)), limit_s=7200, state="COMPLETED"
+    )
+    environment = build_environment(with_files(load_scenario("tiny"), [], path))
+    details = environment.details
+    assert details is not None
+    assert details.columns == ["job_id", "user", "team", "name", "partition", "limit_s", "state"]
+    assert details["name"].to_list() == [f"hour {s / 3600:.0f}" for s in environment.jobs.arrival_s_J]
+    assert details.row(0) == ("167", None, None, "hour 0", None, 7200.0, "done")
+    assert build_environment(load_scenario("tiny")).details is None
+
+
+def test_details_that_say_nothing_known_are_refused(jobs: Callable[..., Path]) -> None:
+    for column, value, says in (
+        ("state", "hung", r"row 1 \(line 2\): column 'state' has the value 'hung'; give done, failed, cancelled"),
+        ("limit_s", "0", "column 'limit_s' has the value '0'; give seconds above 0, or leave it empty"),
+        ("limit_s", "long", "column 'limit_s' has the value 'long'"),
+    ):
+        with pytest.raises(DataError, match=says):
+            build_environment(with_files(load_scenario("tiny"), [], jobs(**{column: value})))
+
+
 def sampled(scenario: Any, index: int = 0) -> np.ndarray:
     """Returns the arrivals of jobs drawn for the window, rounded to hours."""
     sample = build_environment(scenario, index).sample_jobs

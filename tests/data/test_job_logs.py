@@ -10,9 +10,10 @@ import pytest
 
 from noonward.data.account import Account
 from noonward.data.clock import Clock
+from noonward.data.jobs.classes import parse_class
 from noonward.data.jobs.formats import import_jobs
 from noonward.data.jobs.logs.log import LogOptions
-from noonward.errors import DataError
+from noonward.errors import DataError, ScenarioError
 
 Read = Callable[..., tuple[pl.DataFrame, Account]]
 BERLIN = Clock("Europe/Berlin")
@@ -47,7 +48,7 @@ def reasons(account: Account, what: str = "dropped") -> dict[str, int]:
 
 def test_sacct_gives_the_jobs_that_ran_on_gpus(read: Read) -> None:
     jobs, account = read(SACCT, clock=BERLIN)
-    assert jobs.select("job", "submit_time", "start_time", "duration_s", "gpus", "origin", "gpu_type").rows() == [
+    assert jobs.select("job_id", "submit_time", "start_time", "duration_s", "gpus", "origin", "gpu_type").rows() == [
         ("102_1", "2022-09-30T22:00:00Z", "2022-09-30T22:05:00Z", 3600.0, 3, "bln", None),
         ("101", "2022-10-01T08:00:00Z", "2022-10-01T08:30:00Z", 9000.0, 4, "bln", "a100"),
     ]
@@ -69,12 +70,12 @@ def test_every_row_of_a_log_is_in_the_account(read: Read) -> None:
 def test_the_columns_of_sacct_may_stand_in_any_order(read: Read) -> None:
     lines = [line.split("|")[:9] for line in SACCT.splitlines()]
     turned = "\n".join("|".join(reversed(fields)) for fields in lines)
-    assert read(turned, clock=BERLIN)[0].equals(read(SACCT, clock=BERLIN)[0])
+    assert read(turned, clock=BERLIN)[0].equals(read(SACCT, clock=BERLIN)[0].drop("name"))
 
 
 def test_parsable_output_ends_every_line_with_the_separator(read: Read) -> None:
     plain = "\n".join("|".join(line.split("|")[:9]) + "|" for line in SACCT.splitlines())
-    assert read(plain, clock=BERLIN)[0].equals(read(SACCT, clock=BERLIN)[0])
+    assert read(plain, clock=BERLIN)[0].equals(read(SACCT, clock=BERLIN)[0].drop("name"))
 
 
 @pytest.mark.parametrize(
@@ -145,9 +146,9 @@ def test_kubernetes_jobs_take_gpus_times_parallelism(read: Read) -> None:
         {"kind": "Pod"},
     ]
     jobs, account = read(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), "jobs.json", origin="k8s")
-    assert jobs.select("job", "duration_s", "gpus", "origin", "state").rows() == [
-        ("ml/done", 3600.0, 8, "k8s", "COMPLETED"),
-        ("ml/failed", 600.0, 1, "k8s", "FAILED"),
+    assert jobs.select("job_id", "duration_s", "gpus", "origin", "state").rows() == [
+        ("ml/done", 3600.0, 8, "k8s", "done"),
+        ("ml/failed", 600.0, 1, "k8s", "failed"),
     ]
     assert reasons(account) == {
         "objects other than Jobs": 1,
@@ -166,7 +167,7 @@ def test_init_containers_count_by_the_largest(read: Read) -> None:
 
 def test_a_table_of_ones_own_is_read_by_the_names_that_are_told(read: Read) -> None:
     text = "Auftrag;Eingang;Karten;Dauer\nx;01.10.2022 12:00;4;1,5\n"
-    told = {"job": "Auftrag", "submit_time": "Eingang", "gpus": "Karten", "duration_h": "Dauer"}
+    told = {"job_id": "Auftrag", "submit_time": "Eingang", "gpus": "Karten", "duration_h": "Dauer"}
     jobs, _ = read(text, "jobs.csv", clock=BERLIN, columns=told, format="jobs")
     assert jobs.rows() == [("x", "2022-10-01T10:00:00Z", 5400.0, 4)]
 
@@ -176,7 +177,7 @@ def test_usual_names_need_not_be_told(read: Read) -> None:
         "job_id,submitted,started,ended,num_gpus\n7,2022-10-01T00:00:00Z,2022-10-01T01:00:00Z,2022-10-01T03:00:00Z,2\n"
     )
     jobs, account = read(text, "jobs.csv")
-    assert jobs.select("job", "duration_s", "gpus").rows() == [("7", 7200.0, 2)]
+    assert jobs.select("job_id", "duration_s", "gpus").rows() == [("7", 7200.0, 2)]
     assert account.format == "table of jobs"
 
 
@@ -209,7 +210,7 @@ ROW = "1|2022-10-01T00:00:00|2022-10-01T00:00:00|2022-10-01T01:00:00|3600|gres/g
         ("submit_time,gpus,duration_s\n2022-10-01T00:00Z,1,-1\n", {}, "'-1' is negative"),
         ("submit_time,gpus,start_time,end_time\n2022-10-01T00:00Z,1,2022-10-02T00:00Z,2022-10-01T00:00Z\n", {},
          "line 2: the job ends before it starts"),
-        ("submit_time,gpus\n2022-10-01T00:00Z,1\n", {"columns": {"gpu": "gpus"}}, "unknown key 'gpu'"),
+        ("submit_time,gpus\n2022-10-01T00:00Z,1\n", {"columns": {"gpu": "gpus"}}, "takes no key 'gpu'"),
     ],
 )  # fmt: skip
 def test_a_log_that_cannot_be_read_is_refused_with_a_remedy(
@@ -217,3 +218,96 @@ def test_a_log_that_cannot_be_read_is_refused_with_a_remedy(
 ) -> None:
     with pytest.raises(DataError, match=says):
         read(text, **options)
+
+
+WHO = """\
+JobID|Submit|Start|End|ElapsedRaw|AllocTRES|Partition|User|Account|Timelimit|State|QOS|JobName
+1|2022-10-01T00:00:00|2022-10-01T00:00:00|2022-10-01T01:00:00|3600|gres/gpu=1|dev|ada|nlp|1-00:00:00|COMPLETED|low|train
+2|2022-10-01T00:00:00|2022-10-01T00:00:00|2022-10-01T02:00:00|7200|gres/gpu=1|gpu|bob|cv|02:00:00|TIMEOUT|low|train
+3|2022-10-01T00:00:00|2022-10-01T00:00:00|2022-10-01T00:10:00|600|gres/gpu=1|gpu|ada|nlp|UNLIMITED|CANCELLED by 7|hi|x
+4|2022-10-01T00:00:00|2022-10-01T00:00:00|2022-10-01T00:10:00|600|gres/gpu=1|gpu|ada|nlp||NODE_FAIL|hi|y
+5|2022-10-01T00:00:00|2022-10-01T00:00:00|2022-10-01T00:10:00|600|gres/gpu=1|gpu|ada|nlp|05:00|OUT_OF_MEMORY|hi|z
+"""
+DETAILS = ("job_id", "user", "team", "name", "partition", "limit_s", "state")
+
+
+def test_who_asked_and_how_it_ended_is_kept(read: Read) -> None:
+    jobs, account = read(WHO, clock=BERLIN)
+    assert jobs.select(DETAILS).rows() == [
+        ("1", "ada", "nlp", "train", "dev", 86400.0, "done"),
+        ("2", "bob", "cv", "train", "gpu", 7200.0, "timeout"),
+        ("3", "ada", "nlp", "x", "gpu", None, "cancelled"),
+        ("4", "ada", "nlp", "y", "gpu", None, "node-fail"),
+        ("5", "ada", "nlp", "z", "gpu", 300.0, "failed"),
+    ]
+    assert jobs["duration_s"].to_list() == [3600.0, 7200.0, 600.0, 600.0, 600.0]
+    assert reasons(account, "read") == {
+        "jobs that did not finish are kept with the time that they ran, since they took their GPUs: 1 cancelled, "
+        "1 failed, 1 node-fail, 1 timeout": 4
+    }
+
+
+def test_limits_are_read_with_their_unit(read: Read) -> None:
+    raw = WHO.replace("Timelimit", "TimelimitRaw").replace("|1-00:00:00|", "|1440|").replace("|02:00:00|", "|120|")
+    assert read(raw, clock=BERLIN)[0]["limit_s"].to_list() == [86400.0, 7200.0, None, None, 300.0]
+    own = "submit_time,gpus,duration_s,{}\n2022-10-01T00:00Z,1,60,90\n"
+    assert read(own.format("limit_min"))[0]["limit_s"].to_list() == [5400.0]
+    with pytest.raises(DataError, match=r"column 'walltime': the value '90' is a number without a unit; .*limit_min="):
+        read(own.format("walltime"))
+    assert read(own.format("walltime"), columns={"limit_h": "walltime"})[0]["limit_s"].to_list() == [324000.0]
+
+
+def test_a_column_of_a_known_format_may_be_another_one(read: Read) -> None:
+    jobs, _ = read(WHO, clock=BERLIN, columns={"team": "QOS"})
+    assert jobs["team"].to_list() == ["low", "low", "hi", "hi", "hi"]
+    with pytest.raises(DataError, match=r"no column 'Acount'; did you mean 'Account'"):
+        read(WHO, clock=BERLIN, columns={"team": "Acount"})
+    with pytest.raises(DataError, match=r"Slurm accounting \(sacct\) takes no key 'gpus'"):
+        read(WHO, clock=BERLIN, columns={"gpus": "QOS"})
+
+
+@pytest.mark.parametrize(
+    ("rules", "classes"),
+    [
+        (["interactive=Partition==dev"], ["interactive", "job", "job", "job", "job"]),
+        (["a=User==bob", "b=QOS==hi|low"], ["b", "a", "b", "b", "b"]),
+        (["short=limit_s<=7200"], ["job", "short", "job", "job", "short"]),
+        (["x=Account!=nlp"], ["job", "x", "job", "job", "job"]),
+    ],
+)
+def test_rules_give_jobs_their_class_by_any_column(read: Read, rules: list[str], classes: list[str]) -> None:
+    jobs, _ = read(WHO, clock=BERLIN, classes=tuple(parse_class(rule) for rule in rules))
+    assert jobs["class"].to_list() == classes
+    assert not [name for name in jobs.columns if ":" in name]
+
+
+def test_rules_that_cannot_be_read_or_name_no_column_are_refused(read: Read) -> None:
+    for text, says in (("a", "is no rule; write NAME=COLUMN==VALUE"), ("a=gpus<few", "compares numbers, not 'few'"),
+                       ("ä=User==x", "class name 'ä': use letters")):  # fmt: skip
+        with pytest.raises(ScenarioError, match=says):
+            parse_class(text)
+    with pytest.raises(DataError, match=r"log.txt has no column 'Userr'; did you mean 'user'"):
+        read(WHO, clock=BERLIN, classes=(parse_class("a=Userr==x"),))
+    with pytest.raises(DataError, match="holds no number, so < compares nothing"):
+        read(WHO, clock=BERLIN, classes=(parse_class("a=User<3"),))
+
+
+def test_digests_are_equal_for_equal_names_and_other_under_another_salt(read: Read) -> None:
+    jobs, account = read(WHO, clock=BERLIN, salt="one")
+    assert jobs["user"][0] == jobs["user"][2] != jobs["user"][1]
+    assert jobs["partition"].to_list() == ["dev", "gpu", "gpu", "gpu", "gpu"]
+    text = jobs.write_csv()
+    assert not [word for word in ("ada", "bob", "nlp", "train") if word in text]
+    assert reasons(account, "changed")["job ids, users, teams and names became digests"] == 5
+    assert read(WHO, clock=BERLIN, salt="one")[0].equals(jobs)
+    assert read(WHO, clock=BERLIN, salt="two")[0]["user"][0] != jobs["user"][0]
+
+
+def test_kubernetes_says_team_name_queue_and_limit(read: Read) -> None:
+    over = {"type": "Failed", "reason": "DeadlineExceeded", "lastTransitionTime": "2022-10-01T01:00:00Z"}
+    one = job("a", 1, {"startTime": "2022-10-01T00:00:00Z", "conditions": [over]}, activeDeadlineSeconds=3600)
+    one["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "night"}
+    jobs, _ = read(json.dumps({"apiVersion": "batch/v1", **one}), "job.json")
+    assert jobs.select("job_id", "team", "name", "partition", "limit_s", "state").rows() == [
+        ("ml/a", "ml", "a", "night", 3600.0, "timeout")
+    ]

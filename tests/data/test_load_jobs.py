@@ -211,7 +211,8 @@ def test_a_written_table_is_read_back_bit_for_bit(jobs, suffix):
         path = Path(folder) / f"jobs.{suffix}"
         write_job_table(jobs, TWO_CLASSES, path)
         again = load_job_table(path, TWO_CLASSES)
-    for name in vars(jobs):
+    assert again.row_J.tolist() == list(range(len(jobs)))
+    for name in set(vars(jobs)) - {"row_J"}:
         np.testing.assert_array_equal(getattr(again, name), getattr(jobs, name), err_msg=name)
 
 

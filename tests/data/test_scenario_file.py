@@ -144,6 +144,7 @@ def test_settings_leave_the_packaged_scenario_alone():
         ("fleet.sites.9={}", "fleet.sites has the positions 0 to 1, not '9'"),
         ("windowh=1", "windowh: unknown key; did you mean 'window_h'"),
         ("fleet.site.0=1", "fleet.site: unknown key; did you mean 'sites'"),
+        ("fleet.gpu_types.T4-class.clocks=[1, 0.5]", "fleet: GPU type 'T4-class' has clocks [1.0, 0.5]"),
         ("window_h=", "window_h: input should be a valid integer (value: None)"),
     ],
 )

@@ -11,7 +11,7 @@ DIMENSIONS = Dimensions(agents=3, actions=ActionSpec.of(choice=4), global_size=5
 
 
 def random_batch(seed: int, size: int = 16, dimensions: Dimensions = DIMENSIONS) -> Batch:
-    """Returns a batch with random masks, some agents not asked, some ends of runs and random weights."""
+    """Returns a batch with random masks, some agents not asked, and some ends of runs."""
     rng = np.random.default_rng(seed)
     shape, d = (dimensions.agents, size), dimensions
 
@@ -33,7 +33,6 @@ def random_batch(seed: int, size: int = 16, dimensions: Dimensions = DIMENSIONS)
         discount_NB=np.where(rng.random(shape) < 0.2, 0.0, 0.9),
         next_seen_NBI=rng.normal(size=(*shape, d.global_size + d.own_size)).astype(np.float32),
         next_mask_NBA=mask(next_asked),
-        weight_NB=rng.uniform(0.2, 1.0, shape),
     )
 
 

@@ -68,7 +68,6 @@ def batch(seed: int, size: int = 16) -> Batch:
         discount_NB=np.where(rng.random((1, size)) < 0.2, 0.0, 0.9),
         next_seen_NBI=rng.normal(size=(1, size, 4)).astype(np.float32),
         next_mask_NBA=mask(),
-        weight_NB=np.ones((1, size)),
     )
 
 

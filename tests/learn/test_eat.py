@@ -24,8 +24,6 @@ from noonward.learn.tasks.source import Source
 from noonward.learn.tasks.task import dimensions_of
 from noonward.learn.train.run_config import RunConfig
 from noonward.learn.train.trainer import Trainer
-from noonward.schedule.edge.trained_policy import NET, PARTS
-from noonward.schedule.net_file import Block, read_nets, write_nets
 
 SMALL: dict[str, Any] = {"hidden": (8, 8), "width": 8, "heads": 2, "context": 8}
 TINY: dict[str, Any] = {**SMALL, "rounds": 3, "batch": 8, "capacity": 200, "imitation_updates": 4, "critic_alone": 2}
@@ -192,7 +190,6 @@ CHANGES: dict[str, Change] = {
     "hindsight": (0.5, {}),
     "soft": (1.0, {}),
     "critic_alone": (3, {"soft": 1.0}),
-    "begin_from": ("FILE", {}),
     "precision": ("float64", {}),
 }
 PPO_CHANGES: dict[str, Change] = {
@@ -215,45 +212,9 @@ PPO_CHANGES: dict[str, Change] = {
     "huber": (0.01, {}),
     "normalise_values": (False, {}),
     "value_memory": (0.5, {}),
-    "critic_alone": (2, {}),
     "imitation_updates": (2, {}),
     "precision": ("float64", {}),
 }
-
-
-def written(path: Path, algorithm: str) -> str:
-    """Writes a policy of random nets for the toy; returns its path."""
-    arrays, _, meta = learner(algorithm, **TINY)[0].policy_arrays()
-    nets = {NET: (Block("token-net", dict(zip(PARTS, arrays, strict=True)), {}),)}
-    write_nets(path, nets, meta)
-    return str(path)
-
-
-def test_a_diffusion_actor_begins_with_the_answers_of_the_net_it_took_over(tmp_path: Path) -> None:
-    first, rows = learner("eat-d", **TINY)
-    path = tmp_path / "first.npz"
-    write_nets(
-        path,
-        {NET: (Block("token-net", dict(zip(PARTS, first.policy_arrays().weights, strict=True)), {}),)},
-        first.policy_arrays().meta,
-    )
-    second, _ = learner("eat", **{**TINY, "begin_from": str(path), "limit": 0.0})
-    tokens = first._tokens_of(rows.moment.global_BG)
-    with torch.no_grad():
-        torch.testing.assert_close(first.mean_action(tokens)[0], second.mean_action(tokens)[0])
-    with pytest.raises(ScenarioError, match="name a policy of eat-d of the same sizes"):
-        learner("eat", **{**TINY, "begin_from": written(tmp_path / "other.npz", "eat")})
-
-
-def read_toy(path: Path) -> Any:
-    """Reads a policy for the toy, whose tokens are narrower than those of edge scenarios."""
-    nets, meta = read_nets(path)
-    return dict(nets[NET][0].arrays), meta
-
-
-@pytest.fixture(autouse=True)
-def _toys_files(monkeypatch: Any) -> None:
-    monkeypatch.setattr("noonward.learn.algorithms.eat.read_policy", read_toy)
 
 
 def learned(folder: Path, algorithm: str, settings: dict[str, Any]) -> str:
@@ -268,8 +229,6 @@ def test_every_setting_changes_what_is_learned(name: str, tmp_path: Path) -> Non
     value, context = CHANGES[name]
     base = {**TINY, **context}
     assert base.get(name, getattr(EatConfig(), name)) != value
-    if name == "begin_from":
-        value = written(tmp_path / "first.npz", "eat-d")
     assert learned(tmp_path / "one", "eat", base) != learned(tmp_path / "other", "eat", {**base, name: value})
 
 

@@ -156,8 +156,6 @@ def test_wrong_settings_are_refused():
             EdgeTask(sources=source, **wrong)
     with pytest.raises(ScenarioError, match="of kind cluster"):
         EdgeTask(sources=(Source(scenario="tiny"),)).open(0)
-    with pytest.raises(ScenarioError, match="leave warm_start out"):
-        TASK.open(0, imitate="lookahead")
     with pytest.raises(ScenarioError, match="leave out --signals"):
         EdgeTask(sources=(Source(scenario="edge-inference", jobs="x.parquet"),)).open(0)
 

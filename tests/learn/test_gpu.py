@@ -22,7 +22,7 @@ def masac_on(device: str, **more: Any) -> Masac:
     return Masac(DIMENSIONS, config, seed=3, device=device)
 
 
-@pytest.mark.parametrize("more", [{}, {"tune_temperature": True}, {"span": "own"}], ids=str)
+@pytest.mark.parametrize("more", [{}, {"tune_temperature": True}], ids=str)
 def test_losses_and_updates_are_those_of_the_cpu(more: dict[str, Any]) -> None:
     here, there = masac_on("cpu", **more), masac_on("cuda", **more)
     batch = random_batch(1)

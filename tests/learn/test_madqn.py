@@ -30,7 +30,7 @@ def plain_loss(madqn: Madqn, batch: Any) -> Any:
             taken = one_net(madqn.net, n, torch.tensor(batch.seen_NBI[n, b], dtype=torch.float64))[
                 batch.choice_NB[n, b]
             ]
-            loss = loss + batch.weight_NB[n, b] * 0.5 * (taken - y) ** 2 / 16
+            loss = loss + 0.5 * (taken - y) ** 2 / 16
     return loss
 
 

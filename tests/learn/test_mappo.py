@@ -161,18 +161,6 @@ def test_an_update_moves_every_parameter_of_every_net_and_forgets_the_rollout(fi
         mappo.update()
 
 
-def test_the_critic_alone_learns_first() -> None:
-    mappo = small(critic_alone=1)
-    actor, critic = ([p.detach().clone() for p in net.parameters()] for net in (mappo.actor, mappo.critic))
-    feed(mappo)
-    mappo.update()
-    assert all((new == old).all() for new, old in zip(mappo.actor.parameters(), actor, strict=True))
-    assert any((new != old).any() for new, old in zip(mappo.critic.parameters(), critic, strict=True))
-    feed(mappo)
-    mappo.update()
-    assert any((new != old).any() for new, old in zip(mappo.actor.parameters(), actor, strict=True))
-
-
 def test_each_gradient_is_shortened_on_its_own() -> None:
     from noonward.learn.core.nets import StackedMLP, shorten_gradients
 

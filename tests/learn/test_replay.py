@@ -34,48 +34,31 @@ def record(steps: int, seed: int = 0) -> list[Transition]:
     return out
 
 
-def plain_transitions(steps: list[Transition], n: int, *, span: str, per_slot: bool) -> dict[Any, Any]:
+def plain_transitions(steps: list[Transition], n: int, *, per_slot: bool) -> dict[Any, Any]:
     """Returns what each transition of agent n must be, by what it saw at its start."""
     found = {}
-    for row in range(ROWS):
-        for start, first in enumerate(steps):
-            if span == "own" and not first.before.asked_BN[row, n]:
-                continue
-            reward, cost, discount, after, at = 0.0, 0.0, 1.0, None, start
-            while at < len(steps):
-                step = steps[at]
-                reward += discount * step.reward_B[row]
-                cost += discount * step.cost_BK[row, 0]
-                discount *= 0.9 ** (step.elapsed_s_B[row] / 60.0) if per_slot else 0.9
-                asked = span == "joint" or bool(step.after.asked_BN[row, n])
-                if step.ended_B[row]:
-                    discount = 0.0
-                    break
-                if asked:
-                    after = step.after
-                    break
-                if step.cut_B[row]:
-                    at = len(steps)
-                at += 1
-            if at < len(steps):
-                seen = (*first.before.global_BG[row], *first.before.own_BNO[row, n])
-                following = None if after is None else (*after.global_BG[row], *after.own_BNO[row, n])
-                found[seen] = (first.choice_BN[row, n], reward, cost, discount, following)
+    for step in steps:
+        for row in range(ROWS):
+            discount = 0.9 ** (step.elapsed_s_B[row] / 60.0) if per_slot else 0.9
+            seen = (*step.before.global_BG[row], *step.before.own_BNO[row, n])
+            following: Any = (*step.after.global_BG[row], *step.after.own_BNO[row, n])
+            if step.ended_B[row]:
+                discount, following = 0.0, None
+            found[seen] = (step.choice_BN[row, n], step.reward_B[row], step.cost_BK[row, 0], discount, following)
     return found
 
 
-@pytest.mark.parametrize("span", ["joint", "own"])
 @pytest.mark.parametrize("per_slot", [False, True])
-def test_transitions_equal_those_of_a_plain_walk(span: Any, per_slot: bool) -> None:
-    replay = Replay(SIZES, capacity=500, gamma=0.9, span=span, per_slot=per_slot)
+def test_transitions_equal_those_of_a_plain_walk(per_slot: bool) -> None:
+    replay = Replay(SIZES, capacity=500, gamma=0.9, per_slot=per_slot)
     steps = record(60)
     for step in steps:
         replay.observe(step)
     for n in range(2):
-        wanted = plain_transitions(steps, n, span=span, per_slot=per_slot)
-        slots = np.flatnonzero(replay.valid_CN[:, n])
-        assert len(slots) == len(wanted) == replay.valid_N[n]
-        batch = replay._gather(np.stack([slots, slots]), np.ones((2, len(slots))))
+        wanted = plain_transitions(steps, n, per_slot=per_slot)
+        slots = np.flatnonzero(replay.valid_C)
+        assert len(slots) == len(wanted)
+        batch = replay._gather(np.stack([slots, slots]))
         for k in range(len(slots)):
             choice, reward, cost, discount, following = wanted[tuple(batch.seen_NBI[n, k])]
             assert batch.choice_NB[n, k] == choice
@@ -84,34 +67,6 @@ def test_transitions_equal_those_of_a_plain_walk(span: Any, per_slot: bool) -> N
             assert batch.discount_NB[n, k] == pytest.approx(discount, abs=1e-12)
             assert following is None or tuple(batch.next_seen_NBI[n, k]) == following
             assert (following is None) == (discount == 0.0)
-
-
-@pytest.mark.parametrize("span", ["joint", "own"])
-@pytest.mark.parametrize("reach", [1, 2, 5])
-def test_transitions_over_several_equal_those_of_a_plain_walk(span: Any, reach: int) -> None:
-    replay = Replay(SIZES, capacity=500, gamma=0.9, span=span, per_slot=True)
-    steps = record(60)
-    for step in steps:
-        replay.observe(step)
-    longest = 0
-    for n in range(2):
-        wanted = plain_transitions(steps, n, span=span, per_slot=True)
-        slots = np.flatnonzero(replay.valid_CN[:, n])
-        batch = replay._gather(np.stack([slots, slots]), np.ones((2, len(slots))), reach)
-        for k in range(len(slots)):
-            choice, reward, cost, discount, following = wanted[tuple(batch.seen_NBI[n, k])]
-            count = 1
-            while count < reach and following in wanted:
-                _, later, later_cost, factor, after = wanted[following]
-                reward, cost, discount = reward + discount * later, cost + discount * later_cost, discount * factor
-                following, count = after, count + 1
-            longest = max(longest, count)
-            assert batch.choice_NB[n, k] == choice
-            assert batch.reward_NB[n, k] == pytest.approx(reward, abs=1e-12)
-            assert batch.cost_NBK[n, k, 0] == pytest.approx(cost, abs=1e-12)
-            assert batch.discount_NB[n, k] == pytest.approx(discount, abs=1e-12)
-            assert following is None or tuple(batch.next_seen_NBI[n, k]) == following
-    assert longest == reach
 
 
 def test_masks_of_agents_that_are_not_asked_hold() -> None:
@@ -127,17 +82,14 @@ def test_masks_of_agents_that_are_not_asked_hold() -> None:
 
 
 def test_a_full_ring_forgets_the_oldest_and_samples_only_what_it_holds() -> None:
-    replay = Replay(SIZES, capacity=32, gamma=0.9, span="own")
+    replay = Replay(SIZES, capacity=32, gamma=0.9)
     steps, rng = record(80), np.random.default_rng(1)
     for step in steps:
         replay.observe(step)
-        if replay.valid_N.all():
-            batch = replay.sample(rng, 8)
-            held = {tuple(row) for row in replay.global_CG[: len(replay)]}
-            assert {tuple(row) for row in batch.seen_NBI[..., :2].reshape(-1, 2)} <= held
-            assert batch.asked_NB.all()
+        batch = replay.sample(rng, 8)
+        held = {tuple(row) for row in replay.global_CG[: len(replay)]}
+        assert {tuple(row) for row in batch.seen_NBI[..., :2].reshape(-1, 2)} <= held
     assert len(replay) == 32
-    assert (replay.valid_CN.sum(0) == replay.valid_N).all()
     recent = {tuple(row) for step in steps[-16:] for part in (step.before, step.after) for row in part.global_BG}
     assert {tuple(row) for row in replay.global_CG} <= recent
 
@@ -146,29 +98,21 @@ def test_every_transition_is_as_likely_as_any_other() -> None:
     replay = Replay(SIZES, capacity=64, gamma=0.9)
     for step in record(10):
         replay.observe(step)
-    slots = np.flatnonzero(replay.valid_CN[:, 0])
+    slots = np.flatnonzero(replay.valid_C)
     batch = replay.sample(np.random.default_rng(0), 20_000)
     seen = {tuple(row): slot for slot, row in enumerate(replay._seen(np.stack([slots, slots]))[0])}
     counts = np.bincount([seen[tuple(row)] for row in batch.seen_NBI[0]], minlength=len(slots))
     np.testing.assert_allclose(counts / 20_000, 1 / len(slots), atol=0.01)
-    assert (batch.weight_NB == 1.0).all()
 
 
-def test_an_agent_without_transitions_gets_weight_zero_and_none_at_all_is_an_error() -> None:
-    replay = Replay(SIZES, capacity=64, gamma=0.9, span="own")
+def test_a_replay_without_transitions_is_an_error() -> None:
+    replay = Replay(SIZES, capacity=64, gamma=0.9)
     with pytest.raises(ScenarioError, match="no transition yet"):
         replay.sample(np.random.default_rng(0), 4)
-    for step in record(10):
-        asked = step.before.asked_BN & [True, False], step.after.asked_BN & [True, False]
-        replay.observe(
-            step._replace(before=step.before._replace(asked_BN=asked[0]), after=step.after._replace(asked_BN=asked[1]))
-        )
-    batch = replay.sample(np.random.default_rng(0), 4)
-    assert (batch.weight_NB == [[1.0], [0.0]]).all()
 
 
 def test_a_state_goes_on_to_the_same_bits() -> None:
-    one, other = (Replay(SIZES, capacity=32, gamma=0.9, span="own") for _ in range(2))
+    one, other = (Replay(SIZES, capacity=32, gamma=0.9) for _ in range(2))
     steps = record(40)
     for step in steps[:25]:
         one.observe(step)

@@ -13,7 +13,7 @@ import pytest
 
 from learn import two_dispatch_sites as toy
 from learn.test_trainer import toy_run
-from learn.two_sites import BestDemonstrator, toy_task
+from learn.two_sites import toy_task
 from noonward.learn.algorithms.chsac import Chsac, ChsacConfig, PublishedConfig
 from noonward.learn.algorithms.madqn import MadqnConfig
 from noonward.learn.algorithms.mappo import MappoConfig
@@ -50,9 +50,6 @@ CHANGES: dict[str, dict[str, Change]] = {
         "tune_temperature": (True, {}),
         "temperature_rate": (0.1, {"tune_temperature": True}),
         "target_entropy": (0.9, {"tune_temperature": True, "temperature_rate": 0.1}),
-        "span": ("own", {}),
-        "per_slot": (True, {}),
-        "critic_alone": (3, {}),
     },
     "madqn": {
         **OFF_POLICY,
@@ -60,8 +57,6 @@ CHANGES: dict[str, dict[str, Change]] = {
         "epsilon_first": (0.5, {}),
         "epsilon_last": (0.5, {}),
         "epsilon_updates": (5, {}),
-        "span": ("own", {}),
-        "per_slot": (True, {}),
     },
     "mappo": {
         "hidden": ((5,), {}),
@@ -79,7 +74,6 @@ CHANGES: dict[str, dict[str, Change]] = {
         "normalise_values": (False, {}),
         "value_memory": (0.5, {}),
         "gradient_norm": (0.01, {}),
-        "critic_alone": (1, {}),
         "precision": ("float64", {}),
     },
     "chsac-af": {
@@ -113,7 +107,6 @@ CHANGES["chsac-af"] |= {
     "cooling_from": (2, COOLED),
     "cooling_until": (8, COOLED),
 }
-WARM: dict[str, Any] = {"warm_start": "best", "warm_start_environments": 2, "warm_start_passes": 2}
 RUN_CHANGES: dict[str, Change] = {
     "algorithm": ("madqn", {}),
     "settings": ({"hidden": (5,), "batch": 8, "capacity": 200}, {}),
@@ -125,15 +118,6 @@ RUN_CHANGES: dict[str, Change] = {
     "updates": (6, {}),
     "validation_environments": (3, {}),
     "validate_every": (2, {"epochs": 4}),
-    "warm_start": ("best", {}),
-    "warm_start_environments": (3, WARM),
-    "warm_start_steps": (10, WARM),
-    "warm_start_passes": (3, WARM),
-    "warm_start_batch": (7, WARM),
-    "warm_start_rate": (2e-3, WARM),
-    "warm_start_balance": (0.5, WARM),
-    "warm_start_margin": (0.3, {**WARM, "algorithm": "madqn"}),
-    "warm_start_keep": (True, WARM),
 }
 ELSEWHERE = {
     "task": "what is trained in (tests/learn/test_record_of_training.py, tests/cli/test_train.py)",
@@ -146,7 +130,7 @@ ELSEWHERE = {
 def learned(folder: Path, algorithm: str, settings: dict[str, Any], **fields: Any) -> str:
     """Returns a digest of the curves and the last policy of a short run in the toy."""
     config = dataclasses.replace(toy_run(), algorithm=algorithm, settings=settings, **{"epochs": 2, **fields})
-    trainer = Trainer(config, dataclasses.replace(toy_task(), demonstrator=BestDemonstrator), folder)
+    trainer = Trainer(config, toy_task(), folder)
     trainer.run()
     return digest([repr(trainer.curves), *trainer.algorithm.policy_arrays()[:2]])
 

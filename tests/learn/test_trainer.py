@@ -19,11 +19,13 @@ from noonward.learn.tasks.rows import Rows
 from noonward.learn.tasks.source import Source
 from noonward.learn.train.curves import Events
 from noonward.learn.train.run_config import RunConfig, with_settings
-from noonward.learn.train.trainer import EpochReport, Trainer, best_of
+from noonward.learn.train.trainer import EpochReport, Trainer, best_of, mean_of
 
 NETS: dict[str, Any] = {"hidden": (32, 32), "batch": 64, "target_rate": 0.02, "gamma": 0.9}
 MASAC = {**NETS, "actor_rate": 3e-3, "critic_rate": 3e-3, "temperature": 0.02}
+MAPPO: dict[str, Any] = {"hidden": (32, 32), "actor_rate": 3e-3, "critic_rate": 3e-3, "gamma": 0.9, "rollout_steps": 40}
 MADQN = {**NETS, "rate": 3e-3, "epsilon_updates": 400}
+REPLAYED: dict[str, Any] = {"batch": 8, "capacity": 100}
 BRIEF: dict[str, Any] = {
     "environments": 3,
     "steps": 30,
@@ -35,7 +37,7 @@ BRIEF: dict[str, Any] = {
 
 
 def toy_run(algorithm: str = "masac", settings: dict[str, Any] | None = None, **fields: Any) -> RunConfig:
-    small = {"hidden": (8,), "batch": 8, "capacity": 100}
+    small = {"hidden": (8,), **({"rollout_steps": 7, "passes": 2} if algorithm == "mappo" else REPLAYED)}
     task = ClusterTask(sources=(Source(scenario="two-sites"),))
     return RunConfig(algorithm=algorithm, task=task, settings={**small, **(settings or {})}, **{**BRIEF, **fields})
 
@@ -70,8 +72,8 @@ class StopIn:
 
 @pytest.mark.parametrize(
     ("algorithm", "settings"),
-    [("masac", MASAC), ("masac", {**MASAC, "span": "own"}), ("madqn", MADQN)],
-    ids=("masac", "masac-own", "madqn"),
+    [("masac", MASAC), ("madqn", MADQN)],
+    ids=("masac", "madqn"),
 )
 def test_the_best_policy_of_the_toy_is_learned(algorithm: str, settings: dict[str, Any], tmp_path: Path) -> None:
     fields = {"environments": 4, "steps": 200, "episode_steps": 1000, "updates": 150, "validation_environments": 20}
@@ -91,9 +93,10 @@ def test_the_best_policy_of_the_toy_is_learned(algorithm: str, settings: dict[st
     ("algorithm", "settings"),
     [
         ("masac", {}),
-        ("masac", {"tune_temperature": True, "span": "own"}),
-        ("masac", {"critic_alone": 7, "per_slot": True}),
-        ("madqn", {"span": "own"}),
+        ("masac", {"tune_temperature": True}),
+        ("madqn", {}),
+        ("mappo", {"per_slot": True}),
+        ("mappo", {"minibatches": 3}),
     ],
     ids=str,
 )
@@ -110,6 +113,48 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_bits(
     trees = [load_checkpoint(tmp_path / name / "checkpoint.npz") for name in ("whole", "cut")]
     assert_same(*trees)
     assert (tmp_path / "whole/curves.csv").read_bytes() == (tmp_path / "cut/curves.csv").read_bytes()
+
+
+def test_the_toy_is_learned_by_mappo(tmp_path: Path) -> None:
+    for name, more in (("whole", {}), ("parts", {"minibatches": 2})):
+        config = RunConfig(
+            algorithm="mappo",
+            task=ClusterTask(sources=(Source(scenario="x"),)),
+            settings={**MAPPO, **more},
+            environments=10,
+            epochs=6,
+            steps=200,
+            episode_steps=1000,
+            validation_environments=20,
+        )
+        task = toy_task()
+        trainer = Trainer(config, task, tmp_path / name)
+        untrained = trainer.validate()
+        trainer.run()
+        best = best_reward([task.validation(n) for n in range(20)])
+        assert untrained < 0.8 * best
+        assert 0.93 * best < trainer.best_reward <= best + 1e-9
+        assert trainer.algorithm.state()["updates"] == 6 * 200 // 40
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "given", "message"),
+    [
+        ("masac", ["warm_starts=random"], "unknown setting 'warm_starts'"),
+        ("mappo", ["updates=2"], "mappo learns from each rollout .* leave out updates"),
+        ("masac", ["updates=2.5"], "updates is 2.5"),
+        ("mappo", ["batch=3"], "unknown setting 'batch'"),
+    ],
+)
+def test_mistaken_settings_are_named(algorithm: str, given: list[str], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        with_settings(algorithm, ClusterTask(sources=(Source(scenario="tiny"),)), given)
+
+
+def test_a_figure_is_averaged_over_the_updates_that_tell_it() -> None:
+    assert mean_of([{"loss": 4.0}, {"value": 1.0}, {"loss": None}]) == {"loss": 4.0, "value": 1.0}
+    assert mean_of([{"loss": 0.0}, {"loss": 4.0}]) == {"loss": 2.0}
+    assert mean_of([{"loss": None}]) == {"loss": None}
 
 
 KILLED = """

@@ -85,20 +85,6 @@ class TwoSites(ToyRows):
                 self._ask(row)
 
 
-class BestDemonstrator:
-    """Demonstrates the best choices in the first row of an engine."""
-
-    def __init__(self, engine: TwoSites) -> None:
-        self.engine = engine
-
-    def begin(self) -> None:
-        """Has nothing to prepare."""
-
-    def choices(self) -> Any:
-        """Returns the best choices, -1 where an agent is not asked."""
-        return best_choices(self.engine, 0)
-
-
 def best_choices(engine: TwoSites, row: int) -> Any:
     """Returns the best choices in a row, [N]; -1 where an agent is not asked."""
     best = np.where(engine.mask_BNA[row] != 0, engine.values(row), -np.inf).argmax(-1)

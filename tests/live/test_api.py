@@ -1,5 +1,7 @@
 """The HTTP interface: jobs in and out, what is refused and how, tokens and scopes, events, figures."""
 
+import asyncio
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -8,6 +10,8 @@ import msgspec
 import pytest
 from starlette.testclient import TestClient
 
+from noonward.live.accounts import Interval, Savings
+from noonward.live.api import guard, handlers
 from noonward.live.api.app import make_app
 from noonward.live.api.guard import MOST_BYTES
 from noonward.live.client import Client, ServiceError
@@ -217,6 +221,42 @@ def test_why_names_the_start_that_a_policy_has_booked(service):
         for row in live.store.read("SELECT id, start_s FROM jobs WHERE start_s IS NOT NULL")
     }
     assert {job: one.expected_start for job, one in booked.items()} == {job: started[job] for job in booked}
+
+
+def test_savings_of_different_days_are_kept_apart(live, http, monkeypatch):
+    computed = []
+
+    def savings(controller, days):
+        computed.append(days)
+        return Savings(
+            reference="r", policy=str(days), days=[], left_out=0, saved_usd_a_day=Interval(mean=0, low=None, high=None),
+            saved_kg_a_day=Interval(mean=0, low=None, high=None), run_times=None, remark="",
+        )  # fmt: skip
+
+    monkeypatch.setattr(handlers, "savings", savings)
+    for days in (31, 7, 31, 7):
+        assert http.get(f"/v1/savings?days={days}").json()["policy"] == str(days)
+    assert computed == [31, 7]
+
+
+def test_tokens_are_looked_up_off_the_event_loop(live, http, monkeypatch):
+    on_the_loop = []
+
+    def spy(look):
+        def looked(*given):
+            with contextlib.suppress(RuntimeError):
+                on_the_loop.append(asyncio.get_running_loop())
+            return look(*given)
+
+        return looked
+
+    monkeypatch.setattr(guard, "any_tokens", spy(guard.any_tokens))
+    monkeypatch.setattr(guard, "holder_of", spy(guard.holder_of))
+    assert http.get("/v1/jobs").status_code == 200
+    token = make_token(live.store, "ci", "read")
+    with TestClient(make_app(live.controller), base_url="http://example.org") as client:
+        assert client.get("/v1/jobs", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+    assert on_the_loop == []
 
 
 def test_a_drained_site_starts_nothing_and_its_jobs_are_not_dropped(live, http):

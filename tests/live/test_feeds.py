@@ -9,7 +9,8 @@ from live.grid_server import GridServer, carbon, price
 from noonward.errors import FileError, ScenarioError
 from noonward.live.clock import ManualClock
 from noonward.live.config import checked_config
-from noonward.live.grid.feeds.catalogue import FEEDS, feed_source
+from noonward.live.grid.feed_source import feed_source
+from noonward.live.grid.feeds.catalogue import FEEDS
 from noonward.live.grid.keeper import EXPECTED, HISTORY_H, STAND_IN, SignalKeeper
 from noonward.live.grid.sources import SourceError
 from noonward.live.grid.web import FIRST_PAUSE_S
@@ -66,7 +67,7 @@ def world(tmp_path, server):
             others = {"price": "entsoe", "carbon": "gb-carbon-intensity"}
             for name in names:
                 others.pop(FEEDS[name].quantity)
-            return feed_source(self.config(self.said(*names, *others.values(), **more)), self.store)
+            return feed_source(self.config(self.said(*names, *others.values(), **more)).signals, self.store)
 
         def keeper(self, *names, **more):
             return SignalKeeper(self.store, self.source(*names, **more), self.zones)
@@ -254,6 +255,7 @@ def test_a_token_is_used_until_it_is_refused_or_old(world, server):
         (("entsoe", "watttime"), {"watttime": {"basis": "average"}}, "are marginal, not average"),
         (("entsoe", "watttime"), {"watttime": {"zones": {"CA-OM": "x"}}}, "did you mean 'CA-ON'"),
         (("entsoe", "watttime"), {"watttime": {"url": "ftp://x"}}, "signals.1.url"),
+        (("entsoe", "watttime"), {"watttime": {"source": "wattime"}}, "did you mean 'watttime'"),
     ],
 )
 def test_feeds_that_do_not_fit_are_refused(world, names, more, words):
@@ -265,7 +267,7 @@ def test_a_key_that_is_missing_is_said(world, tmp_path):
     config = world.config(world.said("entsoe", "gb-carbon-intensity"))
     (tmp_path / "entsoe").unlink()
     with pytest.raises(FileError, match="key file"):
-        feed_source(config, world.store)
+        feed_source(config.signals, world.store)
 
 
 def test_a_service_decides_by_its_publishers(world):

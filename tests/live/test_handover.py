@@ -258,6 +258,17 @@ def test_a_job_that_its_cluster_forgot_is_lost_and_not_run_again(live):
     assert live.cluster.ran == [job]
 
 
+def test_a_job_of_which_the_cluster_cannot_say_anything_now_is_not_lost(live):
+    job = run_one(live)
+    live.cluster.jobs["1"]["phase"] = "unknown"
+    for _ in range(LOST_POLLS + 1):
+        live.controller.track(0)
+    assert state(live, job) == "running"
+    live.cluster.jobs["1"]["phase"] = "done"
+    live.controller.track(0)
+    assert state(live, job) == "done"
+
+
 def test_a_site_that_does_not_answer_is_left_out_until_it_is_back(live):
     job = run_one(live)
     live.cluster.broken = True

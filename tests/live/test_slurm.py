@@ -83,6 +83,8 @@ def test_failures_and_cancellations_are_told(executor):
     wait_for(lambda: phase(executor, gone) == "cancelled", "the cancellation")
     wait_for(lambda: phase(executor, bad) == "failed", "the failure")
     assert phase(executor, never) == "cancelled"
+    codes = {each.handle: each.exit_code for each in executor.statuses([bad, gone, never])}
+    assert codes == {bad.handle: 3, gone.handle: None, never.handle: None}
     executor.cancel(gone)
 
 
@@ -179,6 +181,8 @@ def test_slurmrestd_does_what_the_commands_do(rest, site, tmp_path):
     rest.cancel(gone)
     rest.cancel(gone)
     wait_for(lambda: phase(rest, bad) == "failed", "the failure")
+    codes = {each.handle: each.exit_code for each in rest.statuses([bad, gone])}
+    assert codes == {bad.handle: 3, gone.handle: None}
     assert phase(rest, gone) == "cancelled"
     gang = submitted(rest, "nw-r1-4-0", "sleep 600", gpus=6)
     rest.release(gang)
@@ -257,5 +261,7 @@ def test_the_accounting_knows_jobs_that_the_controller_has_forgotten(monkeypatch
         assert [each.token for each in found] == [one.token for one in jobs]
         for now in found[:3]:
             assert (now.began_s, now.ended_s) == (known[now.handle].began_s, known[now.handle].ended_s)
-        assert [each.exit_code for each in found] == [0, None, None, None]
+        assert [each.exit_code for each in found] == [0, 3, None, None]
         assert found[1].reason == "exit code 3:0"
+        site.accounting.stop()
+        assert [each.phase for each in executor.statuses(jobs)] == ["unknown"] * 4

@@ -5,21 +5,22 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime
 
 import msgspec
 import pytest
 
+from live.waiting import wait_for
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import DataError, FileError
 from noonward.live.api.handlers import UNDISPATCHED
 from noonward.live.clock import ManualClock
 from noonward.live.handover import TO_DELIVER, TO_TAKE_BACK, TO_TRACK
 from noonward.live.requests import JobRequest, RequestChecker
-from noonward.live.store import schema
 from noonward.live.store.database import StoreError
 from noonward.live.store.sqlite import NAME, backup, restore, vacuum
-from noonward.live.store.store import Store
+from noonward.live.store.store import MOST_READERS, Store
 from noonward.live.store.submit import KeyConflictError, submission
 
 START = datetime(2026, 3, 1, 10, 30, tzinfo=UTC)
@@ -100,6 +101,35 @@ def test_a_job_that_cannot_run_is_refused(checker, given, words):
         checker.row(job(**given))
 
 
+def test_threads_that_come_and_go_share_a_few_connections(store, monkeypatch):
+    opened, reader = [], store.database.reader
+    monkeypatch.setattr(store.database, "reader", lambda: opened.append(reader()) or opened[-1])
+    for _ in range(30):
+        thread = threading.Thread(target=store.value, args=("start",))
+        thread.start()
+        thread.join()
+    assert len(opened) == 1
+    gate, begun = threading.Barrier(MOST_READERS + 1), []
+
+    def slow():
+        with store._reader() as connection:
+            begun.append(connection)
+            gate.wait(30)
+
+    threads = [threading.Thread(target=slow) for _ in range(MOST_READERS)]
+    others = [threading.Thread(target=store.value, args=("start",)) for _ in range(30)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: len(begun) == MOST_READERS, "all connections in use")
+    for thread in others:
+        thread.start()
+    assert len(opened) == MOST_READERS
+    gate.wait(30)
+    for thread in (*threads, *others):
+        thread.join()
+    assert len(opened) == MOST_READERS
+
+
 def test_a_full_disk_is_said_and_nothing_is_half_written(store, checker):
     def fill(connection, now_s):
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
@@ -145,12 +175,13 @@ def test_backup_restore_and_vacuum(store, checker, tmp_path):
         backup(tmp_path / "nowhere", tmp_path / "copy2.sqlite")
 
 
-def test_a_newer_file_is_refused(tmp_path):
+@pytest.mark.parametrize(("version", "words"), [(99, "version 99.*update noonward"), (5, "before the first release")])
+def test_a_file_of_another_version_is_refused(tmp_path, version, words):
     Store(tmp_path, ManualClock(START)).close()
     connection = sqlite3.connect(tmp_path / NAME)
-    connection.execute("PRAGMA user_version = 99")
+    connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    with pytest.raises(FileError, match="version 99"):
+    with pytest.raises(FileError, match=words):
         Store(tmp_path, ManualClock(START))
 
 
@@ -208,24 +239,3 @@ def test_what_every_step_reads_is_found_by_an_index(store):
     for query in (TO_DELIVER, TO_TRACK, TO_TAKE_BACK, UNDISPATCHED):
         plan = [row["detail"] for row in store.read(f"EXPLAIN QUERY PLAN {query}", 0)]
         assert all(step.startswith("SEARCH") for step in plan), plan
-
-
-def test_an_older_store_is_brought_up_to_date(tmp_path, monkeypatch):
-    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
-    old = Store(tmp_path / "old", ManualClock(START))
-    checker = RequestChecker(load_scenario("tiny").fleet, 8)
-    old.do(submission([checker.row(job()) for _ in range(3)]))
-
-    def run(connection, now_s):
-        for number, state in ((1, "done"), (2, "running")):
-            connection.execute("UPDATE jobs SET state = ?, token = ? WHERE id = ?", (state, f"t{number}", number))
-            connection.execute("INSERT INTO outbox (token, job, site, stage) VALUES (?, ?, 0, 'released')",
-                               (f"t{number}", number))  # fmt: skip
-
-    old.do(run)
-    old.close()
-    monkeypatch.undo()
-    new = Store(tmp_path / "old", ManualClock(START))
-    stages = [tuple(row) for row in new.read("SELECT token, stage FROM outbox ORDER BY token")]
-    new.close()
-    assert stages == [("t1", "ended"), ("t2", "released")]

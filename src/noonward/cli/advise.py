@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import shlex
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from noonward.cli.options import Settings, SignalFiles, open_scenario, print_table, require_cluster
+from noonward.cli.options import Settings, SignalFiles, open_scenario, print_table, require_cluster, time_option
 
 if TYPE_CHECKING:
     from noonward.live.advise.advice import Advice, Options, Row
@@ -69,8 +68,8 @@ def advise(
     if named is None:
         raise ScenarioError(f"scenario {scenario.name!r} has no reference_policy; name one: --reference local-fcfs")
     options = Options(
-        policy=policy, reference=named, now=_time(now), at=at, class_=job_class, later_h=later, run_share=run_share,
-        run_h=run_hours,
+        policy=policy, reference=named, now=time_option("--now", now), at=at, class_=job_class, later_h=later,
+        run_share=run_share, run_h=run_hours,
     )  # fmt: skip
     queues = [_asked(options)] if slurm else [_read(given, scenario.fleet.site_names, options) for given in queue or ()]
     advice = advise(scenario, [job for each in queues for job in each.jobs], options)
@@ -78,25 +77,6 @@ def advise(
     {"table": _print_table, "csv": _print_csv, "sbatch": _print_sbatch}[output](advice, options)
     for note in notes:
         typer.echo(f"note: {note}", err=output != "table")
-
-
-def _time(text: str | None) -> datetime:
-    """Returns a UTC time.
-
-    Raises:
-        ScenarioError: It is none.
-    """
-    from datetime import UTC
-
-    from noonward.errors import ScenarioError
-
-    if text is None:
-        return datetime.now(UTC)
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise ScenarioError(f"--now {text!r} is no time; write '2026-11-23 18:00' (UTC) or give an offset") from None
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def _read(given: str, sites: tuple[str, ...], options: Options) -> Queue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -32,11 +33,27 @@ def import_(
         list[str] | None,
         typer.Option(help="Zone of a file's only area: DE; or AREA=ZONE (its other areas are left out), or FILE=ZONE."),
     ] = None,
+    first_day: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="Move a log by whole weeks, so that it begins in this day's week."),
+    ] = None,
     origin: Annotated[
         list[str] | None, typer.Option(help="Ingress that all jobs come from: berlin; or CLUSTER=INGRESS.")
     ] = None,
     column: Annotated[
-        list[str] | None, typer.Option(help="Name of a column where no format fits: price=Spot, submit_time=Eingang.")
+        list[str] | None,
+        typer.Option(help="Column of a table, by its key: price=Spot, submit_time=Eingang, team=Account."),
+    ] = None,
+    class_: Annotated[
+        list[str] | None,
+        typer.Option("--class", help="Class of jobs by a column: 'interactive=Partition==dev'; the first that fits."),
+    ] = None,
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="Replace job ids, users, teams and names by digests.")
+    ] = False,
+    salt: Annotated[
+        str | None,
+        typer.Option(help="Secret of the digests of --anonymous: the same gives the same. [default: a random one]"),
     ] = None,
     currency: Annotated[str | None, typer.Option(help="Currency of prices, where the file names none.")] = None,
     fx: Annotated[
@@ -55,9 +72,12 @@ def import_(
     json: Annotated[bool, typer.Option("--json", help="Print the accounts as JSON.")] = False,
 ) -> None:
     """Turn signal files and job logs, as they are downloaded, into files that every command reads."""
+    import secrets
+
     from noonward.data.clock import Clock, Order
     from noonward.data.exchange_rates import read_rates
     from noonward.data.import_files import import_files
+    from noonward.data.jobs.classes import parse_class
     from noonward.data.jobs.logs.log import LogOptions
     from noonward.data.signals.readings import ImportOptions
     from noonward.errors import ScenarioError
@@ -70,6 +90,8 @@ def import_(
     clock = None if timezone is None else Clock(timezone)
     if clock is not None:
         _ = clock.offset
+    if salt is not None and not anonymous:
+        raise ScenarioError("--salt was given without --anonymous, which it belongs to; add --anonymous")
     columns, bare = pairs("--column", column)
     if bare:
         raise ScenarioError(f"--column {bare[0]!r} is not of the form key=NAME; write e.g. --column price=Spot")
@@ -100,6 +122,9 @@ def import_(
             date_order=date_order,  # type: ignore[arg-type]
             decimal=decimal,
             columns=columns,
+            classes=tuple(parse_class(text) for text in class_ or ()),
+            salt=(salt or secrets.token_hex(16)) if anonymous else None,
+            first_day=None if first_day is None else first_day.date(),
             origins=origins,
             origin=one_origin[0] if one_origin else None,
         ),

@@ -33,6 +33,10 @@ def init(
         list[str] | None,
         typer.Option(help="Site that all jobs come from: berlin; or CLUSTER=SITE for names of the log."),
     ] = None,
+    class_: Annotated[
+        list[str] | None,
+        typer.Option("--class", help="Class of jobs by a column: 'interactive=partition==dev'; the first that fits."),
+    ] = None,
     first: FirstDay = None,
     last: LastDay = None,
     pue: Annotated[float, typer.Option(min=1, help="Power usage effectiveness of the sites.")] = 1.3,
@@ -50,6 +54,7 @@ def init(
 ) -> None:
     """Write a scenario of your own as commented YAML that runs; asks for the sites where none are given."""
     from noonward.cli.import_ import pairs
+    from noonward.data.jobs.classes import parse_class
     from noonward.data.scenarios.own_fleet import OwnFleet, parse_site
     from noonward.data.scenarios.own_scenario import write_own_fleet
     from noonward.errors import ScenarioError
@@ -78,6 +83,7 @@ def init(
         jobs=jobs,
         origins=origins,
         origin=everywhere[0] if everywhere else None,
+        rules=tuple(parse_class(text) for text in class_ or ()),
         first=_day(first),
         last=_day(last),
         slack_h=slack_h,

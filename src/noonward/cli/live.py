@@ -12,7 +12,6 @@ import typer
 from noonward.cli.live_client import DEFAULT_ADDRESS, Address, open_client
 
 if TYPE_CHECKING:
-    from noonward.live.setup import Setup
     from noonward.live.store.store import Store
 
 app = typer.Typer(help="Look after a live service: store, tokens, sites, policy, jobs.", no_args_is_help=True)
@@ -59,51 +58,21 @@ def vacuum(folder: Folder = Path("noonward-live")) -> None:
 def replay(
     config: Annotated[Path, typer.Argument(help="Configuration of the service (docs/live.md).")],
     folder: Annotated[Path | None, typer.Option(help="Folder of the store; the configuration's by default.")] = None,
-    engine: Annotated[
-        bool, typer.Option("--engine", help="Play the jobs in the engine, where they take what the model says.")
-    ] = False,
-    policy: Annotated[str | None, typer.Option(help="Policy, with --engine; by default the one that decided.")] = None,
 ) -> None:
     """Ask fresh schedulers about what a service was told, and compare their decisions with those recorded."""
-    from noonward.errors import ScenarioError
     from noonward.live.config import load_config
     from noonward.live.journal import replay_journal
     from noonward.live.setup import Setup
 
-    if policy is not None and not engine:
-        raise ScenarioError("another policy would have had other jobs running; compare it in the engine (--engine)")
     loaded, scenario = load_config(config)
     loaded = loaded if folder is None else loaded.model_copy(update={"folder": folder})
     with _store(loaded.folder, loaded.database) as store:
-        setup = Setup.of(loaded, scenario, store, shadow=True)
-        if engine:
-            _replay_in_engine(setup, store, policy)
-            return
-        found = replay_journal(setup, store)
+        found = replay_journal(Setup.of(loaded, scenario, store, shadow=True), store)
     print(f"{found.compared:,} decisions of {', '.join(found.policies)} came out as they were recorded")
     if not found.same:
         for what, note in (("recorded", found.recorded), ("replayed", found.replayed)):
             said = "nothing" if note is None else f"job {note.job}, {note.kind} at {note.at_s:.3f} s: {note.data}"
             print(f"the next one differs; {what}: {said}")
-
-
-def _replay_in_engine(setup: Setup, store: Store, policy: str | None) -> None:
-    """Prints how decisions in the engine differ from those recorded."""
-    from noonward.engine.run import run
-    from noonward.errors import ScenarioError
-    from noonward.live.replay import differences, recording
-
-    recorded = recording(setup, store)
-    if policy is None and len(recorded.policies) != 1:
-        raise ScenarioError(
-            f"the service decided by {', '.join(recorded.policies) or 'no policy'}; name one by --policy"
-        )
-    scheduler = setup.scheduler(policy or recorded.policies[0])
-    compared, found = differences(recorded, run(recorded.environment, scheduler, seed=setup.config.seed).job_J)
-    for one in found[:20]:
-        print(f"job {one.job}: {one.what} was {one.recorded}, replayed {one.replayed}")
-    print(f"{compared:,} decisions compared, {len({one.job for one in found}):,} jobs differ; "
-          f"{len(recorded.steered):,} jobs that operators steered are left out")  # fmt: skip
 
 
 @app.command()

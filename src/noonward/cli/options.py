@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -196,6 +196,31 @@ def require_cluster(scenario: Any, command: str) -> None:
             f"{command} takes scenarios of kind {CLUSTER.name}; {scenario.name!r} is of kind {scenario.kind}; choose "
             "another scenario"
         )
+
+
+def time_option(option: str, text: str | None, timezone: str = "UTC") -> datetime:
+    """Returns the UTC time that an option states; now where it is left out.
+
+    Args:
+        option: Name of the option, for messages.
+        text: Its value, with an offset or on the clock.
+        timezone: Clock of a time without an offset: an IANA name, or an offset such as +01:00.
+
+    Raises:
+        ScenarioError: It is no time, or the clock skips it.
+        DataError: There is no such time zone.
+    """
+    from noonward.data.clock import Clock, time_of
+    from noonward.errors import DataError, ScenarioError
+
+    clock = Clock(timezone)
+    _ = clock.offset  # an unknown time zone has its own message
+    if text is None:
+        return datetime.now(UTC)
+    try:
+        return time_of(text, clock)
+    except DataError as error:
+        raise ScenarioError(f"{option}: {error}") from None
 
 
 def split_names(names: str | None) -> list[str] | None:

@@ -81,9 +81,6 @@ class TrainingTable:
             _duration(report.eta_s),
         ]
         self._print(" ".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells, COLUMNS, strict=True)))
-        if "imitation_accuracy" in figures:
-            share, even = figures["imitation_accuracy"] or 0.0, figures["imitation_recall"] or 0.0
-            self._print(f"warm start: {share:.1%} of the choices in validation are its policy's ({even:.1%} by choice)")
         self._bar.update(self._task, completed=report.epoch)
 
     def _print(self, line: str) -> None:

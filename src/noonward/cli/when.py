@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noonward.cli.options import Json, Settings, SignalFiles
+from noonward.cli.options import Json, Settings, SignalFiles, time_option
 
 if TYPE_CHECKING:
     from noonward.evaluate.metrics import Metric
@@ -59,16 +59,18 @@ def when(
     from noonward.evaluate.one_job import advise, choices, latest_start, outlook
 
     clock = _clock(timezone)
-    begin = datetime.now(clock).replace(second=0, microsecond=0) if now is None else moment(now, clock, "--now")
-    end = moment(by, clock, "--by")
+    begin = time_option("--now", now, timezone)
+    if now is None:
+        begin = begin.replace(second=0, microsecond=0)
+    end = time_option("--by", by, timezone)
     _check(hours, pue, carbon_price)
-    latest_start(_utc(begin), _utc(end), hours)
+    latest_start(begin, end, hours)
     asked = _places(gpus, gpu, zones, fleet, signals, settings, job_class, pue)
     places, known, default_price, notes = asked
     weight = default_price if carbon_price is None else carbon_price
     here = places[0].name if at is None else _place_named(at, places)
-    seen = outlook(known, tuple(dict.fromkeys(place.zone for place in places)), _utc(begin), _utc(end))
-    found = advise(choices(places, seen, _utc(begin), _utc(end), hours, weight), here, _utc(begin))
+    seen = outlook(known, tuple(dict.fromkeys(place.zone for place in places)), begin, end)
+    found = advise(choices(places, seen, begin, end, hours, weight), here, begin)
     notes += _forecast_notes(seen)
     if json:
         told = {
@@ -82,23 +84,6 @@ def when(
         print(f"note: {note}")
 
 
-def moment(text: str, clock: tzinfo, option: str) -> datetime:
-    """Returns the time that a text states, on a clock unless it has an offset of its own.
-
-    Raises:
-        ScenarioError: It is no time.
-    """
-    from noonward.errors import ScenarioError
-
-    try:
-        found = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise ScenarioError(
-            f"{option} {text!r} is not a time; write it '2026-11-23 18:00', or with an offset: 2026-11-23T18:00+01:00"
-        ) from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=clock)
-
-
 def _clock(name: str) -> tzinfo:
     from datetime import UTC, timezone
     from zoneinfo import ZoneInfo
@@ -109,12 +94,6 @@ def _clock(name: str) -> tzinfo:
     if offset is None:
         return ZoneInfo(name)
     return timezone(offset) if offset else UTC
-
-
-def _utc(time: datetime) -> datetime:
-    from datetime import UTC
-
-    return time.astimezone(UTC)
 
 
 def _check(hours: float, pue: float | None, carbon_price: float | None) -> None:

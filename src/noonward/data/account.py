@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from noonward.errors import DataError, nearest
 
 What = Literal["read", "changed", "filled", "dropped"]
 
@@ -41,6 +44,7 @@ class Account:
         rows_in: Rows of data in the file.
         rows_out: Rows that were handed on: hours of a zone, or jobs.
         entries: What was done, in order.
+        columns_used: Keys of the columns that the user named and the file's reader took; not part of what is printed.
     """
 
     file: str
@@ -48,6 +52,7 @@ class Account:
     rows_in: int = 0
     rows_out: int = 0
     entries: list[Entry] = field(default_factory=list)
+    columns_used: set[str] = field(default_factory=set)
 
     def add(self, what: What, count: int, why: str, line: int | None = None, *, rate: bool = False) -> None:
         """Adds an entry, unless nothing was done."""
@@ -72,3 +77,22 @@ class Account:
             "rows_out": self.rows_out,
             "entries": [vars(entry) for entry in self.entries],
         }
+
+
+def check_columns_told(columns: Mapping[str, str], keys: Sequence[str], file: str, title: str) -> None:
+    """Raises DataError if a column was named by a key that a file's format does not take.
+
+    Args:
+        columns: Names of columns by key, as the user told them.
+        keys: Keys that the format takes; none: it has fixed names.
+        file: Name of the file.
+        title: What the format is, in words.
+    """
+    for key, name in columns.items():
+        if not keys:
+            raise DataError(
+                f"--column {key}={name}: {file} was read as {title}, whose columns have fixed names; leave it out, or "
+                "have the file read as another table by --format jobs or --format plain"
+            )
+        if key not in keys:
+            raise DataError(f"--column {key}={name}: {title} takes no key {key!r}; {nearest(key, keys, list_all=True)}")

@@ -31,6 +31,10 @@ _TIME: Final = (
 _REST: Final = r"^(Z|UTC|GMT|[+-]\d{2}:?\d{2}|[+-]\d{2})$"
 
 
+OLDEST: Final = datetime(2000, 1, 1)
+"""Times before it are slips: a missing year, or seconds since 1970 that are 0."""
+
+
 @dataclass(frozen=True)
 class Clock:
     """A clock: an IANA time zone, or a fixed offset from UTC."""

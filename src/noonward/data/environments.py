@@ -105,6 +105,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
             *(() if signals is None else signals.notes),
             *_window_notes(scenario, start, jobs),
         ),
+        details=job_rows(scenario.jobs).details[jobs.row_J] if isinstance(scenario.jobs, JobTable) else None,
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 import polars as pl
 
@@ -74,22 +75,58 @@ def import_files(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions
     hours: list[pl.DataFrame] = []
     tables: list[pl.DataFrame] = []
     areas: set[str] = set()
+    for key in {*signals.columns, *jobs.columns}:
+        if key not in _KEYS:
+            raise DataError(f"--column names the unknown key {key!r}; {nearest(key, _KEYS)}")
     for path in paths:
-        if _holds_jobs(read_text_file(path, signals.encoding), told):
-            table, account = import_jobs(path, replace(jobs, format=told))
+        file = read_text_file(path, signals.encoding)
+        if _holds_jobs(file, told):
+            kind = log_format_of(file, told)
+            assert kind is not None
+            table, account = import_jobs(path, replace(jobs, format=told, columns=_some(jobs.columns, kind.keys)))
             tables.append(table)
         else:
-            imported = import_signals(path, replace(signals, format=told))
+            keys = format_of(file, told).keys
+            imported = import_signals(path, replace(signals, format=told, columns=_some(signals.columns, keys)))
             hours.append(imported.hours)
             account = imported.account
             areas |= {*imported.areas, path.name}
         found.accounts.append(account)
+    _check_columns_used({**signals.columns, **jobs.columns}, found.accounts)
     if hours:
         check_zones_used(signals, dict.fromkeys(areas))
         found.signals = _tidy(hours)
     if tables:
         found.jobs = pl.concat(tables, how="diagonal").sort("submit_time", maintain_order=True)
     return found
+
+
+_KEYS: Final = tuple(
+    dict.fromkeys(
+        [
+            *(key for log in LOG_FORMATS.values() for key in log.keys),
+            *(key for signal in FORMATS.values() for key in signal.keys),
+        ]
+    )
+)
+"""Keys that ``--column`` takes, of all formats."""
+
+
+def _some(columns: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
+    """Returns the columns that were told by some keys."""
+    return {key: name for key, name in columns.items() if key in keys}
+
+
+def _check_columns_used(columns: Mapping[str, str], accounts: Sequence[Account]) -> None:
+    """Raises DataError if a column was told that no file's reader takes."""
+    unused = set(columns).difference(*(account.columns_used for account in accounts))
+    if unused:
+        key = min(unused)
+        read_as = ", ".join(f"{account.file} ({account.format})" for account in accounts)
+        raise DataError(
+            f"--column {key}={columns[key]}: no file takes the key {key!r}: {read_as}; leave it out, or have a file "
+            "read as another table by --format jobs or --format plain"
+        )
 
 
 def _holds_jobs(file: TextFile, told: str | None) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import functools
+import gzip
 import io
 import itertools
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ MISSING: Final = ("", "-", "n/e", "n/a", "na", "nan", "null", "none")
 HEAD_BYTES: Final = 262_144
 """Bytes of a file by which its format is detected."""
 _HEAD_LINES: Final = 40
+_GZIP: Final = b"\x1f\x8b"
 _COMMA_DECIMAL: Final = r"^[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+$"
 _POINT_DECIMAL: Final = r"^[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?([eE][+-]?\d+)?$"
 _ONE_COMMA: Final = r"^[+-]?\d{1,3},\d{3}$"
@@ -236,18 +239,23 @@ def read_text_file(path: Path, encoding: str | None = None) -> TextFile:
     A byte order mark decides; else UTF-8, and where the bytes are not UTF-8, Windows-1252.
 
     Args:
-        path: The file.
+        path: The file, plain or packed by gzip.
         encoding: Name of its encoding, as Python knows it; None: detected.
 
     Raises:
-        DataError: There is no such file, it is empty or binary, or it is not text of the encoding told.
+        DataError: There is no such file, it is empty, damaged or binary, or it is not text of the encoding told.
     """
     if not path.is_file():
         raise DataError(f"there is no file {path}; check the path")
     content = path.read_bytes()
+    if content[:2] == _GZIP:
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{path.name} cannot be unpacked ({error}); download it again") from error
     if not content.strip():
         raise DataError(f"{path.name} is empty; export it again")
-    if content[:2] == b"PK" or content[:2] == b"\x1f\x8b":
+    if content[:2] == b"PK":
         raise DataError(f"{path.name} is a packed file or a workbook; unpack it, or save the sheet as CSV")
     tried = (encoding,) if encoding else _encodings(content)
     for name in tried:
@@ -271,6 +279,8 @@ def read_head(path: Path) -> TextFile:
     """
     with path.open("rb") as file:
         content = file.read(HEAD_BYTES)
+    if content[:2] == _GZIP:
+        content = zlib.decompressobj(wbits=31).decompress(content, HEAD_BYTES)
     encoding = _encodings(content)[0]
     return TextFile(
         path=path, text=content.decode(encoding, errors="replace").removeprefix("\ufeff"), encoding=encoding

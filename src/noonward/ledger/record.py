@@ -105,6 +105,7 @@ def environment_digest(environment: Environment) -> str:
     digest = hashlib.sha256(json.dumps(list(environment.notes)).encode())
     environment.add_to(digest)
     columns = dict(vars(environment.jobs))
+    del columns["row_J"]  # no run reads where a job's row stood
     if not environment.jobs.has_record:  # a log that records nothing is none
         del columns["recorded_site_J"], columns["recorded_start_s_J"]
     arrays = list(columns.values())

@@ -340,8 +340,12 @@ def savings(controller: Controller, days: int = 7) -> Savings | None:
     reference = setup.scenario.reference_policy
     if keeper is None or (reference is None and not controller.watchers):
         return None
-    now_s = controller.store.now_s()
-    hours = int(now_s // HOUR_S) + 1
+    last_hour = keeper.last_hour
+    if last_hour is None:
+        return None
+    # An hour that has just begun may not be stored yet: then the accounts end with the one before.
+    now_s = min(controller.store.now_s(), (last_hour + 1) * HOUR_S)
+    hours = min(int(now_s // HOUR_S), last_hour) + 1
     first_day_s = max(0.0, (now_s // DAY_S - days + 1) * DAY_S)
     own = stored_fates(controller, first_day_s, now_s)
     known, settled = keeper.signals(-HISTORY_H, hours), keeper.settled(0, hours)

@@ -10,11 +10,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import ScenarioError, nearest
-from noonward.live.grid.feeds.catalogue import require_feeds
+from noonward.live.grid.feeds.settings import URL, SignalFeed, require_feeds
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.spec import Gang, Positive, Spec
-
-URL = r"^https?://[^/]"
 
 
 class LocalSite(Spec):
@@ -141,25 +139,6 @@ OWN_MACHINE = ("local", "model")
 """Executors that reach no cluster."""
 
 
-class SignalFeed(Spec):
-    """A publisher of prices or intensities that is asked over HTTP."""
-
-    source: Literal["electricity-maps", "watttime", "gb-carbon-intensity", "entsoe", "aemo", "ieso", "carbon-aware-sdk"]
-    """Publisher."""
-    zones: dict[str, str] = Field(min_length=1)
-    """Its name of each zone, by the zone's name in the fleet."""
-    key_file: Path | None = None
-    """File that holds its key alone; of WattTime NAME:PASSWORD."""
-    url: str | None = Field(default=None, pattern=URL)
-    """Its address, where it is not the public one."""
-    usd_per: dict[str, Positive] = Field(default_factory=dict)
-    """US dollars for a unit of the currency of its prices, by its code."""
-    basis: Literal["average", "marginal"] | None = None
-    """What the intensities of carbon-aware-sdk are, which depends on its own source."""
-    quota_per_hour: Annotated[int, Field(ge=1)] | None = None
-    """Requests an hour that are sent at most; none: a number that suits the publisher's free plan."""
-
-
 class LiveConfig(Spec):
     """What a service runs: sites and their executors, policy, address and folder."""
 
@@ -255,7 +234,7 @@ def checked_config(content: dict[str, Any], source: str, base: Path) -> tuple[Li
     missing = [site for site in names if site not in config.sites]
     if missing:
         raise ScenarioError(f"{source}: sites lacks {', '.join(missing)}; give every site of the fleet an executor")
-    require_feeds(config, scenario, source)
+    require_feeds(config.signals, tuple(dict.fromkeys(site.zone for site in scenario.fleet.sites)), source)
     feeds = tuple(
         feed if feed.key_file is None else feed.model_copy(update={"key_file": base / feed.key_file})
         for feed in config.signals

@@ -86,6 +86,7 @@ class Controller:
         self._ended: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
         self._touched: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._stop = threading.Event()
+        self._wakes: list[threading.Event] = []
         self._threads: list[threading.Thread] = []
         self._store_sites()
         self.signals()
@@ -308,6 +309,7 @@ class Controller:
 
     def _loop(self, name: str, step: Callable[[], object], every_s: float, wake: threading.Event) -> None:
         beat = self.heartbeats[name] = Heartbeat(every_s)
+        self._wakes.append(wake)
 
         def loop() -> None:
             while not self._stop.is_set():
@@ -331,7 +333,7 @@ class Controller:
     def stop(self) -> None:
         """Ends the loops, each after its step."""
         self._stop.set()
-        for wake in (self.decide_wake, *self.site_wakes):
+        for wake in self._wakes:
             wake.set()
         for thread in self._threads:
             thread.join(timeout=35.0 if thread.name != "signals" else 1.0)

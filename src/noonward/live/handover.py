@@ -140,6 +140,8 @@ class SiteAgent:
             if self._missed[token] < LOST_POLLS:
                 return None
             return Status(token=token, handle=row["handle"] or "", phase="failed", reason="lost: its cluster forgot it")
+        if status.phase == "unknown":
+            return None
         self._missed.pop(token, None)
         began = status.phase == "running" and row["state"] == "starting"
         requeued = status.phase in ("queued", "held") and row["state"] == "running"

@@ -15,7 +15,7 @@ from noonward.live.config import OWN_MACHINE, LiveConfig
 from noonward.live.executors.make import make_executor
 from noonward.live.executors.model import ModelExecutor
 from noonward.live.executors.protocol import Executor
-from noonward.live.grid.feeds.catalogue import feed_source
+from noonward.live.grid.feed_source import feed_source
 from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.grid.sources import SignalSource, source_of
 from noonward.live.store.store import Store
@@ -86,7 +86,7 @@ class Setup:
             executors=tuple(
                 make_executor(config, name, s, store, shadow) for s, name in enumerate(scenario.fleet.site_names)
             ),
-            source=feed_source(config, store)
+            source=feed_source(config.signals, store)
             if config.signals
             else source_of(scenario, store.start - timedelta(hours=HISTORY_H), GENERATED_H, config.seed),
         )

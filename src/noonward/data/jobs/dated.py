@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from noonward.arrays import F8
 from noonward.data.account import Account
 from noonward.data.clock import Clock, read_times
+from noonward.data.jobs.details import details_of
 from noonward.data.jobs.formats import import_jobs, log_format_of
 from noonward.data.jobs.load import TABLE_COLUMNS
 from noonward.data.jobs.logs.log import LogOptions
@@ -45,7 +46,7 @@ def jobs_that_fit(jobs: Jobs, fleet: Fleet, where: str) -> Jobs:
     return Jobs(**{each.name: getattr(jobs, each.name)[fits_J] for each in fields(jobs)})
 
 
-LOGS = ("slurm", "kubernetes")
+LOGS = ("slurm", "kubernetes", "swf")
 """Formats that are detected where a job table is expected; other tables are read by the rules of job tables."""
 
 
@@ -58,12 +59,16 @@ class JobRows:
         submit_s_J: Submission, seconds since 1970-01-01 UTC, of every row; None where the table has no dates.
         start_s_J: Recorded start on the same clock, NaN where a row has none; None where the table has no such column.
         account: What was done to a log that was read as a table; None for a job table.
+        details: What it says of every row beyond what the job needs (``noonward.data.jobs.details.DETAILS``): who
+            asked, under which name and limit (s), how it ended; null where it does not say. ``Jobs.row_J`` says which
+            row a job is from.
     """
 
     table: TableFile
     submit_s_J: F8 | None
     start_s_J: F8 | None
     account: Account | None
+    details: pl.DataFrame
 
     @property
     def days(self) -> tuple[date, date] | None:
@@ -161,7 +166,7 @@ def _cached_rows(
         submit_s = _seconds(table, "submit_time", clock)
         if table.has("start_time"):
             start_s = _seconds(table, "start_time", clock, empty=True)
-    return JobRows(table=table, submit_s_J=submit_s, start_s_J=start_s, account=account)
+    return JobRows(table=table, submit_s_J=submit_s, start_s_J=start_s, account=account, details=details_of(table))
 
 
 def _seconds(table: TableFile, key: str, clock: Clock | None, *, empty: bool = False) -> F8:

@@ -8,14 +8,14 @@ from typing import Final
 
 import polars as pl
 
-from noonward.data.account import Account
-from noonward.data.jobs.logs import kubernetes, plain, slurm
+from noonward.data.account import Account, check_columns_told
+from noonward.data.jobs.logs import kubernetes, plain, slurm, swf
 from noonward.data.jobs.logs.log import LogFormat, LogOptions, clean_log
 from noonward.data.text_table import TextFile, read_text_file
 from noonward.errors import DataError, nearest
 
 LOG_FORMATS: Final[Mapping[str, LogFormat]] = {
-    module.FORMAT.name: module.FORMAT for module in (slurm, kubernetes, plain)
+    module.FORMAT.name: module.FORMAT for module in (slurm, kubernetes, swf, plain)
 }
 """Formats by name, in the order in which a file is held against them."""
 
@@ -53,5 +53,6 @@ def import_jobs(path: Path, options: LogOptions) -> tuple[pl.DataFrame, Account]
             f"{file.name} is no job log of a known format ({', '.join(LOG_FORMATS)}); name its columns with --format "
             "jobs --column submit_time=... --column gpus=... --column duration_s=..."
         )
+    check_columns_told(options.columns, kind.keys, file.name, kind.title)
     account = Account(file=file.name, format=kind.title)
     return clean_log(kind.read(file, options, account), options, account), account

@@ -13,6 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8
+from noonward.data.jobs.details import DETAILS
 from noonward.data.table_file import EXTENSIONS, TableFile, open_table
 from noonward.errors import DataError
 from noonward.files import write_table
@@ -37,7 +38,7 @@ TABLE_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
         key: key
         for key in (
             "arrival_s", "submit_time", "origin", "class", "gpus", "gpus_min", "gpus_max", "duration_s", "work",
-            "slack_s", "data_gb", "model_gb", "result_gb", "site", "start_time", "start_site",
+            "slack_s", "data_gb", "model_gb", "result_gb", "site", "start_time", "start_site", *DETAILS,
         )
     }
 )  # fmt: skip
@@ -186,6 +187,7 @@ def jobs_of_table(
         "data_gb": _gb(table, "data_gb"),
         "model_gb": _gb(table, "model_gb"),
         "result_gb": _gb(table, "result_gb"),
+        "row": np.arange(len(table)),
     }
     if start_s_J is not None:
         columns["recorded_start_s"] = start_s_J

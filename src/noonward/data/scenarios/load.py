@@ -270,7 +270,9 @@ def _explain(error: ValidationError, source: str, content: Any, model: type[Base
             message = problem["msg"].removeprefix("Value error, ")
             value = problem.get("input")
             shown = "" if isinstance(value, dict | list | tuple | BaseModel) else f" (value: {_short(value)})"
-            lines.append(f"{where}: {message[:1].lower()}{message[1:]}{shown}")
+            if not message[:2].isupper():  # an abbreviation, as in "GPU type", stays as it is
+                message = message[:1].lower() + message[1:]
+            lines.append(f"{where}: {message}{shown}")
     head = f"{source} is not a valid scenario ({len(lines)} problem{'s' if len(lines) > 1 else ''}):"
     return "\n  ".join([head, *lines])
 

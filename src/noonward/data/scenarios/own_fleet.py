@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
+from typing import Final
 
 from noonward.data.gpu_library import Gpu, find_gpu
+from noonward.data.jobs.classes import OTHER_CLASS, ClassRule
 from noonward.data.local_time import zone_timezones
 from noonward.errors import ScenarioError, nearest
 from noonward.files import SLUG
 
-ONE_CLASS = "job"
-"""Class of all jobs where they are not bound to a GPU type."""
+ONE_CLASS: Final = OTHER_CLASS
+"""Class of all jobs where the table states none and they are not bound to a GPU type."""
 OVERTIME_H = 24
 """Hours after the window in which late jobs may start where no job has a latest start."""
 
@@ -78,6 +80,8 @@ class OwnFleet:
         jobs: Dated job table or log; None: generated jobs.
         origins: Site by the name of a place in the job table.
         origin: Site that all jobs come from, where the table names no place.
+        rules: Rules that give jobs their class; the first that fits.
+        job_classes: Classes of the job table; the only one, ``ONE_CLASS``, where it has none.
         first: First day of the window; None: found from jobs and signals.
         last: Last day of the window.
         slack_h: Largest accepted delay of a start, h; infinite for none.
@@ -93,6 +97,8 @@ class OwnFleet:
     jobs: Path | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
     origin: str | None = None
+    rules: tuple[ClassRule, ...] = ()
+    job_classes: tuple[str, ...] = (ONE_CLASS,)
     first: date | None = None
     last: date | None = None
     slack_h: float = 24.0
@@ -124,6 +130,14 @@ class OwnFleet:
     def classes(self) -> dict[str, list[str]]:
         """Pools that jobs of a class may run in, by class."""
         if not self.by_type:
-            return {ONE_CLASS: [pool.name for pool in self.pools]}
+            return {name: [pool.name for pool in self.pools] for name in self.job_classes}
         types = dict.fromkeys(pool.gpu.name for pool in self.pools)
-        return {name.lower(): [pool.name for pool in self.pools if pool.gpu.name == name] for name in types}
+        return {
+            self.class_of(name, kind): [pool.name for pool in self.pools if pool.gpu.name == kind]
+            for name in self.job_classes
+            for kind in types
+        }
+
+    def class_of(self, name: str, kind: str) -> str:
+        """Returns the class of jobs of a class of the table that are bound to a GPU type."""
+        return kind.lower() if self.job_classes == (ONE_CLASS,) else f"{name}-{kind.lower()}"

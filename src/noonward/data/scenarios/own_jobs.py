@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from noonward.data.gpu_library import plain_gpu
+from noonward.data.jobs.classes import classed
 from noonward.data.jobs.dated import JobRows, job_rows
-from noonward.data.scenarios.own_fleet import OwnFleet, Pool
+from noonward.data.scenarios.own_fleet import ONE_CLASS, OwnFleet, Pool
 from noonward.errors import ScenarioError, nearest
 from noonward.model.cluster.scenario import JobTable
 
@@ -70,7 +73,9 @@ def own_jobs(asked: OwnFleet, notes: list[str]) -> pl.DataFrame | None:
     made = _in_pools(asked, frame, places, notes)
     if made.equals(frame):
         return None
-    notes.append(f"the places (and GPU types) of the jobs were made those of the fleet: {asked.name}-jobs.csv")
+    notes.append(
+        f"the places (and GPU types and classes) of the jobs were made those of the fleet: {asked.name}-jobs.csv"
+    )
     return made
 
 
@@ -95,7 +100,46 @@ def _in_pools(asked: OwnFleet, frame: pl.DataFrame, places: pl.Series, notes: li
     made = frame.with_columns(origin=pl.Series([pool.name for pool in of]))
     if "start_site" in frame.columns:
         made = made.with_columns(start_site=_recorded_pools(asked, frame["start_site"], kinds))
-    return made.with_columns(pl.Series("class", [pool.gpu.name.lower() for pool in of])) if asked.by_type else made
+    classes = _classes_of(asked, frame)
+    if asked.by_type:
+        classes = pl.Series([asked.class_of(name, pool.gpu.name) for name, pool in zip(classes, of, strict=True)])
+    elif asked.job_classes == (ONE_CLASS,):
+        return made
+    return made.with_columns(classes.alias("class"))
+
+
+def with_classes(asked: OwnFleet, notes: list[str]) -> OwnFleet:
+    """Returns what the scenario is made from with the classes of its job table.
+
+    Args:
+        asked: What the scenario is made from.
+        notes: Receives how many jobs each class has.
+
+    Raises:
+        DataError: The table cannot be read, or has no column that a rule names.
+    """
+    rows = dated_rows(asked)
+    if rows is None:
+        if asked.rules:
+            raise ScenarioError("--class names columns of a job table, and none was given; add --jobs FILE")
+        return asked
+    frame = rows.table.frame
+    if not asked.rules and "class" not in frame.columns:
+        return asked
+    classes = _classes_of(asked, frame)
+    counts = dict(zip(*classes.value_counts().sort("count", descending=True).get_columns(), strict=True))
+    notes.append("classes of jobs: " + ", ".join(f"{count:,} {name}" for name, count in counts.items()))
+    return replace(asked, job_classes=tuple(sorted(counts)))
+
+
+def _classes_of(asked: OwnFleet, frame: pl.DataFrame) -> pl.Series:
+    """Returns the class of each job of a table."""
+    assert asked.jobs is not None
+    made, _ = classed(frame, asked.rules, asked.jobs.name)
+    if "class" not in made.columns:
+        return pl.Series([ONE_CLASS]).new_from_index(0, frame.height)
+    classes = made["class"].cast(pl.String).str.strip_chars().fill_null("")
+    return classes.set(classes == "", ONE_CLASS)
 
 
 def _recorded_pools(asked: OwnFleet, sites: pl.Series, kinds: pl.Series) -> pl.Series:

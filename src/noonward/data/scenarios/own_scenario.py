@@ -11,7 +11,7 @@ import yaml
 
 from noonward.data.scenarios.load import scenario_from
 from noonward.data.scenarios.own_fleet import OwnFleet
-from noonward.data.scenarios.own_jobs import own_jobs
+from noonward.data.scenarios.own_jobs import own_jobs, with_classes
 from noonward.data.scenarios.own_text import scenario_text
 from noonward.data.scenarios.own_window import own_window
 from noonward.files import write_table
@@ -59,6 +59,7 @@ def write_own_fleet(asked: OwnFleet, folder: Path, policies: Sequence[str] = ())
         DataError: A file cannot be read.
     """
     notes: list[str] = []
+    asked = with_classes(asked, notes)
     table = own_jobs(asked, notes)
     first, hours = own_window(asked, notes)
     text = scenario_text(asked, folder, table is not None, first, hours, policies)

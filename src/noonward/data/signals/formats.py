@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from noonward.data.account import Account
+from noonward.data.account import Account, check_columns_told
 from noonward.data.signals.clean import clean
 from noonward.data.signals.publishers import (
     aemo,
@@ -80,6 +80,7 @@ def import_signals(path: Path, options: ImportOptions) -> ImportedSignals:
     """
     file = read_text_file(path, options.encoding)
     kind = format_of(file, options.format)
+    check_columns_told(options.columns, kind.keys, file.name, kind.title)
     account = Account(file=file.name, format=kind.title)
     if file.encoding not in ("utf-8-sig", "utf-8"):
         account.add("read", 1, f"text in {file.encoding}, not UTF-8")

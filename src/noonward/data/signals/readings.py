@@ -101,12 +101,14 @@ class SignalFormat:
         title: What it is, in words.
         recognises: Says from its beginning whether a file is of this format.
         read: Reads a file, and accounts for the rows that are not handed on.
+        keys: Keys of columns that ``ImportOptions.columns`` may name; none: the publisher's names are fixed.
     """
 
     name: str
     title: str
     recognises: Callable[[TextFile], bool]
     read: Callable[[TextFile, ImportOptions, Account], Readings]
+    keys: tuple[str, ...] = ()
 
 
 def make_readings(

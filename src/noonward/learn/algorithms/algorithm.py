@@ -54,8 +54,6 @@ class Algorithm(Learner):
     consumes: ClassVar[Literal["replay", "rollout"]]
     """``replay``: the trainer calls ``update`` a fixed number of times an epoch. ``rollout``: every ``rollout_steps``
     decision steps and at the end of an epoch, over all that was observed since the last call, which it then forgets."""
-    imitation_loss: ClassVar[Literal["cross-entropy", "margin"] | None] = None
-    """Loss by which it is fitted to demonstrations (``imitation.Imitator``); None: it cannot be."""
 
     @property
     def rollout_steps(self) -> int | None:
@@ -85,8 +83,6 @@ class RunAlgorithm(Learner):
 
     consumes: ClassVar[Literal["runs"]] = "runs"
     """It learns from whole runs."""
-    imitation_loss: ClassVar[None] = None
-    """It imitates nobody."""
 
     @property
     @abstractmethod

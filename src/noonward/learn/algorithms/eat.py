@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -24,7 +23,6 @@ from noonward.learn.core.nets import adam, follow, load_module_state, module_sta
 from noonward.learn.core.replay import Batch, Replay
 from noonward.learn.core.settings import at_least, between, check_nets, one_of
 from noonward.learn.core.token_nets import Actor, Critic, Drawn, Shape, noise_schedule
-from noonward.schedule.edge.trained_policy import read_policy
 
 EXECUTE, STEPS, WHOLE = 0, 1, 2
 """Positions of an action's numbers of the whole, and how many there are; the places' scores follow (EAT, Sec. V.A)."""
@@ -61,8 +59,6 @@ class EatConfig:
         last_rate: Share of the actor's step that is left after ``updates_all`` updates; it falls along a cosine [ours].
         updates_all: Updates over which it falls [ours].
         gamma: Discount of a second [ours]: 1 - 1/300; the paper's 0.95 is of a tick of 0.1 s.
-        reach: Transitions whose rewards a critic's target adds up before a value follows, n of n-step targets (1).
-            Discounts are of seconds, so a target reaches as far in time as its transitions do [ours].
         target_rate: Share by which target critics follow (0.005).
         temperature: Weight of the entropy, in units of reward (0.05).
         noise: Spread of the exploring action's numbers where the critics do not train the actor [ours].
@@ -74,8 +70,6 @@ class EatConfig:
         soft: Weight of the soft actor-critic's loss of the actor, after ``critic_alone`` updates [ours].
         critic_alone: First updates in which the critics alone learn from rewards [ours]; the critics learn only where
             ``soft`` is above 0.
-        begin_from: File of an exported policy without diffusion, of the same sizes, whose nets the actor takes over;
-            its layers of the noisy action begin at 0 [ours]. Empty: none.
         precision: ``float32`` or ``float64``.
     """
 
@@ -99,7 +93,6 @@ class EatConfig:
     last_rate: float = 1.0
     updates_all: int = 10_000
     gamma: float = 1.0 - 1.0 / 300.0
-    reach: int = 1
     target_rate: float = 0.005
     temperature: float = 0.05
     noise: float = 0.3
@@ -110,14 +103,13 @@ class EatConfig:
     hindsight: float = 1.0
     soft: float = 0.0
     critic_alone: int = 1_000
-    begin_from: str = ""
     precision: str = "float32"
 
     def __post_init__(self) -> None:
         check_nets(self)
         if len(self.hidden) != 2:
             raise ScenarioError(f"hidden is {self.hidden}; trunk and critics have two layers, as [256, 256]")
-        at_least(self, 1, "width", "heads", "context", "rounds", "batch", "capacity", "updates_all", "reach")
+        at_least(self, 1, "width", "heads", "context", "rounds", "batch", "capacity", "updates_all")
         at_least(self, 0, "imitation_updates", "critic_alone", "limit", "noise", "temperature")
         at_least(self, 0, "imitation", "imitation_kept", "hindsight", "soft", "actor_rate", "critic_rate")
         between(self, 0.0, 1.0, "gamma", "target_rate", "last_rate")
@@ -210,8 +202,7 @@ class Eat(Learner):
     Under diffusion the first two are taken at a random round, from the actor's own answer noised to it.
 
     Critics (twins, own encoder) see what is carried out; for the actor's gradient through a straight-through softmax.
-    Target ``r + g (min_i Q'_i(s', a') - temperature log p(a'))``, g the discount of the elapsed seconds; ``reach``
-    transitions on, r is the discounted sum of their rewards and s' what follows the last.
+    Target ``r + g (min_i Q'_i(s', a') - temperature log p(a'))``, g the discount of the elapsed seconds.
 
     Args:
         dimensions: Sizes.
@@ -244,8 +235,6 @@ class Eat(Learner):
         self.places, self.levels = place.size - 1, level.size
         drawn = Drawn(generator, self.dtype)
         self.actor = Actor(self.tokens, config.shape, WHOLE, drawn).to(self.device)
-        if config.begin_from:
-            self._begin_from(Path(config.begin_from))
         self.critic = Critic(self.tokens, config.shape, WHOLE, 2, drawn).to(self.device)
         self.target = Critic(self.tokens, config.shape, WHOLE, 2, drawn).to(self.device).requires_grad_(False)
         load_module_state(self.target, module_state(self.critic))
@@ -255,21 +244,6 @@ class Eat(Learner):
         self.keep_T, self.signal_T = noise_schedule(config.betas, config.shape.rounds)
         code_L = np.linspace(-1.0, 1.0, self.levels) if self.levels > 1 else np.zeros(1)
         self.code_L = self.tensor(code_L, self.dtype)
-
-    def _begin_from(self, path: Path) -> None:
-        """Takes over the nets of a written policy.
-
-        Raises:
-            DataError: It is none of this kind.
-            ScenarioError: It has other sizes, or denoises.
-        """
-        arrays, meta = read_policy(path)
-        try:
-            if meta["head"] != "action" or meta["net"]["rounds"]:
-                raise ValueError("it denoises, or has other outputs")
-            self.actor.begin_from(arrays)
-        except ValueError as error:
-            raise ScenarioError(f"begin_from={path}: {error}; name a policy of eat-d of the same sizes") from error
 
     # Actions
 
@@ -359,7 +333,7 @@ class Eat(Learner):
 
     def update(self) -> dict[str, float]:
         """Makes one step of the actor, and of the critics where they are used."""
-        batch = self.replay.sample(self.batch_rng, self.config.batch, self.config.reach)
+        batch = self.replay.sample(self.batch_rng, self.config.batch)
         soft = self.config.soft > 0.0
         figures: dict[str, float] = {}
         if soft:

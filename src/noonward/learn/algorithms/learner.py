@@ -101,6 +101,9 @@ class Learner(Algorithm):
 class AgentLearner(Learner):
     """A learner with one net per agent, whose outputs for the feasible choices say what the agent does."""
 
+    head: ClassVar[str] = "logits"
+    """What the outputs are: ``logits`` of choices or ``values`` of choices."""
+
     @property
     @abstractmethod
     def deciding_net(self) -> StackedMLP:
@@ -138,11 +141,7 @@ class AgentLearner(Learner):
         mask_BNA = with_hold(moment.mask_BNA, moment.asked_BN)
         return sample(output_BNA, mask_BNA, self.explore_rng) if explore else best(output_BNA, mask_BNA)
 
-    def after_imitation(self) -> None:
-        """Brings other nets in line with those that were fitted to demonstrations; by default there are none."""
-
     def policy_arrays(self) -> PolicyArrays:
         """Returns a copy of the nets that decide."""
         weights, biases = self.deciding_net.arrays()
-        head = "values" if self.imitation_loss == "margin" else "logits"
-        return PolicyArrays(weights, biases, {"algorithm": self.name, "head": head})
+        return PolicyArrays(weights, biases, {"algorithm": self.name, "head": self.head})

@@ -14,7 +14,7 @@ from noonward.learn.core.experience import Moment, Transition
 from noonward.learn.core.masking import best, masked, with_hold
 from noonward.learn.core.nets import StackedMLP, adam, follow, load_module_state, module_state
 from noonward.learn.core.replay import Batch, Replay
-from noonward.learn.core.settings import Steps, at_least, between, check_steps
+from noonward.learn.core.settings import at_least, between, check_steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,6 @@ class MadqnConfig:
         epsilon_last: Share of random choices in the end [ours].
         epsilon_updates: Updates over which the share falls, in a line: 20 epochs of the paper's 1,000 [ours].
         capacity: Decision steps kept in the replay [ours].
-        span: ``joint`` (the paper) or ``own``, see ``Replay``.
-        per_slot: Discount a slot of time by ``gamma`` rather than a decision step.
         precision: ``float32``, ``bf16`` or ``float64``.
     """
 
@@ -45,8 +43,6 @@ class MadqnConfig:
     epsilon_last: float = 0.05
     epsilon_updates: int = 20_000
     capacity: int = 500_000
-    span: Steps = "joint"
-    per_slot: bool = False
     precision: str = "float32"
 
     def __post_init__(self) -> None:
@@ -80,7 +76,7 @@ class Madqn(AgentLearner):
 
     name: ClassVar[str] = "madqn"
     consumes = "replay"
-    imitation_loss = "margin"
+    head = "values"
     config: MadqnConfig
     NETS = ("net", "target")
     ADAMS = ("net_adam",)
@@ -92,9 +88,7 @@ class Madqn(AgentLearner):
         self.target = self._agent_nets(generator).requires_grad_(False)
         load_module_state(self.target, module_state(self.net))
         self.net_adam = adam(self.net.parameters(), config.rate)
-        self.replay = Replay(
-            self.dimensions, capacity=config.capacity, gamma=config.gamma, span=config.span, per_slot=config.per_slot
-        )
+        self.replay = Replay(self.dimensions, capacity=config.capacity, gamma=config.gamma)
 
     @property
     def deciding_net(self) -> StackedMLP:
@@ -141,8 +135,7 @@ class Madqn(AgentLearner):
         y_NB = self._targets(batch)
         value_NBA = self.evaluated(self.net, self.tensor(batch.seen_NBI, self.dtype))
         taken_NB = value_NBA.gather(-1, self.tensor(batch.choice_NB)[..., None])[..., 0]
-        weight_NB = self.tensor(batch.weight_NB, self.dtype)
-        return 0.5 * (weight_NB * (taken_NB - y_NB).square()).mean(-1).sum(), taken_NB.detach()
+        return 0.5 * (taken_NB - y_NB).square().mean(-1).sum(), taken_NB.detach()
 
     def _targets(self, batch: Batch) -> torch.Tensor:
         """Returns ``y``, [N, B]."""
@@ -150,7 +143,3 @@ class Madqn(AgentLearner):
             value_NBA = self.evaluated(self.target, self.tensor(batch.next_seen_NBI, self.dtype))
             next_NB = masked(value_NBA, self.tensor(batch.next_mask_NBA)).amax(-1)
             return self.tensor(batch.reward_NB, self.dtype) + self.tensor(batch.discount_NB, self.dtype) * next_NB
-
-    def after_imitation(self) -> None:
-        """Sets the targets to the nets that were fitted."""
-        load_module_state(self.target, module_state(self.net))

@@ -46,8 +46,6 @@ class MappoConfig:
         value_memory: Share of the running moments that stays from one update to the next [ours]: returns grow with
             the policy, so the moments must follow them; the paper's code has 0.99999 per minibatch.
         gradient_norm: Longest gradient of a net (10).
-        critic_alone: First updates in which the critic alone learns, so that an actor that was fitted to
-            demonstrations is not led by a critic that knows nothing [ours].
         precision: ``float32``, ``bf16`` or ``float64``.
     """
 
@@ -66,13 +64,12 @@ class MappoConfig:
     normalise_values: bool = True
     value_memory: float = 0.99
     gradient_norm: float = 10.0
-    critic_alone: int = 0
     precision: str = "float32"
 
     def __post_init__(self) -> None:
         check_nets(self)
         at_least(self, 1, "rollout_steps", "passes", "minibatches")
-        at_least(self, 0, "critic_alone", "actor_rate", "critic_rate", "entropy_weight")
+        at_least(self, 0, "actor_rate", "critic_rate", "entropy_weight")
         at_least(self, 1e-12, "clip", "huber", "gradient_norm")
         between(self, 0.0, 1.0, "gamma", "gae_lambda", "value_memory")
 
@@ -125,7 +122,6 @@ class Mappo(AgentLearner):
 
     name: ClassVar[str] = "mappo"
     consumes = "rollout"
-    imitation_loss = "cross-entropy"
     config: MappoConfig
     NETS = ("actor", "critic")
     ADAMS = ("actor_adam", "critic_adam")
@@ -222,15 +218,14 @@ class Mappo(AgentLearner):
         return ((asked_NB * loss_NB).sum(-1) / asked_NB.sum(-1).clamp(min=1.0)).sum()
 
     def _step(self, losses: Losses) -> None:
-        """Makes one step of the critic and, once it has learned alone long enough, of the actors."""
+        """Makes one step of the critic and of the actors."""
         self.actor_adam.zero_grad()
         self.critic_adam.zero_grad()
         (losses.actor + losses.critic).backward()
         shorten_gradients(self.critic, self.config.gradient_norm)
         self.critic_adam.step()
-        if self.updates >= self.config.critic_alone:
-            shorten_gradients(self.actor, self.config.gradient_norm)
-            self.actor_adam.step()
+        shorten_gradients(self.actor, self.config.gradient_norm)
+        self.actor_adam.step()
 
     def _basis_of(self, rollout: Rollout) -> tuple[Basis, float]:
         """Returns what an update rests on, and the share of the returns' variance that the critic predicted."""

@@ -13,7 +13,7 @@ from noonward.learn.core.experience import Transition
 from noonward.learn.core.masking import entropy, log_policy
 from noonward.learn.core.nets import StackedMLP, adam, follow, load_module_state, module_state
 from noonward.learn.core.replay import Batch, Replay
-from noonward.learn.core.settings import Steps, at_least, between, check_steps
+from noonward.learn.core.settings import at_least, between, check_steps
 
 TWINS: Final = 2
 """Critics of an agent."""
@@ -35,10 +35,6 @@ class MasacConfig:
         temperature_rate: Adam's step of the logarithm of the temperature.
         target_entropy: Entropy aimed for, as a share of that of an even choice among the feasible ones.
         capacity: Decision steps kept in the replay [ours].
-        span: ``joint`` (the paper) or ``own``, see ``Replay``.
-        per_slot: Discount a slot of time by ``gamma`` rather than a decision step.
-        critic_alone: First updates in which the critics alone learn, so that actors that were fitted to demonstrations
-            are not led by critics that know nothing [ours].
         precision: ``float32``, ``bf16`` or ``float64``.
     """
 
@@ -53,14 +49,11 @@ class MasacConfig:
     temperature_rate: float = 3e-4
     target_entropy: float = 0.3
     capacity: int = 500_000
-    span: Steps = "joint"
-    per_slot: bool = False
-    critic_alone: int = 0
     precision: str = "float32"
 
     def __post_init__(self) -> None:
         check_steps(self)
-        at_least(self, 0, "critic_alone", "actor_rate", "critic_rate", "temperature", "temperature_rate")
+        at_least(self, 0, "actor_rate", "critic_rate", "temperature", "temperature_rate")
         between(self, 0.0, 1.0, "target_entropy")
         if self.tune_temperature:
             at_least(self, 1e-12, "temperature")
@@ -88,8 +81,8 @@ class Masac(AgentLearner):
     - targets ``Q'_i <- Q'_i + rate (Q_i - Q'_i)``.
 
     Infeasible choices have probability 0 in acting, targets and losses; expectations are sums over the choices.
-    Under ``joint`` steps, the paper's, an agent that is not asked has one choice, to hold: its critics learn the value
-    of such moments too, because those of earlier questions depend on them, and its actor has nothing to learn there.
+    An agent that is not asked has one choice, to hold: its critics learn the value of such moments too, because those
+    of earlier questions depend on them, and its actor has nothing to learn there.
 
     What an update computes, with a pass of one agent's net over the batch as the unit: actors at s' 1, target twins at
     s' 2, twins at s 2 and backwards 4, actors at s 1 and backwards 2: 12 units. The values of the twins at s serve both
@@ -106,7 +99,6 @@ class Masac(AgentLearner):
 
     name: ClassVar[str] = "masac"
     consumes = "replay"
-    imitation_loss = "cross-entropy"
     config: MasacConfig
     NETS = ("actor", "critic", "target")
     ADAMS = ("actor_adam", "critic_adam", "temperature_adam")
@@ -127,9 +119,7 @@ class Masac(AgentLearner):
         self.actor_adam = adam(self.actor.parameters(), config.actor_rate)
         self.critic_adam = adam(self.critic.parameters(), config.critic_rate)
         self.temperature_adam = adam([self.log_temperature_N], config.temperature_rate)  # type: ignore[list-item]
-        self.replay = Replay(
-            d, capacity=config.capacity, gamma=config.gamma, span=config.span, per_slot=config.per_slot
-        )
+        self.replay = Replay(d, capacity=config.capacity, gamma=config.gamma)
 
     @property
     def deciding_net(self) -> StackedMLP:
@@ -148,12 +138,11 @@ class Masac(AgentLearner):
         losses = self.losses(batch)
         (losses.critic + losses.actor).backward()
         self.critic_adam.step()
-        if self.updates >= self.config.critic_alone:
-            self.actor_adam.step()
-            if self.config.tune_temperature:
-                self.temperature_adam.zero_grad()
-                losses.temperature.backward()
-                self.temperature_adam.step()
+        self.actor_adam.step()
+        if self.config.tune_temperature:
+            self.temperature_adam.zero_grad()
+            losses.temperature.backward()
+            self.temperature_adam.step()
         self.updates += 1
         follow(self.target.parameters(), self.critic.parameters(), self.config.target_rate)
         return self._figures(batch, losses)
@@ -161,12 +150,11 @@ class Masac(AgentLearner):
     def losses(self, batch: Batch) -> Losses:
         """Returns the losses of a batch at the present parameters."""
         choice_NB = self.tensor(batch.choice_NB)
-        weight_NB = self.tensor(batch.weight_NB, self.dtype)
         y_NB = self._targets(batch)
         seen = self.tensor(batch.seen_NBI, self.dtype)
         value_KNBA = self._values(self.critic, seen)
         taken_KNB = value_KNBA.gather(-1, choice_NB.expand(TWINS, -1, -1)[..., None])[..., 0]
-        critic = 0.5 * (weight_NB * (taken_KNB - y_NB).square()).mean(-1).sum()
+        critic = 0.5 * (taken_KNB - y_NB).square().mean(-1).sum()
         actor, entropy_NB, value_NB = self._actor_loss(batch, seen, value_KNBA.detach().amin(0))
         return Losses(
             critic=critic,
@@ -195,8 +183,7 @@ class Masac(AgentLearner):
         entropy_NB = entropy(log_p_NBA)
         expected_NB = (log_p_NBA.exp() * value_NBA).sum(-1)
         loss_NB = -expected_NB - self.temperature_N[:, None] * entropy_NB
-        weight_NB = asked_NB * self.tensor(batch.weight_NB, self.dtype)
-        loss = ((weight_NB * loss_NB).sum(-1) / asked_NB.sum(-1).clamp(min=1.0)).sum()
+        loss = ((asked_NB * loss_NB).sum(-1) / asked_NB.sum(-1).clamp(min=1.0)).sum()
         return loss, entropy_NB.detach(), expected_NB.detach()
 
     def _temperature_loss(self, batch: Batch, entropy_NB: torch.Tensor) -> torch.Tensor:

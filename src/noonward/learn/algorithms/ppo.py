@@ -111,7 +111,6 @@ class Ppo(Mappo):
 
     name: ClassVar[str] = "ppo"
     config: PpoConfig
-    imitation_loss = None  # type: ignore[assignment]
     actor: Any
     critic: Any
 
@@ -190,8 +189,7 @@ class Ppo(Mappo):
         self.actor_adam.zero_grad()
         self.critic_adam.zero_grad()
         (losses.actor + losses.critic).backward()
-        pairs = ((self.critic, self.critic_adam), (self.actor, self.actor_adam))
-        for net, optimizer in pairs if self.updates >= self.config.critic_alone else pairs[:1]:
+        for net, optimizer in ((self.critic, self.critic_adam), (self.actor, self.actor_adam)):
             torch.nn.utils.clip_grad_norm_(net.parameters(), self.config.gradient_norm)
             optimizer.step()
 

@@ -6,14 +6,11 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 from noonward.errors import ScenarioError, nearest
 
 C = TypeVar("C")
-Steps = Literal["joint", "own"]
-"""``joint``: an agent's transition goes from every decision step to the next, asked or not (MASAC, Algorithm 1).
-``own``: from one step in which the agent is asked to the next one in which it is."""
 _IN_WORDS: Final[dict[Any, str]] = {
     bool: "true or false",
     int: "a whole number",
@@ -49,7 +46,6 @@ def check_steps(config: Any) -> None:
     """Checks the fields that every algorithm with a replay has."""
     at_least(config, 1, "batch", "capacity")
     between(config, 0.0, 1.0, "gamma", "target_rate")
-    one_of(config, "span", get_args(Steps))
     check_nets(config)
 
 
@@ -102,8 +98,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
         ScenarioError: There is no ``=``.
 
     Example:
-        >>> parse_setting("hidden=[64, 64]"), parse_setting("span=own")
-        (('hidden', [64, 64]), ('span', 'own'))
+        >>> parse_setting("hidden=[64, 64]"), parse_setting("precision=bf16")
+        (('hidden', [64, 64]), ('precision', 'bf16'))
     """
     name, equals, value = text.partition("=")
     if not equals or not name.strip():

@@ -7,7 +7,6 @@ Q places, A numbers of an action. ``schedule.edge.trained_policy`` computes the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,15 +19,6 @@ from noonward.learn.core.experience import Tokens
 
 TIME: Final = 16
 """Numbers of the embedding of a round of denoising."""
-ENCODER: Final = (
-    *("embed_w", "embed_b", "mix_w", "mix_b", "after_w", "after_b", "norm_w", "norm_b", "pool_w", "pool_b"),
-)
-"""Arrays of an encoder in a policy's file."""
-TRUNK: Final = (
-    *("seen_w", "second_w", "second_b", "whole_w", "whole_b", "slot_whole_w", "slot_token_w", "slot_b"),
-    *("score_w", "score_b"),
-)
-"""Arrays of a trunk there that are parameters as they stand."""
 EPSILON: Final = 1e-5
 """Added to the variance where tokens are normalised."""
 
@@ -179,30 +169,6 @@ class Actor(nn.Module):
         score = mish(slot) @ self.score_w + self.score_b
         out = torch.cat([trunk @ self.whole_w + self.whole_b, score], -1)
         return out, (trunk @ self.spread_w + self.spread_b).clamp(-4.0, 0.5)
-
-    def begin_from(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Takes over the arrays of a written actor that answers at once; the layers of the noisy action begin at 0.
-
-        A diffusion actor then answers in every round what the other one answers.
-
-        Args:
-            arrays: Arrays by the names of a policy's file.
-
-        Raises:
-            ValueError: An array has another shape.
-        """
-        e = self.encoder
-        own = {"first_b": arrays["time_b"][0]} | {name: arrays[name] for name in TRUNK}
-        inner = {name: arrays[name] for name in ENCODER if hasattr(e, name)}
-        with torch.no_grad():
-            for net, given in ((self, own), (e, inner)):
-                for name, array in given.items():
-                    parameter = getattr(net, name)
-                    if parameter.shape != array.shape:
-                        raise ValueError(f"{name} has shape {tuple(parameter.shape)}, the file's {array.shape}")
-                    parameter.copy_(torch.from_numpy(array))
-            for parameter in (self.noisy_w, self.time_w, self.slot_noisy_w):
-                parameter.zero_()
 
     def arrays(self, keep_T: NDArray[np.float64], signal_T: NDArray[np.float64]) -> list[NDArray[Any]]:
         """Returns the arrays of a policy's file (``schedule.edge.trained_policy.PARTS``).

@@ -14,7 +14,6 @@ from noonward.arrays import F8
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario, with_files
 from noonward.data.splits import MONTHS, Split, split_scenario, split_seed
-from noonward.decision.brief import Brief, check_fit
 from noonward.decision.cluster.observation import Observation
 from noonward.engine.cluster.batch import BatchEngine
 from noonward.engine.cluster.service_meter import (
@@ -30,7 +29,6 @@ from noonward.forecasts.forecast import Forecast, ForecastKind
 from noonward.learn.core.experience import ActionSpec
 from noonward.learn.core.settings import at_least, one_of
 from noonward.learn.tasks.cluster_runs import ClusterRuns
-from noonward.learn.tasks.demonstrator import SchedulerDemonstrator, forecast_with
 from noonward.learn.tasks.source import Source
 from noonward.learn.tasks.task import Task
 from noonward.ledger.ledger import settle
@@ -40,7 +38,7 @@ from noonward.model.limits import Limit
 from noonward.schedule.cluster.choices.file import HEAD as CHOICES
 from noonward.schedule.cluster.choices.file import write_choice_policy
 from noonward.schedule.cluster.trained_policy import write_policy
-from noonward.schedule.registry import load_policy, make_scheduler
+from noonward.schedule.registry import load_policy
 
 EXCESS_J_PER_UNIT: Final = 10.0
 """What validation charges per relative excess over a limit, J per unit: far more than multipliers come to where a joule
@@ -125,15 +123,14 @@ class ClusterTask:
         """Forecast that the observation shows."""
         return None if self.forecast is None else Forecast(self.forecast)
 
-    def open(self, seed: int, *, imitate: str | None = None) -> Task:
+    def open(self, seed: int) -> Task:
         """Returns the task.
 
         Args:
             seed: Number of the draw of training environments.
-            imitate: Name of the policy that a warm start imitates, or None.
 
         Raises:
-            ScenarioError: Scenarios, observation, reward and the policy to imitate do not fit.
+            ScenarioError: Scenarios, observation and reward do not fit.
             DataError: A file's content is wrong.
         """
         training, validation = Draws(self.sources, "train", seed), Draws(self.sources[:1], "validation", 0)
@@ -141,12 +138,7 @@ class ClusterTask:
         for scenario in training.scenarios:
             self._check_scenario(scenario, first)
         observation = self.observation_of(first)
-        forecast, demonstrator = self.shown_forecast, None
-        if imitate is not None:
-            needs = make_scheduler(imitate).needs
-            check_fit(Brief.of(training(0)[0], needs), needs, repr(imitate))
-            forecast = forecast_with(imitate, forecast)
-            demonstrator = functools.partial(SchedulerDemonstrator, imitate)
+        forecast = self.shown_forecast
 
         def engine(environments: Sequence[Environment], seeds: Sequence[int]) -> BatchEngine:
             reward: Literal["utility", "at-start"] = "at-start" if self.reward == "at-start" else "utility"
@@ -158,7 +150,6 @@ class ClusterTask:
             engine=engine,
             actions=actions_of(first, observation),
             figures={"migration_usd": BatchEngine.migration_usd},
-            demonstrator=demonstrator,
             slot_s=first.slot_s,
             about=self._about(first, observation),
             record={

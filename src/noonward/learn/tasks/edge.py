@@ -120,21 +120,15 @@ class EdgeTask:
         share = stream(environment.seed, "learner", "price", where).random()
         return float(self.price_low_s * (self.price_high_s / self.price_low_s) ** share)
 
-    def open(self, seed: int, *, imitate: str | None = None) -> Task:
+    def open(self, seed: int) -> Task:
         """Returns the task.
 
         Args:
             seed: Number of the draw of training environments.
-            imitate: None: what is imitated is the advice, not a named policy.
 
         Raises:
-            ScenarioError: Scenarios do not fit, or a policy to imitate is named.
+            ScenarioError: Scenarios do not fit.
         """
-        if imitate is not None:
-            raise ScenarioError(
-                f"warm_start={imitate}: learners of edge scenarios imitate the advice of every question instead; leave "
-                "warm_start out, and set advice=patient and the algorithm's imitation"
-            )
         scenarios = [each for source in self.sources for each in self._cells(source)]
         validated = [each for source in self.sources for each in self._cells(source)]
         training = EdgeDraws(scenarios, split_seed("train", seed), replayed=self.replayed)

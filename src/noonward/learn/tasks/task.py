@@ -1,4 +1,4 @@
-"""What a run learns in: draws of environments, the engine that runs them, a demonstrator, a meter."""
+"""What a run learns in: draws of environments, the engine that runs them, a meter."""
 
 from __future__ import annotations
 
@@ -35,16 +35,6 @@ class Engine(Protocol):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores from ``state()``."""
-
-
-class Demonstrator(Protocol):
-    """Says what a policy does in the only row of an engine."""
-
-    def begin(self) -> None:
-        """Prepares for the run that has just started."""
-
-    def choices(self) -> I8:
-        """Returns the policy's choices, [N]; -1 where an agent is not asked or could not choose so. Once a question."""
 
 
 class Meter(Protocol):
@@ -89,7 +79,6 @@ class Task:
         validation: Draws of validation environments; no window is also a training one.
         engine: Makes an engine of rows.
         actions: What an agent chooses.
-        demonstrator: Makes what a warm start imitates, for an engine of one row, or None.
         meter: Makes what reads rewards and constraint costs of an engine, or None: the engine's rewards, no costs.
         costs: Names of the constraint costs that the meter reads.
         counts: Names of the columns that the meter reads after them (``Dimensions``).
@@ -112,7 +101,6 @@ class Task:
     validation: Draw
     engine: Callable[[Sequence[Any], Sequence[int]], Engine]
     actions: ActionSpec
-    demonstrator: Callable[[Any], Demonstrator] | None = None
     meter: Callable[[Any], Meter] | None = None
     costs: tuple[str, ...] = ()
     counts: tuple[str, ...] = ()
@@ -137,12 +125,11 @@ class Task:
 class TaskConfig(Protocol):
     """Settings of a task: a frozen dataclass of values that JSON can hold."""
 
-    def open(self, seed: int, *, imitate: str | None = None) -> Task:
+    def open(self, seed: int) -> Task:
         """Returns the task.
 
         Args:
             seed: Number of the draw of training environments.
-            imitate: Name of the policy that a warm start imitates, or None.
         """
 
 

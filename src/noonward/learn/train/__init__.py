@@ -1,1 +1,1 @@
-"""How training runs: config, trainer, curves, imitation, export."""
+"""How training runs: config, trainer, curves, export."""

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 from noonward.errors import ScenarioError, nearest
 from noonward.learn.algorithms.registry import algorithm_named
-from noonward.learn.core.settings import at_least, between, build, parse_setting, typed
+from noonward.learn.core.settings import at_least, build, parse_setting, typed
 from noonward.learn.tasks.kinds import task_kind
 from noonward.learn.tasks.source import Source
 from noonward.learn.tasks.task import Task, TaskConfig
@@ -32,18 +32,6 @@ class RunConfig:
         episode_steps: Decision steps after which an episode is cut, K_max.
         updates: Updates after each epoch's collection, G.
         validation_environments: Validation environments, the same in every epoch.
-        warm_start: A policy that the agents imitate before the first epoch; None: none. MASAC and MAPPO fit their
-            actors by cross-entropy, MADQN its values by a margin.
-        warm_start_environments: Runs in which it is watched.
-        warm_start_steps: Decision steps after which such a run is cut; 0: never.
-        warm_start_passes: Passes over what was seen.
-        warm_start_batch: Decision steps in a batch.
-        warm_start_rate: Adam's step.
-        warm_start_balance: How much more the rare choices of an agent weigh: ``count^-balance``; 0: each question the
-            same, 1: each choice the same.
-        warm_start_margin: How far the value of its choice is to lie above that of any other (0.8 in DQfD, Hester et
-            al. 2018), USD.
-        warm_start_keep: Put what was seen into the replay, until newer steps push it out.
         validate_every: Epochs from one validation to the next; the last epoch is validated in any case.
         checkpoint_every: Epochs from one checkpoint to the next; the last epoch has one in any case.
         device: Where the nets are: ``cpu`` or ``cuda``.
@@ -59,15 +47,6 @@ class RunConfig:
     episode_steps: int = 12_000
     updates: int = 1_000
     validation_environments: int = 1
-    warm_start: str | None = None
-    warm_start_environments: int = 10
-    warm_start_steps: int = 0
-    warm_start_passes: int = 10
-    warm_start_batch: int = 256
-    warm_start_rate: float = 1e-3
-    warm_start_balance: float = 0.0
-    warm_start_margin: float = 0.8
-    warm_start_keep: bool = False
     validate_every: int = 1
     checkpoint_every: int = 1
     device: str = "cpu"
@@ -76,26 +55,7 @@ class RunConfig:
         counts = ("epochs", "environments", "steps", "episode_steps", "updates", "validation_environments")
         at_least(self, 1, *counts, "validate_every", "checkpoint_every")
         at_least(self, 0, "seed")
-        if self.warm_start is not None and not isinstance(self.warm_start, str):
-            raise ScenarioError(f"warm_start is {self.warm_start!r}; give a policy's name, as bid-price-persistence")
-        self._check_warm_start()
         self.algorithm_config()
-
-    def _check_warm_start(self) -> None:
-        at_least(self, 1, "warm_start_environments", "warm_start_passes", "warm_start_batch")
-        at_least(self, 1e-12, "warm_start_rate", "warm_start_margin")
-        at_least(self, 0, "warm_start_steps")
-        between(self, 0.0, 1.0, "warm_start_balance")
-        made = algorithm_named(self.algorithm).make
-        if self.warm_start is None:
-            return
-        if made.imitation_loss is None:
-            raise ScenarioError(f"{self.algorithm} cannot imitate a policy; leave out warm_start")
-        if self.warm_start_keep and made.consumes == "rollout":
-            raise ScenarioError(
-                f"{self.algorithm} has no replay to keep demonstrations in: it learns from its own choices alone; "
-                "leave out warm_start_keep"
-            )
 
     def algorithm_config(self) -> Any:
         """Returns the algorithm's settings.
@@ -112,7 +72,7 @@ class RunConfig:
             ScenarioError: It does not fit the algorithm, or its parts do not fit each other.
             DataError: A file's content is wrong.
         """
-        task = self.task.open(self.seed, imitate=self.warm_start)
+        task = self.task.open(self.seed)
         if algorithm_named(self.algorithm).make.consumes == "runs" and task.plays is None:
             raise ScenarioError(
                 f"{self.algorithm} plays whole runs of scenarios that ask each-slot and earn utility, which "
@@ -198,9 +158,6 @@ def with_settings(algorithm: str, task: Any, settings: Iterable[str], **fields: 
         raise ScenarioError(f"{algorithm} plays whole runs and knows no {', '.join(unread)}; leave that out")
     if "updates" in fields and consumes == "rollout":
         raise ScenarioError(f"{algorithm} learns from each rollout and knows no updates an epoch; leave out updates")
-    idle = [name for name in fields if name.startswith("warm_start_")]
-    if idle and fields.get("warm_start") is None:
-        raise ScenarioError(f"{', '.join(idle)} without a policy to imitate; set warm_start=POLICY too")
     task = dataclasses.replace(task, **_typed(changed, type(task)))
     return RunConfig(algorithm=algorithm, task=task, settings=chosen, **_typed(fields, RunConfig))
 

@@ -19,7 +19,6 @@ from noonward.learn.core.checkpoint import load_checkpoint, save_checkpoint
 from noonward.learn.tasks.rows import Rows, measured, moment_of
 from noonward.learn.tasks.task import Engine, Task, dimensions_of
 from noonward.learn.train.curves import Events, Row, write_curves
-from noonward.learn.train.imitation import imitate
 from noonward.learn.train.run_config import RunConfig
 
 CONFIG: Final = "config.json"
@@ -79,7 +78,7 @@ class Trainer:
 
     The folder holds ``config.json`` (the run), ``checkpoint.npz`` (everything, after every ``checkpoint_every`` epochs;
     a run that is killed resumes from it, bit for bit), ``curves.csv`` (an epoch a row) and
-    ``events`` (TensorBoard). A warm start is epoch 0: a run that is killed within it begins it anew.
+    ``events`` (TensorBoard).
 
     Args:
         config: The run.
@@ -148,9 +147,6 @@ class Trainer:
         began, first = time.monotonic(), self.epoch
         events = Events(self.folder / EVENTS, self.epoch + 1 if self.curves else 0)
         try:
-            if self.config.warm_start is not None and not self.curves:
-                self._warm_start(events)
-                began = time.monotonic()
             while self.epoch < self.config.epochs:
                 row, seconds, improved = self._run_epoch()
                 spent = time.monotonic() - began
@@ -172,16 +168,6 @@ class Trainer:
                 eta_s=eta_s,
             )
         )
-
-    def _warm_start(self, events: Events) -> None:
-        """Fits the algorithm to the policy it starts from, validates and keeps that: epoch 0 of the curves."""
-        row, seconds = imitate(self.config, self.task, self.algorithm, self.reporter.phase)
-        began = time.monotonic()
-        reward = self.validate()
-        seconds["validate"] = time.monotonic() - began
-        improved = self._keep(row, reward)
-        self.save()
-        self._tell(events, row, seconds, improved, None)
 
     def _run_epoch(self) -> tuple[Row, dict[str, float], bool]:
         """Makes one epoch; returns its figures, the wall time of its phases and whether its policy is the best."""
@@ -344,12 +330,17 @@ class Trainer:
 
 
 def mean_of(rows: Sequence[Row]) -> Row:
-    """Returns the means of the rows' figures."""
-    sums: dict[str, float] = {}
+    """Returns the mean of each figure over the rows that have it; None if all that have it say None.
+
+    Example:
+        >>> mean_of([{"loss": 4.0}, {"loss": 2.0, "value": 1.0}, {"value": None}])
+        {'loss': 3.0, 'value': 1.0}
+    """
+    known: dict[str, list[float]] = {}
     for row in rows:
         for name, value in row.items():
-            sums[name] = sums.get(name, 0.0) + float(value or 0.0)
-    return {name: value / len(rows) for name, value in sums.items()}
+            known.setdefault(name, []).extend([] if value is None else [float(value)])
+    return {name: sum(values) / len(values) if values else None for name, values in known.items()}
 
 
 def require_device(device: str) -> None:

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from noonward.live.api.handlers import Api, problem
 from noonward.live.controller import Controller
+from noonward.live.web.forms import Forms
 from noonward.live.web.pages import Pages
 
 
@@ -33,6 +34,6 @@ def make_app(controller: Controller) -> Starlette:
         return problem(500, "defect", "the service failed at this request; its log says more")
 
     return Starlette(
-        routes=[*api.routes(), *pages.routes()],
+        routes=[*api.routes(), *pages.routes(), *Forms(pages).routes()],
         exception_handlers={404: not_found, 405: not_allowed, 500: defect},
     )

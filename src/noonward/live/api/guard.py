@@ -8,6 +8,7 @@ import time
 from typing import Any, Final
 
 import msgspec
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from noonward.live.store.store import Store
@@ -38,7 +39,7 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """Knows who asks.
+    """Knows who asks. What it reads of the store, it reads in another thread: others are answered meanwhile.
 
     Without tokens the service listens on the loopback address alone, and whoever asks there is its administrator; the
     host that a request names must then be this machine, so that no page of another site can reach it by a name that
@@ -53,34 +54,34 @@ class Guard:
         self._known: dict[str, tuple[float, Holder | None]] = {}
         self._open: tuple[float, bool] = (-1e9, False)
 
-    def holder(self, request: Request, scope: Scope) -> Holder:
+    async def holder(self, request: Request, scope: Scope) -> Holder:
         """Returns who asks.
 
         Raises:
             RefusedError: No valid token, too little scope, or a foreign page.
         """
         self.refuse_foreign(request)
-        if self.is_open(request):
+        if await self.is_open(request):
             return Holder("loopback", "admin")
         words = request.headers.get("authorization", "").split(" ", 1)
         if len(words) != 2 or words[0].lower() != "bearer":
             raise RefusedError(401, "token", "a token is needed: send 'Authorization: Bearer TOKEN'")
-        return self.holder_of(words[1].strip(), scope)
+        return await self.holder_of(words[1].strip(), scope)
 
-    def holder_of(self, token: str, scope: Scope) -> Holder:
+    async def holder_of(self, token: str, scope: Scope) -> Holder:
         """Returns who holds a token.
 
         Raises:
             RefusedError: It is void, or allows too little.
         """
-        holder = self._of(token)
+        holder = await self._of(token)
         if holder is None:
             raise RefusedError(401, "token", "the token is void or has expired; ask the administrator for a new one")
         if not holder.may(scope):
             raise RefusedError(403, "scope", f"this needs a token of scope {scope}; {holder.name} has {holder.scope}")
         return holder
 
-    def is_open(self, request: Request) -> bool:
+    async def is_open(self, request: Request) -> bool:
         """Returns whether there are no tokens, so that whoever asks from this machine is administrator.
 
         Raises:
@@ -88,17 +89,17 @@ class Guard:
         """
         at, free = self._open
         if time.monotonic() - at > KNOWN_S:
-            free = not any_tokens(self._store)
+            free = not await run_in_threadpool(any_tokens, self._store)
             self._open = (time.monotonic(), free)
         name = _host(request.headers.get("host", ""))
         if free and name not in LOOPBACK:
             raise RefusedError(403, "host", f"this service answers as localhost alone, not as {name!r}; or make tokens")
         return free
 
-    def _of(self, token: str) -> Holder | None:
+    async def _of(self, token: str) -> Holder | None:
         at, holder = self._known.get(token, (-1e9, None))
         if time.monotonic() - at > KNOWN_S:
-            holder = holder_of(self._store, token)
+            holder = await run_in_threadpool(holder_of, self._store, token)
             if len(self._known) > 1000:
                 self._known.clear()
             self._known[token] = (time.monotonic(), holder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
@@ -74,7 +75,7 @@ class Api:
             JobRequest | list[JobRequest]
         )
         self._settling = asyncio.Lock()
-        self._savings: tuple[float, int, Savings | None] = (-1e9, 0, None)
+        self._savings: dict[int, tuple[float, Savings | None]] = {}
         self._change = msgspec.json.Decoder(shown.Change)
         self._site_change = msgspec.json.Decoder(shown.SiteChange)
         self._policy_change = msgspec.json.Decoder(shown.PolicyChange)
@@ -111,7 +112,7 @@ class Api:
     def _guarded(self, scope: Scope, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             try:
-                return await handler(request, self.guard.holder(request, scope))
+                return await handler(request, await self.guard.holder(request, scope))
             except RefusedError as refused:
                 return problem(refused.status, refused.code, refused.message)
             except NoonwardError as error:
@@ -284,17 +285,16 @@ class Api:
     async def settled(self, days: int) -> Savings | None:
         """Returns what was saved in the last days, as computed lately; None without signals or reference policy."""
         async with self._settling:
-            at, asked, found = self._savings
+            at, found = self._savings.get(days, (-math.inf, None))
             kept_s = max(LEAST_SETTLED_S, SETTLED_S / self.store.clock.speed)
-            if asked != days or time.monotonic() - at > kept_s:
+            if time.monotonic() - at > kept_s:
                 found = await run_in_threadpool(savings, self.controller, days)
-                self._savings = (time.monotonic(), days, found)
+                self._savings[days] = (time.monotonic(), found)
         return found
 
-    @property
-    def last_savings(self) -> Savings | None:
-        """What was saved in the last week, as computed last; None if that has not been done yet."""
-        return self._savings[2]
+    def last_savings(self, days: int) -> Savings | None:
+        """Returns what was saved in the last days, as computed last; None if that has not been done yet."""
+        return self._savings[days][1] if days in self._savings else None
 
     async def decisions(self, request: Request, holder: Holder) -> Response:
         """Lists decisions, newest first."""

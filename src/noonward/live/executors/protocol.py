@@ -8,8 +8,9 @@ from typing import Literal, Protocol
 
 from noonward.errors import NoonwardError
 
-Phase = Literal["held", "queued", "running", "done", "failed", "cancelled", "node-failed"]
-"""Where a job stands at its cluster; ``node-failed``: the cluster failed under it, not the job itself."""
+Phase = Literal["held", "queued", "running", "done", "failed", "cancelled", "node-failed", "unknown"]
+"""Where a job stands at its cluster; ``node-failed``: the cluster failed under it, not the job itself; ``unknown``: the
+cluster cannot say now, and may say later."""
 
 
 class ClusterError(NoonwardError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -49,7 +50,10 @@ DOWN: Final = re.compile(r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|NOT_RESPONDING|REBOOT|P
 """States of nodes that run nothing new."""
 GIVEN_UP: Final = ("launch failed", "JobHoldMaxRequeue")
 """How Slurm's reason begins for a job that it could not launch, or launched too often, and holds for ever."""
-_ROW: Final = "%i|%j|%T|%S|%e|%r"
+_log: Final = logging.getLogger("noonward.live")
+NO_ACCOUNTING: Final = re.compile(r"AccountingStorageType\s*=\s*(accounting_storage/none|\(null\))")
+"""What ``scontrol show config`` says where nothing keeps accounts."""
+_FIELDS: Final = ("JobID", "Name", "State", "StartTime", "EndTime", "exit_code", "Reason")
 
 
 class SlurmExecutor:
@@ -137,14 +141,24 @@ class SlurmExecutor:
             self._call("scancel", *self._clusters, order.handle)
 
     def statuses(self, orders: Sequence[Order]) -> list[Status]:
-        """Returns where jobs stand; of those that the controller has forgotten, what the accounting keeps."""
+        """Returns where jobs stand; of those that the controller has forgotten, what the accounting keeps.
+
+        While the accounting does not answer, these are ``unknown``.
+        """
         wanted = {order.handle: order for order in orders if order.handle is not None}
         if not wanted:
             return []
         listed = [each for each in self._listed(tuple(order.token for order in orders)) if each.handle in wanted]
         missing = [handle for handle in wanted if handle not in {each.handle for each in listed}]
         # The accounting may have lost the job's name, which is the token; the number is the job's own.
-        kept = [replace(each, token=wanted[each.handle].token) for each in self.accounted(missing)]
+        try:
+            kept = [replace(each, token=wanted[each.handle].token) for each in self.accounted(missing)]
+        except ClusterError as error:
+            _log.warning("%d jobs that the controller has forgotten stay open: %s", len(missing), error)
+            kept = [
+                Status(token=wanted[handle].token, handle=handle, phase="unknown", reason=str(error))
+                for handle in missing
+            ]
         return listed + kept
 
     def strays(self) -> list[Order]:
@@ -184,11 +198,17 @@ class SlurmExecutor:
     def _listed(self, tokens: tuple[str, ...]) -> list[Status]:
         """Returns the jobs that the controller knows, all of this product or those of some tokens."""
         named = (f"--name={','.join(tokens)}",) if 0 < len(tokens) <= 500 else ()
-        text = self._call("squeue", "--noheader", "--states=all", *self._clusters, *named, f"--format={_ROW}")
-        return [self._status(line) for line in text.splitlines() if line.count("|") >= 5 and f"|{PREFIX}" in line]
+        fields = ",".join(f"{field}:|" for field in _FIELDS)
+        text = self._call("squeue", "--noheader", "--states=all", *self._clusters, *named, "-O", fields)
+        rows = (line.rstrip("|").split("|", 6) for line in text.splitlines() if f"|{PREFIX}" in line)
+        return [
+            self._status(handle, token, state, began, ended, wait_code(code), reason)
+            for handle, token, state, began, ended, code, reason in rows
+        ]
 
-    def _status(self, line: str) -> Status:
-        handle, token, state, began, ended, reason = line.split("|", 5)
+    def _status(
+        self, handle: str, token: str, state: str, began: str, ended: str, code: int | None, reason: str
+    ) -> Status:
         phase = phase_of(state, reason)
         over = phase in ("done", "failed", "cancelled", "node-failed")
         return Status(
@@ -197,12 +217,16 @@ class SlurmExecutor:
             phase=phase,
             began_s=None if phase in ("held", "queued") else self._time(began),
             ended_s=self._time(ended) if over else None,
-            exit_code=0 if phase == "done" else None,
+            exit_code=code if phase in ("done", "failed") else None,
             reason=reason if reason != "None" else state,
         )
 
     def accounted(self, handles: Sequence[str]) -> list[Status]:
-        """Returns what the accounting says of jobs by their numbers; none where there is no accounting."""
+        """Returns what the accounting says of jobs by their numbers; none where there is no accounting.
+
+        Raises:
+            ClusterError: It does not answer.
+        """
         if not handles:
             return []
         try:
@@ -211,10 +235,12 @@ class SlurmExecutor:
                 "--format=JobIDRaw,JobName,State,Start,End,ExitCode",
             )  # fmt: skip
         except ClusterError:
-            return []
+            if NO_ACCOUNTING.search(self._call("scontrol", *self._clusters, "show", "config")):
+                return []
+            raise
         rows = (line.split("|") for line in text.splitlines() if line.count("|") == 5)
         return [
-            self._status("|".join((handle, name, state.split()[0], began, ended, f"exit code {code}")))
+            self._status(handle, name, state.split()[0], began, ended, colon_code(code), f"exit code {code}")
             for handle, name, state, began, ended, code in rows
         ]
 
@@ -265,6 +291,32 @@ def phase_of(state: str, reason: str) -> Phase:
     if reason.startswith(GIVEN_UP):
         return "node-failed"
     return "held" if reason.startswith("JobHeld") or reason.endswith("held state") else "queued"
+
+
+def wait_code(text: str) -> int | None:
+    """Returns the exit code in a status as ``wait`` gives it; 128 and its number for a signal, None for no number.
+
+    Example:
+        >>> wait_code("768"), wait_code("9"), wait_code("0"), wait_code("N/A")
+        (3, 137, 0, None)
+    """
+    if not text.isdigit():
+        return None
+    status = int(text)
+    return 128 + status % 128 if status % 128 else status // 256
+
+
+def colon_code(text: str) -> int | None:
+    """Returns the exit code that sacct writes as CODE:SIGNAL; 128 and its number for a signal.
+
+    Example:
+        >>> colon_code("3:0"), colon_code("0:9"), colon_code("")
+        (3, 137, None)
+    """
+    found = re.fullmatch(r"(\d+):(\d+)", text)
+    if found is None:
+        return None
+    return 128 + int(found[2]) if int(found[2]) else int(found[1])
 
 
 def gpus_of(text: str) -> int:

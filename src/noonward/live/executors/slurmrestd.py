@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from noonward.live.executors.protocol import ClusterError, Order, Status
-from noonward.live.executors.slurm import DOWN, PHASES, PREFIX, gpus_of, phase_of
+from noonward.live.executors.slurm import DOWN, PHASES, PREFIX, gpus_of, phase_of, wait_code
 from noonward.live.executors.web import ClusterWeb
 from noonward.units import MINUTE_S
 
@@ -116,7 +116,7 @@ class SlurmRestExecutor:
             phase=phase,
             began_s=None if phase in ("held", "queued") else self._time(said.get("start_time")),
             ended_s=self._time(said.get("end_time")) if over else None,
-            exit_code=0 if phase == "done" else None,
+            exit_code=wait_code(str(said.get("exit_code"))) if phase in ("done", "failed") else None,
             reason=reason if reason != "None" else said["job_state"],
         )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -13,11 +14,14 @@ import polars as pl
 from noonward.data.account import Account
 from noonward.data.signals.clean import clean
 from noonward.data.signals.readings import ImportOptions
-from noonward.errors import DataError
+from noonward.errors import DataError, FileError
 from noonward.live.clock import Clock
+from noonward.live.grid.feeds.catalogue import FEEDS
 from noonward.live.grid.feeds.feed import Call, Feed, reply_file
+from noonward.live.grid.feeds.settings import SignalFeed
 from noonward.live.grid.sources import SignalSource, SourceError
 from noonward.live.grid.web import Web
+from noonward.live.store.store import Store
 from noonward.model.signals import CARBON_NAME, PRICE_NAME, Signals
 from noonward.units import DAY_H
 
@@ -186,3 +190,33 @@ def _hour(time: datetime) -> datetime:
 
 def _hours(start: datetime, until: datetime) -> list[datetime]:
     return [start + timedelta(hours=h) for h in range(max(0, (until - start) // timedelta(hours=1)))]
+
+
+def feed_source(feeds: Sequence[SignalFeed], store: Store) -> FeedSource:
+    """Returns the source that feeds make together.
+
+    Args:
+        feeds: What a configuration says of each.
+        store: Store of the service, for its clock.
+
+    Raises:
+        FileError: A key file cannot be read.
+        MissingExtraError: The extra ``live`` is not installed.
+    """
+    made = []
+    for feed in feeds:
+        kind = FEEDS[feed.source]
+        web = Web(kind.title, feed.url or kind.url, store.now_s, feed.quota_per_hour or kind.quota_per_hour)
+        key = None if feed.key_file is None else _key(feed.key_file)
+        made.append(FeedOfZones(kind(key), web, feed.zones, feed.usd_per))
+    return FeedSource(made, store.clock)
+
+
+def _key(path: Path) -> str:
+    try:
+        key = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"the key file {path} cannot be read: {error}") from error
+    if not key:
+        raise FileError(f"the key file {path} is empty; put the publisher's key into it")
+    return key

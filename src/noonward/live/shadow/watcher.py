@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from noonward.decision.cluster.view import POWER_W, SECONDS
 from noonward.errors import DataError, ScenarioError
 from noonward.live.config import ShadowConfig
+from noonward.live.executors.protocol import ClusterError
 from noonward.live.executors.slurm import SlurmExecutor
 from noonward.live.requests import JobRequest, JobRow, RequestChecker
 from noonward.live.shadow.queue import FIELDS, SeenJob, seen_jobs
@@ -21,6 +23,9 @@ from noonward.units import HOUR_S
 
 LEFT_OUT: Final = -1
 """Number of the job in the service of a watched job that it does not decide about."""
+_log: Final = logging.getLogger("noonward.live")
+_AT_ONCE: Final = 500
+"""Numbers of jobs that one query names."""
 _STORE: Final = """
 INSERT INTO watched (site, number, submit_s, job, gpus, state, start_s, end_s, expected_s, power_w)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (site, number, submit_s) DO UPDATE SET
@@ -73,16 +78,17 @@ class Watcher:
         seen = seen_jobs(self.slurm.listing(FIELDS), f"squeue of {self.name}")
         began = f"watched since {self.name}"
         first = self.store.value(began) is None
-        known = {
-            (row["number"], row["submit_s"]): row
-            for row in self.store.read("SELECT * FROM watched WHERE site = ?", self.site)
-        }
+        known = self._known([job.number for job in seen])
         at = {(job.number, self._second(job.submit)): job for job in seen}
         new = [job for key, job in at.items() if key not in known and (first or not job.waits)]
         before, wanted = self._sorted_out(new, first)
         changed = [(job, known[key]) for key, job in at.items() if key in known and known[key]["state"] != job.phase]
         ended = [row for key, row in known.items() if key not in at and row["end_s"] is None]
-        ends = self._ends(ended) if ended else {}
+        try:
+            ends = self._ends(ended) if ended else {}
+        except ClusterError as error:  # they stay open until the accounting answers
+            _log.warning("%s: the ends of %d watched jobs are not known yet: %s", self.name, len(ended), error)
+            ended, ends = [], {}
 
         def change(connection: Connection, now_s: float) -> None:
             numbers, _ = submission([row for _, row in wanted])(connection, now_s) if wanted else ([], 0)
@@ -108,6 +114,17 @@ class Watcher:
         never = [row for job, row in changed if job.end is not None and job.start is None]
         for row in (*never, *(row for row in ended if row["number"] not in ends)):
             self._cancel(row["job"])
+
+    def _known(self, listed: Sequence[str]) -> dict[tuple[str, float], Row]:
+        """Returns the stored jobs that have not ended, and those that the cluster lists; the history is left alone."""
+        rows = self.store.read("SELECT * FROM watched WHERE site = ? AND end_s IS NULL", self.site)
+        for first in range(0, len(listed), _AT_ONCE):
+            numbers = listed[first : first + _AT_ONCE]
+            marks = ", ".join("?" * len(numbers))
+            rows += self.store.read(
+                f"SELECT * FROM watched WHERE site = ? AND number IN ({marks})", self.site, *numbers
+            )
+        return {(row["number"], row["submit_s"]): row for row in rows}
 
     def _sorted_out(self, jobs: Sequence[SeenJob], first: bool) -> tuple[list[SeenJob], list[tuple[SeenJob, JobRow]]]:
         """Returns those that are noted alone, and those that the service decides about."""

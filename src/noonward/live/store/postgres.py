@@ -16,9 +16,9 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from noonward.errors import FileError, MissingExtraError
+from noonward.errors import MissingExtraError
 from noonward.live.store.database import Connection, Cursor, LeadershipLostError, StoreError, Value
-from noonward.live.store.schema import MIGRATIONS
+from noonward.live.store.schema import TABLES, VERSION, require_version
 
 LOCK: Final = 0x4E4F4F4E
 """First number of the advisory lock ("NOON"); the second is a hash of the schema's name."""
@@ -96,10 +96,10 @@ class PostgresDatabase:
         return False
 
     def writer(self) -> Connection:
-        """Returns a connection that writes, to tables of the newest version; a leader's raises the epoch.
+        """Returns a connection that writes; a leader's raises the epoch.
 
         Raises:
-            FileError: The tables are newer than this program.
+            FileError: The tables are of another version.
             StoreError: The database does not answer.
             LeadershipLostError: Another instance leads.
         """
@@ -107,7 +107,7 @@ class PostgresDatabase:
         try:
             if self.leads and not self._locked(connection):
                 raise LeadershipLostError(f"another instance leads over {self.title}")
-            self._migrate(connection)
+            self._make_tables(connection)
             if self.leads:
                 raised = "UPDATE leader SET epoch = epoch + 1 WHERE id = 1 RETURNING epoch"
                 self._epoch = int(connection.execute(raised).fetchone()[0])
@@ -187,24 +187,20 @@ class PostgresDatabase:
             pause.wait(LOOK_S)
         return connection
 
-    def _migrate(self, connection: _Connection) -> None:
-        """Brings the tables up to the newest version, each step whole or not at all.
+    def _make_tables(self, connection: _Connection) -> None:
+        """Makes the tables where there are none, all or none of them.
 
         Raises:
-            FileError: They are newer than this program.
+            FileError: There are tables of another version.
         """
         connection.execute("SELECT pg_advisory_lock(?, hashtext(current_schema()))", (LOCK + 1,))
         try:
             connection.execute("CREATE TABLE IF NOT EXISTS leader (id INT PRIMARY KEY, epoch BIGINT, version INT)")
             connection.execute("INSERT INTO leader VALUES (1, 0, 0) ON CONFLICT (id) DO NOTHING")
             version = int(connection.execute("SELECT version FROM leader").fetchone()[0])
-            if version > len(MIGRATIONS):
-                raise FileError(
-                    f"the store {self.title} has version {version}, this program knows versions up to "
-                    f"{len(MIGRATIONS)}; update noonward"
-                )
-            for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
-                connection.execute(f"BEGIN; {translated_tables(script)}; UPDATE leader SET version = {number}; COMMIT")
+            require_version(version, self.title)
+            if version == 0:
+                connection.execute(f"BEGIN; {translated_tables(TABLES)}; UPDATE leader SET version = {VERSION}; COMMIT")
         finally:
             connection.execute("SELECT pg_advisory_unlock(?, hashtext(current_schema()))", (LOCK + 1,))
 
@@ -286,7 +282,7 @@ def translated(sql: str) -> str:
 
 
 def translated_tables(script: str) -> str:
-    """Returns the statements of a migration as PostgreSQL takes them.
+    """Returns the statements that make tables as PostgreSQL takes them.
 
     Example:
         >>> translated_tables("CREATE TABLE a (id INTEGER PRIMARY KEY, b REAL, c BLOB) WITHOUT ROWID;")

@@ -1,4 +1,4 @@
-"""Tables of the store, and the migrations that bring an older file up to date."""
+"""Tables of the store."""
 
 from __future__ import annotations
 
@@ -7,129 +7,130 @@ from typing import Final
 
 from noonward.errors import FileError
 
-MIGRATIONS: Final = (
-    """
-    CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
-    CREATE TABLE jobs (
-        id INTEGER PRIMARY KEY,
-        key TEXT UNIQUE,
-        digest BLOB NOT NULL,
-        name TEXT NOT NULL,
-        request BLOB NOT NULL,
-        state TEXT NOT NULL DEFAULT 'submitted',
-        held INTEGER NOT NULL DEFAULT 0,
-        cancelling INTEGER NOT NULL DEFAULT 0,
-        pinned INTEGER NOT NULL DEFAULT -1,
-        vetoed TEXT NOT NULL DEFAULT '[]',
-        origin INTEGER NOT NULL,
-        class INTEGER NOT NULL,
-        gpus_min INTEGER NOT NULL,
-        gpus_max INTEGER NOT NULL,
-        work REAL NOT NULL,
-        max_delay_s REAL,
-        move_gb REAL NOT NULL,
-        result_gb REAL NOT NULL,
-        retries INTEGER NOT NULL,
-        submitted_s REAL NOT NULL,
-        arrival_s REAL NOT NULL,
-        attempt INTEGER NOT NULL DEFAULT 0,
-        serial INTEGER,
-        slot INTEGER,
-        place INTEGER,
-        moves INTEGER NOT NULL DEFAULT 0,
-        site INTEGER NOT NULL DEFAULT -1,
-        gpus INTEGER NOT NULL DEFAULT 0,
-        level INTEGER NOT NULL DEFAULT -1,
-        earliest_s REAL NOT NULL DEFAULT 0,
-        reach_s REAL,
-        start_s REAL,
-        run_s REAL,
-        power_w REAL,
-        freed_s REAL,
-        token TEXT UNIQUE,
-        began_s REAL,
-        ended_s REAL,
-        exit_code INTEGER,
-        reason TEXT
-    );
-    CREATE INDEX jobs_open ON jobs (id) WHERE state IN ('submitted', 'transit', 'waiting', 'starting', 'running');
-    CREATE INDEX jobs_new ON jobs (arrival_s, id) WHERE state = 'submitted' AND serial IS NULL;
-    CREATE INDEX jobs_taken ON jobs (id) WHERE start_s IS NOT NULL AND freed_s IS NULL;
-    CREATE TABLE events (
-        id INTEGER PRIMARY KEY, at_s REAL NOT NULL, job INTEGER, kind TEXT NOT NULL, data TEXT NOT NULL DEFAULT '{}'
-    );
-    CREATE INDEX events_of_job ON events (job) WHERE job IS NOT NULL;
-    CREATE TABLE outbox (
-        token TEXT PRIMARY KEY, job INTEGER NOT NULL, site INTEGER NOT NULL, stage TEXT NOT NULL, handle TEXT,
-        tries INTEGER NOT NULL DEFAULT 0
-    );
-    CREATE INDEX outbox_open ON outbox (site) WHERE stage NOT IN ('released', 'withdrawn');
-    CREATE TABLE signals (
-        zone TEXT NOT NULL, hour INTEGER NOT NULL, price REAL NOT NULL, carbon REAL NOT NULL, source TEXT NOT NULL,
-        true_price REAL, true_carbon REAL, stored_s REAL NOT NULL, PRIMARY KEY (zone, hour)
-    ) WITHOUT ROWID;
-    CREATE TABLE forecasts (hour INTEGER PRIMARY KEY, value BLOB NOT NULL);
-    CREATE TABLE decisions (
-        id INTEGER PRIMARY KEY, at_s REAL NOT NULL, job INTEGER NOT NULL, attempt INTEGER NOT NULL,
-        serial INTEGER NOT NULL, policy TEXT NOT NULL, asker INTEGER NOT NULL, choice INTEGER NOT NULL,
-        gpus INTEGER NOT NULL, level INTEGER NOT NULL, earliest_s REAL NOT NULL, candidates TEXT NOT NULL
-    );
-    CREATE INDEX decisions_of_job ON decisions (job);
-    CREATE TABLE sites (
-        name TEXT PRIMARY KEY, gpus INTEGER NOT NULL, drained INTEGER NOT NULL DEFAULT 0,
-        withheld INTEGER NOT NULL DEFAULT 0,
-        reachable INTEGER NOT NULL DEFAULT 1, seen_s REAL, remark TEXT NOT NULL DEFAULT ''
-    ) WITHOUT ROWID;
-    CREATE TABLE tokens (
-        name TEXT PRIMARY KEY, scope TEXT NOT NULL, hash BLOB NOT NULL UNIQUE, made_at TEXT NOT NULL, expires_at TEXT
-    ) WITHOUT ROWID;
-    CREATE TABLE audit (
-        id INTEGER PRIMARY KEY, at TEXT NOT NULL, who TEXT NOT NULL, action TEXT NOT NULL, detail TEXT NOT NULL
-    );
-    """,
-    """
-    ALTER TABLE sites ADD COLUMN dispatch INTEGER NOT NULL DEFAULT 1;
-    CREATE INDEX jobs_ended ON jobs (ended_s) WHERE ended_s IS NOT NULL
-    """,
-    """
-    UPDATE outbox SET stage = 'ended' WHERE stage = 'released' AND token IN
-        (SELECT token FROM jobs WHERE state NOT IN ('starting', 'running') AND token IS NOT NULL);
-    DROP INDEX outbox_open;
-    CREATE INDEX outbox_stage ON outbox (site, stage)
-    """,
-    """
-    CREATE TABLE watched (
-        site INTEGER NOT NULL, number TEXT NOT NULL, submit_s REAL NOT NULL, job INTEGER, gpus INTEGER NOT NULL,
-        state TEXT NOT NULL, start_s REAL, end_s REAL, expected_s REAL, power_w REAL,
-        PRIMARY KEY (site, number, submit_s)
-    ) WITHOUT ROWID;
-    CREATE INDEX watched_jobs ON watched (job) WHERE job IS NOT NULL;
-    CREATE INDEX watched_open ON watched (site) WHERE end_s IS NULL
-    """,
-    """
-    CREATE TABLE journal (id INTEGER PRIMARY KEY, inputs BLOB NOT NULL);
-    CREATE TABLE curves (hour INTEGER PRIMARY KEY, value BLOB NOT NULL, hard INTEGER NOT NULL, made_s REAL NOT NULL);
-    DELETE FROM meta WHERE name = 'scheduler'
-    """,
-)
-"""What each version adds; the version of a file is its ``user_version``."""
+VERSION: Final = 6
+"""Version of the tables; stores of other versions are refused."""
+TABLES: Final = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
+CREATE TABLE jobs (
+    id INTEGER PRIMARY KEY,
+    key TEXT UNIQUE,
+    digest BLOB NOT NULL,
+    name TEXT NOT NULL,
+    request BLOB NOT NULL,
+    state TEXT NOT NULL DEFAULT 'submitted',
+    held INTEGER NOT NULL DEFAULT 0,
+    cancelling INTEGER NOT NULL DEFAULT 0,
+    pinned INTEGER NOT NULL DEFAULT -1,
+    vetoed TEXT NOT NULL DEFAULT '[]',
+    origin INTEGER NOT NULL,
+    class INTEGER NOT NULL,
+    gpus_min INTEGER NOT NULL,
+    gpus_max INTEGER NOT NULL,
+    work REAL NOT NULL,
+    max_delay_s REAL,
+    move_gb REAL NOT NULL,
+    result_gb REAL NOT NULL,
+    retries INTEGER NOT NULL,
+    submitted_s REAL NOT NULL,
+    arrival_s REAL NOT NULL,
+    attempt INTEGER NOT NULL DEFAULT 0,
+    serial INTEGER,
+    slot INTEGER,
+    place INTEGER,
+    moves INTEGER NOT NULL DEFAULT 0,
+    site INTEGER NOT NULL DEFAULT -1,
+    gpus INTEGER NOT NULL DEFAULT 0,
+    level INTEGER NOT NULL DEFAULT -1,
+    earliest_s REAL NOT NULL DEFAULT 0,
+    reach_s REAL,
+    start_s REAL,
+    run_s REAL,
+    power_w REAL,
+    freed_s REAL,
+    token TEXT UNIQUE,
+    began_s REAL,
+    ended_s REAL,
+    exit_code INTEGER,
+    reason TEXT
+);
+CREATE INDEX jobs_open ON jobs (id) WHERE state IN ('submitted', 'transit', 'waiting', 'starting', 'running');
+CREATE INDEX jobs_new ON jobs (arrival_s, id) WHERE state = 'submitted' AND serial IS NULL;
+CREATE INDEX jobs_ended ON jobs (ended_s) WHERE ended_s IS NOT NULL;
+CREATE INDEX jobs_taken ON jobs (id) WHERE start_s IS NOT NULL AND freed_s IS NULL;
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY, at_s REAL NOT NULL, job INTEGER, kind TEXT NOT NULL, data TEXT NOT NULL DEFAULT '{}'
+);
+CREATE INDEX events_of_job ON events (job) WHERE job IS NOT NULL;
+CREATE TABLE outbox (
+    token TEXT PRIMARY KEY, job INTEGER NOT NULL, site INTEGER NOT NULL, stage TEXT NOT NULL, handle TEXT,
+    tries INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX outbox_stage ON outbox (site, stage);
+CREATE TABLE signals (
+    zone TEXT NOT NULL, hour INTEGER NOT NULL, price REAL NOT NULL, carbon REAL NOT NULL, source TEXT NOT NULL,
+    true_price REAL, true_carbon REAL, stored_s REAL NOT NULL, PRIMARY KEY (zone, hour)
+) WITHOUT ROWID;
+CREATE TABLE forecasts (hour INTEGER PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE decisions (
+    id INTEGER PRIMARY KEY, at_s REAL NOT NULL, job INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    serial INTEGER NOT NULL, policy TEXT NOT NULL, asker INTEGER NOT NULL, choice INTEGER NOT NULL,
+    gpus INTEGER NOT NULL, level INTEGER NOT NULL, earliest_s REAL NOT NULL, candidates TEXT NOT NULL
+);
+CREATE INDEX decisions_of_job ON decisions (job);
+CREATE TABLE sites (
+    name TEXT PRIMARY KEY, gpus INTEGER NOT NULL, drained INTEGER NOT NULL DEFAULT 0,
+    withheld INTEGER NOT NULL DEFAULT 0,
+    reachable INTEGER NOT NULL DEFAULT 1, seen_s REAL, remark TEXT NOT NULL DEFAULT '',
+    dispatch INTEGER NOT NULL DEFAULT 1
+) WITHOUT ROWID;
+CREATE TABLE tokens (
+    name TEXT PRIMARY KEY, scope TEXT NOT NULL, hash BLOB NOT NULL UNIQUE, made_at TEXT NOT NULL, expires_at TEXT
+) WITHOUT ROWID;
+CREATE TABLE audit (
+    id INTEGER PRIMARY KEY, at TEXT NOT NULL, who TEXT NOT NULL, action TEXT NOT NULL, detail TEXT NOT NULL
+);
+CREATE TABLE watched (
+    site INTEGER NOT NULL, number TEXT NOT NULL, submit_s REAL NOT NULL, job INTEGER, gpus INTEGER NOT NULL,
+    state TEXT NOT NULL, start_s REAL, end_s REAL, expected_s REAL, power_w REAL,
+    PRIMARY KEY (site, number, submit_s)
+) WITHOUT ROWID;
+CREATE INDEX watched_jobs ON watched (job) WHERE job IS NOT NULL;
+CREATE INDEX watched_open ON watched (site) WHERE end_s IS NULL;
+CREATE TABLE journal (id INTEGER PRIMARY KEY, inputs BLOB NOT NULL);
+CREATE TABLE curves (hour INTEGER PRIMARY KEY, value BLOB NOT NULL, hard INTEGER NOT NULL, made_s REAL NOT NULL);
+"""
 OPEN: Final = ("submitted", "transit", "waiting", "starting", "running")
 """States of jobs that have not ended."""
 ENDED: Final = ("done", "failed", "cancelled", "overdue", "lost")
 """States of jobs that have ended."""
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Brings a file up to the newest version, each step whole or not at all.
+def require_version(version: int, title: str) -> None:
+    """Raises FileError where a store has tables of another version.
 
-    Raises:
-        FileError: The file is newer than this program.
+    Args:
+        version: Its version; 0: it has no tables yet.
+        title: What messages call it.
     """
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if version > len(MIGRATIONS):
+    if version > VERSION:
         raise FileError(
-            f"the store has version {version}, this program knows versions up to {len(MIGRATIONS)}; update noonward or "
+            f"the store {title} has version {version}, this program knows version {VERSION}; update noonward, or "
             "restore a backup made with this version"
         )
-    for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
-        connection.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT")
+    if 0 < version < VERSION:
+        raise FileError(
+            f"the store {title} has version {version}, made before the first release, and cannot be brought up to "
+            f"version {VERSION}; begin in another folder or database"
+        )
+
+
+def make_tables(connection: sqlite3.Connection, title: str) -> None:
+    """Makes the tables of a file that has none, all or none of them.
+
+    Raises:
+        FileError: The file has tables of another version.
+    """
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    require_version(version, title)
+    if version == 0:
+        connection.executescript(f"BEGIN IMMEDIATE; {TABLES}; PRAGMA user_version = {VERSION}; COMMIT")

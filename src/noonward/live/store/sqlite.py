@@ -11,12 +11,12 @@ from typing import Any, Final, cast
 
 from noonward.errors import FileError
 from noonward.live.store.database import Connection, Value
-from noonward.live.store.schema import migrate
+from noonward.live.store.schema import make_tables
 
 NAME: Final = "noonward.sqlite"
 """Name of the store's file in its folder."""
 WRITER_KIB, READER_KIB = 65_536, 4_096
-"""Memory for pages of the file, KiB: of the writer, and of each of some dozens of threads that read."""
+"""Memory for pages of the file, KiB: of the writer, and of each connection that reads."""
 LOCKED_S: Final = 10.0
 """How long a writer waits for another program that holds the file, s."""
 
@@ -39,13 +39,13 @@ class SqliteFile:
         self.title = str(self.path)
 
     def writer(self) -> Connection:
-        """Returns a connection that writes, to a file of the newest version.
+        """Returns a connection that writes.
 
         Raises:
-            FileError: The file cannot be opened, is newer than this program, or is no store.
+            FileError: The file cannot be opened, is of another version, or is no store.
         """
         with explained(self.path), closed_on_error(connect(self.path)) as connection:
-            migrate(connection)
+            make_tables(connection, self.title)
         return cast(Connection, connection)
 
     def reader(self) -> Connection:

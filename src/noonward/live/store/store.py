@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +21,8 @@ BEAT_S: Final = 5.0
 others that this instance runs, and shows this instance whether it still leads."""
 MOST_CHANGES: Final = 512
 """Changes that share a commit, at most."""
+MOST_READERS: Final = 8
+"""Connections that read, at most; a read waits where all of them are in use."""
 T = TypeVar("T")
 
 
@@ -46,7 +48,7 @@ class Store:
         lost: Called once, in the writer's thread, when another instance leads; None: nobody is told.
 
     Raises:
-        FileError: The file cannot be opened, is newer than this program, or is no store.
+        FileError: The file cannot be opened, is of another version, or is no store.
         StoreError: The database does not answer.
     """
 
@@ -63,8 +65,9 @@ class Store:
         except BaseException:
             self._writer.close()
             raise
-        self._local = threading.local()
-        self._readers: list[Connection] = []
+        self._idle: list[Connection] = []
+        self._places = threading.BoundedSemaphore(MOST_READERS)
+        self._closed = False
         self._guard = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
@@ -122,21 +125,28 @@ class Store:
             StoreError: The store cannot be read now.
         """
         try:
-            return list(self._reader().execute(query, values))
+            with self._reader() as connection:
+                return list(connection.execute(query, values))
         except self.database.failures as error:
             raise StoreError(f"the store cannot be read now: {error}; try again") from error
 
-    def _reader(self) -> Connection:
-        """Returns this thread's connection that reads."""
-        connection: Connection | None = getattr(self._local, "connection", None)
-        if connection is not None and self.database.usable(connection):
-            return connection
-        made = self._local.connection = self.database.reader()
-        with self._guard:
-            if connection is not None:
-                self._readers.remove(connection)
-            self._readers.append(made)
-        return made
+    @contextlib.contextmanager
+    def _reader(self) -> Iterator[Connection]:
+        """Yields a connection that reads, and keeps it for the next read: threads come and go, connections stay."""
+        with self._places:
+            with self._guard:
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                connection = self.database.reader()
+            try:
+                yield connection
+            finally:
+                with self._guard:
+                    kept = not self._closed and self.database.usable(connection)
+                    if kept:
+                        self._idle.append(connection)
+                if not kept:
+                    connection.close()
 
     def keep(self, connection: Connection, values: Mapping[str, Value]) -> None:
         """Sets values of the table ``meta``, within a change."""
@@ -155,8 +165,10 @@ class Store:
         self._asked.put(None)
         self._thread.join()
         with self._guard:
-            for reader in self._readers:
+            self._closed = True
+            for reader in self._idle:
                 reader.close()
+            self._idle.clear()
         self._writer.close()
 
     def _run(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
 import msgspec
@@ -20,13 +21,9 @@ from noonward.live.api.handlers import refusal
 from noonward.live.requests import JobRequest
 from noonward.live.store.submit import submission
 from noonward.live.tokens import Scope
-from noonward.live.web.html import HEADERS
+from noonward.live.web.html import HEADERS, SAID
+from noonward.live.web.pages import Pages
 from noonward.live.web.sessions import Visitor
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from noonward.live.web.pages import Pages
 
 FORM: Final = "application/x-www-form-urlencoded"
 MOST_FIELDS: Final = 100
@@ -76,7 +73,7 @@ class Forms:
     async def login_page(self, request: Request) -> Response:
         """Asks for a token; where there are no tokens, there is nothing to ask for."""
         try:
-            self.pages.sessions.visitor(request)
+            await self.pages.sessions.visitor(request)
         except RefusedError as refused:
             if refused.status != 401:
                 return self.pages.refused(request, refused.status, refused.message)
@@ -90,7 +87,7 @@ class Forms:
             fields = await _fields(request)
             path = _own_path(fields.get("next"))
             response = _to(path)
-            self.pages.sessions.open(request, response, fields.get("token", "").strip())
+            await self.pages.sessions.open(request, response, fields.get("token", "").strip())
         except RefusedError as refused:
             return self._login(refused.status, "/", refused.message)
         return response
@@ -228,7 +225,5 @@ def _to(path: str, said: str | None = None) -> Response:
     """Sends the browser to a page, with what was done."""
     response = RedirectResponse(path, 303, headers=HEADERS)
     if said is not None:
-        from noonward.live.web.pages import SAID
-
         response.set_cookie(SAID, quote(said[:500]), max_age=30, httponly=True, samesite="lax")
     return response

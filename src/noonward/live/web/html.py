@@ -16,6 +16,8 @@ from noonward.live.web.words import interval_words
 from noonward.live.web.world_map import CARBON_STEPS, world_map
 
 STATIC: Final = Path(__file__).parent / "static"
+SAID: Final = "noonward_said"
+"""Cookie that carries what a form did to the next page."""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -21,8 +22,7 @@ from noonward.live.operator import NoSuchJobError
 from noonward.live.store.database import Row
 from noonward.live.store.schema import ENDED, OPEN
 from noonward.live.tokens import Scope
-from noonward.live.web.forms import Forms
-from noonward.live.web.html import HEADERS, STATIC, Html
+from noonward.live.web.html import HEADERS, SAID, STATIC, Html
 from noonward.live.web.sessions import Sessions, Visitor
 from noonward.live.web.timelines import LEADS, busy_gpus, signal_lines
 from noonward.live.web.words import event_words, headline, problems
@@ -35,8 +35,9 @@ ROWS: Final = 50
 REFRESH_S: Final = 5
 """How often a page brings itself up to date, s; of a service whose time runs faster, ``FAST_REFRESH_S``."""
 FAST_REFRESH_S: Final = 2
-SAID: Final = "noonward_said"
-"""Cookie that carries what a form did to the next page."""
+WEEK_DAYS: Final = 7
+"""Days whose savings the overview shows."""
+_log: Final = logging.getLogger("noonward.live")
 Handler = Callable[[Request, Visitor], Awaitable[Response]]
 
 
@@ -53,10 +54,9 @@ class Pages:
         self.html = Html()
         self.refresh_s = REFRESH_S if self.store.clock.speed == 1 else FAST_REFRESH_S
         self._settling: asyncio.Task[object] | None = None
-        self._forms = Forms(self)
 
     def routes(self) -> list[BaseRoute]:
-        """Returns the routes of pages, forms and static files."""
+        """Returns the routes of pages and static files."""
         pages: tuple[tuple[str, Handler], ...] = (
             ("/", self.overview),
             ("/jobs", self.jobs),
@@ -69,7 +69,6 @@ class Pages:
         )
         return [
             *(Route(path, self.guarded("read", handler)) for path, handler in pages),
-            *self._forms.routes(),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
 
@@ -78,7 +77,7 @@ class Pages:
 
         async def answer(request: Request) -> Response:
             try:
-                response = await handler(request, self.sessions.visitor(request, scope))
+                response = await handler(request, await self.sessions.visitor(request, scope))
             except RefusedError as refused:
                 return self.refused(request, refused.status, refused.message)
             except NoonwardError as error:
@@ -158,10 +157,17 @@ class Pages:
         return self.store.read("SELECT * FROM events WHERE id > ? ORDER BY id DESC LIMIT 10", last - 10)
 
     def _savings_so_far(self) -> Any:
-        """Returns the savings computed last, and has them computed again in the background."""
+        """Returns the savings of a week computed last, and has them computed again in the background."""
         if self._settling is None or self._settling.done():
-            self._settling = asyncio.ensure_future(self.api.settled(7))
-        return self.api.last_savings
+            self._settling = asyncio.ensure_future(self._settle())
+        return self.api.last_savings(WEEK_DAYS)
+
+    async def _settle(self) -> None:
+        """Computes the savings of a week; a failure is logged, and the next visit tries again."""
+        try:
+            await self.api.settled(WEEK_DAYS)
+        except Exception:
+            _log.exception("the savings of the last week could not be computed")
 
     async def jobs(self, request: Request, visitor: Visitor) -> Response:
         """Lists jobs, with what each waiting one waits for."""

@@ -66,7 +66,7 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
         self._open_word = secrets.token_urlsafe(24)
 
-    def visitor(self, request: Request, scope: Scope = "read") -> Visitor:
+    async def visitor(self, request: Request, scope: Scope = "read") -> Visitor:
         """Returns who asks for a page.
 
         Args:
@@ -77,12 +77,12 @@ class Sessions:
             RefusedError: No session (401), too little scope, or a foreign page.
         """
         self._guard.refuse_foreign(request)
-        if self._guard.is_open(request):
+        if await self._guard.is_open(request):
             return Visitor(Holder("loopback", "admin"), self._open_word, known_by_token=False)
         session = self._sessions.get(request.cookies.get(_cookie(request), ""))
         if session is None or time.monotonic() - session.used > IDLE_S:
             raise RefusedError(401, "session", "log in with a token first")
-        holder = self._guard.holder_of(session.token, scope)
+        holder = await self._guard.holder_of(session.token, scope)
         session.used = time.monotonic()
         return Visitor(holder, session.word, known_by_token=True)
 
@@ -91,13 +91,13 @@ class Sessions:
         if not hmac.compare_digest(visitor.word.encode(), given.encode()):
             raise RefusedError(403, "form", "this form is out of date; load the page again and repeat")
 
-    def open(self, request: Request, response: Response, token: str) -> None:
+    async def open(self, request: Request, response: Response, token: str) -> None:
         """Opens a session for a token and sets its cookie.
 
         Raises:
             RefusedError: The token is void.
         """
-        self._guard.holder_of(token, "read")
+        await self._guard.holder_of(token, "read")
         if len(self._sessions) >= MOST_SESSIONS:
             del self._sessions[min(self._sessions, key=lambda name: self._sessions[name].used)]
         name = secrets.token_urlsafe(32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from noonward.model.cluster.setting import Setting
 from noonward.model.signals import Signals, SiteSignals
 from noonward.model.spec import LONGEST_WINDOW_H
 from noonward.units import HOUR_S
+
+if TYPE_CHECKING:
+    import polars as pl
 
 LONGEST_RUN_H: Final = 2 * LONGEST_WINDOW_H
 """Longest run, h: the window, and as long again for the jobs to end."""
@@ -51,6 +54,9 @@ class Environment(Setting):
         sample_jobs: Draws another table of jobs from the statistics that a planner may know (never from the jobs of
             this environment or the trace they were taken from), or None.
         notes: What a reader of any result must know.
+        details: What the table of jobs says of each beyond what it needs, one row per job in their order, in the
+            columns ``job_id``, ``user``, ``team``, ``name``, ``partition`` (text), ``limit_s`` (s) and ``state``
+            (docs/data.md; null: it does not say); None where the jobs are from no table. No scheduler sees it.
 
     Raises:
         ScenarioError: A job needs more GPUs than any site has, an index is out of range, signals end before
@@ -67,6 +73,7 @@ class Environment(Setting):
     caps: GpuCaps | None = None
     sample_jobs: Callable[[np.random.Generator], Jobs] | None = None
     notes: tuple[str, ...] = ()
+    details: pl.DataFrame | None = None
 
     def __post_init__(self) -> None:
         jobs, fleet = self.jobs, self.fleet
@@ -81,6 +88,10 @@ class Environment(Setting):
                 row = int((column >= limit).argmax())
                 raise ScenarioError(f"column {name}, row {row}: index {column[row]} is not below {limit}")
         self._check_sizes()
+        if self.details is not None and self.details.height != len(jobs):
+            raise ScenarioError(
+                f"{self.details.height} rows of details stand beside {len(jobs)} jobs; give one per job"
+            )
         if self.window_s <= 0 or self.window_s % HOUR_S:
             raise ScenarioError(f"the window is {self.window_s} s; it must be a positive number of whole hours")
         if self.protocol == "each-slot" and (self.slot_s <= 0 or HOUR_S % self.slot_s):

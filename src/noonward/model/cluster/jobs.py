@@ -34,6 +34,8 @@ NO_SITE: Final = -1
 """No site is recorded."""
 UNKNOWN_SITE: Final = -2
 """A site is recorded that the fleet does not have."""
+NO_ROW: Final = -1
+"""The job was not read from a table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,7 @@ class Jobs:
         recorded_site_J: Site where a log says that the job ran, NO_SITE or UNKNOWN_SITE.
         recorded_start_s_J: When it says that the job started, seconds since the environment's start; NaN where it does
             not say. Only the policy ``what-happened`` reads both.
+        row_J: Row of the table that the job was read from, from 0; NO_ROW where it was not read from one.
 
     Raises:
         DataError: There is no job, lengths disagree, or a value is outside what is stated above; the
@@ -75,6 +78,7 @@ class Jobs:
     preset_site_J: I8
     recorded_site_J: I8
     recorded_start_s_J: F8
+    row_J: I8
 
     def __post_init__(self) -> None:
         count = len(self.arrival_s_J)
@@ -103,6 +107,7 @@ class Jobs:
         self._check(
             "recorded_site_J", self.recorded_site_J >= UNKNOWN_SITE, "a site index, -1 for none, -2 for unknown"
         )
+        self._check("row_J", self.row_J >= NO_ROW, "a row of at least 0, or -1 for none")
         self._check("recorded_start_s_J", ~np.isinf(self.recorded_start_s_J), "finite, or NaN for none")
 
     def _check(self, name: str, good_J: NDArray[np.bool_], allowed: str) -> None:
@@ -148,6 +153,7 @@ class Jobs:
         preset_site: I8 | int = -1,
         recorded_site: I8 | int = NO_SITE,
         recorded_start_s: F8 | float = np.nan,
+        row: I8 | int = NO_ROW,
     ) -> Jobs:
         """Builds a table from columns, scalars standing for constant columns, and sorts it by arrival (stable).
 
@@ -166,6 +172,7 @@ class Jobs:
             preset_site: Site the workload routes the job to, or -1.
             recorded_site: Site where a log says that it ran, NO_SITE or UNKNOWN_SITE.
             recorded_start_s: When it says that it started, seconds; NaN where it does not say.
+            row: Row of the table that it was read from, or NO_ROW.
 
         Raises:
             DataError: As the class states.
@@ -198,4 +205,5 @@ class Jobs:
             preset_site_J=column(preset_site, np.int64),
             recorded_site_J=column(recorded_site, np.int64),
             recorded_start_s_J=column(recorded_start_s, np.float64),
+            row_J=column(row, np.int64),
         )

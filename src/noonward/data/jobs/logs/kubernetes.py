@@ -48,15 +48,14 @@ def _row(job: dict[str, Any], file: TextFile) -> dict[str, Any]:
     meta, spec, status = (job.get(key) or {} for key in ("metadata", "spec", "status"))
     name = f"{meta.get('namespace', 'default')}/{meta.get('name', '')}"
     try:
-        failed = next(
-            (c.get("lastTransitionTime") for c in status.get("conditions") or [] if c.get("type") == "Failed"), None
-        )
+        failure: dict[str, Any] = next((c for c in status.get("conditions") or [] if c.get("type") == "Failed"), {})
+        failed = failure.get("lastTransitionTime")
         pod = spec["template"]["spec"]
         gpus, slices = _pod_gpus(pod)
         side_by_side = int(spec.get("parallelism", 1))
         return {
             "line": None,
-            "job": name,
+            "job_id": name,
             "submit_time": _instant(meta["creationTimestamp"]),
             "start_time": _instant(status.get("startTime")),
             "end_time": _instant(status.get("completionTime") or failed),
@@ -64,7 +63,13 @@ def _row(job: dict[str, Any], file: TextFile) -> dict[str, Any]:
             "gpus": gpus * side_by_side,
             "origin": None,
             "gpu_type": (pod.get("nodeSelector") or {}).get("nvidia.com/gpu.product"),
-            "state": "FAILED" if failed else "COMPLETED",
+            "state": (failure.get("reason") if failure.get("reason") == "DeadlineExceeded" else "FAILED")
+            if failed
+            else "COMPLETED",
+            "team": meta.get("namespace"),
+            "name": meta.get("name"),
+            "partition": (meta.get("labels") or {}).get("kueue.x-k8s.io/queue-name"),
+            "limit_s": spec.get("activeDeadlineSeconds"),
             "slices": slices,
         }
     except (KeyError, TypeError, ValueError, DataError) as error:

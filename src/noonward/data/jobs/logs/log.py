@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
 from typing import Final
 
 import polars as pl
 
 from noonward.data.account import Account
-from noonward.data.clock import Clock, Order, read_times
-from noonward.data.text_table import TextFile, TextTable
+from noonward.data.clock import OLDEST, Clock, Order, read_times
+from noonward.data.jobs.classes import RAW, ClassRule, classed
+from noonward.data.jobs.details import anonymous, states_of
+from noonward.data.text_table import MISSING, TextFile, TextTable, plain_name
 from noonward.errors import DataError, nearest
 
 LOG_COLUMNS: Final[Mapping[str, pl.DataType | type[pl.DataType]]] = {
     "line": pl.Int64,
-    "job": pl.String,
+    "job_id": pl.String,
     "submit_time": pl.Datetime("us"),
     "start_time": pl.Datetime("us"),
     "end_time": pl.Datetime("us"),
@@ -24,8 +27,18 @@ LOG_COLUMNS: Final[Mapping[str, pl.DataType | type[pl.DataType]]] = {
     "origin": pl.String,
     "gpu_type": pl.String,
     "state": pl.String,
+    "user": pl.String,
+    "team": pl.String,
+    "name": pl.String,
+    "partition": pl.String,
+    "limit_s": pl.Float64,
 }
-"""Columns of a log: times are UTC without zone; null where the log does not say."""
+"""Columns of a log: times are UTC without zone, states the log's own words; null where the log does not say."""
+_ELAPSED: Final = r"^(?:(\d+)-)?(?:(\d+):)?(\d{1,2}):(\d{2})(?:\.\d+)?$"
+_NUMBER: Final = r"^\d+(\.\d+)?$"
+_NO_LIMIT: Final = (*MISSING, "unlimited", "infinite", "partition_limit", "unknown", "invalid", "-1")
+LIMITS: Final[Mapping[str, float | None]] = {"limit_s": 1.0, "limit_min": 60.0, "limit_h": 3600.0, "limit": None}
+"""Seconds of a unit of the columns of limits, by key; None: the values state their unit (``[D-]HH:MM:SS``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +51,11 @@ class LogOptions:
         clock: Clock of times without a zone.
         date_order: Order of day and month where the year does not come first.
         decimal: Decimal sign.
-        columns: Names of columns by key, for tables that no system's format fits.
+        columns: Names of columns by key, where a table does not have the usual ones.
+        classes: Rules that give jobs their class; the first that fits.
+        salt: Secret with which job ids, users, teams and names are replaced by digests; None: they stay.
+        first_day: Day to whose week the first submission is moved, and all other times with it, by whole weeks; None:
+            times stay.
         origins: Name of the place that jobs come from, by the log's own name of it (its cluster).
         origin: Place that all jobs of the log come from.
     """
@@ -49,6 +66,9 @@ class LogOptions:
     date_order: Order | None = None
     decimal: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    classes: tuple[ClassRule, ...] = ()
+    salt: str | None = None
+    first_day: date | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
     origin: str | None = None
 
@@ -62,13 +82,91 @@ class LogFormat:
         title: What it is, in words.
         recognises: Says from its beginning whether a file is of this format.
         read: Reads a file into a frame with ``LOG_COLUMNS`` (and any of ``class``, ``slack_s``, ``data_gb``,
-            ``model_gb``, ``result_gb``, ``site``, ``start_site``), and accounts for the rows that are not handed on.
+            ``model_gb``, ``result_gb``, ``site``, ``start_site``, and of the file's own columns that rules of classes
+            name), and accounts for the rows that are not handed on.
+        keys: Keys of columns that ``LogOptions.columns`` may name; none: the file is no table.
     """
 
     name: str
     title: str
     recognises: Callable[[TextFile], bool]
     read: Callable[[TextFile, LogOptions, Account], pl.DataFrame]
+    keys: tuple[str, ...] = ()
+
+
+def find_columns(
+    table: TextTable, names: Mapping[str, tuple[str, ...]], options: LogOptions, account: Account
+) -> dict[str, str | None]:
+    """Returns the column of a table that each key stands for: the one told, else one of the usual names, else None.
+
+    Raises:
+        DataError: A column that was told is not there.
+    """
+    account.columns_used |= set(names) & set(options.columns)
+    return {
+        key: table.column(options.columns[key]) if key in options.columns else table.find(*usual)
+        for key, usual in names.items()
+    }
+
+
+def named_columns(table: TextTable, options: LogOptions) -> dict[str, pl.Series]:
+    """Returns the file's own columns that rules of classes name."""
+    found = {rule.column: table.find(rule.column) for rule in options.classes}
+    return {f"{RAW}{plain_name(rule)}": table.frame[name] for rule, name in found.items() if name is not None}
+
+
+def texts_of(table: TextTable, column: Mapping[str, str | None], *keys: str) -> dict[str, pl.Series]:
+    """Returns columns of text by key; null where a value is empty or the table has no such column."""
+    nothing = pl.Series([None], dtype=pl.String).new_from_index(0, table.frame.height)
+    return {key: nothing if (name := column[key]) is None else table.frame[name].replace("", None) for key in keys}
+
+
+def limits_s(table: TextTable, column: Mapping[str, str | None]) -> pl.Series:
+    """Returns the run times that jobs asked for at most, s; null where there is no limit or no column of limits.
+
+    Raises:
+        DataError: A value is no time, or a number without a unit.
+    """
+    for key, unit_s in LIMITS.items():
+        name = column.get(key)
+        if name is None:
+            continue
+        written = table.frame[name].fill_null("")
+        written = written.set(written.str.to_lowercase().is_in(list(_NO_LIMIT)), "")
+        number = written.str.contains(_NUMBER)
+        if unit_s is None:
+            table.refuse(
+                number,
+                name,
+                "is a number without a unit; name the column by --column limit_s=, limit_min= or limit_h=",
+            )
+        table.refuse((written != "") & ~number & ~written.str.contains(_ELAPSED), name, "is no time limit; expected "
+                     "[D-]HH:MM:SS, a number in the column's unit, or UNLIMITED")  # fmt: skip
+        seconds = pl.select(
+            pl.when(number).then(written.cast(pl.Float64, strict=False) * (unit_s or 1.0)).otherwise(_seconds(written))
+        ).to_series()
+        return seconds.set(seconds == 0, None)
+    return pl.Series([None], dtype=pl.Float64).new_from_index(0, table.frame.height)
+
+
+def elapsed_s(table: TextTable, column: str) -> pl.Series:
+    """Returns a column of durations written ``[D-]HH:MM:SS`` or ``MM:SS``, s; null where it is empty.
+
+    Raises:
+        DataError: A value is none.
+    """
+    text = table.frame[column].fill_null("")
+    table.refuse(
+        (text != "") & ~text.str.contains(_ELAPSED), column, "is no duration; expected [D-]HH:MM:SS, or use ElapsedRaw"
+    )
+    return _seconds(text)
+
+
+def _seconds(text: pl.Series) -> pl.Series:
+    """Returns durations that are written ``[D-]HH:MM:SS`` or ``MM:SS``, s; null for other texts."""
+    part = [text.str.extract(_ELAPSED, group).cast(pl.Float64).fill_null(0) for group in range(1, 5)]
+    seconds = part[0] * 86400 + part[1] * 3600 + part[2] * 60 + part[3]
+    return pl.select(pl.when(text.str.contains(_ELAPSED)).then(seconds)).to_series()
 
 
 def log_times(
@@ -109,8 +207,8 @@ def log_times(
 def clean_log(log: pl.DataFrame, options: LogOptions, account: Account) -> pl.DataFrame:
     """Returns the jobs of a log that ran on GPUs, as a dated job table (docs/data.md), sorted by submission.
 
-    The run time is the log's own; where it has none, the time from start to end. Jobs that failed or were cancelled
-    after they had started are kept: they took their GPUs.
+    The run time is the log's own; where it has none, the time from start to end. Jobs that failed or were stopped after
+    they had started are kept with the time that they ran: they took their GPUs.
 
     Args:
         log: Frame with ``LOG_COLUMNS``.
@@ -134,17 +232,70 @@ def clean_log(log: pl.DataFrame, options: LogOptions, account: Account) -> pl.Da
         (pl.col("duration_s") == 0, "ran for 0 s"),
     ):
         log = _without(log, gone, account, why)
-    repeats = pl.struct("job", "submit_time", "start_time", "gpus", "duration_s")
-    log = _without(log, ~repeats.is_first_distinct() & (pl.col("job") != ""), account, "the same job once more")
+    repeats = pl.struct("job_id", "submit_time", "start_time", "gpus", "duration_s")
+    named = pl.col("job_id").fill_null("") != ""
+    log = _without(log, ~repeats.is_first_distinct() & named, account, "the same job once more")
     if not log.height:
         raise DataError(f"{account.file}: no job with GPUs that ran; " + "; ".join(map(str, account.entries)))
+    log = _moved(log, options, account)
     log = _with_origins(log, options, account)
+    log = _with_states(log, account)
+    log, classes = classed(log, options.classes, account.file)
+    account.add("read", log.height if classes else 0, "classes of jobs: " + _counts(classes))
+    if options.salt is not None:
+        log = anonymous(log, options.salt)
+        account.add("changed", log.height, "job ids, users, teams and names became digests")
     account.rows_out = log.height
-    failed = log.filter(pl.col("state").str.contains("(?i)fail|cancel|timeout|out_of_memory|preempt")).height
-    account.add("read", failed, "jobs that failed or were stopped after they had started are kept: they took GPUs")
+    log = log.drop(name for name in log.columns if name.startswith(RAW))
     times = [pl.col(name).dt.strftime("%Y-%m-%dT%H:%M:%SZ") for name in ("submit_time", "start_time", "end_time")]
     sorted_ = log.sort("submit_time", maintain_order=True).with_columns(*times).drop("line")
     return sorted_.select(name for name in sorted_.columns if not sorted_[name].is_null().all())
+
+
+def _moved(log: pl.DataFrame, options: LogOptions, account: Account) -> pl.DataFrame:
+    """Returns a log with its times moved by whole weeks, where that was asked for.
+
+    Raises:
+        DataError: A time is older than any log of today.
+    """
+    if options.first_day is not None:
+        first = log["submit_time"].min()
+        assert isinstance(first, datetime)
+        weeks = round((options.first_day - first.date()).days / 7)
+        begin = first + timedelta(weeks=weeks)
+        account.add("changed", log.height, f"times moved by {weeks:,} weeks, to begin on {begin:%Y-%m-%d}")
+        times = ("submit_time", "start_time", "end_time")
+        log = log.with_columns(pl.col(name) + timedelta(weeks=weeks) for name in times)
+    earliest = pl.min_horizontal("submit_time", "start_time")
+    old = log.filter(earliest < OLDEST)
+    if old.height:
+        raise DataError(
+            f"{_place(account, old)}: its time, {old.select(earliest).item(0, 0):%Y-%m-%d %H:%M}, lies before "
+            f"{OLDEST:%Y}; correct the row, or move an old log by whole weeks, e.g. --first-day 2022-01-03"
+        )
+    return log
+
+
+def _with_states(log: pl.DataFrame, account: Account) -> pl.DataFrame:
+    """Returns a log with the states of its jobs in the words of job tables; what did not finish is accounted for."""
+    states = states_of(log["state"])
+    other = log.filter(states.is_null() & log["state"].is_not_null() & (log["state"] != ""))
+    if other.height:
+        words = ", ".join(sorted(set(other["state"]))[:5])
+        account.add("read", other.height, f"jobs end in an unknown state ({words}): left empty", other["line"][0])
+    cut = states.filter(states != "done").value_counts().sort("count", "state", descending=[True, False])
+    account.add(
+        "read",
+        int(cut["count"].sum()),
+        "jobs that did not finish are kept with the time that they ran, since they took their GPUs: "
+        + _counts(dict(zip(*cut.get_columns(), strict=True))),
+    )
+    return log.with_columns(states.alias("state"))
+
+
+def _counts(found: Mapping[str, int]) -> str:
+    """Returns counts by name, in words."""
+    return ", ".join(f"{count:,} {name}" for name, count in found.items())
 
 
 def _without(log: pl.DataFrame, gone: pl.Expr, account: Account, why: str) -> pl.DataFrame:
@@ -170,4 +321,4 @@ def _with_origins(log: pl.DataFrame, options: LogOptions, account: Account) -> p
 
 def _place(account: Account, rows: pl.DataFrame) -> str:
     line = rows["line"][0]
-    return f"{account.file}, line {line}" if line else f"{account.file}, job {rows['job'][0]!r}"
+    return f"{account.file}, line {line}" if line else f"{account.file}, job {rows['job_id'][0]!r}"

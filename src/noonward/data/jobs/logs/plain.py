@@ -7,13 +7,21 @@ from typing import Final
 import polars as pl
 
 from noonward.data.account import Account
-from noonward.data.jobs.logs.log import LogFormat, LogOptions, log_times
-from noonward.data.jobs.logs.slurm import elapsed_s
+from noonward.data.jobs.logs.log import (
+    LogFormat,
+    LogOptions,
+    elapsed_s,
+    find_columns,
+    limits_s,
+    log_times,
+    named_columns,
+    texts_of,
+)
 from noonward.data.text_table import TextFile, TextTable
-from noonward.errors import DataError, nearest
+from noonward.errors import DataError
 
 NAMES: Final = {
-    "job": ("job", "job_id", "jobid", "job id", "id", "name", "job_name"),
+    "job_id": ("job_id", "jobid", "job id", "job", "id"),
     "submit_time": ("submit_time", "submitted", "submit", "submission_time", "submitted_at", "created", "created_at",
                     "arrival", "arrival_time", "queued_at"),
     "start_time": ("start_time", "started", "start", "started_at"),
@@ -25,7 +33,15 @@ NAMES: Final = {
     "gpus": ("gpus", "num_gpus", "gpu_count", "n_gpus", "ngpus", "gpu_num", "gpu"),
     "gpu_type": ("gpu_type", "gpu_model"),
     "origin": ("origin", "cluster", "ingress"),
-    "state": ("state", "status"),
+    "state": ("state", "status", "job_state"),
+    "user": ("user", "user_id", "username", "user_name", "owner", "uid"),
+    "team": ("team", "account", "project", "vc", "organization"),
+    "name": ("name", "job_name", "jobname"),
+    "partition": ("partition", "queue", "queue_name"),
+    "limit_s": ("limit_s", "time_limit_s", "timelimit_s", "walltime_s", "max_run_time_s"),
+    "limit_min": ("limit_min", "timelimitraw", "time_limit_min"),
+    "limit_h": ("limit_h", "time_limit_h"),
+    "limit": ("limit", "timelimit", "time_limit", "walltime"),
     "class": ("class",),
     "site": ("site",),
     "start_site": ("start_site", "ran_at", "run_site", "execution_site"),
@@ -45,20 +61,13 @@ def _recognises(file: TextFile) -> bool:
 
 
 def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame:
-    for key in options.columns:
-        if key not in NAMES:
-            raise DataError(f"--column names the unknown key {key!r}; {nearest(key, NAMES)}")
     table = file.table()
     account.rows_in = table.frame.height
-    column = {
-        key: table.column(options.columns[key]) if key in options.columns else table.find(*names)
-        for key, names in NAMES.items()
-    }
+    column = find_columns(table, NAMES, options, account)
     if column["gpus"] is None:
         raise _missing(table, "GPUs", "gpus")
     nothing = pl.Series([None]).new_from_index(0, table.frame.height)
-    texts = {key: nothing.cast(pl.String) for key in ("job", "origin", "gpu_type", "state")}
-    texts |= {key: table.frame[name] for key in texts if (name := column[key]) is not None}
+    texts = texts_of(table, column, "job_id", "origin", "gpu_type", "state", "user", "team", "name", "partition")
     times = {
         key: nothing.cast(pl.Datetime("us"))
         if (name := column[key]) is None
@@ -78,6 +87,8 @@ def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame
         **times,
         "duration_s": _duration(table, column, options),
         "gpus": gpus.cast(pl.Int64),
+        "limit_s": limits_s(table, column),
+        **named_columns(table, options),
     }
     frame |= {
         key: table.numbers(name, "a number of at least 0", decimal=options.decimal)
@@ -115,4 +126,4 @@ def _missing(table: TextTable, what: str, key: str) -> DataError:
     )
 
 
-FORMAT = LogFormat(name="jobs", title="table of jobs", recognises=_recognises, read=_read)
+FORMAT = LogFormat(name="jobs", title="table of jobs", recognises=_recognises, read=_read, keys=tuple(NAMES))

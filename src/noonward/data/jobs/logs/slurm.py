@@ -13,7 +13,16 @@ from typing import Final
 import polars as pl
 
 from noonward.data.account import Account
-from noonward.data.jobs.logs.log import LogFormat, LogOptions, log_times
+from noonward.data.jobs.logs.log import (
+    LogFormat,
+    LogOptions,
+    elapsed_s,
+    find_columns,
+    limits_s,
+    log_times,
+    named_columns,
+    texts_of,
+)
 from noonward.data.text_table import TextFile, TextTable, plain_name, separator_of, text_table
 from noonward.errors import DataError
 
@@ -21,7 +30,23 @@ _MISSING: Final = ("", "unknown", "none", "n/a", "invalid")
 _FREE_TEXT: Final = ("jobname", "comment", "admincomment", "workdir", "submitline")
 """Columns whose text may hold the separator; sacct quotes nothing."""
 _SLICE: Final = re.compile(r"^\d+g\.\d+gb")
-_ELAPSED: Final = r"^(?:(\d+)-)?(?:(\d+):)?(\d{1,2}):(\d{2})(?:\.\d+)?$"
+_NAMES: Final = {
+    "job_id": ("JobID", "JobIDRaw"),
+    "submit_time": ("Submit",),
+    "start_time": ("Start",),
+    "end_time": ("End",),
+    "origin": ("Cluster",),
+    "state": ("State",),
+    "user": ("User", "UID"),
+    "team": ("Account",),
+    "name": ("JobName",),
+    "partition": ("Partition",),
+    "limit_min": ("TimelimitRaw",),
+    "limit": ("Timelimit",),
+    "limit_s": (),
+    "class": (),
+}
+"""sacct's names of columns, by key."""
 
 
 def _recognises(file: TextFile) -> bool:
@@ -40,39 +65,38 @@ def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame
     if _cut(file):
         raise DataError(
             f"{file.name} is sacct's table for the screen, whose values are cut; export it with: sacct -X --parsable2 "
-            "--format=JobID,Submit,Start,End,ElapsedRaw,AllocTRES,Cluster,Partition,State"
+            "--format=JobID,Submit,Start,End,ElapsedRaw,AllocTRES,Cluster,Partition,User,Account,TimelimitRaw,State,JobName"
         )
     table = _table(file, account)
     account.rows_in = table.frame.height
-    ids = table.column("JobID", "JobIDRaw")
+    column = find_columns(table, _NAMES, options, account)
+    ids = column["job_id"] or table.column(*_NAMES["job_id"])
     table = _jobs_alone(table, ids, account)
-    submit = log_times(table, table.column("Submit"), options, account, _MISSING)
-    nothing = pl.Series([None]).new_from_index(0, table.frame.height)
+    submit = log_times(table, column["submit_time"] or table.column("Submit"), options, account, _MISSING)
+    nothing = pl.Series([None], dtype=pl.Datetime("us")).new_from_index(0, table.frame.height)
     start, end = (
-        nothing.cast(pl.Datetime("us"))
-        if (column := table.find(name)) is None
-        else log_times(table, column, options, account, _MISSING)
-        for name in ("Start", "End")
+        nothing if (name := column[key]) is None else log_times(table, name, options, account, _MISSING)
+        for key in ("start_time", "end_time")
     )
     elapsed = _elapsed(table)
-    ran = start.is_not_null() if table.find("Start") else elapsed > 0
-    ended = end.is_not_null() if table.find("End") else ran
+    ran = start.is_not_null() if column["start_time"] else elapsed > 0
+    ended = end.is_not_null() if column["end_time"] else ran
     account.add("read", int(table.frame[ids].str.contains(r"_\d+$").sum()), "tasks of job arrays are jobs of their own")
     gpus, kinds = _gpus(table, account)
-    cluster = table.find("Cluster")
-    state = table.find("State")
     return pl.DataFrame(
         {
             "line": table.frame["line"],
-            "job": table.frame[ids],
+            "job_id": table.frame[ids],
             "submit_time": submit,
             "start_time": start,
             "end_time": end,
             "duration_s": pl.select(pl.when(ran & ended).then(elapsed)).to_series(),
             "gpus": gpus,
-            "origin": nothing.cast(pl.String) if cluster is None else table.frame[cluster].replace("", None),
             "gpu_type": kinds,
-            "state": nothing.cast(pl.String) if state is None else table.frame[state].str.split(" ").list.first(),
+            **texts_of(table, column, "origin", "state", "user", "team", "name", "partition"),
+            **(texts_of(table, column, "class") if column["class"] else {}),
+            "limit_s": limits_s(table, column),
+            **named_columns(table, options),
         }
     )
 
@@ -127,21 +151,6 @@ def _elapsed(table: TextTable) -> pl.Series:
     return elapsed_s(table, text)
 
 
-def elapsed_s(table: TextTable, column: str) -> pl.Series:
-    """Returns a column of durations written ``[D-]HH:MM:SS`` or ``MM:SS``, s; null where it is empty.
-
-    Raises:
-        DataError: A value is none.
-    """
-    text = table.frame[column].fill_null("")
-    part = [text.str.extract(_ELAPSED, group).cast(pl.Float64).fill_null(0) for group in range(1, 5)]
-    table.refuse(
-        (text != "") & ~text.str.contains(_ELAPSED), column, "is no duration; expected [D-]HH:MM:SS, or use ElapsedRaw"
-    )
-    seconds = part[0] * 86400 + part[1] * 3600 + part[2] * 60 + part[3]
-    return pl.select(pl.when(text != "").then(seconds)).to_series()
-
-
 def _gpus(table: TextTable, account: Account) -> tuple[pl.Series, pl.Series]:
     """Returns GPUs and, where it is known, their type per job."""
     columns = [column for name in ("AllocTRES", "ReqTRES") if (column := table.find(name))]
@@ -186,4 +195,6 @@ def _of_gres(text: str) -> tuple[int, str | None]:
     return (0, None) if found is None else (int(found[2]), found[1])
 
 
-FORMAT = LogFormat(name="slurm", title="Slurm accounting (sacct)", recognises=_recognises, read=_read)
+FORMAT = LogFormat(
+    name="slurm", title="Slurm accounting (sacct)", recognises=_recognises, read=_read, keys=tuple(_NAMES)
+)

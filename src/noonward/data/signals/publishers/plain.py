@@ -18,7 +18,7 @@ from noonward.data.signals.readings import (
     price_unit,
 )
 from noonward.data.text_table import TextFile, TextTable
-from noonward.errors import DataError, nearest
+from noonward.errors import DataError
 
 KEYS: Final = ("timestamp", "zone", "price", "carbon")
 """Keys of the columns that can be told."""
@@ -34,10 +34,8 @@ def _recognises(file: TextFile) -> bool:
 
 
 def _read(file: TextFile, options: ImportOptions, account: Account) -> Readings:
-    for key in options.columns:
-        if key not in KEYS:
-            raise DataError(f"--column names the unknown key {key!r}; {nearest(key, KEYS)}")
     table = file.table()
+    account.columns_used |= set(options.columns)
     account.rows_in = table.frame.height
     told = {key: table.column(name) for key, name in options.columns.items()}
     time = told.get("timestamp") or table.find(*_TIME_NAMES)
@@ -109,4 +107,4 @@ def _unknown(file: TextFile, table: TextTable, what: str, key: str) -> DataError
     )
 
 
-FORMAT = SignalFormat(name="plain", title="plain CSV", recognises=_recognises, read=_read)
+FORMAT = SignalFormat(name="plain", title="plain CSV", recognises=_recognises, read=_read, keys=KEYS)

@@ -19,7 +19,7 @@ from noonward.live.setup import Setup
 from noonward.live.store.store import Store
 from noonward.live.world.curves import AHEAD_H, Curves
 from noonward.live.world.hours import Hours
-from noonward.live.world.seats import OVERDUE, STARTING, TRANSIT, WAITING, Arrival
+from noonward.live.world.seats import OVERDUE, STARTING, WAITING, Arrival
 from noonward.live.world.world import World
 from noonward.schedule.registry import make_scheduler
 from noonward.seeding import stream
@@ -250,7 +250,7 @@ def test_a_job_whose_question_the_scheduler_failed_at_is_asked_about_again():
     assert world.scheduler.failed
     world.run_to(10.0)
     (seat,) = world.seat_of.values()
-    assert (seat.state, seat.site) == (TRANSIT, 1)
+    assert (seat.state, seat.site) == (STARTING, 1)
 
 
 def test_a_service_refuses_links_that_queue(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from noonward.arrays import F8
+from noonward.arrays import F8, I8
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.engine.cluster.build import told_world, with_more_journeys, with_more_slots
@@ -94,6 +94,11 @@ class ToldEngine:
     def now_s(self) -> float:
         """Time of the last event or question, s."""
         return float(self.view.run_1["now_s"][0])
+
+    @property
+    def taken_S(self) -> I8:
+        """GPUs of started jobs, per site."""
+        return self.world.state_S["taken"]
 
     @property
     def waiting(self) -> bool:

@@ -84,8 +84,8 @@ def test_an_import_inside_a_function_of_a_file_far_away_counts(copy):
     folder, load = copy
     before = load().closure([folder / KERNEL])
     with (folder / "units.py").open("a", encoding="utf-8") as file:
-        file.write("\n\ndef late():\n    import noonward.evaluate.results\n")
-    assert load().closure([folder / KERNEL]) - before >= {folder / "evaluate" / "results.py"}
+        file.write("\n\ndef late():\n    import noonward.evaluate.table\n")
+    assert load().closure([folder / KERNEL]) - before >= {folder / "evaluate" / "table.py"}
 
 
 def test_a_moved_file_has_another_digest(tmp_path):

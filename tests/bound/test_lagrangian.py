@@ -24,7 +24,7 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.decision.brief import Needs
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError
-from noonward.evaluate.objective import Bound, objective_of
+from noonward.evaluate.comparison import Bound, objective_of
 from noonward.model.cluster.environment import GpuCaps
 from noonward.model.cluster.fleet import Ingress
 from noonward.model.cluster.jobs import Jobs

@@ -65,6 +65,31 @@ def test_electricity_maps_gives_life_cycle_carbon(read: Read) -> None:
     assert "1: rows without a value: unknown (first in line 3)" in account(found)
 
 
+def test_years_of_two_digits_are_of_this_century_and_said_so(read: Read) -> None:
+    head = "Time Stamp,Name,PTID,LBMP ($/MWHr)\n"
+    found = read(head + "6/1/24 0:00,N.Y.C.,61761,22.21\n6/1/24 1:00,N.Y.C.,61761,20.66\n")
+    assert found.hours.select("timestamp", "price").rows() == [
+        (datetime(2024, 6, 1, 4, tzinfo=UTC), 22.21), (datetime(2024, 6, 1, 5, tzinfo=UTC), 20.66),
+    ]  # fmt: skip
+    assert "read 2: years of two digits are of this century (24 is 2024) (first in line 2)" in account(found)
+
+
+@pytest.mark.parametrize("stamp", ["6-1-24 0:00", "24-06-01 0:00", "6/1/124 0:00", "6/1/4 0:00"])
+def test_other_short_years_are_refused(read: Read, stamp: str) -> None:
+    with pytest.raises(DataError, match=r"line 2, column 'Time Stamp': .* is not a time of the calendar"):
+        read(f"Time Stamp,Name,PTID,LBMP ($/MWHr)\n{stamp},N.Y.C.,61761,22.21\n")
+
+
+def test_times_before_2000_are_refused_with_their_line(read: Read, tmp_path: Path) -> None:
+    row = "1994-06-01T00:00Z,DE,50\n"
+    with pytest.raises(DataError, match="line 2, column 'timestamp': the value '1994-06-01T00:00Z' lies before 2000"):
+        read("timestamp,zone,price_usd_per_mwh\n" + row)
+    path = tmp_path / "tidy.csv"
+    path.write_text("timestamp,zone,price_usd_per_mwh\n" + row)
+    with pytest.raises(DataError, match="line 2, column 'timestamp': the value 1994-06-01T00:00Z lies before 2000"):
+        load_signals([path])
+
+
 def test_electricity_maps_saved_in_another_encoding_is_recognised(read: Read) -> None:
     broken = MAPS_HEAD.replace("₂", "â‚‚").encode("cp1252")
     assert read(broken + b"2022-01-01 00:00:00,G,G,DE,1,5,a,false\n").hours["carbon"].to_list() == [5.0]

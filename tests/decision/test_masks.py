@@ -53,7 +53,7 @@ fill_mask(view, 5, 0, room(view, 0, no_curve_SH, False))
 answers = Answers(**blank(ANSWER_PARTS, askers=2, sites=2, limit_hours=0))
 answers.answer_N["level"] = -1
 said = []
-for name in ("local-backfill", "price-greedy", "cheapest-feasible"):
+for name in ("local-backfill", "price-greedy", "cheapest-feasible", "patient"):
     scheduler = make_scheduler(name)
     scheduler.reset(brief, np.random.default_rng(0))
     answers.answer_N["choice"] = 0
@@ -66,7 +66,7 @@ print(view.mask_NA[0].tolist(), said, [name for name in sys.modules if name.star
 def test_a_live_service_asks_without_an_engine():
     """No room at home for a gang of 2: it holds, or goes to the cheap site that has room; no engine was imported."""
     done = subprocess.run([sys.executable, "-c", LIVE], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[1, 0, 1] [0, 2, 2] []"
+    assert done.stdout.strip() == "[1, 0, 1] [0, 2, 2, 2] []"
 
 
 @pytest.mark.parametrize("protocol", ["each-slot", "on-arrival"])

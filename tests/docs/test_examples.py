@@ -77,6 +77,6 @@ def test_notebook() -> None:
                 exec(compile(ast.Module([last], []), "cell", "exec"), names)
     assert "<table>" in shown[0]._repr_html_()
     assert [len(each) > 0 for each in shown[1:4]] == [True, True, True]
-    assert [type(each).__name__ for each in shown[4:]] == ["Figure"] * 4 + ["Study"] + ["Figure"] * 2
-    assert "<svg" in shown[8]._repr_html_()
+    assert [type(each).__name__ for each in shown[4:]] == ["Figure"] * 2 + ["StudyResult"] * 2
+    assert "<svg" in shown[6]._repr_html_()
     assert sorted(path.name for path in Path().iterdir()) == ["report.html"]

@@ -235,7 +235,7 @@ def test_figures_of_bench_edge(noonward: CommandLine, monkeypatch: pytest.Monkey
     from noonward.bench import edge as bench_edge
 
     monkeypatch.setattr(bench_edge, "EPISODES", 2)
-    monkeypatch.setattr(bench_edge, "study_policies", lambda: ["random", "lookahead"])
+    monkeypatch.setattr(bench_edge, "timed_policies", lambda: ["random", "lookahead"])
     hold_against_page("bench edge", [noonward("bench", "edge", "--json").out])
 
 

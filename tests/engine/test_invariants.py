@@ -26,6 +26,7 @@ NAMES = {
         "random",
         "most-free",
         "cheapest-feasible",
+        "patient",
         "booked-persistence",
         "bid-price-persistence",
     ),

@@ -8,9 +8,10 @@ import pytest
 
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import ScenarioError
+from noonward.evaluate.asked import comparison_folder
 from noonward.evaluate.cluster_objectives import ClusterObjective
-from noonward.evaluate.compare import compare, comparison_folder
-from noonward.evaluate.objective import Bound
+from noonward.evaluate.compare import compare
+from noonward.evaluate.comparison import Bound
 from noonward.files import file_name
 from noonward.runtime import runs as runs_module
 from trained_files import write_random_policy

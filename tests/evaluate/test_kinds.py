@@ -14,11 +14,10 @@ from command_line import CommandLine
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import DataError, ScenarioError
 from noonward.evaluate.compare import compare
+from noonward.evaluate.comparison import Bound, BoundValue, Objective, summary_rows
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.objective import Bound, BoundValue, Objective
-from noonward.evaluate.report.figure_style import Figure
 from noonward.evaluate.report.page import write_report
-from noonward.evaluate.results import Column, Row, number, percent, summary_rows
+from noonward.evaluate.table import Column, Figure, Row, number, percent
 from noonward.ledger.machine import machine, versions
 from noonward.model.kinds import Kind, add_kind, find_kind, kinds
 from noonward.model.spec import Count, Spec

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from noonward.evaluate.cluster_objectives import energy_figures
+from noonward.evaluate.comparison import summary_rows
 from noonward.evaluate.report.page import default_command, write_report
-from noonward.evaluate.results import summary_rows
 from noonward.studies.dvfs_training.tables import paper_tables
 
 

@@ -4,10 +4,10 @@ import math
 import numpy as np
 import pytest
 
-from noonward.evaluate.cluster_objectives import best_known_values
-from noonward.evaluate.objective import Bound
-from noonward.evaluate.results import UNDEFINED, number, percent, summary_rows
+from noonward.evaluate.answer import best_known_values
+from noonward.evaluate.comparison import Bound, summary_rows
 from noonward.evaluate.statistics import Estimate
+from noonward.evaluate.table import UNDEFINED, number, percent
 
 
 def with_utilities(comparison, utilities, bounds=(None, None)):

@@ -5,8 +5,8 @@ import pytest
 
 from noonward.data.scenarios.load import load_scenario
 from noonward.evaluate.compare import compare
+from noonward.evaluate.comparison import summary_rows
 from noonward.evaluate.report.page import write_report
-from noonward.evaluate.results import summary_rows
 from noonward.evaluate.service_tables import (
     class_table,
     constraint_table,

@@ -34,7 +34,7 @@ def assert_as_simulated(service, policy):
     assert compared > len(rows) / 3
 
 
-@pytest.mark.parametrize("policy", ["local-fcfs", "random", "booked-persistence", "cheapest-feasible"])
+@pytest.mark.parametrize("policy", ["local-fcfs", "random", "booked-persistence", "cheapest-feasible", "patient"])
 @pytest.mark.parametrize("restart_every", [0, 25])
 def test_each_slot(service, policy, restart_every):
     live = service(policy)

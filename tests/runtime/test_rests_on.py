@@ -5,8 +5,8 @@ import pytest
 from noonward import sources
 from noonward.data.scenarios.load import load_scenario
 from noonward.evaluate.cluster_objectives import UtilityObjective
+from noonward.evaluate.comparison import objective_of
 from noonward.evaluate.edge_objective import EdgeObjective
-from noonward.evaluate.objective import objective_of
 from noonward.model.kinds import CLUSTER, EDGE
 from noonward.runtime import rests_on
 from noonward.schedule.registry import make_scheduler

@@ -172,7 +172,7 @@ def test_every_booking_is_the_best_of_a_slow_search(seed):
         for s, slot in engine.view.asked():
             job = int(engine.view.serial_N[s])
             if job not in bookings:
-                bookings[job] = tuple(scheduler.memory.job_index_JP[slot].tolist())
+                bookings[job] = tuple(scheduler.memory.job_index_JP[slot, :2].tolist())
                 search.check_and_book(jobs[job], s, engine.view.now_s, bookings[job])
     track = engine.outcome().job_J
     assert bookings

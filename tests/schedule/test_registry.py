@@ -37,7 +37,7 @@ def test_policies_of_a_protocol_answer_it():
 
 
 def test_policies_say_what_they_cannot_do_without():
-    valuing = {"cheapest-feasible"}
+    valuing = {"cheapest-feasible", "patient"}
     kinds = get_args(ForecastKind)
     valuing |= {f"{way}-{kind}" for way in ("booked", "bid-price") for kind in kinds if kind != "learned"}
     made = {policy.name: policy.make() for policy in policies(trained=False, kind="cluster")}

@@ -94,6 +94,39 @@ def test_cheapest_feasible_weighs_price_carbon_and_travel():
     assert choices(rule("cheapest-feasible"), view) == [0, 0, 0]
 
 
+def test_patient_waits_for_a_cheap_hour_while_slack_is_left():
+    # Jobs of 10 h slack, one an hour; the first day costs 100 USD/MWh at the cheaper of two sites.
+    slack_s = 10 * 3600.0
+    scheduler = make_scheduler("patient")
+    scheduler.memory = scheduler.make_memory(None, None)
+
+    def asked(hour, price):
+        now_s = hour * 3600.0
+        job = {"work": 60.0, "arrival_s": now_s, "deadline_s": now_s + slack_s}
+        sites = [{"price": 400.0, "carbon": 0.0, "free": 0}, {"price": price, "carbon": 0.0}]
+        return choices(scheduler, make_view(sites, asked=(0, -1), jobs=(job,), now_s=now_s))[0]
+
+    assert [asked(hour, 100.0) for hour in range(23)] == [2] * 23  # no day is known yet
+    assert asked(23, 100.0) == 0
+    assert asked(24, 70.0) == 0  # the mean is (23 x 100 + 70) / 24 = 98.75, and 69.125 would be cheap
+    assert asked(25, 69.0) == 0  # (22 x 100 + 70 + 69) / 24 x 0.7 = 68.22
+    assert asked(26, 68.0) == 0  # (21 x 100 + 70 + 69 + 68) / 24 x 0.7 = 67.29
+    assert asked(27, 66.0) == 2
+
+
+def test_patient_keeps_three_tenths_of_the_slack():
+    scheduler = make_scheduler("patient")
+    scheduler.memory = scheduler.make_memory(None, None)
+    scheduler.memory.number_P[:], scheduler.memory.table_XY[:] = (0.0, 24.0), 50.0 / 3.6e9
+
+    def asked(left_s, slack_s=1000.0):
+        job = {"work": 60.0, "arrival_s": left_s - slack_s, "deadline_s": left_s}
+        return choices(scheduler, make_view([{"price": 50.0, "carbon": 0.0}], jobs=(job,)))[0]
+
+    assert [asked(1000.0), asked(301.0), asked(300.0), asked(0.0)] == [0, 0, 1, 1]
+    assert asked(float("inf")) == 1
+
+
 def test_random_is_uniform_over_the_mask():
     scheduler, draws = rule("random", random_state=1), 6000
     view = make_view([{}, {}, {}], asked=(0, -1, 1), jobs=({}, {}), mask=[(1, 0, 1, 1), (1, 1, 1, 1), (1, 1, 0, 0)])

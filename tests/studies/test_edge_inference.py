@@ -126,7 +126,7 @@ def test_policies_without_a_trained_file_are_said_to_be_missing(found, tmp_path,
     assert words in findings(whole)
     assert found.missing == ()  # its policies were named
     monkeypatch.setattr(reproduce, "RULES", ("reuse-first",))
-    monkeypatch.setattr(reproduce, "time_decisions", lambda *_: 0.0)
+    monkeypatch.setattr(reproduce, "decision_ms", lambda *_: 0.0)
     learned = {policy.name for policy in policies(kind="edge", trained=True) if "-seed" not in policy.name}
     quick = reproduce_edge_inference(tmp_path, episodes=1, cells=SMALL[:1])
     assert set(quick.missing) == set(LEARNED) - learned

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from noonward.arrays import F8
 from noonward.data.jobs.load_shapes import generate_load_shapes
 from noonward.evaluate.metrics import Metric
 from noonward.schedule.plan.classes import LoadClass
@@ -17,7 +18,6 @@ from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.result import Plan
 from noonward.schedule.plan.solve import Planner, make_plan
 from noonward.seeding import stream
-from noonward.studies.load_shaping.reproduce import paper_problem
 
 Progress = Callable[[str], None]
 """Called once per measurement with what was measured."""
@@ -37,7 +37,7 @@ def bench_plan(progress: Progress | None = None, *, large: bool = True) -> list[
     """
     step = progress or (lambda _: None)
     load_NKC = generate_load_shapes(60, 7, stream(0, "workload", "bench-plan"))
-    problem = paper_problem(load_NKC)
+    problem = plan_problem(load_NKC)
     planner = Planner()
     plan = planner.plan(problem)
     out = [Metric.of("plan/paper_size/cpu_s", plan.certificate.cpu_s, "s")]
@@ -64,15 +64,26 @@ def bench_plan(progress: Progress | None = None, *, large: bool = True) -> list[
 
 
 def large_problem(clusters: int = 40, samples: int = 200) -> PlanProblem:
-    """Returns the paper's setting at another size: a class bound to every cluster, one to every pair, one global.
+    """Returns the paper's setting at another size.
 
     Args:
-        clusters: Clusters D, an even number; every two form a data center.
+        clusters: Clusters D, an even number.
         samples: Samples N.
+    """
+    classes = clusters + clusters // 2 + 1
+    load_NKC = generate_load_shapes(samples, classes, stream(0, "workload", "bench-plan", "large"))
+    return plan_problem(load_NKC, clusters)
+
+
+def plan_problem(load_NKC: F8, clusters: int = 4) -> PlanProblem:
+    """Returns a setting of the paper's form: a class bound to every cluster, one to every pair, one global.
+
+    Args:
+        load_NKC: Loads of samples N at submission hours K by class C, ``clusters * 3 / 2 + 1`` classes.
+        clusters: Clusters D, an even number; every two form a data center. The paper has 4.
     """
     centers = clusters // 2
     ranges = [(d,) for d in range(clusters)] + [(2 * j, 2 * j + 1) for j in range(centers)] + [tuple(range(clusters))]
-    load_NKC = generate_load_shapes(samples, len(ranges), stream(0, "workload", "bench-plan", "large"))
     span = load_NKC.shape[1] + 10
     phase_D = 21.6 * (np.arange(clusters) // 2) / centers + 1.75 * (np.arange(clusters) % 2)
     return PlanProblem(

@@ -39,7 +39,7 @@ from noonward.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from noonward.evaluate.compare import Comparison
+    from noonward.evaluate.comparison import Comparison
 
 
 def compare(
@@ -71,13 +71,17 @@ def compare(
     jobs_file: JobsFile = None,
     json: Json = False,
 ) -> None:
-    """Compare policies over the same environments, paired, against a bound; prints a table and the report's path."""
+    """Compare policies over the same test cases (environments).
+
+    Prints the answer and a table, and writes a report. Differences are paired, and every policy is measured against an
+    upper bound that none can beat, if one is known for the scenario.
+    """
     import sys
 
     from noonward.cli.rows import Rows
     from noonward.cli.what_if import study_all
+    from noonward.evaluate.asked import comparison_folder, fitting_policies, policy_names, with_reference
     from noonward.evaluate.compare import compare as run_comparison
-    from noonward.evaluate.compare import comparison_folder, fitting_policies, policy_names, with_reference
     from noonward.evaluate.metrics import to_json
     from noonward.evaluate.what_if.run import require_economics
     from noonward.runtime.runs import environment_of
@@ -149,10 +153,9 @@ def _write_reports(found: Comparison, command: str) -> Path:
     """
     from noonward.evaluate.report.meeting import STUDIES, write_meeting_report
     from noonward.evaluate.report.page import write_report
-    from noonward.studies.dvfs_training.tables import paper_tables
 
     figures = found.folder / f"figures-{found.digest}.html"
-    write_report(found, figures, tables=paper_tables(found), command=command)
+    write_report(found, figures, command=command)
     pages = [page for name in STUDIES for page in sorted(found.folder.glob(f"{name}-*.html"))]
     return write_meeting_report(
         found, found.folder / f"report-{found.digest}.html", command=command, figures=figures, studies=pages
@@ -174,7 +177,7 @@ def print_comparison(found: Comparison) -> None:
     from rich.table import Table
 
     from noonward.evaluate.answer import headline
-    from noonward.evaluate.results import summary_rows
+    from noonward.evaluate.comparison import summary_rows
 
     for line in textwrap.wrap(" ".join(headline(found)), 120):
         print(line)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from noonward.evaluate.compare import Comparison
+    from noonward.evaluate.compare import ComparisonResult
 
 Csv = Annotated[
-    Path | None, typer.Option("--csv", metavar="FILE", help="Write a CSV file: one row a policy and environment.")
+    Path | None, typer.Option("--csv", metavar="FILE", help="Write a CSV file: one row per policy and environment.")
 ]
 Xlsx = Annotated[
-    Path | None, typer.Option("--xlsx", metavar="FILE", help="Write an Excel file: the table, and one row a run.")
+    Path | None, typer.Option("--xlsx", metavar="FILE", help="Write an Excel file: the table, and one row per run.")
 ]
 JobsFile = Annotated[
     Path | None,
-    typer.Option("--jobs-parquet", metavar="FILE", help="Write a Parquet file: one row a policy and job, UTC times."),
+    typer.Option("--jobs-parquet", metavar="FILE", help="Write a Parquet file: one row per policy and job, UTC times."),
 ]
 
 
@@ -58,7 +58,7 @@ def require_exports(csv: Path | None, xlsx: Path | None, jobs: Path | None) -> N
         raise MissingExtraError("xlsxwriter", "excel")
 
 
-def export(found: Comparison, csv: Path | None, xlsx: Path | None, jobs: Path | None) -> None:
+def export(found: ComparisonResult, csv: Path | None, xlsx: Path | None, jobs: Path | None) -> None:
     """Writes the files that are asked for (``require_exports``), each whole or not at all."""
     from noonward.files import write_table
 
@@ -70,13 +70,13 @@ def export(found: Comparison, csv: Path | None, xlsx: Path | None, jobs: Path | 
         write_table(jobs, found.jobs())
 
 
-def _write_workbook(found: Comparison, path: Path) -> None:
+def _write_workbook(found: ComparisonResult, path: Path) -> None:
     import io
 
     import polars as pl
     import xlsxwriter
 
-    from noonward.evaluate.results import summary_rows
+    from noonward.evaluate.comparison import summary_rows
     from noonward.files import whole_file
 
     summary, runs = summary_rows(found), found.to_frame()

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from noonward.evaluate.compare import Comparison
+    from noonward.evaluate.comparison import Comparison
 
 
 class Rows:
@@ -37,8 +37,8 @@ class Rows:
 
     def finished(self) -> Comparison | None:
         """Returns the comparison of the policies that are through with every environment, without bounds; or None."""
-        from noonward.evaluate.compare import Comparison, reference_of
-        from noonward.evaluate.objective import Bound
+        from noonward.evaluate.asked import reference_of
+        from noonward.evaluate.comparison import Bound, Comparison
 
         whole = {
             policy: [found[index] for index in range(self.environments)]
@@ -70,7 +70,7 @@ class Rows:
         from rich import box
         from rich.table import Table
 
-        from noonward.evaluate.objective import objective_of
+        from noonward.evaluate.comparison import objective_of
         from noonward.evaluate.statistics import mean
 
         objective = objective_of(self.scenario)

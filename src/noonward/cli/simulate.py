@@ -36,8 +36,8 @@ def simulate(
     out: Out = Path("runs"),
     json: Json = False,
 ) -> None:
-    """Run one policy in one environment; prints the ledger and where the record is."""
-    from noonward.evaluate.compare import comparison_folder, require_fit
+    """Run one policy in one environment; print its ledger."""
+    from noonward.evaluate.asked import comparison_folder, require_fit
     from noonward.evaluate.metrics import Metric, to_json
     from noonward.runtime.executor import map_runs
     from noonward.runtime.runs import RecordedRun

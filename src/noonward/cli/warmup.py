@@ -23,14 +23,17 @@ def warmup(
     ] = None,
     training: Annotated[bool, typer.Option("--training", help="Compile what training needs, too.")] = False,
 ) -> None:
-    """Compile the functions that comparisons need into the cache (about 40 s of CPU time, once per version)."""
+    """Compile what comparisons need, once per version.
+
+    Takes about 40 s of CPU time; later commands then compile nothing.
+    """
     import time
 
     began = time.perf_counter()
     from noonward.cli.options import require_cluster
     from noonward.compiled import cache_base, prune_cache
     from noonward.data.scenarios.load import load_scenario
-    from noonward.evaluate.objective import objective_of
+    from noonward.evaluate.comparison import objective_of
     from noonward.runtime.by_kind import build_environment, record_files, run
     from noonward.schedule.registry import make_scheduler
 

@@ -30,8 +30,8 @@ from noonward.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from noonward.evaluate.compare import Comparison
-    from noonward.evaluate.what_if.study import Study
+    from noonward.evaluate.comparison import Comparison
+    from noonward.evaluate.what_if.run import StudyResult
     from noonward.runtime.executor import Executor, Progress
 
 Policy = Annotated[
@@ -39,7 +39,7 @@ Policy = Annotated[
     typer.Option(autocompletion=policy_list, help="Policy to study. [default: bid-price-regression, if it fits]"),
 ]
 Csv = Annotated[
-    Path | None, typer.Option("--csv", metavar="FILE", help="Write a CSV file: one row a case and environment.")
+    Path | None, typer.Option("--csv", metavar="FILE", help="Write a CSV file: one row per case and environment.")
 ]
 
 
@@ -71,7 +71,7 @@ def trade_off(
     csv: Csv = None,
     json: Json = False,
 ) -> None:
-    """Draw the curves of cost against carbon, and of saving against allowed delay, of one policy."""
+    """Draw cost against carbon, and saving against delay."""
     from noonward.cli.options import open_scenario
     from noonward.evaluate.what_if import run
 
@@ -103,7 +103,10 @@ def sensitivity(
     csv: Csv = None,
     json: Json = False,
 ) -> None:
-    """Say what a policy's saving rests on: slack, moves between sites, the carbon price, one at a time."""
+    """Show which assumptions a policy's saving depends on.
+
+    Slack, moves between sites and the carbon price are changed one at a time.
+    """
     from noonward.cli.options import open_scenario
     from noonward.evaluate.what_if import run
 
@@ -126,7 +129,7 @@ def _numbers(option: str, text: str) -> list[float]:
 
 
 def _carry_out(
-    study_of: Callable[..., Study],
+    study_of: Callable[..., StudyResult],
     scenario: Any,
     policy: str | None,
     environments: int | None,
@@ -184,7 +187,7 @@ def _carry_out(
         print(f"report:  {path}")
 
 
-def _write_page(found: Study, command: str) -> Path:
+def _write_page(found: StudyResult, command: str) -> Path:
     """Writes a study's page into the folder of its comparison, under its name and policy, and returns its path."""
     from noonward.files import file_name
 

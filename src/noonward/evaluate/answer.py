@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.evaluate.comparison import Comparison
+from noonward.evaluate.job_figures import job_figures
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
 from noonward.schedule.registry import default_registry
-
-if TYPE_CHECKING:
-    from noonward.evaluate.compare import Comparison
 
 SAME_WORK: Final = 0.005
 """Two policies are said to do the same work where their GPU-hours differ by no more than this share."""
 MOST_NAMED: Final = 3
 """Policies that a sentence names, the best first."""
-DEPENDS: Final = (
-    "The percentage depends on prices, zones and jobs: in the years 2021 to 2023, one fleet with the same jobs gained "
-    "18 to 34 % in zones of five market areas, and 6 to 13 % in zones of one continent (docs/answers.md)."
-)
-"""What must be said beside a saving."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,38 +54,10 @@ def bills(comparison: Comparison, policy: str) -> F8:
     return np.array([bill_usd(record.ledger) for record in comparison.records[policy]])
 
 
-def punctuality(record: Any) -> tuple[float, int]:
-    """Returns the mean of start - arrival over the jobs that started, s (NaN without any), and the late jobs.
-
-    Late are those that started after arrival + slack, those that were dropped because they could not, and those that
-    had not started by then when the run ended.
-    """
-    import polars as pl
-
-    asked = ["arrival_s", "slack_s", "start_s", "status"]
-    jobs = pl.read_parquet(record.folder / "jobs.parquet", columns=asked)
-    started = jobs.filter(jobs["start_s"].is_finite())
-    delay = (started["start_s"] - started["arrival_s"]).to_numpy()
-    behind = int((delay > started["slack_s"].to_numpy() + 1e-6).sum())
-    never = jobs.filter(~jobs["start_s"].is_finite())
-    due_s = never["arrival_s"] + never["slack_s"]
-    behind += int(((never["status"] == "overdue") | (due_s < float(record.manifest["ended_s"]))).sum())
-    return float(delay.mean()) if len(delay) else math.nan, behind
-
-
 def moved_jobs(comparison: Comparison, policy: str) -> Estimate:
     """Returns how many jobs ran at another site than the one they arrived at, with or without data to move."""
-    import polars as pl
-
     homes = {point.name: point.home for point in comparison.scenario.fleet.ingress_points}
-    counts = []
-    for record in comparison.records[policy]:
-        jobs = pl.read_parquet(record.folder / "jobs.parquet", columns=["origin", "site", "start_s"])
-        started = jobs.filter(jobs["start_s"].is_finite())
-        sites = started["site"].cast(pl.String).to_list()
-        come = started["origin"].cast(pl.String).to_list()
-        counts.append(sum(homes[point] not in (None, site) for point, site in zip(come, sites, strict=True)))
-    return mean(counts)
+    return mean([job_figures(record).moved(homes) for record in comparison.records[policy]])
 
 
 def savings(comparison: Comparison, policy: str) -> Savings:
@@ -101,15 +67,15 @@ def savings(comparison: Comparison, policy: str) -> Savings:
     def less(name: str) -> Estimate:
         return mean(comparison.values(comparison.reference, name) - comparison.values(policy, name))
 
-    kept = [punctuality(record) for record in comparison.records[policy]]
+    jobs = [job_figures(record) for record in comparison.records[policy]]
     return Savings(
         policy=policy,
         usd=mean(today - other),
         usd_share=ratio(today - other, today),
         kg=less("carbon_kg"),
         kwh=less("energy_kwh"),
-        mean_delay_s=mean([delay_s for delay_s, _ in kept]),
-        late_jobs=mean([late for _, late in kept]),
+        mean_delay_s=mean([each.mean_delay_s for each in jobs]),
+        late_jobs=mean([each.late for each in jobs]),
     )
 
 
@@ -235,3 +201,34 @@ def window_words(hours: float) -> str:
         ('48 hours', '12 hours', '92 days')
     """
     return f"{hours:g} hours" if hours < 72 or hours % 24 else f"{hours / 24:g} days"
+
+
+def longest_queue(comparison: Comparison, policy: str) -> F8:
+    """Returns the most jobs that ever waited at once under a policy per environment."""
+    return np.array([float(record.service.longest_queue) for record in comparison.records[policy]])
+
+
+def interval(estimate: Estimate) -> str:
+    """Returns the 95 % interval of an amount of money in brackets, after a blank; nothing without one."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    digits = 0 if abs(estimate.value) >= 100 else 1 if abs(estimate.value) >= 10 else 2
+    return f" [{estimate.low:,.{digits}f}, {estimate.high:,.{digits}f}]"
+
+
+def cost_digits(comparison: Comparison) -> int:
+    """Returns the decimals costs are shown with: three significant digits of the reference's."""
+    size = abs(float(bills(comparison, comparison.reference).mean()))
+    return 0 if size >= 100 else 1 if size >= 10 else 2
+
+
+def best_known_values(comparison: Comparison) -> F8:
+    """Returns the utility of the best schedule known per environment, USD: the bound's own, or a policy's above it."""
+    utilities = [comparison.values(policy, "utility_usd") for policy in comparison.records]
+    return np.asarray(np.fmax(comparison.bound_values("best_known_usd"), np.max(utilities, axis=0)))
+
+
+def utility_digits(comparison: Comparison) -> int:
+    """Returns the decimals utilities are shown with: three significant digits of the reference's."""
+    size = abs(comparison.mean(comparison.reference, "utility_usd").value)
+    return 0 if size >= 100 else 1 if size >= 10 else 2

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -17,23 +17,27 @@ from noonward.data.environments import build_environment
 from noonward.data.jobs.dated import job_rows
 from noonward.errors import InfeasiblePlanError
 from noonward.evaluate.answer import (
-    DEPENDS,
     SAME_WORK,
+    best_known_values,
     bills,
+    cost_digits,
+    interval,
     lasting,
+    longest_queue,
     mass,
     money,
     moved_jobs,
     savings,
     spoken,
+    utility_digits,
     window_words,
 )
+from noonward.evaluate.comparison import Bound, BoundValue, Cell, Comparison, Objective, no_value
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.objective import Bound, BoundValue, Objective, no_value
 from noonward.evaluate.replay import replay_notes
-from noonward.evaluate.results import UNDEFINED, Column, Row, number, percent
 from noonward.evaluate.service_tables import class_table, constraint_table, service_metrics
 from noonward.evaluate.statistics import Estimate, mean, ratio
+from noonward.evaluate.table import UNDEFINED, Column, Figure, Row, TextTable, number, percent
 from noonward.ledger.record import Record
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import (
@@ -47,13 +51,6 @@ from noonward.model.cluster.scenario import (
 )
 from noonward.notices import tell
 from noonward.units import HOUR_S
-
-if TYPE_CHECKING:
-    from noonward.evaluate.compare import Comparison
-    from noonward.evaluate.objective import Cell
-    from noonward.evaluate.report.figure_style import Figure
-    from noonward.evaluate.table import TextTable
-
 
 BOUND_GAP: Final = 0.01
 """Gap to a schedule, as a share of the bound, at which the search for the bound of a long window stops."""
@@ -155,7 +152,7 @@ class ClusterObjective(Objective):
         return []
 
     def consequences(self, comparison: Comparison, policy: str) -> list[str]:
-        """Returns moves, delay, late jobs and work done beside the reference's; with signals what a saving rests on."""
+        """Returns moves, delay, late jobs and work done beside the reference's."""
         saved, base = savings(comparison, policy), savings(comparison, comparison.reference)
         moved, today = moved_jobs(comparison, policy).value, spoken(comparison.reference)
         told = [
@@ -167,7 +164,7 @@ class ClusterObjective(Objective):
         if abs(work - 1) > SAME_WORK:
             more = "more" if work > 1 else "fewer"
             told.append(f"It runs {100 * abs(work - 1):.1f} % {more} GPU-hours, so bills alone do not compare.")
-        return told if comparison.scenario.signals is None else [*told, DEPENDS]
+        return told
 
     def tables(self, comparison: Comparison) -> list[TextTable]:
         """Returns latency per job class, and the constraints with what was attained."""
@@ -220,11 +217,6 @@ def _shared_windows(starts: Sequence[datetime], window_h: int) -> list[str]:
     if overlap:
         return [f"{overlap} of the {len(starts)} windows overlap the one before, so they are not independent of it"]
     return []
-
-
-def longest_queue(comparison: Comparison, policy: str) -> F8:
-    """Returns the most jobs that ever waited at once under a policy per environment."""
-    return np.array([float(record.service.longest_queue) for record in comparison.records[policy]])
 
 
 def describe_signals(signals: SignalSource | None) -> str:
@@ -365,14 +357,6 @@ class UtilityObjective(ClusterObjective):
         return sentences
 
 
-def interval(estimate: Estimate) -> str:
-    """Returns the 95 % interval of an amount of money in brackets, after a blank; nothing without one."""
-    if estimate.low is None or estimate.high is None:
-        return ""
-    digits = 0 if abs(estimate.value) >= 100 else 1 if abs(estimate.value) >= 10 else 2
-    return f" [{estimate.low:,.{digits}f}, {estimate.high:,.{digits}f}]"
-
-
 class CostObjective(UtilityObjective):
     """Least cost with all jobs served: bills and emissions, policies that leave no job behind first.
 
@@ -451,24 +435,6 @@ class CostObjective(UtilityObjective):
 def _minutes(seconds: Estimate) -> Estimate:
     spread = None if seconds.spread is None else seconds.spread / 60
     return Estimate(seconds.value / 60, spread=spread)
-
-
-def cost_digits(comparison: Comparison) -> int:
-    """Returns the decimals costs are shown with: three significant digits of the reference's."""
-    size = abs(float(bills(comparison, comparison.reference).mean()))
-    return 0 if size >= 100 else 1 if size >= 10 else 2
-
-
-def best_known_values(comparison: Comparison) -> F8:
-    """Returns the utility of the best schedule known per environment, USD: the bound's own, or a policy's above it."""
-    utilities = [comparison.values(policy, "utility_usd") for policy in comparison.records]
-    return np.asarray(np.fmax(comparison.bound_values("best_known_usd"), np.max(utilities, axis=0)))
-
-
-def utility_digits(comparison: Comparison) -> int:
-    """Returns the decimals utilities are shown with: three significant digits of the reference's."""
-    size = abs(comparison.mean(comparison.reference, "utility_usd").value)
-    return 0 if size >= 100 else 1 if size >= 10 else 2
 
 
 class EnergyObjective(ClusterObjective):

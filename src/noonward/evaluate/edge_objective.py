@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from noonward.arrays import F8
 from noonward.bound.edge_environment import MOST_TASKS, bounds_of
+from noonward.evaluate.comparison import Bound, BoundValue, Cell, Comparison, Objective, no_value
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.objective import Bound, BoundValue, Objective, no_value
-from noonward.evaluate.results import UNDEFINED, Column, Row, number, percent
 from noonward.evaluate.statistics import Estimate, mean, ratio
+from noonward.evaluate.table import UNDEFINED, Column, Figure, Row, number, percent
 from noonward.model.edge.environment import EdgeEnvironment
 from noonward.model.edge.scenario import EdgeScenario, PaperTasks, SessionTasks, TraceTasks
-
-if TYPE_CHECKING:
-    from noonward.evaluate.compare import Comparison
-    from noonward.evaluate.objective import Cell
-    from noonward.evaluate.report.figure_style import Figure
 
 _METRICS: Final = (
     ("p95_response_s", "p95_response_s", "s"),

@@ -10,7 +10,7 @@ from noonward.errors import ScenarioError
 if TYPE_CHECKING:
     import polars as pl
 
-    from noonward.evaluate.compare import Comparison
+    from noonward.evaluate.comparison import Comparison
 
 TIMES = {"arrival_s": "arrival", "start_s": "start", "finish_s": "finish"}
 """Columns in seconds since the run's start, and the names of the same times in UTC."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.evaluate.compare import Comparison
+from noonward.evaluate.comparison import Comparison
 from noonward.ledger.ledger import Ledger
 from noonward.ledger.record import Record
 from noonward.model.cluster.scenario import Scenario

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from noonward.evaluate.answer import lasting
+from noonward.evaluate.comparison import Comparison
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
-
-if TYPE_CHECKING:
-    from noonward.evaluate.compare import Comparison
 
 
 def replay_notes(comparison: Comparison) -> list[str]:

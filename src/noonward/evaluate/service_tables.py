@@ -5,20 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.results import UNDEFINED, number, percent
 from noonward.evaluate.statistics import mean
-from noonward.evaluate.table import TextTable
+from noonward.evaluate.table import UNDEFINED, TextTable, number, percent
 from noonward.model.limits import Limit
 from noonward.schedule.cluster.trained_policy import read_meta
 from noonward.schedule.registry import policies
-
-if TYPE_CHECKING:
-    from noonward.evaluate.compare import Comparison
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from noonward.live.world.world import World
 from noonward.units import HOUR_S
 
 OPENED: Final = "opened"
-"""What a journal says where books are opened: the policy, and the scheduler's state if it begins anew."""
+"""What a journal says where books are opened; an ``Opening`` follows, from which a replay can begin."""
 SHOWN: Final = "serial IS NOT NULL AND state IN ('transit', 'waiting')"
 """Jobs in sight that have not been started."""
 STATE: Final = "scheduler."
@@ -31,7 +31,8 @@ _OF_SEAT: Final = (
 )  # fmt: skip
 """Columns of the table ``jobs`` that a seat has under the same names."""
 _UPDATE: Final = f"""
-UPDATE jobs SET state = :state, token = :token, {", ".join(f"{name} = :{name}" for name in _OF_SEAT)}
+UPDATE jobs SET state = :state, ended_s = :ended_s, token = :token,
+    {", ".join(f"{name} = :{name}" for name in _OF_SEAT)}
 WHERE id = :job AND attempt = :attempt AND state IN ('submitted', 'transit', 'waiting')
 """
 _DECISION: Final = """
@@ -69,6 +70,26 @@ def new_arrivals(store: Store, until_s: float) -> list[Arrival]:
     return [arrival_of(row) for row in rows]
 
 
+class Opening(msgspec.Struct, array_like=True):
+    """Where a service stood when its books were opened."""
+
+    policy: str
+    anew: bool
+    """Whether the scheduler begins anew, instead of from the state that it had."""
+    state: bytes
+    """State in which the scheduler begins."""
+    curves: dict[int, bytes]
+    """Its capacity curves, as they are stored, by hour since the service's start."""
+    serial: int
+    """Number of the next arrival."""
+    place: int
+    """Place of the next job that joins a queue."""
+    asked_s: float | None
+    """Time of the last question, s since the service's start; None: there was none."""
+    seats: bytes
+    """Jobs in sight, a list of ``Seat`` as MessagePack."""
+
+
 class Books:
     """Writes what a question changed, whole or not at all, and opens the books again after a restart.
 
@@ -85,6 +106,7 @@ class Books:
         self._saved_forecast_h = -1
         self._saved_state: dict[str, bytes] = {}
         self._journal: list[list[Any]] = []
+        self._opened_s = 0.0
         world.journal = self._journal
 
     def token(self, job: int, attempt: int) -> str:
@@ -109,6 +131,7 @@ class Books:
         stored = len(self._journal)
 
         def change(connection: Connection, now_s: float) -> tuple[set[int], list[Seat]]:
+            self._store_journal(connection, self._journal[:stored])
             missed = [seat for seat in seats if not self._store_seat(connection, seat)]
             gone = {(seat.about.job, seat.about.attempt) for seat in missed}
             ready = self._store_starts(connection, [s for s in seats if (s.about.job, s.about.attempt) not in gone])
@@ -117,7 +140,6 @@ class Books:
             self._store_meta(connection, state)
             self._store_forecast(connection)
             self._store_curves(connection, limits, now_s)
-            self._store_journal(connection, self._journal[:stored])
             return ready, missed
 
         try:
@@ -147,7 +169,14 @@ class Books:
             return True
         token = self.token(seat.about.job, seat.about.attempt) if seat.state == STARTING else None
         values: dict[str, Any] = {name: getattr(seat, name) for name in _OF_SEAT}
-        values |= {"state": seat.state, "token": token, "job": seat.about.job, "attempt": seat.about.attempt}
+        ended_s = self.world.now_s if seat.state == OVERDUE else None
+        values |= {
+            "state": seat.state,
+            "ended_s": ended_s,
+            "token": token,
+            "job": seat.about.job,
+            "attempt": seat.about.attempt,
+        }
         return connection.execute(_UPDATE, values).rowcount == 1 or seat.state == OVERDUE
 
     def _store_starts(self, connection: Connection, seats: Sequence[Seat]) -> set[int]:
@@ -188,9 +217,17 @@ class Books:
         self._store_journal(connection, self._journal)
 
     def _store_journal(self, connection: Connection, told: Sequence[Any]) -> None:
-        """Stores what the books were told, so that it can be replayed."""
-        if told:
-            connection.execute("INSERT INTO journal (inputs) VALUES (?)", (msgspec.msgpack.encode(told),))
+        """Stores what the books were told, so that it can be replayed; before the events that came of it."""
+        if not told:
+            return
+        opened_s = after = None
+        if told[0][0] == OPENED:
+            opened_s = self._opened_s
+            after = connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0]
+        connection.execute(
+            "INSERT INTO journal (opened_s, after_event, inputs) VALUES (?, ?, ?)",
+            (opened_s, after, msgspec.msgpack.encode(told)),
+        )
 
     def _store_meta(self, connection: Connection, state: Mapping[str, bytes]) -> None:
         world = self.world
@@ -228,25 +265,31 @@ class Books:
             anew: The scheduler begins anew.
         """
         store, world = self.store, self.world
+        curves = {}
         if not anew and store.value("policy") == self.policy:
-            self._open_scheduler()
-        state = None if self._saved_state else to_bytes(world.scheduler.state())
-        self._journal.append([OPENED, self.policy, state, int(store.value("serial") or 0)])
+            curves = self._open_scheduler()
+        self._opened_s = store.now_s()
         seats = [_seat(row) for row in store.read(f"SELECT * FROM jobs WHERE {SHOWN}")]
         taken = store.read("SELECT * FROM jobs WHERE start_s IS NOT NULL AND freed_s IS NULL AND serial IS NOT NULL")
         seats += [_seat(row) for row in taken]
-        world.restore(
-            seats,
+        opening = Opening(
+            policy=self.policy,
+            anew=not self._saved_state,
+            state=to_bytes(world.scheduler.state()),
+            curves=curves,
             serial=int(store.value("serial") or 0),
             place=int(store.value("place") or 0),
-            now_s=store.value("asked_s"),
+            asked_s=store.value("asked_s"),
+            seats=msgspec.msgpack.encode(seats),
         )
+        self._journal.append([OPENED, opening])
+        world.restore(seats, serial=opening.serial, place=opening.place, now_s=opening.asked_s)
         for row in taken:
             if row["state"] not in ("starting", "running"):
                 world.finish(row["serial"], store.now_s())
 
-    def _open_scheduler(self) -> None:
-        """Puts the scheduler's state and the capacity curves from the current hour on back."""
+    def _open_scheduler(self) -> dict[int, bytes]:
+        """Puts the scheduler's state and the capacity curves from the current hour on back; returns the curves."""
         store, world = self.store, self.world
         unpacked: Callable[[Any], Any] = store.database.unpacked
         rows = store.read(f"SELECT name, value FROM meta WHERE {STATES}")
@@ -254,14 +297,19 @@ class Books:
         if rows:
             parts = [from_bytes(part) for part in self._saved_state.values()]
             world.scheduler.load_state({name: value for part in parts for name, value in part.items()})
-        if world.curves is not None:
-            hour = int((store.value("asked_s") or 0.0) // HOUR_S)
-            world.curves.restore(
-                {
-                    row["hour"]: from_bytes(row["value"])["gpus_S"]
-                    for row in store.read("SELECT hour, value FROM curves WHERE hour >= ?", hour)
-                }
-            )
+        if world.curves is None:
+            return {}
+        hour = int((store.value("asked_s") or 0.0) // HOUR_S)
+        rows = store.read("SELECT hour, value FROM curves WHERE hour >= ?", hour)
+        curves = {row["hour"]: bytes(row["value"]) for row in rows}
+        restore_curves(world, curves)
+        return curves
+
+
+def restore_curves(world: World, curves: Mapping[int, bytes]) -> None:
+    """Puts capacity curves back as they are stored, by hour since the service's start."""
+    if world.curves is not None:
+        world.curves.restore({hour: from_bytes(value)["gpus_S"] for hour, value in curves.items()})
 
 
 def _seat(row: Row) -> Seat:

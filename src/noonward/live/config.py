@@ -172,6 +172,8 @@ class LiveConfig(Spec):
     """Largest gang that a job may ask for, GPUs."""
     poll_s: Positive = 5.0
     """How often clusters are asked, s."""
+    retention_days: Annotated[float, Field(ge=60)] = 400.0
+    """Days for which jobs that have ended are kept, with all that is known of them."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of a policy that draws."""
 

@@ -24,15 +24,18 @@ from noonward.live.setup import Setup
 from noonward.live.shadow.executor import ShadowExecutor
 from noonward.live.shadow.watcher import Watcher
 from noonward.live.store.database import Connection
+from noonward.live.store.retention import retire
 from noonward.live.store.store import Store
 from noonward.live.world.hours import Hours
 from noonward.live.world.seats import Arrival
 from noonward.live.world.world import World
 from noonward.seeding import stream
-from noonward.units import HOUR_S
+from noonward.units import DAY_S, HOUR_S
 
 LONGEST_PAUSE_S: Final = 60.0
 """Longest pause of a loop after failures, real seconds."""
+OPENED_AGAIN: Final = 0.1
+"""Share of the time for which the service keeps its past after which its books are opened again."""
 _log = logging.getLogger("noonward.live")
 
 
@@ -249,6 +252,20 @@ class Controller:
         self._ended.put((serial, time_s))
         self.decide_wake.set()
 
+    def retain(self) -> None:
+        """Deletes what ended longer ago than the service keeps it.
+
+        A replay begins where books were opened. So in a service that runs for long they are opened again from time to
+        time, as after a restart, and the journal before can be deleted in the end.
+        """
+        now_s, kept_s = self.store.now_s(), self.setup.config.retention_days * DAY_S
+        last_s = self.store.read("SELECT max(opened_s) AS last FROM journal")[0]["last"]
+        if last_s is not None and now_s - last_s > OPENED_AGAIN * kept_s:
+            with self.lock:
+                self.books.save()
+                self.world, self.books = self._opened(self.policy)
+        retire(self.store, now_s - kept_s)
+
     def touch(self, job: int) -> None:
         """Notes that an operator changed a job."""
         self._touched.put(job)
@@ -292,6 +309,7 @@ class Controller:
             self._loop(f"site {name}", self._site_step(s), poll_s, self.site_wakes[s])
         for s in self.watchers:
             self._loop(f"watch {self.setup.sites[s]}", functools.partial(self.watch, s), poll_s, threading.Event())
+        self._loop("retention", self.retain, HOUR_S / speed, threading.Event())
         self._loop("decide", self.decide, min(max(decide_s, 0.05), 5.0), self.decide_wake)
 
     def _site_step(self, s: int) -> Callable[[], None]:

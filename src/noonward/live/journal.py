@@ -7,18 +7,18 @@ import copy
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from noonward.errors import NoonwardError, ScenarioError
-from noonward.live.books import OPENED
+from noonward.live.books import OPENED, Opening, restore_curves
 from noonward.live.grid.keeper import HISTORY_H, SignalKeeper
 from noonward.live.setup import Setup
 from noonward.live.states import from_bytes
 from noonward.live.store.store import Store
 from noonward.live.world.hours import Hours
-from noonward.live.world.seats import OVERDUE, Note
+from noonward.live.world.seats import OVERDUE, Note, Seat
 from noonward.live.world.world import World
 from noonward.model.signals import Signals
 from noonward.seeding import stream
@@ -34,12 +34,15 @@ class Replayed:
 
     Attributes:
         compared: Events of decisions that were compared: starts, journeys, drops, refused answers.
+        since_s: Where the replay begins, s since the service's start: at its first job, or where its books were opened
+            since then and what was before has been deleted.
         policies: Policies that decided, in order.
         recorded: The first event that differs, as it was recorded; None: none, or nothing was recorded.
         replayed: The same as it was replayed; None: none, or nothing came of the replay.
     """
 
     compared: int
+    since_s: float
     policies: tuple[str, ...]
     recorded: Note | None = None
     replayed: Note | None = None
@@ -62,38 +65,46 @@ def replay_journal(setup: Setup, store: Store) -> Replayed:
         store: Its store.
 
     Raises:
-        ScenarioError: Nothing was recorded, or the record does not begin with the service's first job.
+        ScenarioError: Nothing was recorded, or the journal does not fit together.
     """
-    rows = store.read("SELECT inputs FROM journal ORDER BY id")
-    recorded = _recorded(store)
     world, compared, policies = None, 0, []
+    recorded: Iterator[Note] = iter(())
+    since_s = 0.0
     signals = _signals(setup, store)
-    for row in rows:
+    for row in store.read("SELECT opened_s, after_event, inputs FROM journal ORDER BY id"):
         for what, *how in msgspec.msgpack.decode(row["inputs"]):
             if what == OPENED:
-                policies.append(how[0])
-                world = _opened(setup, signals, world, *how)
+                opening = msgspec.convert(how[0], Opening)
+                policies.append(opening.policy)
+                if world is None:
+                    recorded, since_s = _recorded(store, row["after_event"]), row["opened_s"]
+                world = _opened(setup, signals, world, opening)
             elif world is not None:
                 with contextlib.suppress(NoonwardError):  # a question that failed then fails again
                     world.again(what, *how)
         if world is None:
-            break
+            raise ScenarioError(
+                f"the journal in {store.database.title} does not begin where books were opened; it was changed by hand"
+            )
         for note in world.drain_changes()[2]:
             if note.kind not in DECIDED:
                 continue
             before = next(recorded, None)
             if before != _plain(note):
-                return Replayed(compared=compared, policies=_each_once(policies), recorded=before, replayed=note)
+                return Replayed(
+                    compared=compared, since_s=since_s, policies=_each_once(policies), recorded=before, replayed=note
+                )
             compared += 1
     if not compared:
         raise ScenarioError(f"{store.database.title} holds no job that was decided about; there is nothing to replay")
-    return Replayed(compared=compared, policies=_each_once(policies), recorded=next(recorded, None))
+    return Replayed(compared=compared, since_s=since_s, policies=_each_once(policies), recorded=next(recorded, None))
 
 
-def _recorded(store: Store) -> Iterator[Note]:
-    """Yields the events of decisions in the order in which they were stored."""
+def _recorded(store: Store, after: int) -> Iterator[Note]:
+    """Yields the events of decisions after one, in the order in which they were stored."""
     kinds = ", ".join(f"'{kind}'" for kind in DECIDED)
-    for row in store.read(f"SELECT at_s, job, kind, data FROM events WHERE kind IN ({kinds}) ORDER BY id"):
+    query = f"SELECT at_s, job, kind, data FROM events WHERE kind IN ({kinds}) AND id > ? ORDER BY id"
+    for row in store.read(query, after):
         yield Note(row["at_s"], row["job"], row["kind"], json.loads(row["data"]))
 
 
@@ -114,35 +125,38 @@ def _signals(setup: Setup, store: Store) -> Signals | None:
     return SignalKeeper(store, setup.source, setup.zones).signals(-HISTORY_H, hours)
 
 
-def _opened(
-    setup: Setup, signals: Signals | None, before: World | None, policy: str, state: bytes | None, serial: int
-) -> World:
+def _opened(setup: Setup, signals: Signals | None, before: World | None, opening: Opening) -> World:
     """Returns the books after a start of the service, or after another policy was chosen.
 
     Args:
         setup: Parts of the service.
         signals: Signals.
         before: The books until then; None at first.
-        policy: Policy that decides.
-        state: State in which its scheduler begins; None: it carries on.
-        serial: Number of the next arrival.
+        opening: Where the service stood.
+
+    Raises:
+        ScenarioError: Arrivals are missing between the books until then and these.
     """
-    if (0 if before is None else before.serial) != serial or (before is None and state is None):
+    if before is not None and before.serial != opening.serial:
         raise ScenarioError(
-            "the record does not begin with the service's first job: the store was made by an older version; compare "
-            "with the engine instead (--engine)"
+            f"the journal lacks {opening.serial - before.serial} arrivals before the books of {opening.policy} were "
+            "opened; it was changed by hand"
         )
-    if state is None and before is not None:
+    if before is not None and not opening.anew:
         before.forget_outside()
         return before
-    scheduler = setup.scheduler(policy)
+    scheduler = setup.scheduler(opening.policy)
     seed, zones = setup.config.seed, [site.zone for site in setup.scenario.fleet.sites]
     hours = None
     if signals is not None:
         hours = Hours(signals, setup.start, zones, scheduler.needs.forecast, stream(seed, "forecast", 0))
     world = World(setup.brief(scheduler.needs), scheduler, hours, stream(seed, "policy", 0))
-    scheduler.load_state(from_bytes(state or b""))
-    if before is not None:
-        seats: list[Any] = [copy.copy(seat) for seat in before.seat_of.values()]
+    scheduler.load_state(from_bytes(opening.state))
+    if before is None:
+        restore_curves(world, opening.curves)
+        seats = msgspec.msgpack.decode(opening.seats, type=list[Seat])
+        world.restore(seats, serial=opening.serial, place=opening.place, now_s=opening.asked_s)
+    else:
+        seats = [copy.copy(seat) for seat in before.seat_of.values()]
         world.restore(seats, serial=before.serial, place=before.place, now_s=before.now_s)
     return world

@@ -58,7 +58,7 @@ class Kind:
             digest of the sources that the run rests on.
         read_record: ``folder -> record``; the record has ``folder``, ``manifest`` and ``ledger``.
         describe: ``environment -> str``: what a check of the scenario prints.
-        objective: ``scenario -> noonward.evaluate.objective.Objective``.
+        objective: ``scenario -> noonward.evaluate.comparison.Objective``.
     """
 
     name: str

@@ -58,7 +58,7 @@ def bound_digest(kind: Kind, objective: Any) -> str:
 
     Args:
         kind: Kind of the scenario.
-        objective: The scenario's objective (``noonward.evaluate.objective.Objective``).
+        objective: The scenario's objective (``noonward.evaluate.comparison.Objective``).
     """
     named = [file_of(module) for module in objective.bound_modules]
     own = _class_files(type(objective))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from plotly.subplots import make_subplots
 
+from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.report.figure_style import (
     INK,
     SITE_COLORS,
-    Figure,
     close_grid,
     grid,
     lay_out,
@@ -26,11 +25,9 @@ from noonward.evaluate.report.figure_style import (
     window_hours,
 )
 from noonward.evaluate.statistics import mean
+from noonward.evaluate.table import Figure
 from noonward.ledger.record import Record
 from noonward.units import HOUR_S
-
-if TYPE_CHECKING:
-    from noonward.evaluate.compare import Comparison
 
 
 def utilisation_map(comparison: Comparison, environment: int = 0) -> Figure:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, cast
 
 import plotly.graph_objects as go
 
-from noonward.evaluate.objective import no_value
-from noonward.evaluate.report.figure_style import AXIS, INK, Figure, lay_out, policy_styles, whiskers
+from noonward.evaluate.comparison import Comparison, no_value
+from noonward.evaluate.report.figure_style import AXIS, INK, lay_out, policy_styles, whiskers
 from noonward.evaluate.statistics import mean
+from noonward.evaluate.table import Figure
 
 if TYPE_CHECKING:
-    from noonward.evaluate.compare import Comparison
     from noonward.model.edge.scenario import EdgeScenario
 
 

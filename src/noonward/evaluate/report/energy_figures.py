@@ -10,16 +10,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from noonward.evaluate.compare import Comparison
-from noonward.evaluate.report.figure_style import (
-    INK,
-    Figure,
-    grid,
-    lay_out,
-    policy_styles,
-    whiskers,
-    window_hours,
-)
+from noonward.evaluate.comparison import Comparison
+from noonward.evaluate.report.figure_style import INK, grid, lay_out, policy_styles, whiskers, window_hours
+from noonward.evaluate.table import Figure
 from noonward.ledger.record import Record
 
 if TYPE_CHECKING:

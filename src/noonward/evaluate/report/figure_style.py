@@ -11,8 +11,9 @@ from typing import Any, Final, Literal
 import numpy as np
 import plotly.graph_objects as go
 
-from noonward.evaluate.compare import Comparison
+from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.statistics import Estimate
+from noonward.evaluate.table import Figure
 from noonward.ledger.record import Record
 
 INK: Final = "#222222"
@@ -40,23 +41,6 @@ SHARE_SCALE: Final = ((0.0, "#ffffff"), (0.25, "#c6dbef"), (0.5, "#6baed6"), (0.
 """Colours of shares from nothing to all; in print darker is more."""
 FONT: Final = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Arial, sans-serif"
 """Fonts that need no download."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A figure with its title and caption.
-
-    Attributes:
-        name: Stable name, fit for a file.
-        title: What it shows.
-        caption: How to read it and what is better.
-        plot: The plotly figure.
-    """
-
-    name: str
-    title: str
-    caption: str
-    plot: go.Figure
 
 
 def after(figure: Figure, source: str) -> Figure:

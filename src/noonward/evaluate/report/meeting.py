@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from noonward.evaluate.answer import best_to_adopt, bills, can_run, headline, savings, spoken
 from noonward.evaluate.cluster_objectives import ClusterObjective
-from noonward.evaluate.compare import Comparison
+from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.report import page
 from noonward.evaluate.report.charts import BAD, GOOD, QUIET, STYLE, Bar, Point, bar_chart, difference_map, scatter
 from noonward.evaluate.report.figure_style import grid, site_names, utc_hours, window_hours

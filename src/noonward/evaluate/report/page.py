@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from noonward.evaluate.answer import headline
-from noonward.evaluate.compare import Comparison
+from noonward.evaluate.comparison import Comparison, summary_rows
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.report.figure_style import Figure
-from noonward.evaluate.results import UNDEFINED, Column, Summary, summary_rows
-from noonward.evaluate.table import TextTable
+from noonward.evaluate.table import UNDEFINED, Column, Figure, Summary, TextTable
 from noonward.files import write_text
 from noonward.ledger.record import Record
 from noonward.schedule.registry import default_registry

@@ -9,7 +9,8 @@ import numpy as np
 from plotly.subplots import make_subplots
 
 from noonward.arrays import F8
-from noonward.evaluate.report.figure_style import AXIS, INK, SITE_COLORS, Figure, lay_out
+from noonward.evaluate.report.figure_style import AXIS, INK, SITE_COLORS, lay_out
+from noonward.evaluate.table import Figure
 from noonward.schedule.plan.result import Plan
 
 HOUR: Final = "execution hour"

@@ -12,13 +12,13 @@ from noonward.arrays import F8
 from noonward.data.places import site_place
 from noonward.data.site_map import Flow, Spot, site_map
 from noonward.evaluate.answer import spoken
+from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.report.charts import tint
 from noonward.evaluate.report.figure_style import grid, window_hours
 from noonward.evaluate.table import TextTable
 from noonward.units import HOUR_S
 
 if TYPE_CHECKING:
-    from noonward.evaluate.compare import Comparison
     from noonward.ledger.record import Record
 
 MOST_FLOWS: Final = 8

@@ -10,20 +10,11 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from noonward.evaluate.cluster_objectives import best_known_values
-from noonward.evaluate.compare import Comparison
-from noonward.evaluate.report.figure_style import (
-    AXIS,
-    INK,
-    PALE,
-    Figure,
-    Style,
-    lay_out,
-    policy_styles,
-    whiskers,
-)
-from noonward.evaluate.results import percent
+from noonward.evaluate.answer import best_known_values
+from noonward.evaluate.comparison import Comparison
+from noonward.evaluate.report.figure_style import AXIS, INK, PALE, Style, lay_out, policy_styles, whiskers
 from noonward.evaluate.statistics import Estimate, mean
+from noonward.evaluate.table import Figure, percent
 from noonward.ledger.ledger import Ledger
 from noonward.ledger.utility import utility_usd
 

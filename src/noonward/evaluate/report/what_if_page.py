@@ -6,14 +6,13 @@ import math
 import shlex
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from noonward.evaluate.answer import spoken
 from noonward.evaluate.report import page
 from noonward.evaluate.report.charts import BAD, GOOD, QUIET, STYLE, Bar, Line, Point, bar_chart, line_chart
-
-if TYPE_CHECKING:
-    from noonward.evaluate.what_if.study import Curve, Study
+from noonward.evaluate.what_if.study import Curve, Study
+from noonward.evaluate.what_if.words import words
 
 CARBON_COLOR = "#1d5fa8"
 
@@ -26,7 +25,7 @@ def write_what_if_page(study: Study, path: Path, command: str | None = None) -> 
         path: File; its folder is made.
         command: The command that made it; None: one that makes it again for a packaged scenario.
     """
-    first, *rest = study.words()
+    first, *rest = words(study)
     scenario = study.scenario
     told = command or shlex.join(["noonward", study.name, scenario.name, "--policy", study.policy])
     body = [
@@ -49,7 +48,7 @@ def study_html(study: Study) -> str:
     drawn = "".join(f"<div style='max-width:520px'>{svg}</div>" for _, _, svg in what_if_charts(study))
     tables = "".join(page.table_html(table) for table in study.tables())
     notes = "".join(f"<br>note: {escape(note)}" for note in study.notes)
-    return f"<p><b>{page.prose(' '.join(study.words()))}</b></p>{drawn}{tables}<p style='font-size:85%'>{notes}</p>"
+    return f"<p><b>{page.prose(' '.join(words(study)))}</b></p>{drawn}{tables}<p style='font-size:85%'>{notes}</p>"
 
 
 def method(study: Study) -> str:

@@ -12,10 +12,12 @@ import numpy as np
 
 from noonward.errors import NoonwardError, ScenarioError
 from noonward.evaluate.answer import can_run
-from noonward.evaluate.compare import comparison_folder, policy_names, require_fit, with_reference
+from noonward.evaluate.asked import comparison_folder, policy_names, require_fit, with_reference
 from noonward.evaluate.given import scenario_given
+from noonward.evaluate.report.what_if_page import study_html, write_what_if_page
 from noonward.evaluate.what_if.changes import Change, ChangedRun
 from noonward.evaluate.what_if.study import Case, Curve, Name, Study
+from noonward.evaluate.what_if.words import words
 from noonward.files import PassingFolder
 from noonward.model.cluster.scenario import Scenario, SignalFiles
 from noonward.model.kinds import CLUSTER
@@ -47,7 +49,7 @@ def trade_off(
     out: str | Path | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
-) -> Study:
+) -> StudyResult:
     """Returns a policy's curves of cost against carbon and of saving against allowed delay, over the same windows.
 
     Args:
@@ -100,7 +102,7 @@ def sensitivity(
     out: str | Path | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
-) -> Study:
+) -> StudyResult:
     """Returns how a policy's saving depends on slack, carbon price and moves, one at a time, over the same windows.
 
     Arguments and errors are those of ``trade_off``.
@@ -142,6 +144,21 @@ def require_economics(scenario: Scenario) -> None:
         )
 
 
+class StudyResult(Study):
+    """A study with its words and report: what ``trade_off`` and ``sensitivity`` return."""
+
+    def words(self) -> list[str]:
+        """Returns what the study says, the most important sentence first."""
+        return words(self)
+
+    def report(self, path: str | Path, command: str | None = None) -> Path:
+        """Writes the report as one HTML file that loads nothing from anywhere, and returns its path."""
+        return write_what_if_page(self, Path(path), command)
+
+    def _repr_html_(self) -> str:
+        return study_html(self)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
     """What a study is asked for, checked."""
@@ -176,7 +193,7 @@ class _Asked:
         stated = [] if given.reference_policy is None else policy_names(given, [given.reference_policy])
         reference = with_reference(given, list(dict.fromkeys([*own, *stated, told])), today)[1]
         if told == reference:
-            raise ScenarioError(f"{told} would be compared with itself; name another policy, or another --today")
+            raise ScenarioError(f"{told} would be compared with itself; name another policy, or another --baseline")
         require_fit(first, [told, reference])
         held = None if out is not None else PassingFolder()
         folder = comparison_folder(given, seed, Path(out or "") if held is None else held.path)
@@ -238,10 +255,10 @@ class _Asked:
         cases = [case(self.policy, change, title, at) for change, title, at in changes]
         return cases, case(self.policy, unchanged, "as it is"), case(self.today, unchanged, "today's policy")
 
-    def study(self, name: Name, base: Case, reference: Case, **more: Any) -> Study:
+    def study(self, name: Name, base: Case, reference: Case, **more: Any) -> StudyResult:
         """Returns the study."""
         notes = [*self.notes, *(note for record in base.records for note in record.manifest["notes"])]
-        return Study(
+        return StudyResult(
             name=name,
             scenario=self.scenario,
             seed=self.seed,

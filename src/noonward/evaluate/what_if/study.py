@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.evaluate.answer import bill_usd, lasting, punctuality, spoken
+from noonward.evaluate.answer import bill_usd, lasting, spoken
+from noonward.evaluate.job_figures import job_figures
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.results import UNDEFINED, number, percent
 from noonward.evaluate.statistics import Estimate, mean, ratio
-from noonward.evaluate.table import TextTable
+from noonward.evaluate.table import UNDEFINED, TextTable, number, percent
 from noonward.evaluate.what_if.changes import Change
 from noonward.ledger.record import Record
 from noonward.model.cluster.scenario import Scenario
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
     import polars as pl
 
 Name = Literal["trade-off", "sensitivity"]
@@ -56,13 +55,12 @@ class Case:
     @property
     def delay_s(self) -> Estimate:
         """Mean delay of the started jobs' starts, s."""
-        return mean([punctuality(record)[0] for record in self.records])
+        return mean([job_figures(record).mean_delay_s for record in self.records])
 
     @property
     def not_in_time(self) -> Estimate:
-        """Jobs that started late, or not at all."""
-        unfinished = [record.ledger.unfinished for record in self.records]
-        return mean([punctuality(record)[1] + more for record, more in zip(self.records, unfinished, strict=True)])
+        """Jobs that are late or not done, each once."""
+        return mean([job_figures(record).late_or_not_done for record in self.records])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,12 +164,6 @@ class Study:
             return ratio(case.bills_E, case.values("gpu_hours"))
         return ratio(case.values("carbon_kg"), case.values("gpu_hours")).within(0.0)
 
-    def words(self) -> list[str]:
-        """Returns what the study says, the most important sentence first."""
-        from noonward.evaluate.what_if.words import words
-
-        return words(self)
-
     def tables(self) -> list[TextTable]:
         """Returns one table a curve, or one of all cases."""
         said = f"per GPU-hour, against {spoken(self.today)}"
@@ -243,47 +235,6 @@ class Study:
                     }
                 )
         return pl.DataFrame(rows)
-
-    def report(self, path: str | Path, command: str | None = None) -> Path:
-        """Writes the report as one HTML file that loads nothing from anywhere, and returns its path."""
-        from noonward.evaluate.report.what_if_page import write_what_if_page
-
-        return write_what_if_page(self, Path(path), command)
-
-    def plot_cost_carbon(self) -> go.Figure:
-        """Returns cost against emissions per GPU-hour, a point a carbon price (plotly).
-
-        Raises:
-            ScenarioError: The study holds no such curve.
-        """
-        from noonward.evaluate.report.plots import trade_off_plot
-
-        return trade_off_plot(self)
-
-    def plot_delay(self) -> go.Figure:
-        """Returns what is saved against the slack of the jobs (plotly).
-
-        Raises:
-            ScenarioError: The study holds no such curve.
-        """
-        from noonward.evaluate.report.plots import delay_plot
-
-        return delay_plot(self)
-
-    def plot_sensitivity(self) -> go.Figure:
-        """Returns what is saved with one change at a time (plotly).
-
-        Raises:
-            ScenarioError: The study is no sensitivity.
-        """
-        from noonward.evaluate.report.plots import sensitivity_plot
-
-        return sensitivity_plot(self)
-
-    def _repr_html_(self) -> str:
-        from noonward.evaluate.report.what_if_page import study_html
-
-        return study_html(self)
 
     def _cells(self, case: Case) -> tuple[str, ...]:
         thousand = [self.per_gpu_hour(case, what) for what in ("usd", "kg")]

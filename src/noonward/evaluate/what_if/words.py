@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from noonward.evaluate.answer import lasting, spoken
 from noonward.evaluate.statistics import Estimate
-
-if TYPE_CHECKING:
-    from noonward.evaluate.what_if.study import Case, Curve, Study
+from noonward.evaluate.what_if.study import Case, Curve, Study
 
 MOST_OF_IT = 0.8
 """Share of a gain that is said to be most of it."""

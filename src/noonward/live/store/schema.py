@@ -7,7 +7,7 @@ from typing import Final
 
 from noonward.errors import FileError
 
-VERSION: Final = 6
+VERSION: Final = 7
 """Version of the tables; stores of other versions are refused."""
 TABLES: Final = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
@@ -61,11 +61,13 @@ CREATE TABLE events (
     id INTEGER PRIMARY KEY, at_s REAL NOT NULL, job INTEGER, kind TEXT NOT NULL, data TEXT NOT NULL DEFAULT '{}'
 );
 CREATE INDEX events_of_job ON events (job) WHERE job IS NOT NULL;
+CREATE INDEX events_of_none ON events (at_s) WHERE job IS NULL;
 CREATE TABLE outbox (
     token TEXT PRIMARY KEY, job INTEGER NOT NULL, site INTEGER NOT NULL, stage TEXT NOT NULL, handle TEXT,
     tries INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX outbox_stage ON outbox (site, stage);
+CREATE INDEX outbox_of_job ON outbox (job);
 CREATE TABLE signals (
     zone TEXT NOT NULL, hour INTEGER NOT NULL, price REAL NOT NULL, carbon REAL NOT NULL, source TEXT NOT NULL,
     true_price REAL, true_carbon REAL, stored_s REAL NOT NULL, PRIMARY KEY (zone, hour)
@@ -96,7 +98,8 @@ CREATE TABLE watched (
 ) WITHOUT ROWID;
 CREATE INDEX watched_jobs ON watched (job) WHERE job IS NOT NULL;
 CREATE INDEX watched_open ON watched (site) WHERE end_s IS NULL;
-CREATE TABLE journal (id INTEGER PRIMARY KEY, inputs BLOB NOT NULL);
+CREATE TABLE journal (id INTEGER PRIMARY KEY, opened_s REAL, after_event INTEGER, inputs BLOB NOT NULL);
+CREATE INDEX journal_opened ON journal (opened_s) WHERE opened_s IS NOT NULL;
 CREATE TABLE curves (hour INTEGER PRIMARY KEY, value BLOB NOT NULL, hard INTEGER NOT NULL, made_s REAL NOT NULL);
 """
 OPEN: Final = ("submitted", "transit", "waiting", "starting", "running")

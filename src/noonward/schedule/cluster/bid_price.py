@@ -15,7 +15,7 @@ from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
 from noonward.model.cluster.expected import ExpectedSampler
 from noonward.schedule.cluster.booking import in_time
-from noonward.schedule.cluster.bookings import answer, blank_plans, rebook, release
+from noonward.schedule.cluster.bookings import answer, blank_plans, follow_jobs, rebook, release
 from noonward.schedule.cluster.capacity_prices import (
     COMING,
     DAY_H,
@@ -50,6 +50,9 @@ class BidPrice(PartlyCompiledScheduler):
     price a day before it, and runs that reach behind the horizon pay the prices of its last day once more. A start is
     planned within the horizon. The jobs to come are a sampled week (or the window, where it is shorter) that repeats;
     in every round few of them stand for all, so that an hour costs the same in a window of any length.
+
+    The books follow the jobs: what is left of a booking is given back when its job ends early, and a run that goes on
+    beyond its booking gets a longer one.
 
     Where a price was learned, the prices start from it, and need fewer improvements before the first answer.
 
@@ -184,6 +187,8 @@ class BidPrice(PartlyCompiledScheduler):
                 self._mean_SH[:] = self._price_SH
                 sum_up(self._mean_SH, prices.paid_SR)
             self._move(hour)
+            slot = round(view.now_s / HOUR_S * self._per_hour)
+            follow_jobs(view, self._booked_ST, hour * self._per_hour, self._plan_J, slot)
             self._renew(view, prices, rounds)
         while longest_h := self._answer(view, answers, prices):
             prices = self._reach(view, prices, longest_h)

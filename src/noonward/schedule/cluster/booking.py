@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -28,16 +29,31 @@ NEVER = 2.0**62
 """A slot that no run reaches; later ones do not fit into an integer."""
 REFUSED = -1
 """Booked site of a job that pays nowhere."""
-SITE, SLOT = range(2)
-"""Positions in ``memory.job_index_JP``: a job's booked site and slot."""
-FREED, LAST_START_S = range(2)
-"""Positions in ``memory.number_P``: the first slot whose row of ``memory.index_XY`` counts; the latest start, s."""
+SITE, SLOT, END, GPUS, STARTED = range(5)
+"""Positions in ``memory.job_index_JP``: a job's booked site, its first slot there and the one after its last, its GPUs,
+and 1 once it has been told to start."""
+OVERRUN: Final = 1.25
+"""A run that goes on beyond every expectation is expected to take so many times what it has taken."""
+FREED, LAST_START_S, GIVEN_BACK = range(3)
+"""Positions in ``memory.number_P``: the first slot whose row of ``memory.index_XY`` counts; the latest start, s; the
+last slot in which a job that had gone gave room back, or -1."""
 
 
 @kernel(inline=True, allocates=False)
 def first_slot(view: ClusterView, job: int, s: int, d: int) -> int:
     """Returns the first slot in which a job at site s can start at site d."""
     return int(np.round(min(first_start_s(view, job, s, d) / view.run_1[0].slot_s, NEVER)))
+
+
+@kernel(inline=True, allocates=False)
+def overrun_slots(expected: int, taken: int) -> int:
+    """Returns the slots that a run that goes on is expected to take in all.
+
+    Args:
+        expected: Slots it is expected to take by what is known of it now.
+        taken: Slots it has taken.
+    """
+    return expected if expected > taken else max(taken + 1, int(np.ceil(OVERRUN * taken)))
 
 
 @kernel(inline=True, allocates=False)
@@ -112,10 +128,22 @@ def _book(view: ClusterView, memory: RuleMemory, job: int, s: int) -> None:
     memory.job_index_JP[job, SLOT] = best_slot
     if best_site == REFUSED:
         return
-    gpus = gang_at(view, job, best_site)
-    length = int(np.ceil(run_seconds(view, job, best_site) / view.run_1[0].slot_s))
-    for slot in range(best_slot, best_slot + length):
-        memory.index_XY[_row(memory, slot), best_site] += gpus
+    memory.job_index_JP[job, END] = best_slot + _slots(view, job, best_site)
+    memory.job_index_JP[job, GPUS] = gang_at(view, job, best_site)
+    _mark(memory, best_site, best_slot, memory.job_index_JP[job, END], memory.job_index_JP[job, GPUS])
+
+
+@kernel(inline=True, allocates=False)
+def _slots(view: ClusterView, job: int, site: int) -> int:
+    """Returns the slots of a run."""
+    return int(np.ceil(run_seconds(view, job, site) / view.run_1[0].slot_s))
+
+
+@kernel(inline=True, allocates=False)
+def _mark(memory: RuleMemory, site: int, slot: int, end: int, gpus: int) -> None:
+    """Books GPUs from a slot up to another; gives them back where the GPUs are negative."""
+    for t in range(slot, end):
+        memory.index_XY[_row(memory, t), site] += gpus
 
 
 @kernel(inline=True, allocates=False)
@@ -127,10 +155,42 @@ def _free_past(memory: RuleMemory, slot: int) -> None:
     memory.number_P[FREED] = slot
 
 
+@kernel(inline=True, allocates=False)
+def _follow_jobs(view: ClusterView, memory: RuleMemory, slot: int) -> None:
+    """Lets the books follow the jobs: those out of sight give their bookings back, runs beyond theirs get longer ones.
+
+    Where room is given back, refused jobs may be booked in this slot.
+    """
+    for job in range(view.job_J.shape[0]):
+        booking = memory.job_index_JP[job]
+        if memory.serial_J[job] < 0 or booking[SITE] == REFUSED:
+            continue
+        if memory.serial_J[job] != view.job_J[job].serial:
+            if booking[END] > slot:
+                _mark(memory, booking[SITE], max(booking[SLOT], slot), booking[END], -booking[GPUS])
+                memory.number_P[GIVEN_BACK] = slot
+            memory.serial_J[job] = -1
+        elif booking[STARTED] == 1 and booking[END] <= slot:
+            slots = overrun_slots(_slots(view, job, booking[SITE]), slot - booking[SLOT])
+            booking[END] = min(booking[SLOT] + slots, slot + memory.index_XY.shape[0])
+            _mark(memory, booking[SITE], slot, booking[END], booking[GPUS])
+
+
+@kernel(inline=True, allocates=False)
+def _start(memory: RuleMemory, job: int, slot: int) -> None:
+    """Notes that a job starts at its booked site, and moves its booking there if it starts later than booked."""
+    booking = memory.job_index_JP[job]
+    end = min(booking[END] + slot - booking[SLOT], slot + memory.index_XY.shape[0])
+    _mark(memory, booking[SITE], max(booking[END], slot), end, booking[GPUS])
+    booking[SLOT], booking[END], booking[STARTED] = slot, end, 1
+
+
 @rule
 def _booked(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     now_s, slot_s = view.run_1[0].now_s, view.run_1[0].slot_s
     slot = int(np.round(now_s / slot_s))
+    if slot != memory.number_P[FREED]:
+        _follow_jobs(view, memory, slot)
     _free_past(memory, slot)
     for s in range(view.site_S.shape[0]):
         job = view.asked_N[s]
@@ -140,20 +200,23 @@ def _booked(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
         late = (
             now_s > view.job_J[job].deadline_s and now_s % HOUR_S < slot_s
         )  # the forecast may not have reached so far
-        if first_seen(view, memory, job) or (refused and late):
+        if first_seen(view, memory, job) or (refused and (late or memory.number_P[GIVEN_BACK] == slot)):
             _book(view, memory, job, s)
         site = memory.job_index_JP[job, SITE]
         if site >= 0 and view.mask_NA[s, 1 + site] and (site != s or slot >= memory.job_index_JP[job, SLOT]):
             answers.answer_N[s].choice = 1 + site
+            if site == s:
+                _start(memory, job, slot)
 
 
 class Booked(CompiledScheduler):
     """Books each job, when first asked about it, at the (site, start) of highest forecast value with room.
 
     The value is the job's utility over leaving its GPUs free, under the forecast issued in the hour of its arrival.
-    A job that would lose money everywhere is refused (held until it is overdue). Bookings are kept exactly: the
-    capacity they take is known, so a booked start is always feasible; only a hard capacity curve, which the rule does
-    not know, can keep a job waiting beyond it.
+    A job that would lose money everywhere, or finds no room, is refused (held until it is overdue, or until another
+    gives room back). The books follow the jobs: what is left of a booking is given back when its job ends early, and
+    a run that goes on gets a longer one. Where all run times are as expected, a booked start is always feasible; only
+    a hard capacity curve, which the rule does not know, can keep a job waiting beyond it.
 
     Args:
         forecast: Forecast to plan by.
@@ -178,7 +241,9 @@ class Booked(CompiledScheduler):
         rows = 1 << (slots - 1).bit_length()
         last_start_s = np.inf if brief.drained else brief.window_s
         return RuleMemory.make(
-            numbers=(0.0, last_start_s), index=np.zeros((rows, len(brief.sites)), np.int64), job_index=(REFUSED, 0)
+            numbers=(0.0, last_start_s, -1.0),
+            index=np.zeros((rows, len(brief.sites)), np.int64),
+            job_index=(REFUSED, 0, 0, 0, 0),
         )
 
     def intended_start(self, view: ClusterView, job: int) -> tuple[int, float] | None:
@@ -194,7 +259,7 @@ class Booked(CompiledScheduler):
         """
         if job >= len(self.memory.serial_J) or self.memory.serial_J[job] != view.job_J["serial"][job]:
             return None
-        site, slot = self.memory.job_index_JP[job].tolist()
+        site, slot = self.memory.job_index_JP[job, :END].tolist()
         return (REFUSED, np.inf) if site == REFUSED else (site, slot * float(view.run_1["slot_s"][0]))
 
 

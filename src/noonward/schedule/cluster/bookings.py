@@ -5,7 +5,7 @@ Slots count from the start of the run; columns of the books from the first slot 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,14 +13,14 @@ from noonward.arrays import I8, Records
 from noonward.compiled import kernel
 from noonward.decision.cluster.value import gang_at, run_seconds
 from noonward.decision.cluster.view import HOLD, Answers, ClusterView, fits, return_delay_s
-from noonward.schedule.cluster.booking import first_slot
+from noonward.schedule.cluster.booking import first_slot, overrun_slots
 from noonward.schedule.cluster.capacity_prices import LONGEST_H, Prices, describe, is_late, start_usd
 from noonward.units import HOUR_S
 
 NOWHERE: Final = -3
 """Site of a job that has not been asked about, or that travels; booked site of one that is to be booked."""
 STARTED: Final = -2
-"""Site and booked site of a job that has been told to start."""
+"""Site of a job that has been told to start; its booking is that of its run."""
 REFUSED: Final = -1
 """Booked site of a job that does not pay at these prices."""
 PLAN: Final = np.dtype(
@@ -55,6 +55,13 @@ def _mark(booked_ST: I8, site: int, slot: int, slots: int, gpus: int) -> None:
     """Takes GPUs in some slots, past ones aside; gives them back where the GPUs are negative."""
     for t in range(max(0, slot), min(slot + slots, booked_ST.shape[1])):
         booked_ST[site, t] += gpus
+
+
+@kernel(inline=True, allocates=False)
+def _give_back(booked_ST: I8, slot_0: int, plan: Any, slot: int) -> None:
+    """Takes what is left of a job's booking from a slot on out of the books."""
+    left = plan.slot + plan.slots - max(plan.slot, slot)
+    _mark(booked_ST, plan.site, max(plan.slot, slot) - slot_0, left, -plan.gpus)
 
 
 @kernel(allocates=False)
@@ -191,15 +198,25 @@ def _longest_run_h(view: ClusterView, plan_J: Records) -> float:
     return out
 
 
-@kernel(inline=True, allocates=False)
-def _drop_gone(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records) -> None:
-    """Clears the plans of jobs that are out of sight; those that have gone without a start lose their bookings."""
+@kernel(allocates=False)
+def follow_jobs(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records, slot: int) -> None:
+    """Lets the books follow the jobs: those out of sight give their bookings back, runs beyond theirs get longer ones.
+
+    A job that has ended gives back what is left of its booking; one that has gone without a start, all of it.
+    """
     for job in range(view.job_J.shape[0]):
         plan = plan_J[job]
-        if plan.serial >= 0 and plan.serial != view.job_J[job].serial:
+        if plan.serial < 0:
+            continue
+        if plan.serial != view.job_J[job].serial:
             if plan.site >= 0:
-                _mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
+                _give_back(booked_ST, slot_0, plan, slot if plan.at == STARTED else plan.slot)
             plan.serial, plan.at, plan.site = -1, NOWHERE, NOWHERE
+        elif plan.at == STARTED and plan.slot + plan.slots <= slot:
+            end = plan.slot + overrun_slots(_slots(view, job, plan.site), slot - plan.slot)
+            end = min(end, slot_0 + booked_ST.shape[1])
+            _mark(booked_ST, plan.site, slot - slot_0, end - slot, plan.gpus)
+            plan.slots = end - plan.slot
 
 
 @kernel(inline=True, allocates=False)
@@ -216,9 +233,9 @@ def _note(view: ClusterView, answers: Answers, booked_ST: I8, slot_0: int, plan_
             plan.site = NOWHERE
         if site == s:
             if plan.site < 0:
-                gpus = gang_at(view, job, s)
-                _mark(booked_ST, s, slot - slot_0, _slots(view, job, s), gpus)
-            plan.at = plan.site = STARTED
+                plan.site, plan.slot, plan.gpus, plan.slots = s, slot, gang_at(view, job, s), _slots(view, job, s)
+                _mark(booked_ST, s, slot - slot_0, plan.slots, plan.gpus)
+            plan.at = STARTED
         else:
             plan.at = NOWHERE  # on its way: a booking there stands until it is asked about there
 
@@ -242,9 +259,9 @@ def answer(
     longest_h = _longest_run_h(view, plan_J)
     if prices.price_SH.shape[1] + int(np.ceil(longest_h)) + 2 > prices.paid_SR.shape[1]:
         return longest_h
-    _drop_gone(view, booked_ST, slot_0, plan_J)
     now_s, slot_s = view.run_1[0].now_s, view.run_1[0].slot_s
     slot = int(np.round(now_s / slot_s))
+    follow_jobs(view, booked_ST, slot_0, plan_J, slot)
     for s in range(view.site_S.shape[0]):
         job = view.asked_N[s]
         if job < 0:

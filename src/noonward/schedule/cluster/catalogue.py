@@ -23,6 +23,7 @@ from noonward.schedule.cluster.slot_rules import (
     LocalBackfill,
     LocalFcfs,
     MostFree,
+    Patient,
     PriceGreedy,
     RandomMasked,
 )
@@ -131,6 +132,7 @@ def _add_slot_rules(registry: Registry) -> None:
     _add(registry, "random", RandomMasked, "control")
     _add(registry, "most-free", MostFree, "rule", "control")
     _add(registry, "cheapest-feasible", CheapestFeasible, "rule", "control")
+    _add(registry, "patient", Patient, "rule", "control")
     _add(registry, WHAT_HAPPENED, WhatHappened, "recorded")
 
 

@@ -1,16 +1,28 @@
-"""Rules of protocol each-slot: local first-come-first-served, greedy migration, random, most free, cheapest now."""
+"""Rules of protocol each-slot: local first-come-first-served, greedy, random, most free, cheapest now, patient."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.rule import rule
-from noonward.decision.cluster.value import run_value_usd, travel_cost_usd
+from noonward.decision.cluster.value import energy_usd, run_value_usd, travel_cost_usd
 from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory
 from noonward.decision.scheduler import CompiledScheduler
 from noonward.draws import random_below
+from noonward.units import HOUR_S
+
+WAIT_ABOVE: Final = 0.7
+"""Share of the last day's mean cost above which ``patient`` waits."""
+KEPT_SLACK: Final = 0.3
+"""Share of a job's slack that ``patient`` leaves unused."""
+DAY_H: Final = 24
+"""Hours of which ``patient`` remembers the cost."""
+HOUR, HOURS = range(2)
+"""Positions in ``memory.number_P`` of ``patient``: the last hour noted, and how many have been."""
 
 
 class SlotRule(CompiledScheduler):
@@ -148,21 +160,25 @@ class MostFree(SlotRule):
     rule = staticmethod(_most_free)
 
 
+@kernel(inline=True, allocates=False)
+def _cheapest_site(view: ClusterView, s: int, job: int) -> int:
+    """Returns the site with room now at which a job earns most at the prices of this hour, or -1."""
+    best, most = -1, -np.inf
+    for d in range(view.site_S.shape[0]):
+        if not view.mask_NA[s, 1 + d] or view.site_S[d].free < view.job_J[job].gpus_min:
+            continue
+        value = run_value_usd(view, job, d) - travel_cost_usd(view, job, s, d)
+        if value > most:
+            best, most = d, value
+    return best
+
+
 @rule
 def _cheapest_feasible(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     for s in range(view.site_S.shape[0]):
         job = view.asked_N[s]
-        if job < 0:
-            continue
-        best, most = -1, -np.inf
-        for d in range(view.site_S.shape[0]):
-            if not view.mask_NA[s, 1 + d] or view.site_S[d].free < view.job_J[job].gpus_min:
-                continue
-            value = run_value_usd(view, job, d) - travel_cost_usd(view, job, s, d)
-            if value > most:
-                best, most = d, value
-        if best >= 0:
-            answers.answer_N[s].choice = 1 + best
+        if job >= 0:
+            answers.answer_N[s].choice = 1 + _cheapest_site(view, s, job)
 
 
 class CheapestFeasible(SlotRule):
@@ -170,3 +186,60 @@ class CheapestFeasible(SlotRule):
 
     rule = staticmethod(_cheapest_feasible)
     needs = Needs(protocols=("each-slot",), signals=True, economics=True)
+
+
+@kernel(inline=True, allocates=False)
+def _cost_usd(view: ClusterView, site: int) -> float:
+    """Returns what a joule costs a site in this hour, carbon and PUE included, USD."""
+    here = view.site_S[site]
+    return here.pue * energy_usd(view, here.price, here.carbon)
+
+
+@kernel(inline=True, allocates=False)
+def _mean_cost_usd(view: ClusterView, memory: RuleMemory) -> float:
+    """Notes the cost of this hour's cheapest site; returns the mean of 24 such, USD per J, or infinity before."""
+    hour = view.run_1[0].now_s // HOUR_S
+    if memory.number_P[HOUR] != hour:
+        cheapest = np.inf
+        for s in range(view.site_S.shape[0]):
+            cheapest = min(cheapest, _cost_usd(view, s))
+        memory.table_XY[int(memory.number_P[HOURS]) % DAY_H, 0] = cheapest
+        memory.number_P[HOUR] = hour
+        memory.number_P[HOURS] += 1.0
+    if memory.number_P[HOURS] < DAY_H:
+        return np.inf
+    total = 0.0
+    for row in range(DAY_H):
+        total += memory.table_XY[row, 0]
+    return total / DAY_H
+
+
+@rule
+def _patient(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    dear = WAIT_ABOVE * _mean_cost_usd(view, memory)
+    for s in range(view.site_S.shape[0]):
+        job = view.asked_N[s]
+        if job < 0:
+            continue
+        best = _cheapest_site(view, s, job)
+        record = view.job_J[job]
+        left_s = record.deadline_s - view.run_1[0].now_s
+        if best >= 0 and left_s > KEPT_SLACK * (record.deadline_s - record.arrival_s) and _cost_usd(view, best) > dear:
+            best = -1
+        answers.answer_N[s].choice = 1 + best
+
+
+class Patient(SlotRule):
+    """Cheapest site with room now, but waits for a cheap hour while more than 30% of the job's slack is left.
+
+    An hour is cheap if energy and carbon at that site cost at most 0.7 times the mean over 24 hours of each hour's
+    cheapest site: the last 24 hours in which jobs waited. Before it has seen so many it does not wait for cheap hours,
+    nor does a job without a deadline.
+    """
+
+    rule = staticmethod(_patient)
+    needs = Needs(protocols=("each-slot",), signals=True, economics=True)
+
+    def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
+        """Returns the costs of no hours."""
+        return RuleMemory.make(numbers=(-1.0, 0.0), table=np.zeros((DAY_H, 1)))

@@ -11,11 +11,11 @@ import numpy as np
 
 from noonward.bound.cluster_energy import environment_energy_bound
 from noonward.data.splits import split_seed
-from noonward.evaluate.compare import Comparison, compare
+from noonward.evaluate.compare import compare
+from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.results import UNDEFINED, number
 from noonward.evaluate.statistics import Estimate, mean
-from noonward.evaluate.table import TextTable
+from noonward.evaluate.table import UNDEFINED, TextTable, number
 from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.runs import environment_of
 from noonward.studies.dvfs_training.controls import frontier_energy

@@ -12,13 +12,14 @@ import numpy as np
 
 from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import split_seed
-from noonward.evaluate.cluster_objectives import environment_bounds, frontier, longest_queue
-from noonward.evaluate.compare import Comparison, compare
+from noonward.evaluate.answer import longest_queue
+from noonward.evaluate.cluster_objectives import environment_bounds, frontier
+from noonward.evaluate.compare import compare
+from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.page import write_report
-from noonward.evaluate.results import UNDEFINED, number, percent
 from noonward.evaluate.statistics import Estimate, mean, ratio
-from noonward.evaluate.table import TextTable
+from noonward.evaluate.table import UNDEFINED, TextTable, number, percent
 from noonward.runtime.executor import Executor
 from noonward.schedule.cluster.packaged_policies import PolicyFile, by_family
 from noonward.schedule.registry import policies as registered

@@ -11,11 +11,12 @@ from plotly.subplots import make_subplots
 
 from noonward.evaluate.report.cluster_figures import routing_figure
 from noonward.evaluate.report.energy_figures import axis_range, energy_latency_figure, latency_figure, power_figure
-from noonward.evaluate.report.figure_style import INK, POLICY_COLORS, SYMBOLS, Figure, after, lay_out, whiskers
+from noonward.evaluate.report.figure_style import INK, POLICY_COLORS, SYMBOLS, after, lay_out, whiskers
+from noonward.evaluate.table import Figure
 
 if TYPE_CHECKING:
     from noonward.bound.cluster_energy import FluidFrontier
-    from noonward.evaluate.compare import Comparison
+    from noonward.evaluate.comparison import Comparison
 
 
 def paper_figures(comparison: Comparison, frontier: FluidFrontier | None = None) -> list[Figure]:

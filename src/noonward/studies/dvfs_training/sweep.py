@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,13 +13,13 @@ import plotly.graph_objects as go
 from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import split_seed
 from noonward.evaluate.cluster_objectives import environment_bounds
-from noonward.evaluate.compare import Comparison, compare
+from noonward.evaluate.compare import compare
+from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.report.figure_style import SITE_COLORS, SYMBOLS, Figure, lay_out, whiskers
+from noonward.evaluate.report.figure_style import SITE_COLORS, SYMBOLS, lay_out, whiskers
 from noonward.evaluate.report.page import write_tables
-from noonward.evaluate.results import number, percent
 from noonward.evaluate.statistics import Estimate, ratio
-from noonward.evaluate.table import TextTable
+from noonward.evaluate.table import Figure, TextTable, number, percent
 from noonward.runtime.executor import Executor
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Sweep:
     """
 
     points: tuple[Point, ...]
-    found: dict[str, Comparison]
+    found: Mapping[str, Comparison]
     least: dict[tuple[str, str], Sequence[float]]
 
     def above_bound(self, point: Point, policy: str) -> Estimate:

@@ -8,11 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from noonward.evaluate.compare import Comparison
+from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.results import UNDEFINED, number
 from noonward.evaluate.statistics import mean
-from noonward.evaluate.table import TextTable
+from noonward.evaluate.table import UNDEFINED, TextTable, number
 from noonward.ledger.record import Record
 from noonward.model.cluster.scenario import PaperStreamJobs
 from noonward.units import DAY_S, WATT_SECONDS_PER_KWH

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +14,12 @@ import numpy as np
 from noonward.bound.edge_environment import edge_response_bound
 from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import split_seed
-from noonward.decision.edge.brief import EdgeBrief
-from noonward.engine.edge.engine import EdgeEngine
 from noonward.errors import ScenarioError
-from noonward.evaluate.compare import Comparison, compare
+from noonward.evaluate.compare import compare
+from noonward.evaluate.comparison import Comparison, no_value
+from noonward.evaluate.edge_decision_time import decision_ms
 from noonward.evaluate.edge_objective import EdgeObjective
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.objective import no_value
 from noonward.evaluate.statistics import Estimate, mean
 from noonward.files import write_text
 from noonward.model.edge.quality import STEPS_LOW, steps_for
@@ -32,7 +30,6 @@ from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.rests_on import bound_digest
 from noonward.runtime.runs import environment_of
 from noonward.schedule.registry import make_scheduler, policies
-from noonward.seeding import stream
 from noonward.studies.edge_inference.published import CELLS, DECISION_MS, PAPER_NAME, Cell, paper_value
 
 SCENARIO: Final = "edge-inference-reference"
@@ -243,7 +240,8 @@ def reproduce_edge_inference(
         bounds = map_runs(specs, executor, progress)
         floors[cell] = {name: np.array([bound[name] for bound in bounds]) for name in FLOORS}
     timed = {
-        name: time_decisions(name, seed) for name in dict.fromkeys(n for each in found.values() for n in each.records)
+        name: decision_ms(cell_scenario(TIMED), name, seed)
+        for name in dict.fromkeys(n for each in found.values() for n in each.records)
     }
     missing = () if names is not None else tuple(name for name in LEARNED if name not in study_policies())
     return EdgeInference(cells=found, floors=floors, decision_ms=timed, episodes=episodes, missing=missing)
@@ -264,27 +262,3 @@ def _fits(scenario: EdgeScenario, name: str, seed: int, *, strict: bool) -> bool
             raise
         return False
     return True
-
-
-def time_decisions(name: str, seed: int, episodes: int = 3) -> float:
-    """Returns the CPU time of one decision in Python, ms: the least of some episodes' means.
-
-    Args:
-        name: Policy.
-        seed: Seed of the episodes.
-        episodes: Episodes; the first is not counted, as it may compile.
-    """
-    scenario, least = cell_scenario(TIMED), np.inf
-    for index in range(episodes + 1):
-        environment = build_environment(scenario, index, seed)
-        scheduler = make_scheduler(name, scenario.kind)
-        scheduler.reset(EdgeBrief.of(environment, scheduler.forecast, seed), stream(seed, "policy", index))
-        engine, spent_s, questions = EdgeEngine(environment, scheduler), 0.0, 0
-        while engine.step():
-            began = time.process_time()
-            scheduler.decide(engine.view, engine.answers)
-            spent_s += time.process_time() - began
-            questions += 1
-        if index:
-            least = min(least, 1000 * spent_s / questions)
-    return float(least)

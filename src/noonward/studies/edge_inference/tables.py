@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from noonward.evaluate.results import UNDEFINED, number, percent
 from noonward.evaluate.statistics import Estimate, mean
-from noonward.evaluate.table import TextTable
+from noonward.evaluate.table import UNDEFINED, TextTable, number, percent
 from noonward.studies.edge_inference.published import (
     DECISION_MS,
     PAPER,

@@ -14,10 +14,10 @@ from noonward.arrays import F8
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import split_scenario, split_seed
-from noonward.evaluate.compare import require_fit
+from noonward.evaluate.asked import require_fit
+from noonward.evaluate.comparison import objective_of
 from noonward.evaluate.learned import learned_policies
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.objective import objective_of
 from noonward.evaluate.statistics import Estimate, ratio
 from noonward.files import write_text
 from noonward.ledger.ledger import settle

@@ -9,11 +9,10 @@ from typing import Final
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from noonward.evaluate.report.figure_style import INK, SYMBOLS, Figure, lay_out
+from noonward.evaluate.report.figure_style import INK, SYMBOLS, lay_out
 from noonward.evaluate.report.page import write_tables
-from noonward.evaluate.results import UNDEFINED
 from noonward.evaluate.statistics import Estimate
-from noonward.evaluate.table import TextTable
+from noonward.evaluate.table import UNDEFINED, Figure, TextTable
 from noonward.studies.fine_tuning.gain_map import Cell, GainMap
 from noonward.studies.fine_tuning.reproduce import BEST_LEARNED, PAPER_GAIN, PAPER_GPU_HOURS
 

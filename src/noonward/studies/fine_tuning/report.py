@@ -6,16 +6,15 @@ import dataclasses
 from pathlib import Path
 from typing import Final
 
-from noonward.evaluate.compare import Comparison
+from noonward.evaluate.comparison import Comparison, summary_rows
 from noonward.evaluate.learned import seed_gains
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.cluster_figures import signals_figure, utilisation_bars, utilisation_map
-from noonward.evaluate.report.figure_style import Figure, after
+from noonward.evaluate.report.figure_style import after
 from noonward.evaluate.report.page import write_tables
 from noonward.evaluate.report.utility_figures import gain_figure, money_figure, outcome_figure
-from noonward.evaluate.results import UNDEFINED, percent, summary_rows
 from noonward.evaluate.statistics import Estimate
-from noonward.evaluate.table import TextTable
+from noonward.evaluate.table import UNDEFINED, Figure, TextTable, percent
 from noonward.schedule.registry import make_scheduler, policies
 from noonward.studies.fine_tuning.reproduce import BEST_LEARNED, PAPER_POLICIES, FineTuning, Half
 from noonward.studies.fine_tuning.training_figures import training_figures

@@ -15,12 +15,9 @@ from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario, with_files
 from noonward.data.splits import MONTHS, split_scenario, split_seed
 from noonward.errors import ScenarioError
-from noonward.evaluate.compare import (
-    Comparison,
-    compare,
-    comparison_folder,
-    require_fit,
-)
+from noonward.evaluate.asked import comparison_folder, require_fit
+from noonward.evaluate.compare import compare
+from noonward.evaluate.comparison import Bound, Comparison
 from noonward.evaluate.learned import (
     Learned,
     change_over_training,
@@ -32,7 +29,6 @@ from noonward.evaluate.learned import (
     seed_gains,
 )
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.objective import Bound
 from noonward.evaluate.report.utility_figures import money_parts
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.model.cluster.scenario import FineTuningJobs, Scenario

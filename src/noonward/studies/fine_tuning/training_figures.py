@@ -11,7 +11,8 @@ from plotly.subplots import make_subplots
 
 from noonward.arrays import F8
 from noonward.evaluate.learned import Learned
-from noonward.evaluate.report.figure_style import AXIS, DASHES, POLICY_COLORS, Figure, lay_out
+from noonward.evaluate.report.figure_style import AXIS, DASHES, POLICY_COLORS, lay_out
+from noonward.evaluate.table import Figure
 
 _REWARD: Final = (
     ("reward_per_step", "Training: reward of a decision step", "reward (USD per step)"),

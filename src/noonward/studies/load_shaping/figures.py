@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from noonward.arrays import F8
-from noonward.evaluate.report.figure_style import INK, PALE, SHARE_SCALE, SITE_COLORS, Figure, lay_out
+from noonward.evaluate.report.figure_style import INK, PALE, SHARE_SCALE, SITE_COLORS, lay_out
+from noonward.evaluate.table import Figure
 from noonward.studies.load_shaping.reproduce import EPS, QUEUE_CLUSTER, LoadShaping
 
 LOAD: Final = "load (share of a cluster)"

@@ -6,7 +6,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from noonward.evaluate.report.figure_style import AXIS, SITE_COLORS, SYMBOLS, Figure, lay_out
+from noonward.evaluate.report.figure_style import AXIS, SITE_COLORS, SYMBOLS, lay_out
+from noonward.evaluate.table import Figure
 from noonward.studies.load_shaping.promises import RADII, Promises
 
 

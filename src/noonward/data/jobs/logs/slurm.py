@@ -24,7 +24,7 @@ from noonward.data.jobs.logs.log import (
     texts_of,
 )
 from noonward.data.text_table import TextFile, TextTable, plain_name, separator_of, text_table
-from noonward.errors import DataError
+from noonward.errors import DataError, RowError
 
 _MISSING: Final = ("", "unknown", "none", "n/a", "invalid")
 _FREE_TEXT: Final = ("jobname", "comment", "admincomment", "workdir", "submitline")
@@ -107,7 +107,7 @@ def _table(file: TextFile, account: Account) -> TextTable:
     names = [name.strip() for name in file.head[0].rstrip(separator).split(separator)]
     plain = [plain_name(name) for name in names]
     free = next((plain.index(name) for name in _FREE_TEXT if name in plain), None)
-    rows, lines, mended = [], [], 0
+    rows, lines, bad, mended = [], [], [], 0
     for number, line in enumerate(file.text.splitlines()[1:], start=2):
         if not line.strip():
             continue
@@ -119,12 +119,18 @@ def _table(file: TextFile, account: Account) -> TextTable:
             fields[free : free + more + 1] = [separator.join(fields[free : free + more + 1])]
             mended += 1
         elif more:
-            raise DataError(
-                f"{file.name}, line {number}: {len(fields)} fields, but the header names {len(names)}; export it again "
-                "with sacct --parsable2, leaving out free texts such as JobName"
-            )
+            bad.append((number, len(fields)))
+            continue
         rows.append(fields)
         lines.append(number)
+    if bad:
+        why = f"{bad[0][1]} fields, but the header names {len(names)}"
+        raise RowError(
+            f"{file.name}, line {bad[0][0]}: {why}; export it again with sacct --parsable2, leaving out free texts "
+            "such as JobName",
+            [line for line, _ in bad],
+            why,
+        )
     if not rows:
         raise DataError(f"{file.name} holds a header and no job; export it again")
     account.add("changed", mended, f"a separator within {names[free or 0]} was taken as part of it")

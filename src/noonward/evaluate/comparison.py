@@ -1,29 +1,31 @@
-"""Objectives: what a comparison of a kind of scenarios measures, ranks by, bounds, prints and draws."""
+"""Comparisons as data, and objectives: what a kind of scenarios is measured, ranked, bounded and told by.
+
+A comparison holds records and bounds; its scenario's kind has the objective that reads them (``Objective``). Both are
+here because each names the other. ``noonward.evaluate.compare`` makes comparisons and adds their reports and frames.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.evaluate.results import Column, Row
-from noonward.evaluate.statistics import Estimate, ratio
+from noonward.evaluate.metrics import Metric
+from noonward.evaluate.statistics import Estimate, mean, ratio
+from noonward.evaluate.table import Column, Figure, Row, Summary, TextTable
+from noonward.ledger.record import Record
+from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import AnyScenario, find_kind
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from noonward.evaluate.compare import Comparison
-    from noonward.evaluate.metrics import Metric
-    from noonward.evaluate.report.figure_style import Figure
-    from noonward.evaluate.table import TextTable
-
-    Cell = Callable[[Comparison, str], str]
-    """Returns the cell of a policy in a column."""
+Cell: TypeAlias = "Callable[[Comparison, str], str]"
+"""Returns the cell of a policy in a column."""
 
 
 class Bound(dict[str, float]):
@@ -187,3 +189,115 @@ def objective_of(scenario: AnyScenario) -> Objective:
 def no_value(bounds: list[Bound], name: str) -> bool:
     """Returns whether no bound holds a value."""
     return all(math.isnan(bound.get(name, np.nan)) for bound in bounds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Policies over the same environments.
+
+    Attributes:
+        scenario: Scenario.
+        seed: Seed.
+        folder: Where the records lie.
+        reference: Policy that changes are measured against.
+        records: Per policy one record an environment, in the same order.
+        bounds: One bound an environment; empty bounds where none was asked for.
+        bounded: Whether bounds were asked for.
+        held: What keeps a temporary folder of records until the comparison is dropped; None: the folder stays.
+    """
+
+    scenario: Scenario
+    seed: int
+    folder: Path
+    reference: str
+    records: dict[str, list[Record]]
+    bounds: list[Bound]
+    bounded: bool = True
+    held: Any = field(default=None, repr=False, compare=False)
+
+    def values(self, policy: str, name: str) -> np.ndarray:
+        """Returns a ledger figure of a policy per environment."""
+        return np.array([float(getattr(record.ledger, name)) for record in self.records[policy]])
+
+    def mean(self, policy: str, name: str) -> Estimate:
+        """Returns the mean of a ledger figure over environments."""
+        return mean(self.values(policy, name))
+
+    @property
+    def objective(self) -> Objective:
+        """What the policies are compared by."""
+        return objective_of(self.scenario)
+
+    def ranked(self) -> list[str]:
+        """Returns the policies, best first."""
+        return self.objective.ranked(self)
+
+    def gain(self, policy: str) -> Estimate:
+        """Returns the paired change of the ranked value against the reference policy, as a fraction of that."""
+        return self.objective.change(self, self.values(policy, self.objective.value))
+
+    def gap_closed(self, policy: str) -> Estimate:
+        """Returns the share of the gap between reference policy and bound that a policy closes."""
+        return self.objective.gap_closed(self, self.values(policy, self.objective.value))
+
+    def bound_values(self, name: str) -> np.ndarray:
+        """Returns a value of the bounds per environment; NaN where it is not defined."""
+        return np.array([bound.get(name, np.nan) for bound in self.bounds])
+
+    @property
+    def digest(self) -> str:
+        """Digest of which policies were compared over how many environments: names the report."""
+        return hashlib.sha256(f"{sorted(self.records)} {len(self.bounds)}".encode()).hexdigest()[:8]
+
+    @property
+    def paired(self) -> bool:
+        """Whether every policy ran on the same environments."""
+        worlds = {tuple(r.manifest["environment_digest"] for r in records) for records in self.records.values()}
+        return len(worlds) == 1
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know about the data, each note once."""
+        notes = [note for records in self.records.values() for r in records for note in r.manifest["notes"]]
+        drawn = [r.manifest["environment_digest"] for r in self.records[self.reference]]
+        distinct = len(set(drawn))
+        if distinct < len(drawn):
+            notes.append(
+                f"only {distinct} of the {len(drawn)} environments are distinct (the files hold no more): "
+                "spreads and intervals are too narrow"
+            )
+        if not self.bounded:
+            notes.append("no bound was looked for, so the share of what is possible is not known")
+        cut = sum("cut" in bound for bound in self.bounds)
+        if cut:
+            notes.append(
+                f"the bound of {cut} of {len(self.bounds)} environments stopped after its seconds (--bound-seconds): "
+                "it holds, but a longer search may lower it"
+            )
+        notes += self.objective.notes(self)
+        return tuple(dict.fromkeys(notes))
+
+    def metrics(self) -> list[Metric]:
+        """Returns the comparison's metrics for ``--json``."""
+        return self.objective.metrics(self)
+
+
+def summary_rows(comparison: Comparison) -> Summary:
+    """Returns the results table of a comparison: the bound's rows, then the policies, best first."""
+    objective = comparison.objective
+    table = objective.columns(comparison)
+    rows = objective.bound_rows(comparison)
+    for policy in comparison.ranked():
+        cells = tuple(cell(comparison, policy) for _, cell in table)
+        rows.append(Row(name=policy, cells=cells, kind="reference" if policy == comparison.reference else "policy"))
+    return Summary(columns=tuple(column for column, _ in table), rows=tuple(rows), caption=_caption(comparison))
+
+
+def _caption(comparison: Comparison) -> str:
+    count = len(comparison.bounds)
+    if count == 1:
+        return "One environment: the numbers have no spread; run more environments for intervals."
+    return (
+        f"Mean ± standard deviation over {count} environments. Changes and shares are paired (the same environments "
+        f"for every policy), against {comparison.reference}, with the 95 % confidence interval in brackets."
+    )

@@ -1,0 +1,103 @@
+"""Bounds of environments as specs that ``map_runs`` carries out: read back where they were computed already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from noonward.evaluate.comparison import Bound, objective_of
+from noonward.files import write_text
+from noonward.model.cluster.scenario import Scenario
+from noonward.model.kinds import find_kind
+from noonward.runtime.by_kind import environment_digest
+from noonward.runtime.rests_on import bound_digest
+from noonward.runtime.runs import environment_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundBound:
+    """What a ``BoundRun`` found.
+
+    Attributes:
+        bound: The bound.
+        notes: What a reader must know about the environment's data.
+        of: What a new bound is of: digests of the environment and of the sources; None for one that was read back.
+    """
+
+    bound: Bound
+    notes: tuple[str, ...]
+    of: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class BoundRun:
+    """A spec: the bound of an environment, read back where it was computed already.
+
+    Attributes:
+        scenario: Scenario.
+        index: Number of the environment.
+        seed: Seed.
+        folder: Folder of the comparison; None: it is computed in any case and not written.
+        seconds: Seconds it may take; None: as long as it needs. One that was cut stands for no more seconds than it
+            had itself.
+        last: Bounds begin when no run is left to begin.
+    """
+
+    last: ClassVar[bool] = True
+
+    scenario: Scenario
+    index: int
+    seed: int
+    folder: Path | None = None
+    seconds: float | None = None
+
+    @property
+    def label(self) -> str:
+        """Which environment's bound."""
+        return f"bound, environment {self.index}"
+
+    @property
+    def portable(self) -> bool:
+        """Whether another process knows the kind of scenario."""
+        return find_kind(self.scenario.kind).portable
+
+    @property
+    def group(self) -> Hashable:
+        """Bound and runs share the environment."""
+        return self.scenario.name, self.index
+
+    @property
+    def place(self) -> Path:
+        """File of the bound."""
+        return (self.folder or Path()) / "bound" / f"{self.index:03d}.json"
+
+    def run(self) -> FoundBound:
+        """Returns the bound."""
+        environment = environment_of(self.scenario, self.index, self.seed)
+        objective = objective_of(self.scenario)
+        code = bound_digest(find_kind(self.scenario.kind), objective)
+        of = {"environment_digest": environment_digest(environment), "code": code}
+        notes = tuple(environment.notes)
+        if self.folder is not None:
+            try:
+                content: dict[str, Any] = json.loads(self.place.read_text(encoding="utf-8"))
+                kept, had = Bound(**content["bound"]), content.get("seconds")
+                enough = "cut" not in kept or (self.seconds is not None and had is not None and had >= self.seconds)
+                if content["of"] == of and enough:
+                    return FoundBound(bound=kept, notes=notes)
+            except (OSError, ValueError, KeyError, TypeError):
+                pass  # none there, or one that was cut short: it is computed again
+        limit = {} if self.seconds is None else {"seconds": self.seconds}
+        return FoundBound(bound=objective.compute_bound(environment, **limit), notes=notes, of=of)
+
+    def keep(self, found: FoundBound) -> FoundBound:
+        """Writes a new bound to its file and returns it."""
+        if found.of is not None and self.folder is not None:
+            content: dict[str, Any] = {"of": found.of, "bound": found.bound}
+            if "cut" in found.bound:
+                content["seconds"] = self.seconds
+            write_text(self.place, json.dumps(content, indent=1) + "\n")
+        return found

@@ -22,7 +22,7 @@ from noonward.engine.run import run
 from noonward.errors import SignalRangeError
 from noonward.ledger.ledger import settle
 from noonward.model.cluster.scenario import Scenario
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 POLICIES = {"each-slot": "random", "on-arrival": "ucb1"}
 """Policies that use every link and every clock level."""
@@ -62,6 +62,9 @@ NOT_TURNED = {
         "SignalFile.carbon_unit", "SignalFile.fill_gaps_h",
     ],
     "told to a file's reader (tests/data/test_signal_formats.py turns each)",
+) | dict.fromkeys(
+    ["Site.pue_by_hour", "PueFile.path", "PueFile.cooling", "PueFile.timezone"],
+    "files of PUE or weather (tests/data/test_cooling.py turns each)",
 ) | dict.fromkeys(
     ["JobTable.format", "JobTable.timezone", "JobTable.origin", "JobTable.slack_h", "JobTable.history"],
     "told to a file's reader (tests/data/test_dated_jobs.py turns each)",

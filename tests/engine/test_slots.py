@@ -11,7 +11,7 @@ from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.build import SLOTS
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.ledger.segments import OVERDUE
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 from reference.small_worlds import draw, plain
 
@@ -29,7 +29,7 @@ def most_in_sight(outcome):
 @pytest.mark.parametrize(
     ("scenario", "settings", "policy"),
     [
-        ("dvfs-training", ["window_h=35"], "greedy-energy-2"),
+        ("dvfs-training", ["window_h=35"], "greedy-energy(gpus=2)"),
         ("tiny", ["window_h=2400", "jobs.count=1200"], "booked-persistence"),
     ],
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import numpy as np
 
+from noonward.data.cooling import pue_by_hour
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError
@@ -19,10 +20,11 @@ from noonward.live.grid.feed_source import feed_source
 from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.grid.sources import SignalSource, source_of
 from noonward.live.store.store import Store
+from noonward.live.tokens import is_loopback
 from noonward.model.cluster.environment import LONGEST_RUN_H
 from noonward.model.cluster.scenario import GeneratedSignals, Scenario
 from noonward.model.cluster.setting import Setting
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.units import DAY_H
 
 GENERATED_H = 200 * DAY_H
@@ -111,12 +113,24 @@ class Setup:
             drained: Whether jobs may start after it.
         """
         late_until_s = np.inf if self.scenario.lateness.rule == "wait" else -np.inf
-        return self.scenario.setting(self.start, window_s=window_s, drained=drained, late_until_s=late_until_s)
+        setting = self.scenario.setting(self.start, window_s=window_s, drained=drained, late_until_s=late_until_s)
+        return replace(setting, pue=pue_by_hour(self.scenario.fleet, self.start - timedelta(hours=DAY_H), None))
 
     @property
     def runs_nothing(self) -> bool:
         """Whether no site runs jobs: shadow, or a dry run."""
         return all(isinstance(executor, ModelExecutor) for executor in self.executors)
+
+    @property
+    def needs_tokens(self) -> str:
+        """Why the service may not run without tokens; empty where it may: on its own machine, and at no clusters."""
+        config = self.config
+        if not is_loopback(config.host):
+            return f"others reach {config.host}"
+        clusters = [name for name, site in config.sites.items() if site.executor not in OWN_MACHINE]
+        if clusters and not self.runs_nothing and not config.without_tokens:
+            return f"every user of this machine could run commands at {', '.join(clusters)} as the service's user"
+        return ""
 
     def scheduler(self, policy: str) -> Scheduler:
         """Returns a fresh scheduler that a service can ask.
@@ -126,7 +140,7 @@ class Setup:
         """
         scheduler: Scheduler = make_scheduler(policy)
         needs = scheduler.needs
-        if needs.foresight or (needs.forecast is not None and needs.forecast.kind in ("perfect", "noisy")):
+        if needs.foresight or (needs.forecast is not None and needs.forecast.foresight):
             raise ScenarioError(
                 f"policy {policy} reads the future, which a service does not know; choose another policy"
             )

@@ -157,6 +157,7 @@ def chaos(folder, site, kills, *, seed=3, size=4, said=None):
     config = {
         "scenario": str(folder / "chaos.yaml"), "policy": "local-fcfs", "folder": str(folder / "live"), "port": 0,
         "poll_s": 60,
+        "without_tokens": True,
         "sites": {
             "north": {"executor": "slurm", "conf": str(site.conf), "gpus_per_node": 4, "options": ["-o", "/dev/null"]},
             "south": {"executor": "local"},
@@ -223,6 +224,7 @@ def standby_chaos(folder, site, database, kills, *, seed=3, size=4):
     cluster = {"executor": "slurm", "conf": str(site.conf), "gpus_per_node": 4, "options": ["-o", "/dev/null"]}
     config = {
         "scenario": str(folder / "chaos.yaml"), "policy": "local-fcfs", "port": 0, "poll_s": 60, "database": database,
+        "without_tokens": True,
         "sites": {"north": cluster, "south": cluster},
     }  # fmt: skip
     load, began, number = Load(ran, size), str(time.time()), itertools.count()

@@ -4,23 +4,28 @@ import asyncio
 import contextlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 from starlette.testclient import TestClient
 
+from noonward.errors import ScenarioError
 from noonward.live.accounts import Interval, Savings
 from noonward.live.api import guard, handlers
 from noonward.live.api.app import make_app
 from noonward.live.api.guard import MOST_BYTES
 from noonward.live.client import Client, ServiceError
+from noonward.live.config import RaySite
 from noonward.live.requests import JobRequest
+from noonward.live.server import _require_tokens
 from noonward.live.tokens import make_token, revoke_token
 from noonward.live.why import why
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "live"
 JOB = {"name": "a", "command": "true", "work": 600.0, "origin": "north"}
+PEER = ("127.0.0.1", 50000)
 
 
 @pytest.fixture
@@ -30,7 +35,7 @@ def live(service):
 
 @pytest.fixture
 def http(live):
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470") as client:
+    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as client:
         yield client
 
 
@@ -125,7 +130,7 @@ def test_a_page_of_another_site_reaches_nothing(http):
 def test_with_tokens_every_request_needs_one_of_enough_scope(live, http):
     tokens = {scope: make_token(live.store, scope, scope) for scope in ("read", "submit", "admin")}
     live.controller.store.do(lambda connection, now_s: None)
-    with TestClient(make_app(live.controller), base_url="http://example.org") as client:
+    with TestClient(make_app(live.controller), base_url="http://example.org", client=PEER) as client:
 
         def status(method, path, token=None, **given):
             headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -143,8 +148,54 @@ def test_with_tokens_every_request_needs_one_of_enough_scope(live, http):
     rows = live.store.read("SELECT hash FROM tokens")
     assert not any(token.encode() in row["hash"] for token in tokens.values() for row in rows)
     revoke_token(live.store, "read")
-    with TestClient(make_app(live.controller), base_url="http://example.org") as client:
+    with TestClient(make_app(live.controller), base_url="http://example.org", client=PEER) as client:
         assert client.get("/v1/jobs", headers={"Authorization": f"Bearer {tokens['read']}"}).status_code == 401
+
+
+def test_a_service_is_open_to_its_own_machine_alone(live):
+    def status(host, peer, named="localhost:8470"):
+        config = live.controller.setup.config.model_copy(update={"host": host})
+        live.controller.setup = replace(live.controller.setup, config=config)
+        with TestClient(make_app(live.controller), base_url=f"http://{named}", client=(peer, 50000)) as client:
+            return client.get("/v1/jobs").status_code
+
+    assert status("127.0.0.1", "127.0.0.1") == 200
+    assert status("127.0.0.1", "127.0.0.1", "evil.example") == 403
+    assert status("127.0.0.1", "10.0.0.7") == 403  # a proxy of this machine that lets others in
+    assert status("0.0.0.0", "10.0.0.7") == 401  # as after the last token was revoked
+    assert status("0.0.0.0", "127.0.0.1") == 401
+
+
+def test_a_service_of_clusters_stays_closed_when_its_last_token_is_gone(live):
+    setup = live.controller.setup
+    sites = setup.config.sites | {"north": RaySite(executor="ray", url="http://127.0.0.1:1")}
+    running = replace(setup, config=setup.config.model_copy(update={"sites": sites}), executors=(None, None))
+    live.controller.setup = running
+    with pytest.raises(ScenarioError, match="could run commands at north as the service's user; make one first"):
+        _require_tokens(running, live.store)
+    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as client:
+        assert client.get("/v1/jobs").status_code == 401
+    live.controller.setup = replace(running, config=running.config.model_copy(update={"without_tokens": True}))
+    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as client:
+        assert client.get("/v1/jobs").status_code == 200
+
+
+def test_the_last_administrator_is_not_revoked(live):
+    make_token(live.store, "ci", "submit")
+    make_token(live.store, "one", "admin")
+    make_token(live.store, "old", "admin")
+    live.store.do(
+        lambda connection, now_s: (
+            connection.execute("UPDATE tokens SET expires_at = '2000-01-01T00:00:00+00:00' WHERE name = 'old'") and None
+        )
+    )
+    with pytest.raises(ScenarioError, match="no other valid token than 'one'"):
+        revoke_token(live.store, "one")
+    make_token(live.store, "two", "admin")
+    revoke_token(live.store, "one")
+    revoke_token(live.store, "ci")
+    with pytest.raises(ScenarioError, match="rotate two"):
+        revoke_token(live.store, "two")
 
 
 def test_a_token_expires_and_is_rotated(live):
@@ -254,7 +305,7 @@ def test_tokens_are_looked_up_off_the_event_loop(live, http, monkeypatch):
     monkeypatch.setattr(guard, "holder_of", spy(guard.holder_of))
     assert http.get("/v1/jobs").status_code == 200
     token = make_token(live.store, "ci", "read")
-    with TestClient(make_app(live.controller), base_url="http://example.org") as client:
+    with TestClient(make_app(live.controller), base_url="http://example.org", client=PEER) as client:
         assert client.get("/v1/jobs", headers={"Authorization": f"Bearer {token}"}).status_code == 200
     assert on_the_loop == []
 
@@ -351,7 +402,7 @@ def test_the_openapi_page_names_every_route(live, http):
 def test_the_client_talks_to_the_service(live):
     import httpx
 
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470") as inner:
+    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as inner:
 
         def pass_on(request):
             answer = inner.request(

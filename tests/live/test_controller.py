@@ -1,5 +1,6 @@
 """The controller's loops: what ends them."""
 
+import threading
 from dataclasses import replace
 
 
@@ -21,3 +22,16 @@ def test_all_loops_end_at_once_however_seldom_they_step(service):
     for thread in controller._threads:
         thread.join(20)
         assert not thread.is_alive(), thread.name
+
+
+def test_jobs_are_followed_whatever_becomes_of_their_hand_over(service):
+    controller = service("local-fcfs").controller
+    followed, hung = threading.Event(), threading.Event()
+    controller.agents[0].reconcile = hung.wait  # the hand-over waits for a cluster
+    controller.agents[0].track = followed.set
+    controller.run()
+    try:
+        assert followed.wait(20)
+    finally:
+        hung.set()
+        controller.stop()

@@ -16,6 +16,7 @@ from noonward.live.requests import JobRequest
 from noonward.live.store.database import StoreError
 
 JOB = {"name": "a", "command": "true", "work": 60.0, "origin": "north"}
+PEER = ("127.0.0.1", 50000)
 
 
 class Full:
@@ -59,7 +60,7 @@ class Locked:
 def test_jobs_are_refused_and_nothing_decided_is_lost_until_the_store_can_be_written_again(service, trouble):
     live = service("local-fcfs")
     big = {**JOB, "command": "x" * 60_000}
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470") as http:
+    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as http:
         assert http.post("/v1/jobs", json=[JOB] * 6).status_code == 201
         held = trouble(live.store)
         held.begin()
@@ -91,7 +92,7 @@ def test_jobs_are_refused_and_nothing_decided_is_lost_until_the_store_can_be_wri
 
 def test_what_was_decided_while_the_store_could_not_be_written_is_stored_by_the_next_step(service):
     live = service("local-fcfs")
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470") as http:
+    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as http:
         http.post("/v1/jobs", json=[JOB] * 3)
         live.set_time(60.0)
         do, calls = live.store.do, []

@@ -1,12 +1,14 @@
 """Hand-over by the held protocol: whatever step a crash hits, no job is lost and none runs twice."""
 
 import json
+import threading
 
 import pytest
 
-from noonward.live.executors.protocol import ClusterError, Order, Status
-from noonward.live.handover import LOST_POLLS, UNREACHABLE
+from noonward.live.executors.protocol import ClusterError, Order, RefusedError, Status
+from noonward.live.handover import IN_A_ROW, LOST_POLLS, UNREACHABLE
 from noonward.live.requests import JobRequest
+from noonward.live.why import why
 
 
 class CrashError(Exception):
@@ -17,11 +19,13 @@ class Cluster:
     """A cluster that keeps its jobs when the service dies, and kills the service at a chosen call."""
 
     exact_ends = False
+    at_once = 1
 
     def __init__(self):
         self.jobs, self.ran, self.calls = {}, [], 0
         self.crash_at = self.crash_after = None
         self.broken = False
+        self.refused, self.stuck = {}, set()
         self.usable = None
 
     def _called(self, work):
@@ -43,6 +47,10 @@ class Cluster:
 
     def submit_held(self, order):
         def work():
+            if order.job in self.refused:
+                raise RefusedError(self.refused[order.job])
+            if order.job in self.stuck:
+                raise ClusterError("no answer to this one")
             handle = str(len(self.jobs) + 1)
             self.jobs[handle] = {"token": order.token, "phase": "held", "job": order.job}
             return handle
@@ -219,8 +227,6 @@ def test_a_job_that_its_cluster_failed_is_ended_there_before_it_is_queued_again(
 
 
 def test_a_hold_by_the_cluster_is_told_until_it_runs(live):
-    from noonward.live.why import why
-
     job = run_one(live)
     live.cluster.jobs["1"] |= {"phase": "held", "reason": "JobHeldAdmin"}
     for _ in range(3):
@@ -327,6 +333,78 @@ def test_a_job_cancelled_between_decision_and_hand_over_never_runs(live):
     assert state(live, job) == "cancelled"
     assert live.cluster.jobs == {}
     assert live.controller.world.taken_S.tolist() == [0, 0]
+
+
+def test_a_job_that_its_cluster_refuses_fails_alone_with_the_clusters_words(live):
+    running = run_one(live)
+    jobs = [submit(live, retries=3) for _ in range(5)]
+    live.cluster.refused[jobs[0]] = live.cluster.refused[jobs[2]] = "no such option"
+    live.set_time(120.0)
+    live.controller.decide()
+    live.controller.deliver(0)
+    live.cluster.jobs["1"]["phase"] = "done"
+    live.controller.track(0)
+    assert [state(live, job) for job in jobs] == ["failed", "running", "failed", "running", "running"]
+    assert state(live, running) == "done"
+    assert live.store.read("SELECT reason FROM jobs WHERE id = ?", jobs[0])[0]["reason"] == "no such option"
+    live.set_time(180.0)
+    live.controller.decide()
+    assert int(live.controller.world.view.site_S["free"][0]) == 8 - 3
+    assert live.store.read("SELECT reachable FROM sites WHERE name = 'north'")[0]["reachable"]
+    live.restart()
+    live.controller.deliver(0)
+    assert len(live.cluster.ran) == 4
+
+
+def test_jobs_that_cannot_be_handed_over_now_are_passed_over_and_say_why(live):
+    jobs = [submit(live) for _ in range(6)]
+    live.cluster.stuck = {jobs[0], jobs[1], jobs[2]}
+    live.set_time(60.0)
+    live.controller.decide()
+    for _ in range(UNREACHABLE + 1):
+        with pytest.raises(ClusterError, match="no answer to this one"):
+            live.controller.deliver(0)
+        live.controller.track(0)
+    assert [state(live, job) for job in jobs] == ["starting"] * 3 + ["running"] * 3
+    said = why(live.controller, jobs[1]).waits_for
+    assert said == "its hand-over to north, which is tried again: not handed over yet: no answer to this one"
+    assert live.store.read("SELECT reachable FROM sites WHERE name = 'north'")[0]["reachable"]
+    live.cluster.stuck.clear()
+    live.controller.deliver(0)
+    live.controller.track(0)
+    assert [state(live, job) for job in jobs] == ["running"] * 6
+    assert sorted(live.cluster.ran) == jobs
+    assert live.store.read("SELECT count(*) AS n FROM jobs WHERE reason IS NOT NULL")[0]["n"] == 0
+
+
+def test_a_cluster_that_does_not_answer_is_not_asked_about_every_job(live):
+    jobs = [submit(live) for _ in range(6)]
+    live.set_time(60.0)
+    live.controller.decide()
+    live.cluster.broken = True
+    calls = live.cluster.calls
+    with pytest.raises(ClusterError, match="no answer"):
+        live.controller.deliver(0)
+    assert live.cluster.calls - calls == IN_A_ROW
+    live.cluster.broken = False
+    live.controller.deliver(0)
+    assert sorted(live.cluster.ran) == jobs
+
+
+def test_jobs_are_handed_over_side_by_side(live):
+    live.cluster.at_once = 4
+    together, taken = threading.Barrier(4), live.cluster.submit_held
+
+    def submit_held(order):
+        together.wait(30)  # breaks unless four are there at once
+        return taken(order)
+
+    live.cluster.submit_held = submit_held
+    jobs = [submit(live) for _ in range(8)]
+    live.set_time(60.0)
+    live.controller.decide()
+    live.controller.deliver(0)
+    assert sorted(live.cluster.ran) == jobs
 
 
 def test_an_order_is_what_was_submitted(live):

@@ -20,6 +20,19 @@ def order(token, command):
     return Order(token=token, job=7, name="a", command=command, gpus=2, run_s=1.0, start_s=0.0, handle=token)
 
 
+def test_a_job_gets_no_secret_of_the_service(tmp_path, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    monkeypatch.setenv("DATA", "/data")
+    executor = LocalExecutor(tmp_path / "site", lambda posix_s: posix_s, environment=("DATA",))
+    one = order("nw-a-7-0", "env")
+    executor.submit_held(one)
+    executor.release(one)
+    wait_for(lambda: phase(executor, one) == "done", "the end")
+    names = {line.split("=")[0] for line in (tmp_path / "site" / one.token / "output").read_text().splitlines()}
+    assert {"PATH", "DATA", "NOONWARD_JOB", "NOONWARD_GPUS"} <= names
+    assert "PGPASSWORD" not in names
+
+
 def phase(executor, one):
     return executor.statuses([one])[0].phase
 

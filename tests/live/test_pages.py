@@ -11,6 +11,7 @@ from noonward.live.tokens import make_token, revoke_token
 
 PATHS = ("/", "/jobs", "/jobs/1", "/sites/north", "/plan", "/signals", "/savings", "/decisions", "/submit")
 OWN = re.compile(r"""(?:src|href|action|hx-get)=["']([^"']*)""")
+PEER = ("127.0.0.1", 50000)
 
 
 @pytest.fixture
@@ -24,7 +25,9 @@ def live(service):
 
 @pytest.fixture
 def browser(live):
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470", follow_redirects=False) as client:
+    with TestClient(
+        make_app(live.controller), base_url="http://localhost:8470", client=PEER, follow_redirects=False
+    ) as client:
         yield client
 
 
@@ -48,7 +51,7 @@ def test_every_page_is_shown_and_names_no_other_host(live, browser, path):
 def test_pages_of_a_service_without_signals_or_jobs(service):
     live = service("local-fcfs")
     live.controller.keeper = None
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470") as browser:
+    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as browser:
         for path in ("/", "/jobs", "/plan", "/signals", "/savings", "/decisions", "/sites/south"):
             assert browser.get(path).status_code == 200
 
@@ -136,7 +139,9 @@ def test_a_form_without_its_word_or_from_another_page_does_nothing(live, browser
 
 def test_a_session_has_the_scope_of_its_token_and_ends_with_it(live):
     tokens = {scope: make_token(live.store, scope, scope) for scope in ("read", "submit")}
-    with TestClient(make_app(live.controller), base_url="https://noonward.example", follow_redirects=False) as browser:
+    with TestClient(
+        make_app(live.controller), base_url="https://noonward.example", client=PEER, follow_redirects=False
+    ) as browser:
         for path in PATHS:
             refused = browser.get(path)
             assert (refused.status_code, refused.headers["location"]) == (303, f"/login?next={path}")
@@ -167,7 +172,9 @@ def test_a_session_has_the_scope_of_its_token_and_ends_with_it(live):
         assert browser.post("/submit", data=sent).status_code == 303
         assert browser.post("/policy", data={**word, "policy": "local-fcfs"}).status_code == 403
         revoke_token(live.store, "submit")
-    with TestClient(make_app(live.controller), base_url="https://noonward.example", follow_redirects=False) as other:
+    with TestClient(
+        make_app(live.controller), base_url="https://noonward.example", client=PEER, follow_redirects=False
+    ) as other:
         other.cookies = browser.cookies
         assert other.get("/").status_code == 303
 
@@ -175,7 +182,9 @@ def test_a_session_has_the_scope_of_its_token_and_ends_with_it(live):
 def test_a_revoked_token_ends_its_session(live, monkeypatch):
     token = make_token(live.store, "a", "read")
     make_token(live.store, "other", "admin")
-    with TestClient(make_app(live.controller), base_url="http://example.org", follow_redirects=False) as browser:
+    with TestClient(
+        make_app(live.controller), base_url="http://example.org", client=PEER, follow_redirects=False
+    ) as browser:
         browser.post("/login", data={"token": token})
         assert browser.get("/").status_code == 200
         revoke_token(live.store, "a")
@@ -187,10 +196,10 @@ def test_a_session_ends_when_it_is_not_used_and_the_oldest_makes_room(live, monk
     token = make_token(live.store, "a", "read")
     app = make_app(live.controller)
     monkeypatch.setattr("noonward.live.web.sessions.MOST_SESSIONS", 1)
-    with TestClient(app, base_url="http://example.org", follow_redirects=False) as first:
+    with TestClient(app, base_url="http://example.org", client=PEER, follow_redirects=False) as first:
         first.post("/login", data={"token": token})
         assert first.get("/").status_code == 200
-        with TestClient(app, base_url="http://example.org", follow_redirects=False) as second:
+        with TestClient(app, base_url="http://example.org", client=PEER, follow_redirects=False) as second:
             second.post("/login", data={"token": token})
             assert second.get("/").status_code == 200
             assert first.get("/").status_code == 303

@@ -11,12 +11,13 @@ from noonward.live.why import plans, why
 from noonward.units import DAY_S, HOUR_S
 
 NOW_S = 3 * DAY_S + 3 * HOUR_S + 600.0
+PEER = ("127.0.0.1", 50000)
 
 
 @pytest.fixture
 def planned(service):
     """A service on arrival whose own past of three days spans what its plans are made from."""
-    live = service("most-free-1", "signals.amplitude=0.4", "window_h=96", scenario="load-shaping")
+    live = service("most-free(gpus=1)", "signals.amplitude=0.4", "window_h=96", scenario="load-shaping")
     live.controller.setup.__class__ = Setup
     for day in range(3):
         for hour in (3, 20):
@@ -44,7 +45,7 @@ def test_a_plan_is_made_from_the_past_of_the_service_shown_and_kept_over_a_resta
     assert all(len(plan.curve_gpus) == 24 for plan in shown)
     assert min(min(plan.curve_gpus) for plan in shown) < 100
     assert max(max(plan.curve_gpus) for plan in shown) >= 40
-    with TestClient(make_app(planned.controller), base_url="http://localhost:8470") as browser:
+    with TestClient(make_app(planned.controller), base_url="http://localhost:8470", client=PEER) as browser:
         page = browser.get("/plan").text
         assert "capacity curve of the plan" in page
         assert ("a limit" in page) == (kind == "hard")
@@ -58,7 +59,7 @@ def test_curves_of_another_policy_are_left_from_the_current_hour_on(planned):
     planned.controller.use_policy("plan-hard")
     planned.submit(request())
     planned.steps()
-    planned.controller.use_policy("most-free-1")
+    planned.controller.use_policy("most-free(gpus=1)")
     assert planned.store.read("SELECT hour FROM curves WHERE hour >= ?", int(NOW_S // HOUR_S)) == []
     planned.controller.use_policy("plan-hard")
     assert {tuple(set(plan.curve_gpus)) for plan in plans(planned.controller)} == {(1000.0,)}

@@ -11,7 +11,7 @@ from live.slurm_accounting import MISSING as MISSING_ACCOUNTING
 from live.slurm_accounting import Accounting
 from live.slurm_site import MISSING, SlurmSite
 from live.waiting import wait_for
-from noonward.live.executors.protocol import ClusterError, Order
+from noonward.live.executors.protocol import ClusterError, Order, RefusedError
 from noonward.live.executors.slurm import SlurmExecutor
 from noonward.live.executors.slurmrestd import SlurmRestExecutor
 from noonward.live.executors.web import ClusterWeb
@@ -88,6 +88,40 @@ def test_failures_and_cancellations_are_told(executor):
     executor.cancel(gone)
 
 
+def test_an_ordinary_user_whose_service_has_no_folder_runs_jobs_that_get_no_secret(site, tmp_path, monkeypatch):
+    for folder in (site.root, *site.root.parents):
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    for name in ("sbatch", "squeue", "scontrol", "scancel", "sacct"):
+        wrapped = shutil.which(name, path=site.env["PATH"])
+        (commands / name).write_text(
+            f'#!/bin/sh\nexec setpriv --reuid=65534 --regid=65534 --clear-groups {wrapped} "$@"\n'
+        )
+        (commands / name).chmod(0o755)
+    monkeypatch.setenv("PATH", site.env["PATH"])
+    monkeypatch.setenv("HOME", "/nonexistent")
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    monkeypatch.setenv("DATA", "/data")
+    monkeypatch.chdir("/")
+    executor = SlurmExecutor(lambda posix_s: posix_s, conf=site.conf, commands=commands, environment=("DATA",))
+    token = f"nw-u{os.getpid()}-1-0"
+    one = submitted(executor, token, "id -u; pwd; env")
+    output = Path("/tmp") / f"{token}.out"
+    try:
+        executor.release(one)
+        wait_for(lambda: phase(executor, one) in ("done", "failed"), "the job's end")
+        assert executor.statuses([one])[0].reason == "COMPLETED"
+        lines = output.read_text().splitlines()
+    finally:
+        output.unlink(missing_ok=True)
+    assert lines[:2] == ["65534", "/tmp"]
+    names = {line.split("=")[0] for line in lines[2:]}
+    assert {"PATH", "DATA", "NOONWARD_JOB", "NOONWARD_GPUS", "SLURM_JOB_ID"} <= names
+    assert not {"PGPASSWORD", "TZ", "SLURM_TIME_FORMAT"} & names
+
+
 def test_a_requeued_job_queues_and_runs_again(executor, site):
     one = submitted(executor, "nw-t4-1-0", "sleep 600")
     executor.release(one)
@@ -134,8 +168,11 @@ def test_gpus_of_others_and_of_nodes_that_are_down_are_not_usable(executor, site
 
 def test_what_slurm_refuses_is_an_error_with_its_words(site, executor):
     refused = SlurmExecutor(lambda posix_s: posix_s, conf=site.conf, partition="nowhere")
-    with pytest.raises(ClusterError, match=r"sbatch failed with exit code 1: .*partition"):
+    with pytest.raises(RefusedError, match=r"sbatch refused it: .*partition"):
         refused.submit_held(order("nw-t5-1-0"))
+    for command in ("#SBATCH --no-such-option\ntrue", "echo one\r\ntrue", "#SBATCH --gpus=400\ntrue"):
+        with pytest.raises(RefusedError, match=r"option|DOS|resource"):
+            executor.submit_held(order("nw-t5-2-0", command))
     assert executor.statuses([]) == []
 
 
@@ -193,7 +230,7 @@ def test_slurmrestd_does_what_the_commands_do(rest, site, tmp_path):
     rest.cancel(gang)
     wait_for(lambda: phase(rest, gang) == "cancelled", "the end of the gang")
     refused = SlurmRestExecutor(lambda posix_s: posix_s, rest._web, partition="nowhere")
-    with pytest.raises(ClusterError, match=r"refused POST /job/submit: .*partition"):
+    with pytest.raises(RefusedError, match=r"refused POST /job/submit: .*partition"):
         refused.submit_held(order("nw-r1-5-0"))
 
 
@@ -214,6 +251,9 @@ def test_from_submission_to_the_end_with_a_site_lost_and_back(live, site, execut
     live.controller.decide()
     live.controller.deliver(0)
     site.stop_controller()
+    with pytest.raises(ClusterError, match="slurm controller") as away:
+        executor.submit_held(order("nw-t5-3-0"))
+    assert not isinstance(away.value, RefusedError)
     for _ in range(3):
         with pytest.raises(ClusterError):
             live.controller.track(0)

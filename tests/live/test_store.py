@@ -229,6 +229,11 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path):
     assert len(acknowledged) > 4 * 5 * 20
 
 
+def test_lines_of_a_command_end_as_shells_want_them(checker):
+    row = checker.row(job(command="echo one\r\nsleep 2\rtrue\n"))
+    assert msgspec.json.decode(row.request, type=JobRequest).command == "echo one\nsleep 2\ntrue\n"
+
+
 def test_a_request_is_stored_as_it_was_sent(store, checker):
     store.do(submission([checker.row(job(command="echo 1", retries=2))]))
     stored = store.read("SELECT request FROM jobs")[0]["request"]

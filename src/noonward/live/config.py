@@ -42,6 +42,10 @@ class SlurmSite(Spec):
     """Partition."""
     options: tuple[str, ...] = ()
     """Further options of sbatch."""
+    chdir: Path | None = None
+    """Folder in which jobs run; none: the home of the service's user, or /tmp where it has none."""
+    output: str | None = None
+    """File for what a job prints, as sbatch takes it; none: ``TOKEN.out`` in that folder."""
     gpus_per_node: Gang = 8
     """GPUs of a node."""
     time_limit_factor: Positive | None = None
@@ -168,6 +172,10 @@ class LiveConfig(Spec):
     """Key file (PEM)."""
     shadow: ShadowConfig = ShadowConfig()
     """How jobs of clusters that are watched in shadow are taken."""
+    environment: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], ...] = ()
+    """Variables of the service's environment that jobs of Slurm and local sites get beside PATH, HOME and the like."""
+    without_tokens: bool = False
+    """Whether it runs jobs at clusters though it has no tokens: whoever uses its machine is then administrator."""
     largest_gang: Gang = 64
     """Largest gang that a job may ask for, GPUs."""
     poll_s: Positive = 5.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import queue
 import secrets
 import threading
@@ -84,7 +85,8 @@ class Controller:
         self.service = self._service_name()
         self.keeper = None if setup.source is None else SignalKeeper(store, setup.source, setup.zones)
         self.heartbeats: dict[str, Heartbeat] = {}
-        self.decide_wake, self.site_wakes = threading.Event(), [threading.Event() for _ in setup.sites]
+        self.decide_wake = threading.Event()
+        self.site_wakes, self.track_wakes = ([threading.Event() for _ in setup.sites] for _ in range(2))
         self.decision_s: list[float] = []
         self._ended: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
         self._touched: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -227,7 +229,7 @@ class Controller:
 
     def deliver(self, s: int) -> None:
         """Hands a site's jobs over."""
-        self._at_site(s, self.agents[s].deliver)
+        self.agents[s].deliver()
 
     def track(self, s: int) -> None:
         """Follows a site's jobs."""
@@ -306,22 +308,25 @@ class Controller:
         decide_s = poll_s if self.setup.scenario.protocol == "on-arrival" else self.setup.scenario.slot_s / speed / 4
         self._loop("signals", self.signals, min(60.0, HOUR_S / speed / 6), threading.Event())
         for s, name in enumerate(self.setup.sites):
-            self._loop(f"site {name}", self._site_step(s), poll_s, self.site_wakes[s])
+            self._loop(f"hand-over {name}", self._hand_over_step(s), poll_s, self.site_wakes[s])
+            self._loop(f"site {name}", functools.partial(self.track, s), poll_s, self.track_wakes[s])
         for s in self.watchers:
             self._loop(f"watch {self.setup.sites[s]}", functools.partial(self.watch, s), poll_s, threading.Event())
         self._loop("retention", self.retain, HOUR_S / speed, threading.Event())
         self._loop("decide", self.decide, min(max(decide_s, 0.05), 5.0), self.decide_wake)
 
-    def _site_step(self, s: int) -> Callable[[], None]:
-        reconciled = 0.0
+    def _hand_over_step(self, s: int) -> Callable[[], None]:
+        """Returns the step that hands a site's jobs over, whatever becomes of the cleaning up before it."""
+        reconciled = -math.inf
 
         def step() -> None:
             nonlocal reconciled
-            if time.monotonic() - reconciled > 60.0:
-                self.reconcile(s)
-                reconciled = time.monotonic()
-            self.deliver(s)
-            self.track(s)
+            try:
+                if time.monotonic() - reconciled > 60.0:
+                    self.reconcile(s)
+                    reconciled = time.monotonic()
+            finally:
+                self.deliver(s)
 
         return step
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from noonward.live.executors.protocol import ClusterError, Executor, Order, Status
+from noonward.live.executors.protocol import ClusterError, Executor, Order, RefusedError, Status
 from noonward.live.store.database import Connection, Row
 from noonward.live.store.events import add_event
 from noonward.live.store.store import Store
@@ -15,8 +17,12 @@ LOST_POLLS: Final = 20
 """A job that its cluster does not know this many times in a row is lost."""
 UNREACHABLE: Final = 3
 """Failures in a row after which a site counts as unreachable."""
+IN_A_ROW: Final = 2
+"""Jobs in a row that cannot be handed over after which the rest waits for the next step."""
+PUT_OFF: Final = "not handed over yet: "
+"""How the reason of a job begins whose hand-over is tried again."""
 ORDERS: Final = """
-SELECT o.token, o.stage, o.handle, j.id, j.name, j.request, j.gpus, j.run_s, j.start_s, j.state, j.cancelling,
+SELECT o.token, o.stage, o.handle, o.tries, j.id, j.name, j.request, j.gpus, j.run_s, j.start_s, j.state, j.cancelling,
        j.attempt, j.retries, j.began_s, j.serial, j.reason
 FROM outbox o JOIN jobs j ON j.token = o.token
 """
@@ -24,6 +30,7 @@ TO_DELIVER: Final = f"{ORDERS} WHERE o.site = ? AND o.stage IN ('queued', 'inten
 TO_TRACK: Final = f"{ORDERS} WHERE o.site = ? AND o.stage = 'released' AND j.state IN ('starting', 'running')"
 TO_TAKE_BACK: Final = f"{ORDERS} WHERE o.site = ? AND o.stage = 'abandoned'"
 """What is read at every step, over an index: stages of jobs that have ended are others, ``ended`` or ``withdrawn``."""
+_log: Final = logging.getLogger("noonward.live")
 _TERMINAL: Final = {"done": "done", "failed": "failed", "cancelled": "cancelled"}
 
 
@@ -48,20 +55,64 @@ class SiteAgent:
         self._failures = 0
 
     def deliver(self) -> None:
-        """Hands over every job that waits for it: intent, held submission, handle, release.
+        """Hands over every job that waits for it, some side by side: intent, held submission, handle, release.
 
-        Where dispatch is off, jobs wait here until it is on; those that are cancelled meanwhile are withdrawn.
+        A job that its cluster refuses has failed, with the cluster's words. One that cannot be handed over now is
+        passed over, and tried again after the others; after ``IN_A_ROW`` of them the rest waits too. Where
+        dispatch is off, jobs wait here until it is on; those that are cancelled meanwhile are withdrawn.
 
         Raises:
             ClusterError: The cluster did not answer; what was done is kept, the rest is tried again.
         """
-        rows = self.store.read(TO_DELIVER, self.site)
-        dispatch = bool(rows) and self.store.read("SELECT dispatch FROM sites WHERE name = ?", self.name)[0][0]
-        for row in rows:
+        rows = sorted(self.store.read(TO_DELIVER, self.site), key=lambda row: int(row["tries"]))
+        if rows and not self.store.read("SELECT dispatch FROM sites WHERE name = ?", self.name)[0][0]:
+            rows = [row for row in rows if row["cancelling"]]
+        at_once, failed = self.executor.at_once, 0
+        with ThreadPoolExecutor(at_once) as pool:
+            for first in range(0, len(rows), at_once):
+                some = rows[first : first + at_once]
+                errors = pool.map(self._delivered, some) if len(some) > 1 else map(self._delivered, some)
+                for row, error in zip(some, list(errors), strict=True):
+                    failed = 0 if error is None else failed + 1
+                    if error is not None:
+                        self._put_off(row, error)
+                    if error is not None and (failed == IN_A_ROW or row is rows[-1]):
+                        raise error
+
+    def _delivered(self, row: Row) -> ClusterError | None:
+        """Hands a job over, or withdraws it; returns what kept it from that."""
+        try:
             if row["cancelling"]:
                 self._withdraw(row)
-            elif dispatch:
+            else:
                 self._hand_over(row)
+        except RefusedError as error:
+            self._refused(row, error)
+        except ClusterError as error:
+            return error
+        return None
+
+    def _refused(self, row: Row, error: RefusedError) -> None:
+        """Ends a job that its cluster does not take."""
+
+        def change(connection: Connection, now_s: float) -> float:
+            _set_stage(connection, row["token"], "withdrawn")
+            _end(connection, now_s, row["id"], "failed", now_s, None, str(error)[:1000])
+            return now_s
+
+        self._ended(row["serial"], self.store.do(change))
+
+    def _put_off(self, row: Row, error: ClusterError) -> None:
+        """Notes why a job could not be handed over now; the others go first the next time."""
+        reason = f"{PUT_OFF}{error}"[:1000]
+        if row["reason"] != reason:
+            _log.warning("%s: job %d is %s", self.name, row["id"], reason)
+
+        def change(connection: Connection, now_s: float) -> None:
+            connection.execute("UPDATE outbox SET tries = tries + 1 WHERE token = ?", (row["token"],))
+            connection.execute("UPDATE jobs SET reason = ? WHERE id = ? AND state = 'starting'", (reason, row["id"]))
+
+        self.store.do(change)
 
     def _hand_over(self, row: Row) -> None:
         order, stage = _order(row), row["stage"]
@@ -102,6 +153,9 @@ class SiteAgent:
                 (stage, handle, token),
             )
             if event is not None:
+                connection.execute(
+                    "UPDATE jobs SET reason = NULL WHERE token = ? AND reason LIKE ?", (token, f"{PUT_OFF}%")
+                )
                 connection.execute(
                     "INSERT INTO events (at_s, job, kind, data) SELECT ?, id, ?, ? FROM jobs WHERE token = ?",
                     (now_s, event[0], json.dumps(event[1]), token),
@@ -229,7 +283,7 @@ class SiteAgent:
             self.store.do(change)
 
     def failed(self, error: ClusterError) -> None:
-        """Notes that the cluster did not answer; after some times in a row, nothing is sent there."""
+        """Notes that the cluster did not answer when it was asked; after some times in a row, nothing is sent there."""
         self._failures += 1
         if self._failures < UNREACHABLE:
             return

@@ -150,7 +150,7 @@ def _change_site(controller: Controller, site: str, what: Literal["drained", "di
 def _change_job(controller: Controller, job: int, change: Change[None]) -> None:
     controller.store.do(change)
     controller.touch(job)
-    for wake in controller.site_wakes:
+    for wake in (*controller.site_wakes, *controller.track_wakes):
         wake.set()
 
 

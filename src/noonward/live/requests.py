@@ -116,7 +116,9 @@ class RequestChecker:
         pinned = -1 if request.site is None else self._index("site", request.site, self.sites)
         vetoed = sorted({self._index("not_sites", site, self.sites) for site in request.not_sites})
         self._require_room(request, class_, pinned, vetoed)
-        content = self._encode(msgspec.structs.replace(request, key=None))
+        # Browsers and editors of Windows end lines with CR LF, which shells and sbatch refuse.
+        command = request.command.replace("\r\n", "\n").replace("\r", "\n")
+        content = self._encode(msgspec.structs.replace(request, key=None, command=command))
         return JobRow(
             key=request.key,
             digest=hashlib.blake2b(content, digest_size=16).digest(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import signal
 import socket
 import threading
@@ -57,8 +56,9 @@ def serve(
         if store is None:
             return
         try:
-            _require_tokens(config, store)
-            controller = Controller(Setup.of(config, scenario, store, shadow=shadow), store)
+            setup = Setup.of(config, scenario, store, shadow=shadow)
+            _require_tokens(setup, store)
+            controller = Controller(setup, store)
             controller.rehearse()
             with _bound(config.host, config.port) as listener:
                 lost = _answer(config, controller, listener, started)
@@ -155,16 +155,14 @@ def _allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _require_tokens(config: LiveConfig, store: Store) -> None:
-    """Raises ScenarioError where others could reach a service without tokens."""
-    try:
-        loopback = config.host == "localhost" or ipaddress.ip_address(config.host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback and not any_tokens(store):
+def _require_tokens(setup: Setup, store: Store) -> None:
+    """Raises ScenarioError where a service needs tokens and has none."""
+    if setup.needs_tokens and not any_tokens(store):
+        config = setup.config
+        where = f"--folder {config.folder}" if config.database is None else f"--database {config.database}"
         raise ScenarioError(
-            f"the service would listen at {config.host} without tokens; make one first ('noonward live token add NAME "
-            f"--scope admin --folder {config.folder}'), or listen at 127.0.0.1"
+            f"the service would run without tokens, while {setup.needs_tokens}; make one first ('noonward live token "
+            f"add NAME --scope admin {where}'), or listen at 127.0.0.1 and say without_tokens: true"
         )
 
 

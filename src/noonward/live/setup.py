@@ -19,10 +19,11 @@ from noonward.live.grid.feed_source import feed_source
 from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.grid.sources import SignalSource, source_of
 from noonward.live.store.store import Store
+from noonward.live.tokens import is_loopback
 from noonward.model.cluster.environment import LONGEST_RUN_H
 from noonward.model.cluster.scenario import GeneratedSignals, Scenario
 from noonward.model.cluster.setting import Setting
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.units import DAY_H
 
 GENERATED_H = 200 * DAY_H
@@ -117,6 +118,17 @@ class Setup:
     def runs_nothing(self) -> bool:
         """Whether no site runs jobs: shadow, or a dry run."""
         return all(isinstance(executor, ModelExecutor) for executor in self.executors)
+
+    @property
+    def needs_tokens(self) -> str:
+        """Why the service may not run without tokens; empty where it may: on its own machine, and at no clusters."""
+        config = self.config
+        if not is_loopback(config.host):
+            return f"others reach {config.host}"
+        clusters = [name for name, site in config.sites.items() if site.executor not in OWN_MACHINE]
+        if clusters and not self.runs_nothing and not config.without_tokens:
+            return f"every user of this machine could run commands at {', '.join(clusters)} as the service's user"
+        return ""
 
     def scheduler(self, policy: str) -> Scheduler:
         """Returns a fresh scheduler that a service can ask.

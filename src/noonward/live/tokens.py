@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -70,10 +71,20 @@ def revoke_token(store: Store, name: str) -> None:
     """Makes a token void.
 
     Raises:
-        ScenarioError: There is none of this name.
+        ScenarioError: There is none of this name, or nobody else could administer the service.
     """
-    if not store.read("SELECT name FROM tokens WHERE name = ?", name):
+    known = store.read("SELECT scope FROM tokens WHERE name = ?", name)
+    if not known:
         raise ScenarioError(f"there is no token named {name!r}; 'noonward live token list' lists them")
+    now = datetime.now(UTC)
+    others = store.read("SELECT expires_at FROM tokens WHERE scope = 'admin' AND name <> ?", name)
+    if known[0]["scope"] == "admin" and not any(
+        row["expires_at"] is None or datetime.fromisoformat(row["expires_at"]) > now for row in others
+    ):
+        raise ScenarioError(
+            f"no other valid token than {name!r} may administer the service; replace it ('noonward live token rotate "
+            f"{name}': the old one is void at once), or add another one of scope admin first"
+        )
     store.do(lambda connection, now_s: connection.execute("DELETE FROM tokens WHERE name = ?", (name,)) and None)
 
 
@@ -94,6 +105,19 @@ def holder_of(store: Store, token: str) -> Holder | None:
 def any_tokens(store: Store) -> bool:
     """Returns whether the store holds a token: then every request needs one."""
     return bool(store.read("SELECT 1 FROM tokens LIMIT 1"))
+
+
+def is_loopback(host: str) -> bool:
+    """Returns whether an address, or ``localhost``, is that of the machine itself.
+
+    Example:
+        >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("10.0.0.1"), is_loopback("example.org")
+        (True, True, False, False)
+    """
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _hash(token: str) -> bytes:

@@ -9,6 +9,7 @@ import numpy as np
 
 from noonward.decision.cluster.view import ClusterView
 from noonward.live.controller import Controller
+from noonward.live.handover import PUT_OFF
 from noonward.live.world.kernels import fill_masks, fill_route, join_time, latest_s, travel_s
 from noonward.live.world.seats import STARTING, TRANSIT, Seat
 from noonward.live.world.world import World
@@ -175,6 +176,9 @@ def _waits_for(
     """Returns what a job waits for, and its earliest known start."""
     state, slot_s = row["state"], world.brief.slot_s
     if row["start_s"] is not None:
+        if state == "starting" and str(row["reason"]).startswith(PUT_OFF):
+            site = world.brief.sites[row["site"]]
+            return f"its hand-over to {site}, which is tried again: {row['reason']}", row["start_s"]
         if state == "starting" and row["reason"]:
             return f"{world.brief.sites[row['site']]}, whose cluster holds it: {row['reason']}", row["start_s"]
         if state in ("starting", "running"):

@@ -10,13 +10,14 @@ from typing import Final
 import polars as pl
 
 from noonward.data.account import Account, check_columns_told, read_with_account
-from noonward.data.jobs.logs import kubernetes, plain, slurm, swf
+from noonward.data.jobs.logs import kubernetes, plain, slurm, slurm_json, swf, traces
 from noonward.data.jobs.logs.log import LogFormat, LogOptions, clean_log
 from noonward.data.text_table import TextFile, read_text_file
 from noonward.errors import DataError, nearest
 
 LOG_FORMATS: Final[Mapping[str, LogFormat]] = {
-    module.FORMAT.name: module.FORMAT for module in (slurm, kubernetes, swf, plain)
+    each.name: each
+    for each in (slurm.FORMAT, slurm_json.FORMAT, kubernetes.FORMAT, swf.FORMAT, *traces.FORMATS, plain.FORMAT)
 }
 """Formats by name, in the order in which a file is held against them."""
 

@@ -18,6 +18,7 @@ from noonward.data.signals.publishers import (
     entsoe,
     entsoe_xml,
     ercot,
+    isone,
     nyiso,
     pjm,
     plain,
@@ -29,7 +30,7 @@ from noonward.errors import DataError, nearest
 
 FORMATS: Final[Mapping[str, SignalFormat]] = {
     module.FORMAT.name: module.FORMAT
-    for module in (electricity_maps, entsoe, entsoe_xml, aemo, caiso, ercot, pjm, nyiso, watttime, plain)
+    for module in (electricity_maps, entsoe, entsoe_xml, aemo, caiso, ercot, pjm, nyiso, isone, watttime, plain)
 }
 """Formats by name, in the order in which a file is held against them; ``plain`` is taken where no other fits."""
 

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from noonward.live.store.store import Store
-from noonward.live.tokens import Holder, Scope, any_tokens, holder_of
+from noonward.live.tokens import Holder, Scope, any_tokens, holder_of, is_loopback
 
 MOST_BYTES: Final = 16 * 2**20
 """Largest body of a request."""
@@ -41,16 +41,17 @@ class RefusedError(Exception):
 class Guard:
     """Knows who asks. What it reads of the store, it reads in another thread: others are answered meanwhile.
 
-    Without tokens the service listens on the loopback address alone, and whoever asks there is its administrator; the
-    host that a request names must then be this machine, so that no page of another site can reach it by a name that
+    A service that needs no tokens, and has none, is open to whoever asks from this machine, as its administrator; the
+    host that a request names must then be this machine too, so that no page of another site can reach it by a name that
     points here.
 
     Args:
         store: Store with the tokens.
+        needs_tokens: Whether nobody is answered where there are no tokens.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, *, needs_tokens: bool) -> None:
+        self._store, self._needs_tokens = store, needs_tokens
         self._known: dict[str, tuple[float, Holder | None]] = {}
         self._open: tuple[float, bool] = (-1e9, False)
 
@@ -85,12 +86,16 @@ class Guard:
         """Returns whether there are no tokens, so that whoever asks from this machine is administrator.
 
         Raises:
-            RefusedError: There are none, and the request names another host than this machine.
+            RefusedError: There are none, and the request comes from or names another host than this machine.
         """
+        if self._needs_tokens:
+            return False
         at, free = self._open
         if time.monotonic() - at > KNOWN_S:
             free = not await run_in_threadpool(any_tokens, self._store)
             self._open = (time.monotonic(), free)
+        if free and (request.client is None or not is_loopback(request.client.host)):
+            raise RefusedError(403, "host", "without tokens this service answers its own machine alone; make tokens")
         name = _host(request.headers.get("host", ""))
         if free and name not in LOOPBACK:
             raise RefusedError(403, "host", f"this service answers as localhost alone, not as {name!r}; or make tokens")

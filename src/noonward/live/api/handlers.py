@@ -66,7 +66,7 @@ class Api:
     def __init__(self, controller: Controller) -> None:
         self.controller, self.store = controller, controller.store
         fleet = controller.setup.scenario.fleet
-        self.guard = Guard(controller.store)
+        self.guard = Guard(controller.store, needs_tokens=bool(controller.setup.needs_tokens))
         self.checker = RequestChecker(fleet, controller.setup.config.largest_gang)
         self.shower = shown.Shower(
             fleet.site_names, fleet.classes, tuple(point.name for point in fleet.ingress_points), controller.time_of

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from noonward.live.executors.manifests import MANAGED, QUEUE, manifest
-from noonward.live.executors.protocol import ClusterError, Order, Phase, Status
+from noonward.live.executors.protocol import ClusterError, Order, Phase, RefusedError, Status
 from noonward.live.executors.web import ClusterWeb
 
 MERGE: Final = "application/merge-patch+json"
@@ -34,6 +34,7 @@ class KubernetesExecutor:
         requests: Further resources of each container.
     """
 
+    at_once = 8
     exact_ends = False
 
     def __init__(
@@ -69,7 +70,10 @@ class KubernetesExecutor:
             node_selector=self._node_selector,
             requests=self._requests,
         )
-        status, made = self._web.call("POST", self._path(self._kind(order.gpus)), content, known=(409,))
+        status, made = self._web.call("POST", self._path(self._kind(order.gpus)), content, known=(400, 409, 422))
+        if status in (400, 422):
+            said = made.get("message") if isinstance(made, dict) else None
+            raise RefusedError(f"{self._web.title} refused it: {said or f'status {status}'}")
         if status == 409:
             handle = self.find(order)
             if handle is None:

@@ -14,6 +14,7 @@ from typing import Final
 
 from noonward.errors import FileError
 from noonward.files import write_text
+from noonward.live.executors.environment import job_environment
 from noonward.live.executors.protocol import ClusterError, Order, Phase, Status
 
 _RUNNER: Final = """
@@ -38,12 +39,14 @@ class LocalExecutor:
     Args:
         folder: Folder of the jobs' folders; one per site.
         second_of: Time of the machine, s since 1970, to s since the service's start.
+        environment: Variables of the service's environment that jobs get beside those of ``PASSED_ON``.
     """
 
+    at_once = 1
     exact_ends = False
 
-    def __init__(self, folder: Path, second_of: Callable[[float], float]) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, second_of: Callable[[float], float], *, environment: Sequence[str] = ()) -> None:
+        self.folder, self._passed_on = folder, tuple(environment)
         self._second_of = second_of
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -65,14 +68,13 @@ class LocalExecutor:
         place = self.folder / order.token
         if (place / "claimed").exists() or (place / "cancelled").exists():
             return
-        environment = {**os.environ, "NOONWARD_JOB": str(order.job), "NOONWARD_GPUS": str(order.gpus)}
         try:
             (place / "released").touch()
             subprocess.run(
                 ["/bin/sh", "-c", _START, "noonward", _RUNNER, str(place), order.command or ":"],
                 check=True,
                 start_new_session=True,
-                env=environment,
+                env=job_environment(order, self._passed_on),
             )
         except (OSError, subprocess.CalledProcessError) as error:
             raise ClusterError(f"job {order.job} could not be started: {error}") from error

@@ -31,11 +31,11 @@ def make_executor(config: LiveConfig, name: str, number: int, store: Store, shad
     """
     site = config.sites[name]
     if shadow and isinstance(site, SlurmSite):
-        return ShadowExecutor(store, _slurm(site, store), number, store.now_s)
+        return ShadowExecutor(store, _slurm(site, config, store), number, store.now_s)
     if shadow or isinstance(site, ModelSite):
         return ModelExecutor(store.now_s)
     if isinstance(site, LocalSite):
-        return LocalExecutor(config.folder / "jobs" / name, store.second_of)
+        return LocalExecutor(config.folder / "jobs" / name, store.second_of, environment=config.environment)
     if isinstance(site, KubernetesSite):
         return KubernetesExecutor(
             store.second_of,
@@ -60,16 +60,19 @@ def make_executor(config: LiveConfig, name: str, number: int, store: Store, shad
             gpus_per_node=site.gpus_per_node,
             time_limit_factor=site.time_limit_factor,
         )
-    return _slurm(site, store)
+    return _slurm(site, config, store)
 
 
-def _slurm(site: SlurmSite, store: Store) -> SlurmExecutor:
+def _slurm(site: SlurmSite, config: LiveConfig, store: Store) -> SlurmExecutor:
     return SlurmExecutor(
         store.second_of,
         conf=site.conf,
         clusters=site.clusters,
         partition=site.partition,
         options=site.options,
+        chdir=site.chdir,
+        output=site.output,
+        environment=config.environment,
         gpus_per_node=site.gpus_per_node,
         time_limit_factor=site.time_limit_factor,
     )

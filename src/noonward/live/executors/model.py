@@ -16,6 +16,7 @@ class ModelExecutor:
         now_s: The service's time, s since its start.
     """
 
+    at_once = 1
     exact_ends = True
 
     def __init__(self, now_s: Callable[[], float]) -> None:

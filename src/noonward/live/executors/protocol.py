@@ -17,6 +17,10 @@ class ClusterError(NoonwardError):
     """A cluster did not answer or refused; nothing is known to have changed there."""
 
 
+class RefusedError(ClusterError):
+    """A cluster answered that it does not take a job, and would not later: the job has failed, the site has not."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Order:
     """What a cluster is asked to run.
@@ -72,6 +76,8 @@ class Executor(Protocol):
     ``find``; ``submit_held``; the handle is stored; ``release``.
     """
 
+    at_once: int
+    """Jobs that it may hand over side by side."""
     exact_ends: bool
     """Whether its times of ending are those of the model, so that they may lie before they are noticed."""
 
@@ -79,10 +85,18 @@ class Executor(Protocol):
         """Returns the handle of a job of this token, held or not, or None."""
 
     def submit_held(self, order: Order) -> str:
-        """Submits a job that does not run before its release; returns its handle."""
+        """Submits a job that does not run before its release; returns its handle.
+
+        Raises:
+            RefusedError: The cluster does not take this job, for a reason of its own.
+        """
 
     def release(self, order: Order) -> None:
-        """Lets a job run; does nothing if that was done before."""
+        """Lets a job run; does nothing if that was done before.
+
+        Raises:
+            RefusedError: The cluster takes jobs by their release alone, and does not take this one.
+        """
 
     def cancel(self, order: Order) -> None:
         """Ends a job, or keeps it from starting; does nothing if it has ended."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from noonward.live.executors.protocol import Order, Phase, Status
+from noonward.live.executors.protocol import Order, Phase, RefusedError, Status
 from noonward.live.executors.web import ClusterWeb
 
 _PHASES: Final[dict[str, Phase]] = {
@@ -31,6 +31,7 @@ class RayExecutor:
         gpu_resource: Name of the GPUs as a custom resource; None: Ray's own GPUs.
     """
 
+    at_once = 8
     exact_ends = False
 
     def __init__(
@@ -68,7 +69,9 @@ class RayExecutor:
         if self.find(order) is None:
             status, _ = self._web.call("POST", "/api/jobs/", content, known=(400, 500))
             if status in (400, 500) and self.find(order) is None:
-                self._web.call("POST", "/api/jobs/", content)
+                status, said = self._web.call("POST", "/api/jobs/", content, known=(400,))
+                if status == 400:
+                    raise RefusedError(f"{self._web.title} refused it: {str(said)[:500]}")
 
     def cancel(self, order: Order) -> None:
         """Stops a job; one that Ray does not know is left."""

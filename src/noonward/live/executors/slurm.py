@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from noonward.live.executors.protocol import ClusterError, Order, Phase, Status
+from noonward.live.executors.environment import job_environment, working_folder
+from noonward.live.executors.protocol import ClusterError, Order, Phase, RefusedError, Status
 from noonward.units import MINUTE_S
 
 PREFIX: Final = "nw-"
@@ -53,6 +54,14 @@ GIVEN_UP: Final = ("launch failed", "JobHoldMaxRequeue")
 _log: Final = logging.getLogger("noonward.live")
 NO_ACCOUNTING: Final = re.compile(r"AccountingStorageType\s*=\s*(accounting_storage/none|\(null\))")
 """What ``scontrol show config`` says where nothing keeps accounts."""
+AWAY: Final = re.compile(
+    "contact slurm controller|timed out|Connection|ommunicat|Zero Bytes|standby|temporarily|munge|uthentication|"
+    "Transport endpoint|I/O error|Unable to resolve|Incompatible versions|not available .inactive or drain|"
+    "error while loading|Resource temporarily|Protocol|slurm.conf"
+)
+"""Words of sbatch about the cluster; whatever else it says when it fails is about the job."""
+_OF_SBATCH: Final = ("SBATCH_", "SLURM_CONF")
+"""How variables begin that sbatch reads itself."""
 _FIELDS: Final = ("JobID", "Name", "State", "StartTime", "EndTime", "exit_code", "Reason")
 
 
@@ -65,6 +74,9 @@ class SlurmExecutor:
         clusters: Value of ``--clusters``, where one command line serves several clusters; None: the default one.
         partition: Partition; None: the default one.
         options: Further options of sbatch, e.g. ``("--account=ai", "--mem=0")``.
+        chdir: Folder in which jobs run; None: the home of the service's user, or /tmp where it has none.
+        output: File for what a job prints, as sbatch takes it; None: one named for the job's token in ``chdir``.
+        environment: Variables of the service's environment that jobs get beside those of ``PASSED_ON``.
         gpus_per_node: GPUs of a node; larger gangs take as many whole nodes as they need.
         time_limit_factor: Time limit over the expected run time; None: the partition's limit.
         commands: Folder of the commands; None: from the search path.
@@ -73,6 +85,7 @@ class SlurmExecutor:
         ClusterError: sbatch is not installed.
     """
 
+    at_once = 8
     exact_ends = False
 
     def __init__(
@@ -83,6 +96,9 @@ class SlurmExecutor:
         clusters: str | None = None,
         partition: str | None = None,
         options: Sequence[str] = (),
+        chdir: Path | None = None,
+        output: str | None = None,
+        environment: Sequence[str] = (),
         gpus_per_node: int = 8,
         time_limit_factor: float | None = None,
         commands: Path | None = None,
@@ -90,7 +106,9 @@ class SlurmExecutor:
         self._second_of = second_of
         self._clusters = () if clusters is None else (f"--clusters={clusters}",)
         self._partition = () if partition is None else (f"--partition={partition}",)
-        self._options = tuple(options)
+        folder = working_folder() if chdir is None else chdir
+        self._options = (f"--chdir={folder}", f"--output={output or f'{folder}/%x.out'}", *options)
+        self._passed_on = tuple(environment)
         self._gpus_per_node = gpus_per_node
         self._factor = time_limit_factor
         self._commands = commands
@@ -112,13 +130,20 @@ class SlurmExecutor:
     def submit_held(self, order: Order) -> str:
         """Submits a job with ``--hold``; its name and comment are the token."""
         script = "#!/bin/sh\n" + (order.command or ":") + "\n"
+        given = job_environment(order, self._passed_on)
+        given |= {name: value for name, value in self._environment.items() if name.startswith(_OF_SBATCH)}
         arguments = [
             "--parsable", "--hold", f"--job-name={order.token}", f"--comment={order.token}", *self._clusters,
             *self._partition, *self._gang(order.gpus), *self._options,
         ]  # fmt: skip
         if self._factor is not None:
             arguments.append(f"--time={max(1, int(-(-order.run_s * self._factor // MINUTE_S)))}")
-        return self._call("sbatch", *arguments, given=script).strip().split(";")[0]
+        try:
+            return self._call("sbatch", *arguments, given=script, environment=given).strip().split(";")[0]
+        except _FailedError as error:
+            if AWAY.search(error.words):
+                raise
+            raise RefusedError(f"sbatch refused it: {error.words}") from error
 
     def _gang(self, gpus: int) -> tuple[str, ...]:
         """Returns the options that ask for a gang."""
@@ -249,26 +274,40 @@ class SlurmExecutor:
             return None
         return self._second_of(float(text))
 
-    def _call(self, command: str, *arguments: str, given: str = "") -> str:
+    def _call(
+        self, command: str, *arguments: str, given: str = "", environment: Mapping[str, str] | None = None
+    ) -> str:
         """Runs a command of Slurm and returns what it printed.
 
         Raises:
-            ClusterError: It is missing, failed or took too long.
+            ClusterError: It is missing, failed (``_FailedError``) or took too long.
         """
         path = command if self._commands is None else str(self._commands / command)
         try:
             done = subprocess.run(
-                [path, *arguments], input=given, env=self._environment, text=True, capture_output=True,
+                [path, *arguments], input=given, env=environment or self._environment, text=True, capture_output=True,
                 timeout=TIMEOUT_S, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ClusterError(f"{command} did not answer: {error}") from error
         if done.returncode:
-            said = (done.stderr or done.stdout).strip().splitlines()
-            raise ClusterError(
-                f"{command} failed with exit code {done.returncode}: {said[-1] if said else 'no message'}"
-            )
+            raise _FailedError(command, done.returncode, done.stderr or done.stdout)
         return done.stdout
+
+
+class _FailedError(ClusterError):
+    """A command of Slurm answered that it failed.
+
+    Args:
+        command: Its name.
+        code: Its exit code.
+        printed: What it printed.
+    """
+
+    def __init__(self, command: str, code: int, printed: str) -> None:
+        lines = (line.removeprefix(f"{command}: ").removeprefix("error: ") for line in printed.splitlines())
+        self.words = "; ".join(line.strip() for line in lines if line.strip())[:500] or "no message"
+        super().__init__(f"{command} failed with exit code {code}: {self.words}")
 
 
 def _is_down(fields: Mapping[str, str]) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from noonward.live.executors.protocol import ClusterError, Order, Status
-from noonward.live.executors.slurm import DOWN, PHASES, PREFIX, gpus_of, phase_of, wait_code
+from noonward.live.executors.environment import job_environment
+from noonward.live.executors.protocol import ClusterError, Order, RefusedError, Status
+from noonward.live.executors.slurm import AWAY, DOWN, PHASES, PREFIX, gpus_of, phase_of, wait_code
 from noonward.live.executors.web import ClusterWeb
 from noonward.units import MINUTE_S
 
@@ -25,6 +26,7 @@ class SlurmRestExecutor:
         time_limit_factor: Time limit over the expected run time; None: the partition's limit.
     """
 
+    at_once = 8
     exact_ends = False
 
     def __init__(
@@ -56,8 +58,9 @@ class SlurmRestExecutor:
             "hold": True,
             "nodes": nodes,
             "gres": f"gpu:{-(-order.gpus // nodes)}",
-            "environment": {"PATH": "/usr/local/bin:/usr/bin:/bin", "NOONWARD_JOB": str(order.job)},
+            "environment": job_environment(order, of={"PATH": "/usr/local/bin:/usr/bin:/bin"}),
             "current_working_directory": "/tmp",
+            "standard_output": f"/tmp/{order.token}.out",
         } | self._fields
         if nodes > 1:
             job["tasks_per_node"] = 1
@@ -66,7 +69,12 @@ class SlurmRestExecutor:
         if self._factor is not None:
             job["time_limit"] = max(1, int(-(-order.run_s * self._factor // MINUTE_S)))
         script = "#!/bin/sh\n" + (order.command or ":") + "\n"
-        return str(self._call("POST", "/job/submit", {"script": script, "job": job})["job_id"])
+        try:
+            return str(self._call("POST", "/job/submit", {"script": script, "job": job})["job_id"])
+        except _AnsweredError as error:
+            if AWAY.search(str(error)):
+                raise
+            raise RefusedError(str(error)) from error
 
     def release(self, order: Order) -> None:
         """Releases a held job; one that was released before, or has ended, is left as it is."""
@@ -127,7 +135,7 @@ class SlurmRestExecutor:
         """Returns an answer.
 
         Raises:
-            ClusterError: There is none, or Slurm refused.
+            ClusterError: There is none, or Slurm refused (``_AnsweredError``).
         """
         _, found = self._web.call(method, _BASE + path, content, known=(500,))
         errors = found.get("errors") if isinstance(found, dict) else None
@@ -135,5 +143,9 @@ class SlurmRestExecutor:
             return found  # it was taken; "errors" may say that it is held
         if not isinstance(found, dict) or errors:
             said = "; ".join(str(each.get("description") or each.get("error") or each) for each in errors or ())
-            raise ClusterError(f"{self._web.title} refused {method} {path}: {said or 'no message'}")
+            raise _AnsweredError(f"{self._web.title} refused {method} {path}: {said or 'no message'}")
         return found
+
+
+class _AnsweredError(ClusterError):
+    """Slurm answered that it refuses."""

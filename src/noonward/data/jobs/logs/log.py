@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from fractions import Fraction
 from typing import Final
 
 import polars as pl
@@ -96,6 +99,37 @@ class LogFormat:
     recognises: Callable[[TextFile], bool]
     read: Callable[[TextFile, LogOptions, Account], pl.DataFrame]
     keys: tuple[str, ...] = ()
+
+
+SLICES: Final = (
+    "jobs on slices of GPUs (MIG): a slice is as many sevenths of a GPU as its name says (3g is 3/7; A30: quarters), "
+    "and a job's sum is rounded up to whole GPUs"
+)
+"""What is said of jobs on slices."""
+_SLICE: Final = re.compile(r"(?:^|[_.:-])(\d+)g\.\d+gb", re.IGNORECASE)
+
+
+def is_slice(name: str) -> bool:
+    """Returns whether a GPU's name is that of a slice, such as ``a100_3g.20gb``."""
+    return _SLICE.search(name) is not None
+
+
+def gpus_of_slices(slices: Mapping[str, int]) -> int:
+    """Returns the whole GPUs that hold some slices.
+
+    Args:
+        slices: Number of slices by name.
+
+    Example:
+        >>> gpus_of_slices({"a100_3g.20gb": 2}), gpus_of_slices({"1g.10gb": 8})
+        (1, 2)
+    """
+    parts = Fraction(0)
+    for name, count in slices.items():
+        found = _SLICE.search(name)
+        size = int(found[1]) if found else 7
+        parts += Fraction(size * count, 4 if "a30" in name.lower() else 7)
+    return math.ceil(parts)
 
 
 def find_columns(

@@ -19,7 +19,6 @@ from noonward.cli.options import (
     Settings,
     SignalFiles,
     Workers,
-    count_of,
     executor_of,
     open_scenario,
     progress_bar,
@@ -52,7 +51,7 @@ def bound(
     It is an upper bound of utility, or a lower bound of energy per unit of work.
     """
     from noonward.errors import ScenarioError
-    from noonward.evaluate.asked import require_seconds
+    from noonward.evaluate.asked import count_of, require_seconds
     from noonward.evaluate.bound_runs import BoundRun
     from noonward.evaluate.comparison import no_value, objective_of
     from noonward.evaluate.metrics import Metric, to_json

@@ -28,9 +28,10 @@ from noonward.cli.options import (
     Settings,
     SignalFiles,
     Today,
+    Weeks,
+    Windows,
     Workers,
     command_line,
-    count_of,
     executor_of,
     open_scenario,
     print_table,
@@ -47,6 +48,8 @@ def compare(
     name: ScenarioName,
     policies: Policies = None,
     environments: EnvironmentsOrFit = None,
+    windows: Windows = None,
+    weeks: Weeks = None,
     seed: Seed = 0,
     signals: SignalFiles = None,
     jobs: JobFile = None,
@@ -82,14 +85,21 @@ def compare(
 
     from noonward.cli.rows import Rows
     from noonward.cli.what_if import study_all
-    from noonward.evaluate.asked import comparison_folder, fitting_policies, policy_names, with_reference
+    from noonward.evaluate.asked import (
+        comparison_folder,
+        count_of,
+        fitting_policies,
+        policy_names,
+        windows_given,
+        with_reference,
+    )
     from noonward.evaluate.compare import compare as run_comparison
     from noonward.evaluate.metrics import to_json
     from noonward.evaluate.what_if.run import require_economics
     from noonward.runtime.runs import environment_of
 
     require_exports(csv, xlsx, jobs_file)
-    scenario = open_scenario(name, settings, signals, jobs, first, last, history)
+    scenario = windows_given(open_scenario(name, settings, signals, jobs, first, last, history), windows, weeks)
     if what_if:
         require_economics(scenario)
     names = split_names(policies)

@@ -44,10 +44,17 @@ def init(
     slack_h: Annotated[
         float, typer.Option(min=0, help="Largest delay of a start that is in time, h; inf: no job is ever late.")
     ] = 24.0,
-    late_price: Annotated[
+    late_usd_per_gpu_hour: Annotated[
         float,
-        typer.Option(min=0, help="USD for an hour that a job starts late, per GPU; 0: counted alone."),
-    ] = 2.0,
+        typer.Option(min=0, help="USD for an hour that a job starts late, per GPU; 0: a limit, no more than today."),
+    ] = 0.0,
+    waiting_usd_per_hour: Annotated[
+        float, typer.Option(min=0, help="USD that an hour is worth which a job waits; 0: counted alone.")
+    ] = 0.0,
+    leave_alone_minutes: Annotated[
+        float,
+        typer.Option(min=0, help="Jobs that run for less are not delayed: they are late unless they start at once."),
+    ] = 15.0,
     carbon_price: Annotated[float, typer.Option(min=0, help="USD per tonne of CO2.")] = 100.0,
     revenue: Annotated[float, typer.Option(min=0, help="What a GPU-hour of work is worth, USD.")] = 2.0,
     gpus: Annotated[bool, typer.Option("--gpus", help="List the packaged GPUs.")] = False,
@@ -82,7 +89,9 @@ def init(
         force=force,
         pue=pue,
         slack_h=slack_h,
-        late_usd_per_gpu_hour=late_price,
+        late_usd_per_gpu_hour=late_usd_per_gpu_hour,
+        waiting_usd_per_hour=waiting_usd_per_hour,
+        leave_alone_min=leave_alone_minutes,
         carbon_usd_per_t=carbon_price,
         revenue_usd_per_gpu_hour=revenue,
     )

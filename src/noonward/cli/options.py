@@ -6,6 +6,7 @@ import json
 import math
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 DURATIONS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 """Seconds of the units that a duration may be written in."""
+QUIET_S = 30.0
+"""Seconds between lines of progress where there is no terminal."""
 INTERRUPTED = 130
 """Exit code after an interrupt."""
 
@@ -69,6 +72,11 @@ EnvironmentsOrFit = Annotated[
         help="Number of environments. [default: 10, or 1 if jobs and window allow only one]",
     ),
 ]
+Windows = Annotated[
+    int | None,
+    typer.Option("--windows", min=1, help="Windows without overlap, spread over the days of your job table."),
+]
+Weeks = Annotated[int | None, typer.Option("--weeks", min=1, help="The same, of a week each.")]
 Environments = Annotated[int, typer.Option("--environments", "-n", min=1, help="Number of environments.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of environments and policies.")]
 SignalFiles = Annotated[
@@ -217,16 +225,6 @@ def open_scenario(
     return scenario
 
 
-def count_of(scenario: Any, environments: int | None) -> int:
-    """Returns how many environments to run: as told, else 1 where all would be the same, else 10."""
-    from noonward.data.environments import one_window_only
-    from noonward.model.kinds import CLUSTER
-
-    if environments is not None:
-        return environments
-    return 1 if scenario.kind == CLUSTER.name and one_window_only(scenario) else 10
-
-
 def require_cluster(scenario: Any, command: str) -> None:
     """Raises ScenarioError unless a scenario is of kind ``cluster``, the only one that some commands take."""
     from noonward.errors import ScenarioError
@@ -293,7 +291,7 @@ def executor_of(workers: int | None, ray: str | None = None) -> Iterator[Executo
 
 @contextmanager
 def progress_bar(total: int | None, what: str, above: RenderableType | None = None) -> Iterator[Progress]:
-    """Shows what runs, since when, and the time left on the error stream, if that is a terminal.
+    """Shows what runs, since when, and the time left on the error stream; without a terminal, a line now and then.
 
     Args:
         total: Steps; None: not known until the notice ``runs`` says how many more there are.
@@ -332,13 +330,24 @@ def progress_bar(total: int | None, what: str, above: RenderableType | None = No
     console = Console(stderr=True)
     with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total)
+        told_s = time.monotonic()
+
+        def tell(about: str) -> None:
+            """Prints a line where there is no terminal to draw on, not more often than every ``QUIET_S``."""
+            nonlocal told_s
+            if not console.is_terminal and time.monotonic() - told_s >= QUIET_S:
+                told_s = time.monotonic()
+                done, of = int(bar.tasks[task].completed), bar.tasks[task].total
+                print(f"{what}: {done}{'' if of is None else f' of {of:.0f}'} done; {about}", file=sys.stderr)
 
         def step(description: str) -> None:
             bar.update(task, advance=1, description=description)
+            tell(description)
 
         def show(kind: str, about: str) -> None:
             if kind == "progress":
                 bar.update(task, description=about)
+                tell(about)
             elif kind == "runs":
                 bar.update(task, total=bar.tasks[task].completed + int(about))
 

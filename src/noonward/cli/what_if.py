@@ -147,7 +147,8 @@ def _carry_out(
     import textwrap
 
     from noonward.cli.export import require_ending
-    from noonward.cli.options import count_of, executor_of, print_text_table, progress_bar
+    from noonward.cli.options import executor_of, print_text_table, progress_bar
+    from noonward.evaluate.asked import count_of
     from noonward.evaluate.metrics import to_json
     from noonward.files import write_table
 

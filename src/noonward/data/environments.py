@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 import numpy as np
@@ -36,7 +36,7 @@ from noonward.model.cluster.scenario import (
 )
 from noonward.model.signals import Signals
 from noonward.seeding import stream
-from noonward.units import DAY_H, DAY_S, HOUR_S
+from noonward.units import DAY_H, DAY_S, HOUR_S, MINUTE_S
 
 HISTORY_H: Final = 48
 """Hours of signals before the window, for forecasts."""
@@ -156,6 +156,17 @@ def records_starts(scenario: Scenario) -> bool:
     return starts_s_J is not None and not np.isnan(starts_s_J).all()
 
 
+def past_days(first: date, last: date) -> int:
+    """Returns the days at the beginning of a job table that are left as the past of its windows.
+
+    Example:
+        >>> past_days(date(2024, 5, 1), date(2024, 5, 30)), past_days(date(2024, 5, 1), date(2024, 5, 2))
+        (7, 0)
+    """
+    span = (last - first).days + 1
+    return 7 if span >= 21 else 1 if span >= 3 else 0
+
+
 def one_window_only(scenario: Scenario) -> bool:
     """Returns whether every environment of a scenario is the same: one window, and jobs and signals from files."""
     fixed = scenario.signals is None or isinstance(scenario.signals, SignalFiles | SinusoidalSignals)
@@ -244,7 +255,9 @@ def past_jobs(scenario: Scenario, source: JobTable, start: datetime) -> Jobs | N
     order = np.argsort(rows.submit_s_J, kind="stable")
     slack_s = np.inf if source.slack_h is None else source.slack_h * HOUR_S
     since_s = rows.submit_s_J - rows.submit_s_J.min()
-    jobs = jobs_of_table(rows.table, scenario.fleet, since_s, slack_s=slack_s)
+    jobs = jobs_of_table(
+        rows.table, scenario.fleet, since_s, slack_s=slack_s, leave_alone_s=MINUTE_S * source.leave_alone_min
+    )
     past = history_of(jobs, rows.submit_s_J[order], start, scenario.window_h, past_alone=source.history is None)
     return None if past is None else jobs_that_fit(past, scenario.fleet, str(told.path))
 
@@ -302,6 +315,11 @@ def _known_window(
     scenario: Scenario, source: SignalFiles, signals: Signals, index: int, seed: int
 ) -> tuple[datetime, Jobs]:
     """Returns the start and the jobs of an environment whose hours are all known in the files."""
+    if scenario.windows is not None:
+        starts = _spread_starts(scenario.model_dump_json(), seed)
+        if index >= len(starts):
+            raise ScenarioError(f"environment {index} of {len(starts)} windows; give a number below {len(starts)}")
+        return starts[index], _jobs(scenario, starts[index], index, seed)
     month = _month_of(source.months, index, seed)
     days = _candidates(scenario, source, signals)
     unknown_H = np.isnan(signals.price_usd_per_mwh_ZH).any(0) | np.isnan(signals.carbon_g_per_kwh_ZH).any(0)
@@ -325,6 +343,47 @@ def _known_window(
         f"{_why_no_window(scenario, source, signals, days)} Complete the signals, widen first_day, last_day or months, "
         "choose other days with --from and --to, or shorten window_h or the jobs"
     )
+
+
+@functools.lru_cache(maxsize=4)
+def _spread_starts(content: str, seed: int) -> tuple[datetime, ...]:
+    """Returns the starts of a scenario's windows: known, without overlap, spread evenly over its jobs' days.
+
+    The first days of the table are left for planners, who draw the jobs to come from the past.
+
+    Args:
+        content: The scenario as JSON.
+        seed: Seed.
+
+    Raises:
+        ScenarioError: There are fewer such windows than the scenario asks for.
+    """
+    scenario = Scenario.model_validate_json(content)
+    source, table = scenario.signals, scenario.jobs
+    assert isinstance(source, SignalFiles)
+    assert isinstance(table, JobTable)
+    assert scenario.windows is not None
+    rows = job_rows(table)
+    assert rows.days is not None
+    signals = _loaded(source, _zones(scenario))
+    known_from = (datetime.combine(rows.days[0], datetime.min.time(), UTC)) + timedelta(days=past_days(*rows.days))
+    unknown_H = np.isnan(signals.price_usd_per_mwh_ZH).any(0) | np.isnan(signals.carbon_g_per_kwh_ZH).any(0)
+    unknown_before_H = np.concatenate([[0], np.cumsum(unknown_H)])
+    starts: list[datetime] = []
+    for start in sorted(_candidates(scenario, source, signals)):
+        if start < (starts[-1] + timedelta(hours=scenario.window_h) if starts else known_from):
+            continue
+        first = int((start - signals.start) // timedelta(hours=1))
+        until = first + _hours(scenario, _jobs(scenario, start, 0, seed))
+        if until <= signals.hours and unknown_before_H[until] == unknown_before_H[first - 24]:
+            starts.append(start)
+    if len(starts) < scenario.windows:
+        raise ScenarioError(
+            f"{scenario.windows} windows of {scenario.window_h} h were asked for; jobs of {rows.days[0]} to "
+            f"{rows.days[1]} and signals of {signals.start:%Y-%m-%d} to {signals.end:%Y-%m-%d} hold {len(starts)} that "
+            "do not overlap and whose hours are all known; ask for so many, or for shorter ones (window_h)"
+        )
+    return tuple(starts[n] for n in np.linspace(0, len(starts) - 1, scenario.windows).round().astype(int))
 
 
 def file_names(source: SignalFiles) -> str:

@@ -6,17 +6,24 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Final, cast
 
-from noonward.data.environments import records_starts
+from noonward.data.environments import one_window_only, past_days, records_starts
+from noonward.data.jobs.dated import job_rows
+from noonward.data.scenarios.load import scenario_from
 from noonward.errors import ScenarioError
 from noonward.evaluate.comparison import objective_of
 from noonward.evaluate.table import Currency
 from noonward.model.cluster.environment import Environment
-from noonward.model.cluster.scenario import Scenario
+from noonward.model.cluster.scenario import JobTable, Scenario, SignalFiles
+from noonward.model.kinds import CLUSTER, AnyScenario
 from noonward.runtime.by_kind import check_fit
 from noonward.runtime.runs import environment_of
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
 from noonward.schedule.policies import canonical_name, default_registry, make_scheduler, require_registered
+
+WEEK_H: Final = 168
+"""Hours of a week."""
 
 
 def require_seconds(scenario: Scenario, seconds: float | None) -> None:
@@ -153,3 +160,57 @@ def currency_given(text: str) -> Currency:
     if not (re.fullmatch(r"[A-Z]{3}", name) and 0 < usd < math.inf):
         raise ScenarioError(f"currency {text!r}: write its three letters and what one of it is worth in USD: EUR=1.08")
     return Currency(name, usd)
+
+
+def count_of(scenario: AnyScenario, environments: int | None) -> int:
+    """Returns how many environments to run: as told; else its windows, 1 where all would be the same, else 10.
+
+    Raises:
+        ScenarioError: Fewer than 1, or several of a window that is the same every time.
+    """
+    windows = getattr(scenario, "windows", None)
+    single = scenario.kind == CLUSTER.name and one_window_only(cast(Scenario, scenario))
+    if environments is None:
+        return windows or (1 if single else 10)
+    if environments < 1:
+        raise ScenarioError(f"{environments} environments were asked for; ask for at least 1")
+    if single and environments > 1:
+        raise ScenarioError(
+            f"the window of {scenario.name!r} is pinned, and its jobs and signals are from files, so {environments} "
+            "environments would be the same run each; ask for windows over the days of the job table: --windows N, or "
+            "--weeks N (Python: compare(..., windows=N))"
+        )
+    if windows is not None and environments > windows:
+        raise ScenarioError(f"{environments} environments of {windows} windows were asked for; ask for --windows more")
+    return environments
+
+
+def windows_given(scenario: Any, windows: int | None, weeks: int | None) -> Any:
+    """Returns a scenario of so many windows without overlap, spread over the days of its dated jobs.
+
+    Args:
+        scenario: Scenario.
+        windows: Number of windows; each has the scenario's length, or as many whole days as let them all fit.
+        weeks: Number of windows of a week each. Both None: the scenario as it is.
+
+    Raises:
+        ScenarioError: Both are given, or the scenario has no dated jobs with signal files.
+    """
+    if windows is None and weeks is None:
+        return scenario
+    if windows is not None and weeks is not None:
+        raise ScenarioError(f"{windows} windows and {weeks} weeks were asked for; ask for one of the two")
+    count = windows or weeks or 0
+    if count < 1:
+        raise ScenarioError(f"{count} windows were asked for; ask for at least 1")
+    jobs = getattr(scenario, "jobs", None)
+    days = job_rows(jobs).days if isinstance(jobs, JobTable) else None
+    if days is None or not isinstance(scenario.signals, SignalFiles):
+        raise ScenarioError(
+            f"windows are drawn over dated jobs with signal files; scenario {scenario.name!r} has other jobs or "
+            "signals, whose environments are drawn anew each: ask for them by --environments"
+        )
+    fitting = ((days[1] - days[0]).days + 1 - past_days(*days)) // count
+    window_h = min(scenario.window_h, 24 * max(1, fitting)) if weeks is None else WEEK_H
+    content = {**scenario.model_dump(mode="json"), "start": None, "windows": count, "window_h": window_h}
+    return scenario_from(content, scenario.name)

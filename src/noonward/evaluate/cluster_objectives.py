@@ -514,8 +514,10 @@ class CostObjective(UtilityObjective):
             told.append(f"waiting at {price(waiting)} per hour and job")
         free = [name for name, usd in (("lateness", late), ("waiting", waiting)) if not usd]
         limit = "; no policy is proposed under which more jobs are late or not done than today" if not late else ""
+        alone_min = getattr(scenario.jobs, "leave_alone_min", 0.0)
+        alone = f"; jobs under {alone_min:g} minutes are not to be delayed" if alone_min else ""
         without = f"; {' and '.join(free)} without a price" if free else ""
-        return [f"{', '.join(told)[0].upper()}{', '.join(told)[1:]}{without}{limit}."]
+        return [f"{', '.join(told)[0].upper()}{', '.join(told)[1:]}{without}{alone}{limit}."]
 
     def limits(self, comparison: Comparison) -> list[str]:
         """Returns the cost that no policy can change, and how tight the bound is."""

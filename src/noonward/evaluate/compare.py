@@ -12,10 +12,12 @@ from noonward.evaluate import frames
 from noonward.evaluate.answer import summary_text
 from noonward.evaluate.asked import (
     comparison_folder,
+    count_of,
     currency_given,
     policy_names,
     require_fit,
     require_seconds,
+    windows_given,
     with_reference,
 )
 from noonward.evaluate.bound_runs import BoundRun
@@ -82,7 +84,9 @@ def compare(
     scenario: Any,
     policies: Sequence[GivenPolicy] | None = None,
     *,
-    environments: int = 10,
+    environments: int | None = None,
+    windows: int | None = None,
+    weeks: int | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     progress: Progress | None = None,
@@ -104,7 +108,9 @@ def compare(
         policies: Names (or ``module:Class``, or a trained policy's file), schedulers, and classes or functions that
             make one; by default the scenario's, which may name registered policies only. What is no name runs in this
             process, and every time anew.
-        environments: Number of environments.
+        environments: Number of environments; None: 10, or 1 where they would all be the same.
+        windows: Number of windows without overlap, spread over the days of a dated job table, each an environment.
+        weeks: The same, of a week each.
         seed: Seed of environments and policies.
         out: Folder of all comparisons; None: records lie in a temporary folder, which goes with the comparison.
         progress: Called once per run and bound.
@@ -123,7 +129,7 @@ def compare(
             for a bound that cannot stop early.
     """
     with ExitStack() as stack:
-        scenario = scenario_given(scenario)
+        scenario = windows_given(scenario_given(scenario), windows, weeks)
         names = None
         if policies is not None:
             names, registry = policies_given(policies, scenario.kind)
@@ -132,7 +138,7 @@ def compare(
         return _compare(
             scenario,
             policy_names(scenario, names),
-            environments=environments,
+            environments=count_of(scenario, environments),
             seed=seed,
             out=Path(out or "") if held is None else held.path,
             held=held,
@@ -167,8 +173,6 @@ def _compare(
         raise ScenarioError(f"no policy to compare: name at least one (scenario {scenario.name!r}: --policies A,B)")
     if len(set(names)) != len(names):
         raise ScenarioError(f"a policy stands twice in {', '.join(names)}; name each once")
-    if environments < 1:
-        raise ScenarioError(f"{environments} environments were asked for; ask for at least 1")
     require_seconds(scenario, bound_seconds)
     names, reference = with_reference(scenario, names, today)
     folder = comparison_folder(scenario, seed, out)

@@ -64,6 +64,8 @@ def init_fleet(
     pue: float = OwnFleet.pue,
     slack_h: float = OwnFleet.slack_h,
     late_usd_per_gpu_hour: float = OwnFleet.late_usd_per_gpu_hour,
+    waiting_usd_per_hour: float = OwnFleet.waiting_usd_per_hour,
+    leave_alone_min: float = OwnFleet.leave_alone_min,
     carbon_usd_per_t: float = OwnFleet.carbon_usd_per_t,
     revenue_usd_per_gpu_hour: float = OwnFleet.revenue_usd_per_gpu_hour,
     force: bool = False,
@@ -84,6 +86,8 @@ def init_fleet(
         pue: Facility power over IT power of all sites, at least 1.
         slack_h: Largest accepted delay of a start, h; infinite for none.
         late_usd_per_gpu_hour: Price of an hour that a job starts later than that, per GPU.
+        waiting_usd_per_hour: What an hour is worth that a job waits.
+        leave_alone_min: Jobs that run for less than this, min, have no slack.
         carbon_usd_per_t: Price of emissions.
         revenue_usd_per_gpu_hour: What a GPU-hour of work is worth to policies.
         force: Replace an existing file.
@@ -114,6 +118,8 @@ def init_fleet(
         pue=pue,
         slack_h=slack_h,
         late_usd_per_gpu_hour=late_usd_per_gpu_hour,
+        waiting_usd_per_hour=waiting_usd_per_hour,
+        leave_alone_min=leave_alone_min,
         carbon_usd_per_t=carbon_usd_per_t,
         revenue_usd_per_gpu_hour=revenue_usd_per_gpu_hour,
     )

@@ -39,7 +39,7 @@ from noonward.model.cluster.scenario import (
     PoissonJobs,
     ShapedJobs,
 )
-from noonward.units import DAY_S, HOUR_S
+from noonward.units import DAY_S, HOUR_S, MINUTE_S
 
 __all__ = [
     "build_jobs",
@@ -111,11 +111,12 @@ def _(
 def _(spec: JobTable, fleet: Fleet, start: datetime, window_h: int, slot_s: float, rng: np.random.Generator) -> Jobs:
     rows = job_rows(spec)
     slack_s = np.inf if spec.slack_h is None else spec.slack_h * HOUR_S
+    alone_s = MINUTE_S * spec.leave_alone_min
     if rows.submit_s_J is not None:
         arrival_s_J, inside_J = rows.arrivals_s(start, window_h)
-        jobs = jobs_of_table(rows.table, fleet, arrival_s_J, inside_J, slack_s, rows.starts_s(start))
+        jobs = jobs_of_table(rows.table, fleet, arrival_s_J, inside_J, slack_s, rows.starts_s(start), alone_s)
         return jobs_that_fit(jobs, fleet, str(spec.path))
-    jobs = jobs_of_table(rows.table, fleet, slack_s=slack_s)
+    jobs = jobs_of_table(rows.table, fleet, slack_s=slack_s, leave_alone_s=alone_s)
     late = int((jobs.arrival_s_J >= window_h * HOUR_S).sum())
     if late and jobs.arrival_s_J[0] > EPOCH_S:
         raise DataError(

@@ -146,6 +146,7 @@ def jobs_of_table(
     inside_J: NDArray[np.bool_] | None = None,
     slack_s: float = np.inf,
     start_s_J: F8 | None = None,
+    leave_alone_s: float = 0.0,
 ) -> Jobs:
     """Returns the jobs of a complete table, one row a job, with names in place of indices.
 
@@ -162,6 +163,7 @@ def jobs_of_table(
         inside_J: Rows to take; all are checked. None: all.
         slack_s: Slack of its jobs where it has no column of them, s.
         start_s_J: Recorded starts of its rows, seconds since the window's start, NaN for none; None: none is recorded.
+        leave_alone_s: Jobs that run for less than this, s, have no slack.
 
     Raises:
         DataError: The table lacks a column or holds a value that is not allowed; the message names file, row, column,
@@ -172,6 +174,9 @@ def jobs_of_table(
     slack: F8 | float = slack_s
     if table.has("slack_s"):
         slack = table.numbers("slack_s", "give seconds, at least 0, or inf for no limit", low=0, inf=True)
+    if leave_alone_s and table.has("duration_s"):
+        duration_s_J = table.numbers("duration_s", "give the run time in seconds, above 0", low=0, above=True)
+        slack = np.where(duration_s_J < leave_alone_s, 0.0, slack)
     if arrival_s_J is None:
         table.require("arrival_s")
         arrival_s_J = table.numbers("arrival_s", "give seconds since the window's start, at least 0", low=0)

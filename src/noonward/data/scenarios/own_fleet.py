@@ -17,6 +17,8 @@ from noonward.files import SLUG
 
 ONE_CLASS: Final = OTHER_CLASS
 """Class of all jobs where the table states none and they are not bound to a GPU type."""
+LEAVE_ALONE_MIN = 15.0
+"""Jobs that run for less than this, min, are not delayed unless you say otherwise."""
 OVERTIME_H = 24
 """Hours after the window in which late jobs may start where no job has a latest start."""
 
@@ -87,7 +89,9 @@ class OwnFleet:
         first: First day of the window; None: found from jobs and signals.
         last: Last day of the window.
         slack_h: Largest accepted delay of a start, h; infinite for none.
-        late_usd_per_gpu_hour: Price of an hour that a job starts later than that, per GPU.
+        late_usd_per_gpu_hour: Price of an hour that a job starts later than that, per GPU; 0: lateness is a limit.
+        waiting_usd_per_hour: What an hour is worth that a job waits.
+        leave_alone_min: Jobs that run for less, min, have no slack.
         carbon_usd_per_t: Carbon price.
         revenue_usd_per_gpu_hour: What a GPU-hour of work is worth.
     """
@@ -106,7 +110,9 @@ class OwnFleet:
     first: date | None = None
     last: date | None = None
     slack_h: float = 24.0
-    late_usd_per_gpu_hour: float = 2.0
+    late_usd_per_gpu_hour: float = 0.0
+    waiting_usd_per_hour: float = 0.0
+    leave_alone_min: float = LEAVE_ALONE_MIN
     carbon_usd_per_t: float = 100.0
     revenue_usd_per_gpu_hour: float = 2.0
 

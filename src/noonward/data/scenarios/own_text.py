@@ -55,7 +55,7 @@ def scenario_text(
         "lateness:              # what becomes of a job that has not started in time (slack_h)",
         "  rule: wait           # it waits and may start later, its delay counted; 'drop': it is dropped then",
         f"  usd_per_gpu_hour: {asked.late_usd_per_gpu_hour:g}  # price of an hour that it starts late, per GPU; 0: "
-        "counted alone, the bound is then loose",
+        "no more jobs may be late than today",
     ]
     lines.append("goal: least-cost       # compare by cost with all jobs served; 'utility': by revenue less cost")
     if policies:
@@ -93,6 +93,8 @@ def scenario_text(
         "policies; "
         "above every cost; in no figure",
         f"  carbon_usd_per_t: {asked.carbon_usd_per_t:g}",
+        f"  waiting_usd_per_hour: {asked.waiting_usd_per_hour:g}  # what an hour is worth that a job waits; 0: counted "
+        "alone",
     ]
     return "\n".join(lines) + "\n"
 
@@ -141,4 +143,5 @@ def _job_lines(asked: OwnFleet, jobs: str, hours: int) -> list[str]:
         if slack == ".inf"
         else [f"  slack_h: {slack}          # largest delay of a start that is in time. Left out: no limit"]
     )
-    return ["jobs:", "  source: table", f"  path: {jobs}", *said]
+    alone = f"  leave_alone_min: {asked.leave_alone_min:g}    # shorter jobs are late unless they start at once"
+    return ["jobs:", "  source: table", f"  path: {jobs}", *said, alone]

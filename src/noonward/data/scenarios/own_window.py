@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from noonward.data.environments import past_days
 from noonward.data.jobs.dated import JobRows
 from noonward.data.scenarios.own_fleet import OVERTIME_H, OwnFleet
 from noonward.data.scenarios.own_jobs import dated_rows
@@ -32,8 +33,7 @@ def own_window(asked: OwnFleet, notes: list[str]) -> tuple[date | None, int]:
     days_of_jobs = rows.days
     assert days_of_jobs is not None
     first, last = days_of_jobs
-    span = (last - first).days + 1
-    past = 7 if span >= 21 else 1 if span >= 3 else 0
+    past = past_days(first, last)
     first += timedelta(days=past)
     if asked.signals:
         zones = tuple(dict.fromkeys(pool.zone for pool in asked.pools))

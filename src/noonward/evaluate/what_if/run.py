@@ -12,7 +12,7 @@ import numpy as np
 
 from noonward.errors import NoonwardError, ScenarioError
 from noonward.evaluate.answer import can_run
-from noonward.evaluate.asked import comparison_folder, policy_names, require_fit, with_reference
+from noonward.evaluate.asked import comparison_folder, count_of, policy_names, require_fit, with_reference
 from noonward.evaluate.given import scenario_given
 from noonward.evaluate.report.what_if_page import study_html, write_what_if_page
 from noonward.evaluate.what_if.changes import Change, ChangedRun
@@ -41,7 +41,7 @@ def trade_off(
     scenario: Any,
     policy: str | None = None,
     *,
-    environments: int = 10,
+    environments: int | None = None,
     seed: int = 0,
     today: str | None = None,
     carbon_prices: Sequence[float] = CARBON_PRICES,
@@ -55,7 +55,7 @@ def trade_off(
     Args:
         scenario: Scenario: the name of a packaged one, a ``.yaml`` file, a mapping, or a ``Scenario``.
         policy: Name of the policy; None: the first of ``PREFERRED`` that fits.
-        environments: Number of environments.
+        environments: Number of environments; None: 10, or 1 where they would all be the same.
         seed: Seed of environments and policies.
         today: Policy that savings are measured against; None: the scenario's reference, else the first policy.
         carbon_prices: Carbon prices of the first curve, USD/t.
@@ -96,7 +96,7 @@ def sensitivity(
     scenario: Any,
     policy: str | None = None,
     *,
-    environments: int = 10,
+    environments: int | None = None,
     seed: int = 0,
     today: str | None = None,
     out: str | Path | None = None,
@@ -177,15 +177,13 @@ class _Asked:
         cls,
         scenario: Any,
         policy: str | None,
-        environments: int,
+        environments: int | None,
         seed: int,
         today: str | None,
         out: str | Path | None,
     ) -> _Asked:
         given = scenario_given(scenario)
         require_economics(given)
-        if environments < 1:
-            raise ScenarioError(f"{environments} environments were asked for; ask for at least 1")
         forget()
         first = environment_of(given, 0, seed)
         own = policy_names(given)
@@ -198,7 +196,13 @@ class _Asked:
         held = None if out is not None else PassingFolder()
         folder = comparison_folder(given, seed, Path(out or "") if held is None else held.path)
         return cls(
-            scenario=given, policy=told, today=reference, environments=environments, seed=seed, folder=folder, held=held
+            scenario=given,
+            policy=told,
+            today=reference,
+            environments=count_of(given, environments),
+            seed=seed,
+            folder=folder,
+            held=held,
         )
 
     def own_slacks_h(self) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from noonward.errors import nearest
 from noonward.model.cluster.fleet import Fleet
@@ -294,6 +294,15 @@ class JobTable(Spec):
     """Largest accepted delay of a start, h, of jobs whose table states none; none: no limit, jobs wait."""
     history: Path | None = None
     """Dated table of jobs that planners draw the jobs to come from; none: the table's own jobs before the window."""
+    leave_alone_min: NonNegative = 0.0
+    """Jobs that run for less than this, min, have no slack: they are late unless they start at once."""
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = write(self)
+        if not self.leave_alone_min:
+            content.pop("leave_alone_min", None)
+        return content
 
 
 SignalSource = Annotated[GeneratedSignals | SinusoidalSignals | SignalFiles, Field(discriminator="source")]
@@ -319,6 +328,9 @@ class Scenario(Spec):
     """Hours over which jobs arrive and free GPUs are charged; at most ten years."""
     start: date | None = None
     """UTC day the window starts on; none: a day is drawn for every environment."""
+    windows: Count | None = None
+    """Number of windows that do not overlap, spread over the days of a dated job table and signal files; environment
+    0 is the first of them. None: the environments' days are drawn on their own."""
     end: Literal["drained", "window"]
     """When a run ends: when every job is done or overdue, or at the end of the window."""
     lateness: Lateness = Lateness()
@@ -421,6 +433,6 @@ class Scenario(Spec):
     @property
     def digest(self) -> str:
         """Digest of everything that a run depends on: all but the description and which policies are compared."""
-        unsaid = {name for name in ("start", "latency_weight_w") if not getattr(self, name)}
+        unsaid = {name for name in ("start", "windows", "latency_weight_w") if not getattr(self, name)}
         said = self.model_dump_json(exclude={"kind", "description", "goal", "reference_policy", "policies", *unsaid})
         return hashlib.sha256(said.encode()).hexdigest()[:16]

@@ -73,7 +73,7 @@ def test_a_table_under_the_fleets_own_names_is_used_as_it_is(noonward: CommandLi
     assert answer.code == 0, answer.err
     assert not Path("mine-jobs.csv").exists()
     content = yaml.safe_load(Path("mine.yaml").read_text())
-    assert content["jobs"] == {"source": "table", "path": "jobs.csv"}
+    assert content["jobs"] == {"source": "table", "path": "jobs.csv", "leave_alone_min": 15}
     assert content["end"] == "drained"
     assert np.isinf(build_environment(load_scenario("mine.yaml")).jobs.slack_s_J).all()
 
@@ -257,7 +257,7 @@ def test_the_lateness_rule_and_what_happened_are_written(noonward: CommandLine, 
     table = pl.read_csv("jobs.csv").with_columns(start_time=pl.col("submit_time"), start_site=pl.lit("bln"))
     table.write_csv("log.csv")
     words = ["--jobs", "log.csv", "--signals", "signals.csv", "--origin", "bln=berlin", "--origin", "par=paris"]
-    answer = noonward("init", "mine.yaml", *BERLIN, *PARIS, *words, "--late-price", 0.5, "--slack-h", "inf")
+    answer = noonward("init", "mine.yaml", *BERLIN, *PARIS, *words, "--late-usd-per-gpu-hour", 0.5, "--slack-h", "inf")
     assert answer.code == 0, answer.err
     scenario = load_scenario("mine.yaml")
     assert (scenario.lateness.rule, scenario.lateness.usd_per_gpu_hour) == ("wait", 0.5)

@@ -115,7 +115,8 @@ def read_rows(layout: Layout, zones: tuple[str, ...]) -> pl.DataFrame:
     """Returns a file's rows of some zones, checked.
 
     Returns:
-        Columns ``timestamp`` (UTC), ``zone``, ``carbon`` and ``price`` (NaN: unknown), and the flags the file has.
+        Columns ``timestamp`` (UTC, on a full hour or some 5 minutes after it), ``zone``, ``carbon`` and ``price`` (NaN:
+        unknown), and the flags the file has.
 
     Raises:
         DataError: A row breaks a rule of :mod:`noonward.data.signals.load`; the message names file, row and column.
@@ -188,7 +189,7 @@ def _refuse(raw: pl.DataFrame, broken: pl.Expr | pl.Series, layout: Layout, key:
 
 
 def _times(raw: pl.DataFrame, layout: Layout) -> pl.Series:
-    """Returns the UTC hours of the rows."""
+    """Returns the UTC times of the rows."""
     stamp = raw["timestamp:raw"]
     _refuse(raw, stamp.is_null(), layout, "timestamp", "is empty; give the UTC start of the hour")
     if isinstance(stamp.dtype, pl.Datetime):
@@ -224,8 +225,13 @@ def _times(raw: pl.DataFrame, layout: Layout) -> pl.Series:
         f"lies before {OLDEST:%Y}: a slip, such as a year of two digits; correct it",
     )
     whole = time.dt.truncate("1h")
-    _refuse(raw, time != whole, layout, "timestamp", "is off the full hour; give hourly values, each at its start")
-    return whole.dt.cast_time_unit("us").dt.convert_time_zone("UTC")
+    five = time.dt.truncate("5m")
+    remedy = "give values of 60, 30, 20, 15, 10 or 5 minutes, each at its start"
+    _refuse(raw, time != five, layout, "timestamp", f"is off the full hour, and off its parts of 5 minutes; {remedy}")
+    rows = pl.DataFrame({"zone": raw["zone"], "whole": whole})
+    alone = rows.select(pl.len().over("zone", "whole") == 1).to_series()
+    _refuse(raw, (time != whole) & alone, layout, "timestamp", f"is off the full hour, and alone in it; {remedy}")
+    return time.dt.cast_time_unit("us").dt.convert_time_zone("UTC")
 
 
 def _parsed_times(raw: pl.DataFrame, layout: Layout) -> pl.Series:

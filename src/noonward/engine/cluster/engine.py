@@ -226,7 +226,8 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     own = needs.curves is not None
     shown = make_view(brief, SLOTS)
     engine_1 = np.zeros(1, ENGINE)
-    engine_1["dispatch"] = engine_1["hour_shown"] = engine_1["free_slot"] = -1
+    engine_1["part_s"] = environment.site_signals.part_s
+    engine_1["dispatch"] = engine_1["hour_shown"] = engine_1["part_shown"] = engine_1["free_slot"] = -1
     engine_1["until_s"] = np.nan
     engine_1["drained"] = environment.drained
     engine_1["has_signals"] = environment.signals is not None
@@ -285,16 +286,16 @@ def _caps(environment: Environment, curves: Curves | None) -> tuple[F8, int]:
 
 
 def _signals(environment: Environment) -> F8:
-    """Returns price, carbon and their integrals per site from second 0, hours + 1 columns, and that of a factor."""
+    """Returns price, carbon and their integrals per site from second 0, parts + 1 columns, and that of a factor."""
     sites, changes = environment.fleet.sites, environment.pue is not None
     if environment.signals is None and not changes:
         return np.full((4, len(sites), 2), np.nan)
     signals = environment.site_signals
-    out = np.full((5 if changes else 4, len(sites), environment.hours + 1), np.nan)
-    out[PRICE, :, :-1], out[CARBON, :, :-1] = signals.price_SH, signals.carbon_SH
-    out[PRICE_SUM], out[CARBON_SUM] = signals.cumulative_QSH[:2]
+    out = np.full((5 if changes else 4, len(sites), environment.hours * signals.parts + 1), np.nan)
+    out[PRICE, :, :-1], out[CARBON, :, :-1] = signals.price_SP, signals.carbon_SP
+    out[PRICE_SUM], out[CARBON_SUM] = signals.cumulative_QSP[:2]
     if changes:
-        out[FACTOR_SUM] = signals.factor_cumulative_SH
+        out[FACTOR_SUM] = signals.factor_cumulative_SP
     return out
 
 

@@ -7,10 +7,8 @@ import pytest
 
 from noonward.data.environments import build_environment
 from noonward.data.import_files import import_files
-from noonward.data.jobs.logs.log import LogOptions
 from noonward.data.scenarios.load import load_scenario
 from noonward.data.signals.load import load_signals
-from noonward.data.signals.readings import ImportOptions
 from noonward.errors import DataError
 from noonward.ledger.record import environment_digest
 from noonward.model.signals import CARBON_NAME, PRICE_NAME, Signals
@@ -93,7 +91,7 @@ def test_an_import_keeps_what_the_file_has(tmp_path: Path) -> None:
     rows = ["2025-10-01T00:00Z,9"]
     rows += [f"2025-10-01T{hour:02d}:{minute:02d}Z,{hour + minute}" for hour in (1, 2) for minute in (0, 15, 30, 45)]
     path.write_text("\n".join(["timestamp,price USD/MWh", *rows]))
-    imported = import_files([path], ImportOptions(zone="DE"), LogOptions())
+    imported = import_files([path], zones="DE")
     assert imported.signals is not None
     assert imported.signals.height == 9
     assert imported.zones["known"].to_list() == [3]

@@ -19,7 +19,7 @@ import yaml
 from command_line import CommandLine
 from noonward.cli.main import app
 from noonward.data.scenarios.load import packaged_scenarios
-from noonward.schedule import registry
+from noonward.schedule import policies as in_use
 from readme_path import fleet_commands
 
 ROOT = Path(__file__).parents[2]
@@ -268,7 +268,7 @@ def test_every_packaged_scenario_is_documented(name: str) -> None:
     assert f"`{name}`" in TEXT
 
 
-@pytest.mark.parametrize("name", [policy.name for policy in registry.policies()])
+@pytest.mark.parametrize("name", [policy.name for policy in in_use.policies()])
 def test_every_policy_is_documented(name: str) -> None:
     index = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
     name = re.sub(r"-seed\d+$", "", name)

@@ -141,6 +141,8 @@ def test_with_tokens_every_request_needs_one_of_enough_scope(live, http):
         assert status("GET", "/v1/jobs", tokens["read"]) == 200
         assert status("POST", "/v1/jobs", tokens["read"], json=JOB) == 403
         assert status("POST", "/v1/jobs", tokens["submit"], json=JOB) == 201
+        job = client.get("/v1/jobs/1", headers={"Authorization": f"Bearer {tokens['read']}"}).json()
+        assert job["owner"] == "submit"
         assert status("PATCH", "/v1/sites/north", tokens["submit"], json={"drained": True}) == 403
         assert status("PATCH", "/v1/sites/north", tokens["admin"], json={"drained": True}) == 200
         assert status("GET", "/metrics") == 401
@@ -150,6 +152,28 @@ def test_with_tokens_every_request_needs_one_of_enough_scope(live, http):
     revoke_token(live.store, "read")
     with TestClient(make_app(live.controller), base_url="http://example.org", client=PEER) as client:
         assert client.get("/v1/jobs", headers={"Authorization": f"Bearer {tokens['read']}"}).status_code == 401
+
+
+def test_a_job_is_changed_by_its_owner_or_an_administrator_alone(live):
+    tokens = {name: make_token(live.store, name, scope) for name, scope in
+              (("ann", "submit"), ("bob", "submit"), ("root", "admin"))}  # fmt: skip
+    with TestClient(make_app(live.controller), base_url="http://example.org", client=PEER) as client:
+
+        def ask(method, path, name, **given):
+            return client.request(method, path, headers={"Authorization": f"Bearer {tokens[name]}"}, **given)
+
+        assert ask("POST", "/v1/jobs", "ann", json=[JOB, JOB]).status_code == 201
+        assert ask("POST", "/v1/jobs", "bob", json=JOB).status_code == 201
+        for path, body in (("hold", None), ("release", None), ("cancel", None)):
+            refused = ask("POST", f"/v1/jobs/1/{path}", "bob", json=body)
+            assert (refused.status_code, refused.json()["code"]) == (403, "owner")
+        assert ask("PATCH", "/v1/jobs/1", "bob", json={"site": "south"}).status_code == 403
+        assert ask("POST", "/v1/jobs/1/hold", "ann").status_code == 200
+        assert ask("POST", "/v1/jobs/1/release", "root").status_code == 200
+        assert ask("POST", "/v1/jobs/1/cancel", "root").status_code == 202
+        assert [job["id"] for job in ask("GET", "/v1/jobs?owner=ann", "bob").json()["jobs"]] == [2, 1]
+    events = live.store.read("SELECT data FROM events WHERE kind = 'submitted' ORDER BY id")
+    assert [json.loads(row["data"]) for row in events] == [{"by": "ann"}, {"by": "ann"}, {"by": "bob"}]
 
 
 def test_a_service_is_open_to_its_own_machine_alone(live):
@@ -357,7 +381,7 @@ def test_the_policy_changes_while_jobs_wait_and_survives_a_restart(live, http):
     live.set_time(120.0)
     live.steps()
     rows = live.store.read("SELECT state, site FROM jobs ORDER BY id")
-    assert [tuple(row) for row in rows] == [("running", 0), ("transit", 1)]
+    assert [tuple(row) for row in rows] == [("running", "north"), ("transit", "south")]
 
 
 def test_events_from_a_number_on(live, http):

@@ -8,6 +8,8 @@ import pytest
 from noonward.live.executors.protocol import ClusterError, Order, RefusedError, Status
 from noonward.live.handover import IN_A_ROW, LOST_POLLS, UNREACHABLE
 from noonward.live.requests import JobRequest
+from noonward.live.service_name import rename_restored
+from noonward.live.store.sqlite import backup, restore
 from noonward.live.why import why
 
 
@@ -405,6 +407,38 @@ def test_jobs_are_handed_over_side_by_side(live):
     live.controller.decide()
     live.controller.deliver(0)
     assert sorted(live.cluster.ran) == jobs
+
+
+def test_after_a_restore_what_ran_meanwhile_is_found_and_not_run_again(live):
+    jobs = [submit(live) for _ in range(3)] + [submit(live, origin="south") for _ in range(2)]
+    copy, later = live.folder / "copy.sqlite", live.folder.parent / "later"
+    backup(live.folder, copy)
+    live.set_time(60.0)
+    live.steps()
+    late = run_one(live)  # nobody knows it any more
+    assert sorted(live.cluster.ran) == [*jobs[:3], late]
+    live.store.close()
+    restore(copy, later)
+    live.folder, south = later, Cluster()
+    live.open()
+    rename_restored(live.store)
+    live.restart()
+    south.jobs["7"] = {"token": live.controller.books.token(jobs[0], 0), "phase": "done", "job": jobs[0]}
+    del live.cluster.jobs["1"]  # the first job ran at the other site
+    live.controller.agents[1].executor = south
+    live.set_time(120.0)
+    new = submit(live)
+    live.controller.decide()
+    for s in range(2):
+        live.controller.deliver(s)
+        live.controller.track(s)
+    assert new == late == 6
+    assert sorted(live.cluster.ran) == [*jobs[:3], late, new]
+    assert sorted(south.ran) == jobs[3:]
+    assert [state(live, job) for job in jobs] == ["lost", *["running"] * 4]
+    reason = live.store.read("SELECT reason FROM jobs WHERE id = ?", jobs[0])[0]["reason"]
+    assert reason.startswith("lost: south was given it as 7 before the store was restored")
+    assert live.controller.books.token(new, 0) != live.cluster.jobs["4"]["token"]
 
 
 def test_an_order_is_what_was_submitted(live):

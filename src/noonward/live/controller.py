@@ -6,7 +6,6 @@ import functools
 import logging
 import math
 import queue
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -17,10 +16,12 @@ from typing import Final
 import numpy as np
 
 from noonward.errors import NoonwardError
-from noonward.live.books import Books, arrival_of, new_arrivals
+from noonward.live.books import Books, new_arrivals
 from noonward.live.executors.protocol import ClusterError
 from noonward.live.grid.keeper import HISTORY_H, SignalKeeper
 from noonward.live.handover import SiteAgent
+from noonward.live.names import Names, take_fleet
+from noonward.live.service_name import service_name
 from noonward.live.setup import Setup
 from noonward.live.shadow.executor import ShadowExecutor
 from noonward.live.shadow.watcher import Watcher
@@ -82,7 +83,7 @@ class Controller:
     def __init__(self, setup: Setup, store: Store, policy: str | None = None) -> None:
         self.setup, self.store = setup, store
         self.lock = threading.RLock()
-        self.service = self._service_name()
+        self.service = service_name(store)
         self.keeper = None if setup.source is None else SignalKeeper(store, setup.source, setup.zones)
         self.heartbeats: dict[str, Heartbeat] = {}
         self.decide_wake = threading.Event()
@@ -93,14 +94,18 @@ class Controller:
         self._stop = threading.Event()
         self._wakes: list[threading.Event] = []
         self._threads: list[threading.Thread] = []
+        self.names = Names.of(setup.scenario.fleet)
+        take_fleet(store, self.names)
         self._store_sites()
         self.signals()
         self.policy = policy or store.value("policy") or setup.config.policy
         self.world, self.books = self._opened(self.policy)
         self.agents = [
-            SiteAgent(store, executor, s, name, self._job_ended)
-            for s, (name, executor) in enumerate(zip(setup.sites, setup.executors, strict=True))
+            SiteAgent(store, executor, name, self.service, self._job_ended)
+            for name, executor in zip(setup.sites, setup.executors, strict=True)
         ]
+        for agent in self.agents:
+            agent.others = [other for other in self.agents if other is not agent]
         self.watchers = self._watching()
 
     def _watching(self) -> dict[int, Watcher]:
@@ -113,17 +118,6 @@ class Controller:
             for s, executor in enumerate(self.setup.executors)
             if isinstance(executor, ShadowExecutor)
         }
-
-    def _service_name(self) -> str:
-        """Returns the short name that the tokens of this store's jobs carry; made once."""
-        made = secrets.token_hex(3)
-
-        def change(connection: Connection, now_s: float) -> None:
-            if connection.execute("SELECT 1 FROM meta WHERE name = 'service'").fetchone() is None:
-                self.store.keep(connection, {"service": made})
-
-        self.store.do(change)
-        return str(self.store.value("service"))
 
     def _store_sites(self) -> None:
         sites = [(site.name, site.gpus) for site in self.setup.scenario.fleet.sites]
@@ -146,7 +140,7 @@ class Controller:
             self._hours(scheduler.needs.forecast),
             stream(seed, "policy", 0),
         )
-        books = Books(self.store, world, policy, self.service)
+        books = Books(self.store, world, self.names, policy, self.service)
         books.open(anew=anew)
         return world, books
 
@@ -183,7 +177,7 @@ class Controller:
             ready = self.books.save()  # what an earlier step could not store
             self._take_operator()
             self._take_ended()
-            self.world.arrive(new_arrivals(self.store, until_s))
+            self.world.arrive(new_arrivals(self.store, self.names, until_s))
             asked = self.world.asks
             self.world.run_to(float(until_s))
             ready += self.books.save()
@@ -219,7 +213,7 @@ class Controller:
             if row["state"] == "cancelled":
                 self.world.withdraw(seat.serial)
                 continue
-            now = arrival_of(row)
+            now = self.names.arrival(row)
             self.world.steer(seat.serial, now.held, now.pinned, now.vetoed)
         for row in self.store.read("SELECT * FROM sites"):
             if row["name"] in self.setup.sites:

@@ -57,17 +57,17 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """A checked job, in the numbers of the fleet; the columns of table ``jobs`` that a submission fills."""
+    """A checked job; the columns of table ``jobs`` that a submission fills."""
 
     key: str | None
     digest: bytes
     name: str
     request: bytes
     held: int
-    pinned: int
+    pinned: str | None
     vetoed: str
-    origin: int
-    class_: int
+    origin: str
+    class_: str
     gpus_min: int
     gpus_max: int
     work: float
@@ -95,7 +95,7 @@ class RequestChecker:
         self._encode = msgspec.json.Encoder(order="deterministic").encode
 
     def row(self, request: JobRequest) -> JobRow:
-        """Returns a job in the fleet's numbers.
+        """Returns a job as it is stored.
 
         Raises:
             DataError: A name is unknown, a text holds a NUL character, or the job fits into no site it may run at.
@@ -125,10 +125,10 @@ class RequestChecker:
             name=request.name,
             request=content,
             held=int(request.held),
-            pinned=pinned,
-            vetoed=msgspec.json.encode(vetoed).decode(),
-            origin=origin,
-            class_=class_,
+            pinned=request.site,
+            vetoed=msgspec.json.encode([self.sites[s] for s in vetoed]).decode(),
+            origin=self.ingress[origin],
+            class_=self.classes[class_],
             gpus_min=request.gpus_min,
             gpus_max=most,
             work=float(request.work),

@@ -23,7 +23,7 @@ from noonward.live.api.figures import CONTENT_TYPE, exposition
 from noonward.live.api.guard import Guard, RefusedError, body_of, decoded
 from noonward.live.api.openapi import document
 from noonward.live.controller import Controller
-from noonward.live.operator import NoSuchJobError, TooLateError
+from noonward.live.operator import NoSuchJobError, NotYoursError, TooLateError
 from noonward.live.requests import MOST_JOBS, JobRequest, RequestChecker
 from noonward.live.store.database import StoreError
 from noonward.live.store.schema import ENDED, OPEN
@@ -41,6 +41,7 @@ LEAST_SETTLED_S: Final = 15.0
 _STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (KeyConflictError, 409, "key"),
     (NoSuchJobError, 404, "unknown"),
+    (NotYoursError, 403, "owner"),
     (TooLateError, 409, "state"),
     (StoreError, 503, "store"),
     (DataError, 422, "invalid"),
@@ -68,9 +69,7 @@ class Api:
         fleet = controller.setup.scenario.fleet
         self.guard = Guard(controller.store, needs_tokens=bool(controller.setup.needs_tokens))
         self.checker = RequestChecker(fleet, controller.setup.config.largest_gang)
-        self.shower = shown.Shower(
-            fleet.site_names, fleet.classes, tuple(point.name for point in fleet.ingress_points), controller.time_of
-        )
+        self.shower = shown.Shower(fleet.site_names, controller.time_of)
         self._jobs: msgspec.json.Decoder[JobRequest | list[JobRequest]] = msgspec.json.Decoder(
             JobRequest | list[JobRequest]
         )
@@ -135,18 +134,21 @@ class Api:
         if key is not None:
             many = _with_keys(many, key)
         rows = [self.checker.row(one) for one in many]
-        ids, new = await asyncio.wrap_future(self.store.write(submission(rows)))
+        ids, new = await asyncio.wrap_future(self.store.write(submission(rows, holder.name)))
         self.controller.decide_wake.set()
         return answer(shown.Submitted(ids=ids, new=new), 201 if new else 200)
 
     async def jobs(self, request: Request, holder: Holder) -> Response:
         """Lists jobs, newest first."""
         state, site = request.query_params.get("state"), request.query_params.get("site")
+        owner = request.query_params.get("owner")
         limit, before = number(request, "limit", 100, MOST_ROWS), number(request, "before", 2**53, 2**53)
-        return answer(await run_in_threadpool(self.job_list, state, site, before, limit))
+        return answer(await run_in_threadpool(self.job_list, state, site, before, limit, owner))
 
-    def job_list(self, state: str | None, site: str | None, before: int, limit: int) -> shown.JobList:
-        """Returns jobs below a number, newest first.
+    def job_list(
+        self, state: str | None, site: str | None, before: int, limit: int, owner: str | None = None
+    ) -> shown.JobList:
+        """Returns jobs below a number, newest first; of a state, a site, an owner where one is given.
 
         Raises:
             RefusedError: The state or the site is unknown.
@@ -162,7 +164,10 @@ class Api:
             if site not in self.shower.sites:
                 raise RefusedError(422, "invalid", f"unknown site {site!r}; known: {', '.join(self.shower.sites)}")
             where.append("j.site = ?")
-            values.append(self.shower.sites.index(site))
+            values.append(site)
+        if owner is not None:
+            where.append("j.owner = ?")
+            values.append(owner)
         query = f"{shown.JOB_COLUMNS} WHERE {' AND '.join(where)} ORDER BY j.id DESC LIMIT ?"
         jobs = [self.shower.job(row) for row in self.store.read(query, *values, limit)]
         return shown.JobList(jobs=jobs, next=jobs[-1].id if len(jobs) == limit and limit else None)
@@ -201,6 +206,7 @@ class Api:
                 pin=pin if isinstance(pin, str) else None,
                 unpin=pin is None,
                 veto=veto,
+                only_of=holder.only_own,
             )
 
         await run_in_threadpool(steer)
@@ -208,18 +214,25 @@ class Api:
 
     async def cancel(self, request: Request, holder: Holder) -> Response:
         """Cancels a job."""
-        await run_in_threadpool(operator.cancel_job, self.controller, _job(request), holder.name)
+        await run_in_threadpool(
+            operator.cancel_job, self.controller, _job(request), holder.name, only_of=holder.only_own
+        )
         return answer(await run_in_threadpool(self.shown_job, _job(request)), 202)
 
     async def hold(self, request: Request, holder: Holder) -> Response:
         """Holds a waiting job."""
-        await run_in_threadpool(operator.hold_job, self.controller, _job(request), True, holder.name)
+        await self._hold(request, holder, True)
         return answer(await run_in_threadpool(self.shown_job, _job(request)))
 
     async def release(self, request: Request, holder: Holder) -> Response:
         """Lets a held job go on."""
-        await run_in_threadpool(operator.hold_job, self.controller, _job(request), False, holder.name)
+        await self._hold(request, holder, False)
         return answer(await run_in_threadpool(self.shown_job, _job(request)))
+
+    async def _hold(self, request: Request, holder: Holder, held: bool) -> None:
+        await run_in_threadpool(
+            operator.hold_job, self.controller, _job(request), held, holder.name, only_of=holder.only_own
+        )
 
     # Sites, plans, decisions, events.
 
@@ -231,7 +244,7 @@ class Api:
         """Returns the sites as they are now."""
         stored = {row["name"]: row for row in self.store.read("SELECT * FROM sites")}
         latest = {row["zone"]: row["source"] for row in self.store.read(LATEST_SOURCES)}
-        undispatched = [self.store.read(UNDISPATCHED, s)[0]["n"] for s in range(len(self.shower.sites))]
+        undispatched = [self.store.read(UNDISPATCHED, site)[0]["n"] for site in self.shower.sites]
         with self.controller.lock:
             now = self.controller.world.view.site_S.copy()
         return [
@@ -306,8 +319,7 @@ class Api:
         """Returns decisions below a number, newest first, of all jobs or of one."""
         where, values = ("", [before]) if job is None else (" AND job = ?", [before, job])
         rows = self.store.read(f"SELECT * FROM decisions WHERE id < ?{where} ORDER BY id DESC LIMIT ?", *values, limit)
-        each_slot = self.controller.setup.scenario.protocol == "each-slot"
-        return [self.shower.decision(row, each_slot) for row in rows]
+        return [self.shower.decision(row) for row in rows]
 
     async def events(self, request: Request, holder: Holder) -> Response:
         """Lists events from a number on; as a stream where the request accepts ``text/event-stream``."""

@@ -124,7 +124,7 @@ class Forms:
         """Submits a job; one that is not valid is shown again with what is wrong."""
         try:
             row = self.api.checker.row(_job_of(fields))
-            ids, new = await run_in_threadpool(self.api.store.do, submission([row]))
+            ids, new = await run_in_threadpool(self.api.store.do, submission([row], visitor.holder.name))
         except NoonwardError as error:
             known = refusal(error)
             status = 422 if known is None else known.status
@@ -136,14 +136,17 @@ class Forms:
     async def change_job(self, request: Request, visitor: Visitor, fields: dict[str, str]) -> Response:
         """Holds, releases, cancels, pins a job, or vetoes sites for it."""
         job, action, who = int(request.path_params["job"]), request.path_params["action"], visitor.holder.name
+        only_of = visitor.holder.only_own
         sites = [site for site in self.controller.setup.sites if fields.get(f"not_{site}")]
         pin = fields.get("site") or None
         actions: dict[str, tuple[Callable[[], None], str]] = {
-            "hold": (lambda: operator.hold_job(self.controller, job, True, who), "is held"),
-            "release": (lambda: operator.hold_job(self.controller, job, False, who), "is let go"),
-            "cancel": (lambda: operator.cancel_job(self.controller, job, who), "is cancelled"),
+            "hold": (lambda: operator.hold_job(self.controller, job, True, who, only_of=only_of), "is held"),
+            "release": (lambda: operator.hold_job(self.controller, job, False, who, only_of=only_of), "is let go"),
+            "cancel": (lambda: operator.cancel_job(self.controller, job, who, only_of=only_of), "is cancelled"),
             "steer": (
-                lambda: operator.steer_job(self.controller, job, who, pin=pin, unpin=pin is None, veto=sites),
+                lambda: operator.steer_job(
+                    self.controller, job, who, pin=pin, unpin=pin is None, veto=sites, only_of=only_of
+                ),
                 "is steered",
             ),
         }

@@ -143,7 +143,7 @@ class Pages:
             return {
                 "counts": [(state, counts.get(state, 0)) for state in OPEN],
                 "jobs": self.api.job_list(None, None, 2**53, 8).jobs,
-                "events": [(event, event_words(event, self.controller.setup.sites)) for event in events],
+                "events": [(event, event_words(event)) for event in events],
             }
 
         content = await run_in_threadpool(gather)
@@ -205,7 +205,7 @@ class Pages:
                 "asked": asked,
                 "why": why(self.controller, number_),
                 "decisions": self.api.decision_list(number_, 2**53, 10),
-                "events": [(event, event_words(event, self.controller.setup.sites)) for event in events],
+                "events": [(event, event_words(event)) for event in events],
             }
 
         content = await run_in_threadpool(gather)
@@ -221,7 +221,7 @@ class Pages:
             here = self.store.read(
                 f"SELECT j.id FROM jobs j WHERE j.site = ? AND j.state IN ({', '.join(repr(s) for s in OPEN)}) "
                 "ORDER BY j.id DESC LIMIT ?",
-                self.controller.setup.sites.index(name),
+                name,
                 ROWS,
             )
             return {

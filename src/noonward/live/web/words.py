@@ -91,7 +91,7 @@ def problems(service: ServiceShown, sites: Sequence[SiteShown]) -> list[str]:
     return found
 
 
-def event_words(event: Event, sites: Sequence[str]) -> str:
+def event_words(event: Event) -> str:
     """Returns an event in words."""
     data = event.data
     if event.kind == "site":
@@ -105,8 +105,6 @@ def event_words(event: Event, sites: Sequence[str]) -> str:
         return f"{data['site']} " + ", ".join(each for each in said if each) + by
     words = _WORDS.get(event.kind, event.kind)
     place = data.get("site")
-    if isinstance(place, int) and 0 <= place < len(sites):
-        place = sites[place]
     parts = [words]
     if place:
         parts.append(f"{'to' if event.kind in ('sent', 'released') else 'at'} {place}")

@@ -4,6 +4,7 @@
 NoonwardError                  base of all; the command line prints it and exits with 2
 ├── ScenarioError              a scenario file or option is wrong (what, value, unit, allowed, what to do)
 ├── DataError                  a file's content is wrong (file, row, column)
+│   ├── RowError               some rows of it are wrong (their lines; an import may leave them out)
 │   └── SignalRangeError       a price or carbon intensity was asked outside the hours that are known
 ├── FileError                  a file or folder cannot be written, or another process uses it (path, why, what to do)
 ├── InfeasibleActionError      a scheduler answered something the engine cannot do (job, site, reason)
@@ -30,6 +31,20 @@ class ScenarioError(NoonwardError):
 
 class DataError(NoonwardError):
     """The content of a data file is wrong."""
+
+
+class RowError(DataError):
+    """Some rows of a data file are wrong.
+
+    Attributes:
+        lines: Their lines in the file, counted from 1.
+        why: What is wrong with the first of them, as a phrase.
+    """
+
+    def __init__(self, message: str, lines: Iterable[int], why: str) -> None:
+        super().__init__(message)
+        self.lines = tuple(lines)
+        self.why = why
 
 
 class SignalRangeError(DataError):

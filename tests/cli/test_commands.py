@@ -177,8 +177,22 @@ def test_policies_lists_the_arguments_of_families_and_those_of_a_role(noonward: 
     shown = noonward("policies", "--role", "clairvoyant").out
     assert "│ booked-perfect " in shown
     assert "│ booked-regression " not in shown
-    assert "greedy-energy(gpus=)" in noonward("policies").out
-    assert "gpus: a whole number from 1 to 4096 (GPUs)" in noonward("policies").out
+    assert "greedy-energy(gpus=)" in noonward("policies", "--all").out
+    assert "gpus: a whole number from 1 to 4096 (GPUs)" in noonward("policies", "--all").out
+
+
+def test_policies_shows_a_dozen_with_their_use_and_all_as_json(noonward: CommandLine) -> None:
+    from noonward.schedule.registry import policies
+
+    shown = noonward("policies").out.splitlines()
+    assert len(shown) < 24
+    assert max(map(len, shown)) <= 120
+    assert "local-fcfs" in "\n".join(shown)
+    every = json.loads(noonward("policies", "--all", "--json").out)
+    assert [row["name"] for row in every] == [policy.name for policy in policies()]
+    uses = {row["name"]: row["use_it_for"] for row in json.loads(noonward("policies", "--json").out)}
+    assert 10 <= len(uses) <= 15
+    assert all(any(line.split() == [name, *use.split()] for line in shown) for name, use in uses.items())
 
 
 def test_compare_what_if_studies_the_proposed_policy_and_links_the_pages(noonward: CommandLine) -> None:

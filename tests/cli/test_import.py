@@ -75,6 +75,101 @@ def test_an_import_may_hide_who_asked_and_say_what_class_a_job_is_of(noonward: C
     assert pl.read_csv("again/jobs.csv")["user"][0] != jobs["user"][0]
 
 
+def test_an_import_reads_its_own_output(noonward: CommandLine, files: list[str]) -> None:
+    words = ["--timezone", "Europe/Berlin", "--fx", "EUR=1.1"]
+    assert noonward("import", *files, *words, "--out", "mine").code == 0
+    answer = noonward("import", "mine/signals.csv", "mine/jobs.csv", "--out", "again")
+    assert answer.code == 0, answer.err
+    for name in ("signals.csv", "jobs.csv"):
+        again, first = (pl.read_csv(f"{folder}/{name}", infer_schema=False) for folder in ("again", "mine"))
+        assert again.select(first.columns).equals(first)
+
+
+def test_what_is_known_of_each_zone_is_printed(noonward: CommandLine, files: list[str]) -> None:
+    lines = noonward("import", "DE.csv", "prices.csv", "--fx", "EUR=1.1").out.splitlines()
+    rows = [line.replace("│", " ").replace("┃", " ").split() for line in lines if "USD/MWh" in line or "g/kWh" in line]
+    assert ["DE", "price,", "USD/MWh", "2023-10-28", "23:00", "2023-10-28", "23:00", "1", "0", *["55.0"] * 3] in rows
+    carbon = ["DE", "carbon,", "g/kWh", "2023-10-28", "23:00", "2023-10-29", "00:00", "2", "0"]
+    assert [*carbon, "305.0", "300.0", "310.0"] in rows
+
+
+def test_a_price_in_another_unit_is_checked(noonward: CommandLine) -> None:
+    Path("spot.csv").write_text("timestamp,zone,price_usd_per_mwh\n2024-01-01T00:00Z,DE,0.08\n")
+    assert "check: DE: the mean price is 0.08 USD/MWh; are its unit (per kWh?)" in noonward("import", "spot.csv").out
+
+
+def test_every_file_may_have_a_clock_of_its_own(noonward: CommandLine) -> None:
+    head = "JobID|Submit|Start|End|ElapsedRaw|AllocTRES|Cluster\n"
+    row = "1|2024-01-10T12:00:00|2024-01-10T12:00:00|2024-01-10T13:00:00|3600|gres/gpu=1|{}\n"
+    for name in ("fra", "mel", "par"):
+        Path(f"{name}.txt").write_text(head + row.format(name))
+    words = ["--timezone", "fra.txt=Europe/Berlin", "--timezone", "mel.txt=Australia/Melbourne", "--timezone", "UTC"]
+    answer = noonward("import", "fra.txt", "mel.txt", "par.txt", *words, "--out", "mine")
+    assert answer.code == 0, answer.err
+    jobs = pl.read_csv("mine/jobs.csv", infer_schema=False)
+    assert jobs.select("origin", "submit_time").rows() == [
+        ("mel", "2024-01-10T01:00:00Z"), ("fra", "2024-01-10T11:00:00Z"), ("par", "2024-01-10T12:00:00Z"),
+    ]  # fmt: skip
+    answer = noonward("import", "fra.txt", "--timezone", "fran.txt=Europe/Berlin")
+    assert (answer.code, "names the file 'fran.txt', which is not imported; did you mean" in answer.err) == (2, True)
+
+
+def test_files_that_disagree_about_a_zone_are_said_to(noonward: CommandLine) -> None:
+    rows = "timestamp,zone,price_usd_per_mwh\n2024-01-01T00:00Z,DE,{}\n2024-01-01T01:00Z,DE,60\n"
+    Path("a.csv").write_text(rows.format(50))
+    Path("b.csv").write_text(rows.format(5000))
+    out = " ".join(noonward("import", "a.csv", "b.csv").out.split())
+    assert "dropped 1: hours whose price an earlier file gives with another value, which is kept" in out
+    assert "(the first: DE, 2024-01-01T00:00Z: 50 USD/MWh in a.csv, 5000 here)" in out
+    assert "dropped 1: hours whose price an earlier file gives alike" in out
+
+
+def test_marginal_and_average_carbon_are_not_mixed(noonward: CommandLine, files: list[str]) -> None:
+    Path("X_co2_moer_2023.csv").write_text("point_time,value\n2023-10-28 23:00:00+00:00,900\n")
+    answer = noonward("import", "DE.csv", "X_co2_moer_2023.csv", "--out", "mine")
+    assert answer.code == 2
+    assert "two kinds (DE.csv average, X_co2_moer_2023.csv marginal)" in " ".join(answer.err.split())
+    assert noonward("import", "X_co2_moer_2023.csv", "--out", "mine").code == 0
+    # What was imported remembers its kind.
+    again = noonward("import", "DE.csv", "mine/signals.csv")
+    assert (again.code, "two kinds (DE.csv average, signals.csv marginal)" in " ".join(again.err.split())) == (2, True)
+    note = "carbon intensities of two kinds are mixed (DE.csv average, signals.csv marginal)"
+    assert note in " ".join(noonward("data", "signals", "DE.csv", "mine/signals.csv").out.split())
+
+
+BAD = "JobID|Submit|Start|End|ElapsedRaw|AllocTRES\n" + "".join(
+    f"{n}|2024-01-10T12:00:00|{start}|2024-01-10T13:00:00|{seconds}|gres/gpu=1\n"
+    for n, (start, seconds) in enumerate(
+        [("2024-01-10T12:00:00", "3600"), ("soon", "3600"), ("1970-01-01T00:00:00", "1"), ("2024-01-10T12:00:00", "x")]
+    )
+)
+
+
+def test_bad_rows_are_left_out_up_to_a_number(noonward: CommandLine) -> None:
+    Path("sacct.txt").write_text(BAD + "9|too|few\n")
+    words = ["import", "sacct.txt", "--timezone", "UTC"]
+    assert "line 6: 3 fields, but the header names 6" in noonward(*words).err
+    answer = noonward(*words, "--skip-bad", 4)
+    assert answer.code == 0, answer.err
+    out = " ".join(answer.out.split())
+    assert "5 rows in, 1 rows out" in out
+    assert "dropped 1: bad rows: 3 fields, but the header names 6 (first in line 6)" in out
+    assert "dropped 1: bad rows: column 'Start': the value 'soon' is not a time (first in line 3)" in out
+    assert "bad rows: column 'Start': the value '1970-01-01T00:00:00' lies before 2000" in out
+    assert "bad rows: column 'ElapsedRaw': the value 'x' is not a number (first in line 5)" in out
+    answer = noonward(*words, "--skip-bad", 3)
+    assert (answer.code, "4 rows are bad so far; --skip-bad 3 leaves" in " ".join(answer.err.split())) == (2, True)
+
+
+def test_a_header_that_stands_again_is_left_out_and_counted(noonward: CommandLine, files: list[str]) -> None:
+    Path("sacct.txt").write_text(SACCT + SACCT)
+    out = " ".join(noonward("import", "sacct.txt", "--timezone", "UTC").out.split())
+    assert "dropped 1: the header once more (first in line 4)" in out
+    assert "5 rows in, 1 rows out" in out
+    Path("prices.csv").write_text(ENTSOE + ENTSOE.splitlines()[0] + "\n")
+    assert "dropped 1: the header once more" in noonward("import", "prices.csv", "--fx", "EUR=1").out
+
+
 def test_without_a_folder_nothing_is_written(noonward: CommandLine, files: list[str]) -> None:
     answer = noonward("import", "DE.csv")
     assert answer.code == 0
@@ -109,6 +204,8 @@ def test_the_formats_are_listed(noonward: CommandLine) -> None:
         (["sacct.txt", "--timezone", "Berlin"], "time zone 'Berlin' is unknown"),
         (["sacct.txt", "--timezone", "UTC", "--origin", "bn=b"], "names 'bn', where no job of sacct.txt comes from"),
         (["prices.csv", "--fx", "1.1"], "does not say of which currency; write --fx EUR=1.1"),
+        (["prices.csv", "--fx", "EUR"], "--fx 'EUR' does not say the rate; .*: --fx EUR=1.08"),
+        (["prices.csv", "--fx", "EUR=108"], "one EUR has never been worth 108 US dollars"),
         (["prices.csv", "--fx", "EUR=cheap"], "'cheap' is not a number"),
         (["prices.csv", "--fx", "EUR=0"], "must be above 0"),
         (["prices.csv", "--fx", "GBP=1"], r"prices are in EUR, and no exchange rate was given for it \(given: GBP\)"),

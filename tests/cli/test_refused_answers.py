@@ -28,7 +28,7 @@ BAD = {
     "no GPU": (instead(WHEN, "--gpu L4"), "name its GPU"),
     "unknown GPU": (instead(WHEN, "--gpu L4", "--gpu H900"), "GPU 'H900' is not in the library"),
     "no hours": (instead(WHEN, "--hours 6", "--hours 0"), "--hours 0 is not allowed; give a finite number above 0"),
-    "hours that are no number": (instead(WHEN, "--hours 6", "--hours nan"), "--hours nan is not allowed"),
+    "hours that are no number": (instead(WHEN, "--hours 6", "--hours nan"), "'--hours': 'nan' is not a duration"),
     "no GPUs": (instead(WHEN, "--gpus 8", "--gpus 0"), "greater than or equal to 1"),
     "PUE below one": (f"{WHEN} --pue 0.5", "--pue 0.5 is not allowed"),
     "negative carbon price": (f"{WHEN} --carbon-price -1", "--carbon-price -1 is not allowed"),

@@ -202,7 +202,7 @@ ROW = "1|2022-10-01T00:00:00|2022-10-01T00:00:00|2022-10-01T01:00:00|3600|gres/g
         ("JobID    State\n-------- --------\n1  C\n", {"clock": BERLIN}, "sacct -X --parsable2"),
         ("a,b\n1,2\n", {}, "no job log of a known format"),
         ("a,b\n1,2\n", {"format": "slrum"}, "did you mean 'slurm'"),
-        ('{"apiVersion": 1, "kind": "List", "items": [{"kind": "Pod"}]}', {}, "holds no Job"),
+        ('{"apiVersion": 1, "kind": "List", "items": [{"kind": "Node"}]}', {}, "holds no Job"),
         ('{"apiVersion": 1, "kind": "List", "items": [', {}, "not valid JSON"),
         ('{"apiVersion": 1, "kind": "Job", "metadata": {}}', {}, "job 'default/': .*kubectl"),
         ("submit_time,gpus\n2022-10-01T00:00Z,1\n", {}, "no column holds the run times.*--column 'duration_s=NAME'"),

@@ -65,6 +65,66 @@ def test_electricity_maps_gives_life_cycle_carbon(read: Read) -> None:
     assert "1: rows without a value: unknown (first in line 3)" in account(found)
 
 
+def test_years_of_two_digits_are_of_this_century_and_said_so(read: Read) -> None:
+    head = "Time Stamp,Name,PTID,LBMP ($/MWHr)\n"
+    found = read(head + "6/1/24 0:00,N.Y.C.,61761,22.21\n6/1/24 1:00,N.Y.C.,61761,20.66\n")
+    assert found.hours.select("timestamp", "price").rows() == [
+        (datetime(2024, 6, 1, 4, tzinfo=UTC), 22.21), (datetime(2024, 6, 1, 5, tzinfo=UTC), 20.66),
+    ]  # fmt: skip
+    assert "read 2: years of two digits are of this century (24 is 2024) (first in line 2)" in account(found)
+
+
+@pytest.mark.parametrize("stamp", ["6-1-24 0:00", "24-06-01 0:00", "6/1/124 0:00", "6/1/4 0:00"])
+def test_other_short_years_are_refused(read: Read, stamp: str) -> None:
+    with pytest.raises(DataError, match=r"line 2, column 'Time Stamp': .* is not a time of the calendar"):
+        read(f"Time Stamp,Name,PTID,LBMP ($/MWHr)\n{stamp},N.Y.C.,61761,22.21\n")
+
+
+def test_times_before_2000_are_refused_with_their_line(read: Read, tmp_path: Path) -> None:
+    row = "1994-06-01T00:00Z,DE,50\n"
+    with pytest.raises(DataError, match="line 2, column 'timestamp': the value '1994-06-01T00:00Z' lies before 2000"):
+        read("timestamp,zone,price_usd_per_mwh\n" + row)
+    path = tmp_path / "tidy.csv"
+    path.write_text("timestamp,zone,price_usd_per_mwh\n" + row)
+    with pytest.raises(DataError, match="line 2, column 'timestamp': the value 1994-06-01T00:00Z lies before 2000"):
+        load_signals([path])
+
+
+NYISO_HEAD = (
+    "Eastern Date Hour,Eastern Date Hour Time Zone,Zone Name,Zone PTID,DAM Zonal LBMP,DAM Zonal Losses,"
+    "DAM Zonal Congestion,DAM Zonal Price Version\n"
+)
+
+
+def test_exports_of_nyiso_oasis_mark_the_repeated_hour_and_have_versions(read: Read) -> None:
+    rows = [("11/3/24 0:00", "EDT", 20, 1), ("11/3/24 1:00", "EST", 30, 1), ("11/3/24 1:00", "EDT", 25, 1),
+            ("11/3/24 2:00", "EST", 99, 1), ("11/3/24 2:00", "EST", 40, 2)]  # fmt: skip
+    text = NYISO_HEAD + "".join(f"{time},{mark},N.Y.C.,61761,{price},1,0,{v}\n" for time, mark, price, v in rows)
+    found = read(text)
+    assert prices(found) == {"11-03T04": 20.0, "11-03T05": 25.0, "11-03T06": 30.0, "11-03T07": 40.0}
+    assert found.hours["zone"].unique().to_list() == ["US-NY-NYIS"]
+    assert "dropped 1: prices that a later version replaced" in account(found)
+
+
+def iso_ne(*rows: tuple[str, str, float]) -> str:
+    head = '"C","Day-Ahead Energy Market Hourly LMP Report"\n"C","Report for: 11/02/2025 - 11/02/2025"\n'
+    places = ["Location ID", "Location Name", "Location Type"]
+    names = ["Date", "Hour Ending", *places, "Locational Marginal Price", "Energy Component"]
+    lines = [["H", *names], ["H", "Date", "HE", *["String"] * 3, *["Number"] * 2]]
+    lines += [["D", day, hour, "4000", ".H.INTERNAL_HUB", "HUB", str(price), "1"] for day, hour, price in rows]
+    return head + "".join(",".join(f'"{field}"' for field in line) + "\n" for line in [*lines, ["T", str(len(rows))]])
+
+
+def test_iso_new_england_names_hours_by_their_end_and_marks_the_repeated_one(read: Read) -> None:
+    day = "11/02/2025"
+    found = read(iso_ne((day, "01", 10), (day, "02", 20), (day, "02X", 30), (day, "03", 40), (day, "24", 50)))
+    assert prices(found) == {"11-02T04": 10, "11-02T05": 20, "11-02T06": 30, "11-02T07": 40, "11-03T04": 50}
+    assert found.hours["zone"].unique().to_list() == ["US-NE-ISNE"]
+    assert found.account.rows_in == 5
+    with pytest.raises(DataError, match=r"column 'Hour Ending': the value '25' is no hour ending"):
+        read(iso_ne((day, "25", 10)))
+
+
 def test_electricity_maps_saved_in_another_encoding_is_recognised(read: Read) -> None:
     broken = MAPS_HEAD.replace("₂", "â‚‚").encode("cp1252")
     assert read(broken + b"2022-01-01 00:00:00,G,G,DE,1,5,a,false\n").hours["carbon"].to_list() == [5.0]

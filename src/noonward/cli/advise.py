@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from noonward.cli.options import Settings, SignalFiles, open_scenario, print_table, require_cluster, time_option
+from noonward.cli.options import (
+    Settings,
+    SignalFiles,
+    duration,
+    open_scenario,
+    print_table,
+    require_cluster,
+    time_option,
+)
 
 if TYPE_CHECKING:
     from noonward.live.advise.advice import Advice, Options, Row
@@ -27,9 +35,11 @@ QueueFiles = Annotated[
 def advise(
     fleet: Annotated[str, typer.Option(metavar="SCENARIO", help="Scenario with the fleet, such as mine.yaml.")],
     queue: QueueFiles = None,
-    slurm: Annotated[bool, typer.Option("--slurm", help="Ask squeue of this machine in place of --queue.")] = False,
+    slurm: Annotated[
+        bool, typer.Option("--slurm", help="Run squeue on this machine instead of reading --queue.")
+    ] = False,
     at: Annotated[
-        str | None, typer.Option(metavar="SITE", help="Site whose queue it is, where no cluster is named so.")
+        str | None, typer.Option(metavar="SITE", help="Site whose queue it is, if no cluster has its name.")
     ] = None,
     output: Annotated[
         Literal["table", "csv", "sbatch"],
@@ -38,13 +48,34 @@ def advise(
     policy: Annotated[str, typer.Option(help="Policy that is asked (see 'noonward policies').")] = "booked-persistence",
     reference: Annotated[
         str | None,
-        typer.Option(help="Policy that savings are measured against. [default: the scenario's reference_policy]"),
+        typer.Option(
+            "--baseline",
+            "--reference",
+            metavar="POLICY",
+            help="Policy that savings are measured against. [default: the scenario's reference_policy]",
+        ),
     ] = None,
     later: Annotated[
-        float, typer.Option("--later-h", min=0, help="How much later than otherwise a job may start, h.")
+        float,
+        typer.Option(
+            "--later-h",
+            "--later",
+            parser=duration(3600.0),
+            metavar="DURATION",
+            help="How much later a job may start than it would: 12h, or hours.",
+        ),
     ] = 24.0,
-    run_share: Annotated[float, typer.Option(min=0.01, max=1.0, help="Run time over time limit.")] = 1.0,
-    run_hours: Annotated[float | None, typer.Option(min=0.01, help="Run time of jobs without a time limit, h.")] = None,
+    run_share: Annotated[
+        float, typer.Option(min=0.01, max=1.0, help="Expected run time as a share of the time limit.")
+    ] = 1.0,
+    run_hours: Annotated[
+        float | None,
+        typer.Option(
+            parser=duration(3600.0, 36.0),
+            metavar="DURATION",
+            help="Run time of jobs without a time limit: 6h, or hours.",
+        ),
+    ] = None,
     job_class: Annotated[str | None, typer.Option("--class", help="Class of the jobs.")] = None,
     now: Annotated[
         str | None,
@@ -53,7 +84,10 @@ def advise(
     signals: SignalFiles = None,
     settings: Settings = None,
 ) -> None:
-    """Say for each waiting job of a Slurm queue where and when it should run, and what that saves."""
+    """Advise where and when jobs of a Slurm queue should run.
+
+    Reads a queue and changes nothing. The table shows what the advice saves.
+    """
     from noonward.errors import MissingExtraError, ScenarioError
 
     try:
@@ -66,7 +100,7 @@ def advise(
     require_cluster(scenario, "advise")
     named = reference or scenario.reference_policy
     if named is None:
-        raise ScenarioError(f"scenario {scenario.name!r} has no reference_policy; name one: --reference local-fcfs")
+        raise ScenarioError(f"scenario {scenario.name!r} has no reference_policy; name one: --baseline local-fcfs")
     options = Options(
         policy=policy, reference=named, now=time_option("--now", now), at=at, class_=job_class, later_h=later,
         run_share=run_share, run_h=run_hours,

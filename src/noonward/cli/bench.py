@@ -30,7 +30,10 @@ def bench(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Time the engine or bid prices (ten seconds), the planner (two minutes) or learning (a minute), on one core."""
+    """Measure how fast Noonward is here, on one core.
+
+    The engine and bid prices take ten seconds, learning a minute, the planner two.
+    """
     from rich.table import Table
 
     from noonward.bench.bid_price import bench_bid_price

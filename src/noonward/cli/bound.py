@@ -41,13 +41,16 @@ def bound(
     seconds: BoundSeconds = None,
     non_clairvoyant: Annotated[
         bool,
-        typer.Option("--non-clairvoyant", help="Instead: what policies that do not know coming signals can earn."),
+        typer.Option("--non-clairvoyant", help="Bound policies that do not know future signals, instead."),
     ] = False,
     workers: Workers = None,
     ray: RayAddress = None,
     json: Json = False,
 ) -> None:
-    """Compute what no policy can beat: an upper bound of the utility, or a lower bound of the energy per unit."""
+    """Compute a bound that no policy can beat.
+
+    It is an upper bound of utility, or a lower bound of energy per unit of work.
+    """
     from noonward.errors import ScenarioError
     from noonward.evaluate.asked import require_seconds
     from noonward.evaluate.bound_runs import BoundRun

@@ -71,7 +71,11 @@ def compare(
     jobs_file: JobsFile = None,
     json: Json = False,
 ) -> None:
-    """Compare policies over the same environments, paired, against a bound; prints a table and the report's path."""
+    """Compare policies over the same test cases (environments).
+
+    Prints the answer and a table, and writes a report. Differences are paired, and every policy is measured against an
+    upper bound that none can beat, if one is known for the scenario.
+    """
     import sys
 
     from noonward.cli.rows import Rows

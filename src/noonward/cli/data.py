@@ -14,12 +14,17 @@ app = typer.Typer(help="Check data files; write generated ones.", no_args_is_hel
 
 @app.command()
 def signals(
-    files: Annotated[list[Path], typer.Argument(help="Signal files; a later one fills what the first leave unknown.")],
-    zones: Annotated[str | None, typer.Option(help="Comma-separated zones; by default all.")] = None,
+    files: Annotated[
+        list[Path], typer.Argument(help="Signal files; a later one fills what earlier ones leave unknown.")
+    ],
+    zones: Annotated[str | None, typer.Option(help="Comma-separated zones. [default: all]")] = None,
     format: Annotated[str | None, typer.Option(help="Format of all files (see 'noonward import --formats').")] = None,
-    scenario: Annotated[str | None, typer.Option(help="Scenario that the files are to serve.")] = None,
+    scenario: Annotated[str | None, typer.Option(help="Scenario to check the files against.")] = None,
 ) -> None:
-    """Check signal files and say per zone what they hold; with --scenario, whether they serve it."""
+    """Check signal files, and say what they hold per zone.
+
+    With --scenario, also whether they suffice for it.
+    """
     import numpy as np
     from rich.table import Table
 
@@ -54,9 +59,12 @@ def jobs(
         str | None,
         typer.Option(help="Scenario that the jobs are to serve. [default: the fleet of fine-tuning]"),
     ] = None,
-    timezone: Annotated[str | None, typer.Option(help="Clock of times without a zone: Europe/Berlin, UTC.")] = None,
+    timezone: Annotated[str | None, typer.Option(help="Time zone of times without one: Europe/Berlin, UTC.")] = None,
 ) -> None:
-    """Check a job file and say what it holds; with --scenario, whether it serves it."""
+    """Check a job file, and say what it holds.
+
+    With --scenario, also whether it suits it.
+    """
     import numpy as np
 
     from noonward.data.jobs.dated import is_dated, job_rows
@@ -122,7 +130,7 @@ def generate(
     seed: Seed = 0,
     settings: Settings = None,
 ) -> None:
-    """Write an environment's signals and jobs as files that --signals and --jobs read back."""
+    """Write an environment's signals and jobs as files."""
     from noonward.data.environments import build_environment
     from noonward.data.jobs.load import write_job_table
     from noonward.data.signals.load import write_generated_signals

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noonward.cli.options import Interrupted, Json, Settings
+from noonward.cli.options import Interrupted, Json, Settings, duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,7 +43,7 @@ def up(
     ] = None,
     settings: Settings = None,
     parallelism: Annotated[
-        str, typer.Option(help="Exchange within a gang: synchronous (exact) or displaced (DistriFusion).")
+        str, typer.Option(help="Exchange among the servers of a task: synchronous (exact) or displaced (DistriFusion).")
     ] = "synchronous",
     warm_up: Annotated[int, typer.Option(min=1, help="First steps of displaced that exchange at once.")] = 4,
     guidance: Annotated[
@@ -57,16 +57,14 @@ def up(
     tries: Annotated[int, typer.Option(min=1, help="Launches of a task before it fails.")] = 2,
     lease: Annotated[
         float,
-        typer.Option(
-            help="Seconds after the last answer of a worker that hangs within which its gang is free; above 2."
-        ),
+        typer.Option(help="Seconds without an answer after which a worker counts as hung; above 2."),
     ] = 8.0,
     ray: Annotated[str, typer.Option(metavar="ADDRESS", help="A Ray cluster, or 'local' for this machine.")] = "local",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU a server if there are enough.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the policy.")] = 0,
     folder: Folder = DEFAULT_FOLDER,
 ) -> None:
-    """Start the service in the background and wait until its workers are ready."""
+    """Start the service in the background."""
     from noonward.live.edge.client import require_extra, start_service, stop_service
     from noonward.live.edge.orders import Drawing, Limits
     from noonward.live.edge.settings import Settings as ServiceSettings
@@ -119,8 +117,13 @@ def submit(
         int | None, typer.Option("--seed", min=0, help="Seed of the image; by default its number.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Name of the model; by default the first.")] = None,
-    steps_max: Annotated[float | None, typer.Option(help="Most inference steps; the policy may give fewer.")] = None,
-    deadline: Annotated[float | None, typer.Option(help="Seconds from now within which it must be done.")] = None,
+    steps_max: Annotated[
+        float | None, typer.Option(help="Maximum number of inference steps; the policy may choose fewer.")
+    ] = None,
+    deadline: Annotated[
+        float | None,
+        typer.Option(parser=duration(1.0), metavar="DURATION", help="Time within which it must be done: 10m, or s."),
+    ] = None,
     count: Annotated[int, typer.Option(min=1, help="Images, with seeds one after the other.")] = 1,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until they are done.")] = False,
     folder: Folder = DEFAULT_FOLDER,
@@ -154,7 +157,7 @@ def submit(
 
 @app.command()
 def status(
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until Ctrl-C.")] = False,
     page: Annotated[Path | None, typer.Option(help="Write the page to this .html file.")] = None,
     folder: Folder = DEFAULT_FOLDER,
     json: Json = False,
@@ -186,7 +189,7 @@ def status(
 
 @app.command()
 def down(folder: Folder = DEFAULT_FOLDER) -> None:
-    """Stop the service; tasks that are not done are kept for the next one in its folder."""
+    """Stop the service; open tasks are kept in its folder."""
     from noonward.live.edge.client import stop_service
 
     killed = stop_service(folder)

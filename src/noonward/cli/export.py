@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from noonward.evaluate.compare import ComparisonResult
 
 Csv = Annotated[
-    Path | None, typer.Option("--csv", metavar="FILE", help="Write a CSV file: one row a policy and environment.")
+    Path | None, typer.Option("--csv", metavar="FILE", help="Write a CSV file: one row per policy and environment.")
 ]
 Xlsx = Annotated[
-    Path | None, typer.Option("--xlsx", metavar="FILE", help="Write an Excel file: the table, and one row a run.")
+    Path | None, typer.Option("--xlsx", metavar="FILE", help="Write an Excel file: the table, and one row per run.")
 ]
 JobsFile = Annotated[
     Path | None,
-    typer.Option("--jobs-parquet", metavar="FILE", help="Write a Parquet file: one row a policy and job, UTC times."),
+    typer.Option("--jobs-parquet", metavar="FILE", help="Write a Parquet file: one row per policy and job, UTC times."),
 ]
 
 

@@ -21,11 +21,14 @@ def fit_forecast(
     ],
     zones: Annotated[str | None, typer.Option(help="Zones, separated by commas. [default: all of the files]")] = None,
     passes: Annotated[int, typer.Option(min=1, max=1000, help="Passes over the samples.")] = 4,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of net and samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of network and samples.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing forecast.")] = False,
     json: Json = False,
 ) -> None:
-    """Fit a learned forecast to hours of any zones; prints its held-out error beside those of simpler forecasts."""
+    """Fit a learned forecast to the hours of your zones.
+
+    Prints its error on held-out hours beside those of simpler forecasts.
+    """
     from noonward.cli.options import split_names
     from noonward.data.signals.load import load_signals
     from noonward.errors import MissingExtraError, ScenarioError

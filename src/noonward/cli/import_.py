@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def import_(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Signal files and job logs; of signals, a later file fills what the first leave unknown."),
+        typer.Argument(
+            help="Signal files and job logs; of signals, a later file fills what earlier ones leave unknown."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -27,8 +29,14 @@ def import_(
     ] = None,
     format: Annotated[str | None, typer.Option(help="Format of all files (see --formats). [default: detected]")] = None,
     timezone: Annotated[
-        str | None, typer.Option(help="Clock of times without a zone: Europe/Berlin, UTC, +01:00.")
+        list[str] | None,
+        typer.Option(
+            help="Time zone of times without one: Europe/Berlin, UTC, +01:00; or FILE=Europe/Paris. Repeat it."
+        ),
     ] = None,
+    skip_bad: Annotated[
+        int, typer.Option(min=0, help="Leave out up to this many wrong rows per file, and say which.")
+    ] = 0,
     zone: Annotated[
         list[str] | None,
         typer.Option(help="Zone of a file's only area: DE; or AREA=ZONE (its other areas are left out), or FILE=ZONE."),
@@ -38,7 +46,7 @@ def import_(
         typer.Option(formats=["%Y-%m-%d"], help="Move a log by whole weeks, so that it begins in this day's week."),
     ] = None,
     origin: Annotated[
-        list[str] | None, typer.Option(help="Ingress that all jobs come from: berlin; or CLUSTER=INGRESS.")
+        list[str] | None, typer.Option(help="Origin (ingress point) of all jobs: berlin; or CLUSTER=ORIGIN.")
     ] = None,
     column: Annotated[
         list[str] | None,
@@ -55,7 +63,7 @@ def import_(
         str | None,
         typer.Option(help="Secret of the digests of --anonymous: the same gives the same. [default: a random one]"),
     ] = None,
-    currency: Annotated[str | None, typer.Option(help="Currency of prices, where the file names none.")] = None,
+    currency: Annotated[str | None, typer.Option(help="Currency of prices, if the file names none.")] = None,
     fx: Annotated[
         list[str] | None,
         typer.Option(help="US dollars for a unit of a currency: EUR=1.08, or a CSV file with day,currency,usd."),
@@ -63,15 +71,18 @@ def import_(
     price_unit: Annotated[str | None, typer.Option(help="Unit of prices: EUR/MWh, EUR/kWh, ct/kWh.")] = None,
     carbon_unit: Annotated[str | None, typer.Option(help="Unit of carbon intensities: g/kWh, kg/kWh, lb/MWh.")] = None,
     decimal: Annotated[str | None, typer.Option(help="Decimal sign, . or , [default: detected]")] = None,
-    date_order: Annotated[str | None, typer.Option(help="dmy or mdy, where the year does not come first.")] = None,
+    date_order: Annotated[str | None, typer.Option(help="dmy or mdy, if the year does not come first.")] = None,
     encoding: Annotated[str | None, typer.Option(help="Encoding, e.g. cp1252, cp932. [default: detected]")] = None,
     fill_gaps: Annotated[
-        int, typer.Option(min=0, max=24, help="Fill gaps of at most so many hours along a straight line.")
+        int, typer.Option(min=0, max=24, help="Interpolate runs of missing hours up to this length.")
     ] = 0,
     formats: Annotated[bool, typer.Option("--formats", help="List the known formats.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the accounts as JSON.")] = False,
 ) -> None:
-    """Turn signal files and job logs, as they are downloaded, into files that every command reads."""
+    """Turn downloaded logs and price files into tidy files.
+
+    Every command reads the result. Without --out nothing is written: look at the account first.
+    """
     import secrets
 
     from noonward.data.clock import Clock, Order
@@ -87,9 +98,11 @@ def import_(
         return
     _one_of("--decimal", decimal, (".", ","))
     _one_of("--date-order", date_order, tuple(order for order in get_args(Order) if order != "ymd"))
-    clock = None if timezone is None else Clock(timezone)
-    if clock is not None:
-        _ = clock.offset
+    by_file, everywhere = pairs("--timezone", timezone)
+    clocks = {name: Clock(zone_) for name, zone_ in by_file.items()}
+    clock = Clock(everywhere[0]) if everywhere else None
+    for each in (*clocks.values(), *(Clock(name) for name in everywhere)):
+        _ = each.offset
     if salt is not None and not anonymous:
         raise ScenarioError("--salt was given without --anonymous, which it belongs to; add --anonymous")
     columns, bare = pairs("--column", column)
@@ -97,7 +110,7 @@ def import_(
         raise ScenarioError(f"--column {bare[0]!r} is not of the form key=NAME; write e.g. --column price=Spot")
     zones, one_zone = pairs("--zone", zone)
     origins, one_origin = pairs("--origin", origin)
-    for option, names in (("--zone", one_zone), ("--origin", one_origin)):
+    for option, names in (("--zone", one_zone), ("--origin", one_origin), ("--timezone", everywhere)):
         if len(names) > 1:
             raise ScenarioError(f"{option} names {' and '.join(names)} for all files; write NAME={names[0]} for each")
     found = import_files(
@@ -106,6 +119,8 @@ def import_(
             encoding=encoding,
             decimal=decimal,
             clock=clock,
+            clocks=clocks,
+            skip_bad=skip_bad,
             date_order=date_order,  # type: ignore[arg-type]
             columns=columns,
             zones=zones,
@@ -119,6 +134,8 @@ def import_(
         LogOptions(
             encoding=encoding,
             clock=clock,
+            clocks=clocks,
+            skip_bad=skip_bad,
             date_order=date_order,  # type: ignore[arg-type]
             decimal=decimal,
             columns=columns,
@@ -150,6 +167,7 @@ def _print(found: Imported, paths: list[Path], json: bool) -> None:
     if found.signals is not None:
         days = found.signals["timestamp"].sort()
         print(f"signals: {found.signals['zone'].n_unique()} zones, {days[0]} to {days[-1]}")
+        _print_zones(found)
     if found.jobs is not None:
         days, gpus = found.jobs["submit_time"], found.jobs["gpus"] * found.jobs["duration_s"] / 3600
         print(f"jobs: {len(days):,} jobs, {days[0]} to {days[-1]}, {gpus.sum():,.0f} GPU hours")
@@ -157,6 +175,26 @@ def _print(found: Imported, paths: list[Path], json: bool) -> None:
         print(f"written: {path}")
     if not paths:
         print("nothing was written; give --out FOLDER to write tidy files")
+
+
+def _print_zones(found: Imported) -> None:
+    """Prints what is known of each zone."""
+    from rich.table import Table
+
+    from noonward.cli.options import print_table
+    from noonward.data.sanity import level_warnings
+
+    table = Table("zone", "quantity", "from (UTC)", "to (UTC)", "known h", "missing h", "mean", "least", "most")
+    for row in found.zones.iter_rows(named=True):
+        level = [f"{row[name]:,.1f}" for name in ("mean", "least", "most")]
+        times = [row[name].replace("T", " ").removesuffix(":00Z") for name in ("from", "to")]
+        table.add_row(row["zone"], row["quantity"], *times, f"{row['known']:,}", f"{row['missing']:,}", *level)
+    print_table(table)
+    for row in found.zones.iter_rows(named=True):
+        of_price = row["quantity"].startswith("price")
+        levels = {"price": row["mean"] if of_price else None, "carbon": None if of_price else row["mean"]}
+        for check in level_warnings(row["zone"], **levels):
+            print(f"check: {check}")
 
 
 def _print_formats() -> None:

@@ -52,7 +52,10 @@ def init(
     gpus: Annotated[bool, typer.Option("--gpus", help="List the packaged GPUs.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write a scenario of your own as commented YAML that runs; asks for the sites where none are given."""
+    """Write a scenario of your own, as commented YAML.
+
+    Asks for the sites if none are given.
+    """
     from noonward.cli.import_ import pairs
     from noonward.data.jobs.classes import parse_class
     from noonward.data.scenarios.own_fleet import OwnFleet, parse_site

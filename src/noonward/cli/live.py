@@ -14,8 +14,8 @@ from noonward.cli.live_client import DEFAULT_ADDRESS, Address, open_client
 if TYPE_CHECKING:
     from noonward.live.store.store import Store
 
-app = typer.Typer(help="Look after a live service: store, tokens, sites, policy, jobs.", no_args_is_help=True)
-tokens = typer.Typer(help="Tokens of a service.", no_args_is_help=True)
+app = typer.Typer(help="Operate a live service: jobs, sites, policy, store, tokens.", no_args_is_help=True)
+tokens = typer.Typer(help="Create, list, rotate and revoke tokens.", no_args_is_help=True)
 app.add_typer(tokens, name="token")
 Folder = Annotated[Path, typer.Option(help="Folder that 'noonward serve' works in.")]
 JobNumber = Annotated[int, typer.Argument(min=1, help="Number of the job.")]
@@ -27,7 +27,7 @@ SiteName = Annotated[str, typer.Argument(help="Name of the site.")]
 
 @app.command()
 def backup(to: Annotated[Path, typer.Argument(help="File to write.")], folder: Folder = Path("noonward-live")) -> None:
-    """Copy the store to a file, also while the service runs."""
+    """Back the store up to a file, even while it is in use."""
     from noonward.live.store import sqlite
 
     sqlite.backup(folder, to)
@@ -53,7 +53,7 @@ def restore(
 
 @app.command()
 def vacuum(folder: Folder = Path("noonward-live")) -> None:
-    """Give unused room of the store back to the disk."""
+    """Return unused space of the store to the disk."""
     from noonward.live.store import sqlite
 
     before, after = sqlite.vacuum(folder)
@@ -65,7 +65,10 @@ def replay(
     config: Annotated[Path, typer.Argument(help="Configuration of the service (docs/live.md).")],
     folder: Annotated[Path | None, typer.Option(help="Folder of the store; the configuration's by default.")] = None,
 ) -> None:
-    """Ask fresh schedulers about what a service was told, and compare their decisions with those recorded."""
+    """Repeat recorded decisions and compare.
+
+    Fresh schedulers are asked about what the service was told.
+    """
     from datetime import timedelta
 
     from noonward.live.config import load_config
@@ -86,14 +89,14 @@ def replay(
 
 @app.command()
 def drain(site: SiteName, address: Address = DEFAULT_ADDRESS) -> None:
-    """Start nothing more at a site; what runs there runs on."""
+    """Stop starting jobs at a site; running jobs continue."""
     with open_client(address) as client:
         print(f"{client.drain(site).name} is drained")
 
 
 @app.command()
 def undrain(site: SiteName, address: Address = DEFAULT_ADDRESS) -> None:
-    """Take a drained site up again."""
+    """Reopen a drained site."""
     with open_client(address) as client:
         print(f"{client.drain(site, False).name} is open")
 
@@ -104,7 +107,10 @@ def dispatch(
     on: Annotated[bool, typer.Option("--on/--off", help="Hand jobs to the site's cluster, or let them wait.")],
     address: Address = DEFAULT_ADDRESS,
 ) -> None:
-    """Switch the hand-over of jobs to a site's cluster on or off; the policy decides as before."""
+    """Hand jobs to a site's cluster, or stop doing so.
+
+    The policy decides as before.
+    """
     with open_client(address) as client:
         found = client.dispatch(site, on)
     print(f"dispatch to {found.name} is {'on' if found.dispatch else 'off'}")
@@ -115,14 +121,14 @@ def policy(
     name: Annotated[str, typer.Argument(help="Policy that decides from now on, e.g. local-fcfs to roll back.")],
     address: Address = DEFAULT_ADDRESS,
 ) -> None:
-    """Let another policy decide from now on; jobs keep their places."""
+    """Switch to another policy; jobs keep their places."""
     with open_client(address) as client:
         print(f"policy {client.use_policy(name).policy} decides")
 
 
 @app.command()
 def cancel(job: JobNumber, address: Address = DEFAULT_ADDRESS) -> None:
-    """Cancel a job: at once if it waits, else at its cluster."""
+    """Cancel a job, at its cluster if it runs there."""
     with open_client(address) as client:
         found = client.cancel(job)
     print(f"job {job} is {'being cancelled' if found.cancelling and found.state != 'cancelled' else found.state}")
@@ -130,7 +136,7 @@ def cancel(job: JobNumber, address: Address = DEFAULT_ADDRESS) -> None:
 
 @app.command()
 def hold(job: JobNumber, address: Address = DEFAULT_ADDRESS) -> None:
-    """Keep a waiting job from being decided about."""
+    """Hold a waiting job: the policy is not asked about it."""
     with open_client(address) as client:
         client.hold(job)
     print(f"job {job} is held")
@@ -138,7 +144,7 @@ def hold(job: JobNumber, address: Address = DEFAULT_ADDRESS) -> None:
 
 @app.command()
 def release(job: JobNumber, address: Address = DEFAULT_ADDRESS) -> None:
-    """Let a held job go on."""
+    """Release a held job."""
     with open_client(address) as client:
         client.release(job)
     print(f"job {job} is let go")
@@ -146,7 +152,7 @@ def release(job: JobNumber, address: Address = DEFAULT_ADDRESS) -> None:
 
 @app.command()
 def pin(job: JobNumber, site: SiteName, address: Address = DEFAULT_ADDRESS) -> None:
-    """Make a waiting job run at a site, whatever the policy says."""
+    """Make a waiting job run at one site."""
     with open_client(address) as client:
         client.steer(job, site=site)
     print(f"job {job} runs at {site} or not at all")
@@ -172,7 +178,10 @@ def add(
     folder: Folder = Path("noonward-live"),
     database: Database = None,
 ) -> None:
-    """Make a token; it is shown this once, only its hash is stored."""
+    """Create a token.
+
+    It is shown only once; the store keeps its hash.
+    """
     from noonward.live.tokens import make_token
 
     with _store(folder, database, make=True) as store:
@@ -199,7 +208,7 @@ def revoke(
     folder: Folder = Path("noonward-live"),
     database: Database = None,
 ) -> None:
-    """Make a token void."""
+    """Revoke a token."""
     from noonward.live.tokens import revoke_token
 
     with _store(folder, database) as store:

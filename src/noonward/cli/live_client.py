@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noonward.cli.options import print_table
+from noonward.cli.options import duration, print_table
 
 if TYPE_CHECKING:
     from noonward.live.client import Client
@@ -35,15 +35,27 @@ def submit(
     command: Annotated[str | None, typer.Argument(help="Command that the job runs.")] = None,
     name: Annotated[str | None, typer.Option(help="Name; the command's first word by default.")] = None,
     work: Annotated[
-        float | None, typer.Option(help="Work, units; run time in s for classes of fixed duration.")
+        float | None,
+        typer.Option(
+            parser=duration(1.0),
+            metavar="WORK",
+            help="Work: the run time for classes of fixed duration (6h, 90m, or s), otherwise units.",
+        ),
     ] = None,
-    gpus: Annotated[int, typer.Option(min=1, help="Smallest gang, GPUs.")] = 1,
-    gpus_max: Annotated[int | None, typer.Option(min=1, help="Largest gang, GPUs.")] = None,
-    max_delay: Annotated[float | None, typer.Option(min=0, help="Longest delay of the start, s.")] = None,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs it needs (minimum).")] = 1,
+    gpus_max: Annotated[
+        int | None, typer.Option(min=1, help="GPUs it can use (maximum). [default: the minimum]")
+    ] = None,
+    max_delay: Annotated[
+        float | None,
+        typer.Option(parser=duration(1.0), metavar="DURATION", help="Longest delay of its start: 12h, 90m, or s."),
+    ] = None,
     class_: Annotated[str | None, typer.Option("--class", help="Class of the fleet.")] = None,
-    origin: Annotated[str | None, typer.Option(help="Ingress point.")] = None,
+    origin: Annotated[str | None, typer.Option(help="Origin (ingress point) of the fleet.")] = None,
     site: Annotated[str | None, typer.Option(help="Site it must run at.")] = None,
-    key: Annotated[str | None, typer.Option(help="Idempotency key: the same call submits nothing twice.")] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Idempotency key: repeating the call with it submits nothing twice.")
+    ] = None,
     file: Annotated[Path | None, typer.Option(help="JSON file with one job or a list of jobs, instead.")] = None,
     address: Address = DEFAULT_ADDRESS,
 ) -> None:
@@ -88,7 +100,7 @@ def _from_file(path: Path) -> list[Any]:
 def why(
     job: Annotated[int, typer.Argument(min=1, help="Number of the job.")], address: Address = DEFAULT_ADDRESS
 ) -> None:
-    """Say why a job is where it is, and what each site would mean for it."""
+    """Explain where a job is, and what each site would mean."""
     from rich.table import Table
 
     with open_client(address) as client:
@@ -110,7 +122,7 @@ def why(
 
 
 def sites(address: Address = DEFAULT_ADDRESS) -> None:
-    """Show the sites of a running service: free GPUs, queues, price, carbon, health."""
+    """Show sites: free GPUs, queues, prices, carbon, health."""
     from rich.table import Table
 
     with open_client(address) as client:

@@ -34,6 +34,7 @@ from noonward.cli import (
     when,
 )
 from noonward.cli.compile_notice import CompileNotice
+from noonward.cli.help import Root
 from noonward.cli.interruptible import run_interruptible, what_is_kept
 from noonward.cli.options import INTERRUPTED, Interrupted
 from noonward.errors import NoonwardError
@@ -41,7 +42,9 @@ from noonward.notices import listening
 
 app = typer.Typer(
     name="noonward",
-    help="Run AI work where and when power is clean and cheap.",
+    cls=Root,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    help="Run AI jobs where and when electricity is cheap and clean.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -58,7 +61,7 @@ def _version(value: bool) -> None:
 @app.callback()
 def _root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
-    traceback: bool = typer.Option(False, "--traceback", help="Show with an error all calls that led to it."),
+    traceback: bool = typer.Option(False, "--traceback", help="Show full tracebacks."),
 ) -> None:
     pass
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from noonward.evaluate.table import TextTable
     from noonward.runtime.executor import Executor, Progress
 
+DURATIONS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+"""Seconds of the units that a duration may be written in."""
 INTERRUPTED = 130
 """Exit code after an interrupt."""
 
@@ -63,7 +66,7 @@ EnvironmentsOrFit = Annotated[
         "--environments",
         "-n",
         min=1,
-        help="Number of environments. [default: 10, or 1 where the jobs and the window leave one only]",
+        help="Number of environments. [default: 10, or 1 if jobs and window allow only one]",
     ),
 ]
 Environments = Annotated[int, typer.Option("--environments", "-n", min=1, help="Number of environments.")]
@@ -71,30 +74,34 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of environments and policie
 SignalFiles = Annotated[
     list[Path] | None,
     typer.Option(
-        "--signals", help="File of hourly prices and carbon; repeat it to fill what the first leaves unknown."
+        "--signals",
+        help="File with prices and carbon intensities. Repeat it: later files fill what earlier ones leave unknown.",
     ),
 ]
 JobFile = Annotated[
-    Path | None, typer.Option("--jobs", help="Job table, or trace whose gangs and durations are taken.")
+    Path | None, typer.Option("--jobs", help="Job table, or a trace to sample GPU counts and durations from.")
 ]
 History = Annotated[
     Path | None,
-    typer.Option(help="Dated job table that planners draw the jobs to come from. [default: the table's own past]"),
+    typer.Option(help="Dated job table that planners sample future jobs from. [default: the table's own past]"),
 ]
 FirstDay = Annotated[
     datetime | None,
     typer.Option(
-        "--from", formats=["%Y-%m-%d"], metavar="DAY", help="UTC day the window starts on, above the scenario's."
+        "--from", formats=["%Y-%m-%d"], metavar="DAY", help="First day of the window (UTC); overrides the scenario."
     ),
 ]
 LastDay = Annotated[
     datetime | None,
-    typer.Option("--to", formats=["%Y-%m-%d"], metavar="DAY", help="Last UTC day of the window, with --from."),
+    typer.Option("--to", formats=["%Y-%m-%d"], metavar="DAY", help="Last day of the window (UTC), with --from."),
 ]
 Today = Annotated[
     str | None,
     typer.Option(
-        metavar="POLICY", help="Policy that savings are measured against; else the scenario's, else what happened."
+        "--baseline",
+        "--today",
+        metavar="POLICY",
+        help="Policy that changes are measured against. [default: the scenario's, or the recorded history]",
     ),
 ]
 Report = Annotated[bool, typer.Option(help="Write the HTML report.")]
@@ -102,6 +109,37 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a value of the scenario: economics.carbon_usd_per_t=50."),
 ]
+
+
+def duration(unit_s: float, least_s: float = 0.0) -> Callable[[str | float], float]:
+    """Returns a parser of durations: ``6h``, ``90m``, ``45s``, ``2d``, or a number in the option's own unit.
+
+    Args:
+        unit_s: The option's unit, in which the parser answers, s.
+        least_s: Shortest duration that is allowed, s.
+
+    Example:
+        >>> duration(3600.0)("90m"), duration(1.0)("6h"), duration(3600.0)("2.5")
+        (1.5, 21600.0, 2.5)
+    """
+
+    def parse(text: str | float) -> float:
+        number, seconds = str(text).strip(), unit_s
+        if number[-1:] in DURATIONS_S:
+            number, seconds = number[:-1], DURATIONS_S[number[-1]]
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not least_s <= value * seconds < math.inf:
+            least = f" of at least {least_s:g} s" if least_s else ""
+            raise typer.BadParameter(
+                f"{text!r} is not a duration{least}; write it as 6h, 90m, 45s or 2d, or as a number of "
+                f"{'hours' if unit_s == DURATIONS_S['h'] else 'seconds'}"
+            )
+        return value * seconds / unit_s
+
+    return parse
 
 
 def writable(folder: Path | None) -> Path | None:
@@ -116,21 +154,20 @@ def writable(folder: Path | None) -> Path | None:
 
 
 Out = Annotated[Path, typer.Option(help="Folder for records and reports.", callback=writable)]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object with all figures.")]
-NoBound = Annotated[
-    bool, typer.Option("--no-bound", help="Leave the bound out: the answer without the share of what is possible.")
-]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object with all metrics.")]
+NoBound = Annotated[bool, typer.Option("--no-bound", help="Skip the bound: no share of possible improvement.")]
 BoundSeconds = Annotated[
     float | None,
     typer.Option(
         "--bound-seconds",
-        metavar="SECONDS",
-        help="Seconds that the bound of an environment may take; it holds all the same, and is looser.",
+        parser=duration(1.0),
+        metavar="DURATION",
+        help="Time limit for each environment's bound; a shorter one gives a looser, still valid bound.",
     ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", min=1, help="Processes that run at once; 1: none but this one. [default: one a core]"),
+    typer.Option("--workers", min=1, help="Number of worker processes (1: no extra process). [default: one per core]"),
 ]
 RayAddress = Annotated[
     str | None,
@@ -141,8 +178,8 @@ Policies = Annotated[
     typer.Option(
         "--policies",
         autocompletion=policy_list,
-        help="Comma-separated policies (see 'noonward policies'), with arguments as in 'greedy-energy(gpus=12)'; or "
-        "module:Class, or a trained policy's .npz file.",
+        help="Comma-separated policies (see 'noonward policies'): names, names with arguments such as "
+        "'greedy-energy(gpus=12)', module:Class of your own, or a trained policy's .npz file.",
     ),
 ]
 

@@ -47,7 +47,10 @@ def plan(
     ),
     json: Json = False,
 ) -> None:
-    """Plan a scenario's first day ahead: what load may use of every site and hour, and which share goes where."""
+    """Plan capacity for delay-tolerant load, one day ahead.
+
+    The plan says how many GPUs of every site and hour the load may use, and which share of it goes where.
+    """
     from rich.table import Table
 
     from noonward.data.environments import build_environment

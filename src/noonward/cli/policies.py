@@ -1,29 +1,51 @@
-"""``noonward policies``: the registered policies by kind and family, with roles, protocols and arguments."""
+"""``noonward policies``: which policies there are, and which to use for what."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from noonward.cli.options import print_table
 
 if TYPE_CHECKING:
-    from noonward.schedule.registry import Policy
+    from noonward.schedule.registry import Policy, Registry
+
+RECOMMENDED: Final = (
+    ("local-fcfs", "cluster", "the baseline: every job at its home site, first come, first served"),
+    ("what-happened", "cluster", "the baseline for your own log: every job where and when it ran"),
+    ("booked-persistence", "cluster", "a first choice: reserves the best site and start of each job at its arrival"),
+    ("bid-price-regression", "cluster", "the best rule, if jobs to come can be sampled: re-plans every hour"),
+    ("bid-price-learned", "cluster", "the same with learned forecasts, in zones that they know"),
+    ("cheapest-feasible", "cluster", "the simplest useful rule: the cheapest site now, no planning"),
+    ("bid-price-perfect", "cluster", "a benchmark: what perfect forecasts would add"),
+    ("masac", "cluster", "research: the learned policy of the MASAC paper"),
+    ("greedy-preferences", "cluster", "on-arrival scenarios: energy against the time that a job class values"),
+    ("sla-energy", "cluster", "on-arrival scenarios: least energy within a latency target"),
+    ("chsac-af", "cluster", "research: the learned policy of the CHSAC-AF paper, with corrections"),
+    ("patient-reuse", "edge", "image generation: waits for servers that have the model loaded"),
+    ("sampled-lookahead", "edge", "image generation: tries every launch on sampled futures"),
+)
+"""Policies to begin with: name, kind of scenarios, use."""
 
 
 def policies(
-    protocol: Annotated[str | None, typer.Option(help="Only those of a protocol: each-slot or on-arrival.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Only those of a kind of scenarios: cluster or edge.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="List all policies, with roles and arguments.")] = False,
+    protocol: Annotated[
+        str | None, typer.Option(help="List those of one decision mode: each-slot or on-arrival.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="List those of one kind of scenarios: cluster or edge.")] = None,
     role: Annotated[
         str | None,
-        typer.Option(help="Only those of a role: rule, planner, learned, control, published, clairvoyant or recorded."),
+        typer.Option(help="List those of one role: rule, planner, learned, control, published, clairvoyant, recorded."),
     ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the list as one JSON array.")] = False,
 ) -> None:
-    """List the policies by family: names, roles, where they run, and the arguments that a name may give."""
-    from typing import get_args
+    """Show which policy to use for what; --all lists every one.
 
-    from rich.table import Table
+    A filter lists all policies that it fits, by family, with the arguments that a name may give.
+    """
+    from typing import get_args
 
     from noonward.errors import ScenarioError, nearest
     from noonward.model.kinds import find_kind
@@ -37,8 +59,55 @@ def policies(
     if kind is not None:
         find_kind(kind)
     registry = default_registry()
+    if every or protocol or kind or role:
+        found = registry.policies(protocol, role=role, kind=kind)  # type: ignore[arg-type]
+    else:
+        found = [registry.find(name, of) for name, of, _ in RECOMMENDED]
+    if json:
+        _print_json(found)
+    elif every or protocol or kind or role:
+        _print_families(registry, found)
+    else:
+        _print_recommended(len(registry.policies()))
+
+
+def _print_recommended(count: int) -> None:
+    """Prints a dozen policies with their use."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table("policy", "use it for", box=box.SIMPLE_HEAD)
+    for name, _, use in RECOMMENDED:
+        table.add_row(name, use)
+    print_table(table)
+    print(f"{len(RECOMMENDED)} of {count} policies; 'noonward policies --all' lists every one")
+
+
+def _print_json(found: list[Policy]) -> None:
+    """Prints policies as a JSON array."""
+    import json
+
+    uses = {(name, kind): use for name, kind, use in RECOMMENDED}
+    rows = [
+        {
+            "name": policy.name,
+            "kind": policy.kind,
+            "protocols": list(policy.protocols),
+            "roles": sorted(policy.roles),
+            "summary": policy.summary,
+            "use_it_for": uses.get((policy.name, policy.kind)),
+        }
+        for policy in found
+    ]
+    print(json.dumps(rows, indent=1))
+
+
+def _print_families(registry: Registry, found: list[Policy]) -> None:
+    """Prints policies by family."""
+    from rich.table import Table
+
     families: dict[tuple[str, str], list[Policy]] = {}
-    for policy in registry.policies(protocol, role=role, kind=kind):  # type: ignore[arg-type]
+    for policy in found:
         families.setdefault((policy.kind, policy.family), []).append(policy)
     arguments = {(family.kind, family.name): family.arguments for family in registry.families()}
     table = Table("policy", "roles", "runs in", "what it does")

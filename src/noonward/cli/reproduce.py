@@ -33,17 +33,15 @@ def _root() -> None:
     pass
 
 
-@app.command(name="dvfs-training", short_help="CHSAC-AF: Tables II and III, controls and bound.")
+@app.command(name="dvfs-training", short_help="CHSAC-AF: Tables II and III, baselines and bound.")
 def dvfs_training(
     learned: Annotated[
-        bool, typer.Option("--learned", help="Learned policies and all controls over unseen weeks instead.")
+        bool, typer.Option("--learned", help="Compare learned policies and baselines over unseen weeks instead.")
     ] = False,
     sweep: Annotated[
-        bool, typer.Option("--sweep", help="Other arrival rates, fleets and laws of size, against the bound, instead.")
+        bool, typer.Option("--sweep", help="Vary arrival rates, fleets and size distributions instead.")
     ] = False,
-    ablations: Annotated[
-        bool, typer.Option("--ablations", help="Short trainings with one correction taken back each, instead.")
-    ] = False,
+    ablations: Annotated[bool, typer.Option("--ablations", help="Run the ablation study instead.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Number of unseen weeks (--learned).")] = 10,
     training_seeds: Annotated[
         int | None, typer.Option(min=1, help="Training seeds of each (--ablations). [default: 3]")
@@ -53,7 +51,7 @@ def dvfs_training(
     ray: RayAddress = None,
     json: Json = False,
 ) -> None:
-    """Tables II and III of CHSAC-AF for DP, UCB1 and JointNF, with controls and the energy bound beside them."""
+    """Tables II and III of CHSAC-AF for DP, UCB1 and JointNF, with further baselines and the energy bound."""
     from noonward.errors import ScenarioError
     from noonward.evaluate.metrics import to_json
     from noonward.studies.dvfs_training.reproduce import POLICIES, reproduce
@@ -191,12 +189,12 @@ def fine_tuning(
     seed: Seed = 0,
     policies: Policies = None,
     ablations: Annotated[
-        bool, typer.Option("--ablations", help="Trainings of masac-credit with a part taken away each, instead.")
+        bool, typer.Option("--ablations", help="Run the ablation study of masac-credit instead.")
     ] = False,
     training_seeds: Annotated[int, typer.Option(min=1, help="Training seeds of each (--ablations).")] = 1,
     map_: Annotated[
         bool,
-        typer.Option("--map", help="Gains under other demand, power, slack, gangs, arrivals, instead."),
+        typer.Option("--map", help="Vary demand, power, slack, GPUs per job and arrivals instead."),
     ] = False,
     out: Out = Path("runs"),
     workers: Workers = None,
@@ -276,9 +274,9 @@ def load_shaping(
         Path | None, typer.Option(help="File of daily load profiles; by default generated ones (docs/load-shaping.md).")
     ] = None,
     source: Annotated[list[str] | None, typer.Option(help="Source within the file; repeat it for several.")] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Draws of training and validation days.")] = 3,
+    draws: Annotated[int, typer.Option(min=1, help="Number of random splits into training and validation days.")] = 3,
     promises: Annotated[
-        bool, typer.Option("--promises", help="Instead: plan rolling days, and show whether promises are kept.")
+        bool, typer.Option("--promises", help="Plan rolling days, and show whether guarantees hold, instead.")
     ] = False,
     seed: Seed = 0,
     out: Out = Path("runs"),
@@ -286,7 +284,7 @@ def load_shaping(
     ray: RayAddress = None,
     json: Json = False,
 ) -> None:
-    """Table II and Figs. 3 to 9 of the day-ahead plans with probabilistic guarantees (about a minute a draw)."""
+    """Table II and Figs. 3 to 9 of the day-ahead plans with probabilistic guarantees (about a minute per draw)."""
     from rich.table import Table
 
     from noonward.evaluate.metrics import to_json
@@ -332,7 +330,7 @@ def load_shaping(
 
 @app.command(name="edge-inference", short_help="EAT: Tables IX to XII, Figs. 5 to 8, fifteen rates.")
 def edge_inference(
-    episodes: Annotated[int, typer.Option("--episodes", "-n", min=2, help="Episodes of a cell.")] = 40,
+    episodes: Annotated[int, typer.Option("--episodes", "-n", min=2, help="Episodes per cell.")] = 40,
     servers: Annotated[list[int] | None, typer.Option(help="Only cells of 4, 8 or 12 servers; repeat it.")] = None,
     policies: Policies = None,
     out: Out = Path("runs"),
@@ -340,7 +338,7 @@ def edge_inference(
     ray: RayAddress = None,
     json: Json = False,
 ) -> None:
-    """Tables IX to XII and Figs. 5 to 8 of EAT beside ours, with controls and bound, at fifteen arrival rates."""
+    """Tables IX to XII and Figs. 5 to 8 of EAT, published values beside ours, at fifteen arrival rates."""
     from noonward.errors import ScenarioError
     from noonward.evaluate.metrics import to_json
     from noonward.studies.edge_inference.published import CELLS, RATES

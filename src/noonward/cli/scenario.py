@@ -22,7 +22,7 @@ def list_() -> None:
 
 @app.command()
 def show(name: ScenarioName, settings: Settings = None) -> None:
-    """Print a scenario whole, as YAML: the start of one of your own."""
+    """Print a scenario as YAML: a start for your own."""
     import yaml
 
     scenario = open_scenario(name, settings)
@@ -32,7 +32,7 @@ def show(name: ScenarioName, settings: Settings = None) -> None:
 
 @app.command()
 def check(name: ScenarioName, settings: Settings = None) -> None:
-    """Check a scenario and draw its first environment; prints what it holds."""
+    """Check a scenario and say what it holds."""
     from noonward.model.kinds import find_kind
     from noonward.runtime.by_kind import build_environment
     from noonward.schedule.registry import require_registered

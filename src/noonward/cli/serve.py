@@ -13,18 +13,21 @@ if TYPE_CHECKING:
 
 def serve(
     config: Annotated[Path | None, typer.Argument(help="Configuration (docs/live.md); none with --demo.")] = None,
-    shadow: Annotated[bool, typer.Option(help="Decide and run nothing: jobs end as the model expects.")] = False,
+    shadow: Annotated[bool, typer.Option(help="Decide, but run nothing: jobs end as the model expects.")] = False,
     demo: Annotated[
         bool, typer.Option(help="Three local sites, packaged signals and jobs, time 600 times faster.")
     ] = False,
     folder: Annotated[Path | None, typer.Option(help="Folder of the store; the configuration's by default.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = None,
-    policy: Annotated[str | None, typer.Option(help="Policy, where the service has not stored one.")] = None,
+    policy: Annotated[str | None, typer.Option(help="Policy, if the service has not stored one.")] = None,
     history: Annotated[
-        Path | None, typer.Option(help="Table or log of past jobs, from which policies that plan draw those to come.")
+        Path | None, typer.Option(help="Table or log of past jobs; planning policies sample future jobs from it.")
     ] = None,
 ) -> None:
-    """Run the live service: takes jobs, decides, hands them to clusters."""
+    """Run the live service.
+
+    It takes jobs, decides where and when they run, and hands them to clusters.
+    """
     from noonward.errors import MissingExtraError, ScenarioError
 
     if demo == (config is not None):

@@ -23,8 +23,10 @@ def _root() -> None:
 
 @app.command()
 def show(
-    files: Annotated[list[Path], typer.Argument(help="Signal files; a later one fills what the first leave unknown.")],
-    zones: Annotated[str | None, typer.Option(help="Comma-separated zones; by default all.")] = None,
+    files: Annotated[
+        list[Path], typer.Argument(help="Signal files; a later one fills what earlier ones leave unknown.")
+    ],
+    zones: Annotated[str | None, typer.Option(help="Comma-separated zones. [default: all]")] = None,
     first: FirstDay = None,
     last: LastDay = None,
     format: Annotated[str | None, typer.Option(help="Format of all files (see 'noonward import --formats').")] = None,
@@ -32,7 +34,7 @@ def show(
         Path | None, typer.Option(metavar="FILE", help="Write the picture as a page (.html) or a drawing (.svg).")
     ] = None,
 ) -> None:
-    """Show price and carbon intensity of zones over time, and on a usual day."""
+    """Show prices and carbon over time, and on a usual day."""
     from noonward.cli.options import split_names
     from noonward.data.signals.load import load_signals
     from noonward.evaluate.report.signal_charts import require_ending, write_signal_charts

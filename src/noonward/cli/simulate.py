@@ -36,7 +36,7 @@ def simulate(
     out: Out = Path("runs"),
     json: Json = False,
 ) -> None:
-    """Run one policy in one environment; prints the ledger and where the record is."""
+    """Run one policy in one environment; print its ledger."""
     from noonward.evaluate.asked import comparison_folder, require_fit
     from noonward.evaluate.metrics import Metric, to_json
     from noonward.runtime.executor import map_runs

@@ -28,10 +28,10 @@ def train(
         ),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Epochs, 100 unless given; with --resume up to so many in all.")
+        int | None, typer.Option(min=1, help="Number of epochs, 100 by default; with --resume, the new total.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of nets, exploration and training environments; 0 unless given.")
+        int | None, typer.Option(min=0, help="Seed of networks, exploration and training environments; 0 by default.")
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -53,7 +53,10 @@ def train(
     half: Annotated[bool, typer.Option("--half", help="Round the exported weights to float16: half the size.")] = False,
     json: Json = False,
 ) -> None:
-    """Train a learned policy; the same command, or --resume FOLDER, resumes where it stopped."""
+    """Train a learned policy.
+
+    The same command, or --resume FOLDER, continues where it stopped.
+    """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is loaded
     from noonward.errors import ScenarioError
 

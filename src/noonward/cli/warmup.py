@@ -23,7 +23,10 @@ def warmup(
     ] = None,
     training: Annotated[bool, typer.Option("--training", help="Compile what training needs, too.")] = False,
 ) -> None:
-    """Compile the functions that comparisons need into the cache (about 40 s of CPU time, once per version)."""
+    """Compile what comparisons need, once per version.
+
+    Takes about 40 s of CPU time; later commands then compile nothing.
+    """
     import time
 
     began = time.perf_counter()

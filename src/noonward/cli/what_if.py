@@ -39,7 +39,7 @@ Policy = Annotated[
     typer.Option(autocompletion=policy_list, help="Policy to study. [default: bid-price-regression, if it fits]"),
 ]
 Csv = Annotated[
-    Path | None, typer.Option("--csv", metavar="FILE", help="Write a CSV file: one row a case and environment.")
+    Path | None, typer.Option("--csv", metavar="FILE", help="Write a CSV file: one row per case and environment.")
 ]
 
 
@@ -71,7 +71,7 @@ def trade_off(
     csv: Csv = None,
     json: Json = False,
 ) -> None:
-    """Draw the curves of cost against carbon, and of saving against allowed delay, of one policy."""
+    """Draw cost against carbon, and saving against delay."""
     from noonward.cli.options import open_scenario
     from noonward.evaluate.what_if import run
 
@@ -103,7 +103,10 @@ def sensitivity(
     csv: Csv = None,
     json: Json = False,
 ) -> None:
-    """Say what a policy's saving rests on: slack, moves between sites, the carbon price, one at a time."""
+    """Show which assumptions a policy's saving depends on.
+
+    Slack, moves between sites and the carbon price are changed one at a time.
+    """
     from noonward.cli.options import open_scenario
     from noonward.evaluate.what_if import run
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noonward.cli.options import Json, Settings, SignalFiles, time_option
+from noonward.cli.options import Json, Settings, SignalFiles, duration, time_option
 
 if TYPE_CHECKING:
     from noonward.evaluate.metrics import Metric
@@ -20,7 +20,12 @@ DEFAULT_CARBON_USD_PER_T = 100.0
 
 def when(
     gpus: Annotated[int, typer.Option(min=1, help="GPUs that the job uses.")],
-    hours: Annotated[float, typer.Option(help="How long it runs, h.")],
+    hours: Annotated[
+        float,
+        typer.Option(
+            parser=duration(3600.0), metavar="DURATION", help="How long it runs: 6h, 90m, or a number of hours."
+        ),
+    ],
     by: Annotated[str, typer.Option(metavar="TIME", help="When it must be done: '2026-11-23 18:00'.")],
     gpu: Annotated[str | None, typer.Option(help="GPU type ('noonward init --gpus' lists the library).")] = None,
     zones: Annotated[str | None, typer.Option(help="Comma-separated electricity zones it may run in.")] = None,
@@ -35,7 +40,7 @@ def when(
         str | None, typer.Option(metavar="TIME", help="Earliest start, as if it were now. [default: now]")
     ] = None,
     timezone: Annotated[
-        str, typer.Option(help="Clock of the times given and shown: UTC, Europe/Berlin, +01:00.")
+        str, typer.Option(help="Time zone of the times given and shown: UTC, Europe/Berlin, +01:00.")
     ] = "UTC",
     job_class: Annotated[str | None, typer.Option("--class", help="Class of the job, with --fleet.")] = None,
     pue: Annotated[
@@ -47,14 +52,17 @@ def when(
         typer.Option(
             "--carbon-price",
             metavar="USD",
-            help="USD per tonne of CO2 that the best weighs emissions with. [default: the scenario's, else "
+            help="Price of emissions when choices are ranked, USD per tonne of CO2. [default: the scenario's, or "
             f"{DEFAULT_CARBON_USD_PER_T:g}]",
         ),
     ] = None,
     settings: Settings = None,
     json: Json = False,
 ) -> None:
-    """Find the best site and start of one job, and what it saves against starting now and against the worst."""
+    """Find the best site and start for one job.
+
+    Prints what that saves against starting now, and against the worst choice.
+    """
     from noonward.evaluate.metrics import to_json
     from noonward.evaluate.one_job import advise, choices, latest_start, outlook
 

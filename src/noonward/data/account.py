@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from noonward.errors import DataError, nearest
+from noonward.data.text_table import TextFile
+from noonward.errors import DataError, RowError, nearest
 
+T = TypeVar("T")
 What = Literal["read", "changed", "filled", "dropped"]
 
 
@@ -96,3 +98,46 @@ def check_columns_told(columns: Mapping[str, str], keys: Sequence[str], file: st
             )
         if key not in keys:
             raise DataError(f"--column {key}={name}: {title} takes no key {key!r}; {nearest(key, keys, list_all=True)}")
+
+
+def read_with_account(
+    file: TextFile, title: str, skip_bad: int, read: Callable[[TextFile, Account], T]
+) -> tuple[T, Account]:
+    """Returns what a reader makes of a file, and the account of it; bad rows are left out, up to a number.
+
+    A line that repeats the header, as in dumps that were put together, is left out and counted.
+
+    Args:
+        file: The file.
+        title: Its format, in words.
+        skip_bad: Most rows that may be left out because they are wrong.
+        read: Reads the file, adding to the account what it does.
+
+    Raises:
+        DataError: The file cannot be read, or has more bad rows.
+    """
+    headers = file.repeated_headers()
+    file = file.without(headers) if headers else file
+    bad: list[Entry] = []
+    while True:
+        account = Account(file=file.name, format=title)
+        account.add("dropped", len(headers), "the header once more", headers[0] if headers else None)
+        account.entries += bad
+        try:
+            found = read(file, account)
+        except RowError as error:
+            lines = sorted({line for line in error.lines if line})
+            left_out = sum(entry.count for entry in bad) + len(lines)
+            if not lines or not skip_bad:
+                raise
+            if left_out > skip_bad:
+                raise DataError(
+                    f"{error} ({left_out:,} rows are bad so far; --skip-bad {skip_bad} leaves out at most {skip_bad})"
+                ) from error
+            file = file.without(lines)
+            bad.append(
+                Entry(what="dropped", count=len(lines), why=f"bad rows: {error.why.split('; ')[0]}", line=lines[0])
+            )
+            continue
+        account.rows_in += len(headers) + sum(entry.count for entry in bad)
+        return found, account

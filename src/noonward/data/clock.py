@@ -28,11 +28,16 @@ Order = Literal["ymd", "dmy", "mdy"]
 _TIME: Final = (
     r"^(\d{1,4})[-./](\d{1,2})[-./](\d{1,4})(?:[ T]+(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d+)?)?)?\s*([AaPp][Mm])?"
 )
+_SHORT_YEAR: Final = r"^\d{1,2}[./]\d{1,2}[./]\d{2}(\D|$)"
 _REST: Final = r"^(Z|UTC|GMT|[+-]\d{2}:?\d{2}|[+-]\d{2})$"
 
 
 OLDEST: Final = datetime(2000, 1, 1)
 """Times before it are slips: a missing year, or seconds since 1970 that are 0."""
+
+
+SHORT_YEARS: Final = "years of two digits are of this century (24 is 2024)"
+"""What is said where years have two digits."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,7 @@ class Times:
         by_order: Which times of a repeated hour were resolved by their order in the file.
         guessed: Which times of a repeated hour stand once and were taken as summer time.
         local: Which texts were on a clock other than UTC and had no offset of their own.
+        short_years: Which texts had a year of two digits, taken as one of this century.
     """
 
     utc: pl.Series
@@ -82,6 +88,7 @@ class Times:
     by_order: pl.Series
     guessed: pl.Series
     local: pl.Series
+    short_years: pl.Series
 
 
 def read_times(
@@ -95,6 +102,7 @@ def read_times(
     missing: tuple[str, ...] = ("",),
     text: pl.Series | None = None,
     shift: timedelta = timedelta(0),
+    oldest: datetime | None = OLDEST,
 ) -> Times:
     """Returns the UTC times that a column's texts denote, by the rule of this module.
 
@@ -108,9 +116,11 @@ def read_times(
         missing: Lower-case words that stand for no time.
         text: Texts to read in place of the column's.
         shift: Added to every local time before its clock is asked: minus the length of an interval whose end is stated.
+        oldest: Earlier times are refused; None: none are.
 
     Raises:
-        DataError: A text is no time, has no offset and there is no clock, or day and month cannot be found out.
+        DataError: A text is no time or an earlier one, has no offset and there is no clock, or day and month cannot be
+            found out.
     """
     raw = (table.frame[column] if text is None else text).fill_null("").str.strip_chars()
     none = raw.str.to_lowercase().is_in(list(missing))
@@ -120,6 +130,11 @@ def read_times(
     table.refuse(broken, column, f"is not a time; write it {shape}")
     naive = _naive(table, column, raw, none, order)
     table.refuse(naive.is_null() & ~none, column, f"is not a time of the calendar; write it {shape}")
+    if oldest is not None:
+        table.refuse(
+            naive < oldest, column, f"lies before {oldest:%Y}: a slip, or seconds since 1970 that were 0; correct it"
+        )
+    short_years = ~none & raw.str.contains(_SHORT_YEAR)
     local = ~none & (rest == "")
     if clock is None:
         table.refuse(local, column, "has no time zone; say whose clock it is, e.g. --timezone Europe/Berlin or UTC")
@@ -127,11 +142,18 @@ def read_times(
     utc = naive - _offsets(rest)
     nothing = pl.Series([False], dtype=pl.Boolean).new_from_index(0, raw.len())
     if clock is None or not local.any():
-        return Times(utc=utc, skipped=nothing, by_order=nothing, guessed=nothing, local=local)
+        return Times(utc=utc, skipped=nothing, by_order=nothing, guessed=nothing, local=local, short_years=short_years)
     if clock.offset is not None:
         moved = pl.select(pl.when(local).then(naive - clock.offset).otherwise(utc)).to_series()
         is_utc = clock.offset == timedelta(0)
-        return Times(utc=moved, skipped=nothing, by_order=nothing, guessed=nothing, local=nothing if is_utc else local)
+        return Times(
+            utc=moved,
+            skipped=nothing,
+            by_order=nothing,
+            guessed=nothing,
+            local=nothing if is_utc else local,
+            short_years=short_years,
+        )
     early = _in_zone(naive, clock.name, "earliest")
     late = _in_zone(naive, clock.name, "latest")
     repeated = local & (early != late).fill_null(value=False)
@@ -139,7 +161,7 @@ def read_times(
     is_second, by_order, guessed = _second(naive, repeated, series, second)
     taken = pl.select(pl.when(is_second).then(late).otherwise(early)).to_series()
     utc = pl.select(pl.when(local).then(taken).otherwise(utc)).to_series()
-    return Times(utc=utc, skipped=skipped, by_order=by_order, guessed=guessed, local=local)
+    return Times(utc=utc, skipped=skipped, by_order=by_order, guessed=guessed, local=local, short_years=short_years)
 
 
 def time_of(text: str, clock: Clock | None = None) -> datetime:
@@ -187,13 +209,17 @@ def _naive(table: TextTable, column: str, raw: pl.Series, none: pl.Series, order
         pl.when("first").then("b").otherwise("m").str.zfill(2).alias("m"),
         pl.when("first").then("c").otherwise("d").str.zfill(2).alias("d"),
     )
+    # Years of two digits are read after a slash or a point alone: 24-06-01 may be of 2024 or of 2001.
+    short = raw.str.contains(_SHORT_YEAR) & (ymd["y"].str.len_chars() == 2)
+    ymd = ymd.with_columns(y=pl.when(short).then("20" + pl.col("y")).otherwise("y"))
+    whole = ymd["y"].str.len_chars() == 4
     date = (ymd["y"] + "-" + ymd["m"] + "-" + ymd["d"]).str.to_datetime("%Y-%m-%d", time_unit="us", strict=False)
     hour, minute, seconds = (each.cast(pl.Int64, strict=False).fill_null(0) for each in part[3:6])
     half = part[6].str.to_lowercase()
     hour = pl.select(
         pl.when(half == "pm").then(hour % 12 + 12).when(half == "am").then(hour % 12).otherwise(hour)
     ).to_series()
-    good = (minute < 60) & (seconds < 60) & ((hour < 24) | ((hour == 24) & (minute == 0) & (seconds == 0)))
+    good = whole & (minute < 60) & (seconds < 60) & ((hour < 24) | ((hour == 24) & (minute == 0) & (seconds == 0)))
     time = date + ((hour * 3600 + minute * 60 + seconds) * 1_000_000).cast(pl.Duration("us"))
     return pl.select(pl.when(good & ~none).then(time)).to_series().alias(column)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
+from typing import Final
 
 import polars as pl
 
@@ -14,6 +15,9 @@ from noonward.errors import DataError
 
 Rates = dict[str, tuple[tuple[date, float], ...]]
 """US dollars for a unit of a currency from each day on, by currency."""
+
+_NEAR_A_DOLLAR: Final = ("EUR", "GBP", "CHF", "AUD", "CAD", "NZD", "SGD")
+"""Currencies whose unit is worth about a dollar, so that a rate in cents is told from one in dollars."""
 
 
 def read_rates(stated: Sequence[str], currency: str | None = None) -> Rates:
@@ -35,19 +39,23 @@ def read_rates(stated: Sequence[str], currency: str | None = None) -> Rates:
     for text in stated:
         found = re.fullmatch(r"([A-Za-z]{3})=(.+)", text)
         if found:
-            rates[found[1].upper()] = ((date.min, _rate(found[2], text)),)
+            rates[found[1].upper()] = ((date.min, _rate(found[2], text, found[1].upper())),)
         elif Path(text).suffix.lower() == ".csv":
             rates |= _table(Path(text))
         elif currency is not None:
-            rates[currency.upper()] = ((date.min, _rate(text, text)),)
+            rates[currency.upper()] = ((date.min, _rate(text, text, currency.upper())),)
         else:
+            if re.fullmatch(r"[A-Za-z]{3}", text):
+                raise DataError(
+                    f"--fx {text!r} does not say the rate; write US dollars for one: --fx {text.upper()}=1.08"
+                )
             raise DataError(
                 f"--fx {text!r} does not say of which currency; write --fx EUR={text}, or add --currency EUR"
             )
     return rates
 
 
-def _rate(number: str, text: str) -> float:
+def _rate(number: str, text: str, currency: str) -> float:
     try:
         rate = float(number)
     except ValueError:
@@ -56,6 +64,11 @@ def _rate(number: str, text: str) -> float:
         ) from None
     if not 0 < rate < 1e6:
         raise DataError(f"--fx {text!r}: a rate must be above 0 and below 1,000,000 US dollars for one unit")
+    if currency in _NEAR_A_DOLLAR and not 0.2 < rate < 5:
+        raise DataError(
+            f"--fx {text!r}: one {currency} has never been worth {rate:g} US dollars; give dollars for one unit, such "
+            f"as {currency}=1.1"
+        )
     return rate
 
 

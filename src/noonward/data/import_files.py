@@ -20,6 +20,8 @@ from noonward.data.text_table import TextFile, read_text_file
 from noonward.errors import DataError, nearest
 from noonward.files import table_bytes, write_text
 
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+
 
 @dataclass(kw_only=True)
 class Imported:
@@ -34,6 +36,37 @@ class Imported:
     accounts: list[Account] = field(default_factory=list)
     signals: pl.DataFrame | None = None
     jobs: pl.DataFrame | None = None
+
+    @property
+    def zones(self) -> pl.DataFrame:
+        """What is known of each zone and quantity, a row each; empty without signals.
+
+        Columns ``zone``, ``quantity``, ``from`` and ``to`` (first and last known hour, UTC), ``known`` and ``missing``
+        (hours between these), ``mean``, ``least`` and ``most`` (USD/MWh or g/kWh).
+        """
+        names = {"price_usd_per_mwh": "price, USD/MWh", "carbon_intensity_g_per_kwh": "carbon, g/kWh"}
+        tables = []
+        for name, quantity in names.items():
+            if self.signals is None or name not in self.signals.columns:
+                continue
+            known = self.signals.filter(pl.col(name).is_not_null())
+            first, last = pl.col("timestamp").min(), pl.col("timestamp").max()
+            hours = (last.str.to_datetime(_TIME) - first.str.to_datetime(_TIME)).dt.total_hours() + 1
+            tables.append(
+                known.group_by("zone")
+                .agg(
+                    pl.lit(quantity).alias("quantity"),
+                    first.alias("from"),
+                    last.alias("to"),
+                    pl.len().cast(pl.Int64).alias("known"),
+                    (hours - pl.len()).alias("missing"),
+                    pl.col(name).mean().alias("mean"),
+                    pl.col(name).min().alias("least"),
+                    pl.col(name).max().alias("most"),
+                )
+                .sort("zone")
+            )
+        return pl.concat(tables).sort("zone", maintain_order=True) if tables else pl.DataFrame()
 
     def write(self, folder: Path) -> list[Path]:
         """Writes ``signals.csv``, ``jobs.csv`` and ``import.json`` (the accounts) to a folder; returns their paths."""
@@ -71,7 +104,12 @@ def import_files(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions
     known = (*LOG_FORMATS, *FORMATS)
     if told is not None and told not in known:
         raise DataError(f"format {told!r} is unknown; {nearest(told, known, list_all=True)}")
+    names = {path.name for path in paths}
+    for name in {*signals.clocks, *jobs.clocks}:
+        if name not in names:
+            raise DataError(f"--timezone names the file {name!r}, which is not imported; {nearest(name, names)}")
     found = Imported()
+    kinds: dict[str, str] = {}
     hours: list[pl.DataFrame] = []
     tables: list[pl.DataFrame] = []
     areas: set[str] = set()
@@ -88,14 +126,20 @@ def import_files(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions
         else:
             keys = format_of(file, told).keys
             imported = import_signals(path, replace(signals, format=told, columns=_some(signals.columns, keys)))
-            hours.append(imported.hours)
+            hours.append(imported.hours.with_columns(file=pl.lit(path.name)))
             account = imported.account
+            if imported.kind is not None:
+                kinds[path.name] = imported.kind
             areas |= {*imported.areas, path.name}
         found.accounts.append(account)
     _check_columns_used({**signals.columns, **jobs.columns}, found.accounts)
     if hours:
         check_zones_used(signals, dict.fromkeys(areas))
+        check_one_kind(kinds)
+        _account_for_overlaps(hours, found.accounts)
         found.signals = _tidy(hours)
+        if "marginal" in kinds.values():
+            found.signals = found.signals.with_columns(carbon_kind=pl.lit("marginal"))
     if tables:
         found.jobs = pl.concat(tables, how="diagonal").sort("submit_time", maintain_order=True)
     return found
@@ -137,9 +181,51 @@ def _holds_jobs(file: TextFile, told: str | None) -> bool:
     return kind is not None and (kind.name != "jobs" or format_of(file).name == "plain")
 
 
+def check_one_kind(kinds: Mapping[str, str]) -> None:
+    """Raises DataError if files hold average and marginal carbon intensities.
+
+    Args:
+        kinds: ``average`` or ``marginal`` by name of a file; files that do not say are left out.
+    """
+    if len(set(kinds.values())) > 1:
+        said = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+        raise DataError(
+            f"the files hold carbon intensities of two kinds ({said}), which cannot be compared: sites would be ranked "
+            "by the kind of their data; import files of one kind for all zones"
+        )
+
+
+def _account_for_overlaps(hours: Sequence[pl.DataFrame], accounts: Sequence[Account]) -> None:
+    """Adds to each file's account the hours that an earlier file gives too, equal or with another value."""
+    account_of = {account.file: account for account in accounts}
+    for number, later in enumerate(hours):
+        if number == 0:
+            continue
+        account = account_of[later["file"][0]]
+        before = pl.concat(hours[:number])
+        for name, unit in (("price", "USD/MWh"), ("carbon", "g/kWh")):
+            known = before.filter(pl.col(name).is_not_null())
+            first = known.unique(["zone", "timestamp"], keep="first", maintain_order=True)
+            both = later.filter(pl.col(name).is_not_null()).join(
+                first.select("zone", "timestamp", pl.col(name).alias("first"), pl.col("file").alias("by")),
+                on=["zone", "timestamp"],
+            )
+            other = both.filter((pl.col(name) - pl.col("first")).abs() > 1e-6)
+            account.add("dropped", both.height - other.height, f"hours whose {name} an earlier file gives alike")
+            if other.height:
+                row = other.sort("zone", "timestamp").row(0, named=True)
+                account.add(
+                    "dropped",
+                    other.height,
+                    f"hours whose {name} an earlier file gives with another value, which is kept (the first: "
+                    f"{row['zone']}, {row['timestamp']:%Y-%m-%dT%H:%MZ}: {row['first']:g} {unit} in {row['by']}, "
+                    f"{row[name]:g} here)",
+                )
+
+
 def _tidy(hours: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Returns the hours of several files as one tidy table."""
-    ordered = pl.concat([table.with_columns(file=pl.lit(n)) for n, table in enumerate(hours)]).sort("file")
+    ordered = pl.concat(hours)
 
     def first(name: str) -> pl.Expr:
         return pl.col(name).filter(pl.col(name).is_not_null()).first()
@@ -147,7 +233,7 @@ def _tidy(hours: Sequence[pl.DataFrame]) -> pl.DataFrame:
     estimated = pl.col("estimated").filter(pl.col("carbon").is_not_null()).first().fill_null(value=False)
     whole = ordered.group_by("zone", "timestamp").agg(first("price"), first("carbon"), estimated)
     tidy = whole.sort("zone", "timestamp").select(
-        pl.col("timestamp").dt.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        pl.col("timestamp").dt.strftime(_TIME),
         "zone",
         pl.col("carbon").round(6).alias("carbon_intensity_g_per_kwh"),
         pl.col("price").round(6).alias("price_usd_per_mwh"),

@@ -48,11 +48,24 @@ def signal_warnings(signals: Signals) -> list[str]:
         signals.zones, signals.price_usd_per_mwh_ZH, signals.carbon_g_per_kwh_ZH, strict=True
     ):
         price = float(np.nanmean(price_H)) if np.isfinite(price_H).any() else None
-        if price is not None and not LOW_PRICE <= price <= HIGH_PRICE:
-            found.append(f"{zone}: the mean price is {price:,.4g} USD/MWh; are its unit (per kWh?) and currency right?")
         carbon = float(np.nanmean(carbon_H)) if np.isfinite(carbon_H).any() else None
-        if carbon is not None and carbon < LOW_CARBON:
-            found.append(f"{zone}: the mean carbon intensity is {carbon:,.3g} g/kWh; is it in kg/kWh?")
+        found += level_warnings(zone, price, carbon)
+    return found
+
+
+def level_warnings(zone: str, price: float | None, carbon: float | None) -> list[str]:
+    """Returns what is unlikely about the levels of a zone.
+
+    Args:
+        zone: Its name.
+        price: Mean price, USD/MWh, or None.
+        carbon: Mean carbon intensity, g/kWh, or None.
+    """
+    found = []
+    if price is not None and not LOW_PRICE <= price <= HIGH_PRICE:
+        found.append(f"{zone}: the mean price is {price:,.4g} USD/MWh; are its unit (per kWh?) and currency right?")
+    if carbon is not None and carbon < LOW_CARBON:
+        found.append(f"{zone}: the mean carbon intensity is {carbon:,.3g} g/kWh; is it in kg/kWh?")
     return found
 
 

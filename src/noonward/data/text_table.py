@@ -9,14 +9,14 @@ import io
 import itertools
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
-from noonward.errors import DataError, nearest
+from noonward.errors import DataError, RowError, nearest
 
 SEPARATORS: Final = (",", ";", "\t", "|")
 MISSING: Final = ("", "-", "n/e", "n/a", "na", "nan", "null", "none")
@@ -80,6 +80,23 @@ class TextFile:
         """Returns the names in a line as ``plain_name`` gives them."""
         return [plain_name(name) for name in self.header(line)]
 
+    def without(self, lines: Collection[int]) -> TextFile:
+        """Returns the file with some lines left empty, so that the others keep their numbers (from 1)."""
+        gone = set(lines)
+        kept = [
+            "\n" if number in gone else line
+            for number, line in enumerate(io.StringIO(self.text, newline="").readlines(), start=1)
+        ]
+        return TextFile(path=self.path, text="".join(kept), encoding=self.encoding)
+
+    def repeated_headers(self) -> list[int]:
+        """Returns the lines that repeat the first one, where that names columns: dumps put together have such."""
+        first = self.head[0].strip() if self.head else ""
+        if len(self.header()) < 2 or first[:1] in "{[<;" or self.text.count(first) < 2:
+            return []
+        lines = io.StringIO(self.text, newline="")
+        return [n for n, line in enumerate(lines, start=1) if n > 1 and line.strip("\ufeff \t\r\n") == first]
+
     def table(self, *, header_line: int = 0, skip_after: int = 0) -> TextTable:
         """Returns the file's rows.
 
@@ -100,23 +117,33 @@ class TextFile:
         width, first = len(columns), header_line + 1 + skip_after
         lines = itertools.islice(io.StringIO(self.text, newline=""), first, None)
         reader = csv.reader(lines, delimiter=separator_of(self.head[header_line]))
-        numbers, rows = [], []
+        numbers, rows, long = [], [], []
         try:
             for row in reader:
                 if not any(field.strip() for field in row):
                     continue
                 if len(row) > width and any(field.strip() for field in row[width:]):
-                    raise DataError(
-                        f"{self.name}, line {first + reader.line_num}: {len(row)} fields, but the header has {width}; "
-                        "put values that hold the separator in double quotes, or export the file again"
-                    )
+                    long.append((first + reader.line_num, len(row)))
+                    continue
                 numbers.append(first + reader.line_num)
                 rows.append([field.strip() for field in row[:width]] + [""] * (width - len(row)))
         except csv.Error as error:
             raise DataError(
                 f"{self.name}, line {first + reader.line_num}, cannot be read ({error}); export the file again"
             ) from error
+        if long:
+            why = f"{long[0][1]} fields, but the header has {width}"
+            raise RowError(
+                f"{self.name}, line {long[0][0]}: {why}; put values that hold the separator in double quotes, or "
+                "export the file again",
+                [line for line, _ in long],
+                why,
+            )
         if not rows:
+            if self.start[:1] in "{[":
+                raise DataError(
+                    f"{self.name} is JSON of no format that is known; noonward import --formats lists those that are"
+                )
             raise DataError(f"{self.name} holds a header and no row of data; export it again")
         return text_table(self, columns, rows, numbers)
 
@@ -169,7 +196,8 @@ class TextTable:
         if bad.height:
             value = bad[column][0]
             shown = "is empty" if value in (None, "") else f"{value!r}"
-            raise DataError(f"{self.file.name}, line {bad['line'][0]}, column {column!r}: the value {shown} {why}")
+            what = f"column {column!r}: the value {shown} {why}"
+            raise RowError(f"{self.file.name}, line {bad['line'][0]}, {what}", bad["line"], what)
 
     def numbers(self, column: str, unit: str, *, decimal: str | None = None) -> pl.Series:
         """Returns a column as numbers; null where it is missing (``MISSING``).

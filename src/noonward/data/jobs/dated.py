@@ -46,7 +46,7 @@ def jobs_that_fit(jobs: Jobs, fleet: Fleet, where: str) -> Jobs:
     return Jobs(**{each.name: getattr(jobs, each.name)[fits_J] for each in fields(jobs)})
 
 
-LOGS = ("slurm", "kubernetes", "swf")
+LOGS = ("slurm", "slurm-json", "kubernetes", "swf", "philly")
 """Formats that are detected where a job table is expected; other tables are read by the rules of job tables."""
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
-from noonward.data.account import Account, check_columns_told
-from noonward.data.jobs.logs import kubernetes, plain, slurm, swf
+from noonward.data.account import Account, check_columns_told, read_with_account
+from noonward.data.jobs.logs import kubernetes, plain, slurm, slurm_json, swf, traces
 from noonward.data.jobs.logs.log import LogFormat, LogOptions, clean_log
 from noonward.data.text_table import TextFile, read_text_file
 from noonward.errors import DataError, nearest
 
 LOG_FORMATS: Final[Mapping[str, LogFormat]] = {
-    module.FORMAT.name: module.FORMAT for module in (slurm, kubernetes, swf, plain)
+    each.name: each
+    for each in (slurm.FORMAT, slurm_json.FORMAT, kubernetes.FORMAT, swf.FORMAT, *traces.FORMATS, plain.FORMAT)
 }
 """Formats by name, in the order in which a file is held against them."""
 
@@ -54,5 +56,9 @@ def import_jobs(path: Path, options: LogOptions) -> tuple[pl.DataFrame, Account]
             "jobs --column submit_time=... --column gpus=... --column duration_s=..."
         )
     check_columns_told(options.columns, kind.keys, file.name, kind.title)
-    account = Account(file=file.name, format=kind.title)
-    return clean_log(kind.read(file, options, account), options, account), account
+    options = replace(options, clock=options.clocks.get(file.name, options.clock))
+
+    def read(part: TextFile, account: Account) -> pl.DataFrame:
+        return clean_log(kind.read(part, options, account), options, account)
+
+    return read_with_account(file, kind.title, options.skip_bad, read)

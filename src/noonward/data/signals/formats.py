@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from noonward.data.account import Account, check_columns_told
+from noonward.data.account import Account, check_columns_told, read_with_account
 from noonward.data.signals.clean import clean
 from noonward.data.signals.publishers import (
     aemo,
@@ -18,18 +18,19 @@ from noonward.data.signals.publishers import (
     entsoe,
     entsoe_xml,
     ercot,
+    isone,
     nyiso,
     pjm,
     plain,
     watttime,
 )
-from noonward.data.signals.readings import ImportOptions, SignalFormat
+from noonward.data.signals.readings import ImportOptions, Readings, SignalFormat
 from noonward.data.text_table import TextFile, read_text_file
 from noonward.errors import DataError, nearest
 
 FORMATS: Final[Mapping[str, SignalFormat]] = {
     module.FORMAT.name: module.FORMAT
-    for module in (electricity_maps, entsoe, entsoe_xml, aemo, caiso, ercot, pjm, nyiso, watttime, plain)
+    for module in (electricity_maps, entsoe, entsoe_xml, aemo, caiso, ercot, pjm, nyiso, isone, watttime, plain)
 }
 """Formats by name, in the order in which a file is held against them; ``plain`` is taken where no other fits."""
 
@@ -61,11 +62,13 @@ class ImportedSignals:
             ``estimated``, sorted by zone and time.
         account: What was done to the file's rows.
         areas: Areas or locations that the file holds.
+        kind: ``average`` or ``marginal`` carbon intensity; None: it holds none, or does not say.
     """
 
     hours: pl.DataFrame
     account: Account
     areas: tuple[str, ...]
+    kind: str | None = None
 
 
 def import_signals(path: Path, options: ImportOptions) -> ImportedSignals:
@@ -81,11 +84,16 @@ def import_signals(path: Path, options: ImportOptions) -> ImportedSignals:
     file = read_text_file(path, options.encoding)
     kind = format_of(file, options.format)
     check_columns_told(options.columns, kind.keys, file.name, kind.title)
-    account = Account(file=file.name, format=kind.title)
-    if file.encoding not in ("utf-8-sig", "utf-8"):
-        account.add("read", 1, f"text in {file.encoding}, not UTF-8")
-    if file.name in options.zones:
-        options = replace(options, zone=options.zones[file.name])
-    readings = kind.read(file, options, account)
-    areas = tuple(readings.frame["area"].unique().sort())
-    return ImportedSignals(hours=clean(readings, options, account), account=account, areas=areas)
+    clock = options.clocks.get(file.name, options.clock)
+    options = replace(options, clock=clock, zone=options.zones.get(file.name, options.zone))
+
+    def read(part: TextFile, account: Account) -> tuple[Readings, pl.DataFrame]:
+        if file.encoding not in ("utf-8-sig", "utf-8"):
+            account.add("read", 1, f"text in {file.encoding}, not UTF-8")
+        readings = kind.read(part, options, account)
+        return readings, clean(readings, options, account)
+
+    (readings, hours), account = read_with_account(file, kind.title, options.skip_bad, read)
+    return ImportedSignals(
+        hours=hours, account=account, areas=tuple(readings.frame["area"].unique().sort()), kind=readings.kind
+    )

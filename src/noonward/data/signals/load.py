@@ -27,7 +27,7 @@ from noonward.arrays import F8
 from noonward.data.clock import Clock
 from noonward.data.signals.formats import FORMATS, ImportedSignals, format_of, import_signals, is_published
 from noonward.data.signals.readings import ImportOptions
-from noonward.data.signals.rows import FLAGS, Layout, known_zones, read_rows, tidy_layout
+from noonward.data.signals.rows import FLAGS, Layout, carbon_kind, known_zones, read_rows, tidy_layout
 from noonward.data.text_table import read_head
 from noonward.errors import DataError, nearest
 from noonward.files import write_table
@@ -85,6 +85,7 @@ def load_signals(
         notes += _estimate_notes(file.path, table, carbon_new, wanted)
         notes += file.notes
         stand_ins += _stand_in_hours(file.path, table, price_new, wanted)
+    notes += _kind_notes(files)
     for zone, count, path in stand_ins:
         known = int(np.isfinite(price_ZH[wanted.index(zone)]).sum())
         notes.append(f"{zone} price: {count} of {known} hours are a stand-in, not market data (file {path.name})")
@@ -119,6 +120,14 @@ class _File:
             return []
         entries = self.imported.account.entries
         return [f"{self.path.name}: {each}" for each in entries if each.what in ("filled", "dropped") or each.rate]
+
+    @property
+    def kind(self) -> str | None:
+        """Whether its carbon intensities are average or marginal, where it says so."""
+        if self.imported is not None:
+            return self.imported.kind
+        assert self.layout is not None
+        return carbon_kind(self.layout)
 
     def rows(self, zones: tuple[str, ...]) -> pl.DataFrame:
         """Returns the rows of some zones, checked, with NaN where a value is unknown."""
@@ -166,6 +175,15 @@ def options_of(file: SignalFile, format: str | None) -> ImportOptions:
         carbon_unit=file.carbon_unit,
         fill_gaps_h=file.fill_gaps_h,
     )
+
+
+def _kind_notes(files: list[_File]) -> list[str]:
+    """Returns a note if some files hold average and others marginal carbon intensities."""
+    kinds = {file.path.name: file.kind for file in files if file.kind is not None}
+    if len(set(kinds.values())) < 2:
+        return []
+    said = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    return [f"carbon intensities of two kinds are mixed ({said}): they cannot be compared between zones"]
 
 
 def _check_columns_used(files: list[_File], columns: Mapping[str, str]) -> None:

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from noonward.data.account import Account
-from noonward.data.clock import Clock, Order, Times
+from noonward.data.clock import SHORT_YEARS, Clock, Order, Times
 from noonward.data.text_table import TextFile, TextTable
-from noonward.errors import DataError
+from noonward.errors import DataError, RowError
 
 POUND_G: Final = 453.59237
 """Grams of a pound."""
@@ -28,7 +28,7 @@ _AMOUNT_PER_ENERGY: Final = re.compile(
     r"(€ct|eurct|ct|[a-z]{3}|[€$£])\s*(?:/|_per_| per )\s*(kwh|mwhr?e?|gwh)\b", re.IGNORECASE
 )
 _MASS_PER_ENERGY: Final = re.compile(
-    r"\b_?((?:k?g|t|lbs?)(?:_?co2(?:eq|e)?)?)\s*(?:/|_per_| per )\s*(kwh|mwh|gwh)\b", re.IGNORECASE
+    r"(?:\b_?|_)((?:k?g|t|lbs?)(?:_?co2(?:eq|e)?)?)\s*(?:/|_per_| per )\s*(kwh|mwh|gwh)\b", re.IGNORECASE
 )
 
 
@@ -48,6 +48,8 @@ class ImportOptions:
         encoding: Encoding of the text, as Python names it.
         decimal: Decimal sign, ``.`` or ``,``.
         clock: Clock of times that have no zone of their own.
+        clocks: The same by name of a file, above ``clock``.
+        skip_bad: Most rows per file that may be left out because they are wrong.
         date_order: Order of day and month where the year does not come first.
         columns: Names of columns by key, for files that no publisher's format fits.
         zones: Zone of an area or location of the file, by its name there; others are then left out. The name of a file
@@ -64,6 +66,8 @@ class ImportOptions:
     encoding: str | None = None
     decimal: str | None = None
     clock: Clock | None = None
+    clocks: Mapping[str, Clock] = field(default_factory=dict)
+    skip_bad: int = 0
     date_order: Order | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     zones: Mapping[str, str] = field(default_factory=dict)
@@ -85,11 +89,13 @@ class Readings:
             Optional: ``minutes``, the interval's length, where the file states it.
         zone_of: Zone by area, where the publisher's names are known; an area that is missing is its own zone.
         one_zone: Zone that every location of the file lies in, for markets whose locations are nodes or hubs.
+        kind: ``average`` or ``marginal`` carbon intensity; None: the file holds none, or does not say.
     """
 
     frame: pl.DataFrame
     zone_of: Mapping[str, str] = field(default_factory=dict)
     one_zone: str | None = None
+    kind: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +160,7 @@ def make_readings(
     table.refuse(times.utc.is_null() & ~times.skipped & ~empty, time_column, "is empty beside a value; give the time")
     lines = table.frame["line"]
     account.add("changed", int(times.local.sum()), "times on a local clock became UTC")
+    account.add("read", int(times.short_years.sum()), SHORT_YEARS, _first(lines, times.short_years))
     account.add(
         "changed",
         int((times.by_order & ~empty).sum()),
@@ -169,9 +176,11 @@ def make_readings(
     account.add("read", int(empty.sum()), "rows without a value: unknown", _first(lines, empty))
     if carbon.len() and (carbon < 0).any():
         row = int((carbon < 0).arg_max() or 0)
-        raise DataError(
-            f"{table.file.name}, line {lines[row]}: the carbon intensity {carbon[row]:g} g/kWh is negative; it must be "
-            "at least 0: correct the file"
+        why = f"the carbon intensity {carbon[row]:g} g/kWh is negative"
+        raise RowError(
+            f"{table.file.name}, line {lines[row]}: {why}; it must be at least 0: correct the file",
+            lines.filter((carbon < 0).fill_null(value=False)),
+            why,
         )
     frame = pl.DataFrame({"line": lines, "stamp": times.utc, "price": price, "carbon": carbon}).with_columns(
         area=pl.lit(area) if isinstance(area, str) else area,

@@ -9,6 +9,7 @@ from typing import Final
 
 import polars as pl
 
+from noonward.data.clock import OLDEST
 from noonward.data.text_table import separator_of
 from noonward.errors import DataError, nearest
 
@@ -22,6 +23,9 @@ TIDY: Final = {
 
 FLAGS: Final = {"real": "is_real", "estimated": "carbon_is_estimated"}
 """Optional yes/no columns: whether a price is market data, whether an intensity is the publisher's estimate."""
+
+KIND: Final = "carbon_kind"
+"""Optional column that says whether intensities are ``average`` or ``marginal``."""
 
 _UTC_NAMES: Final = ("UTC", "Etc/UTC", "Z", "+00:00")
 _STAMP: Final = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?"
@@ -97,6 +101,14 @@ def known_zones(layout: Layout) -> set[str]:
     """Returns the zones that a file has rows of."""
     zones = layout.rows.select(_zone(layout).drop_nulls().unique())
     return set(_collect(zones, layout.path)["zone"])
+
+
+def carbon_kind(layout: Layout) -> str | None:
+    """Returns ``average`` or ``marginal`` where a column ``carbon_kind`` of the file says one of them; else None."""
+    if KIND not in _names(layout.rows, layout.path):
+        return None
+    kinds = _collect(layout.rows.select(pl.col(KIND).cast(pl.String).drop_nulls().unique()), layout.path)[KIND]
+    return str(kinds[0]) if kinds.len() == 1 else None
 
 
 def read_rows(layout: Layout, zones: tuple[str, ...]) -> pl.DataFrame:
@@ -204,6 +216,13 @@ def _times(raw: pl.DataFrame, layout: Layout) -> pl.Series:
         raise DataError(
             f"{layout.path.name}: column {layout.columns['timestamp']!r} is of type {stamp.dtype}; give times in UTC"
         )
+    _refuse(
+        raw,
+        time.dt.year() < OLDEST.year,
+        layout,
+        "timestamp",
+        f"lies before {OLDEST:%Y}: a slip, such as a year of two digits; correct it",
+    )
     whole = time.dt.truncate("1h")
     _refuse(raw, time != whole, layout, "timestamp", "is off the full hour; give hourly values, each at its start")
     return whole.dt.cast_time_unit("us").dt.convert_time_zone("UTC")

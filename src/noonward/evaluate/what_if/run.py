@@ -193,7 +193,7 @@ class _Asked:
         stated = [] if given.reference_policy is None else policy_names(given, [given.reference_policy])
         reference = with_reference(given, list(dict.fromkeys([*own, *stated, told])), today)[1]
         if told == reference:
-            raise ScenarioError(f"{told} would be compared with itself; name another policy, or another --today")
+            raise ScenarioError(f"{told} would be compared with itself; name another policy, or another --baseline")
         require_fit(first, [told, reference])
         held = None if out is not None else PassingFolder()
         folder = comparison_folder(given, seed, Path(out or "") if held is None else held.path)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from fractions import Fraction
 from typing import Final
 
 import polars as pl
 
 from noonward.data.account import Account
-from noonward.data.clock import OLDEST, Clock, Order, read_times
+from noonward.data.clock import OLDEST, SHORT_YEARS, Clock, Order, read_times
 from noonward.data.jobs.classes import RAW, ClassRule, classed
 from noonward.data.jobs.details import anonymous, states_of
 from noonward.data.text_table import MISSING, TextFile, TextTable, plain_name
-from noonward.errors import DataError, nearest
+from noonward.errors import DataError, RowError, nearest
 
 LOG_COLUMNS: Final[Mapping[str, pl.DataType | type[pl.DataType]]] = {
     "line": pl.Int64,
@@ -49,6 +52,8 @@ class LogOptions:
         format: Name of the format; None: detected.
         encoding: Encoding of the text.
         clock: Clock of times without a zone.
+        clocks: The same by name of a file, above ``clock``.
+        skip_bad: Most rows per file that may be left out because they are wrong.
         date_order: Order of day and month where the year does not come first.
         decimal: Decimal sign.
         columns: Names of columns by key, where a table does not have the usual ones.
@@ -63,6 +68,8 @@ class LogOptions:
     format: str | None = None
     encoding: str | None = None
     clock: Clock | None = None
+    clocks: Mapping[str, Clock] = field(default_factory=dict)
+    skip_bad: int = 0
     date_order: Order | None = None
     decimal: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -92,6 +99,37 @@ class LogFormat:
     recognises: Callable[[TextFile], bool]
     read: Callable[[TextFile, LogOptions, Account], pl.DataFrame]
     keys: tuple[str, ...] = ()
+
+
+SLICES: Final = (
+    "jobs on slices of GPUs (MIG): a slice is as many sevenths of a GPU as its name says (3g is 3/7; A30: quarters), "
+    "and a job's sum is rounded up to whole GPUs"
+)
+"""What is said of jobs on slices."""
+_SLICE: Final = re.compile(r"(?:^|[_.:-])(\d+)g\.\d+gb", re.IGNORECASE)
+
+
+def is_slice(name: str) -> bool:
+    """Returns whether a GPU's name is that of a slice, such as ``a100_3g.20gb``."""
+    return _SLICE.search(name) is not None
+
+
+def gpus_of_slices(slices: Mapping[str, int]) -> int:
+    """Returns the whole GPUs that hold some slices.
+
+    Args:
+        slices: Number of slices by name.
+
+    Example:
+        >>> gpus_of_slices({"a100_3g.20gb": 2}), gpus_of_slices({"1g.10gb": 8})
+        (1, 2)
+    """
+    parts = Fraction(0)
+    for name, count in slices.items():
+        found = _SLICE.search(name)
+        size = int(found[1]) if found else 7
+        parts += Fraction(size * count, 4 if "a30" in name.lower() else 7)
+    return math.ceil(parts)
 
 
 def find_columns(
@@ -193,11 +231,14 @@ def log_times(
         order=options.date_order,
         missing=missing,
         series=table.frame["line"].cast(pl.String),
+        oldest=OLDEST if options.first_day is None else None,
     )
     table.refuse(
         times.skipped, column, "does not exist on the clock of --timezone, which skips that hour; give the file's own"
     )
-    account.add("changed", int(times.local.sum()), f"{column}: local times became UTC")
+    clock = "" if options.clock is None else f" of {options.clock.name}"
+    account.add("changed", int(times.local.sum()), f"{column}: local times{clock} became UTC")
+    account.add("read", int(times.short_years.sum()), f"{column}: {SHORT_YEARS}")
     account.add(
         "changed", int(times.guessed.sum()), f"{column}: times of the repeated autumn hour, taken as summer time"
     )
@@ -223,7 +264,11 @@ def clean_log(log: pl.DataFrame, options: LogOptions, account: Account) -> pl.Da
     log = log.with_columns(duration_s=pl.when(own).then("duration_s").otherwise(between))
     backwards = log.filter(pl.col("duration_s") < 0)
     if backwards.height:
-        raise DataError(f"{_place(account, backwards)}: the job ends before it starts; correct the row or remove it")
+        raise RowError(
+            f"{_place(account, backwards)}: the job ends before it starts; correct the row or remove it",
+            backwards["line"].drop_nulls(),
+            "the job ends before it starts",
+        )
     for gone, why in (
         (pl.col("gpus").is_null() | (pl.col("gpus") == 0), "no GPU"),
         (pl.col("submit_time").is_null(), "no time of submission"),
@@ -269,9 +314,11 @@ def _moved(log: pl.DataFrame, options: LogOptions, account: Account) -> pl.DataF
     earliest = pl.min_horizontal("submit_time", "start_time")
     old = log.filter(earliest < OLDEST)
     if old.height:
-        raise DataError(
+        raise RowError(
             f"{_place(account, old)}: its time, {old.select(earliest).item(0, 0):%Y-%m-%d %H:%M}, lies before "
-            f"{OLDEST:%Y}; correct the row, or move an old log by whole weeks, e.g. --first-day 2022-01-03"
+            f"{OLDEST:%Y}; correct the row, or move an old log by whole weeks, e.g. --first-day 2022-01-03",
+            old["line"].drop_nulls(),
+            f"a time lies before {OLDEST:%Y}",
         )
     return log
 

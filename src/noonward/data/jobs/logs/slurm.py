@@ -8,28 +8,31 @@ counts count the same GPUs again), for older versions AllocGRES by node.
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import polars as pl
 
 from noonward.data.account import Account
 from noonward.data.jobs.logs.log import (
+    SLICES,
     LogFormat,
     LogOptions,
     elapsed_s,
     find_columns,
+    gpus_of_slices,
+    is_slice,
     limits_s,
     log_times,
     named_columns,
     texts_of,
 )
 from noonward.data.text_table import TextFile, TextTable, plain_name, separator_of, text_table
-from noonward.errors import DataError
+from noonward.errors import DataError, RowError
 
 _MISSING: Final = ("", "unknown", "none", "n/a", "invalid")
 _FREE_TEXT: Final = ("jobname", "comment", "admincomment", "workdir", "submitline")
 """Columns whose text may hold the separator; sacct quotes nothing."""
-_SLICE: Final = re.compile(r"^\d+g\.\d+gb")
 _NAMES: Final = {
     "job_id": ("JobID", "JobIDRaw"),
     "submit_time": ("Submit",),
@@ -107,7 +110,7 @@ def _table(file: TextFile, account: Account) -> TextTable:
     names = [name.strip() for name in file.head[0].rstrip(separator).split(separator)]
     plain = [plain_name(name) for name in names]
     free = next((plain.index(name) for name in _FREE_TEXT if name in plain), None)
-    rows, lines, mended = [], [], 0
+    rows, lines, bad, mended = [], [], [], 0
     for number, line in enumerate(file.text.splitlines()[1:], start=2):
         if not line.strip():
             continue
@@ -119,12 +122,18 @@ def _table(file: TextFile, account: Account) -> TextTable:
             fields[free : free + more + 1] = [separator.join(fields[free : free + more + 1])]
             mended += 1
         elif more:
-            raise DataError(
-                f"{file.name}, line {number}: {len(fields)} fields, but the header names {len(names)}; export it again "
-                "with sacct --parsable2, leaving out free texts such as JobName"
-            )
+            bad.append((number, len(fields)))
+            continue
         rows.append(fields)
         lines.append(number)
+    if bad:
+        why = f"{bad[0][1]} fields, but the header names {len(names)}"
+        raise RowError(
+            f"{file.name}, line {bad[0][0]}: {why}; export it again with sacct --parsable2, leaving out free texts "
+            "such as JobName",
+            [line for line, _ in bad],
+            why,
+        )
     if not rows:
         raise DataError(f"{file.name} holds a header and no job; export it again")
     account.add("changed", mended, f"a separator within {names[free or 0]} was taken as part of it")
@@ -161,38 +170,76 @@ def _gpus(table: TextTable, account: Account) -> tuple[pl.Series, pl.Series]:
             "--format=...,AllocTRES"
         )
     nodes = table.find("AllocNodes", "NNodes")
+    texts = []
+    for row in table.frame.select({*columns, *per_node, *([nodes] if nodes else [])}).iter_rows(named=True):
+        count = int(row[nodes]) if nodes and row[nodes].isdigit() else 1
+        texts.append([*(row[c] for c in columns), *(_of_gres(row[c], count) for c in per_node)])
+    gpus, kinds = gpus_of(texts, account)
+    return pl.Series(gpus, dtype=pl.Int64), pl.Series(kinds, dtype=pl.String)
+
+
+def gpus_of(resources: Sequence[Sequence[str]], account: Account) -> tuple[list[int], list[str | None]]:
+    """Returns the GPUs of jobs and their type, None where it is unknown, and accounts for what is no whole GPU.
+
+    Args:
+        resources: Lists of trackable resources of each job (``gres/gpu:a100=4``); the first that names GPUs holds.
+        account: Account of the file.
+    """
     counts: list[int] = []
     kinds: list[str | None] = []
-    slices = 0
-    for row in table.frame.select({*columns, *per_node, *([nodes] if nodes else [])}).iter_rows(named=True):
-        count, kind = next((found for c in columns if row[c] and (found := _of_tres(row[c]))[0]), (0, None))
-        if not count:
-            count, kind = next((found for c in per_node if row[c] and (found := _of_gres(row[c]))[0]), (0, None))
-            count *= int(row[nodes] or 1) if nodes and row[nodes].isdigit() else 1
-        slices += bool(kind and _SLICE.match(kind))
-        counts.append(count)
-        kinds.append(kind)
-    account.add("read", slices, "jobs on slices of GPUs (MIG): a slice counts as one GPU")
-    return pl.Series(counts, dtype=pl.Int64), pl.Series(kinds, dtype=pl.String)
+    sliced = mixed = shared = 0
+    for texts in resources:
+        found = next((gpus for text in texts if text and (gpus := _of_tres(text)).number), _Gpus(0, None))
+        counts.append(found.number)
+        kinds.append(found.kind)
+        sliced += found.sliced
+        mixed += found.mixed
+        shared += not found.number and any("gres/shard" in text or "gres/mps" in text for text in texts)
+    account.add("read", sliced, SLICES)
+    account.add("read", mixed, "jobs on GPUs of several types: their type is left empty")
+    account.add("read", shared, "jobs with shares of a GPU alone (gres/shard, gres/mps) count as jobs without a GPU")
+    return counts, kinds
 
 
-def _of_tres(text: str) -> tuple[int, str | None]:
-    """Returns GPUs and their type of a list of trackable resources.
+class _Gpus(NamedTuple):
+    """GPUs of a job, their type, and whether some are slices or they are of several types."""
+
+    number: int
+    kind: str | None
+    sliced: bool = False
+    mixed: bool = False
+
+
+def _of_tres(text: str) -> _Gpus:
+    """Returns the GPUs of a list of trackable resources.
 
     Example:
         >>> _of_tres("billing=10,cpu=10,gres/gpu=4,gres/gpu:a100=4,node=2")
-        (4, 'a100')
+        _Gpus(number=4, kind='a100', sliced=False, mixed=False)
+        >>> _of_tres("gres/gpu=3,gres/gpu:a100_3g.20gb=3")
+        _Gpus(number=2, kind='a100', sliced=True, mixed=False)
     """
     typed = {name: int(count) for name, count in re.findall(r"gres/gpu:([^=,]+)=(\d+)", text)}
     whole = re.search(r"gres/gpu=(\d+)", text)
-    kind = next(iter(typed)) if len(typed) == 1 else None
-    return (int(whole[1]) if whole else sum(typed.values())), kind
+    slices = {name: count for name, count in typed.items() if is_slice(name)}
+    kinds = {re.split(r"[_.:-]?\d+g\.", name)[0] for name in typed} - {""}
+    count = int(whole[1]) if whole else sum(typed.values())
+    if slices:
+        count = max(0, count - sum(slices.values())) + gpus_of_slices(slices)
+    return _Gpus(count, next(iter(kinds)) if len(kinds) == 1 else None, bool(slices), len(kinds) > 1)
 
 
-def _of_gres(text: str) -> tuple[int, str | None]:
-    """Returns GPUs and their type of an older list of generic resources, by node."""
+def _of_gres(text: str, nodes: int) -> str:
+    """Returns an older list of generic resources by node as trackable resources of a job.
+
+    Example:
+        >>> _of_gres("gpu:a100:4", 2), _of_gres("gpu:2(IDX:0-1)", 1)
+        ('gres/gpu:a100=8', 'gres/gpu=2')
+    """
     found = re.search(r"gpu(?::([A-Za-z][^:,()]*))?:(\d+)", text)
-    return (0, None) if found is None else (int(found[2]), found[1])
+    if found is None:
+        return ""
+    return f"gres/gpu{':' + found[1] if found[1] else ''}={int(found[2]) * nodes}"
 
 
 FORMAT = LogFormat(

@@ -18,7 +18,7 @@ import polars as pl
 from noonward.data.account import Account
 from noonward.data.jobs.logs.log import LOG_COLUMNS, LogFormat, LogOptions
 from noonward.data.text_table import TextFile, text_table
-from noonward.errors import DataError
+from noonward.errors import DataError, RowError
 
 FIELDS: Final = (
     "job", "submit", "wait", "run", "processors", "cpu time", "memory", "processors asked", "time asked",
@@ -35,18 +35,21 @@ def _recognises(file: TextFile) -> bool:
 
 
 def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame:
-    lines, rows = [], []
+    lines, rows, bad = [], [], []
     for number, line in enumerate(file.text.splitlines(), start=1):
         fields = line.split()
         if not fields or line.lstrip().startswith(";"):
             continue
         if len(fields) != len(FIELDS):
-            raise DataError(
-                f"{file.name}, line {number}: {len(fields)} fields, but a job of the Standard Workload Format has "
-                f"{len(FIELDS)}; correct or remove the line"
-            )
+            bad.append((number, len(fields)))
+            continue
         lines.append(number)
         rows.append(fields)
+    if bad:
+        why = f"{bad[0][1]} fields, but a job of the Standard Workload Format has {len(FIELDS)}"
+        raise RowError(
+            f"{file.name}, line {bad[0][0]}: {why}; correct or remove the line", [line for line, _ in bad], why
+        )
     if not rows:
         raise DataError(f"{file.name} holds a head and no job; download it again")
     table = text_table(file, FIELDS, rows, lines)

@@ -52,7 +52,7 @@ def _read(file: TextFile, options: ImportOptions, account: Account) -> Readings:
         estimated=estimated,
         minutes=60,
     )
-    return Readings(frame=frame)
+    return Readings(frame=frame, kind="average")
 
 
 FORMAT = SignalFormat(

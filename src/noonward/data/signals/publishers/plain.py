@@ -61,6 +61,12 @@ def _read(file: TextFile, options: ImportOptions, account: Account) -> Readings:
         scale = carbon_unit(options.carbon_unit or carbon, _where(file, carbon, "--carbon-unit", options.carbon_unit))
         values["carbon"] = table.numbers(carbon, "g/kWh", decimal=options.decimal) * scale
         account.add("read", table.frame.height, f"carbon intensities in column {carbon!r}, times {scale:g} g/kWh")
+        flag = table.find("carbon_is_estimated")
+        if flag is not None:
+            words = {"true": True, "1": True, "false": False, "0": False}
+            values["estimated"] = table.frame[flag].str.to_lowercase().replace_strict(
+                words, default=None, return_dtype=pl.Boolean
+            )  # fmt: skip
     times = read_times(
         table,
         time,
@@ -69,7 +75,25 @@ def _read(file: TextFile, options: ImportOptions, account: Account) -> Readings:
         series=area if isinstance(area, pl.Series) else None,
     )
     account.add("read", table.frame.height, f"times in column {time!r} as starts of intervals")
-    return Readings(frame=make_readings(table, times, account, time_column=time, area=area, **values))  # type: ignore[arg-type]
+    readings = make_readings(table, times, account, time_column=time, area=area, **values)  # type: ignore[arg-type]
+    return Readings(frame=readings, kind=None if carbon is None else _kind(table))
+
+
+def _kind(table: TextTable) -> str | None:
+    """Returns whether the carbon intensities are average or marginal, where a column says so."""
+    name = table.find("carbon_kind")
+    if name is None:
+        return None
+    kinds = table.frame[name].unique().to_list()
+    table.refuse(
+        ~table.frame[name].is_in(["average", "marginal", ""]), name, "is no kind of carbon; write average or marginal"
+    )
+    if {"average", "marginal"} <= set(kinds):
+        raise DataError(
+            f"{table.file.name} mixes average and marginal carbon intensities (column {name!r}), which cannot be "
+            "compared; keep the rows of one kind"
+        )
+    return next((kind for kind in kinds if kind), None)
 
 
 def _where(file: TextFile, column: str, option: str, told: str | None) -> str:
@@ -88,7 +112,7 @@ def _only(table: TextTable, pattern: str, other: str) -> str | None:
         for name in table.frame.columns
         if re.search(pattern, name, re.IGNORECASE)
         and other not in name.lower()
-        and not name.lower().endswith("_estimated")
+        and not name.lower().endswith(("_estimated", "_kind"))
     ]
     if len(found) > 1:
         key = "carbon" if other == "price" else "price"
@@ -103,7 +127,8 @@ def _unknown(file: TextFile, table: TextTable, what: str, key: str) -> DataError
     names = ", ".join(name for name in table.frame.columns if name != "line")
     return DataError(
         f"{file.name}: no known format, and no column that holds {what} by its name; columns: {names}; say which one: "
-        f"--column '{key}=NAME'"
+        f"--column '{key}=NAME'; if it is a table of jobs: --format jobs --column submit_time=NAME --column gpus=NAME "
+        "--column duration_s=NAME"
     )
 
 

@@ -53,7 +53,8 @@ def _read(file: TextFile, options: ImportOptions, account: Account) -> Readings:
         area=region,
         carbon=table.numbers(value, "lb/MWh", decimal=options.decimal) * G_PER_KWH,
     )
-    return Readings(frame=frame, zone_of={"CAISO_NORTH": "US-CAL-CISO", "CAISO_SOUTH": "US-CAL-CISO"})
+    zone_of = {"CAISO_NORTH": "US-CAL-CISO", "CAISO_SOUTH": "US-CAL-CISO"}
+    return Readings(frame=frame, zone_of=zone_of, kind=kind)
 
 
 def _csv(file: TextFile) -> tuple[TextTable, str, str]:

@@ -1,0 +1,163 @@
+"""What ``--help`` shows beyond each command's own words: panels of commands, examples, and names of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from typer.core import TyperGroup
+
+PANELS: Final = {
+    "Evaluate": ("compare", "trade-off", "sensitivity", "when", "bound", "plan", "simulate", "policies"),
+    "Your data": ("import", "init", "scenario", "data", "signals"),
+    "Live": ("serve", "advise", "submit", "why", "sites", "live", "edge"),
+    "Learn": ("train", "fit-forecast"),
+    "Project": ("reproduce", "bench", "warmup"),
+}
+"""Commands by panel of ``noonward --help``; a test holds every command to be in one."""
+EXAMPLES: Final = {
+    "compare": ("compare tiny", "compare fleet.yaml --from 2023-10-29 --to 2023-10-31"),
+    "trade-off": ("trade-off tiny --policy booked-persistence -n 4",),
+    "sensitivity": ("sensitivity tiny --policy booked-persistence -n 4",),
+    "when": (
+        "when --gpus 8 --hours 6h --by '2026-11-24 18:00' --fleet fleet.yaml",
+        "when --gpus 8 --gpu H100-SXM --hours 6h --by 2026-11-24 --zones DE,FR --signals mine/signals.csv",
+    ),
+    "bound": ("bound tiny -n 2", "bound fine-tuning --non-clairvoyant"),
+    "plan": ("plan load-shaping --promise 0.9",),
+    "simulate": ("simulate tiny --policy booked-persistence", "simulate tiny --policy own_scheduler:CheapestSite"),
+    "policies": ("policies", "policies --all --kind edge"),
+    "import": (
+        "import sacct.txt DE_2023_hourly.csv --timezone Europe/Berlin",
+        "import sacct.txt DE_2023_hourly.csv prices.csv --timezone Europe/Berlin --fx EUR=1.08 --out mine",
+    ),
+    "init": (
+        "init fleet.yaml --site berlin=DE:64xA100-80-SXM --jobs mine/jobs.csv --signals mine/signals.csv",
+        "init --gpus",
+    ),
+    "fit-forecast": ("fit-forecast mine --signals mine/signals.csv --zones DE,FR",),
+    "bench": ("bench", "bench plan"),
+    "train": (
+        "train tiny --algorithm masac --epochs 2 --set steps=200 --set updates=50 --export own.npz",
+        "train --resume runs/train-tiny-masac-seed0 --epochs 10",
+    ),
+    "warmup": ("warmup", "warmup fine-tuning"),
+    "advise": (
+        "advise --queue squeue.txt --fleet mine.yaml --at north",
+        "advise --slurm --fleet mine.yaml --at north --format sbatch",
+    ),
+    "serve": ("serve --demo", "serve live.yaml --shadow"),
+    "submit": ("submit 'sleep 6' --work 1h", "submit ./train.sh --work 6h --gpus 8 --max-delay 12h"),
+    "why": ("why 1",),
+    "sites": ("sites",),
+    "live backup": ("live backup copy.sqlite",),
+    "live restore": ("live restore copy.sqlite --folder other",),
+    "live vacuum": ("live vacuum",),
+    "live replay": ("live replay live.yaml",),
+    "live drain": ("live drain warsaw",),
+    "live undrain": ("live undrain warsaw",),
+    "live dispatch": ("live dispatch warsaw --off", "live dispatch warsaw --on"),
+    "live policy": ("live policy local-fcfs",),
+    "live cancel": ("live cancel 1",),
+    "live hold": ("live hold 1",),
+    "live release": ("live release 1",),
+    "live pin": ("live pin 1 warsaw",),
+    "live veto": ("live veto 1 warsaw",),
+    "live token add": ("live token add ci --scope submit --days 90",),
+    "live token rotate": ("live token rotate ci",),
+    "live token revoke": ("live token revoke ci",),
+    "live token list": ("live token list",),
+    "reproduce dvfs-training": ("reproduce dvfs-training", "reproduce dvfs-training --learned"),
+    "reproduce fine-tuning": ("reproduce fine-tuning", "reproduce fine-tuning --map"),
+    "reproduce load-shaping": ("reproduce load-shaping --draws 4",),
+    "reproduce edge-inference": ("reproduce edge-inference --servers 4",),
+    "scenario list": ("scenario list",),
+    "scenario show": ("scenario show tiny", "scenario show tiny --set window_h=24"),
+    "scenario check": ("scenario check fleet.yaml",),
+    "scenario schema": ("scenario schema",),
+    "data signals": ("data signals mine/signals.csv --zones DE,FR",),
+    "data jobs": ("data jobs mine/jobs.csv --scenario fleet.yaml",),
+    "data generate": ("data generate tiny --out generated",),
+    "signals show": ("signals show mine/signals.csv --zones DE,FR --out signals.html",),
+    "edge up": ("edge up",),
+    "edge submit": ("edge submit 'a lighthouse at dusk' --gang 2 --wait",),
+    "edge status": ("edge status --watch",),
+    "edge down": ("edge down",),
+}
+"""Command lines at the end of each command's help, without the word ``noonward``."""
+METAVARS: Final = {
+    **dict.fromkeys(
+        (
+            "environments", "environment", "seed", "seeds", "workers", "training_seeds", "samples", "draws", "episodes",
+            "epochs", "passes", "gpus", "gpus_max", "gang", "servers", "count", "tries", "warm_up", "days", "port",
+            "steps_max",
+        ),
+        "N",
+    ),
+    **dict.fromkeys(("signals", "jobs", "history", "files", "file", "config", "copy", "to"), "FILE"),
+    **dict.fromkeys(("profiles", "page"), "FILE"),
+    **dict.fromkeys(("export",), "FILE.npz"),
+    **dict.fromkeys(("out", "folder", "resume"), "FOLDER"),
+    **dict.fromkeys(("beta", "eps", "promise", "pue", "run_share", "guidance"), "NUMBER"),
+    **dict.fromkeys(("peak", "revenue", "carbon_price", "late_price"), "USD"),
+    **dict.fromkeys(("zones",), "ZONE,ZONE"),
+    **dict.fromkeys(("policies",), "NAME,NAME"),
+    "slack_h": "HOURS",
+    "fill_gaps": "HOURS",
+    "lease": "SECONDS",
+    "address": "URL",
+    "database": "URL",
+}  # fmt: skip
+"""Names of values in help, by parameter; others are shown by the option's own name in capitals."""
+
+
+def commands_of(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yields each command that does something, with its words.
+
+    Args:
+        group: A command or group of commands.
+        before: Words that lead to it.
+    """
+    below = getattr(group, "commands", None)
+    if not below:
+        yield " ".join(before), group
+        return
+    for name, each in below.items():
+        yield from commands_of(each, (*before, name))
+
+
+class Root(TyperGroup):
+    """The root of the command line; sets what help shows of the commands below it."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        for words, command in commands_of(self):
+            lines = "\n".join(f"  noonward {each}" for each in EXAMPLES.get(words, ()))
+            command.epilog = f"\b\nExamples:\n{lines}" if lines else None
+            for parameter in command.params:
+                _name_value(parameter)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the commands, panel by panel."""
+        width = max(map(len, self.commands))
+        for title, names in PANELS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), self.commands[name].get_short_help_str(formatter.width - width - 6))
+                        for name in names
+                    ]
+                )
+
+
+def _name_value(parameter: Any) -> None:
+    """Gives a parameter's value a name for help, unless it has one, takes no value, or is a choice."""
+    if not parameter.opts[0].startswith("-"):
+        parameter.display_type_rich = lambda ctx: ""  # an argument's name says what it is; its Python type does not
+    if parameter.metavar is not None or getattr(parameter, "is_flag", False):
+        return
+    told = getattr(parameter, "type_descriptor", None)
+    if getattr(told, "is_choice", False) or getattr(getattr(parameter, "type", None), "choices", None):
+        return
+    key = max(parameter.opts, key=len).lstrip("-").replace("-", "_")
+    parameter.metavar = METAVARS.get(key, key.upper())

@@ -1,0 +1,303 @@
+"""Run times learned from jobs that have ended: a discrete hazard over log-time, shrunk from broad to narrow groups.
+
+For a group g of jobs (all, a class, a user, a name) and a bin b of the logarithm of time, the hazard is the chance that
+a job that has reached the bin ends in it. It is estimated from ``d`` ends among ``n`` jobs that have reached the bin,
+and drawn towards the next broader group's (gamma-Poisson, prior weight ``SHRINKAGE``)::
+
+    h_g[b] = (d_g[b] + SHRINKAGE h_broader[b]) / (n_g[b] + SHRINKAGE)
+
+Jobs end as done, failed or cancelled; the hazards of these competing risks add up. Two clocks are kept, one in units of
+work and one in shares of the job's limit; each predicts with a weight that its past predictions have earned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from noonward.arrays import F8, I8
+from noonward.errors import DataError
+from noonward.model.cluster.knowledge import CANCELLED, DONE, FAILED, RUNNING, JobTraits
+from noonward.model.precision import TIME_DECIMALS
+
+BINS: Final = 104
+"""Bins of each clock."""
+PER_OCTAVE: Final = (4.0, 8.0)
+"""Bins per doubling: of the work, and of its share of the limit."""
+LOWEST_LOG2: Final = (-1.0, -12.0)
+"""Binary logarithm at which each clock's first bin begins; it also takes what is less."""
+SHRINKAGE: Final = 4.0
+"""Jobs that the broader group counts for."""
+FIRST_HAZARD: Final = 0.05
+"""Hazard of every bin where nothing is known."""
+MEMORY: Final = 0.99
+"""Share of a clock's score that is kept from job to job: how well it has predicted lately."""
+CHUNK: Final = 512
+"""Jobs that are learned at once from a history."""
+GROWTH: Final = 1.05
+"""Least factor from an estimate to the next one."""
+CAUSES: Final = (DONE, FAILED, CANCELLED)
+
+
+@dataclass
+class _Clock:
+    """Counts of one clock, per group (rows, grown as groups are met) and bin."""
+
+    ends_GCB: F8
+    """Ends by cause."""
+    enters_GB: F8
+    """Differences from bin to bin of the jobs that have reached it."""
+
+    @classmethod
+    def blank(cls, groups: int) -> _Clock:
+        return cls(np.zeros((groups, len(CAUSES), BINS)), np.zeros((groups, BINS + 1)))
+
+    def grow(self, groups: int) -> None:
+        more = max(groups, 2 * len(self.ends_GCB)) - len(self.ends_GCB)
+        self.ends_GCB = np.concatenate([self.ends_GCB, np.zeros((more, len(CAUSES), BINS))])
+        self.enters_GB = np.concatenate([self.enters_GB, np.zeros((more, BINS + 1))])
+
+    def hazards_JCB(self, row_JL: I8) -> F8:
+        """Returns the hazards by cause of jobs whose groups are some rows, broadest first; -1: not known."""
+        shape = (len(row_JL), len(CAUSES), BINS)
+        hazard_JCB = np.full(shape, FIRST_HAZARD / len(CAUSES))
+        for row_J in row_JL.T:
+            found = np.flatnonzero(row_J >= 0)
+            ends = self.ends_GCB[row_J[found]]
+            reached = self.enters_GB[row_J[found], :BINS].cumsum(axis=1)[:, None]
+            hazard_JCB[found] = (ends + SHRINKAGE * hazard_JCB[found]) / (reached + SHRINKAGE)
+        return hazard_JCB
+
+
+class LearnedRunTimes:
+    """What the ends of jobs so far say of the run times of others.
+
+    Args:
+        traits: What is known of jobs when they arrive; all methods name jobs by their rows in it.
+
+    Example:
+        >>> traits = JobTraits.build([np.array(["ann"] * 51)], limit_J=np.full(51, np.inf))
+        >>> model = LearnedRunTimes(traits)
+        >>> model.end(np.arange(50), np.full(50, 100.0), np.full(50, DONE))
+        >>> bool(90 < model.quantile(np.array([50]), 0.5)[0] < 120)
+        True
+    """
+
+    def __init__(self, traits: JobTraits) -> None:
+        self.traits = traits
+        self._row_of: dict[int, int] = {}
+        self._clocks = tuple(_Clock.blank(64) for _ in PER_OCTAVE)
+        self._reached_KJ = np.zeros((len(PER_OCTAVE), len(traits)), np.int64)
+        self._score_2 = np.zeros(2)
+
+    def end(self, jobs: I8, work_J: F8, cause_J: I8) -> None:
+        """Learns from jobs that have ended, or (cause RUNNING) that have been running for so long.
+
+        Args:
+            jobs: Rows of the jobs; those that have ended are not named again.
+            work_J: Work done until then, units (s for classes of fixed duration), at least 0.
+            cause_J: DONE, FAILED, CANCELLED or RUNNING.
+
+        Raises:
+            DataError: A cause is unknown, or the work is negative or missing.
+        """
+        if not np.isin(cause_J, (*CAUSES, RUNNING)).all():
+            raise DataError(f"jobs end by the causes {sorted(set(cause_J.tolist()))}; known are {CAUSES} and {RUNNING}")
+        if not (work_J >= 0).all():
+            raise DataError(f"jobs have done {work_J.min()} units of work; give numbers of at least 0")
+        for first in range(0, len(jobs), CHUNK):
+            part = slice(first, first + CHUNK)
+            self._end(jobs[part], np.asarray(work_J[part], np.float64), cause_J[part])
+
+    def _end(self, jobs: I8, work_J: F8, cause_J: I8) -> None:
+        ended = cause_J != RUNNING
+        limited = ended & np.isfinite(self.traits.limit_J[jobs])
+        if limited.any():
+            self._score(jobs[limited], work_J[limited])
+        row_JL = self._rows(jobs)
+        for kind, clock in enumerate(self._clocks):
+            on_J = np.ones(len(jobs), bool) if kind == 0 else np.isfinite(self.traits.limit_J[jobs])
+            bin_J = _bin(self._log2(kind, jobs, work_J), kind)
+            from_J = self._reached_KJ[kind, jobs]
+            until_J = np.where(ended, bin_J + 1, np.maximum(bin_J, from_J))
+            from_J = np.minimum(from_J, until_J)
+            for row_J in row_JL.T:
+                some = on_J & (row_J >= 0)
+                np.add.at(clock.enters_GB, (row_J[some], from_J[some]), 1.0)
+                np.add.at(clock.enters_GB, (row_J[some], until_J[some]), -1.0)
+                over = some & ended
+                np.add.at(clock.ends_GCB, (row_J[over], cause_J[over], bin_J[over]), 1.0)
+            self._reached_KJ[kind, jobs] = until_J
+
+    def _rows(self, jobs: I8) -> I8:
+        """Returns the rows of the jobs' groups; groups that are met for the first time get one."""
+        key_JL = self.traits.key_JL[jobs]
+        for key in np.unique(key_JL[key_JL >= 0]).tolist():
+            self._row_of.setdefault(key, len(self._row_of))
+        for clock in self._clocks:
+            if len(self._row_of) > len(clock.ends_GCB):
+                clock.grow(len(self._row_of))
+        return self._known_rows(jobs)
+
+    def _known_rows(self, jobs: I8) -> I8:
+        """Returns the rows of the jobs' groups, -1 for those not met yet."""
+        key_JL = self.traits.key_JL[jobs]
+        keys, place = np.unique(key_JL, return_inverse=True)
+        return np.array([self._row_of.get(key, -1) for key in keys.tolist()], np.int64)[place].reshape(key_JL.shape)
+
+    def _log2(self, kind: int, jobs: I8, work_J: F8) -> F8:
+        """Returns the binary logarithm of work on a clock; minus infinity on the second one without a limit."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log2(work_J) - (0.0 if kind == 0 else np.log2(self.traits.limit_J[jobs])))
+
+    def _score(self, jobs: I8, work_J: F8) -> None:
+        """Adds the logarithm of the density that each clock gave to what happened, older jobs counting less."""
+        row_JL, score_KJ = self._known_rows(jobs), np.empty((2, len(jobs)))
+        for kind, clock in enumerate(self._clocks):
+            left_JB = _survival(clock.hazards_JCB(row_JL).sum(axis=1))
+            bin_J = _bin(self._log2(kind, jobs, work_J), kind)
+            each = np.arange(len(jobs))
+            score_KJ[kind] = np.log(PER_OCTAVE[kind] * (left_JB[each, bin_J] - left_JB[each, bin_J + 1]) + 1e-12)
+        kept_J = MEMORY ** np.arange(len(jobs) - 1, -1, -1)
+        self._score_2 = MEMORY ** len(jobs) * self._score_2 + score_KJ @ kept_J
+
+    @property
+    def share_of_limit(self) -> float:
+        """Weight of the clock in shares of the limit, 0 to 1, where a job has one."""
+        lead = float(np.clip(self._score_2[0] - self._score_2[1], -500, 500))
+        return 1.0 / (1.0 + float(np.exp(lead)))
+
+    def distribution(self, jobs: I8) -> tuple[F8, F8]:
+        """Returns the predicted distribution of the work of some jobs.
+
+        Args:
+            jobs: Rows of the jobs.
+
+        Returns:
+            Edges of the bins, units, (BINS + 1,), and the share of the jobs below each, (J, BINS + 1), from 0 to 1;
+            between edges it grows with the logarithm. Limits are not applied.
+        """
+        row_JL = self._known_rows(jobs)
+        left_JB = _survival(self._clocks[0].hazards_JCB(row_JL).sum(axis=1))
+        limit_J = self.traits.limit_J[jobs]
+        limited = np.flatnonzero(np.isfinite(limit_J))
+        if len(limited):
+            other_JB = _survival(self._clocks[1].hazards_JCB(row_JL[limited]).sum(axis=1))
+            at_JB = (_EDGE_LOG2 - np.log2(limit_J[limited])[:, None] - LOWEST_LOG2[1]) * PER_OCTAVE[1]
+            at_JB = np.clip(at_JB, 0.0, float(BINS))
+            low_JB = np.minimum(at_JB.astype(np.int64), BINS - 1)
+            below = np.take_along_axis(other_JB, low_JB, axis=1)
+            above = np.take_along_axis(other_JB, low_JB + 1, axis=1)
+            other_JB = below + (above - below) * (at_JB - low_JB)
+            weight = self.share_of_limit
+            left_JB[limited] = weight * other_JB + (1.0 - weight) * left_JB[limited]
+        left_JB[:, 0], left_JB[:, -1] = 1.0, 0.0
+        return _EDGES, 1.0 - left_JB
+
+    def chance_J(self, jobs: I8, cause: int) -> F8:
+        """Returns how likely some jobs are to end by a cause (DONE, FAILED, CANCELLED), 0 to 1."""
+        hazard_JCB = self._clocks[0].hazards_JCB(self._known_rows(jobs))
+        left_JB = _survival(hazard_JCB.sum(axis=1))
+        total_JB = np.maximum(hazard_JCB.sum(axis=1), 1e-300)
+        share_JB = hazard_JCB[:, CAUSES.index(cause)] / total_JB
+        return np.asarray((share_JB * (left_JB[:, :-1] - left_JB[:, 1:])).sum(axis=1))
+
+    def quantile(self, jobs: I8, share: float, age_J: F8 | None = None) -> F8:
+        """Returns the work that a share of jobs like some does not exceed, given what they have done.
+
+        Args:
+            jobs: Rows of the jobs.
+            share: The share, above 0 and below 1.
+            age_J: Work done so far, units; None: none.
+
+        Returns:
+            Work in all, units, at least a twentieth above the age; at most the limit, where the age is below it.
+        """
+        _, below_JB = self.distribution(jobs)
+        limit_J = self.traits.limit_J[jobs]
+        age_J = np.zeros(len(jobs)) if age_J is None else age_J
+        return np.array(
+            [
+                _estimate(below_B, share, age, limit)
+                for below_B, age, limit in zip(below_JB, age_J.tolist(), limit_J.tolist(), strict=True)
+            ]
+        )
+
+    def estimates(self, jobs: I8, share: float, count: int) -> F8:
+        """Returns what is expected of some jobs when they arrive, and then each time one outlives what was expected.
+
+        Args:
+            jobs: Rows of the jobs.
+            share: Share of jobs that an estimate is to cover, above 0 and below 1.
+            count: Estimates per job.
+
+        Returns:
+            Work in all, units, (jobs, count), ascending.
+        """
+        _, below_JB = self.distribution(jobs)
+        out = np.empty((len(jobs), count))
+        for j, (below_B, limit) in enumerate(zip(below_JB, self.traits.limit_J[jobs].tolist(), strict=True)):
+            age = 0.0
+            for k in range(count):
+                age = out[j, k] = _estimate(below_B, share, age, limit)
+        return out
+
+
+_EDGE_LOG2: Final = LOWEST_LOG2[0] + np.arange(BINS + 1) / PER_OCTAVE[0]
+_EDGES: Final = np.concatenate([[0.0], np.exp2(_EDGE_LOG2[1:])])
+
+
+def _bin(log2_J: F8, kind: int) -> I8:
+    """Returns the bins of logarithms on a clock."""
+    place_J = np.floor((log2_J - LOWEST_LOG2[kind]) * PER_OCTAVE[kind])
+    return np.clip(place_J, 0, BINS - 1).astype(np.int64)
+
+
+def _survival(hazard_JB: F8) -> F8:
+    """Returns the share of the jobs that reach each bin, (J, BINS + 1), from 1 on."""
+    out = np.ones((len(hazard_JB), BINS + 1))
+    np.cumprod(1.0 - np.minimum(hazard_JB, 1.0), axis=1, out=out[:, 1:])
+    return out
+
+
+def _estimate(below_B: F8, share: float, age: float, limit: float) -> float:
+    """Returns a quantile of the work in all, given the age; see ``LearnedRunTimes.quantile``."""
+    log2_age = np.log2(age) if age > 0 else -np.inf
+    passed = float(np.interp(log2_age, _EDGE_LOG2, below_B)) if age > 0 else 0.0
+    wanted = passed + share * (1.0 - passed)
+    bin_ = min(int(np.searchsorted(below_B, wanted, side="left")), BINS)
+    low = below_B[bin_ - 1] if bin_ else 0.0
+    part = (wanted - low) / (below_B[bin_] - low) if bin_ and below_B[bin_] > low else 1.0
+    work = float(np.exp2(_EDGE_LOG2[max(bin_ - 1, 0)] + part / PER_OCTAVE[0]))
+    work = max(work, GROWTH * age)
+    if age < limit:
+        work = min(work, limit)
+    return max(round(work, TIME_DECIMALS), 10.0**-TIME_DECIMALS)
+
+
+def crps_J(edges_B: F8, below_JB: F8, work_J: F8) -> F8:
+    """Returns the continuous ranked probability score of predicted distributions, units; the less the better.
+
+    ``integral (F(x) - 1{x >= y})^2 dx``, F linear between the edges (Gneiting and Raftery 2007). For a single predicted
+    value it is the absolute error.
+
+    Args:
+        edges_B: Edges, units, ascending.
+        below_JB: F at the edges, per job; 0 at the first and 1 at the last.
+        work_J: What happened, units, within the edges.
+
+    Example:
+        >>> edges, certain = np.array([0.0, 1.0, 2.0]), np.array([[0.0, 0.5, 1.0]])
+        >>> float(crps_J(edges, certain, np.array([1.0]))[0])  # uniform on 0 to 2: 2 (1/24 + ...) = 1/6
+        0.16666666666666666
+    """
+    out = np.empty(len(work_J))
+    for j, (below_B, work) in enumerate(zip(below_JB, work_J.tolist(), strict=True)):
+        at = int(np.searchsorted(edges_B, work))
+        edges = np.insert(edges_B, at, work)
+        below = np.insert(below_B, at, np.interp(work, edges_B, below_B))
+        left, right = below[:-1] - (edges[:-1] >= work), below[1:] - (edges[:-1] >= work)
+        out[j] = float((np.diff(edges) * (left * left + left * right + right * right) / 3.0).sum())
+    return out

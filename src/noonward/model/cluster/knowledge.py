@@ -1,0 +1,136 @@
+"""What schedulers are told of the jobs: their run times, or only limits and what the past says."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from noonward.arrays import F8, I8
+from noonward.model.spec import Positive, Spec
+
+RunTimeKnowledge = Literal["known", "limit", "class-mean", "learned"]
+
+DONE, FAILED, CANCELLED = 0, 1, 2
+"""How a job has ended."""
+RUNNING: Final = -1
+"""It has not ended."""
+OVERRUN: Final = 1.25
+"""A run that goes on beyond every expectation is expected to take so many times what it was expected to."""
+
+
+class UniformLimit(Spec):
+    """Limits that users state: their jobs' run times, times a uniform factor."""
+
+    law: Literal["uniform"] = "uniform"
+    """``uniform``."""
+    from_: Annotated[Positive, Field(alias="from", ge=1)] = 1.0
+    """Least factor, at least 1: no job is cut off."""
+    to: Positive = 4.0
+    """Largest factor."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.to < self.from_:
+            raise ValueError(f"to {self.to:g} is below from {self.from_:g}")
+        return self
+
+
+class Knowledge(Spec):
+    """What schedulers are told of jobs when these arrive; the engine runs the truth."""
+
+    run_time: RunTimeKnowledge = "known"
+    """``known``: the run time; ``limit``: the limit its user stated; ``class-mean``: the mean of its class in the past;
+    ``learned``: a quantile of what the past says of jobs like it, renewed when it runs longer."""
+    limit: UniformLimit | None = None
+    """Law of the limits; none: those of the job table, if it has any."""
+    quantile: Annotated[float, Field(gt=0, lt=1)] = 0.8
+    """Share of jobs that a learned estimate is to cover."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobTraits:
+    """What is known of jobs when they arrive, for predictions of their run times.
+
+    Attributes:
+        key_JL: Number of the group that a job is in, per level from the broadest to the narrowest; -1 where unknown.
+            Numbers are unique over the levels.
+        limit_J: Limit of the work that its user stated, units; infinite for none.
+    """
+
+    key_JL: I8
+    limit_J: F8
+
+    def __len__(self) -> int:
+        return len(self.limit_J)
+
+    @classmethod
+    def build(cls, levels: Sequence[NDArray[Any]], *, limit_J: F8) -> JobTraits:
+        """Returns the traits of jobs with groups numbered; all jobs are the broadest group.
+
+        Args:
+            levels: Values per job of each further level, from the broadest to the narrowest; an empty value (``""``) is
+                unknown. A value names a group within the job's group of the level before it that is known.
+            limit_J: Limits, units; infinite for none.
+        """
+        keys, number = [np.zeros(len(limit_J), np.int64)], 1
+        within = keys[0]
+        for value_J in levels:
+            values, value_index_J = np.unique(value_J, return_inverse=True)
+            pair_J = within * (len(values) + 1) + value_index_J
+            _, group_J = np.unique(pair_J, return_inverse=True)
+            key_J = number + group_J.astype(np.int64)
+            number += int(group_J.max(initial=-1)) + 1
+            unknown_J = np.asarray(value_J).astype(str) == ""
+            keys.append(np.where(unknown_J, -1, key_J))
+            within = np.where(unknown_J, within, key_J)
+        return cls(key_JL=np.stack(keys, axis=1), limit_J=np.asarray(limit_J, np.float64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobKnowledge:
+    """What schedulers are told of the jobs of an environment in place of their run times.
+
+    Attributes:
+        told: What they are told.
+        traits: What is known of past jobs, and then of the environment's jobs, when they arrive. The second level is
+            the job's class.
+        past_work_P: Work of the past jobs, units: all of it, or what was done before the environment's start.
+        past_cause_P: How they ended: DONE, FAILED or CANCELLED; RUNNING where they had not by that start.
+        cause_J: How the environment's jobs end.
+        reach_s: Time from arrival to end that past jobs hardly exceed, s, by what would have been told of them.
+    """
+
+    told: Knowledge
+    traits: JobTraits
+    past_work_P: F8
+    past_cause_P: I8
+    cause_J: I8
+    reach_s: float
+
+    def add_to(self, digest: hashlib._Hash) -> None:
+        """Adds all fields to a digest."""
+        digest.update(f"{self.told.model_dump_json(by_alias=True)} {self.reach_s}".encode())
+        for array in (self.traits.key_JL, self.traits.limit_J, self.past_work_P, self.past_cause_P, self.cause_J):
+            digest.update(f"{array.dtype.str} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+
+    def class_mean_J(self) -> F8:
+        """Returns the mean work of past jobs that ended, by class, for each of the environment's jobs, units.
+
+        A class without such a job takes the mean of all classes.
+        """
+        ended_P = self.past_cause_P != RUNNING
+        class_P = self.traits.key_JL[: len(self.past_work_P), 1][ended_P]
+        class_J = self.traits.key_JL[len(self.past_work_P) :, 1]
+        work_P = self.past_work_P[ended_P]
+        out_J = np.full(len(class_J), work_P.mean())
+        for key in np.unique(class_J).tolist():
+            if (class_P == key).any():
+                out_J[class_J == key] = work_P[class_P == key].mean()
+        return out_J

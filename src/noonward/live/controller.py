@@ -27,6 +27,7 @@ from noonward.live.shadow.executor import ShadowExecutor
 from noonward.live.shadow.watcher import Watcher
 from noonward.live.store.database import Connection
 from noonward.live.store.retention import retire
+from noonward.live.store.set_back import set_back
 from noonward.live.store.store import Store
 from noonward.live.world.hours import Hours
 from noonward.live.world.seats import Arrival
@@ -97,6 +98,8 @@ class Controller:
         self.names = Names.of(setup.scenario.fleet)
         take_fleet(store, self.names)
         self._store_sites()
+        self._clock_problem = ""
+        self._note_clock(set_back(store))
         self.signals()
         self.policy = policy or store.value("policy") or setup.config.policy
         self.world, self.books = self._opened(self.policy)
@@ -163,6 +166,8 @@ class Controller:
 
     def decide(self) -> bool:
         """Takes what has happened, asks the scheduler and stores what it decided; returns whether it asked."""
+        if self.store.ahead_s:
+            self._mend_clock()
         # A change of its own: whatever was stamped before it is committed.
         now_s = self.store.do(lambda connection, now_s: now_s)
         until_s = now_s
@@ -187,6 +192,24 @@ class Controller:
         for s in ready:
             self.site_wakes[s].set()
         return self.world.asks > asked
+
+    def _mend_clock(self) -> None:
+        """Goes on where the clock was ahead for a time and was set right."""
+        with self.lock:
+            self.books.save()
+            ahead_s = set_back(self.store)
+            if ahead_s:
+                self.signals()
+                self.world, self.books = self._opened(self.policy)
+                self._note_clock(ahead_s)
+
+    def _note_clock(self, ahead_s: float) -> None:
+        if ahead_s:
+            self._clock_problem = (
+                f"it was {ahead_s / HOUR_S:.1f} h ahead and was set back at {self.time_of(self.store.now_s())}; what "
+                "was stamped meanwhile counts as of then, and the policy's plans have begun anew"
+            )
+            _log.warning("clock: %s", self._clock_problem)
 
     def _bring_hours(self, hour: int) -> None:
         """Adds the hours that have begun to what the books know."""
@@ -363,6 +386,8 @@ class Controller:
                   if beat.late and name not in found}  # fmt: skip
         if self.keeper is not None and self.keeper.problem:
             found.setdefault("signals", self.keeper.problem)
+        if self._clock_problem:
+            found["clock"] = self._clock_problem
         return found
 
     def time_of(self, seconds: float) -> str:

@@ -168,8 +168,8 @@ def last_time(folder: Path) -> datetime | None:
     """Returns the UTC time of the last event in a folder's store, or None."""
     with contextlib.closing(connect(require_store(folder))) as connection:
         start = connection.execute("SELECT value FROM meta WHERE name = 'start'").fetchone()
-        last = connection.execute("SELECT max(at_s) FROM events").fetchone()[0]
-    return None if start is None or last is None else datetime.fromisoformat(start[0]) + timedelta(seconds=last)
+        last = connection.execute("SELECT at_s FROM events ORDER BY id DESC LIMIT 1").fetchone()
+    return None if start is None or last is None else datetime.fromisoformat(start[0]) + timedelta(seconds=last[0])
 
 
 def require_store(folder: Path) -> Path:

@@ -26,6 +26,7 @@ _WORDS: Final = {
     "requeued": "queued again by its cluster",
     "queued again": "queued again after its site failed",
     "infeasible answer": "the policy answered what is not possible; it is held",
+    "clock set back": "the machine's clock was ahead and was set back",
     "stray cancelled": "a held job that was not recorded was cancelled",
 }
 

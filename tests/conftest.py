@@ -6,7 +6,7 @@ from noonward.bound.cluster_energy import fluid_frontier
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.evaluate.compare import compare
-from noonward.schedule.registry import default_registry, using
+from noonward.schedule.policies import default_registry, using
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def energy(tmp_path_factory):
     """Three policies in two environments of eight sites over three hours, without economics."""
     scenario = load_scenario("dvfs-training", ["window_h=3"])
     return compare(
-        scenario, ["dp", "jointnf", "greedy-energy-2"], environments=2, out=tmp_path_factory.mktemp("energy")
+        scenario, ["dp", "jointnf", "greedy-energy(gpus=2)"], environments=2, out=tmp_path_factory.mktemp("energy")
     )
 
 

@@ -10,7 +10,7 @@ from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
 from noonward.ledger.record import write_record
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 RECORDED = ("jobs.parquet", "hours.parquet", "ledger.json", "service.json")
 """Files of a record that hold results; its manifest also names the versions."""

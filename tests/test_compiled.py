@@ -7,7 +7,7 @@ import pytest
 
 import noonward
 from noonward.compiled import CACHE_VARIABLE, kernel
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 PACKAGE = Path(noonward.__file__).parent
 

@@ -22,7 +22,7 @@ from noonward.engine.run import run
 from noonward.errors import SignalRangeError
 from noonward.ledger.ledger import settle
 from noonward.model.cluster.scenario import Scenario
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 POLICIES = {"each-slot": "random", "on-arrival": "ucb1"}
 """Policies that use every link and every clock level."""

@@ -18,11 +18,11 @@ RUNS = (
     *(f"fine-tuning/{name}" for name in ("local-backfill", "random", "cheapest-feasible")),
     *(f"fine-tuning/{name}" for name in ("booked-persistence", "booked-noisy", "bid-price-regression")),
     *(f"fine-tuning/{name}" for name in ("masac", "masac-plus")),
-    *(f"dvfs-training/{name}" for name in ("dp", "greedy-energy-2", "chsac-af")),
+    *(f"dvfs-training/{name}" for name in ("dp", "greedy-energy(gpus=2)", "chsac-af")),
     *(f"dvfs-mixed/{name}" for name in ("sla-energy", "greedy-mixed")),
     *(f"load-shaping/{name}" for name in ("at-once", "plan-hard")),
 )
-FEW_KERNELS = ("fine-tuning/booked-regression", "fine-tuning/masac", "dvfs-training/greedy-energy-2")
+FEW_KERNELS = ("fine-tuning/booked-regression", "fine-tuning/masac", "dvfs-training/greedy-energy(gpus=2)")
 """Runs for settings in which every kernel is compiled anew."""
 
 

@@ -41,9 +41,9 @@ _HOMES: Final = {
     "latest_start_s": "noonward.decision.cluster.view",
     "lead_integral": "noonward.decision.cluster.view",
     "load_scenario": "noonward.data.scenarios.load",
-    "make_scheduler": "noonward.schedule.registry",
+    "make_scheduler": "noonward.schedule.policies",
     "read_record": "noonward.runtime.by_kind",
-    "register": "noonward.schedule.registry",
+    "register": "noonward.schedule.policies",
     "rule": "noonward.decision.cluster.rule",
     "run": "noonward.runtime.by_kind",
     "sensitivity": "noonward.evaluate.what_if.run",
@@ -138,4 +138,4 @@ if TYPE_CHECKING:
     from noonward.model.signals import Signals
     from noonward.runtime.by_kind import build_environment, build_environments, read_record, run, settle
     from noonward.schedule.cluster.trained_policy import TrainedPolicy
-    from noonward.schedule.registry import make_scheduler, register
+    from noonward.schedule.policies import make_scheduler, register

@@ -14,7 +14,7 @@ from noonward.model.cluster.fleet import Fleet, Site
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.power import ClassProfile, GpuType, PowerCurve, TimeCurve
 from noonward.model.network import Network
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 from reference import on_arrival
 
@@ -214,7 +214,7 @@ def test_an_overloaded_environment_has_an_energy_bound_per_unit():
     assert environment_energy_bound(env, mean_time_s=100.0) == pytest.approx(50 - 10 + 20 * 3600 / 2000)
     with pytest.raises(InfeasiblePlanError, match=r"at most 2000 job-seconds in service: at most 2000; .* mean time"):
         fluid_bound(fleet, work=20_000.0, horizon_s=3600.0, mean_time_s=100.0, jobs=20)
-    for policy in ("most-free-1", "uniform"):
+    for policy in ("most-free(gpus=1)", "uniform"):
         assert environment_energy_bound(env) <= settle(run(env, make_scheduler(policy))).joules_per_unit
     late = environment_of(fleet, Jobs.build(arrival_s=np.array([4000.0]), work=np.ones(1)))
     assert math.isnan(environment_energy_bound(late))

@@ -163,7 +163,7 @@ def test_the_schema_is_json_schema(noonward: CommandLine) -> None:
 
 
 def test_policies_lists_the_registry_by_protocol(noonward: CommandLine) -> None:
-    from noonward.schedule.registry import policies
+    from noonward.schedule.policies import policies
 
     for protocol in ("each-slot", "on-arrival"):
         shown = noonward("policies", "--protocol", protocol).out
@@ -182,7 +182,7 @@ def test_policies_lists_the_arguments_of_families_and_those_of_a_role(noonward: 
 
 
 def test_policies_shows_a_dozen_with_their_use_and_all_as_json(noonward: CommandLine) -> None:
-    from noonward.schedule.registry import policies
+    from noonward.schedule.policies import policies
 
     shown = noonward("policies").out.splitlines()
     assert len(shown) < 24
@@ -225,7 +225,7 @@ def test_policies_with_arguments_are_compared_under_their_short_names(noonward: 
     command = ("compare", "dvfs-training", "--set", "window_h=1", "-n", 1, "--no-report", "--json", "--policies")
     answer = noonward(*command, chosen.partition("),")[2])
     names = {figure["name"] for figure in json.loads(answer.out)["figures"]}
-    assert {"j_per_unit_exact/greedy-energy-2", "j_per_unit_exact/greedy-energy(gpus=9)"} <= names
+    assert {"j_per_unit_exact/greedy-energy(gpus=2)", "j_per_unit_exact/greedy-energy(gpus=9)"} <= names
     answer = noonward(*command, chosen)
     assert answer.code == 2
     assert "'plan(curves=hard, samples=3)'" in answer.err

@@ -294,11 +294,11 @@ def test_one_window_is_one_environment_and_windows_that_coincide_are_said_to(noo
 def test_all_policies_that_do_not_fit_are_named_at_once(noonward: CommandLine) -> None:
     Path("jobs.csv").write_text(JOBS)
     words = ["compare", "tiny", "--jobs", "jobs.csv", "--from", "2022-05-01", "--no-report"]
-    answer = noonward(*words, "--policies", "local-fcfs,bid-price-regression,most-free-2")
+    answer = noonward(*words, "--policies", "local-fcfs,bid-price-regression,most-free(gpus=2)")
     assert answer.code == 2
     assert "2 policies do not fit" in answer.err
     assert "'bid-price-regression' plans for jobs to come" in answer.err
-    assert "'most-free-2' answers the protocols on-arrival" in answer.err
+    assert "'most-free(gpus=2)' answers the protocols on-arrival" in answer.err
     answer = noonward(*words, "--set", "policies=[local-fcfs, bid-price-regression]")
     assert answer.code == 0
     assert "left out: " in answer.err

@@ -15,7 +15,7 @@ from noonward.data.signals.generate import generate_signals
 from noonward.data.signals.load import write_generated_signals
 from noonward.engine.run import run
 from noonward.errors import DataError, ScenarioError, SignalRangeError
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 FIRST = datetime(2022, 10, 1, tzinfo=UTC)
 

@@ -16,7 +16,7 @@ from noonward.errors import ScenarioError, SignalRangeError
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle
 from noonward.schedule.cluster.booking import Booked
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"

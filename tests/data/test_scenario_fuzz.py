@@ -19,10 +19,10 @@ from noonward.data.scenarios.load import load_scenario, scenario_from
 from noonward.engine.run import run
 from noonward.errors import NoonwardError
 from noonward.ledger.ledger import settle
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 NAMES = ("tiny", "dvfs-mixed", "dvfs-training", "fine-tuning")
-POLICIES = {"each-slot": ("price-greedy", "cheapest-feasible"), "on-arrival": ("dp", "greedy-energy-2", "ucb1")}
+POLICIES = {"each-slot": ("price-greedy", "cheapest-feasible"), "on-arrival": ("dp", "greedy-energy(gpus=2)", "ucb1")}
 ODD = (
     *(0, -1, 1, 0.5, 7, 2**31, 2**53, 10**30, 1e-300, 1e-30, 1e-12, 1e6, 1e18, 1e19, 1e300, -1e300),
     *(math.inf, -math.inf, math.nan, True, None, "", "x", "../x", "1e9", "\0", [], {}, [1, 2], [[1, 2], [3]], {"a": 1}),

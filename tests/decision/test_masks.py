@@ -9,7 +9,7 @@ import pytest
 from noonward.decision.cluster.feasibility import fill_mask, fill_route_mask, first_start_s, joins_at, room
 from noonward.decision.cluster.view import ASK_ROUTE
 from noonward.engine.cluster.engine import ClusterEngine
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 from reference import small_worlds
 from reference.views import make_view

@@ -17,7 +17,7 @@ from noonward.decision.cluster.view import (
 from noonward.draws import random_below
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.errors import ScenarioError
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from reference.small_worlds import plain
 from reference.views import make_view
 

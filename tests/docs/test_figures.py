@@ -166,7 +166,7 @@ def test_figures_of_the_ablations_of_chsac(noonward: CommandLine, monkeypatch: p
         **(study_ablations.__kwdefaults__ or {}),
         "settings": brief,
         "ablations": ABLATIONS[:1],
-        "controls": ("greedy-tradeoff-10", "greedy-tradeoff-1000"),
+        "controls": ("greedy-tradeoff(watts=10)", "greedy-tradeoff(watts=1000)"),
         "windows": 1,
         "window_h": 1,
     }

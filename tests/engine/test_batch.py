@@ -17,7 +17,7 @@ from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle, settle_run
 from noonward.ledger.utility import utility_usd
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 from reference import small_worlds
 
@@ -125,7 +125,7 @@ def test_a_batch_of_one_is_the_cluster_engine(protocol, seed):
     assert state(one.outcome()) == state(many.outcome(0))
 
 
-@pytest.mark.parametrize(("protocol", "name"), [("each-slot", "local-fcfs"), ("on-arrival", "most-free-1")])
+@pytest.mark.parametrize(("protocol", "name"), [("each-slot", "local-fcfs"), ("on-arrival", "most-free(gpus=1)")])
 def test_any_scheduler_can_be_asked_about_a_row(protocol, name):
     environment = draw(3, protocol)
     many, scheduler = batch([environment], protocol, kind="paper"), make_scheduler(name)

@@ -16,7 +16,7 @@ from noonward.engine.run import run
 from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.ledger.segments import DONE, OVERDUE
 from noonward.model.cluster.environment import GpuCaps
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from reference.small_worlds import plain
 
 

@@ -14,7 +14,7 @@ from noonward.engine.cluster.kernels.world import arrays_of
 from noonward.engine.run import run
 from noonward.ledger.segments import DONE, OVERDUE, RUNNING
 from noonward.model.cluster.environment import GpuCaps
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 from reference import small_worlds
 
@@ -30,7 +30,7 @@ NAMES = {
         "booked-persistence",
         "bid-price-persistence",
     ),
-    "on-arrival": ("ucb1", "jointnf", "uniform", "random-free", "most-free-3", "greedy-energy-2"),
+    "on-arrival": ("ucb1", "jointnf", "uniform", "random-free", "most-free(gpus=3)", "greedy-energy(gpus=2)"),
 }
 
 
@@ -153,7 +153,7 @@ def test_rewards_sum_to_the_utility(played):
 def test_a_step_after_the_end_changes_nothing():
     for protocol in PROTOCOLS:
         environment = small_worlds.draw(3, protocol, drained=False).environment()
-        scheduler = make_scheduler({"each-slot": "local-backfill", "on-arrival": "most-free-1"}[protocol])
+        scheduler = make_scheduler({"each-slot": "local-backfill", "on-arrival": "most-free(gpus=1)"}[protocol])
         engine = ClusterEngine(environment, scheduler)
         scheduler.reset(Brief.of(environment, scheduler.needs), stream(0, "policy"))
         while engine.step():

@@ -13,7 +13,7 @@ from noonward.errors import ScenarioError
 from noonward.ledger.ledger import settle
 from noonward.ledger.record import environment_digest
 from noonward.ledger.segments import DONE, OVERDUE
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from reference.small_worlds import plain
 
 PRICE = [[50.0]]

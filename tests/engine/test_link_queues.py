@@ -11,7 +11,7 @@ from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.batch import BatchEngine
 from noonward.engine.run import run
 from noonward.ledger.ledger import settle
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from reference.small_worlds import plain
 
 LINE = {"latency_ms": ((0.0, 500.0), (500.0, 0.0)), "throughput_gb_per_min": ((60.0, 6.0), (6.0, 60.0))}
@@ -51,7 +51,7 @@ def test_the_own_site_is_reached_over_no_link():
 
 def test_time_in_system_counts_the_wait_and_links_carry_one_job_at_a_time():
     environment = world("window_h=6", *QUEUED)
-    outcome = run(environment, make_scheduler("greedy-tradeoff-30"))
+    outcome = run(environment, make_scheduler("greedy-tradeoff(watts=30)"))
     jobs, track = environment.jobs, outcome.job_J
     reached_J = ~np.isnan(track["reach_s"])
     begin_s_J = track["reach_s"] - environment.links.latency_s_IS[jobs.origin_J, track["site"]] - 40.0
@@ -68,7 +68,7 @@ def test_time_in_system_counts_the_wait_and_links_carry_one_job_at_a_time():
 
 
 def test_without_data_nothing_changes_and_with_them_queues_slow_down():
-    rule = make_scheduler("greedy-energy-2")
+    rule = make_scheduler("greedy-energy(gpus=2)")
     without = settle(run(world("window_h=3"), rule))
     queued = world("window_h=3", "network.throughput_gb_per_min=60", "network.queued=true")
     np.testing.assert_equal(vars(settle(run(queued, rule))), vars(without))
@@ -93,7 +93,7 @@ def test_nets_see_the_wait_for_the_link():
     assert seen == {True, False}
 
 
-@pytest.mark.parametrize("policy", ["greedy-tradeoff-30", "jointnf-slo-900", "random-free"])
+@pytest.mark.parametrize("policy", ["greedy-tradeoff(watts=30)", "jointnf-slo(target_s=900)", "random-free"])
 def test_a_compiled_rule_equals_the_same_rule_asked_step_by_step(policy):
     environment = world("window_h=1", *QUEUED)
     whole, stepped = (run(environment, make_scheduler(policy), compiled=compiled) for compiled in (True, False))

@@ -12,7 +12,7 @@ from noonward.engine.run import run
 from noonward.ledger.segments import DONE
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import PaperStreamJobs
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from reference import on_arrival
 
 DAY_S = 86400.0
@@ -59,9 +59,9 @@ def test_baselines_complete_and_queue_as_published(policy, completed, queue_by_d
 @pytest.mark.parametrize(
     ("policy", "routed", "completed", "queue"),
     [
-        ("most-free-1", False, 96055, 0),
-        ("greedy-energy-1", False, 96001, 0),
-        ("greedy-energy-8", False, 96525, 0),
+        ("most-free(gpus=1)", False, 96055, 0),
+        ("greedy-energy(gpus=1)", False, 96001, 0),
+        ("greedy-energy(gpus=8)", False, 96525, 0),
         ("uniform", True, 62810, None),
     ],
 )
@@ -72,7 +72,8 @@ def test_controls_complete_as_measured(policy, routed, completed, queue):
 
 
 @pytest.mark.parametrize(
-    ("policy", "name"), [("dp", "DP"), ("ucb1", "UCB1"), ("jointnf", "JointNF"), ("greedy-energy-8", "greedy, n=8")]
+    ("policy", "name"),
+    [("dp", "DP"), ("ucb1", "UCB1"), ("jointnf", "JointNF"), ("greedy-energy(gpus=8)", "greedy, n=8")],
 )
 def test_first_day_equals_the_slow_simulator_job_by_job(policy, name):
     options = on_arrival.policies()[name]

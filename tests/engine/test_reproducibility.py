@@ -12,7 +12,7 @@ from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster import engine as cluster_engine
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
-from noonward.schedule.registry import make_scheduler, policies
+from noonward.schedule.policies import make_scheduler, policies
 from reference import small_worlds
 
 CLOCKS = (0.3, 0.6, 0.8, 1.0)

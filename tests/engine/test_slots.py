@@ -10,7 +10,7 @@ from noonward.decision.cluster.view import ASK_FINISHED
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import SLOTS, ClusterEngine
 from noonward.ledger.segments import OVERDUE
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 from reference.small_worlds import draw, plain
 
@@ -28,7 +28,7 @@ def most_in_sight(outcome):
 @pytest.mark.parametrize(
     ("scenario", "settings", "policy"),
     [
-        ("dvfs-training", ["window_h=35"], "greedy-energy-2"),
+        ("dvfs-training", ["window_h=35"], "greedy-energy(gpus=2)"),
         ("tiny", ["window_h=2400", "jobs.count=1200"], "booked-persistence"),
     ],
 )

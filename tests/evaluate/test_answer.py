@@ -135,7 +135,7 @@ def test_today_that_is_best_is_kept(money):
 
 def test_without_signals_the_headline_has_no_money(energy):
     said = " ".join(headline(energy))
-    assert said.startswith("Adopt greedy-energy-2: ")
+    assert said.startswith("Adopt greedy-energy(gpus=2): ")
     assert "less energy per unit (J) than dp" in said
     assert "USD" not in said
     assert not [metric for metric in energy.metrics() if metric.name.startswith("saved_")]

@@ -14,7 +14,7 @@ from noonward.decision.partly_compiled import PARTIAL_RULE, PartlyCompiledSchedu
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.evaluate.conformance import ConformanceError, check_scheduler
-from noonward.schedule.registry import policies
+from noonward.schedule.policies import policies
 
 
 @pytest.mark.parametrize("name", [policy.name for policy in policies(trained=False, kind="cluster")])

@@ -6,7 +6,7 @@ from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.errors import ConformanceError, InfeasibleActionError
 from noonward.evaluate.conformance import check_scheduler
 from noonward.evaluate.edge_conformance import check_edge_scheduler
-from noonward.schedule.registry import make_scheduler, policies
+from noonward.schedule.policies import make_scheduler, policies
 
 
 @pytest.mark.parametrize("name", [policy.name for policy in policies(kind="edge", trained=False)])

@@ -18,7 +18,7 @@ from noonward.ledger.edge_record import task_table
 from noonward.model.edge.tasks import ImageTasks
 from noonward.schedule.edge.lookahead import Lookahead
 from noonward.schedule.edge.rules import Fifo, FirstFit, PatientReuse, RandomTries, ReuseFirst
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 TEXT = """
 kind: edge

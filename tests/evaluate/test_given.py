@@ -8,7 +8,7 @@ import pytest
 from noonward import Needs, Scheduler, load_scenario
 from noonward.errors import ScenarioError, SchedulerError
 from noonward.evaluate.compare import compare
-from noonward.schedule.registry import default_registry
+from noonward.schedule.policies import default_registry
 
 
 class StaysHome(Scheduler):

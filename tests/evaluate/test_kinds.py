@@ -22,7 +22,7 @@ from noonward.ledger.machine import machine, versions
 from noonward.model.kinds import Kind, add_kind, find_kind, kinds
 from noonward.model.spec import Count, Spec
 from noonward.runtime import by_kind
-from noonward.schedule.registry import register
+from noonward.schedule.policies import register
 
 
 class DiceScenario(Spec):

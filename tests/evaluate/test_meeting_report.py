@@ -69,7 +69,7 @@ def test_an_improvement_is_positive_where_a_policy_is_better(money, energy):
     best = money.ranked()[0]
     difference = money.values(best, "utility_usd") - money.values(money.reference, "utility_usd")
     assert improvement(money, best).value == difference.mean() > 0
-    assert improvement(energy, "greedy-energy-2").value > 0
+    assert improvement(energy, "greedy-energy(gpus=2)").value > 0
     saved = money.scenario.model_copy(update={"goal": "least-cost"})
     changed = improvement(dataclasses.replace(money, scenario=saved), best).value
     assert changed != difference.mean()

@@ -23,7 +23,7 @@ from noonward.forecasts.regression import RegressionForecaster
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.signals import Signals
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 START = datetime(2022, 5, 1, tzinfo=UTC)
 

@@ -74,7 +74,7 @@ def test_a_larger_promise_reserves_more_and_is_kept_on_fresh_days() -> None:
 
 
 @pytest.mark.parametrize(
-    ("promise", "samples", "message"), [(1.0, 8, "the promise is 1.0"), (0.8, 1, "at least 2 sampled days")]
+    ("promise", "samples", "message"), [(1.0, 8, "promise is 1.0"), (0.8, 1, "at least 2 sampled days")]
 )
 def test_promises_out_of_range_are_refused(promise: float, samples: int, message: str) -> None:
     with pytest.raises(ScenarioError, match=message):

@@ -45,7 +45,7 @@ def test_least_energy_stands_first_without_economics(energy):
     order = energy.ranked()
     values = [energy.mean(policy, "joules_per_unit").value for policy in order]
     assert values == sorted(values)
-    assert order[0] == "greedy-energy-2"
+    assert order[0] == "greedy-energy(gpus=2)"
 
 
 def test_changes_and_shares_of_the_gap_by_hand(money):

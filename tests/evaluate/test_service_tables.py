@@ -26,7 +26,7 @@ LIMITS += "latency_target_s: {inference: 60}}"
 def mixed(tmp_path_factory):
     """Two policies in two environments of two classes, with signals and constraints, without economics."""
     scenario = load_scenario("dvfs-mixed", ["window_h=2", f"constraints={LIMITS}"])
-    return compare(scenario, ["uniform", "greedy-energy-4"], environments=2, out=tmp_path_factory.mktemp("mixed"))
+    return compare(scenario, ["uniform", "greedy-energy(gpus=4)"], environments=2, out=tmp_path_factory.mktemp("mixed"))
 
 
 def test_every_constraint_has_its_limit_and_what_was_attained(mixed):
@@ -48,7 +48,7 @@ def test_every_constraint_has_its_limit_and_what_was_attained(mixed):
 def test_tables_say_who_keeps_what(mixed):
     rows = {(row[0], row[1]): row for row in constraint_table(mixed).rows}
     assert rows["uniform", "queue/us-east"][4] == "0 of 2"
-    assert rows["greedy-energy-4", "queue/us-east"][4] == "2 of 2"
+    assert rows["greedy-energy(gpus=4)", "queue/us-east"][4] == "2 of 2"
     assert rows["uniform", "power_w/us-west"][2] == "2,000 W"
     classes = {(row[0], row[1]): row for row in class_table(mixed).rows}
     assert set(classes) == {(p, c) for p in mixed.records for c in ("training", "inference")}
@@ -59,16 +59,16 @@ def test_tables_say_who_keeps_what(mixed):
 def test_the_multiplier_is_that_of_the_limit_a_policy_was_trained_under(tmp_path):
     for limit_s, shown in ((3600, True), (1800, False)):
         scenario = load_scenario("dvfs-training", ["window_h=1", f"constraints.mean_latency_s={limit_s}"])
-        found = compare(scenario, ["chsac-af", "greedy-energy-1"], environments=1, out=tmp_path)
+        found = compare(scenario, ["chsac-af", "greedy-energy(gpus=1)"], environments=1, out=tmp_path)
         cells = {row[0]: row[-1] for row in constraint_table(found).rows}
-        assert cells["greedy-energy-1"] == "–"
+        assert cells["greedy-energy(gpus=1)"] == "–"
         assert (cells["chsac-af"] != "–") == shown
         assert not shown or 0 < float(cells["chsac-af"]) < 10
 
 
 def test_a_policy_of_another_scenario_is_noted(tmp_path):
     scenario = load_scenario("dvfs-mixed", ["window_h=1"])
-    found = compare(scenario, ["chsac-af", "greedy-energy-1"], environments=1, out=tmp_path)
+    found = compare(scenario, ["chsac-af", "greedy-energy(gpus=1)"], environments=1, out=tmp_path)
     assert sum("chsac-af.npz was trained in scenario 'dvfs-training'" in note for note in found.notes) == 1
 
 
@@ -78,7 +78,7 @@ def test_figures_carry_limits_as_references(mixed):
     assert metrics["constraint_queue/uniform/us-west"].value > 0
     assert 0 < metrics["constraint_over_cap_share/uniform/us-west"].value <= 1
     assert metrics["class_within_target/uniform/training"].value is None
-    better = metrics["class_within_target/greedy-energy-4/inference"].value
+    better = metrics["class_within_target/greedy-energy(gpus=4)/inference"].value
     assert better > metrics["class_within_target/uniform/inference"].value
 
 

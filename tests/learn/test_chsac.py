@@ -17,7 +17,7 @@ from noonward.learn.core.replay import Batch
 from noonward.learn.tasks.cluster import ClusterTask
 from noonward.learn.tasks.source import Source
 from noonward.learn.train.run_config import with_settings
-from noonward.schedule.registry import load_policy
+from noonward.schedule.policy_files import load_policy
 
 SIZES = Dimensions(
     agents=1,

@@ -30,7 +30,7 @@ from noonward.schedule.cluster.packaged_policies import trained_policies
 from noonward.schedule.edge.lookahead import Lookahead
 from noonward.schedule.edge.rules import PatientReuse
 from noonward.schedule.edge.trained_policy import PARTS, EdgePolicy, read_meta, read_policy, write_policy
-from noonward.schedule.registry import load_policy
+from noonward.schedule.policy_files import load_policy
 
 TASK = EdgeTask(sources=(Source(scenario="edge-inference-reference"),))
 STEPS = 22.0

@@ -11,7 +11,7 @@ from noonward.forecasts.forecast import Forecast
 from noonward.forecasts.forecaster import price_and_carbon
 from noonward.forecasts.learned import find_net, write_net
 from noonward.model.signals import Signals
-from noonward.schedule.registry import canonical_name, make_scheduler
+from noonward.schedule.policies import canonical_name, make_scheduler
 
 torch = pytest.importorskip("torch")
 fit = pytest.importorskip("noonward.learn.forecast_fit")

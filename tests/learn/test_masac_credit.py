@@ -23,7 +23,8 @@ from noonward.learn.train.run_trainer import RunTrainer, trainer_for
 from noonward.ledger.ledger import settle, settle_run
 from noonward.ledger.segments import JOB_OUTCOME
 from noonward.schedule.cluster.choices.layout import INPUTS, PRICE_INPUTS
-from noonward.schedule.registry import load_policy, make_scheduler
+from noonward.schedule.policies import make_scheduler
+from noonward.schedule.policy_files import load_policy
 
 BRIEF = ("environments=2", "validation_environments=2", "windows=3", "price_steps=20", "questions=200", "hidden=[8,8]")
 

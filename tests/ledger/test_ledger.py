@@ -14,7 +14,7 @@ from noonward.ledger.ledger import Ledger, settle
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.network import Network
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 MONEY = {
     "revenue_usd", "job_energy_usd", "free_energy_usd", "job_kg", "free_kg", "move_kg", "result_kg",
@@ -176,7 +176,7 @@ def test_a_result_for_a_region_without_gpus_emits_at_the_site_alone():
     world = environment(
         fleet=fleet, links=Network(usd_per_gb=0.01, kwh_per_gb=0.02).links(fleet), jobs=jobs, protocol="on-arrival"
     )
-    got = settle(run(world, make_scheduler("most-free-1")))
+    got = settle(run(world, make_scheduler("most-free(gpus=1)")))
     assert got.done == 1
     assert got.result_usd == pytest.approx(0.05)
     assert got.result_kg == pytest.approx(0.1 * 0.6)  # ends at 1:00 at site a

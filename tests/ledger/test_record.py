@@ -22,7 +22,7 @@ from noonward.ledger import record
 from noonward.ledger.ledger import settle
 from noonward.ledger.record import FILES, environment_digest, hour_table, job_table, read_record, write_record
 from noonward.ledger.segments import OVERDUE, TRANSIT
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 
 def write(outcome, folder, seed=0):

@@ -13,7 +13,7 @@ from noonward.ledger.ledger import settle
 from noonward.ledger.service import Service, measure_service
 from noonward.ledger.sweep import sweep_power, sweep_queues
 from noonward.model.limits import Constraints
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.sorting import time_order
 
 quick = settings(deadline=None, derandomize=True)
@@ -48,7 +48,7 @@ def test_jobs_beyond_their_target_when_the_run_ends_count_as_missing_it():
         environment = build_environment(
             scenario.model_copy(update={"constraints": Constraints(latency_target_s={"training": target_s})})
         )
-        training = measure_service(run(environment, make_scheduler("greedy-energy-4"))).classes["training"]
+        training = measure_service(run(environment, make_scheduler("greedy-energy(gpus=4)"))).classes["training"]
         assert training.within_target == (0.0 if judged == "all" else 1.0)
         assert training.done < training.jobs
 
@@ -58,7 +58,7 @@ def test_a_service_is_read_back_as_it_was():
     assert Service.from_dict(service.as_dict()) == service
 
 
-@pytest.mark.parametrize("policy", ["uniform", "greedy-tradeoff-300"])
+@pytest.mark.parametrize("policy", ["uniform", "greedy-tradeoff(watts=300)"])
 def test_mean_power_is_the_ledgers_energy(policy):
     outcome = run(build_environment(load_scenario("dvfs-mixed", ["window_h=3"])), make_scheduler(policy))
     service, ledger = measure_service(outcome), settle(outcome)

@@ -8,7 +8,7 @@ from noonward.engine.run import run
 from noonward.ledger.ledger import settle
 from noonward.live.accounts import outcome_of, savings, simulated_fates, stored_fates, watched_fates
 from noonward.live.grid.keeper import HISTORY_H
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 JOB_ACCOUNTS = (
     "done", "overdue", "moves", "gpu_hours", "job_kwh", "revenue_usd", "job_energy_usd", "job_kg", "move_kwh",

@@ -17,7 +17,7 @@ PEER = ("127.0.0.1", 50000)
 @pytest.fixture
 def planned(service):
     """A service on arrival whose own past of three days spans what its plans are made from."""
-    live = service("most-free-1", "signals.amplitude=0.4", "window_h=96", scenario="load-shaping")
+    live = service("most-free(gpus=1)", "signals.amplitude=0.4", "window_h=96", scenario="load-shaping")
     live.controller.setup.__class__ = Setup
     for day in range(3):
         for hour in (3, 20):
@@ -59,7 +59,7 @@ def test_curves_of_another_policy_are_left_from_the_current_hour_on(planned):
     planned.controller.use_policy("plan-hard")
     planned.submit(request())
     planned.steps()
-    planned.controller.use_policy("most-free-1")
+    planned.controller.use_policy("most-free(gpus=1)")
     assert planned.store.read("SELECT hour FROM curves WHERE hour >= ?", int(NOW_S // HOUR_S)) == []
     planned.controller.use_policy("plan-hard")
     assert {tuple(set(plan.curve_gpus)) for plan in plans(planned.controller)} == {(1000.0,)}

@@ -5,7 +5,7 @@ import pytest
 
 from noonward.engine.run import run
 from noonward.live.states import from_bytes
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 CROWDED = ("jobs.count=60", "jobs.demand=0.9")
 LATE = (*CROWDED, "lateness.rule=wait", "lateness.usd_per_gpu_hour=2", "lateness.overtime_h=240")

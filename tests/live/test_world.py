@@ -21,7 +21,7 @@ from noonward.live.world.curves import AHEAD_H, Curves
 from noonward.live.world.hours import Hours
 from noonward.live.world.seats import OVERDUE, STARTING, TRANSIT, WAITING, Arrival
 from noonward.live.world.world import World
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 from reference.small_worlds import START, draw, plain
@@ -126,7 +126,7 @@ def test_each_slot_the_books_decide_as_the_engine(policy):
     assert_same(became, run(environment, make_scheduler(policy)))
 
 
-@pytest.mark.parametrize("policy", ["jointnf", "greedy-energy-2", "ucb1", "dp", "greedy-tradeoff-100"])
+@pytest.mark.parametrize("policy", ["jointnf", "greedy-energy(gpus=2)", "ucb1", "dp", "greedy-tradeoff(watts=100)"])
 def test_on_arrival_the_books_decide_as_the_engine(policy):
     environment = build_environment(load_scenario("dvfs-training", ["window_h=1"]))
     became = play(world_of(environment, policy), environment)

@@ -17,7 +17,7 @@ from noonward.runtime.carry_out import THREAD_VARIABLES, cores, next_of
 from noonward.runtime.executor import map_runs
 from noonward.runtime.processes import Processes
 from noonward.schedule.cluster.slot_rules import LocalFcfs
-from noonward.schedule.registry import default_registry, register, using
+from noonward.schedule.policies import default_registry, register, using
 from runtime.specs import Square
 
 TINY = load_scenario("tiny")

@@ -9,7 +9,7 @@ from noonward.evaluate.comparison import objective_of
 from noonward.evaluate.edge_objective import EdgeObjective
 from noonward.model.kinds import CLUSTER, EDGE
 from noonward.runtime import rests_on
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 PACKAGE = sources.PACKAGE
 

@@ -26,7 +26,8 @@ from noonward.schedule.cluster.choices import prices as choices_prices
 from noonward.schedule.cluster.choices.layout import PRICE
 from noonward.schedule.cluster.learned_price import packaged_price
 from noonward.schedule.cluster.packaged_policies import FOLDER
-from noonward.schedule.registry import load_policy, make_scheduler
+from noonward.schedule.policies import make_scheduler
+from noonward.schedule.policy_files import load_policy
 from noonward.seeding import stream
 from reference.ledger import hourly
 from reference.small_worlds import plain
@@ -555,22 +556,22 @@ def test_jobs_whose_revenue_is_unknown_are_refused():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"samples": 0}, "samples of bid prices is 0; it must be at least 1"),
-        ({"first_rounds": -1}, "first_rounds of bid prices is -1; it must be at least 0"),
-        ({"rounds": -3}, "rounds of bid prices is -3; it must be at least 0"),
-        ({"expected": -1}, "expected of bid prices is -1; it must be at least 0"),
-        ({"jobs_per_hour": 0.0}, r"jobs_per_hour of bid prices is 0\.0; it must be finite and above 0"),
-        ({"jobs_per_hour": math.inf}, "jobs_per_hour of bid prices is inf"),
-        ({"memory": 0.0}, r"memory of bid prices is 0\.0; it must be above 0 and at most 1"),
-        ({"memory": 1.1}, r"memory of bid prices is 1\.1"),
-        ({"step": 0.0}, r"step of bid prices is 0\.0 USD per GPU-hour; it must be finite and above 0"),
-        ({"step": -0.01}, r"step of bid prices is -0\.01"),
-        ({"step": math.nan}, "step of bid prices is nan"),
-        ({"step": math.inf}, "step of bid prices is inf"),
+        ({"samples": 0}, "samples is 0; allowed: a whole number of at least 1"),
+        ({"first_rounds": -1}, "first_rounds is -1; allowed: a whole number of at least 0"),
+        ({"rounds": -3}, "rounds is -3; allowed: a whole number of at least 0"),
+        ({"expected": -1}, "expected is -1; allowed: a whole number of at least 0"),
+        ({"jobs_per_hour": 0.0}, r"jobs_per_hour is 0\.0; allowed: a number above 0"),
+        ({"jobs_per_hour": math.inf}, "jobs_per_hour is inf"),
+        ({"memory": 0.0}, r"memory is 0\.0; allowed: a number above 0 and at most 1"),
+        ({"memory": 1.1}, r"memory is 1\.1"),
+        ({"step": 0.0}, r"step is 0\.0; allowed: a number above 0 \(USD per GPU-hour\)"),
+        ({"step": -0.01}, r"step is -0\.01"),
+        ({"step": math.nan}, "step is nan"),
+        ({"step": math.inf}, "step is inf"),
     ],
 )
 def test_settings_out_of_range_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ScenarioError, match=message):
         BidPrice(PERFECT, **options)
 
 

@@ -13,7 +13,7 @@ from noonward.engine.run import run
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.segments import OVERDUE
 from noonward.schedule.cluster.booking import REFUSED, Booked
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 from reference import small_worlds
 from reference.ledger import hourly

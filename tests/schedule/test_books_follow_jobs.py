@@ -8,7 +8,7 @@ import pytest
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.run import run
 from noonward.model.cluster.jobs import Jobs
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from reference.small_worlds import plain
 
 HOUR_S = 3600.0

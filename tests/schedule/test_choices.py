@@ -15,7 +15,7 @@ from noonward.schedule.cluster.choices.file import ChoiceNets, read_choice_polic
 from noonward.schedule.cluster.choices.layout import INPUTS, PRICE_INPUTS
 from noonward.schedule.cluster.choices.policy import ChoicePolicy
 from noonward.schedule.cluster.trained_policy import read_meta
-from noonward.schedule.registry import load_policy
+from noonward.schedule.policy_files import load_policy
 from reference import small_worlds
 
 HOUR_S = 3600.0
@@ -99,7 +99,7 @@ def test_one_net_runs_in_fleets_of_any_size(name):
 
 
 def load_scheduler(name):
-    from noonward.schedule.registry import make_scheduler
+    from noonward.schedule.policies import make_scheduler
 
     return make_scheduler(name)
 

@@ -16,7 +16,7 @@ from noonward.schedule.edge.greedy import Greedy
 from noonward.schedule.edge.metaheuristics import Genetic, genetic_search, harmony_search, rater
 from noonward.schedule.edge.rules import PatientReuse
 from noonward.schedule.edge.sequences import LENGTH, blank_servers, numbers_of, play_sequence
-from noonward.schedule.registry import make_scheduler, policies
+from noonward.schedule.policies import make_scheduler, policies
 from noonward.seeding import stream
 
 SMALL = ["tasks.count=10", "tasks.first=4"]

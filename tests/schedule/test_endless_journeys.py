@@ -29,7 +29,7 @@ from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
 from noonward.ledger.ledger import settle
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 for case, settings in json.loads(sys.argv[1]).items():
     environment = build_environment(load_scenario("tiny", settings))
     for policy in json.loads(sys.argv[2]):

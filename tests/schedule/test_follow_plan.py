@@ -16,7 +16,7 @@ from noonward.ledger.ledger import settle
 from noonward.ledger.segments import DONE, OVERDUE
 from noonward.schedule.plan.follow import FollowPlan, Fractional, PerfectPlan
 from noonward.schedule.plan.workload import Workload
-from noonward.schedule.registry import make_scheduler, policies
+from noonward.schedule.policies import make_scheduler, policies
 from reference import small_worlds
 from reference.small_worlds import plain
 

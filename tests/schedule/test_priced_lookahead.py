@@ -15,7 +15,7 @@ from noonward.ledger.edge import settle_edge
 from noonward.model.edge.quality import quality, steps_for
 from noonward.schedule.edge.lookahead import Lookahead
 from noonward.schedule.edge.priced_lookahead import PricedLookahead, goal_of, memory_at, price_of, priced_rule
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 REFERENCE = "edge-inference-reference"
 

@@ -1,23 +1,19 @@
 """The registry: names, order, own classes, and errors that help."""
 
-from typing import get_args
+from typing import Annotated, get_args
 
 import pytest
+from pydantic import Field
 
 from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import ForecastKind
+from noonward.schedule import policies as named
 from noonward.schedule import registry
 from noonward.schedule.cluster.slot_rules import MostFree
-from noonward.schedule.families import Argument, Family
-from noonward.schedule.registry import (
-    canonical_name,
-    make_scheduler,
-    policies,
-    register,
-    require_registered,
-)
+from noonward.schedule.families import Family
+from noonward.schedule.policies import canonical_name, make_scheduler, policies, register, require_registered
 
 
 def test_every_policy_makes_a_own_registry_scheduler_and_says_what_it_does():
@@ -60,12 +56,19 @@ def test_a_name_that_two_kinds_share_is_that_of_the_kind_asked_for(own_registry)
     assert own_registry.find("local-fcfs", "edge").protocols == ()
 
 
+def stepped(steps: Annotated[float, Field(ge=0, description="steps")] = 24.0):
+    return make_scheduler("fifo")
+
+
+def held(slots: Annotated[int, Field(ge=1, description="slots")]):
+    return make_scheduler("random") if slots > 1 else MostFree()
+
+
 def test_families_of_two_kinds_may_share_a_name(own_registry):
     own_registry.add_family(
         Family(
             name="dp",
-            arguments=(Argument(name="steps", kind="number", unit="steps", default=24.0),),
-            make=lambda steps: make_scheduler("fifo"),
+            make=stepped,
             describe=lambda steps: f"{steps:g} steps.",
             kind="edge",
         )
@@ -77,8 +80,8 @@ def test_families_of_two_kinds_may_share_a_name(own_registry):
 
 
 def test_gangs_in_names_are_the_gangs_asked_for():
-    assert [make_scheduler(f"most-free-{gpus}").gpus for gpus in range(1, 9)] == list(range(1, 9))
-    assert [make_scheduler(f"greedy-energy-{gpus}").gpus for gpus in range(1, 9)] == list(range(1, 9))
+    assert [make_scheduler(f"most-free(gpus={gpus})").gpus for gpus in range(1, 9)] == list(range(1, 9))
+    assert [make_scheduler(f"greedy-energy(gpus={gpus})").gpus for gpus in range(1, 9)] == list(range(1, 9))
     assert (make_scheduler("dp").clock, make_scheduler("dp-max-clock").clock) == (0.6, 1.0)
 
 
@@ -125,9 +128,9 @@ def test_arguments_in_a_name_make_the_scheduler():
 
 def test_the_short_name_is_the_one_that_reports_show():
     for given, shown in (
-        ("greedy-energy(gpus=4)", "greedy-energy-4"),
+        ("greedy-energy(gpus=4)", "greedy-energy(gpus=4)"),
         ("greedy-energy(gpus=12)", "greedy-energy(gpus=12)"),
-        ("greedy-tradeoff( watts=30.0 )", "greedy-tradeoff-30"),
+        ("greedy-tradeoff( watts=30.0 )", "greedy-tradeoff(watts=30)"),
         ("booked(forecast=perfect)", "booked-perfect"),
         ("bid-price(rounds=8,forecast=regression)", "bid-price-regression"),
         ("bid-price(samples=3,forecast=regression)", "bid-price(forecast=regression, samples=3)"),
@@ -163,6 +166,9 @@ def test_the_short_name_is_the_one_that_reports_show():
         ("booked(forecast=perfect, noise=0.1)", "noise is given, but the forecast is perfect"),
         ("bid-price(forecast=noisy, net=1)", "net is given, but the forecast is noisy"),
         ("local-fcfs(gpus=2)", r"policy 'local-fcfs' takes no arguments; it was given \(gpus=2\); write 'local-fcfs'"),
+        ("greedy-energy-4", r"unknown policy 'greedy-energy-4'; write greedy-energy\(gpus=4\)"),
+        ("sla-energy-900", r"unknown policy 'sla-energy-900'; write sla-energy\(target_s=900\)"),
+        ("plan-3", "unknown policy 'plan-3'; did you mean 'plan'"),
         ("gredy-energy(gpus=2)", r"unknown policy 'gredy-energy\(gpus=2\)'; did you mean 'greedy-energy'"),
     ],
 )
@@ -175,8 +181,7 @@ def test_a_family_of_ones_own_takes_arguments(own_registry):
     own_registry.add_family(
         Family(
             name="held",
-            arguments=(Argument(name="slots", kind="whole number", unit="slots", low=1),),
-            make=lambda slots: make_scheduler("random") if slots > 1 else MostFree(),
+            make=held,
             describe=lambda slots: f"Holds for {slots} slots.",
         )
     )
@@ -192,7 +197,7 @@ def test_a_file_names_registered_policies_only(monkeypatch):
     def refuse(name):
         raise AssertionError(f"{name} was imported")
 
-    monkeypatch.setattr(registry.importlib, "import_module", refuse)
+    monkeypatch.setattr(named.importlib, "import_module", refuse)
     require_registered(["local-fcfs", "greedy-energy(gpus=12)", "masac"], "scenario 's'")
     for name in ("os:abort", "net.npz", "nosuch", "greedy-energy(gpus=x)"):
         with pytest.raises(ScenarioError, match=r"^scenario 's': .*a file may name registered policies only"):

@@ -11,7 +11,7 @@ from noonward.ledger.edge import settle_edge
 from noonward.model.edge.environment import EdgeEnvironment
 from noonward.model.edge.tasks import ImageTasks
 from noonward.schedule.edge.rehearsal import SEED, rehearse, sample_tasks
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 
 EIGHT = ["servers.count=8", "tasks.sizes=[1,2,4,8]", "tasks.rate_per_s=0.1"]

@@ -27,7 +27,7 @@ from noonward.schedule.edge.futures import (
 from noonward.schedule.edge.lookahead import Lookahead
 from noonward.schedule.edge.priced_lookahead import PricedLookahead
 from noonward.schedule.edge.sampled_lookahead import SampledLookahead, sampled_choice
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 
 REFERENCE = "edge-inference-reference"

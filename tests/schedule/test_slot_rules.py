@@ -11,7 +11,7 @@ from noonward.decision.cluster.view import RuleMemory
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from reference.small_worlds import plain
 from reference.views import choices, make_view
 

@@ -11,7 +11,7 @@ from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.errors import ScenarioError
-from noonward.schedule.registry import make_scheduler, policies
+from noonward.schedule.policies import make_scheduler, policies
 from noonward.seeding import stream
 from reference import small_worlds
 

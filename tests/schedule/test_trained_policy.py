@@ -19,7 +19,7 @@ from noonward.evaluate.conformance import check_scheduler
 from noonward.forecasts.forecast import Forecast
 from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_policy, write_policy
 from noonward.schedule.net_file import Block, perceptron, write_nets
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from reference import small_worlds
 
 SITES = ("site0", "site1", "site2")

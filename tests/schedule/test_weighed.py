@@ -15,7 +15,7 @@ from noonward.errors import ScenarioError
 from noonward.ledger.ledger import settle
 from noonward.model.limits import Constraints
 from noonward.schedule.cluster.weighed import MarketRouter, WeighedRouter
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from reference.views import ask, make_view
 
 # Gangs of 1 to 2 (rows) at two clocks: 60, 80 | 75, 90 J a unit in 6, 4 | 3, 2 s.
@@ -112,10 +112,10 @@ def test_stated_preferences_weigh_the_seconds_of_each_class():
         return settle(run(environment, make_scheduler("greedy-preferences")))
 
     plain = build_environment(scenario)
-    same = settle(run(plain, make_scheduler("greedy-tradeoff-100")))
+    same = settle(run(plain, make_scheduler("greedy-tradeoff(watts=100)")))
     np.testing.assert_equal(vars(found(100.0, 100.0)), vars(same))
     unstated = settle(run(plain, make_scheduler("greedy-preferences")))
-    np.testing.assert_equal(vars(unstated), vars(settle(run(plain, make_scheduler("greedy-tradeoff-30")))))
+    np.testing.assert_equal(vars(unstated), vars(settle(run(plain, make_scheduler("greedy-tradeoff(watts=30)")))))
     hasty = found(10.0, 1000.0)
     assert hasty.joules_per_unit < same.joules_per_unit
     assert hasty.mean_time_in_system_s > same.mean_time_in_system_s
@@ -145,7 +145,7 @@ def test_preferences_that_do_not_fit_are_refused():
 
 
 def test_more_weight_on_time_means_less_time_and_more_energy_never_below_the_bound():
-    found = [settle(run(EIGHT, make_scheduler(f"greedy-tradeoff-{weight}"))) for weight in (10, 100, 1000)]
+    found = [settle(run(EIGHT, make_scheduler(f"greedy-tradeoff(watts={weight})"))) for weight in (10, 100, 1000)]
     energies, times = [f.joules_per_unit for f in found], [f.mean_time_so_far_s for f in found]
     assert energies == sorted(energies)
     assert times == sorted(times, reverse=True)
@@ -157,9 +157,9 @@ def test_market_rules_pay_and_emit_less_than_one_that_sees_energy_alone():
     environment = build_environment(load_scenario("dvfs-mixed", ["window_h=24"]))
     found = {
         name: settle(run(environment, make_scheduler(name)))
-        for name in ("greedy-tradeoff-100", "greedy-price", "greedy-carbon")
+        for name in ("greedy-tradeoff(watts=100)", "greedy-price", "greedy-carbon")
     }
-    plain = found["greedy-tradeoff-100"]
+    plain = found["greedy-tradeoff(watts=100)"]
     assert found["greedy-price"].usd_per_unit < 0.9 * plain.usd_per_unit
     assert found["greedy-carbon"].g_per_unit < 0.9 * plain.g_per_unit
 

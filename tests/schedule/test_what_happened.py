@@ -18,7 +18,7 @@ from noonward.evaluate.answer import headline
 from noonward.evaluate.compare import compare
 from noonward.ledger.record import environment_digest
 from noonward.schedule.cluster.what_happened import WhatHappened, replay_of
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 DAY = datetime(2022, 10, 1, tzinfo=UTC)
 

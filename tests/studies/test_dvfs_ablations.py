@@ -14,7 +14,7 @@ from noonward.studies.dvfs_training.short_training import ABLATIONS, SETTINGS, W
 WIDE = ("constraints.mean_latency_s=3600", "window_h=1")
 BRIEF = ("reward=energy", "epochs=1", "environments=2", "steps=20", "updates=2", "episode_steps=100000000",
          "validate_every=1", "checkpoint_every=1", "hidden=[8,8]", "quantiles=2", "batch=8")  # fmt: skip
-RULES = ("greedy-tradeoff-10", "greedy-tradeoff-1000", "greedy-energy-1")
+RULES = ("greedy-tradeoff(watts=10)", "greedy-tradeoff(watts=1000)", "greedy-energy(gpus=1)")
 
 
 def training(ablation, folder, seed=0):
@@ -54,7 +54,7 @@ def test_what_was_reached_is_kept_and_not_trained_again(tmp_path, monkeypatch):
     assert again.metrics() == first.metrics()
     assert len(first.reached["whole"]) == 2
     names = {metric.name for metric in first.metrics()}
-    assert {"ablation/above_bound/whole", "ablation/above_tradeoff/greedy-energy-1"} <= names
+    assert {"ablation/above_bound/whole", "ablation/above_tradeoff/greedy-energy(gpus=1)"} <= names
     assert all(metric.value > 0 for metric in first.metrics() if metric.name.startswith("ablation/above_bound"))
     assert len(ablations_table(first).rows) == 4
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noonward.data.scenarios.load import load_scenario
-from noonward.schedule.registry import make_scheduler, register
+from noonward.schedule.policies import make_scheduler, register
 from noonward.studies.dvfs_training import controls as dvfs_controls
 from noonward.studies.dvfs_training.controls import (
     controls_energy,
@@ -42,21 +42,21 @@ def test_distance_to_the_other_controls_by_hand(energy):
 
 @pytest.mark.usefixtures("own_registry")
 def test_registered_learned_policies_are_studied_with_the_controls(tmp_path, monkeypatch):
-    register("chsac-af-demo", lambda: make_scheduler("greedy-energy-3"), "a stand-in")
+    register("chsac-af-demo", lambda: make_scheduler("greedy-energy(gpus=3)"), "a stand-in")
     learned = ["chsac-af", "chsac-af-seed1", "chsac-af-seed2", "chsac-af-published", "chsac-af-demo"]
     assert study_policies()[:5] == learned
-    assert {f"greedy-energy-{n}" for n in range(1, 9)} <= set(study_policies())
+    assert {f"greedy-energy(gpus={n})" for n in range(1, 9)} <= set(study_policies())
     monkeypatch.setattr(dvfs_controls, "week", lambda: load_scenario("dvfs-training", ["window_h=2"]))
     found = study_controls(tmp_path, 2)
     assert found.comparison.paired
     assert "chsac-af-demo" in drawn_part(found.comparison).records
     metrics = {metric.name: metric for metric in found.metrics}
-    assert metrics["j_per_unit_change/greedy-energy-4"].value == 0.0
-    assert metrics["j_per_unit_exact/chsac-af-demo"].value == metrics["j_per_unit_exact/greedy-energy-3"].value
+    assert metrics["j_per_unit_change/greedy-energy(gpus=4)"].value == 0.0
+    assert metrics["j_per_unit_exact/chsac-af-demo"].value == metrics["j_per_unit_exact/greedy-energy(gpus=3)"].value
     assert metrics["above_controls/chsac-af-demo"].value == pytest.approx(0.0, abs=1e-12)
-    assert metrics["above_tradeoff/greedy-tradeoff-10"].value >= 0.0
-    assert metrics["above_tradeoff/greedy-tradeoff-1000"].value == pytest.approx(0.0, abs=1e-12)
-    assert metrics["above_tradeoff/greedy-energy-4"].value > 0.0
+    assert metrics["above_tradeoff/greedy-tradeoff(watts=10)"].value >= 0.0
+    assert metrics["above_tradeoff/greedy-tradeoff(watts=1000)"].value == pytest.approx(0.0, abs=1e-12)
+    assert metrics["above_tradeoff/greedy-energy(gpus=4)"].value > 0.0
     assert "above_tradeoff_over_seeds/chsac-af" in metrics
     seeds = [metrics[f"j_per_unit_exact/{name}"].value for name in learned[:3]]
     assert metrics["training_seeds/chsac-af"].value == 3

@@ -10,7 +10,7 @@ from noonward.data.environments import build_environment
 from noonward.studies.dvfs_training import sweep as studied
 from noonward.studies.dvfs_training.sweep import MEAN_WORK, Point, points, sweep, sweep_table, write_sweep
 
-RULES = ("jointnf", "random-free", "greedy-energy-8")
+RULES = ("jointnf", "random-free", "greedy-energy(gpus=8)")
 TWO = (Point(name="rate-2", says="twice", settings=("jobs.rate_per_s=0.04",)), points()[4])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from command_line import CommandLine
 from noonward.schedule.edge.rules import Fifo, ReuseFirst
-from noonward.schedule.registry import policies, register
+from noonward.schedule.policies import policies, register
 from noonward.studies.edge_inference import reproduce
 from noonward.studies.edge_inference.figures import scratch_figure, study_figures, training_figure
 from noonward.studies.edge_inference.published import CELLS, DECISION_MS, PAPER, paper_value

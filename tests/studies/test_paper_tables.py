@@ -83,7 +83,7 @@ def test_tables_hold_ours_beside_the_papers(published):
 
 def test_other_policies_and_other_draws_are_told_apart(energy, published):
     rows = {row[0]: row for row in table_ii(energy).rows}
-    assert rows["greedy-energy-2"][2] == "–"
-    assert list(rows) == ["dp", "jointnf", "greedy-energy-2"]
+    assert rows["greedy-energy(gpus=2)"][2] == "–"
+    assert list(rows) == ["dp", "jointnf", "greedy-energy(gpus=2)"]
     assert "other draws" in table_ii(energy).caption
     assert "other draws" not in table_ii(published).caption

@@ -16,7 +16,7 @@ from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.evaluate.metrics import Metric
 from noonward.model.cluster.environment import Environment
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 

@@ -13,7 +13,7 @@ from noonward.data.splits import split_seed
 from noonward.engine.edge.episodes import LAUNCHED, QUESTIONS, sum_episodes
 from noonward.evaluate.edge_decision_time import decision_ms
 from noonward.evaluate.metrics import Metric
-from noonward.schedule.registry import make_scheduler, policies
+from noonward.schedule.policies import make_scheduler, policies
 
 SETTING: Final = ("servers.count=8", "tasks.sizes=[1,2,4,8]", "tasks.rate_per_s=0.1")
 """Where decisions are timed: the paper's eight servers (Table XII)."""

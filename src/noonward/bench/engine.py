@@ -21,7 +21,7 @@ from noonward.evaluate.metrics import Metric
 from noonward.ledger.record import write_record
 from noonward.ledger.segments import DONE
 from noonward.model.cluster.environment import Environment
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.units import HOUR_S
 
 ARRIVALS_PER_S = 0.16

@@ -30,7 +30,7 @@ from noonward.live.store.submit import submission
 from noonward.live.world.seats import Arrival
 from noonward.live.world.world import World
 from noonward.runtime.executor import Progress
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 
 BATCHES, BATCH = 60, 1000

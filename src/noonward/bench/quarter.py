@@ -28,7 +28,7 @@ from noonward.evaluate.metrics import Metric
 from noonward.files import write_table, write_text
 from noonward.model.cluster.scenario import FineTuningJobs
 from noonward.runtime.processes import Processes
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 
 FIRST: Final = date(2022, 10, 1)

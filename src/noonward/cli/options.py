@@ -45,7 +45,7 @@ def packaged_names(incomplete: str) -> list[str]:
 
 def policy_list(incomplete: str) -> list[str]:
     """Returns the lists of policies that begin so, the last name completed, for the shell's completion."""
-    from noonward.schedule.registry import policies
+    from noonward.schedule.policies import policies
 
     before, comma, last = incomplete.rpartition(",")
     names = dict.fromkeys(policy.name for policy in policies())

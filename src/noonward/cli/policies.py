@@ -50,7 +50,7 @@ def policies(
     from noonward.errors import ScenarioError, nearest
     from noonward.model.kinds import find_kind
     from noonward.schedule.families import Role
-    from noonward.schedule.registry import default_registry
+    from noonward.schedule.policies import default_registry
 
     if protocol not in (None, "each-slot", "on-arrival"):
         raise ScenarioError(f"unknown protocol {protocol!r}; protocols: each-slot, on-arrival")
@@ -66,7 +66,18 @@ def policies(
     if json:
         _print_json(found)
     elif every or protocol or kind or role:
-        _print_families(registry, found)
+        shown = {(policy.kind, policy.family) for policy in found}
+        examples = [
+            example
+            for example in map(registry.example, registry.families())
+            if (example.kind, example.family) in shown
+            or (
+                protocol in (None, *example.protocols)
+                and role in (None, *example.roles)
+                and kind in (None, example.kind)
+            )
+        ]
+        _print_families(registry, found, examples)
     else:
         _print_recommended(len(registry.policies()))
 
@@ -102,25 +113,38 @@ def _print_json(found: list[Policy]) -> None:
     print(json.dumps(rows, indent=1))
 
 
-def _print_families(registry: Registry, found: list[Policy]) -> None:
-    """Prints policies by family."""
+def _print_families(registry: Registry, found: list[Policy], examples: list[Policy]) -> None:
+    """Prints policies by family, and the arguments of families, each with a policy as an example."""
+    import inspect
+
     from rich.table import Table
 
-    families: dict[tuple[str, str], list[Policy]] = {}
+    listed: dict[tuple[str, str], list[Policy]] = {}
     for policy in found:
-        families.setdefault((policy.kind, policy.family), []).append(policy)
-    arguments = {(family.kind, family.name): family.arguments for family in registry.families()}
+        listed.setdefault((policy.kind, policy.family), []).append(policy)
+    takes = {(policy.kind, policy.family): policy for policy in examples}
+    families = {(family.kind, family.name): family for family in registry.families()}
     table = Table("policy", "roles", "runs in", "what it does")
-    for (of, name), members in families.items():
+    for at in dict.fromkeys([*listed, *takes]):
+        members = listed.get(at, [])
         for policy in members:
-            where = ", ".join((policy.kind, *policy.protocols))
-            table.add_row(policy.name, ", ".join(sorted(policy.roles)), where, policy.summary)
-        if (of, name) in arguments:
-            said = "\n".join(
-                f"{each.name}: {each.allowed}" + ("" if each.default is None else f", by default {each.default}")
-                for each in arguments[of, name]
+            table.add_row(policy.name, *_about(policy), policy.summary)
+        if at in takes:
+            family, empty = families[at], inspect.Parameter.empty
+            words = "\n".join(
+                f"{name}: {family.allowed(name)}" + ("" if each.default is empty else f", by default {each.default}")
+                for name, each in family.arguments.items()
             )
-            table.add_row(f"{name}({', '.join(each.name + '=' for each in arguments[of, name])})", "", "", said)
-        if len(members) > 1 or (of, name) in arguments:
+            name = f"{family.name}({', '.join(f'{name}=' for name in family.arguments)})"
+            if members:
+                table.add_row(name, "", "", words)
+            else:
+                table.add_row(name, *_about(takes[at]), f"{takes[at].summary}\n{words}")
+        if len(members) > 1 or at in takes:
             table.add_section()
     print_table(table)
+
+
+def _about(policy: Policy) -> tuple[str, str]:
+    """Returns a policy's roles, and the kind and the protocols that it runs in."""
+    return ", ".join(sorted(policy.roles)), ", ".join((policy.kind, *policy.protocols))

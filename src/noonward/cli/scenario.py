@@ -35,7 +35,7 @@ def check(name: ScenarioName, settings: Settings = None) -> None:
     """Check a scenario and say what it holds."""
     from noonward.model.kinds import find_kind
     from noonward.runtime.by_kind import build_environment
-    from noonward.schedule.registry import require_registered
+    from noonward.schedule.policies import require_registered
 
     scenario = open_scenario(name, settings)
     require_registered(scenario.policies, f"scenario {scenario.name!r}: policies", scenario.kind)

@@ -35,7 +35,7 @@ def warmup(
     from noonward.data.scenarios.load import load_scenario
     from noonward.evaluate.comparison import objective_of
     from noonward.runtime.by_kind import build_environment, record_files, run
-    from noonward.schedule.registry import make_scheduler
+    from noonward.schedule.policies import make_scheduler
 
     for name in scenarios or SMALL:
         scenario = load_scenario(name, SMALL.get(name, ()))

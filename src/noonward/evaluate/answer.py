@@ -13,7 +13,7 @@ from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.job_figures import job_figures
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
-from noonward.schedule.registry import default_registry
+from noonward.schedule.policies import default_registry
 
 SAME_WORK: Final = 0.005
 """Two policies are said to do the same work where their GPU-hours differ by no more than this share."""

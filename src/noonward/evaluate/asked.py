@@ -14,7 +14,7 @@ from noonward.model.cluster.scenario import Scenario
 from noonward.runtime.by_kind import check_fit
 from noonward.runtime.runs import environment_of
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
-from noonward.schedule.registry import canonical_name, default_registry, make_scheduler, require_registered
+from noonward.schedule.policies import canonical_name, default_registry, make_scheduler, require_registered
 
 
 def require_seconds(scenario: Scenario, seconds: float | None) -> None:

@@ -19,7 +19,7 @@ from noonward.model.cluster.scenario import Scenario
 from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.runs import RecordedRun, environment_of
 from noonward.runtime.shared import forget
-from noonward.schedule.registry import using
+from noonward.schedule.policies import using
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

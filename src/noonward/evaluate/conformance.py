@@ -26,7 +26,7 @@ from noonward.model.cluster.setting import Protocol
 from noonward.model.economics import Economics
 from noonward.model.network import Network
 from noonward.model.signals import Signals
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 

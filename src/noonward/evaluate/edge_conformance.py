@@ -54,7 +54,7 @@ def check_edge_scheduler(scheduler: EdgeScheduler, *, seeds: Iterable[int] = (0,
         InfeasibleActionError: An answer is infeasible.
 
     Example:
-        >>> from noonward.schedule.registry import make_scheduler
+        >>> from noonward.schedule.policies import make_scheduler
         >>> check_edge_scheduler(make_scheduler("patient-reuse", "edge"), seeds=[0])
     """
     for seed in seeds:

@@ -9,7 +9,7 @@ from noonward.decision.edge.brief import EdgeBrief
 from noonward.engine.edge.engine import EdgeEngine
 from noonward.model.edge.scenario import EdgeScenario
 from noonward.runtime.by_kind import build_environment
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 
 

@@ -12,7 +12,8 @@ from noonward.data.scenarios.load import load_scenario, scenario_from
 from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError
-from noonward.schedule.registry import Policy, Registry, default_registry
+from noonward.schedule.policies import default_registry
+from noonward.schedule.registry import Policy, Registry
 
 GivenPolicy = str | Scheduler | EdgeScheduler | Callable[[], Any]
 """A policy's name, ``module:Class`` or file; a scheduler; or a class or function that makes one."""

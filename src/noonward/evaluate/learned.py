@@ -14,8 +14,8 @@ from noonward.evaluate.comparison import Comparison
 from noonward.ledger.ledger import Ledger
 from noonward.ledger.record import Record
 from noonward.model.cluster.scenario import Scenario
-from noonward.schedule.cluster.packaged_policies import by_family
-from noonward.schedule.registry import policies
+from noonward.schedule.policies import policies
+from noonward.schedule.trained_files import by_family
 
 PLATEAU: Final = 0.1
 """Last share of the epochs whose mean is the level that training ends at."""

@@ -14,7 +14,7 @@ from noonward.evaluate.statistics import mean
 from noonward.evaluate.table import UNDEFINED, TextTable, number, percent
 from noonward.model.limits import Limit
 from noonward.schedule.cluster.trained_policy import read_meta
-from noonward.schedule.registry import policies
+from noonward.schedule.policies import policies
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
 import numpy as np
+from pydantic import Field
 
+from noonward.arguments import check
 from noonward.arrays import F8
-from noonward.files import SLUG
 from noonward.forecasts.forecaster import Forecaster, price_and_carbon
 from noonward.forecasts.learned import SEEDS, LearnedForecaster, find_net
 from noonward.forecasts.noisy import NoisyForecaster
@@ -18,6 +19,14 @@ from noonward.forecasts.persistence import PersistenceForecaster
 from noonward.forecasts.regression import RegressionForecaster
 from noonward.model.signals import Signals
 
+Noise = Annotated[float, Field(ge=0, allow_inf_nan=False, description="share of the signal's standard deviation")]
+"""Error of a noisy forecast."""
+NetName = Annotated[
+    Annotated[int, Field(ge=0, le=SEEDS - 1)]
+    | Annotated[str, Field(pattern=r"^([A-Za-z]|[0-9]+[A-Za-z._-])[A-Za-z0-9._-]*$", max_length=64)],
+    Field(union_mode="left_to_right", description="training seed, mean, small-seed0 to -seed2 or your own"),
+]
+"""Net of a learned forecast."""
 ForecastKind = Literal["perfect", "persistence", "regression", "learned", "noisy"]
 
 
@@ -37,17 +46,14 @@ class Forecast:
     """
 
     kind: ForecastKind
-    noise: float = 0.5
-    net: int | str = 0
+    noise: Noise = 0.5
+    net: NetName = 0
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(ForecastKind):
             raise ValueError(f"unknown forecast {self.kind!r}; known: {', '.join(get_args(ForecastKind))}")
-        if not self.noise >= 0:
-            raise ValueError(f"forecast noise is {self.noise}; it must be at least 0")
-        named = isinstance(self.net, str) and SLUG.fullmatch(self.net)
-        if not named and self.net not in range(SEEDS):
-            raise ValueError(f"forecast net is {self.net!r}; it must be from 0 to {SEEDS - 1}, or the name of your own")
+        check("forecast noise", self.noise, Noise)
+        check("forecast net", self.net, NetName)
 
     def forecaster(self, signals: Signals, history_h: int, rng: np.random.Generator) -> Forecaster:
         """Returns what makes the forecasts of one run.

@@ -23,7 +23,7 @@ from noonward.live.tokens import is_loopback
 from noonward.model.cluster.environment import LONGEST_RUN_H
 from noonward.model.cluster.scenario import GeneratedSignals, Scenario
 from noonward.model.cluster.setting import Setting
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.units import DAY_H
 
 GENERATED_H = 200 * DAY_H

@@ -18,12 +18,12 @@ from typing import Any, Final
 from noonward.forecasts.learned import MEAN, net_path
 from noonward.ledger.machine import versions
 from noonward.model.kinds import Kind
-from noonward.schedule.registry import default_registry
+from noonward.schedule.policies import default_registry
 from noonward.sources import PACKAGE, closure, digest, file_of, tables_of
 
 RUN_PARTS: Final = ("scenario", "environment", "check_fit", "remarks", "run", "settle", "digest", "record_files")
 """Parts of a kind that a recorded run uses."""
-JOINING: Final = ("runtime/runs.py", "runtime/by_kind.py", "schedule/registry.py", "schedule/families.py")
+JOINING: Final = ("runtime/runs.py", "runtime/by_kind.py", "schedule/policies.py", "schedule/registry.py")
 """Files of this package, beside the catalogues of policies, that put a run together and count by themselves."""
 BOUND_PARTS: Final = ("scenario", "environment", "digest")
 """Parts of a kind that a bound uses, beside the modules its objective names."""

@@ -19,7 +19,7 @@ from noonward.model.kinds import find_kind
 from noonward.runtime.by_kind import build_environment, environment_digest, read_record, record_files, remarks, run
 from noonward.runtime.rests_on import run_digest
 from noonward.runtime.shared import shared
-from noonward.schedule.registry import default_registry, make_scheduler
+from noonward.schedule.policies import default_registry, make_scheduler
 
 PACKAGE: Final = Path(__file__).parents[1]
 """Folder of this package."""

@@ -11,7 +11,7 @@ import pytest
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.edge.episodes import LAUNCHED, LOADED, QUALITY, RESPONSE_S, TASKS, sum_episodes
 from noonward.errors import ScenarioError
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 RATES = {4: (0.01, 0.03, 0.05, 0.07, 0.09), 8: (0.06, 0.08, 0.10, 0.12, 0.14)}
 ROWS = {

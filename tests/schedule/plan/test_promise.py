@@ -232,8 +232,8 @@ def test_state_restores_margins_and_records():
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"promise": 1.0}, "the promise is 1.0"),
-        ({"promise": float("nan")}, "the promise is nan"),
+        ({"promise": 1.0}, "promise is 1.0"),
+        ({"promise": float("nan")}, "promise is nan"),
         ({"samples": 1}, "give at least 2"),
         ({"step": -0.1}, "the step is -0.1"),
         ({"predictors": ("oracle",)}, "predictors are"),

@@ -15,7 +15,7 @@ from noonward.evaluate.metrics import Metric
 from noonward.evaluate.table import UNDEFINED, Column, Figure, Summary, TextTable
 from noonward.files import write_text
 from noonward.ledger.record import Record
-from noonward.schedule.registry import default_registry
+from noonward.schedule.policies import default_registry
 
 _CSS: Final = """
 :root { color-scheme: light; }

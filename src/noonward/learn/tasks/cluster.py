@@ -38,7 +38,7 @@ from noonward.model.limits import Limit
 from noonward.schedule.cluster.choices.file import HEAD as CHOICES
 from noonward.schedule.cluster.choices.file import write_choice_policy
 from noonward.schedule.cluster.trained_policy import write_policy
-from noonward.schedule.registry import load_policy
+from noonward.schedule.policy_files import load_policy
 
 EXCESS_J_PER_UNIT: Final = 10.0
 """What validation charges per relative excess over a limit, J per unit: far more than multipliers come to where a joule

@@ -19,7 +19,7 @@ from noonward.live.edge.plan import Plan, gang_sizes
 from noonward.live.edge.ray_workers import LOCAL, RayWorkers
 from noonward.live.edge.tasks import TaskStore
 from noonward.model.edge.scenario import EdgeScenario
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 
 Device = Literal["auto", "cpu", "cuda"]

@@ -28,7 +28,7 @@ from noonward.live.web.timelines import LEADS, busy_gpus, signal_lines
 from noonward.live.web.words import event_words, headline, problems
 from noonward.live.web.world_map import places
 from noonward.live.why import why
-from noonward.schedule.registry import policies
+from noonward.schedule.policies import policies
 
 ROWS: Final = 50
 """Rows of a page."""
@@ -126,7 +126,7 @@ class Pages:
     def rollback(self) -> str:
         """Name of the policy that a service is rolled back to: local FCFS, or the reference where that does not fit."""
         scenario = self.controller.setup.scenario
-        return "local-fcfs" if scenario.protocol == "each-slot" else scenario.reference_policy or "most-free-1"
+        return "local-fcfs" if scenario.protocol == "each-slot" else scenario.reference_policy or "most-free(gpus=1)"
 
     # Pages.
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
+from pydantic import Field
 
+from noonward.arguments import checked
 from noonward.arrays import F8, I8, Records
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.view import Answers, ClusterView
@@ -37,6 +39,11 @@ STRETCH_H: Final = 168
 """Hours of jobs to come that are sampled; later weeks of a run repeat them."""
 KEPT: Final = ("_sampled", "_per_draw_C", "_hour", "_price_SH", "_square_SH", "_mean_SH", "_booked_ST", "_plan_J")
 """Attributes that a state holds; the others follow from them and from the brief."""
+Samples = Annotated[int, Field(ge=1, description="draws of the jobs to come")]
+Rounds = Annotated[int, Field(ge=0, description="improvements of the prices an hour")]
+Memory = Annotated[float, Field(gt=0, le=1, description="of slopes, an hour")]
+Expected = Annotated[int, Field(ge=0, description="weighted jobs to come, a week")]
+JobsPerHour = Annotated[float, Field(gt=0, allow_inf_nan=False, description="jobs to come in an improvement")]
 
 
 class BidPrice(PartlyCompiledScheduler):
@@ -71,42 +78,29 @@ class BidPrice(PartlyCompiledScheduler):
         learned_price: What the prices start from; None: 0.
 
     Raises:
-        ValueError: A number is out of its range.
+        ScenarioError: A number is out of its range.
     """
 
     partial_rule = staticmethod(by_plan)
 
+    @checked
     def __init__(
         self,
         forecast: Forecast,
         *,
-        samples: int = 2,
-        first_rounds: int = 100,
-        rounds: int = 8,
-        step: float = 0.01,
-        memory: float = 1.0,
+        samples: Samples = 2,
+        first_rounds: Rounds = 100,
+        rounds: Rounds = 8,
+        step: Annotated[float, Field(gt=0, allow_inf_nan=False, description="USD per GPU-hour")] = 0.01,
+        memory: Memory = 1.0,
         learned_price: LearnedPrice | None = None,
-        expected: int = 0,
-        jobs_per_hour: float = JOBS_PER_HOUR,
+        expected: Expected = 0,
+        jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
     ) -> None:
-        for name, value, least in (
-            ("samples", samples, 1),
-            ("first_rounds", first_rounds, 0),
-            ("rounds", rounds, 0),
-            ("expected", expected, 0),
-        ):
-            if value < least:
-                raise ValueError(f"{name} of bid prices is {value}; it must be at least {least}")
-        if not 0 < step < np.inf:
-            raise ValueError(f"step of bid prices is {step} USD per GPU-hour; it must be finite and above 0")
-        if not 0 < jobs_per_hour < np.inf:
-            raise ValueError(f"jobs_per_hour of bid prices is {jobs_per_hour}; it must be finite and above 0")
         self.needs = Needs(protocols=("each-slot",), signals=True, economics=True, forecast=forecast, samples=True)
         self.samples = samples
         self.first_rounds = first_rounds
         self.rounds = rounds
-        if not 0 < memory <= 1:
-            raise ValueError(f"memory of bid prices is {memory}; it must be above 0 and at most 1")
         self.step, self.memory = step, memory
         self.learned_price = learned_price
         self.expected, self.jobs_per_hour = expected, jobs_per_hour

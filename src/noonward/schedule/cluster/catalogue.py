@@ -5,18 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from noonward.decision.scheduler import Scheduler
-from noonward.forecasts.forecast import Forecast, ForecastKind
+from noonward.forecasts.forecast import Forecast, NetName, Noise
 from noonward.forecasts.learned import SMALL
 from noonward.schedule.cluster.bandit import Ucb1
-from noonward.schedule.cluster.bid_price import BidPrice
+from noonward.schedule.cluster.bid_price import BidPrice, Expected, JobsPerHour, Memory, Rounds, Samples
 from noonward.schedule.cluster.booking import Booked
 from noonward.schedule.cluster.capacity_prices import JOBS_PER_HOUR
 from noonward.schedule.cluster.learned_price import packaged_price
-from noonward.schedule.cluster.packaged_policies import FOLDER, PolicyFile, planners, priced_planners, trained_policies
-from noonward.schedule.cluster.routing import CheapestNow, Router
+from noonward.schedule.cluster.packaged_policies import FOLDER, planners, priced_planners, trained_policies
+from noonward.schedule.cluster.routing import CheapestNow, Clock, Gang, LimitS, Router, Spare
 from noonward.schedule.cluster.slot_rules import (
     CarbonGreedy,
     CheapestFeasible,
@@ -27,11 +27,13 @@ from noonward.schedule.cluster.slot_rules import (
     PriceGreedy,
     RandomMasked,
 )
-from noonward.schedule.cluster.weighed import MarketRouter, WeighedRouter
+from noonward.schedule.cluster.weighed import MarketRouter, SecondW, WeighedRouter
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED, WhatHappened
-from noonward.schedule.families import Argument, Family, Role
-from noonward.schedule.plan.follow import FollowPlan, Fractional, PerfectPlan
-from noonward.schedule.registry import Policy, Registry, load_policy
+from noonward.schedule.families import Family, Role
+from noonward.schedule.plan.follow import Days, FollowPlan, Fractional, PerfectPlan, Promise, Radius, Tail
+from noonward.schedule.policy_files import load_policy
+from noonward.schedule.registry import Policy, Registry
+from noonward.schedule.trained_files import PolicyFile
 
 FORECASTS: Final = {
     "perfect": "a perfect forecast",
@@ -46,18 +48,8 @@ NOISE: Final = Forecast("noisy").noise
 """Error of a noisy forecast where a policy's name gives none."""
 FIRST_ROUNDS: Final = 20
 """Improvements of prices that start from learned ones, before the first answer."""
-_GPUS: Final = Argument(name="gpus", kind="whole number", unit="GPUs", low=1, high=4096)
-_FORECAST_ARGUMENTS: Final = (
-    Argument(name="forecast", kind="word", words=(*FORECASTS, "learned")),
-    Argument(name="noise", kind="number", unit="share of the signal's standard deviation", default=NOISE),
-    Argument(
-        name="net",
-        kind="number or name",
-        unit="training seed of the learned forecast, mean, or small-seed0 to -seed2",
-        high=2,
-        default=0,
-    ),
-)
+Planned = Literal["perfect", "persistence", "regression", "noisy", "learned"]
+"""Forecasts that a planner's name may give."""
 
 
 def add_policies(registry: Registry) -> None:
@@ -68,9 +60,10 @@ def add_policies(registry: Registry) -> None:
     _add_weighed(registry)
     _add_plans(registry)
     add_trained(registry)
+    learned = frozenset[Role]({"learned", "planner"})
     for file in planners():
         made = functools.partial(bid_price, "learned", net=file.seed, samples=4, rounds=16)
-        _add_file(registry, file, made, frozenset[Role]({"learned", "planner"}), packaged=True)
+        _add_file(registry, file, made, learned, packaged=True)
     for file in priced_planners():
         made = functools.partial(
             bid_price,
@@ -79,11 +72,11 @@ def add_policies(registry: Registry) -> None:
             samples=3,
             rounds=8,
             memory=0.8,
-            price=str(file.seed),
+            price=str(file.seed),  # type: ignore[arg-type]
             expected=2000,
             jobs_per_hour=16.0,
         )
-        _add_file(registry, file, made, frozenset[Role]({"learned", "planner"}), packaged=True)
+        _add_file(registry, file, made, learned, packaged=True)
 
 
 def add_trained(registry: Registry, folder: Path = FOLDER) -> None:
@@ -98,8 +91,8 @@ def add_trained(registry: Registry, folder: Path = FOLDER) -> None:
         ValueError: A name is taken.
     """
     for file in trained_policies(folder):
-        roles: frozenset[Role] = frozenset({"learned"})
-        _add_file(registry, file, functools.partial(load_policy, file.path), roles, packaged=folder == FOLDER)
+        make = functools.partial(load_policy, file.path)
+        _add_file(registry, file, make, frozenset[Role]({"learned"}), packaged=folder == FOLDER)
 
 
 def _add_file(
@@ -124,6 +117,14 @@ def _add(registry: Registry, name: str, make: Callable[[], Scheduler], *roles: R
     registry.add(policy)
 
 
+def _add_family(
+    registry: Registry, name: str, make: Callable[..., Scheduler], describe: Callable[..., str], *roles: Role
+) -> None:
+    registry.add_family(
+        Family(name=name, make=make, describe=describe, roles=frozenset(roles or ("rule", "control")), packaged=True)
+    )
+
+
 def _add_slot_rules(registry: Registry) -> None:
     _add(registry, "local-fcfs", LocalFcfs, "rule", "published")
     _add(registry, "local-backfill", LocalBackfill, "rule", "control")
@@ -136,22 +137,21 @@ def _add_slot_rules(registry: Registry) -> None:
     _add(registry, WHAT_HAPPENED, WhatHappened, "recorded")
 
 
-def booked(forecast: ForecastKind, *, noise: float = NOISE, net: int | str = 0) -> Scheduler:
+def booked(forecast: Planned, noise: Noise = NOISE, net: NetName = 0) -> Scheduler:
     """Returns a booker under a forecast."""
     return Booked(Forecast(forecast, noise=noise, net=net))
 
 
 def bid_price(
-    forecast: ForecastKind,
-    *,
-    noise: float = NOISE,
-    net: int | str = 0,
-    samples: int = 2,
-    rounds: int = 8,
-    memory: float = 1.0,
-    price: str = "none",
-    expected: int = 0,
-    jobs_per_hour: float = JOBS_PER_HOUR,
+    forecast: Planned,
+    noise: Noise = NOISE,
+    net: NetName = 0,
+    samples: Samples = 2,
+    rounds: Rounds = 8,
+    memory: Memory = 1.0,
+    price: Literal["none", "0", "1", "2"] = "none",
+    expected: Expected = 0,
+    jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
 ) -> Scheduler:
     """Returns bid prices under a forecast; with a learned price, fewer rounds come before the first answer."""
     made = functools.partial(
@@ -180,48 +180,47 @@ def _check_forecast(forecast: str, noise: float, net: int | str, **_: object) ->
 
 def _add_bookers(registry: Registry) -> None:
     words = {**FORECASTS, "learned": "a forecast by a trained net"}
-    registry.add_family(
-        Family(
-            packaged=True,
-            name="booked",
-            arguments=_FORECAST_ARGUMENTS,
-            make=booked,
-            describe=lambda forecast, **_: f"Best (site, start) booked at arrival under {words[forecast]}.",
-            roles=_planner_roles,
-            check=_check_forecast,
-        )
+
+    def bid_words(forecast: str, price: str, **_: object) -> str:
+        start = "" if price == "none" else "; prices start from learned ones"
+        return f"Booked and rebooked hourly where value exceeds the price of capacity, under {words[forecast]}{start}."
+
+    makers: tuple[tuple[str, Callable[..., Scheduler], Callable[..., str]], ...] = (
+        ("booked", booked, lambda forecast, **_: f"Best (site, start) booked at arrival under {words[forecast]}."),
+        ("bid-price", bid_price, bid_words),
     )
-    registry.add_family(
-        Family(
-            packaged=True,
-            name="bid-price",
-            arguments=(
-                *_FORECAST_ARGUMENTS,
-                Argument(name="samples", kind="whole number", unit="draws of the jobs to come", low=1, default=2),
-                Argument(name="rounds", kind="whole number", unit="improvements of the prices an hour", default=8),
-                Argument(name="memory", kind="number", unit="of slopes, an hour", high=1, above=True, default=1.0),
-                Argument(name="price", kind="word", words=("none", "0", "1", "2"), default="none"),
-                Argument(name="expected", kind="whole number", unit="weighted jobs to come, a week", default=0),
-                Argument(
-                    name="jobs_per_hour",
-                    kind="number",
-                    unit="jobs to come in an improvement",
-                    above=True,
-                    default=JOBS_PER_HOUR,
-                ),
-            ),
-            make=bid_price,
-            describe=lambda forecast, price, **_: (
-                f"Booked and rebooked hourly where value exceeds the price of capacity, under {words[forecast]}"
-                f"{'' if price == 'none' else '; prices start from learned ones'}."
-            ),
-            roles=_planner_roles,
-            check=_check_forecast,
+    for name, make, describe in makers:
+        registry.add_family(
+            Family(name=name, make=make, describe=describe, roles=_planner_roles, check=_check_forecast, packaged=True)
         )
-    )
     for forecast in FORECASTS:
-        for family in ("booked", "bid-price"):
-            registry.add_member(f"{family}-{forecast}", family, {"forecast": forecast})
+        for name, _, _ in makers:
+            registry.add_member(f"{name}-{forecast}", name, {"forecast": forecast})
+
+
+def default_policy(clock: Clock = 0.6) -> Scheduler:
+    """Returns the default policy of CHSAC-AF's published code."""
+    return Router("uniform", clock=clock)
+
+
+def jointnf_slo(target_s: LimitS) -> Scheduler:
+    """Returns ``jointnf`` within a limit."""
+    return Router("jointnf", target_s=target_s)
+
+
+def most_free(gpus: Gang) -> Scheduler:
+    """Returns a router to the most free GPUs."""
+    return Router("most-free", gpus=gpus)
+
+
+def greedy_energy(gpus: Gang) -> Scheduler:
+    """Returns a router by the least extra energy."""
+    return Router("greedy-energy", gpus=gpus)
+
+
+def greedy_spare(spare: Spare) -> Scheduler:
+    """Returns a router by the least extra energy on one GPU that keeps GPUs free."""
+    return Router("greedy-energy", gpus=1, spare=spare)
 
 
 def _add_routers(registry: Registry) -> None:
@@ -229,14 +228,10 @@ def _add_routers(registry: Registry) -> None:
         at = "at the maximum clock" if clock == 1.0 else f"clock {clock:g}"
         return f"Default policy: uniform site, all useful GPUs, {at}."
 
-    def family(name: str, argument: Argument, make: Callable[..., Scheduler], say: Callable[..., str]) -> None:
-        roles: frozenset[Role] = frozenset({"rule", "published" if name == "dp" else "control"})
-        registry.add_family(
-            Family(packaged=True, name=name, arguments=(argument,), make=make, describe=say, roles=roles)
-        )
+    def gang(words: str, gpus: int) -> str:
+        return f"{words}, up to {gpus} GPU{'s' * (gpus > 1)}, oracle clock."
 
-    share = Argument(name="clock", kind="number", unit="share of the maximum clock", high=1, above=True, default=0.6)
-    family("dp", share, functools.partial(Router, "uniform"), clocked)
+    _add_family(registry, "dp", default_policy, clocked, "rule", "published")
     registry.add_member("dp", "dp")
     registry.add_member("dp-max-clock", "dp", {"clock": 1.0})
     _add(registry, "ucb1", Ucb1, "rule", "published")
@@ -247,64 +242,48 @@ def _add_routers(registry: Registry) -> None:
     )
     for name, summary, role in single:
         _add(registry, name, functools.partial(Router, name), "rule", role, summary=summary)
-    registry.add_family(
-        Family(
-            packaged=True,
-            name="jointnf-slo",
-            arguments=(Argument(name="target_s", kind="number", unit="s", above=True),),
-            make=lambda target_s: Router("jointnf", target_s=float(target_s)),
-            describe=lambda target_s: (
-                f"Uniform site; gang and clock of least energy per unit that run within {target_s:g} s of the arrival, "
-                "else the fastest."
-            ),
-            roles=frozenset({"rule", "control"}),
-        )
+    _add_family(
+        registry,
+        "jointnf-slo",
+        jointnf_slo,
+        lambda target_s: (
+            f"Uniform site; gang and clock of least energy per unit that run within {target_s:g} s of the arrival, "
+            "else the fastest."
+        ),
     )
-    for target_s in (900, 1800, 3600, 7200):
-        registry.add_member(f"jointnf-slo-{target_s}", "jointnf-slo", {"target_s": target_s})
-    gangs: tuple[tuple[Any, str], ...] = (
-        ("most-free", "Site with the most free GPUs"),
-        ("greedy-energy", "Least extra energy among sites with a free GPU"),
-    )
-    for name, words in gangs:
-
-        def gang(gpus: int, words: str = words) -> str:
-            return f"{words}, up to {gpus} GPU{'s' * (gpus > 1)}, oracle clock."
-
-        family(name, _GPUS, functools.partial(Router, name), gang)
-        for gpus in range(1, 9):
-            registry.add_member(f"{name}-{gpus}", name, {"gpus": gpus})
-    registry.add_family(
-        Family(
-            packaged=True,
-            name="greedy-spare",
-            arguments=(Argument(name="spare", kind="whole number", unit="GPUs", low=1, high=4096),),
-            make=lambda spare: Router("greedy-energy", gpus=1, spare=int(spare)),
-            describe=lambda spare: (
-                f"Least extra energy on one GPU, oracle clock, among sites that keep {spare} more free while any does."
-            ),
-            roles=frozenset({"rule", "control"}),
-        )
+    _add_family(registry, "most-free", most_free, functools.partial(gang, "Site with the most free GPUs"))
+    words = "Least extra energy among sites with a free GPU"
+    _add_family(registry, "greedy-energy", greedy_energy, functools.partial(gang, words))
+    _add_family(
+        registry,
+        "greedy-spare",
+        greedy_spare,
+        lambda spare: (
+            f"Least extra energy on one GPU, oracle clock, among sites that keep {spare} more free while any does."
+        ),
     )
     registry.add_member("greedy-spare-1", "greedy-spare", {"spare": 1})
 
 
+def greedy_tradeoff(watts: SecondW) -> Scheduler:
+    """Returns a router by the least extra energy and time in system."""
+    return WeighedRouter(second=watts)
+
+
+def sla_energy(target_s: LimitS) -> Scheduler:
+    """Returns a router by the least extra energy within a limit."""
+    return WeighedRouter(target_s=target_s)
+
+
 def _add_weighed(registry: Registry) -> None:
-    controls: frozenset[Role] = frozenset({"rule", "control"})
-    registry.add_family(
-        Family(
-            packaged=True,
-            name="greedy-tradeoff",
-            arguments=(Argument(name="watts", kind="number", unit="J per second in system"),),
-            make=lambda watts: WeighedRouter(second=float(watts)),
-            describe=lambda watts: (
-                f"Site, gang and clock of least extra energy plus {watts:g} J per second in system, among those free."
-            ),
-            roles=controls,
-        )
+    _add_family(
+        registry,
+        "greedy-tradeoff",
+        greedy_tradeoff,
+        lambda watts: (
+            f"Site, gang and clock of least extra energy plus {watts:g} J per second in system, among those free."
+        ),
     )
-    for watts in (10, 30, 100, 200, 300, 500, 1000):
-        registry.add_member(f"greedy-tradeoff-{watts}", "greedy-tradeoff", {"watts": watts})
     _add(
         registry,
         "greedy-preferences",
@@ -323,21 +302,15 @@ def _add_weighed(registry: Registry) -> None:
         summary="Least extra energy within the latency target of the job's class (1800 s where none is stated), else "
         "the fastest.",
     )
-    registry.add_family(
-        Family(
-            packaged=True,
-            name="sla-energy",
-            arguments=(Argument(name="target_s", kind="number", unit="s", above=True),),
-            make=lambda target_s: WeighedRouter(target_s=float(target_s)),
-            describe=lambda target_s: (
-                f"Least extra energy that keeps the time in system within {target_s:g} s, else the fastest, among "
-                "those free."
-            ),
-            roles=controls,
-        )
+    _add_family(
+        registry,
+        "sla-energy",
+        sla_energy,
+        lambda target_s: (
+            f"Least extra energy that keeps the time in system within {target_s:g} s, else the fastest, among those "
+            "free."
+        ),
     )
-    for target_s in (900, 1200, 1800, 2700, 3600, 7200):
-        registry.add_member(f"sla-energy-{target_s}", "sla-energy", {"target_s": target_s})
     markets: tuple[tuple[str, dict[str, Any], str], ...] = (
         (
             "greedy-price",
@@ -359,19 +332,22 @@ def _add_weighed(registry: Registry) -> None:
         _add(registry, name, functools.partial(MarketRouter, **weights), "rule", "control", summary=summary)
 
 
-def day_plan(curves: Any, replan: str, *, promise: float, beta: float, eps: float, samples: int) -> Scheduler:
+def day_plan(
+    curves: Literal["advisory", "hard"] = "advisory",
+    replan: Literal["daily", "hourly"] = "daily",
+    promise: Promise = 0.8,
+    beta: Tail = 0.2,
+    eps: Radius = 0.0,
+    samples: Days = 60,
+) -> Scheduler:
     """Returns a follower of day-ahead plans."""
     return FollowPlan(curves, hourly=replan == "hourly", promise=promise, beta=beta, eps=eps, samples=samples)
 
 
 def _plan_words(curves: str, replan: str, **_: object) -> str:
-    if replan == "hourly":
-        return f"Plan from sampled days, made again every hour and followed; its curves are {_curve_words(curves)}."
-    return f"Day-ahead plan from sampled days, followed; its curves are {_curve_words(curves)}."
-
-
-def _curve_words(curves: str) -> str:
-    return "limits" if curves == "hard" else "advisory"
+    hourly = ", made again every hour and followed" if replan == "hourly" else ", followed"
+    what = "Plan" if replan == "hourly" else "Day-ahead plan"
+    return f"{what} from sampled days{hourly}; its curves are {'limits' if curves == 'hard' else 'advisory'}."
 
 
 def _add_plans(registry: Registry) -> None:
@@ -380,23 +356,7 @@ def _add_plans(registry: Registry) -> None:
     _add(registry, "at-once", Fractional, "planner", "control", summary=at_once)
     evenly = "Evenly over the sites and hours each job may run in."
     _add(registry, "spread-evenly", functools.partial(Fractional, spread=True), "planner", "control", summary=evenly)
-    registry.add_family(
-        Family(
-            packaged=True,
-            name="plan",
-            arguments=(
-                Argument(name="curves", kind="word", words=("advisory", "hard"), default="advisory"),
-                Argument(name="replan", kind="word", words=("daily", "hourly"), default="daily"),
-                Argument(name="promise", kind="number", unit="share of days within the curve", high=1, default=0.8),
-                Argument(name="beta", kind="number", unit="tail of the guarantee", high=1, above=True, default=0.2),
-                Argument(name="eps", kind="number", unit="radius, share of the mean site's GPUs", default=0.0),
-                Argument(name="samples", kind="whole number", unit="sampled days", low=1, default=60),
-            ),
-            make=day_plan,
-            describe=_plan_words,
-            roles=frozenset({"planner", "published"}),
-        )
-    )
+    _add_family(registry, "plan", day_plan, _plan_words, "planner", "published")
     registry.add_member("plan-advisory", "plan")
     registry.add_member("plan-hard", "plan", {"curves": "hard"})
     registry.add_member("plan-receding", "plan", {"replan": "hourly"})

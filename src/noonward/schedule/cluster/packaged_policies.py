@@ -1,78 +1,25 @@
-"""Trained policies that ship with the package: which there are, by name and training seed, and how they came about."""
+"""Trained policies for clusters that ship with the package, and planners by something learned."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from noonward.forecasts.learned import SEEDS, SMALL, net_path, packaged_record
 from noonward.schedule.cluster.trained_policy import read_meta
+from noonward.schedule.trained_files import PolicyFile, seed_name, trained_files
 
 FOLDER: Final = Path(__file__).parent / "trained"
 """Where they lie: ``NAME.npz``, and ``NAME-seed1.npz`` and so on (other training seeds, same configuration)."""
-_SEED = re.compile(r"-seed(\d+)$")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PolicyFile:
-    """A packaged policy.
-
-    Attributes:
-        name: Name it is registered by: that of its file.
-        family: Name without the seed.
-        seed: Training seed: that of the name, else that of the record, else 0.
-        path: File.
-        meta: What the file says about itself (``write_policy``).
-    """
-
-    name: str
-    family: str
-    seed: int
-    path: Path
-    meta: dict[str, Any] = field(repr=False)
-
-    @property
-    def summary(self) -> str:
-        """How it came about, in a line."""
-        said = f"{self.meta['algorithm']}, trained on {self.meta['scenario']} with seed {self.seed}."
-        return str(self.meta["record"].get("summary", said))
-
-
-def trained_policies(folder: Path = FOLDER, read: Callable[[Path], dict[str, Any]] = read_meta) -> list[PolicyFile]:
-    """Returns the policies of a folder, by family, the one without a seed in its name first, then by training seed.
-
-    Args:
-        folder: Folder; by default the package's for clusters.
-        read: Reads what a file says about itself.
+def trained_policies(folder: Path = FOLDER) -> list[PolicyFile]:
+    """Returns the policies of a folder, as ``trained_files`` does; by default those that ship with the package.
 
     Raises:
         DataError: A file is damaged or of another format.
     """
-    found = []
-    for path in folder.glob("*.npz"):
-        named, meta = _SEED.search(path.stem), read(path)
-        seed = int(named[1]) if named else int(meta["record"].get("config", {}).get("seed", 0))
-        found.append(
-            PolicyFile(name=path.stem, family=_SEED.sub("", path.stem), seed=seed, path=path, meta=meta),
-        )
-    return sorted(found, key=lambda each: (each.family, each.name != each.family, each.seed))
-
-
-def by_family(files: Iterable[PolicyFile | None]) -> dict[str, list[PolicyFile]]:
-    """Returns packaged policies by the name they have without the seed; None, for what is not trained, is left out."""
-    found: dict[str, list[PolicyFile]] = {}
-    for file in files:
-        if file is not None:
-            found.setdefault(file.family, []).append(file)
-    return found
-
-
-def seed_name(family: str, seed: int) -> str:
-    """Returns the name of a family's policy of a training seed; that of seed 0 is the family's."""
-    return family if seed == 0 else f"{family}-seed{seed}"
+    return trained_files(folder, read_meta)
 
 
 def planners() -> list[PolicyFile]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
+from pydantic import Field
 
 from noonward.arrays import F8, I8
 from noonward.compiled import kernel
@@ -24,6 +25,10 @@ from noonward.decision.scheduler import CompiledScheduler
 from noonward.draws import random_below
 from noonward.errors import ScenarioError
 
+Gang = Annotated[int, Field(ge=1, le=4096, description="GPUs")]
+Spare = Annotated[int, Field(ge=1, le=4096, description="GPUs")]
+Clock = Annotated[float, Field(gt=0, le=1, description="share of the maximum clock")]
+LimitS = Annotated[float, Field(gt=0, allow_inf_nan=False, description="s")]
 GPUS, TARGET, SPARE = range(3)
 """Positions in ``memory.number_P``: gang asked for (0: all the job can use), limit on transfer and run, s, and GPUs
 that are left free."""

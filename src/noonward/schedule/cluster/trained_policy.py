@@ -119,7 +119,7 @@ def _net(weights: list[F4], biases: list[F4], meta: dict[str, Any], path: Path) 
     try:
         observation = Observation(**meta["observation"])
         forecast = Forecast(**meta["forecast"]) if meta.get("forecast") else None
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ScenarioError) as error:
         raise DataError(f"{path}: unknown observation or forecast: {error}; export it with this version") from error
     if observation.forecast_h and forecast is None:
         raise DataError(f"{path}: the observation shows forecasts, but meta has no 'forecast'; export the policy again")

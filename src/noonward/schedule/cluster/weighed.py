@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
+from pydantic import Field
 
 from noonward.compiled import kernel
 from noonward.decision.brief import Brief, Needs
@@ -19,6 +22,7 @@ from noonward.decision.cluster.view import (
 from noonward.decision.scheduler import CompiledScheduler
 from noonward.units import WATT_SECONDS_PER_MWH
 
+SecondW = Annotated[float, Field(ge=0, allow_inf_nan=False, description="J per second in system")]
 GPUS, JOULE, USD, KG = range(4)
 """Positions in ``memory.number_P``: gang asked for (0: all the job can use), and the weights of a joule, a dollar and a
 kilogram of CO2. ``memory.table_XY[c]``: latency target of class c, s, and weight of a second of its time in system."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
 
 from noonward.decision.edge.scheduler import EdgeScheduler
-from noonward.schedule.cluster.packaged_policies import trained_policies
 from noonward.schedule.edge.carbon import CarbonAware
 from noonward.schedule.edge.greedy import Greedy
 from noonward.schedule.edge.lookahead import Lookahead
@@ -17,8 +18,9 @@ from noonward.schedule.edge.priced_lookahead import PricedLookahead
 from noonward.schedule.edge.rules import Fifo, FirstFit, PatientReuse, RandomTries, ReuseFirst
 from noonward.schedule.edge.sampled_lookahead import USUAL, SampledLookahead
 from noonward.schedule.edge.trained_policy import FOLDER, EdgePolicy, read_meta
-from noonward.schedule.families import Argument, Family, Role
+from noonward.schedule.families import Family, Role
 from noonward.schedule.registry import Policy, Registry
+from noonward.schedule.trained_files import trained_files
 
 KIND: Final = "edge"
 """Kind of scenarios that these policies run in."""
@@ -29,7 +31,8 @@ FORECAST_WORDS: Final = {
     "regression": "a regression on the last days",
 }
 """Forecasts that carbon-aware launching can be given, and their words."""
-FORECASTS: Final = tuple(FORECAST_WORDS)
+Futures = Annotated[int, Field(ge=1, le=4096, description="sampled futures of a question")]
+FuturesOrNone = Annotated[int, Field(ge=0, le=4096, description="sampled futures of a question")]
 
 
 def add_policies(registry: Registry) -> None:
@@ -55,8 +58,7 @@ def add_policies(registry: Registry) -> None:
         Family(
             packaged=True,
             name="carbon-aware",
-            arguments=(Argument(name="forecast", kind="word", words=FORECASTS, default="regression"),),
-            make=CarbonAware,
+            make=carbon_aware,
             describe=lambda forecast: (
                 "Patient reuse; tasks with a deadline wait for a cleaner hour, by " + FORECAST_WORDS[forecast] + "."
             ),
@@ -68,15 +70,28 @@ def add_policies(registry: Registry) -> None:
     add_trained(registry)
 
 
+def carbon_aware(forecast: Literal["perfect", "persistence", "regression"] = "regression") -> EdgeScheduler:
+    """Returns carbon-aware launching under a forecast."""
+    return CarbonAware(forecast)
+
+
+def sampled_lookahead(futures: Futures = USUAL) -> EdgeScheduler:
+    """Returns the lookahead over sampled futures."""
+    return SampledLookahead(futures)
+
+
+def priced_lookahead(futures: FuturesOrNone = 0) -> EdgeScheduler:
+    """Returns the lookahead that also chooses the steps."""
+    return PricedLookahead(futures=futures)
+
+
 def _add_sampled(registry: Registry) -> None:
     """Adds the lookaheads that can play sampled futures."""
-    unit = "sampled futures of a question"
     registry.add_family(
         Family(
             packaged=True,
             name="sampled-lookahead",
-            arguments=(Argument(name="futures", kind="whole number", unit=unit, low=1, high=4096, default=USUAL),),
-            make=SampledLookahead,
+            make=sampled_lookahead,
             describe=lambda futures: (
                 f"The lookahead, each choice also played on with {futures} sampled futures of tasks to come."
             ),
@@ -89,8 +104,7 @@ def _add_sampled(registry: Registry) -> None:
         Family(
             packaged=True,
             name="priced-lookahead",
-            arguments=(Argument(name="futures", kind="whole number", unit=unit, low=0, high=4096, default=0),),
-            make=PricedLookahead,
+            make=priced_lookahead,
             describe=lambda futures: (
                 f"The lookahead{f' over {futures} sampled futures' if futures else ''}, which also chooses the steps: "
                 "few where tasks wait, by a price that holds the quality's goal."
@@ -120,7 +134,7 @@ def add_trained(registry: Registry, folder: Path = FOLDER) -> None:
         DataError: A file is damaged or of another format.
         ValueError: A name is taken.
     """
-    for file in trained_policies(folder, read_meta):
+    for file in trained_files(folder, read_meta):
         published = file.family.endswith("published")
         roles: frozenset[Role] = frozenset({"learned", "control"} if published else {"learned"})
         registry.add(

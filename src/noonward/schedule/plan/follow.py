@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import numpy as np
+from pydantic import Field
 
+from noonward.arguments import checked
 from noonward.arrays import F8
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.view import CARBON, PRICE, SECONDS, Answers, ClusterView, latest_start_s
@@ -23,6 +25,10 @@ from noonward.schedule.plan.solve import Planner
 from noonward.schedule.plan.workload import DAY_H, Workload
 from noonward.units import HOUR_S, KG_PER_TONNE, WATT_SECONDS_PER_MWH
 
+Promise = Annotated[float, Field(ge=0, lt=1, description="share of days within the curve")]
+Tail = Annotated[float, Field(gt=0, le=1, description="tail of the guarantee")]
+Radius = Annotated[float, Field(ge=0, allow_inf_nan=False, description="radius, share of the mean site's GPUs")]
+Days = Annotated[int, Field(ge=1, description="sampled days")]
 SMALLER: Final = 0.8
 """Factor by which expected load shrinks while no plan fits the machines."""
 LEAST_SHARE: Final = 0.1
@@ -49,9 +55,8 @@ class Fractional(Scheduler):
     needs = Needs(protocols=("on-arrival",), samples=True)
     hourly = False
 
-    def __init__(self, *, spread: bool = False, samples: int = 10) -> None:
-        if samples < 1:
-            raise ScenarioError(f"a plan of {samples} samples was asked for; give at least 1")
+    @checked
+    def __init__(self, *, spread: bool = False, samples: Days = 10) -> None:
         self.spread = spread
         self.samples = samples
 
@@ -202,16 +207,17 @@ class FollowPlan(Fractional):
     whole: bool
     margin: float
 
+    @checked
     def __init__(
         self,
         curves: Literal["advisory", "hard"] = "advisory",
         *,
         hourly: bool = False,
-        promise: float = PROMISE,
-        beta: float = 0.2,
-        eps: float = 0.0,
+        promise: Promise = PROMISE,
+        beta: Tail = 0.2,
+        eps: Radius = 0.0,
         peak_usd: float = 0.0,
-        samples: int = 60,
+        samples: Days = 60,
         forecast: Forecast | None = None,
     ) -> None:
         super().__init__(samples=samples)
@@ -223,8 +229,6 @@ class FollowPlan(Fractional):
             lookahead_h=2 * DAY_H + 1,
             curves=curves,
         )
-        if not 0 <= promise < 1:
-            raise ScenarioError(f"the promise is {promise}; give a share of days of at least 0 (no margin), below 1")
         if promise and samples < 2:
             raise ScenarioError(
                 "a promise needs at least 2 sampled days, of which some are held out; give more samples"

@@ -38,12 +38,12 @@ WINDOWS: Final = 3
 WINDOW_H: Final = 48
 """Hours of such a window."""
 TRADEOFFS: Final = (0, 1, 2, 4, 7, 10, 15, 20, 30, 50, 100, 200, 300)
-"""Weights W of ``greedy-tradeoff-W``, J per second in system: the control at every mean time."""
+"""Weights W of ``greedy-tradeoff(watts=W)``, J per second in system: the control at every mean time."""
 CONTROLS: Final = (
     *(f"greedy-tradeoff(watts={watts})" for watts in TRADEOFFS),
-    *("greedy-energy-1", "random-free", "jointnf"),
+    *("greedy-energy(gpus=1)", "random-free", "jointnf"),
 )
-SHOWN: Final[tuple[str, ...]] = ("greedy-tradeoff-10", "greedy-energy-1", "random-free", "jointnf")
+SHOWN: Final[tuple[str, ...]] = ("greedy-tradeoff(watts=10)", "greedy-energy(gpus=1)", "random-free", "jointnf")
 """Controls that the table shows."""
 
 

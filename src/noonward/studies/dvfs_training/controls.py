@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +20,8 @@ from noonward.evaluate.report.page import write_report
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.evaluate.table import UNDEFINED, TextTable, number, percent
 from noonward.runtime.executor import Executor
-from noonward.schedule.cluster.packaged_policies import PolicyFile, by_family
-from noonward.schedule.registry import policies as registered
+from noonward.schedule.policies import policies as registered
+from noonward.schedule.trained_files import PolicyFile, by_family
 from noonward.studies.dvfs_training.figures import frontier_figure, paper_figures
 
 if TYPE_CHECKING:
@@ -30,9 +29,15 @@ if TYPE_CHECKING:
 
 LEARNED: Final = "chsac-af"
 """Names of learned policies of this setting start so."""
-CONTROL: Final = re.compile(r"greedy-energy-\d|greedy-tradeoff-\d+|sla-energy-\d+|random-free|most-free-[148]|uniform")
-"""Registered policies that learned ones are held against."""
-REFERENCE: Final = "greedy-energy-4"
+CONTROLS: Final = (
+    *("uniform", "random-free"),
+    *(f"most-free(gpus={gpus})" for gpus in (1, 4, 8)),
+    *(f"greedy-energy(gpus={gpus})" for gpus in range(1, 9)),
+    *(f"greedy-tradeoff(watts={watts})" for watts in (10, 30, 100, 200, 300, 500, 1000)),
+    *(f"sla-energy(target_s={target_s})" for target_s in (900, 1200, 1800, 2700, 3600, 7200)),
+)
+"""Policies that learned ones are held against."""
+REFERENCE: Final = "greedy-energy(gpus=4)"
 """Control that paired changes are measured against."""
 PUBLISHED: Final = "chsac-af-published"
 """Learner as its authors' public code trains it."""
@@ -44,8 +49,9 @@ TRADEOFFS_W: Final = (
 )
 """Weights of a second, J, of the ``greedy-tradeoff`` that learned policies are held against at equal mean time."""
 DRAWN: Final = (
-    *("uniform", "random-free", "most-free-1", "greedy-energy-1", "greedy-energy-4", "greedy-energy-8"),
-    *("greedy-tradeoff-30", "greedy-tradeoff-300", "sla-energy-1800"),
+    *("uniform", "random-free", "most-free(gpus=1)"),
+    *("greedy-energy(gpus=1)", "greedy-energy(gpus=4)", "greedy-energy(gpus=8)"),
+    *("greedy-tradeoff(watts=30)", "greedy-tradeoff(watts=300)", "sla-energy(target_s=1800)"),
 )
 """Controls that stand in the figures after CHSAC-AF, Figs. 2 to 4, beside the learned policies."""
 
@@ -78,8 +84,7 @@ def week() -> Scenario:
 def study_policies() -> list[str]:
     """Returns the learned policies that are registered, then the controls."""
     names = [policy.name for policy in registered("on-arrival")]
-    learned = [name for name in names if name.startswith(LEARNED)]
-    return learned + [name for name in names if CONTROL.fullmatch(name)]
+    return [*(name for name in names if name.startswith(LEARNED)), *CONTROLS]
 
 
 def study_controls(
@@ -137,7 +142,7 @@ def drawn_part(comparison: Comparison) -> Comparison:
     return replace(comparison, records=kept)
 
 
-GREEDY: Final = "greedy-energy-"
+GREEDY: Final = "greedy-energy("
 """Begin of the names of the greedy controls of a fixed gang."""
 
 
@@ -257,14 +262,14 @@ def distance_table(comparison: Comparison, least: LeastEnergies) -> TextTable:
             "energy per unit, exact (J/unit)",
             "mean time, all arrivals (s)",
             "above the fluid bound at that time (%)",
-            "above the frontier of greedy-energy-N (%)",
+            "above the frontier of greedy-energy(gpus=N) (%)",
             "above the other controls' frontier at that time (%)",
-            "above the frontier of greedy-tradeoff-W (%)",
+            "above the frontier of greedy-tradeoff(watts=W) (%)",
         ),
         rows=tuple(rows),
         caption="The bound is the least energy per unit of any scheduler with that mean time in system. The controls' "
         "frontier is the lower convex hull of their energies over mean times, week by week; a policy below it does "
-        "better than any mix of the controls. That of greedy-tradeoff-W is over "
+        "better than any mix of the controls. That of greedy-tradeoff(watts=W) is over "
         f"{len(TRADEOFFS_W)} weights W, finer than the registered ones. 95 % intervals in brackets; undefined for "
         "policies faster than all others.",
     )
@@ -303,9 +308,9 @@ _SEED_ROWS: Final = {
     "j_per_unit_exact": "energy per unit (J/unit)",
     "mean_time_in_system_s": "mean time in system (s)",
     "p99_time_in_system_s": "p99 time in system (s)",
-    "above_greedy": "above the frontier of greedy-energy-N (%)",
+    "above_greedy": "above the frontier of greedy-energy(gpus=N) (%)",
     "above_controls": "above all controls' frontier (%)",
-    "above_tradeoff": "above the frontier of greedy-tradeoff-W (%)",
+    "above_tradeoff": "above the frontier of greedy-tradeoff(watts=W) (%)",
     "above_bound": "above the fluid bound at that time (%)",
     "over_limit": "mean time above the limit it was trained under (%)",
 }

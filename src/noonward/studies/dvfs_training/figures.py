@@ -37,7 +37,7 @@ def paper_figures(comparison: Comparison, frontier: FluidFrontier | None = None)
 def frontier_figure(comparison: Comparison, frontier: FluidFrontier | None = None) -> Figure:
     """Draws every policy's energy per unit against mean and 99th percentile of the time in system, families joined.
 
-    Policies whose names differ in a number at the end alone (``greedy-energy-1``, ``-2``, ...) are joined by a line.
+    Policies whose names differ in their arguments, or in a number at the end, alone are joined by a line.
 
     Args:
         comparison: Comparison.
@@ -83,13 +83,13 @@ def frontier_figure(comparison: Comparison, frontier: FluidFrontier | None = Non
 
 
 def families(policies: Sequence[str]) -> dict[str, list[str]]:
-    """Returns policies grouped by their names without a number at the end.
+    """Returns policies grouped by their names without arguments and without a number at the end.
 
     Example:
-        >>> families(["greedy-energy-1", "uniform", "greedy-energy-10"])
-        {'greedy-energy': ['greedy-energy-1', 'greedy-energy-10'], 'uniform': ['uniform']}
+        >>> families(["greedy-energy(gpus=1)", "uniform", "greedy-energy(gpus=10)"])
+        {'greedy-energy': ['greedy-energy(gpus=1)', 'greedy-energy(gpus=10)'], 'uniform': ['uniform']}
     """
     out: dict[str, list[str]] = {}
     for policy in policies:
-        out.setdefault(re.sub(r"-\d+$", "", policy), []).append(policy)
+        out.setdefault(re.sub(r"(\(.*\)|-\d+)$", "", policy), []).append(policy)
     return out

@@ -32,11 +32,11 @@ ROUTED: Final = ("dp", "ucb1", "jointnf", "uniform")
 """Policies whose uniform routing is drawn within the job stream, as in the published runs."""
 SELF_ROUTED: Final = (
     "random-free",
-    "most-free-1",
-    "greedy-energy-1",
-    "greedy-energy-2",
-    "greedy-energy-4",
-    "greedy-energy-8",
+    "most-free(gpus=1)",
+    "greedy-energy(gpus=1)",
+    "greedy-energy(gpus=2)",
+    "greedy-energy(gpus=4)",
+    "greedy-energy(gpus=8)",
 )
 """Controls that route by themselves: their stream draws no site, so its later jobs differ."""
 SELF_ROUTED_NOTE: Final = (
@@ -49,9 +49,9 @@ POLICIES: Final = (*ROUTED, *SELF_ROUTED)
 CONTROLS: Final = {
     "uniform": (62810.0, 11.66, None),
     "random-free": (96401.0, 9.79, 1533.0),
-    "most-free-1": (96055.0, 9.15, None),
-    "greedy-energy-1": (96001.0, 8.48, 4175.0),
-    "greedy-energy-8": (96525.0, 9.77, 670.0),
+    "most-free(gpus=1)": (96055.0, 9.15, None),
+    "greedy-energy(gpus=1)": (96001.0, 8.48, 4175.0),
+    "greedy-energy(gpus=8)": (96525.0, 9.77, 670.0),
 }
 """Controls measured on the authors' simulator: completed jobs, J/unit by the paper's counter, mean time in system."""
 
@@ -153,7 +153,7 @@ def _remarks(comparison: Comparison) -> tuple[str, ...]:
         comparison.records[policy][0].ledger.done == PUBLISHED[policy].completed for policy in ("dp", "ucb1", "jointnf")
     )
     free = comparison.records["random-free"][0]
-    greedy = comparison.records["greedy-energy-8"][0]
+    greedy = comparison.records["greedy-energy(gpus=8)"][0]
     return (
         f"The published baselines are reproduced {'exactly' if exact else 'NOT exactly: see the table'}.",
         "CHSAC-AF's published row (96,399 jobs, 9.77 J/unit, no queue) takes no learning: routing to sites with a free "

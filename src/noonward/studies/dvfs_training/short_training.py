@@ -17,7 +17,7 @@ from noonward.engine.run import run
 from noonward.files import file_name, write_text
 from noonward.ledger.ledger import settle
 from noonward.runtime.runs import environment_of
-from noonward.schedule.registry import load_policy
+from noonward.schedule.policy_files import load_policy
 from noonward.sources import closure, digest
 
 if TYPE_CHECKING:

@@ -32,7 +32,14 @@ WINDOW_H: Final = 48
 """Hours of an environment."""
 MEAN_WORK: Final = 50000.0 * math.exp(0.4**2 / 2)
 """Mean work of a job, units: that of the packaged law, which all laws of the sweep have."""
-POLICIES: Final = ("jointnf", "random-free", "greedy-energy-1", "greedy-energy-8", "greedy-tradeoff-100", "chsac-af")
+POLICIES: Final = (
+    "jointnf",
+    "random-free",
+    "greedy-energy(gpus=1)",
+    "greedy-energy(gpus=8)",
+    "greedy-tradeoff(watts=100)",
+    "chsac-af",
+)
 """The paper's best baseline, controls along the frontier, and the learned policy (its first training seed)."""
 TAIL: Final = 1.8
 """Exponent of the Pareto law."""

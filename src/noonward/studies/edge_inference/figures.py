@@ -14,7 +14,7 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.evaluate.learned import Learned
 from noonward.evaluate.report.figure_style import AXIS, DASHES, INK, POLICY_COLORS, SITE_COLORS, SYMBOLS, lay_out
 from noonward.evaluate.table import Figure
-from noonward.schedule.registry import policies
+from noonward.schedule.policies import policies
 from noonward.studies.edge_inference.published import PAPER, Cell
 from noonward.studies.edge_inference.reproduce import ENDS, EdgeInference, cell_scenario
 

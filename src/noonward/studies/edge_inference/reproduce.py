@@ -29,7 +29,7 @@ from noonward.runtime.by_kind import build_environment, check_fit, environment_d
 from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.rests_on import bound_digest
 from noonward.runtime.runs import environment_of
-from noonward.schedule.registry import make_scheduler, policies
+from noonward.schedule.policies import make_scheduler, policies
 from noonward.studies.edge_inference.published import CELLS, DECISION_MS, PAPER_NAME, Cell, paper_value
 
 SCENARIO: Final = "edge-inference-reference"

@@ -19,7 +19,7 @@ from noonward.evaluate.statistics import Estimate, ratio
 from noonward.ledger.ledger import settle
 from noonward.model.cluster.environment import Environment
 from noonward.runtime.executor import Progress
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 
 SCENARIO: Final = "fine-tuning"
 REFERENCE: Final = "local-fcfs"

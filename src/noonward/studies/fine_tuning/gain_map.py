@@ -27,7 +27,7 @@ from noonward.runtime.by_kind import environment_digest, run
 from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.rests_on import bound_digest, run_digest
 from noonward.runtime.runs import environment_of
-from noonward.schedule.registry import make_scheduler
+from noonward.schedule.policies import make_scheduler
 from noonward.studies.fine_tuning.reproduce import (
     BEST_LEARNED,
     PAPER_GAIN,

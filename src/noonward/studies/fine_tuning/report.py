@@ -15,7 +15,7 @@ from noonward.evaluate.report.page import write_tables
 from noonward.evaluate.report.utility_figures import gain_figure, money_figure, outcome_figure
 from noonward.evaluate.statistics import Estimate
 from noonward.evaluate.table import UNDEFINED, Figure, TextTable, percent
-from noonward.schedule.registry import make_scheduler, policies
+from noonward.schedule.policies import make_scheduler, policies
 from noonward.studies.fine_tuning.reproduce import BEST_LEARNED, PAPER_POLICIES, FineTuning, Half
 from noonward.studies.fine_tuning.training_figures import training_figures
 

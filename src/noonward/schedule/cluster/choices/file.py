@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from noonward.arrays import F4
-from noonward.errors import DataError
+from noonward.errors import DataError, ScenarioError
 from noonward.forecasts.forecast import Forecast
 from noonward.schedule import net_file
 from noonward.schedule.cluster.choices.layout import INPUTS, PRICE_INPUTS
@@ -116,7 +116,7 @@ def read_choice_policy(path: Path) -> tuple[ChoiceNets, Forecast, dict[str, Any]
     try:
         forecast = Forecast(**meta["forecast"])
         missing = [name for name in USE if name not in meta]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, ScenarioError) as error:
         raise DataError(f"{path}: unknown forecast: {error}; export it with this version") from error
     if missing:
         raise DataError(f"{path}: meta lacks {', '.join(missing)}; export the policy again")

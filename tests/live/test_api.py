@@ -88,6 +88,7 @@ def test_an_idempotency_key_makes_a_repeat_harmless(http):
         (b"[]", 422),
         (b'{"name": "a"}', 422),
         (b'{"name": "a", "work": -1}', 422),
+        (b'{"name": "a", "work": 1e12, "origin": "north"}', 422),
         (b'{"name": "a", "work": 1e400}', 422),
         (b'{"name": "a", "work": 1, "surprise": 1}', 422),
         (json.dumps([JOB] * 10_001).encode(), 422),
@@ -115,7 +116,12 @@ def test_other_content_types_and_unknown_paths(http):
     assert http.get("/v1/nothing").json()["code"] == "unknown"
     assert http.delete("/v1/jobs").status_code == 405
     assert http.get("/v1/jobs/77").status_code == 404
-    assert http.get("/v1/jobs/99999999999999999999999").status_code == 404
+    for digits in (19, 23, 5000):
+        for path in ("", "/why", "/cancel", "/hold"):
+            method = "POST" if path in ("/cancel", "/hold") else "GET"
+            assert http.request(method, f"/v1/jobs/{'9' * digits}{path}").status_code == 404
+        assert http.get(f"/jobs/{'9' * digits}").status_code == 404
+    assert http.get("/v1/jobs/999999999999999999").status_code == 404
     assert http.get("/v1/jobs?limit=-1").status_code == 422
     assert http.get("/v1/jobs?state=asleep").status_code == 422
 
@@ -376,6 +382,9 @@ def test_the_policy_changes_while_jobs_wait_and_survives_a_restart(live, http):
     assert http.post("/v1/policy", json={"policy": "most-free"}).json()["policy"] == "most-free"
     assert http.post("/v1/policy", json={"policy": "booked-perfect"}).status_code == 422
     assert http.post("/v1/policy", json={"policy": "nonsense"}).status_code == 422
+    for code in ("os:abort", "noonward.schedule.slot_rules:LocalFcfs", "trained.npz"):
+        assert http.post("/v1/policy", json={"policy": code}).status_code == 422
+    assert live.controller.policy == "most-free"
     live.restart()
     assert live.controller.policy == "most-free"
     live.set_time(120.0)
@@ -404,6 +413,13 @@ def test_figures_are_in_prometheus_format(live, http):
 
 def test_health_and_readiness(live, http, monkeypatch):
     assert http.get("/healthz").json() == {"healthy": True, "late": []}
+    store = live.store
+    store.do(lambda connection, now_s: connection.execute("PRAGMA max_page_count = 1") and None)
+    monkeypatch.setattr(handlers, "READY_S", -1.0)
+    full = http.get("/readyz")
+    assert (full.status_code, full.json()["ready"]) == (503, False)
+    assert "full" in full.json()["reason"]
+    store.do(lambda connection, now_s: connection.execute("PRAGMA max_page_count = 1000000") and None)
     assert http.get("/readyz").json() == {"ready": True}
     live.controller.heartbeats["decide"] = type("Beat", (), {"late": True, "problem": "stuck"})()
     assert http.get("/healthz").status_code == 503
@@ -414,7 +430,7 @@ def test_the_openapi_page_names_every_route(live, http):
     from noonward.live.api.handlers import Api
 
     served = {
-        (route.path.replace(":int", ""), method.lower())
+        (route.path.replace(":job", ""), method.lower())
         for route in Api(live.controller).routes()
         for method in route.methods - {"HEAD"}
         if route.path.startswith("/v1")

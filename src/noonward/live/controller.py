@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
@@ -37,6 +37,8 @@ from noonward.units import DAY_S, HOUR_S
 
 LONGEST_PAUSE_S: Final = 60.0
 """Longest pause of a loop after failures, real seconds."""
+START_WAIT_S: Final = 5.0
+"""How long a service that has signals waits for its publishers when it starts, real s."""
 OPENED_AGAIN: Final = 0.1
 """Share of the time for which the service keeps its past after which its books are opened again."""
 _log = logging.getLogger("noonward.live")
@@ -100,7 +102,7 @@ class Controller:
         self._store_sites()
         self._clock_problem = ""
         self._note_clock(set_back(store))
-        self.signals()
+        self._first_signals()
         self.policy = policy or store.value("policy") or setup.config.policy
         self.world, self.books = self._opened(self.policy)
         self.agents = [
@@ -163,6 +165,21 @@ class Controller:
             hour = int(self.store.now_s() // HOUR_S)
             self.keeper.refresh(hour)
             self.keeper.update(hour)
+
+    def _first_signals(self) -> None:
+        """Stores the signals of every hour up to the current one when the service starts.
+
+        A service that has signals waits for its publishers a few seconds at most: what they say later is taken later.
+        """
+        keeper = self.keeper
+        if keeper is None or keeper.last_hour is None:
+            self.signals()
+            return
+        hour = int(self.store.now_s() // HOUR_S)
+        asking = threading.Thread(target=keeper.refresh, args=(hour,), name="first signals", daemon=True)
+        asking.start()
+        asking.join(START_WAIT_S)
+        keeper.update(hour)
 
     def decide(self) -> bool:
         """Takes what has happened, asks the scheduler and stores what it decided; returns whether it asked."""
@@ -391,5 +408,6 @@ class Controller:
         return found
 
     def time_of(self, seconds: float) -> str:
-        """Returns a UTC time, as it is shown."""
-        return (self.setup.start + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        """Returns a UTC time, as it is shown; of one beyond the calendar, the calendar's end."""
+        shown_s = min(seconds, (datetime.max.replace(tzinfo=UTC) - self.setup.start).total_seconds() - 1.0)
+        return (self.setup.start + timedelta(seconds=shown_s)).strftime("%Y-%m-%dT%H:%M:%SZ")

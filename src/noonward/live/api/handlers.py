@@ -25,11 +25,12 @@ from noonward.live.api.openapi import document
 from noonward.live.controller import Controller
 from noonward.live.operator import NoSuchJobError, NotYoursError, TooLateError
 from noonward.live.requests import MOST_JOBS, JobRequest, RequestChecker
-from noonward.live.store.database import StoreError
+from noonward.live.store.database import Connection, StoreError
 from noonward.live.store.schema import ENDED, OPEN
 from noonward.live.store.submit import KeyConflictError, submission
 from noonward.live.tokens import Holder, Scope
 from noonward.live.why import plans, why
+from noonward.schedule.policies import default_registry
 
 MOST_ROWS: Final = 1000
 """Rows of a page, at most."""
@@ -38,6 +39,8 @@ NEWS_S: Final = 1.0
 SETTLED_S: Final = 600.0
 """How long savings that were computed are shown, s of the service's time; at least ``LEAST_SETTLED_S`` real ones."""
 LEAST_SETTLED_S: Final = 15.0
+READY_S: Final = 1.0
+"""How long an answer about readiness holds, s."""
 _STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (KeyConflictError, 409, "key"),
     (NoSuchJobError, 404, "unknown"),
@@ -73,7 +76,8 @@ class Api:
         self._jobs: msgspec.json.Decoder[JobRequest | list[JobRequest]] = msgspec.json.Decoder(
             JobRequest | list[JobRequest]
         )
-        self._settling = asyncio.Lock()
+        self._settling, self._readying = asyncio.Lock(), asyncio.Lock()
+        self._ready = (-math.inf, "")
         self._savings: dict[int, tuple[float, Savings | None]] = {}
         self._change = msgspec.json.Decoder(shown.Change)
         self._site_change = msgspec.json.Decoder(shown.SiteChange)
@@ -88,12 +92,12 @@ class Api:
         return [
             route("/v1/jobs", "submit", self.submit, "POST"),
             route("/v1/jobs", "read", self.jobs),
-            route("/v1/jobs/{job:int}", "read", self.job),
-            route("/v1/jobs/{job:int}", "submit", self.change_job, "PATCH"),
-            route("/v1/jobs/{job:int}/why", "read", self.why),
-            route("/v1/jobs/{job:int}/cancel", "submit", self.cancel, "POST"),
-            route("/v1/jobs/{job:int}/hold", "submit", self.hold, "POST"),
-            route("/v1/jobs/{job:int}/release", "submit", self.release, "POST"),
+            route("/v1/jobs/{job:job}", "read", self.job),
+            route("/v1/jobs/{job:job}", "submit", self.change_job, "PATCH"),
+            route("/v1/jobs/{job:job}/why", "read", self.why),
+            route("/v1/jobs/{job:job}/cancel", "submit", self.cancel, "POST"),
+            route("/v1/jobs/{job:job}/hold", "submit", self.hold, "POST"),
+            route("/v1/jobs/{job:job}/release", "submit", self.release, "POST"),
             route("/v1/sites", "read", self.sites),
             route("/v1/sites/{site}", "admin", self.change_site, "PATCH"),
             route("/v1/plans", "read", self.plans),
@@ -375,7 +379,12 @@ class Api:
         return answer(await run_in_threadpool(self.service_shown))
 
     def use_policy(self, who: str, policy: str) -> None:
-        """Lets another policy decide, and notes it in the audit log."""
+        """Lets another policy decide, and notes it in the audit log.
+
+        Raises:
+            ScenarioError: No such policy is registered: a name over the network runs no code of its own.
+        """
+        default_registry().find(policy, "cluster")
         self.controller.use_policy(policy)
         operator.audit(self.controller, who, "policy", policy)
 
@@ -389,12 +398,26 @@ class Api:
         return answer({"healthy": not late, "late": late}, 503 if late else 200)
 
     async def readyz(self, request: Request) -> Response:
-        """Says whether jobs are taken: the store can be written."""
+        """Says whether jobs are taken: the store can be written; tried once a second at most."""
+        async with self._readying:
+            at, reason = self._ready
+            if time.monotonic() - at > READY_S:
+                reason = await self._why_not_ready()
+                self._ready = time.monotonic(), reason
+        return answer({"ready": False, "reason": reason}, 503) if reason else answer({"ready": True})
+
+    async def _why_not_ready(self) -> str:
+        """Returns why the store cannot be written; empty if it can."""
+
+        def change(connection: Connection, now_s: float) -> None:
+            # As much as a job takes, so that a disk that has room for less is noticed.
+            self.store.keep(connection, {"ready": f"{now_s:<4096}"})
+
         try:
-            await asyncio.wait_for(asyncio.wrap_future(self.store.write(lambda connection, now_s: None)), 5.0)
+            await asyncio.wait_for(asyncio.wrap_future(self.store.write(change)), 5.0)
         except (StoreError, TimeoutError) as error:
-            return answer({"ready": False, "reason": str(error) or "the store does not answer"}, 503)
-        return answer({"ready": True})
+            return str(error) or "the store does not answer"
+        return ""
 
     async def openapi(self, request: Request) -> Response:
         """Describes the interface."""
@@ -432,10 +455,7 @@ def _with_keys(jobs: list[JobRequest], key: str) -> list[JobRequest]:
 
 
 def _job(request: Request) -> int:
-    job = int(request.path_params["job"])
-    if job >= 2**63:
-        raise NoSuchJobError(f"there is no job {job}")
-    return job
+    return int(request.path_params["job"])
 
 
 def number(request: Request, name: str, default: int, most: int) -> int:

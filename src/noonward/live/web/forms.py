@@ -53,7 +53,7 @@ class Forms:
             post("/logout", "read", self.log_out),
             Route("/submit", self.pages.guarded("submit", self.submit_page)),
             post("/submit", "submit", self.submit),
-            post("/jobs/{job:int}/{action}", "submit", self.change_job),
+            post("/jobs/{job:job}/{action}", "submit", self.change_job),
             post("/sites/{site}/switch", "admin", self.switch_site),
             post("/policy", "admin", self.use_policy),
         ]
@@ -150,7 +150,7 @@ class Forms:
                 "is steered",
             ),
         }
-        if action not in actions or job >= 2**63:
+        if action not in actions:
             raise RefusedError(404, "unknown", f"there is no job {job}, or nothing like {action}.")
         act, what = actions[action]
         await run_in_threadpool(act)

@@ -18,7 +18,6 @@ from starlette.staticfiles import StaticFiles
 from noonward.errors import NoonwardError
 from noonward.live.api.guard import RefusedError
 from noonward.live.api.handlers import Api, number, refusal
-from noonward.live.operator import NoSuchJobError
 from noonward.live.store.database import Row
 from noonward.live.store.schema import ENDED, OPEN
 from noonward.live.tokens import Scope
@@ -60,7 +59,7 @@ class Pages:
         pages: tuple[tuple[str, Handler], ...] = (
             ("/", self.overview),
             ("/jobs", self.jobs),
-            ("/jobs/{job:int}", self.job),
+            ("/jobs/{job:job}", self.job),
             ("/sites/{site}", self.site),
             ("/plan", self.plan),
             ("/signals", self.signals),
@@ -192,8 +191,6 @@ class Pages:
     async def job(self, request: Request, visitor: Visitor) -> Response:
         """Shows a job: why it is where it is, what was decided and what happened."""
         number_ = int(request.path_params["job"])
-        if number_ >= 2**63:
-            raise NoSuchJobError(f"there is no job {number_}")
 
         def gather() -> dict[str, Any]:
             job = self.api.shown_job(number_)

@@ -113,7 +113,11 @@ class Store:
             What the change returned, once it is on the disk. It raises what the change raised, or StoreError.
         """
         answer: Future[T] = Future()
-        self._asked.put(_Asked(change, answer))
+        with self._guard:
+            if self._closed:
+                answer.set_exception(StoreError(f"the store {self.database.title} is closed; nothing was changed"))
+            else:
+                self._asked.put(_Asked(change, answer))
         return answer
 
     def do(self, change: Change[T]) -> T:
@@ -167,11 +171,12 @@ class Store:
         return self.database.unpacked(rows[0][0]) if rows else None
 
     def close(self) -> None:
-        """Writes what was asked for, then ends all connections."""
-        self._asked.put(None)
-        self._thread.join()
+        """Writes what was asked for, then ends all connections; later changes are refused."""
         with self._guard:
             self._closed = True
+            self._asked.put(None)
+        self._thread.join()
+        with self._guard:
             for reader in self._idle:
                 reader.close()
             self._idle.clear()

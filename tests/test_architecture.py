@@ -61,8 +61,6 @@ ALLOWED = {
 """Parts a part may import: what stands before it in the house, and itself."""
 DOOR = "cli/reproduce.py"
 """The only file of the product that may import studies: the four papers stand behind one command."""
-CIRCULAR = frozenset({})
-"""Rooms in which some files still import each other in a circle; one that has become clean leaves this list."""
 INSIDE_LEARN = {
     "core": frozenset({"core"}),
     "algorithms": frozenset({"core", "algorithms"}),
@@ -210,11 +208,7 @@ def circles_of(room: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("room", sorted({part_of(path) for path in FILES if path.parent != PACKAGE}))
 def test_no_files_of_a_room_import_each_other_in_a_circle(room: str) -> None:
-    found = circles_of(room)
-    if room in CIRCULAR:
-        assert found, f"{room} is free of circles now: take it out of CIRCULAR"
-    else:
-        assert found == []
+    assert circles_of(room) == []
 
 
 def test_a_circle_would_be_found() -> None:

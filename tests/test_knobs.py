@@ -63,6 +63,9 @@ NOT_TURNED = {
     ],
     "told to a file's reader (tests/data/test_signal_formats.py turns each)",
 ) | dict.fromkeys(
+    ["Site.pue_by_hour", "PueFile.path", "PueFile.cooling", "PueFile.timezone"],
+    "files of PUE or weather (tests/data/test_cooling.py turns each)",
+) | dict.fromkeys(
     ["JobTable.format", "JobTable.timezone", "JobTable.origin", "JobTable.slack_h", "JobTable.history"],
     "told to a file's reader (tests/data/test_dated_jobs.py turns each)",
 )  # fmt: skip

@@ -104,12 +104,6 @@ def test_the_package_digest_changes_with_any_file(copy):
     assert load().package_digest() != before
 
 
-def test_tables_belong_to_their_part(copy):
-    folder, load = copy
-    tables = load().tables_of([folder / "forecasts" / "regression.py"])
-    assert {path.parent for path in tables} == {folder / "forecasts" / "tables"}
-
-
 def test_a_module_without_source_is_an_error():
     for module in ("noonward.no_such_module", "itertools", "no_such_package.module"):
         with pytest.raises(ValueError, match="no source file"):

@@ -5,7 +5,7 @@
     python tools/results_tables.py short-fine-tuning packaged.json README.md
 
     noonward reproduce fine-tuning --json > reproduced.json
-    python tools/results_tables.py reproduce-generated reproduced.json docs/fine-tuning.md
+    python tools/results_tables.py reproduce-generated reproduced.json docs/results.md
 
 The table ``reproduce-generated`` (``reproduce-real``) is made from the figures that end in ``@generated`` (``@real``).
 A name that begins with ``short-`` gives the README's table: six rows, four columns.

@@ -37,6 +37,8 @@ _HOMES: Final = {
     "build_environments": "noonward.runtime.by_kind",
     "check_scheduler": "noonward.evaluate.conformance",
     "compare": "noonward.evaluate.compare",
+    "import_files": "noonward.data.import_files",
+    "init_fleet": "noonward.evaluate.init_fleet",
     "last_start_s": "noonward.decision.cluster.view",
     "latest_start_s": "noonward.decision.cluster.view",
     "lead_integral": "noonward.decision.cluster.view",
@@ -49,6 +51,7 @@ _HOMES: Final = {
     "sensitivity": "noonward.evaluate.what_if.run",
     "settle": "noonward.runtime.by_kind",
     "trade_off": "noonward.evaluate.what_if.run",
+    "when": "noonward.evaluate.when",
     "write_record": "noonward.ledger.record",
 }
 
@@ -80,6 +83,8 @@ __all__ = [
     "build_environments",
     "check_scheduler",
     "compare",
+    "import_files",
+    "init_fleet",
     "last_start_s",
     "latest_start_s",
     "lead_integral",
@@ -92,6 +97,7 @@ __all__ = [
     "sensitivity",
     "settle",
     "trade_off",
+    "when",
     "write_record",
 ]
 
@@ -107,6 +113,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from noonward.data.import_files import import_files
     from noonward.data.scenarios.load import load_scenario
     from noonward.decision.brief import Brief, Needs
     from noonward.decision.cluster.observation import Observation
@@ -127,7 +134,9 @@ if TYPE_CHECKING:
     from noonward.errors import NoonwardError
     from noonward.evaluate.compare import compare
     from noonward.evaluate.conformance import check_scheduler
+    from noonward.evaluate.init_fleet import init_fleet
     from noonward.evaluate.what_if.run import sensitivity, trade_off
+    from noonward.evaluate.when import when
     from noonward.forecasts.forecast import Forecast
     from noonward.ledger.ledger import Ledger
     from noonward.ledger.record import write_record

@@ -75,16 +75,6 @@ def imported(path: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def tables_of(files: Iterable[Path]) -> frozenset[Path]:
-    """Returns the packaged tables of the parts of this package that files belong to.
-
-    Args:
-        files: Files of Python source.
-    """
-    parts = {path.relative_to(PACKAGE).parts[0] for path in files if path.is_relative_to(PACKAGE)}
-    return frozenset(path for part in parts for path in (PACKAGE / part).glob("tables/*"))
-
-
 def digest(files: Iterable[Path], about: str = "") -> str:
     """Returns a digest of names and content of files.
 

@@ -8,8 +8,6 @@ import polars as pl
 import pytest
 
 from noonward.data.import_files import import_files
-from noonward.data.jobs.logs.log import LogOptions
-from noonward.data.signals.readings import ImportOptions
 from noonward.errors import DataError
 
 ARCHIVE = Path(__file__).resolve().parents[2].parent / "shared/data/flexible/NASA-iPSC-1993-3.1-cln.swf.gz"
@@ -27,7 +25,7 @@ def read(path: Path, text: str = "", **options: object) -> tuple[pl.DataFrame, l
     """Reads a file, written first where its text is given: its jobs and account."""
     if text:
         path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
-    found = import_files([path], ImportOptions(), LogOptions(**options))  # type: ignore[arg-type]
+    found = import_files([path], **options)  # type: ignore[arg-type]
     assert found.jobs is not None
     return found.jobs, found.accounts[0].lines()
 

@@ -1,4 +1,4 @@
-"""docs/figures.md lists every figure that ``--json`` prints, with its unit, and none that is not printed."""
+"""docs/figures*.md list every figure that ``--json`` prints, with its unit, and none that is not printed."""
 
 import json
 import re
@@ -14,12 +14,13 @@ from command_line import CommandLine
 from noonward.data.signals.generate import generate_signals
 from noonward.data.signals.load import write_generated_signals
 
-PAGE = Path(__file__).parents[2] / "docs" / "figures.md"
+PAGES = sorted((Path(__file__).parents[2] / "docs").glob("figures*.md"))
 
 
 def documented(command: str) -> dict[str, str]:
     """Returns unit by name of a command's table."""
-    _, _, section = PAGE.read_text(encoding="utf-8").partition(f"## `noonward {command}")
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    _, _, section = text.partition(f"## `noonward {command}")
     section = section.partition("\n## ")[0]
     return dict(re.findall(r"^\| `([^`]+)` \| (\S.*?) \|", section, re.MULTILINE))
 

@@ -19,7 +19,7 @@ import yaml
 from command_line import CommandLine
 from noonward.cli.main import app
 from noonward.data.scenarios.load import packaged_scenarios
-from noonward.schedule import registry
+from noonward.schedule.policies import policies
 from readme_path import fleet_commands
 
 ROOT = Path(__file__).parents[2]
@@ -268,7 +268,7 @@ def test_every_packaged_scenario_is_documented(name: str) -> None:
     assert f"`{name}`" in TEXT
 
 
-@pytest.mark.parametrize("name", [policy.name for policy in registry.policies()])
+@pytest.mark.parametrize("name", [policy.name for policy in policies()])
 def test_every_policy_is_documented(name: str) -> None:
     index = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
     name = re.sub(r"-seed\d+$", "", name)
@@ -305,7 +305,21 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_the_index_links_every_page() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     for page in PAGES[1:]:
-        assert page.name == "index.md" or f"]({page.name})" in index
+        name = page.relative_to(ROOT / "docs").as_posix()
+        assert name == "index.md" or f"]({name})" in index
+
+
+LONGEST = {
+    "README.md": 8000,
+    **dict.fromkeys(("fine-tuning.md", "dvfs-training.md", "load-shaping.md", "edge-inference.md"), 15_000),
+}
+"""Largest sizes of pages, characters; 20,000 for the others outside of docs/lab."""
+
+
+def test_pages_are_short_enough_to_be_read() -> None:
+    sizes = {page.name: len(page.read_text(encoding="utf-8")) for page in PAGES if page not in LAB}
+    sizes["README.md"] = (ROOT / "README.md").stat().st_size
+    assert {name: size for name, size in sizes.items() if size > LONGEST.get(name, 20_000)} == {}
 
 
 def test_pages_name_no_folder_of_a_machine() -> None:

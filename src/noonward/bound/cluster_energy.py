@@ -304,8 +304,22 @@ def _offered(environment: Environment) -> tuple[_Program, float, int]:
         )
     arrived = jobs.arrival_s_J <= environment.window_s
     gangs = (int(jobs.gpus_min_J.min()), int(jobs.gpus_max_J.max()))
-    program = _program(environment.fleet, environment.fleet.classes[int(classes[0])], gangs, environment.window_s)
+    program = _program(
+        _at_least_pue(environment), environment.fleet.classes[int(classes[0])], gangs, environment.window_s
+    )
     return program, float(jobs.work_J[arrived].sum()), int(arrived.sum())
+
+
+def _at_least_pue(environment: Environment) -> Fleet:
+    """Returns the fleet with the least PUE of the run's hours per site: none of its runs takes more."""
+    fleet = environment.fleet
+    if environment.pue is None:
+        return fleet
+    least_S = environment.site_signals.factor_SH.min(axis=1)
+    sites = [
+        site.model_copy(update={"pue": site.pue * least}) for site, least in zip(fleet.sites, least_S, strict=True)
+    ]
+    return fleet.model_copy(update={"sites": tuple(sites)})
 
 
 def environment_energy_bound(environment: Environment, mean_time_s: float = math.inf) -> float:

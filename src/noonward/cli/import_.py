@@ -83,14 +83,9 @@ def import_(
 
     Every command reads the result. Without --out nothing is written: look at the account first.
     """
-    import secrets
-
-    from noonward.data.clock import Clock, Order
+    from noonward.data.clock import Order
     from noonward.data.exchange_rates import read_rates
     from noonward.data.import_files import import_files
-    from noonward.data.jobs.classes import parse_class
-    from noonward.data.jobs.logs.log import LogOptions
-    from noonward.data.signals.readings import ImportOptions
     from noonward.errors import ScenarioError
 
     if formats:
@@ -98,54 +93,29 @@ def import_(
         return
     _one_of("--decimal", decimal, (".", ","))
     _one_of("--date-order", date_order, tuple(order for order in get_args(Order) if order != "ymd"))
-    by_file, everywhere = pairs("--timezone", timezone)
-    clocks = {name: Clock(zone_) for name, zone_ in by_file.items()}
-    clock = Clock(everywhere[0]) if everywhere else None
-    for each in (*clocks.values(), *(Clock(name) for name in everywhere)):
-        _ = each.offset
-    if salt is not None and not anonymous:
-        raise ScenarioError("--salt was given without --anonymous, which it belongs to; add --anonymous")
     columns, bare = pairs("--column", column)
     if bare:
         raise ScenarioError(f"--column {bare[0]!r} is not of the form key=NAME; write e.g. --column price=Spot")
-    zones, one_zone = pairs("--zone", zone)
-    origins, one_origin = pairs("--origin", origin)
-    for option, names in (("--zone", one_zone), ("--origin", one_origin), ("--timezone", everywhere)):
-        if len(names) > 1:
-            raise ScenarioError(f"{option} names {' and '.join(names)} for all files; write NAME={names[0]} for each")
     found = import_files(
         files or [],
-        ImportOptions(
-            encoding=encoding,
-            decimal=decimal,
-            clock=clock,
-            clocks=clocks,
-            skip_bad=skip_bad,
-            date_order=date_order,  # type: ignore[arg-type]
-            columns=columns,
-            zones=zones,
-            zone=one_zone[0] if one_zone else None,
-            currency=None if currency is None else currency.upper(),
-            rates=read_rates(fx or (), currency),
-            price_unit=price_unit,
-            carbon_unit=carbon_unit,
-            fill_gaps_h=fill_gaps,
-        ),
-        LogOptions(
-            encoding=encoding,
-            clock=clock,
-            clocks=clocks,
-            skip_bad=skip_bad,
-            date_order=date_order,  # type: ignore[arg-type]
-            decimal=decimal,
-            columns=columns,
-            classes=tuple(parse_class(text) for text in class_ or ()),
-            salt=(salt or secrets.token_hex(16)) if anonymous else None,
-            first_day=None if first_day is None else first_day.date(),
-            origins=origins,
-            origin=one_origin[0] if one_origin else None,
-        ),
-        format,
+        format=format,
+        timezone=_by_name("--timezone", timezone),
+        zones=_by_name("--zone", zone),
+        origins=_by_name("--origin", origin),
+        columns=columns,
+        classes=class_ or (),
+        anonymous=anonymous,
+        salt=salt,
+        first_day=None if first_day is None else first_day.date(),
+        currency=currency,
+        usd_per=read_rates(fx or (), currency),
+        price_unit=price_unit,
+        carbon_unit=carbon_unit,
+        decimal=decimal,
+        date_order=date_order,  # type: ignore[arg-type]
+        encoding=encoding,
+        fill_gaps_h=fill_gaps,
+        skip_bad=skip_bad,
     )
     paths = [] if out is None else found.write(out)
     _print(found, paths, json)
@@ -229,6 +199,22 @@ def pairs(option: str, stated: list[str] | None) -> tuple[dict[str, str], list[s
         else:
             pairs[key] = value
     return pairs, bare
+
+
+def _by_name(option: str, stated: list[str] | None) -> dict[str, str]:
+    """Returns what an option says by name; what it says of all has the name ``*``.
+
+    Raises:
+        ScenarioError: It says two things of all, or something is empty or stands twice.
+    """
+    from noonward.errors import ScenarioError
+
+    named, everywhere = pairs(option, stated)
+    if len(everywhere) > 1:
+        raise ScenarioError(
+            f"{option} names {' and '.join(everywhere)} for all files; write NAME={everywhere[0]} for each"
+        )
+    return {**named, "*": everywhere[0]} if everywhere else named
 
 
 def _one_of(option: str, value: str | None, allowed: tuple[str, ...]) -> None:

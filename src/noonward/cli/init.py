@@ -5,18 +5,11 @@ from __future__ import annotations
 import sys
 from datetime import date, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
 from noonward.cli.options import FirstDay, LastDay
-
-CANDIDATES = (
-    "what-happened", "local-fcfs", "local-backfill", "price-greedy", "carbon-greedy", "cheapest-feasible",
-    "booked-persistence", "booked-regression", "bid-price-persistence", "bid-price-regression", "masac-plus",
-)  # fmt: skip
-"""Policies that your own fleet compares, those that fit: what happened, rules, planners, learned ones."""
 
 
 def init(
@@ -57,61 +50,39 @@ def init(
     Asks for the sites if none are given.
     """
     from noonward.cli.import_ import pairs
-    from noonward.data.jobs.classes import parse_class
-    from noonward.data.scenarios.own_fleet import OwnFleet, parse_site
-    from noonward.data.scenarios.own_scenario import write_own_fleet
     from noonward.errors import ScenarioError
-    from noonward.evaluate.asked import fitting_policies
-    from noonward.files import SLUG, table_bytes, write_text
-    from noonward.runtime.by_kind import build_environment
+    from noonward.evaluate.init_fleet import init_fleet, require_new
 
     if gpus:
         _print_gpus()
         return
-    if file.suffix not in (".yaml", ".yml") or not SLUG.fullmatch(file.stem):
-        raise ScenarioError(f"{file} cannot be the name of a scenario file; name it like mine.yaml")
-    if file.exists() and not force:
-        raise ScenarioError(f"{file} exists; choose another name, or replace it with --force")
-    for path in [*(signals or []), *([jobs] if jobs else [])]:
-        if not path.is_file():
-            raise ScenarioError(f"file {path} does not exist; check the path")
+    require_new(file, force)
     origins, everywhere = pairs("--origin", origin)
     if len(everywhere) > 1:
         raise ScenarioError(f"--origin names {' and '.join(everywhere)} for all jobs; write CLUSTER=SITE for each")
-    asked = OwnFleet(
-        name=file.stem,
-        pools=tuple(pool for text in site or _ask_sites() for pool in parse_site(text)),
-        pue=pue,
-        signals=tuple(signals or ()),
+    made = init_fleet(
+        file,
+        sites=site or _ask_sites(),
+        signals=signals or (),
         jobs=jobs,
-        origins=origins,
-        origin=everywhere[0] if everywhere else None,
-        rules=tuple(parse_class(text) for text in class_ or ()),
+        origins=everywhere[0] if everywhere else origins,
+        classes=class_ or (),
         first=_day(first),
         last=_day(last),
+        force=force,
+        pue=pue,
         slack_h=slack_h,
         late_usd_per_gpu_hour=late_price,
         carbon_usd_per_t=carbon_price,
         revenue_usd_per_gpu_hour=revenue,
     )
-    made = write_own_fleet(asked, file.parent, CANDIDATES)
-    table = file.parent / f"{file.stem}-jobs.csv"
-    if made.jobs is not None and table.exists() and not force:
-        raise ScenarioError(f"{table} exists; choose another name, or replace it with --force")
-    with TemporaryDirectory() as folder:
-        tried = made.tried_with(Path(folder) / table.name)
-        environment = build_environment(tried)
-        fitting, misfits = fitting_policies(tried)
-    text = write_own_fleet(asked, file.parent, fitting).text
-    if made.jobs is not None:
-        write_text(table, table_bytes(made.jobs, ".csv").decode())
-    write_text(file, text)
-    print(f"written: {file}" + ("" if made.jobs is None else f", {table}"))
+    environment = made.environment
+    print(f"written: {file}" + ("" if made.table is None else f", {made.table}"))
     print(f"{len(environment.jobs):,} jobs from {environment.start:%Y-%m-%d} on over {made.scenario.window_h} h, "
-          f"{sum(pool.gpus for pool in asked.pools):,} GPUs")  # fmt: skip
-    for note in dict.fromkeys([*made.notes, *environment.notes]):
+          f"{made.gpus:,} GPUs")  # fmt: skip
+    for note in made.notes:
         print(f"note: {note}")
-    for misfit in misfits:
+    for misfit in made.left_out:
         print(f"left out: {misfit}")
     print(f"next: noonward compare {file}")
 

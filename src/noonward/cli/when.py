@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, tzinfo
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from noonward.evaluate.metrics import Metric
     from noonward.evaluate.one_job import Advice, Choice, Outlook, Place
 
-DEFAULT_PUE = 1.3
-DEFAULT_CARBON_USD_PER_T = 100.0
+DEFAULT_PUE, DEFAULT_CARBON_USD_PER_T = 1.3, 100.0
+"""Those of ``noonward.evaluate.when``, for the help alone: to print it must not load the product."""
 
 
 def when(
@@ -63,32 +63,36 @@ def when(
 
     Prints what that saves against starting now, and against the worst choice.
     """
+    from noonward.cli.options import split_names
     from noonward.evaluate.metrics import to_json
-    from noonward.evaluate.one_job import advise, choices, latest_start, outlook
+    from noonward.evaluate.when import when as best_start
 
-    clock = _clock(timezone)
-    begin = time_option("--now", now, timezone)
-    if now is None:
-        begin = begin.replace(second=0, microsecond=0)
-    end = time_option("--by", by, timezone)
-    _check(hours, pue, carbon_price)
-    latest_start(begin, end, hours)
-    asked = _places(gpus, gpu, zones, fleet, signals, settings, job_class, pue)
-    places, known, default_price, notes = asked
-    weight = default_price if carbon_price is None else carbon_price
-    here = places[0].name if at is None else _place_named(at, places)
-    seen = outlook(known, tuple(dict.fromkeys(place.zone for place in places)), begin, end)
-    found = advise(choices(places, seen, begin, end, hours, weight), here, begin)
-    notes += _forecast_notes(seen)
+    answer = best_start(
+        gpus=gpus,
+        hours=hours,
+        by=time_option("--by", by, timezone),
+        now=None if now is None else time_option("--now", now, timezone),
+        zones=None if zones is None else split_names(zones) or [],
+        fleet=fleet,
+        gpu=gpu,
+        signals=signals or (),
+        at=at,
+        timezone=timezone,
+        job_class=job_class,
+        pue=pue,
+        carbon_usd_per_t=carbon_price,
+        settings=settings or (),
+    )
+    found, weight = answer.advice, answer.carbon_usd_per_t
     if json:
         told = {
             name: {"site": choice.site, "start": choice.start.isoformat(), "end": choice.end.isoformat()}
             for name, choice in found.named().items()
         }
-        print(to_json(_metrics(found), choices=told, carbon_usd_per_t=weight, notes=notes))
+        print(to_json(_metrics(found), choices=told, carbon_usd_per_t=weight, notes=list(answer.notes)))
         return
-    _print(found, here, weight, clock, places, seen)
-    for note in notes:
+    _print(found, answer.here, weight, _clock(timezone), answer.places, answer.outlook)
+    for note in answer.notes:
         print(f"note: {note}")
 
 
@@ -102,97 +106,6 @@ def _clock(name: str) -> tzinfo:
     if offset is None:
         return ZoneInfo(name)
     return timezone(offset) if offset else UTC
-
-
-def _check(hours: float, pue: float | None, carbon_price: float | None) -> None:
-    """Raises ScenarioError where a number is outside what is allowed."""
-    from noonward.errors import ScenarioError
-
-    for option, value, least in (("--hours", hours, 0.0), ("--pue", pue, 1.0), ("--carbon-price", carbon_price, 0.0)):
-        if value is None:
-            continue
-        if not least <= value < 1e9 or (option == "--hours" and value == 0):
-            above = "above 0" if option == "--hours" else f"of at least {least:g}"
-            raise ScenarioError(f"{option} {value:g} is not allowed; give a finite number {above}")
-
-
-def _places(
-    gpus: int,
-    gpu: str | None,
-    zones: str | None,
-    fleet: str | None,
-    signals: list[Path] | None,
-    settings: list[str] | None,
-    job_class: str | None,
-    pue: float | None,
-) -> tuple[list[Place], Any, float, list[str]]:
-    """Returns where the job may run, the signals, the default carbon price, and what was decided."""
-    from noonward.cli.options import open_scenario, require_cluster, split_names
-    from noonward.data.signals.load import load_signals
-    from noonward.errors import ScenarioError
-    from noonward.evaluate.one_job import fleet_places, library_gpu, zone_places
-    from noonward.model.cluster.scenario import SignalFiles
-
-    if (zones is None) == (fleet is None):
-        raise ScenarioError("say where the job may run: either --zones DE,FR,SE-SE3 or --fleet mine.yaml")
-    if zones is not None:
-        for option, value in (("--class", job_class), ("--set", settings)):
-            if value:
-                raise ScenarioError(f"{option} belongs to a fleet's scenario; leave it out, or give --fleet")
-        names = split_names(zones) or []
-        if not names or len(set(names)) < len(names):
-            raise ScenarioError(f"--zones {zones!r} names no zone, or one twice; name each once: --zones DE,FR")
-        if gpu is None:
-            raise ScenarioError("the job's power is not known; name its GPU: --gpu A100-80-SXM")
-        if not signals:
-            raise ScenarioError("no prices were given; name files with hours of the zones: --signals FILE")
-        card, note = library_gpu(gpu)
-        factor = DEFAULT_PUE if pue is None else pue
-        watts = f"{card.name}: {card.active_w:g} W a card ({card.active_source}), PUE {factor:g}"
-        known = load_signals(signals, zones=tuple(names))
-        notes = [*([note] if note else []), watts, *known.notes]
-        return zone_places(names, card, gpus, factor), known, DEFAULT_CARBON_USD_PER_T, notes
-    if pue is not None:
-        raise ScenarioError("--pue belongs to --zones; the sites of a fleet state their own")
-    scenario = open_scenario(str(fleet), settings, signals)
-    require_cluster(scenario, "noonward when --fleet")
-    places = fleet_places(scenario.fleet, gpus, gpu, job_class)
-    source = scenario.signals
-    if not isinstance(source, SignalFiles):
-        raise ScenarioError(f"{fleet} has no hours from files; give prices and carbon intensities: --signals FILE")
-    wanted = tuple(dict.fromkeys(place.zone for place in places))
-    known = load_signals(source.paths, source.format, source.columns, wanted)
-    price = DEFAULT_CARBON_USD_PER_T if scenario.economics is None else scenario.economics.carbon_usd_per_t
-    said = "energy is what the job adds to the draw of free GPUs; the GPUs are taken to be free when it starts"
-    return places, known, price, [said, *known.notes]
-
-
-def _place_named(name: str, places: list[Place]) -> str:
-    from noonward.errors import ScenarioError, nearest
-
-    names = [place.name for place in places]
-    if name not in names:
-        raise ScenarioError(f"--at {name}: the job cannot run there; {nearest(name, names)}")
-    return name
-
-
-def _forecast_notes(seen: Outlook) -> list[str]:
-    """Returns how many hours of the window are forecast, where some are; zones with the same hours together."""
-    hours = seen.value_KZH.shape[2]
-    zones: dict[str, list[str]] = {}
-    for z, zone in enumerate(seen.zones):
-        counts = seen.forecast_KZH[:, z].sum(axis=1).tolist()
-        told = [
-            f"{n} of {hours} hours of {what}"
-            for n, what in zip(counts, ("price", "carbon intensity"), strict=True)
-            if n
-        ]
-        if told:
-            zones.setdefault(" and ".join(told), []).append(zone)
-    return [
-        f"{', '.join(names)}: {told} are forecast (regression on the days before), since the file ends"
-        for told, names in zones.items()
-    ]
 
 
 def _metrics(found: Advice) -> list[Metric]:
@@ -210,7 +123,7 @@ def _metrics(found: Advice) -> list[Metric]:
     return out
 
 
-def _print(found: Advice, here: str, weight: float, clock: tzinfo, places: list[Place], seen: Outlook) -> None:
+def _print(found: Advice, here: str, weight: float, clock: tzinfo, places: Sequence[Place], seen: Outlook) -> None:
     """Prints the answer, the choices and the charts."""
     from rich import box
     from rich.table import Table
@@ -258,7 +171,7 @@ def _saved(best: Choice, other: Choice) -> str:
     return " and ".join(parts)
 
 
-def _charts(found: Advice, clock: tzinfo, places: list[Place], seen: Outlook) -> None:
+def _charts(found: Advice, clock: tzinfo, places: Sequence[Place], seen: Outlook) -> None:
     """Prints strips of price and carbon intensity of every zone, with the best run and the forecast hours marked."""
     from datetime import timedelta
 

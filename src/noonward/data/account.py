@@ -47,6 +47,7 @@ class Account:
         rows_out: Rows that were handed on: hours of a zone, or jobs.
         entries: What was done, in order.
         columns_used: Keys of the columns that the user named and the file's reader took; not part of what is printed.
+        places: Names of the places that a log's jobs come from; not part of what is printed.
     """
 
     file: str
@@ -55,6 +56,7 @@ class Account:
     rows_out: int = 0
     entries: list[Entry] = field(default_factory=list)
     columns_used: set[str] = field(default_factory=set)
+    places: set[str] = field(default_factory=set)
 
     def add(self, what: What, count: int, why: str, line: int | None = None, *, rate: bool = False) -> None:
         """Adds an entry, unless nothing was done."""

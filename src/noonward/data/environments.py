@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from noonward.data.cooling import pue_by_hour
 from noonward.data.jobs.dated import job_rows, jobs_that_fit
 from noonward.data.jobs.expected import FineTuningSampler
 from noonward.data.jobs.generate import build_jobs
@@ -35,7 +36,7 @@ from noonward.model.cluster.scenario import (
 )
 from noonward.model.signals import Signals
 from noonward.seeding import stream
-from noonward.units import DAY_S, HOUR_S
+from noonward.units import DAY_H, DAY_S, HOUR_S
 
 HISTORY_H: Final = 48
 """Hours of signals before the window, for forecasts."""
@@ -58,7 +59,8 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
 
     Raises:
         ScenarioError: The scenario's parts do not fit.
-        SignalRangeError: The signal files hold no window that is long enough and known.
+        SignalRangeError: The signal files hold no window that is long enough and known, or a file of PUE does not cover
+            the window.
         DataError: A file's content is wrong.
     """
     if index < 0 or seed < 0:
@@ -88,13 +90,16 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
     else:
         signals = _loaded(source, _zones(scenario))
         start, jobs = _known_window(scenario, source, signals, index, seed)
+    setting = scenario.setting(
+        start,
+        window_s=scenario.window_h * HOUR_S,
+        drained=scenario.end == "drained",
+        late_until_s=_late_until_s(scenario, jobs),
+    )
+    before_h = 0 if signals is None else DAY_H
+    pue = pue_by_hour(scenario.fleet, start - timedelta(hours=before_h), before_h + _hours(scenario, jobs))
     return Environment(
-        **scenario.setting(
-            start,
-            window_s=scenario.window_h * HOUR_S,
-            drained=scenario.end == "drained",
-            late_until_s=_late_until_s(scenario, jobs),
-        ).stated,
+        **replace(setting, pue=pue).stated,
         index=index,
         seed=seed,
         jobs=jobs,

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
 from noonward.data.account import Account
+from noonward.data.clock import Clock, Order
+from noonward.data.jobs.classes import parse_class
 from noonward.data.jobs.formats import LOG_FORMATS, import_jobs, log_format_of
 from noonward.data.jobs.logs.log import LogOptions
 from noonward.data.signals.clean import check_zones_used
 from noonward.data.signals.formats import FORMATS, format_of, import_signals
 from noonward.data.signals.readings import ImportOptions
 from noonward.data.text_table import TextFile, read_text_file
-from noonward.errors import DataError, nearest
+from noonward.errors import DataError, ScenarioError, nearest
 from noonward.files import table_bytes, write_text
 
+Rate = tuple[tuple[date, float], ...]
+"""US dollars for a unit of a currency from each day on."""
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -81,7 +87,117 @@ class Imported:
         return [folder / name for name in made]
 
 
-def import_files(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions, told: str | None = None) -> Imported:
+def import_files(
+    paths: Sequence[str | Path],
+    *,
+    format: str | None = None,
+    timezone: str | Mapping[str, str] | None = None,
+    zones: str | Mapping[str, str] | None = None,
+    origins: str | Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    classes: Sequence[str] = (),
+    anonymous: bool = False,
+    salt: str | None = None,
+    first_day: date | None = None,
+    currency: str | None = None,
+    usd_per: Mapping[str, float | Rate] | None = None,
+    price_unit: str | None = None,
+    carbon_unit: str | None = None,
+    decimal: str | None = None,
+    date_order: Order | None = None,
+    encoding: str | None = None,
+    fill_gaps_h: int = 0,
+    skip_bad: int = 0,
+) -> Imported:
+    """Reads signal files and job logs of any known formats; ``noonward import`` from Python.
+
+    Signals of several files are put together, a later file filling only what the earlier ones leave unknown; jobs of
+    several files are put together in order of submission. ``Imported.write`` writes the result.
+
+    Args:
+        paths: The files.
+        format: Format of all files; None: detected for each.
+        timezone: Clock of times without a zone: an IANA name or an offset; or one by file name (``*`` for the others).
+        zones: Zone of a file's only area; or zone by the area's name in the file, or by file name (``*``: the others).
+        origins: Place that all jobs come from; or place by the log's own name of it, or by file name (``*``: others).
+        columns: Names of columns by key, where a table does not have the usual ones.
+        classes: Rules such as ``interactive=Partition==dev``; the first that fits gives a job its class.
+        anonymous: Replace job ids, users, teams and names by digests.
+        salt: Secret of the digests; None: a random one.
+        first_day: Day to whose week a log is moved, by whole weeks.
+        currency: Currency of prices where a file names none, or another one.
+        usd_per: US dollars for a unit of a currency, by its code; or (first day, rate) pairs.
+        price_unit: Unit of prices, such as ``EUR/kWh``.
+        carbon_unit: Unit of carbon intensities, such as ``kg/kWh``.
+        decimal: Decimal sign, ``.`` or ``,``.
+        date_order: ``dmy`` or ``mdy``, where the year does not come first.
+        encoding: Encoding of the text.
+        fill_gaps_h: Gaps of at most so many hours are filled along a straight line.
+        skip_bad: Most rows per file that may be left out because they are wrong.
+
+    Raises:
+        ScenarioError: A rule of a class, or ``salt`` without ``anonymous``.
+        DataError: No file, one that stands twice, an unknown format, or a file that cannot be read; the message names
+            file, line, column and remedy.
+    """
+    if salt is not None and not anonymous:
+        raise ScenarioError("--salt was given without --anonymous, which it belongs to; add --anonymous")
+    names, clock = _apart(timezone)
+    clocks = {name: _clock(each) for name, each in names.items()}
+    of_area, one_zone = _apart(zones)
+    of_place, one_origin = _apart(origins)
+    rates = {
+        code.upper(): ((date.min, float(rate)),) if isinstance(rate, int | float) else rate
+        for code, rate in (usd_per or {}).items()
+    }
+    signals = ImportOptions(
+        encoding=encoding,
+        decimal=decimal,
+        clock=None if clock is None else _clock(clock),
+        clocks=clocks,
+        skip_bad=skip_bad,
+        date_order=date_order,
+        columns=columns or {},
+        zones=of_area,
+        zone=one_zone,
+        currency=None if currency is None else currency.upper(),
+        rates=rates,
+        price_unit=price_unit,
+        carbon_unit=carbon_unit,
+        fill_gaps_h=fill_gaps_h,
+    )
+    jobs = LogOptions(
+        encoding=encoding,
+        clock=signals.clock,
+        clocks=clocks,
+        skip_bad=skip_bad,
+        date_order=date_order,
+        decimal=decimal,
+        columns=columns or {},
+        classes=tuple(parse_class(text) for text in classes),
+        salt=(salt or secrets.token_hex(16)) if anonymous else None,
+        first_day=first_day,
+        origins=of_place,
+        origin=one_origin,
+    )
+    return _import_all([Path(path) for path in paths], signals, jobs, format)
+
+
+def _apart(told: str | Mapping[str, str] | None) -> tuple[dict[str, str], str | None]:
+    """Returns what was told by name, and what was told of all."""
+    if told is None or isinstance(told, str):
+        return {}, told
+    return {name: value for name, value in told.items() if name != "*"}, told.get("*")
+
+
+def _clock(name: str) -> Clock:
+    """Returns a clock that is known."""
+    clock = Clock(name)
+    _ = clock.offset
+    return clock
+
+
+def _import_all(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions, told: str | None) -> Imported:
     """Reads files of any known formats.
 
     Signals of several files are put together, a later file filling only what the earlier ones leave unknown; jobs of
@@ -113,6 +229,7 @@ def import_files(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions
     hours: list[pl.DataFrame] = []
     tables: list[pl.DataFrame] = []
     areas: set[str] = set()
+    places: set[str] = set()
     for key in {*signals.columns, *jobs.columns}:
         if key not in _KEYS:
             raise DataError(f"--column names the unknown key {key!r}; {nearest(key, _KEYS)}")
@@ -121,7 +238,9 @@ def import_files(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions
         if _holds_jobs(file, told):
             kind = log_format_of(file, told)
             assert kind is not None
-            table, account = import_jobs(path, replace(jobs, format=told, columns=_some(jobs.columns, kind.keys)))
+            options = replace(jobs, format=told, columns=_some(jobs.columns, kind.keys))
+            table, account = import_jobs(path, options, check_origins=False)
+            places |= account.places | {path.name}
             tables.append(table)
         else:
             keys = format_of(file, told).keys
@@ -141,6 +260,10 @@ def import_files(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions
         if "marginal" in kinds.values():
             found.signals = found.signals.with_columns(carbon_kind=pl.lit("marginal"))
     if tables:
+        for name in jobs.origins:
+            if name not in places:
+                logs = " or ".join(sorted(places & names))
+                raise DataError(f"--origin names {name!r}, where no job of {logs} comes from; {nearest(name, places)}")
         found.jobs = pl.concat(tables, how="diagonal").sort("submit_time", maintain_order=True)
     return found
 

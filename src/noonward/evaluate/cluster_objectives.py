@@ -72,7 +72,6 @@ class ClusterObjective(Objective):
         BoundValue(name="joules_per_unit", metric="j_per_unit_exact/bound", unit="J/unit"),
     )
     bound_in_steps = True
-    bound_modules = ("noonward.bound.cluster_utility.lagrangian", "noonward.bound.cluster_energy")
     bound_condition = (
         "the bound of the utility needs economics and 'end: drained', the bound of the energy 'end: window' and one "
         "class of jobs"

@@ -67,12 +67,6 @@ class Objective(ABC):
     """All values of the bounds."""
     bound_condition: ClassVar[str]
     """What a scenario must be for a bound to be known; said where none is."""
-    bound_modules: ClassVar[tuple[str, ...]] = ()
-    """Modules that ``compute_bound`` calls: a stored bound is computed again where they, or what they import, change.
-    Empty: those that the objective's own module imports."""
-    bound_apart: ClassVar[bool] = False
-    """Whether ``compute_bound`` reads nothing of its own module, so that the rest of that file may change without the
-    stored bounds being computed again."""
     bound_in_steps: ClassVar[bool] = False
     """Whether ``compute_bound`` can be given seconds: it works in steps, each of which leaves a bound behind."""
     meaning: ClassVar[str] = ""

@@ -57,8 +57,6 @@ class EdgeObjective(Objective):
         BoundValue(name="response_s", metric="response_s/bound", unit="s"),
         BoundValue(name="best_known_s", metric="response_s/best-known", unit="s"),
     )
-    bound_modules = ("noonward.bound.edge_environment",)
-    bound_apart = True
     bound_condition = f"the bound of the response needs 'end: drained' and at most {MOST_TASKS} tasks"
     meaning = (
         "Response is the time from the submission of a task to its finished image (EAT, Sec. IV); quality depends on "

@@ -55,6 +55,11 @@ class Forecast:
         check("forecast noise", self.noise, Noise)
         check("forecast net", self.net, NetName)
 
+    @property
+    def foresight(self) -> bool:
+        """Whether it reads hours to come, which a live service does not know."""
+        return self.kind in ("perfect", "noisy")
+
     def forecaster(self, signals: Signals, history_h: int, rng: np.random.Generator) -> Forecaster:
         """Returns what makes the forecasts of one run.
 

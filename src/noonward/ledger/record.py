@@ -271,6 +271,10 @@ def hour_table(outcome: Outcome) -> pl.DataFrame:
     known = min(hours, environment.hours)
     price, carbon = np.full((2, sites, hours), np.nan)
     price[:, :known], carbon[:, :known] = market.price_SH[:, :known], market.carbon_SH[:, :known]
+    if environment.pue is not None:
+        factor_SH = market.factor_SH[:, np.minimum(np.arange(hours), known - 1)]
+        busy_SH2[:, :, 1] *= factor_SH
+        free_kwh *= factor_SH
     return pl.DataFrame(
         {
             "hour": np.tile(np.arange(hours), sites),

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from noonward.arrays import F8, I8
+from noonward.arrays import F8, I4, I8
 from noonward.ledger.segments import DONE, OVERDUE, TRANSIT, Outcome
 from noonward.ledger.sweep import sweep_power, sweep_queues
 from noonward.model.limits import Constraints
 from noonward.sorting import time_order
+from noonward.units import HOUR_S
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,9 +180,36 @@ def power_totals(outcome: Outcome, cap_w_S: F8) -> F8:
         for name in ("site_K", "from_s_K", "to_s_K", "watts_K", "gpus_K")
     )
     window_s = min(environment.window_s, outcome.ended_s)
-    out_S4 = np.zeros((len(free_w_S), 4))
+    out_S4, extra_w_K, base_w_S = (
+        np.zeros((len(free_w_S), 4)),
+        watts_K - gpus_K * free_w_S[site_K],
+        tables.gpus_S * free_w_S,
+    )
+    if environment.pue is not None:
+        factor_SH = environment.site_signals.factor_SH
+        site_K, from_s_K, to_s_K, extra_w_K = _by_hour(site_K, from_s_K, to_s_K, extra_w_K, base_w_S, factor_SH)
     sweep_power(
-        site_K, from_s_K, to_s_K, watts_K - gpus_K * free_w_S[site_K], time_order(from_s_K), time_order(to_s_K),
-        window_s, tables.gpus_S * free_w_S, np.zeros(len(free_w_S)), cap_w_S, out_S4,
+        site_K, from_s_K, to_s_K, extra_w_K, time_order(from_s_K), time_order(to_s_K), window_s, base_w_S,
+        np.zeros(len(free_w_S)), cap_w_S, out_S4,
     )  # fmt: skip
     return out_S4
+
+
+def _by_hour(site_K: I4, from_s_K: F8, to_s_K: F8, extra_w_K: F8, base_w_S: F8, factor_SH: F8) -> tuple[I4, F8, F8, F8]:
+    """Returns power beyond that of free GPUs, cut at the hours, in which a watt counts for a factor.
+
+    What the factor changes of the power of free GPUs is power of its own, site by site and hour by hour.
+    """
+    sites, hours = factor_SH.shape
+    first_K = (from_s_K / HOUR_S).astype(np.int64)
+    count_K = np.maximum(np.ceil(to_s_K / HOUR_S).astype(np.int64) - first_K, 1)
+    of_X = np.repeat(np.arange(len(site_K)), count_K)
+    hour_X = first_K[of_X] + np.arange(len(of_X)) - np.repeat(np.cumsum(count_K) - count_K, count_K)
+    factor_X = factor_SH[site_K[of_X], np.minimum(hour_X, hours - 1)]
+    site_Y, hour_Y = np.divmod(np.arange(sites * hours), hours)
+    return (
+        np.concatenate([site_K[of_X], site_Y.astype(site_K.dtype)]),
+        np.concatenate([np.maximum(from_s_K[of_X], hour_X * HOUR_S), hour_Y * HOUR_S]),
+        np.concatenate([np.minimum(to_s_K[of_X], (hour_X + 1) * HOUR_S), (hour_Y + 1) * HOUR_S]),
+        np.concatenate([extra_w_K[of_X] * factor_X, base_w_S[site_Y] * (factor_SH[site_Y, hour_Y] - 1.0)]),
+    )

@@ -50,6 +50,14 @@ def settle_segment(
 
 
 @kernel(inline=True, allocates=False)
+def counted_s(factor_cumulative_SH: F8, s: int, t0_s: float, t1_s: float) -> float:
+    """Returns the seconds between two times, each as often as a watt counts then (``SiteSignals.factor_SH``)."""
+    if factor_cumulative_SH.shape[1] == 0:
+        return t1_s - t0_s
+    return integral(factor_cumulative_SH[s], t1_s) - integral(factor_cumulative_SH[s], t0_s)
+
+
+@kernel(inline=True, allocates=False)
 def settle_transfer(
     size_gb: float, usd_per_gb: float, kwh_per_gb: float, carbon_from_g_per_kwh: float, carbon_to_g_per_kwh: float
 ) -> tuple[float, float, float]:
@@ -100,6 +108,7 @@ def settle_power(
     out = SettledPower(job_JA=np.zeros((jobs, amounts)), displaced_JA=np.zeros((jobs, amounts)), gpu_s_J=np.zeros(jobs))
     _settle_power(
         signals.cumulative_QSH,
+        signals.factor_cumulative_SH,
         np.array([quantity.watt_seconds for quantity in signals.quantities]),
         np.zeros(signals.cumulative_QSH.shape[1]) if free_w_S is None else free_w_S,
         window_s,
@@ -119,6 +128,7 @@ def settle_power(
 @kernel(allocates=False)
 def _settle_power(
     cumulative_QSH: F8,
+    factor_cumulative_SH: F8,
     watt_seconds_Q: F8,
     free_w_S: F8,
     window_s: float,
@@ -139,9 +149,9 @@ def _settle_power(
         until_s = min(t1_s, window_s)
         charged = until_s > t0_s
         gpu_s_J[j] += (t1_s - t0_s) * gpus_K[k]
-        job_JA[j, 0] += watts_K[k] * (t1_s - t0_s) / WATT_SECONDS_PER_KWH
+        job_JA[j, 0] += watts_K[k] * counted_s(factor_cumulative_SH, s, t0_s, t1_s) / WATT_SECONDS_PER_KWH
         if charged:
-            displaced_JA[j, 0] += free_w * (until_s - t0_s) / WATT_SECONDS_PER_KWH
+            displaced_JA[j, 0] += free_w * counted_s(factor_cumulative_SH, s, t0_s, until_s) / WATT_SECONDS_PER_KWH
         for q in range(cumulative_QSH.shape[0]):
             before = integral(cumulative_QSH[q, s], t0_s)
             drawn = integral(cumulative_QSH[q, s], t1_s) - before

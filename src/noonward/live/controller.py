@@ -155,7 +155,8 @@ class Controller:
         signals = self.keeper.signals(-HISTORY_H, (self.keeper.last_hour or 0) + 1)
         zones = [site.zone for site in self.setup.scenario.fleet.sites]
         rng = stream(self.setup.config.seed, "forecast", 0)
-        return Hours(signals, self.setup.start, zones, forecast, rng)  # type: ignore[arg-type]
+        pue = self.setup.setting(window_s=np.inf, drained=True).pue
+        return Hours(signals, self.setup.start, zones, forecast, rng, pue)  # type: ignore[arg-type]
 
     # Steps.
 

@@ -155,10 +155,11 @@ def _opened(setup: Setup, signals: Signals | None, before: World | None, opening
         return before
     scheduler = setup.scheduler(opening.policy)
     seed, zones = setup.config.seed, [site.zone for site in setup.scenario.fleet.sites]
-    hours = None
+    brief, hours = setup.brief(scheduler.needs), None
     if signals is not None:
-        hours = Hours(signals, setup.start, zones, scheduler.needs.forecast, stream(seed, "forecast", 0))
-    world = World(setup.brief(scheduler.needs), scheduler, hours, stream(seed, "policy", 0))
+        rng = stream(seed, "forecast", 0)
+        hours = Hours(signals, setup.start, zones, scheduler.needs.forecast, rng, brief.pue)
+    world = World(brief, scheduler, hours, stream(seed, "policy", 0))
     scheduler.load_state(from_bytes(opening.state))
     restore_curves(world, opening.curves)
     seats = msgspec.msgpack.decode(opening.seats, type=list[Seat])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import numpy as np
 
+from noonward.data.cooling import pue_by_hour
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError
@@ -110,7 +111,8 @@ class Setup:
             drained: Whether jobs may start after it.
         """
         late_until_s = np.inf if self.scenario.lateness.rule == "wait" else -np.inf
-        return self.scenario.setting(self.start, window_s=window_s, drained=drained, late_until_s=late_until_s)
+        setting = self.scenario.setting(self.start, window_s=window_s, drained=drained, late_until_s=late_until_s)
+        return replace(setting, pue=pue_by_hour(self.scenario.fleet, self.start - timedelta(hours=DAY_H), None))
 
     @property
     def runs_nothing(self) -> bool:
@@ -136,7 +138,7 @@ class Setup:
         """
         scheduler: Scheduler = make_scheduler(policy)
         needs = scheduler.needs
-        if needs.foresight or (needs.forecast is not None and needs.forecast.kind in ("perfect", "noisy")):
+        if needs.foresight or (needs.forecast is not None and needs.forecast.foresight):
             raise ScenarioError(
                 f"policy {policy} reads the future, which a service does not know; choose another policy"
             )

@@ -248,16 +248,27 @@ class SiteSignals:
 
     Attributes:
         quantities: What each position of the first axis holds: the price, the carbon intensity, then any others.
-        value_QSH: Values per site and hour; NaN where unknown.
+        value_QSH: Values per site and hour, times the factor where there is one; NaN where unknown.
         cumulative_QSH: ``cumulative`` of the values, value x s, one more column.
+        factor_SH: What a watt counts for in each hour (``PueByHour``); no hours where it counts for one throughout.
+        factor_cumulative_SH: ``cumulative`` of the factors, s; no columns where there are none.
     """
 
     quantities: tuple[Quantity, ...]
     value_QSH: F8
     cumulative_QSH: F8
+    factor_SH: F8
+    factor_cumulative_SH: F8
 
     @classmethod
-    def of(cls, signals: Signals | None, zones: Sequence[str], start: datetime, hours: int) -> SiteSignals:
+    def of(
+        cls,
+        signals: Signals | None,
+        zones: Sequence[str],
+        start: datetime,
+        hours: int,
+        factor_SH: F8 | None = None,
+    ) -> SiteSignals:
         """Returns the signals of some sites.
 
         Args:
@@ -265,6 +276,7 @@ class SiteSignals:
             zones: Zone of each site.
             start: Start of the run, UTC.
             hours: Hours the run may touch.
+            factor_SH: What a watt counts for per site and hour; None: one throughout.
         """
         names = [PRICE_NAME, CARBON_NAME]
         if signals is None:
@@ -274,10 +286,15 @@ class SiteSignals:
             window = signals.window(start, hours)
             rows = [window.zone_index(zone) for zone in zones]
             value_QSH = np.stack([window.of(name)[rows] for name in names])
+        none = np.zeros((len(zones), 0))
+        if factor_SH is not None:
+            value_QSH = value_QSH * factor_SH
         return cls(
             quantities=tuple(Quantity.named(name) for name in names),
             value_QSH=value_QSH,
             cumulative_QSH=np.stack([cumulative(value_SH) for value_SH in value_QSH]),
+            factor_SH=none if factor_SH is None else factor_SH,
+            factor_cumulative_SH=none if factor_SH is None else cumulative(factor_SH),
         )
 
     @property

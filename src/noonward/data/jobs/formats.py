@@ -35,12 +35,13 @@ def log_format_of(file: TextFile, told: str | None = None) -> LogFormat | None:
     return next((each for each in LOG_FORMATS.values() if each.recognises(file)), None)
 
 
-def import_jobs(path: Path, options: LogOptions) -> tuple[pl.DataFrame, Account]:
+def import_jobs(path: Path, options: LogOptions, *, check_origins: bool = True) -> tuple[pl.DataFrame, Account]:
     """Reads a job log of any format.
 
     Args:
         path: The file.
         options: What the user tells about it; the rest is detected.
+        check_origins: Refuse a name in ``options.origins`` that no job of the file comes from.
 
     Returns:
         A dated job table (docs/data.md), sorted by submission, and the account of what was done.
@@ -56,9 +57,16 @@ def import_jobs(path: Path, options: LogOptions) -> tuple[pl.DataFrame, Account]
             "jobs --column submit_time=... --column gpus=... --column duration_s=..."
         )
     check_columns_told(options.columns, kind.keys, file.name, kind.title)
-    options = replace(options, clock=options.clocks.get(file.name, options.clock))
+    clock, origin = options.clocks.get(file.name, options.clock), options.origins.get(file.name, options.origin)
+    options = replace(options, clock=clock, origin=origin)
 
     def read(part: TextFile, account: Account) -> pl.DataFrame:
         return clean_log(kind.read(part, options, account), options, account)
 
-    return read_with_account(file, kind.title, options.skip_bad, read)
+    jobs, account = read_with_account(file, kind.title, options.skip_bad, read)
+    for name in options.origins if check_origins else ():
+        if name not in account.places:
+            raise DataError(
+                f"--origin names {name!r}, where no job of {account.file} comes from; {nearest(name, account.places)}"
+            )
+    return jobs, account

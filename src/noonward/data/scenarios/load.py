@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from noonward.data.cooling import with_stated_pue
 from noonward.data.jobs.dated import is_dated, may_record_starts
 from noonward.data.table_file import column_names
 from noonward.errors import ScenarioError, nearest
@@ -68,6 +69,7 @@ def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Pa
 
     Raises:
         ScenarioError: As ``load_scenario``.
+        DataError: A file of PUE cannot be read.
     """
     try:
         model: type[BaseModel] = find_kind(content.get("kind", CLUSTER.name)).part("scenario")
@@ -77,7 +79,11 @@ def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Pa
         scenario = model.model_validate(content)
     except ValidationError as error:
         raise ScenarioError(_explain(error, source, content, model)) from error
-    return scenario if base is None or base == Path() else _rebase(scenario, base)
+    placed = scenario if base is None or base == Path() else _rebase(scenario, base)
+    if not isinstance(placed, Scenario):
+        return placed
+    fleet = with_stated_pue(placed.fleet)
+    return placed if fleet is placed.fleet else placed.model_copy(update={"fleet": fleet})
 
 
 def _parsed(text: str, source: str | Path) -> Any:

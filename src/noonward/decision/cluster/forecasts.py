@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from noonward.arrays import F8
 from noonward.errors import SignalRangeError
 from noonward.forecasts.forecast import Forecast
 from noonward.forecasts.forecaster import integrated, price_and_carbon
+from noonward.model.cluster.pue import PueByHour
 from noonward.model.signals import Signals
+from noonward.units import DAY_H
 
 
 class ForecastIssuer:
@@ -28,6 +30,9 @@ class ForecastIssuer:
         start: UTC time of the run's first hour.
         site_zones: Zone of every site; two sites in one zone are given the same forecast.
         rng: Stream ``forecast`` of the run.
+        pue: PUE of the sites by the hour, from a day before the run on, or None. Forecasts of the zones are multiplied
+            by its factors: of the hours to come those of the last 24 hours; the true ones where the forecast reads
+            hours to come.
 
     Raises:
         SignalRangeError: Too little of the history is known.
@@ -36,7 +41,13 @@ class ForecastIssuer:
     """
 
     def __init__(
-        self, forecast: Forecast, signals: Signals, start: datetime, site_zones: Sequence[str], rng: np.random.Generator
+        self,
+        forecast: Forecast,
+        signals: Signals,
+        start: datetime,
+        site_zones: Sequence[str],
+        rng: np.random.Generator,
+        pue: PueByHour | None = None,
     ) -> None:
         self._zones = tuple(dict.fromkeys(site_zones))
         self._row_S = [self._zones.index(zone) for zone in site_zones]
@@ -45,6 +56,7 @@ class ForecastIssuer:
         self._end = of_zones.end
         self._value_KZH = price_and_carbon(of_zones)
         self._forecaster = forecast.forecaster(of_zones, self._first, rng)
+        self._start, self._pue, self._foresight = start, pue, forecast.foresight
 
     @property
     def known_h(self) -> int:
@@ -92,5 +104,16 @@ class ForecastIssuer:
             )
         issue_I = self._first + hour + np.arange(hours)
         value_KIZL = self._forecaster.values(self._value_KZH, issue_I, forecast_KISL.shape[3] - 1)
-        forecast_KISL[:, :hours] = integrated(value_KIZL)[:, :, self._row_S]
+        if self._pue is None:
+            forecast_KISL[:, :hours] = integrated(value_KIZL)[:, :, self._row_S]
+        else:
+            factor_ISL = self._factors(self._pue, hour, hours, value_KIZL.shape[3])
+            forecast_KISL[:, :hours] = integrated(value_KIZL[:, :, self._row_S] * factor_ISL)
         return hours
+
+    def _factors(self, pue: PueByHour, hour: int, hours: int, leads: int) -> F8:
+        """Returns the factors that are expected in some hours of issue, (hours of issue, sites, leads)."""
+        factor_SH = pue.window(self._start - timedelta(days=1), DAY_H + hour + hours + leads)
+        issue_I, lead_L = DAY_H + hour + np.arange(hours), np.arange(leads)
+        hour_IL = issue_I[:, None] + (lead_L if self._foresight else lead_L - DAY_H * -(-lead_L // DAY_H))
+        return factor_SH[:, hour_IL].swapaxes(0, 1)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from noonward.decision.cluster.view import ANSWER, LINK, RUN, SITE
 from noonward.model.cluster.jobs import JOB
 
-COUNTED: Final = {"one": 1, "two": 2, "four": 4}
+COUNTED: Final = {"one": 1, "two": 2}
 """Axes of fixed length."""
 
 

@@ -21,6 +21,7 @@ from noonward.engine.cluster.kernels.world import (
     CARBON_SUM,
     ENGINE,
     EVENT,
+    FACTOR_SUM,
     FAILED_EARLIEST,
     FAILED_GPUS,
     FAILED_LEVEL,
@@ -284,14 +285,16 @@ def _caps(environment: Environment, curves: Curves | None) -> tuple[F8, int]:
 
 
 def _signals(environment: Environment) -> F8:
-    """Returns price, carbon and their integrals per site from second 0, hours + 1 columns."""
-    sites = environment.fleet.sites
-    if environment.signals is None:
+    """Returns price, carbon and their integrals per site from second 0, hours + 1 columns, and that of a factor."""
+    sites, changes = environment.fleet.sites, environment.pue is not None
+    if environment.signals is None and not changes:
         return np.full((4, len(sites), 2), np.nan)
     signals = environment.site_signals
-    out = np.full((4, len(sites), environment.hours + 1), np.nan)
+    out = np.full((5 if changes else 4, len(sites), environment.hours + 1), np.nan)
     out[PRICE, :, :-1], out[CARBON, :, :-1] = signals.price_SH, signals.carbon_SH
     out[PRICE_SUM], out[CARBON_SUM] = signals.cumulative_QSH[:2]
+    if changes:
+        out[FACTOR_SUM] = signals.factor_cumulative_SH
     return out
 
 
@@ -320,7 +323,7 @@ def forecast_issuer(environment: Environment, needs: Needs, seed: int) -> Foreca
     signals = environment.signals.window(environment.signals.start, until)
     zones = [site.zone for site in environment.fleet.sites]
     rng = stream(seed, "forecast", environment.index)
-    return ForecastIssuer(needs.forecast, signals, environment.start, zones, rng)
+    return ForecastIssuer(needs.forecast, signals, environment.start, zones, rng, environment.pue)
 
 
 def issue_forecasts(world: World, issuer: ForecastIssuer | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from noonward.arrays import F8
 from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.view import ClusterView
 from noonward.forecasts.forecast import Forecast
+from noonward.model.cluster.pue import PueByHour
 from noonward.model.signals import Signals
 from noonward.units import DAY_H, HOUR_S
 
@@ -27,6 +28,7 @@ class Hours:
         zones: Zone of each site.
         forecast: Forecast that the scheduler is given; None: none.
         rng: Stream ``forecast``.
+        pue: PUE of the sites by the hour, from a day before the start on, or None.
 
     Attributes:
         issued: Hour of the last forecast and its price (USD/MWh) and intensity (g/kWh) by site and hour from then on;
@@ -44,9 +46,11 @@ class Hours:
         zones: Sequence[str],
         forecast: Forecast | None,
         rng: np.random.Generator,
+        pue: PueByHour | None = None,
     ) -> None:
+        self._pue = pue
         self.signals, self.start, self.zones = signals, start, tuple(zones)
-        self._issuer = None if forecast is None else ForecastIssuer(forecast, signals, start, zones, rng)
+        self._issuer = None if forecast is None else ForecastIssuer(forecast, signals, start, zones, rng, pue)
         self._shown: tuple[int, int] | None = None
         self.issued: tuple[int, F8] | None = None
 
@@ -81,6 +85,10 @@ class Hours:
             row = self.signals.zone_index(zone)
             view.site_S["price"][s] = self.signals.price_usd_per_mwh_ZH[row, at]
             view.site_S["carbon"][s] = self.signals.carbon_g_per_kwh_ZH[row, at]
+        if self._pue is not None:
+            factor_S = self._pue.window(self.start + timedelta(hours=hour), 1)[:, 0]
+            view.site_S["price"] *= factor_S
+            view.site_S["carbon"] *= factor_S
         if self._issuer is not None:
             self._issuer.issue(hour, view.forecast_KSL[:, None])
             self.issued = hour, np.diff(view.forecast_KSL[:, :, : KEPT_H + 1], axis=2) / HOUR_S

@@ -147,8 +147,9 @@ class Environment(Setting):
 
     @functools.cached_property
     def site_signals(self) -> SiteSignals:
-        """Signals at the sites over the hours of the run, with their integrals."""
-        return SiteSignals.of(self.signals, [site.zone for site in self.fleet.sites], self.start, self.hours)
+        """Signals at the sites over the hours of the run, with their integrals; a PUE by the hour is counted in."""
+        factor_SH = None if self.pue is None else self.pue.window(self.start, self.hours)
+        return SiteSignals.of(self.signals, [site.zone for site in self.fleet.sites], self.start, self.hours, factor_SH)
 
     @functools.cached_property
     def job_records(self) -> Records:

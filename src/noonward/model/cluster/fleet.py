@@ -13,6 +13,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from noonward.arrays import F8, I8
 from noonward.errors import nearest
 from noonward.model.cluster.power import GpuType, energy_optimal_level
+from noonward.model.cluster.pue import PueFile
 from noonward.model.spec import LARGEST, Count, NonNegative, Spec
 
 
@@ -28,13 +29,26 @@ class Site(Spec):
     gpus: Count
     """Number of GPUs."""
     pue: float = Field(default=1.0, ge=1, le=LARGEST)
-    """Power usage effectiveness: facility power over IT power."""
+    """Power usage effectiveness: facility power over IT power. In a scenario file it is a number, or a file of
+    hours (``PueFile``, or its path); then this is the median of the hours."""
+    pue_by_hour: PueFile | None = None
+    """File of the hours, where it changes."""
     timezone: str | None = None
     """IANA time zone of its users (for the daily shape of arrivals); the zone's own where it is left out."""
     lat: Annotated[float, Field(ge=-90, le=90)] | None = None
     """Latitude, degrees, for maps; a place in its electricity zone where it is left out."""
     lon: Annotated[float, Field(ge=-180, le=180)] | None = None
     """Longitude, degrees."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pue_of_file(cls, said: Any) -> Any:
+        """Takes a file that is given as the PUE for that of its hours."""
+        if isinstance(said, dict) and isinstance(said.get("pue"), str | dict | PueFile):
+            told = said["pue"]
+            rest = {name: value for name, value in said.items() if name != "pue"}
+            return {**rest, "pue_by_hour": {"path": told} if isinstance(told, str) else told}
+        return said
 
     @model_validator(mode="after")
     def _whole_place(self) -> Self:
@@ -44,9 +58,12 @@ class Site(Spec):
 
     @model_serializer(mode="wrap")
     def _said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leaves out a place that is not stated: digests of scenarios without places stay what they were."""
+        """Leaves out what is optional and not stated: digests of scenarios without it stay what they were."""
         said: dict[str, Any] = write(self)
-        return {name: value for name, value in said.items() if name not in ("lat", "lon") or value is not None}
+        if said.get("pue_by_hour") is not None:
+            said["pue"] = said.pop("pue_by_hour")
+        optional = ("pue_by_hour", "lat", "lon")
+        return {name: value for name, value in said.items() if name not in optional or value is not None}
 
 
 class Ingress(Spec):
@@ -203,7 +220,7 @@ class FleetTables:
 
     Attributes:
         gpus_S: GPUs.
-        pue_S: Power usage effectiveness.
+        pue_S: Power usage effectiveness; of sites whose PUE changes by the hour the number it is reckoned with.
         free_w_S: IT power of a free GPU, W.
         home_I: Site an ingress belongs to, or -1.
         levels_S: Number of clock levels.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.pue import PueByHour
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
 from noonward.model.network import Links
@@ -42,6 +43,7 @@ class Setting:
         latency_weight_w: Joules that a second of a job's time in system counts, per class; empty: none is stated.
         late_until_s: Time until which jobs may start after their latest start, s; -inf: they are dropped then.
         late_usd_per_gpu_hour: Price of an hour that a job starts late, per GPU of its smallest gang, USD.
+        pue: PUE of the sites by the hour, or None where it is one number at all of them.
     """
 
     scenario: str
@@ -57,6 +59,7 @@ class Setting:
     latency_weight_w: Mapping[str, float] = field(default_factory=dict)
     late_until_s: float = -np.inf
     late_usd_per_gpu_hour: float = 0.0
+    pue: PueByHour | None = None
 
     @property
     def stated(self) -> dict[str, Any]:
@@ -86,11 +89,13 @@ def _is_default(each: Any, value: object) -> bool:
 
 def _add(digest: hashlib._Hash, value: object) -> None:
     """Adds a value to a digest: a model, arrays, a mapping, a time or a number."""
-    if isinstance(value, BaseModel):
+    if isinstance(value, Fleet):  # of a PUE by the hour its values count, not where its file is
+        digest.update(value.model_dump_json(exclude={"sites": {"__all__": {"pue_by_hour"}}}).encode())
+    elif isinstance(value, BaseModel):
         digest.update(value.model_dump_json().encode())
     elif isinstance(value, datetime):
         digest.update(value.isoformat().encode())
-    elif isinstance(value, Links):
+    elif isinstance(value, Links | PueByHour):
         for name, part in vars(value).items():
             digest.update(name.encode())
             _add(digest, part)

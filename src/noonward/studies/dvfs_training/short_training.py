@@ -16,9 +16,9 @@ from noonward.data.splits import split_seed
 from noonward.engine.run import run
 from noonward.files import file_name, write_text
 from noonward.ledger.ledger import settle
+from noonward.runtime.rests_on import installed_digest
 from noonward.runtime.runs import environment_of
 from noonward.schedule.policy_files import load_policy
-from noonward.sources import closure, digest
 
 if TYPE_CHECKING:
     from noonward.learn.train.run_config import RunConfig
@@ -160,12 +160,7 @@ class ShortTraining:
     @functools.cached_property
     def digest(self) -> str:
         """Digest of the training, of the windows, and of the code that trains and runs."""
-        import noonward.learn.algorithms.chsac
-        import noonward.learn.train.run_trainer
-
-        modules = (noonward.learn.algorithms.chsac, noonward.learn.train.run_trainer)
-        files = closure([Path(__file__), *(Path(str(module.__file__)) for module in modules)])
-        return digest(files, f"{self.config.to_json()} {self.windows} {self.window_h}")
+        return installed_digest(about=f"{self.config.to_json()} {self.windows} {self.window_h}")
 
     def run(self) -> dict[str, Any] | None:
         """Returns what the file of the training holds; None where it stands."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections.abc import Hashable
@@ -16,14 +15,13 @@ from noonward.arrays import F8
 from noonward.data.jobs.load_shapes import LoadProfiles, draw_days, generate_load_shapes, load_shape_constants
 from noonward.errors import DataError, InfeasiblePlanError
 from noonward.files import file_name, write_text
-from noonward.ledger.machine import versions
+from noonward.runtime.rests_on import installed_digest
 from noonward.schedule.plan.baselines import perfect_forecast
 from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.promise import PromisePlanner
 from noonward.schedule.plan.result import Plan
 from noonward.schedule.plan.solve import Planner
 from noonward.seeding import stream
-from noonward.sources import closure, digest, tables_of
 from noonward.studies.load_shaping.reproduce import class_count, open_profiles, paper_problem
 
 SMALLEST_HISTORY: Final = 0.4
@@ -200,7 +198,7 @@ class RollingRun:
     def run(self) -> StoredDays:
         """Returns what the plans did."""
         settings = {name: value for name, value in asdict(self).items() if name not in ("folder", "profiles")}
-        of = {**settings, "code": _code_digest(), "profiles": _content_digest(self.profiles)}
+        of = {**settings, "code": installed_digest(), "profiles": _content_digest(self.profiles)}
         if self.place is not None:
             try:
                 content = json.loads(self.place.read_text(encoding="utf-8"))
@@ -259,13 +257,6 @@ class RollingRun:
             out.limited += planner.chosen.limited
             planner.finish(load_NKC[day])
         return out
-
-
-@functools.cache
-def _code_digest() -> str:
-    """Returns a digest of the sources, tables and libraries that a run rests on."""
-    files = closure([Path(__file__)])
-    return digest({*files, *tables_of(files)}, json.dumps(versions()))
 
 
 def _content_digest(path: Path | None) -> str | None:

@@ -17,7 +17,7 @@ from noonward.data.clock import OLDEST, SHORT_YEARS, Clock, Order, read_times
 from noonward.data.jobs.classes import RAW, ClassRule, classed
 from noonward.data.jobs.details import anonymous, states_of
 from noonward.data.text_table import MISSING, TextFile, TextTable, plain_name
-from noonward.errors import DataError, RowError, nearest
+from noonward.errors import DataError, RowError
 
 LOG_COLUMNS: Final[Mapping[str, pl.DataType | type[pl.DataType]]] = {
     "line": pl.Int64,
@@ -354,15 +354,10 @@ def _without(log: pl.DataFrame, gone: pl.Expr, account: Account, why: str) -> pl
 
 def _with_origins(log: pl.DataFrame, options: LogOptions, account: Account) -> pl.DataFrame:
     """Returns a log with the places that its jobs come from under the names that the user gave."""
+    account.places |= set(log["origin"].drop_nulls())
     if options.origin is not None:
         account.add("read", log.height, f"all jobs come from {options.origin}")
         return log.with_columns(origin=pl.lit(options.origin))
-    known = log["origin"].drop_nulls().unique().sort().to_list()
-    for name in options.origins:
-        if name not in known:
-            raise DataError(
-                f"--origin names {name!r}, where no job of {account.file} comes from; {nearest(name, known)}"
-            )
     return log.with_columns(pl.col("origin").replace(dict(options.origins)))
 
 

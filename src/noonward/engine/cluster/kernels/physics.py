@@ -11,6 +11,7 @@ from noonward.engine.cluster.kernels.world import (
     AT_START,
     CARBON_SUM,
     DONE,
+    FACTOR_SUM,
     FINISH,
     HARD_CAPS,
     KIND_SHIFT,
@@ -24,9 +25,9 @@ from noonward.engine.cluster.kernels.world import (
     WAITING,
     World,
 )
-from noonward.ledger.settle import settle_segment, settle_transfer
+from noonward.ledger.settle import counted_s, settle_segment, settle_transfer
 from noonward.ledger.utility import utility_kernel
-from noonward.units import HOUR_S
+from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
 
 @kernel(inline=True, allocates=False)
@@ -88,7 +89,10 @@ def current_hour(w: World, time: float) -> int:
 @kernel(inline=True, allocates=False)
 def settle_site(w: World, s: int, t0: float, t1: float, power_w: float) -> tuple[float, float, float]:
     """Settles constant facility power of a site between two times: (kWh, USD, kg)."""
-    return settle_segment(w.signal_KSH[PRICE_SUM], w.signal_KSH[CARBON_SUM], s, t0, t1, power_w)
+    kwh, usd, kg = settle_segment(w.signal_KSH[PRICE_SUM], w.signal_KSH[CARBON_SUM], s, t0, t1, power_w)
+    if w.signal_KSH.shape[0] > FACTOR_SUM:
+        kwh = power_w * counted_s(w.signal_KSH[FACTOR_SUM], s, t0, t1) / WATT_SECONDS_PER_KWH
+    return kwh, usd, kg
 
 
 @kernel(inline=True, allocates=False)

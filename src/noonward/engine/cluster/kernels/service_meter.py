@@ -13,8 +13,8 @@ from noonward.decision.cluster.observation import CARBON_G_PER_KWH, PRICE_USD_PE
 from noonward.decision.cluster.value import gang_at
 from noonward.decision.cluster.view import ORACLE, POWER_W, SECONDS, ClusterView, delay_s
 from noonward.engine.cluster.kernels.batch import world_at
-from noonward.engine.cluster.kernels.world import CARBON_SUM, OVERDUE, PRICE_SUM, World
-from noonward.ledger.settle import integral
+from noonward.engine.cluster.kernels.world import CARBON_SUM, FACTOR_SUM, OVERDUE, PRICE_SUM, World
+from noonward.ledger.settle import counted_s, integral
 
 JOULES, LATENCY_S, LATE = range(3)
 """Positions in ``Open.credit_BPX``: what has been credited of a job so far."""
@@ -67,6 +67,8 @@ def _weighed_s(w: World, s: int, start_s: float, run_s: float, weight_3: F8) -> 
     Prices and intensities are those that the ledger settles by; hours after the window's end count as its last one.
     """
     out = weight_3[ENERGY] * run_s
+    if w.signal_KSH.shape[0] > FACTOR_SUM:
+        out = weight_3[ENERGY] * counted_s(w.signal_KSH[FACTOR_SUM], s, start_s, start_s + run_s)
     if weight_3[USD] != 0.0:
         sum_H = w.signal_KSH[PRICE_SUM, s]
         out += weight_3[USD] * (integral(sum_H, start_s + run_s) - integral(sum_H, start_s)) / PRICE_USD_PER_MWH

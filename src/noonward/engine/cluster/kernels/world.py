@@ -38,8 +38,9 @@ NO_CAPS, ADVISORY_CAPS, HARD_CAPS = 0, 1, 2
 NO_REWARDS, AS_EARNED, AT_START, OWN = 0, 1, 2, 3
 """Values of the engine's field ``rewards``: none, the utility's growth, each job's whole value when it starts, or the
 same with each job's earnings credited to the agents that decided about it."""
-PRICE_SUM, CARBON_SUM = 2, 3
-"""Positions of the running integrals in ``World.signal_KSH`` (PRICE and CARBON are 0 and 1)."""
+PRICE_SUM, CARBON_SUM, FACTOR_SUM = 2, 3, 4
+"""Positions of the running integrals in ``World.signal_KSH`` (PRICE and CARBON are 0 and 1); that of the factor by
+which a watt counts is there only where a PUE changes by the hour."""
 
 FAILED_MASK, FAILED_GPUS, FAILED_LEVEL, FAILED_EARLIEST = -1, -2, -3, -4
 """What carrying out an infeasible answer returns; 0 when all went well."""
@@ -143,7 +144,8 @@ class World(NamedTuple):
     events because numba's code for a world of one array more takes twice the time.
     """
     signal_KSH: F8
-    """Price USD/MWh, carbon g/kWh, and the integrals of both to each hour's start, value x s (H + 1 columns)."""
+    """Price USD/MWh, carbon g/kWh, and the integrals of both to each hour's start, value x s (H + 1 columns); where
+    a PUE changes by the hour, also that of the factor by which a watt counts, s."""
     forecast_KISL: F8
     """Forecast integrals of some successive hours of issue, by site and lead; no rows without a forecast."""
     issued_2: I8
@@ -160,7 +162,7 @@ WORLD_PARTS: Final = (
     Part("outcome_R", JOB_OUTCOME, ("jobs",), moves=True),
     Part("job_usd_R", np.float64, ("jobs",), moves=True),
     Part("heap_E", EVENT, ("events",), moves=True),
-    Part("signal_KSH", np.float64, ("four", "sites", "hours"), fill=np.nan),
+    Part("signal_KSH", np.float64, ("signals", "sites", "hours"), fill=np.nan),
     Part("forecast_KISL", np.float64, ("two", "issues", "sites", "leads")),
     Part("issued_2", np.int64, ("two",)),
     Part("caps_SH", np.float64, ("sites", "cap_hours")),

@@ -54,7 +54,7 @@ ALLOWED = {
     "evaluate": WORLD | {"decision", "engine", "schedule", "bound", "learn", "runtime"},
     "studies": WORLD | {"decision", "engine", "schedule", "bound", "learn", "runtime", "evaluate"},
     "bench": WORLD | {"decision", "engine", "schedule", "bound", "learn", "runtime", "evaluate", "live"},
-    "live": WORLD | {"decision", "schedule"},
+    "live": WORLD | {"decision", "engine", "schedule"},
     "cli": WORLD
     | {"decision", "engine", "schedule", "bound", "learn", "runtime", "evaluate", "studies", "bench", "live"},
 }
@@ -147,7 +147,7 @@ def test_imports_run_one_way(path: Path) -> None:
         ("cli/compare.py", "def f():\n    from noonward.studies.dvfs_training.tables import paper_tables"),
         ("bench/plan.py", "from noonward.studies.load_shaping.reproduce import paper_problem"),
         ("evaluate/answer.py", "from noonward.studies.fine_tuning.reproduce import Half"),
-        ("live/controller.py", "from noonward.engine.run import run"),
+        ("live/controller.py", "from noonward.runtime.runs import run_one"),
         ("live/controller.py", "import torch"),
         ("decision/brief.py", "import msgspec"),
         ("live/edge/controller.py", "import gymnasium"),

@@ -80,17 +80,17 @@ def test_job_larger_than_every_site(noonward: CommandLine, good: Path) -> None:
 
 def test_job_with_no_gpu(noonward: CommandLine, good: Path) -> None:
     jobs = with_job(good, gpus_min="0", gpus_max="0")
-    refused(noonward("compare", "tiny", "--jobs", jobs), "jobs.csv, row 2 (line 3)", "gpus_min", "'0'", "at least 1")
+    refused(noonward("compare", "tiny", "--jobs", jobs), "jobs.csv, line 3", "gpus_min", "'0'", "at least 1")
 
 
 def test_job_of_negative_duration(noonward: CommandLine, good: Path) -> None:
     jobs = with_job(good, work="-5")
-    refused(noonward("compare", "tiny", "--jobs", jobs), "jobs.csv, row 2 (line 3)", "'work'", "'-5'", "above 0")
+    refused(noonward("compare", "tiny", "--jobs", jobs), "jobs.csv, line 3", "'work'", "'-5'", "above 0")
 
 
 def test_job_from_an_unknown_place(noonward: CommandLine, good: Path) -> None:
     jobs = with_job(good, origin="nort")
-    refused(noonward("compare", "tiny", "--jobs", jobs), "jobs.csv, row 2 (line 3)", "'nort'", "did you mean 'north'?")
+    refused(noonward("compare", "tiny", "--jobs", jobs), "jobs.csv, line 3", "'nort'", "did you mean 'north'?")
 
 
 def test_job_after_the_window(noonward: CommandLine, good: Path) -> None:
@@ -262,3 +262,9 @@ def test_wrong_usage_says_how_to_get_help(noonward: CommandLine, arguments: tupl
 def test_scenario_without_a_known_bound(noonward: CommandLine) -> None:
     answer = noonward("bound", "tiny", "-n", 1, "--set", "economics=null")
     refused(answer, "no bound is known for scenario 'tiny'", "needs economics")
+
+
+def test_a_job_table_of_another_fleet_says_how_to_name_its_scenario(noonward: CommandLine) -> None:
+    assert noonward("data", "generate", "tiny", "--out", "made").code == 0
+    refused(noonward("data", "jobs", "made/jobs.csv"), "'south'", "--scenario fleet.yaml")
+    assert noonward("data", "jobs", "made/jobs.csv", "--scenario", "tiny").code == 0

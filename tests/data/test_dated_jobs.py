@@ -205,9 +205,9 @@ def test_details_of_a_table_stand_beside_its_jobs(jobs: Callable[..., Path]) -> 
 
 def test_details_that_say_nothing_known_are_refused(jobs: Callable[..., Path]) -> None:
     for column, value, says in (
-        ("state", "hung", r"row 1 \(line 2\): column 'state' has the value 'hung'; give done, failed, cancelled"),
-        ("limit_s", "0", "column 'limit_s' has the value '0'; give seconds above 0, or leave it empty"),
-        ("limit_s", "long", "column 'limit_s' has the value 'long'"),
+        ("state", "hung", r"line 2, column 'state': the value 'hung' is not allowed; give done, failed, cancelled"),
+        ("limit_s", "0", "column 'limit_s': the value '0' is not allowed; give seconds above 0, or leave it empty"),
+        ("limit_s", "long", "column 'limit_s': the value 'long'"),
     ):
         with pytest.raises(DataError, match=says):
             build_environment(with_files(load_scenario("tiny"), [], jobs(**{column: value})))

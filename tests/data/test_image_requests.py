@@ -107,7 +107,9 @@ def test_a_trace_is_run_window_by_window(trace):
 
 def test_wrong_files_are_refused(tmp_path, trace):
     pl.read_parquet(trace).with_columns(num_images=pl.lit(0.5)).write_parquet(tmp_path / "few.parquet")
-    with pytest.raises(DataError, match=r"few.parquet, row 1: column 'num_images' has the value 0.5; give a number"):
+    with pytest.raises(
+        DataError, match=r"few.parquet, row 1, column 'num_images': the value 0.5 is not allowed; give a number"
+    ):
         load_requests(tmp_path / "few.parquet")
     with pytest.raises(ScenarioError, match="takes no files of signals"):
         with_files(load_scenario("edge-inference-real"), signals=[trace])

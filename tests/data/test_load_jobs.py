@@ -90,8 +90,8 @@ def test_byte_order_mark_spaces_and_quotes_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("row", "parts"),
     [
-        ("1,north,0,600,0,0,0,0,", ["row 2 (line 3)", "'gpus'", "'0'", "at least 1"]),
-        ("1,north,2.5,600,0,0,0,0,", ["row 2 (line 3)", "'gpus'", "'2.5'", "whole number"]),
+        ("1,north,0,600,0,0,0,0,", ["line 3", "'gpus'", "'0'", "at least 1"]),
+        ("1,north,2.5,600,0,0,0,0,", ["line 3", "'gpus'", "'2.5'", "whole number"]),
         ("1,north,1e30,600,0,0,0,0,", ["'gpus'", "'1e30'", "whole number"]),
         ("1,north,two,600,0,0,0,0,", ["'gpus'", "'two'"]),
         ("1,north,1,-600,0,0,0,0,", ["'duration_s'", "'-600'", "above 0"]),
@@ -112,7 +112,7 @@ def test_byte_order_mark_spaces_and_quotes_are_read(tmp_path):
 )
 def test_a_wrong_value_is_named_with_file_row_column_value_and_remedy(tmp_path, row, parts):
     path = write(tmp_path, TABLE + FIRST + row + "\n")
-    refused(lambda: load_job_table(path, FLEET), "jobs.csv, row 2 (line 3)", *parts)
+    refused(lambda: load_job_table(path, FLEET), "jobs.csv, line 3", *parts)
 
 
 def test_a_parquet_table_names_rows_without_lines(tmp_path):
@@ -120,7 +120,7 @@ def test_a_parquet_table_names_rows_without_lines(tmp_path):
     pl.DataFrame({"arrival_s": [0.0, None], "origin": ["north"] * 2, "gpus": [1, 1], "work": [1.0, 1.0]}).write_parquet(
         path
     )
-    refused(lambda: load_job_table(path, FLEET), "jobs.parquet, row 2: column 'arrival_s' is empty")
+    refused(lambda: load_job_table(path, FLEET), "jobs.parquet, row 2, column 'arrival_s': the value is empty; ")
 
 
 def test_a_column_of_another_type_is_refused(tmp_path):
@@ -155,7 +155,7 @@ def test_several_classes_need_the_column_and_a_duration_needs_a_class_of_fixed_d
     path = write(tmp_path, f"{head},work\n0,north,1,1\n")
     refused(lambda: load_job_table(path, TWO_CLASSES), "no column 'class'")
     path = write(tmp_path, f"{head},class,duration_s\n0,north,1,tune,1\n0,north,1,train,1\n")
-    refused(lambda: load_job_table(path, TWO_CLASSES), "row 2 (line 3)", "'train'", "'work'")
+    refused(lambda: load_job_table(path, TWO_CLASSES), "line 3", "'train'", "'work'")
     path = write(tmp_path, f"{head},class,work\n0,north,1,train,1\n0,north,1,tune,2\n")
     assert load_job_table(path, TWO_CLASSES).class_J.tolist() == [1, 0]
 
@@ -165,7 +165,7 @@ def test_gangs_may_be_ranges_in_order(tmp_path):
     jobs = load_job_table(write(tmp_path, head + "0,north,1,8,1\n"), FLEET)
     assert (jobs.gpus_min_J[0], jobs.gpus_max_J[0]) == (1, 8)
     path = write(tmp_path, head + "0,north,4,2,1\n")
-    refused(lambda: load_job_table(path, FLEET), "row 1 (line 2)", "'gpus_max'", "'2'", "gpus_min")
+    refused(lambda: load_job_table(path, FLEET), "line 2", "'gpus_max'", "'2'", "gpus_min")
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path):
@@ -258,7 +258,7 @@ def test_the_local_clock_is_inferred_from_hours_and_weekdays(tmp_path):
 def test_local_hours_that_no_clock_fits_are_refused(tmp_path):
     head = "submit_time_s,duration_s,num_gpus,est_local_hour,est_weekday\n"
     path = write(tmp_path, head + "0,1,1,5,0\n60,1,1,9,0\n", "trace.csv")
-    refused(lambda: load_job_trace(path), "row 1 (line 2)", "'est_local_hour'", "no one local clock")
+    refused(lambda: load_job_trace(path), "line 2", "'est_local_hour'", "no one local clock")
     path = write(tmp_path, head + "0,1,1,24,0\n", "trace.csv")
     refused(lambda: load_job_trace(path), "'est_local_hour'", "'24'", "0 to 23")
     path = write(tmp_path, head + "0,1,1,0,7\n", "trace.csv")
@@ -276,7 +276,7 @@ def test_local_hours_that_no_clock_fits_are_refused(tmp_path):
 )
 def test_a_wrong_value_of_a_trace_is_refused(tmp_path, row, parts):
     path = write(tmp_path, f"submit_time_s,duration_s,num_gpus\n0,1,1\n{row}\n", "trace.csv")
-    refused(lambda: load_job_trace(path), "trace.csv, row 2 (line 3)", *parts)
+    refused(lambda: load_job_trace(path), "trace.csv, line 3", *parts)
 
 
 def test_a_trace_without_a_needed_column_is_refused(tmp_path):

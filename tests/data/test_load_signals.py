@@ -125,10 +125,10 @@ def test_a_later_file_fills_only_unknown_values(write):
         ("2022-01-01T01:00 CET,PL,1,1", "timestamp", "does not end in Z"),
         (",PL,1,1", "timestamp", "empty"),
         ("2022-01-01T01:00Z,,1,1", "zone", "empty"),
-        ("2022-01-01T01:00Z,PL,-0.1,1", "carbon_intensity_g_per_kwh", "value -0.1 is negative.*gCO2/kWh"),
+        ("2022-01-01T01:00Z,PL,-0.1,1", "carbon_intensity_g_per_kwh", "value '-0.1' is negative.*gCO2/kWh"),
         ("2022-01-01T01:00Z,PL,inf,1", "carbon_intensity_g_per_kwh", "infinite"),
         ("2022-01-01T01:00Z,PL,1,-inf", "price_usd_per_mwh", "infinite"),
-        ("2022-01-01T01:00Z,PL,1,n/a", "price_usd_per_mwh", "value n/a is not a number.*USD/MWh"),
+        ("2022-01-01T01:00Z,PL,1,n/a", "price_usd_per_mwh", "value 'n/a' is not a number.*USD/MWh"),
         ('2022-01-01T01:00Z,PL,1,"1,5"', "price_usd_per_mwh", "not a number"),
     ],
 )
@@ -261,7 +261,7 @@ def test_wrong_arguments_are_refused(write, tmp_path):
     for arguments, message in (
         ({"paths": []}, "no signal file"),
         ({"paths": [tmp_path / "none.csv"]}, "does not exist"),
-        ({"paths": [write("", "a.xlsx")]}, "'.xlsx' cannot be read"),
+        ({"paths": [write("", "a.xlsx")]}, "'.xlsx'; it must be one of .csv, .parquet"),
         ({"paths": [write("", "empty.csv")]}, "empty.csv: its columns cannot be read"),
         ({"paths": [write(HEAD, "head.csv")]}, "head.csv: no row"),
         ({"paths": [write("a,b\n1,2\n", "other.csv")]}, "other.csv: the column 'timestamp'"),

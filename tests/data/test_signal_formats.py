@@ -86,7 +86,7 @@ def test_times_before_2000_are_refused_with_their_line(read: Read, tmp_path: Pat
         read("timestamp,zone,price_usd_per_mwh\n" + row)
     path = tmp_path / "tidy.csv"
     path.write_text("timestamp,zone,price_usd_per_mwh\n" + row)
-    with pytest.raises(DataError, match="line 2, column 'timestamp': the value 1994-06-01T00:00Z lies before 2000"):
+    with pytest.raises(DataError, match="line 2, column 'timestamp': the value '1994-06-01T00:00Z' lies before 2000"):
         load_signals([path])
 
 

@@ -9,7 +9,7 @@ import pytest
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
-from noonward.engine.cluster import engine as cluster_engine
+from noonward.engine.cluster import build
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.schedule.policies import make_scheduler, policies
@@ -96,7 +96,7 @@ def test_forecasts_may_be_issued_one_hour_at_a_time(name, monkeypatch):
     environment = environment_for(make_scheduler(name))
     at_once = state(run(environment, make_scheduler(name), seed=5))
     for hours in (1, 5):
-        monkeypatch.setattr(cluster_engine, "ISSUED_H", hours)
+        monkeypatch.setattr(build, "ISSUED_H", hours)
         assert state(run(environment, make_scheduler(name), seed=5)) == at_once
         assert state(run(environment, make_scheduler(name), seed=5, compiled=False)) == at_once
 
@@ -104,7 +104,7 @@ def test_forecasts_may_be_issued_one_hour_at_a_time(name, monkeypatch):
 def test_a_long_run_holds_no_more_forecasts_than_a_short_one():
     scenario = load_scenario("tiny", ["window_h=2000", "jobs.count=300"])
     world = ClusterEngine(build_environment(scenario), make_scheduler("booked-persistence")).world
-    assert world.forecast_KISL.shape[1] == cluster_engine.ISSUED_H == 48
+    assert world.forecast_KISL.shape[1] == build.ISSUED_H == 48
 
 
 def test_rewards_are_read_one_step_at_a_time():

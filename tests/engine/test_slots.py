@@ -8,7 +8,8 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.decision.brief import Needs
 from noonward.decision.cluster.view import ASK_FINISHED
 from noonward.decision.scheduler import Scheduler
-from noonward.engine.cluster.engine import SLOTS, ClusterEngine
+from noonward.engine.cluster.build import SLOTS
+from noonward.engine.cluster.engine import ClusterEngine
 from noonward.ledger.segments import OVERDUE
 from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream

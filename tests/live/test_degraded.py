@@ -91,7 +91,7 @@ def test_jobs_are_refused_and_nothing_decided_is_lost_until_the_store_can_be_wri
             live.steps()
         states = [job["state"] for job in http.get("/v1/jobs").json()["jobs"]]
     assert states == ["done"] * 10
-    assert live.controller.world.taken_S.tolist() == [0, 0]
+    assert live.controller.world.engine.taken_S.tolist() == [0, 0]
 
 
 def test_what_was_decided_while_the_store_could_not_be_written_is_stored_by_the_next_step(service):
@@ -110,7 +110,7 @@ def test_what_was_decided_while_the_store_could_not_be_written_is_stored_by_the_
         live.store.do = fails_once
         with pytest.raises(StoreError):
             live.controller.decide()
-        assert live.controller.world.taken_S.sum() == 3
+        assert live.controller.world.engine.taken_S.sum() == 3
         live.set_time(120.0)
         live.controller.decide()
         shown = http.get("/v1/jobs").json()["jobs"]
@@ -136,13 +136,13 @@ def test_a_job_that_arrived_before_a_defect_arrives_once(service):
     live.submit(*[JobRequest(**JOB)] * 3)
     live.set_time(60.0)
     world = live.controller.world
-    take, world._take_events = world._take_events, lambda until_s: 1 / 0
+    step, world.engine.step = world.engine.step, lambda: 1 / 0
     with pytest.raises(ZeroDivisionError):
         live.controller.decide()
-    world._take_events = take
+    world.engine.step = step
     live.set_time(120.0)
     live.controller.decide()
-    assert live.controller.world.taken_S.tolist() == [3, 0]
+    assert live.controller.world.engine.taken_S.tolist() == [3, 0]
     assert len(live.store.read("SELECT token FROM outbox")) == 3
 
 

@@ -334,7 +334,7 @@ def test_a_job_cancelled_between_decision_and_hand_over_never_runs(live):
     live.controller.decide()
     assert state(live, job) == "cancelled"
     assert live.cluster.jobs == {}
-    assert live.controller.world.taken_S.tolist() == [0, 0]
+    assert live.controller.world.engine.taken_S.tolist() == [0, 0]
 
 
 def test_a_job_that_its_cluster_refuses_fails_alone_with_the_clusters_words(live):

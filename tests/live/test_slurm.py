@@ -269,7 +269,7 @@ def test_from_submission_to_the_end_with_a_site_lost_and_back(live, site, execut
     assert row["ended_s"] >= row["began_s"]
     live.set_time(120.0)
     live.controller.decide()
-    assert live.controller.world.taken_S[0] == 0
+    assert live.controller.world.engine.taken_S[0] == 0
     kinds = [one["kind"] for one in live.store.read("SELECT kind FROM events WHERE job = ? ORDER BY id", job)]
     assert kinds[0] == "submitted"
     assert kinds[-1] == "done"

@@ -19,7 +19,7 @@ from noonward.live.setup import Setup
 from noonward.live.store.store import Store
 from noonward.live.world.curves import AHEAD_H, Curves
 from noonward.live.world.hours import Hours
-from noonward.live.world.seats import OVERDUE, STARTING, TRANSIT, WAITING, Arrival
+from noonward.live.world.seats import OVERDUE, STARTING, WAITING, Arrival
 from noonward.live.world.world import World
 from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
@@ -200,7 +200,7 @@ def test_a_queue_under_a_hard_curve_is_looked_at_when_an_hour_begins():
     world = world_of(environment, Closed(3))
     world.arrive(arrivals_of(environment))
     world.run_to(5.0)
-    assert (world.room(0), world.room(1)) == (0, 0)
+    assert (world.engine.room(0), world.engine.room(1)) == (0, 0)
     world.drain(0, True)
     for hour in (1, 2, 3):
         assert world.next_event_s() == hour * HOUR_S
@@ -250,7 +250,7 @@ def test_a_job_whose_question_the_scheduler_failed_at_is_asked_about_again():
     assert world.scheduler.failed
     world.run_to(10.0)
     (seat,) = world.seat_of.values()
-    assert (seat.state, seat.site) == (TRANSIT, 1)
+    assert (seat.state, seat.site) == (STARTING, 1)
 
 
 def test_a_service_refuses_links_that_queue(tmp_path):

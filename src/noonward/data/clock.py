@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 import polars as pl
 
-from noonward.data.text_table import TextTable
+from noonward.data.table import Table
 from noonward.errors import DataError, nearest
 
 Order = Literal["ymd", "dmy", "mdy"]
@@ -92,7 +92,7 @@ class Times:
 
 
 def read_times(
-    table: TextTable,
+    table: Table,
     column: str,
     clock: Clock | None,
     *,
@@ -190,7 +190,7 @@ def time_of(text: str, clock: Clock | None = None) -> datetime:
     return utc
 
 
-def _naive(table: TextTable, column: str, raw: pl.Series, none: pl.Series, order: Order | None) -> pl.Series:
+def _naive(table: Table, column: str, raw: pl.Series, none: pl.Series, order: Order | None) -> pl.Series:
     """Returns the times without their offsets; null where they are missing or not of the calendar."""
     part = [raw.str.extract(_TIME, group) for group in range(1, 8)]
     year_first = part[0].str.len_chars() == 4
@@ -225,7 +225,7 @@ def _naive(table: TextTable, column: str, raw: pl.Series, none: pl.Series, order
 
 
 def _day_month_order(
-    table: TextTable, column: str, raw: pl.Series, none: pl.Series, first: pl.Series, second: pl.Series
+    table: Table, column: str, raw: pl.Series, none: pl.Series, first: pl.Series, second: pl.Series
 ) -> Order:
     """Returns whether day or month comes first."""
     if raw.filter(~none).str.contains(r"^\d{1,2}\.").all():
@@ -236,7 +236,7 @@ def _day_month_order(
         return "mdy"
     example = raw.filter(~none)[0]
     raise DataError(
-        f"{table.file.name}, column {column!r}: {example!r} may be day/month or month/day, and no row says which; give "
+        f"{table.name}, column {column!r}: {example!r} may be day/month or month/day, and no row says which; give "
         "--date-order dmy or --date-order mdy"
     )
 

@@ -16,6 +16,7 @@ from typing import Final
 
 import polars as pl
 
+from noonward.data.table import Table
 from noonward.errors import DataError, RowError, nearest
 
 SEPARATORS: Final = (",", ";", "\t", "|")
@@ -149,16 +150,24 @@ class TextFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextTable:
-    """A table of text.
+class TextTable(Table):
+    """A table of text: all columns are text without blanks around them, and ``line`` is the line of the row.
 
     Attributes:
         file: Where it is from.
-        frame: Its rows, all columns text and without blanks around; ``line`` is the line of the row.
     """
 
     file: TextFile
-    frame: pl.DataFrame
+
+    @property
+    def name(self) -> str:
+        """Name of the file, for messages."""
+        return self.file.name
+
+    @property
+    def lines(self) -> pl.Series:
+        """Line of each row."""
+        return self.frame["line"]
 
     def column(self, *names: str) -> str:
         """Returns the first column of some names (compared by ``plain_name``).
@@ -183,21 +192,6 @@ class TextTable:
     def filter(self, keep: pl.Expr | pl.Series) -> TextTable:
         """Returns the table with some rows."""
         return TextTable(file=self.file, frame=self.frame.filter(keep))
-
-    def refuse(self, broken: pl.Series, column: str, why: str) -> None:
-        """Raises DataError at the first broken row, naming file, line, column and value.
-
-        Args:
-            broken: Which rows are refused; null counts as not.
-            column: Column whose value is shown.
-            why: What is wrong, what is allowed and what to do, after the value.
-        """
-        bad = self.frame.filter(broken.fill_null(value=False))
-        if bad.height:
-            value = bad[column][0]
-            shown = "is empty" if value in (None, "") else f"{value!r}"
-            what = f"column {column!r}: the value {shown} {why}"
-            raise RowError(f"{self.file.name}, line {bad['line'][0]}, {what}", bad["line"], what)
 
     def numbers(self, column: str, unit: str, *, decimal: str | None = None) -> pl.Series:
         """Returns a column as numbers; null where it is missing (``MISSING``).

@@ -10,7 +10,7 @@ import numpy as np
 from noonward.decision.cluster.view import ClusterView
 from noonward.live.controller import Controller
 from noonward.live.handover import PUT_OFF
-from noonward.live.world.kernels import fill_masks, fill_route, join_time, latest_s, travel_s
+from noonward.live.world.kernels import join_time, latest_s, travel_s
 from noonward.live.world.seats import STARTING, TRANSIT, Seat
 from noonward.live.world.world import World
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH, WATT_SECONDS_PER_MWH
@@ -102,13 +102,9 @@ def _mask(world: World, seat: Seat) -> Any:
     view = world.view
     asked_N, mask_NA = view.asked_N.copy(), view.mask_NA.copy()
     try:
-        asker = max(seat.site, 0) if world.brief.protocol == "each-slot" else 0
-        view.asked_N[:] = -1
-        view.asked_N[asker] = seat.slot
-        if world.brief.protocol == "each-slot":
-            fill_masks(view, world.room_S())
-        else:
-            fill_route(view, seat.slot)
+        each_slot = world.brief.protocol == "each-slot"
+        asker = max(seat.site, 0) if each_slot else 0
+        world.engine.show_mask(seat.slot, asker if each_slot else -1)
         world.restrict(seat, asker)
         return view.mask_NA[asker].copy()
     finally:
@@ -204,7 +200,7 @@ def _waits_for(
     if own is None:
         return "a site that may take it", None
     if world.brief.protocol == "on-arrival" or not own.feasible:
-        if own.free >= seat.about.gpus_min > world.room(seat.site):
+        if own.free >= seat.about.gpus_min > world.engine.room(seat.site):
             return f"the capacity curve of {own.site}: this hour it leaves no {seat.about.gpus_min} GPUs to start", None
         if own.free >= seat.about.gpus_min and world.brief.protocol == "on-arrival":
             return f"the jobs before it in the queue of {own.site}", None

@@ -49,7 +49,7 @@ def load_requests(path: Path) -> Requests:
         if not table.has(key):
             return np.full(len(table), empty)
         column = table.frame[table.column_of[key]].cast(pl.Float64, strict=False).fill_null(empty).to_numpy()
-        table.refuse(key, ~(column >= low) | (column > 1e6), f"give a number of at least {low:g}, or leave it empty")
+        table.forbid(key, ~(column >= low) | (column > 1e6), f"give a number of at least {low:g}, or leave it empty")
         return np.asarray(column, dtype=np.float64)
 
     images, steps, adapters = whole("images", 1, 1), whole("steps", 30, 1), whole("adapters", 0, 0)

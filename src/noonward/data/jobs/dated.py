@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from noonward.data.jobs.formats import import_jobs, log_format_of
 from noonward.data.jobs.load import TABLE_COLUMNS
 from noonward.data.jobs.logs.log import LogOptions
 from noonward.data.table_file import TableFile, column_names, open_table
-from noonward.data.text_table import TextFile, TextTable, read_head
+from noonward.data.text_table import read_head
 from noonward.errors import DataError
 from noonward.model.cluster.environment import largest_gang_C
 from noonward.model.cluster.fleet import Fleet
@@ -182,13 +182,9 @@ def _seconds(table: TableFile, key: str, clock: Clock | None, *, empty: bool = F
         raise DataError(
             f"{table.path}: column {name!r} holds values of type {series.dtype}; give times, in UTC or with a zone"
         )
-    lines = pl.int_range(2, len(table) + 2, eager=True)
-    text = TextTable(
-        file=TextFile(path=table.path, text="", encoding="utf-8"),
-        frame=pl.DataFrame({"line": lines, name: series.fill_null("")}),
-    )
+    text = replace(table, frame=pl.DataFrame({name: series.fill_null("")}))
     if not empty:
         text.refuse(text.frame[name] == "", name, "; give the time of submission")
-    times = read_times(text, name, clock, missing=("",) if empty else (), series=lines.cast(pl.String))
+    times = read_times(text, name, clock, missing=("",) if empty else (), series=text.lines.cast(pl.String))
     text.refuse(times.skipped, name, "does not exist on the clock of 'timezone', which skips that hour")
     return np.asarray(times.utc.dt.epoch("us").cast(pl.Float64).fill_null(np.nan).to_numpy() / 1e6)

@@ -69,14 +69,14 @@ def details_of(table: TableFile) -> pl.DataFrame:
         text = text.set(text == "", None)
         if key == "state":
             state = states_of(text)
-            table.refuse(
+            table.forbid(
                 key, (state.is_null() & text.is_not_null()).to_numpy(), f"give {', '.join(STATES)}, or leave it empty"
             )
             text = state
         elif key == "limit_s":
             number = text.cast(pl.Float64, strict=False)
             broken = (text.is_not_null() & (number.is_null() | ~(number > 0))).fill_null(value=True)
-            table.refuse(key, broken.to_numpy(), "give seconds above 0, or leave it empty for no limit")
+            table.forbid(key, broken.to_numpy(), "give seconds above 0, or leave it empty for no limit")
             text = number.set(number == np.inf, None)
         columns[key] = text
     return pl.DataFrame(columns)

@@ -113,13 +113,13 @@ def _clock_offset_s(table: TableFile, submit_s: F8) -> float:
     if not (table.has("local_hour") and table.has("weekday")):
         return 0.0
     hour = table.integers("local_hour", "give the local hour, 0 to 23", low=0)
-    table.refuse("local_hour", hour > 23, "give the local hour, 0 to 23")
+    table.forbid("local_hour", hour > 23, "give the local hour, 0 to 23")
     weekday = table.integers("weekday", "give the weekday, 0 (Monday) to 6", low=0)
-    table.refuse("weekday", weekday > 6, "give the weekday, 0 (Monday) to 6")
+    table.forbid("weekday", weekday > 6, "give the weekday, 0 (Monday) to 6")
     low_s = weekday * DAY_S + hour * HOUR_S - submit_s
     shift_s = np.mod(low_s - low_s[0] + WEEK_S / 2, WEEK_S) - WEEK_S / 2
     least = shift_s.max()
-    table.refuse(
+    table.forbid(
         "local_hour",
         shift_s <= least - HOUR_S,
         "no one local clock fits this and the other rows; correct the two clock columns or remove them",
@@ -236,11 +236,11 @@ def _gangs(table: TableFile) -> tuple[I8, I8]:
     allowed = "give a whole number of GPUs, at least 1"
     if _one_of(table, "gpus", "gpus_min", "gpus_max"):
         gpus = table.integers("gpus", allowed, low=1)
-        table.refuse("gpus", gpus > LARGEST_GANG, f"a job takes at most {LARGEST_GANG:,} GPUs")
+        table.forbid("gpus", gpus > LARGEST_GANG, f"a job takes at most {LARGEST_GANG:,} GPUs")
         return gpus, gpus
     low, high = table.integers("gpus_min", allowed, low=1), table.integers("gpus_max", allowed, low=1)
-    table.refuse("gpus_max", high > LARGEST_GANG, f"a job takes at most {LARGEST_GANG:,} GPUs")
-    table.refuse("gpus_max", high < low, "give a whole number of GPUs, at least gpus_min of the same row")
+    table.forbid("gpus_max", high > LARGEST_GANG, f"a job takes at most {LARGEST_GANG:,} GPUs")
+    table.forbid("gpus_max", high < low, "give a whole number of GPUs, at least gpus_min of the same row")
     return low, high
 
 
@@ -253,7 +253,7 @@ def _work(table: TableFile, fleet: Fleet, class_J: I8) -> F8:
         return table.numbers("work", "give units of work, above 0", low=0, above=True)
     for index, name in enumerate(fleet.classes):
         if any(kind.classes[name].time != "duration" for kind in fleet.gpu_types.values()):
-            table.refuse(
+            table.forbid(
                 "duration_s",
                 class_J == index,
                 f"jobs of class {name!r} have no fixed run time (it depends on gang and clock); give the column 'work' "

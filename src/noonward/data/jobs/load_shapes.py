@@ -181,7 +181,7 @@ def read_load_profiles(path: Path, columns: Mapping[str, str] = MappingProxyType
     """
     table = open_table(path, _STANDARD, columns, tuple(_STANDARD))
     hour = table.integers("hour", f"give the hour of the day, 0 to {DAY_HOURS - 1}", low=0)
-    table.refuse("hour", hour >= DAY_HOURS, f"give the hour of the day, 0 to {DAY_HOURS - 1}")
+    table.forbid("hour", hour >= DAY_HOURS, f"give the hour of the day, 0 to {DAY_HOURS - 1}")
     load = table.numbers("load", "give a load of at least 0", low=0.0)
     day = table.integers("day", "give the day as a whole number of at least 0", low=0)
     frame = pl.DataFrame(

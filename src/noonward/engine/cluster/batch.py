@@ -16,14 +16,14 @@ from noonward.decision.cluster.assembly import with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.observation import Observation
 from noonward.decision.cluster.view import HOLD, ORACLE, Answers, ClusterView
-from noonward.engine.cluster.emit import emit
-from noonward.engine.cluster.engine import (
+from noonward.engine.cluster.build import (
     build_world,
     forecast_issuer,
     issue_forecasts,
     with_more_journeys,
     with_more_slots,
 )
+from noonward.engine.cluster.emit import emit
 from noonward.engine.cluster.kernels import batch
 from noonward.engine.cluster.kernels.batch import PLACE, Board
 from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARDS, OWN, PARTS, World, arrays_of
@@ -34,7 +34,7 @@ from noonward.ledger.utility import utility_usd
 from noonward.model.cluster.environment import Environment
 
 Reward = Literal["utility", "at-start", "own"]
-STATE_FORMAT: Final = 6
+STATE_FORMAT: Final = 7
 MOVING: Final = tuple(part.name for part in PARTS if part.moves)
 """Arrays of a world that change while it runs."""
 GROWING: Final = ("heap_E", *(part.name for part in PARTS if "slots" in part.axes))

@@ -8,7 +8,8 @@ import numpy as np
 
 from noonward.arrays import F4, F8, Records
 from noonward.bound.cluster_utility.lagrangian import utility_bound
-from noonward.engine.cluster.engine import ClusterEngine, forecast_issuer
+from noonward.engine.cluster.build import forecast_issuer
+from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast

@@ -1,43 +1,33 @@
-"""The books of a live service: an event-driven copy of the engine's world whose finishes are observed, not computed."""
+"""The state of a live service's decisions: jobs in sight, and the engine that is told what happens to them."""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from noonward.arrays import I8
 from noonward.decision.brief import Brief, check_fit
-from noonward.decision.cluster.layout import ANSWER_PARTS, blank
-from noonward.decision.cluster.view import (
-    ASK_ALLOCATE,
-    ASK_FINISHED,
-    ASK_ROUTE,
-    ASK_SLOT,
-    HOLD,
-    ORACLE,
-    Answers,
-)
+from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_SLOT, HOLD, ORACLE, ClusterView
 from noonward.decision.scheduler import Scheduler
+from noonward.engine.cluster.kernels.world import DROPPED, FREED, JOINED, SENT, TAKEN
+from noonward.engine.cluster.told import Happening, ToldEngine
+from noonward.ledger.segments import PLANNED, RUNNING
+from noonward.ledger.segments import TRANSIT as TRAVELS
+from noonward.ledger.segments import WAITING as QUEUED
 from noonward.live.world.curves import Curves
 from noonward.live.world.hours import Hours
-from noonward.live.world.kernels import fill_masks, fill_route, join_time, latest_s, room_at, travel_s
-from noonward.live.world.seats import STARTING, TRANSIT, WAITING, Arrival, Decision, Note, Seat
-from noonward.live.world.sight import ARRIVAL, DEADLINE, FINISH, HOUR, REACH, Sight
+from noonward.live.world.kernels import latest_s
+from noonward.live.world.seats import OVERDUE, STARTING, TRANSIT, WAITING, Arrival, Decision, Note, Seat
 from noonward.units import HOUR_S
 
 
-class World(Sight):
-    """Jobs in sight, their queues and the free GPUs of every site, and the scheduler that is asked about them.
+class World:
+    """Jobs in sight, and the scheduler that is asked about them by the engine (``ToldEngine``).
 
-    It follows the rules of the engine (``noonward.engine.cluster.engine.ClusterEngine``): protocol each-slot asks every
-    site about its waiting jobs at slot boundaries, protocol on-arrival asks the dispatcher at each arrival. What the
-    engine computes is observed here: a job ends when its cluster says so.
-
-    Beside the engine's rules, an operator may hold, pin and veto jobs, drain sites, and withhold GPUs. A drained site
-    is masked; its waiting jobs may be moved away, and none of them is dropped because of it.
+    The engine keeps queues and free GPUs and asks by its rules; what it computes in a simulation is told here: a job
+    ends when its cluster says so. An operator may hold, pin and veto jobs, drain sites, and withhold GPUs. A drained
+    site is masked; its waiting jobs may be moved away, and none of them is dropped because of it.
 
     Args:
         brief: Brief of the service.
@@ -49,52 +39,58 @@ class World(Sight):
         ScenarioError: The scheduler does not fit.
 
     Attributes:
+        seat_of: Jobs in sight by the number of their arrival.
+        unrouted: Jobs that no site may take now (protocol on-arrival), by that number.
+        drained: Sites at which nothing starts.
+        serial: Number of the next arrival.
+        place: Next place in the order of joining queues.
+        asked_s: Slot boundary that was asked about last.
+        asks: Questions asked.
+        decisions: Decisions since ``drain_changes``.
+        notes: What has happened to jobs since ``drain_changes``.
+        changed: Jobs that have changed since ``drain_changes``.
         curves: Capacity curves that the scheduler sets; None where it sets none.
         journal: What was told from outside, in order (``again`` repeats it); None: it is not kept.
     """
 
     def __init__(self, brief: Brief, scheduler: Scheduler, hours: Hours | None, rng: np.random.Generator) -> None:
         check_fit(brief, scheduler.needs, type(scheduler).__name__)
-        super().__init__(brief)
-        self.scheduler, self.hours = scheduler, hours
-        sites, kind = len(brief.sites), scheduler.needs.curves
+        self.brief, self.scheduler, self.hours = brief, scheduler, hours
+        self.engine = ToldEngine(brief, scheduler.needs)
+        self.seat_of: dict[int, Seat] = {}
+        self.unrouted: dict[int, None] = {}
+        self.drained: set[int] = set()
+        self.serial = self.place = self.asks = 0
+        self.asked_s = -np.inf
+        self.decisions: list[Decision] = []
+        self.notes: list[Note] = []
+        self.changed: dict[int, Seat] = {}
+        kind = scheduler.needs.curves
         self.curves = None if kind is None else Curves(self.view.site_S["gpus"], hard=kind == "hard")
         self.journal: list[list[Any]] | None = None
-        self._hour_waits = False
+        self._each_slot = brief.protocol == "each-slot"
+        self._coming: dict[int, Arrival] = {}
+        self._asked_before: set[int] = set()
+        self._ended: set[int] = set()
         self._opened: set[int] = set()
-        self.answers = Answers(**blank(ANSWER_PARTS, askers=len(self.view.asked_N), sites=sites, limit_hours=0))
-        self.drained: set[int] = set()
-        self.asks = 0
         self._show_curves(0)
         scheduler.reset(brief, rng)
 
     @property
-    def _hard(self) -> bool:
-        """Whether curves limit what may start."""
-        return self.curves is not None and self.curves.hard
+    def view(self) -> ClusterView:
+        """What the scheduler is shown."""
+        return self.engine.view
+
+    @property
+    def now_s(self) -> float:
+        """Time up to which events were taken, s since the service's start."""
+        return self.engine.now_s
 
     def _show_curves(self, hour: int) -> None:
         """Lets the scheduler set curves from an hour on."""
         if self.curves is not None:
             self.curves.cover(hour)
-            if self.answers.limit_SH is not self.curves.limit_SH:
-                self.answers = self.answers._replace(limit_SH=self.curves.limit_SH)
-
-    def room(self, s: int) -> int:
-        """Returns how many GPUs may start at a site now: its free ones, within a hard capacity curve."""
-        if self.curves is None:
-            return int(self.view.site_S["free"][s])
-        return int(room_at(self.view, s, self.curves.limit_SH, self.curves.hard))
-
-    def room_S(self) -> I8:
-        """Returns ``room`` of every site."""
-        return np.array([self.room(s) for s in range(len(self.queue_S))], np.int64)
-
-    def restore(self, seats: Iterable[Seat], *, serial: int, place: int, now_s: float | None) -> None:
-        """Puts jobs in sight back; queues under a hard curve are looked at again when the next hour begins."""
-        super().restore(seats, serial=serial, place=place, now_s=now_s)
-        for s in range(len(self.queue_S)):
-            self._await_hour(s)
+            self.engine.use_curves(self.curves.limit_SH)
 
     # What happens outside.
 
@@ -107,24 +103,25 @@ class World(Sight):
             self._told("arrive", *one[:-1], sorted(one.vetoed))
             serial, self.serial = self.serial, self.serial + 1
             self._coming[serial] = one
-            heapq.heappush(self._events, (one.arrival_s, ARRIVAL, serial))
+            self.engine.arrive(serial, **_columns(one, held=one.held))
 
     def finish(self, serial: int, time_s: float) -> None:
         """Notes that a started job has given its GPUs back, not before the last question."""
-        if serial in self.seat_of:
+        seat = self.seat_of.get(serial)
+        if seat is not None and serial not in self._ended:
             self._told("finish", serial, max(time_s, self.now_s))
-            heapq.heappush(self._events, (max(time_s, self.now_s), FINISH, serial))
+            self._ended.add(serial)
+            self.engine.finish(seat.slot, time_s)
 
     def withdraw(self, serial: int) -> None:
         """Takes a job that has not started out of the books at once."""
         self._told("withdraw", serial)
-        self._coming.pop(serial, None)
+        if self._coming.pop(serial, None) is not None:
+            self.engine.recall(serial)
         seat = self.seat_of.get(serial)
         if seat is None or seat.state == STARTING:
             return
-        if seat.state == WAITING and seat.site >= 0:
-            self._leave_queue(seat)
-        self.unrouted.pop(serial, None)
+        self.engine.withdraw(seat.slot)
         self._forget(seat)
 
     def drain(self, site: int, drained: bool) -> None:
@@ -135,22 +132,24 @@ class World(Sight):
         if not drained:
             self._opened.add(site)
         (self.drained.add if drained else self.drained.discard)(site)
+        self.engine.drain(site, drained)
 
     def withhold(self, site: int, gpus: int) -> None:
         """Sets how many GPUs of a site are not for the service: of nodes that are down, or held by jobs of others."""
-        if gpus == self.withheld_S[site]:
+        before = int(self.engine.world.state_S["withheld"][site])
+        if gpus == before:
             return
         self._told("withhold", site, gpus)
-        if gpus < self.withheld_S[site]:
+        if gpus < before:
             self._opened.add(site)
-        self.withheld_S[site] = gpus
-        self._show_free(site)
+        self.engine.withhold(site, gpus)
 
     def steer(self, serial: int, held: bool, pinned: int, vetoed: Iterable[int]) -> None:
         """Holds, pins and vetoes a job in sight as its operator wants."""
         self._told("steer", serial, held, pinned, sorted(vetoed))
         seat = self.seat_of[serial]
         seat.held, seat.pinned, seat.vetoed = held, pinned, frozenset(vetoed)
+        self.engine.hold(seat.slot, held)
         self._opened.add(seat.site)
 
     def _told(self, *what: Any) -> None:
@@ -166,7 +165,7 @@ class World(Sight):
 
     def forget_outside(self) -> None:
         """Forgets which sites are drained and what is withheld, as after a restart."""
-        for s in range(len(self.queue_S)):
+        for s in range(len(self.brief.sites)):
             self.drain(s, False)
             self.withhold(s, 0)
         self._opened.clear()
@@ -175,16 +174,13 @@ class World(Sight):
 
     def next_event_s(self) -> float:
         """Returns the time of the next event that is known, s; infinite for none."""
-        if self._events and self._events[0][1] == HOUR and not any(self.queue_S):  # nothing is left to look at
-            self._hour_waits = False
-            heapq.heappop(self._events)
-        return self._events[0][0] if self._events else np.inf
+        return self.engine.next_event_s()
 
     def next_slot_s(self) -> float:
         """Returns the next slot boundary with something to ask or to do, s; infinite where nothing is left."""
         slot_s = self.brief.slot_s
-        if any(self.queue_S):
-            return (np.floor(self.now_s / slot_s) + 1) * slot_s
+        if self.engine.waiting:
+            return float((np.floor(self.now_s / slot_s) + 1) * slot_s)
         time_s = self.next_event_s()
         return float(np.ceil(time_s / slot_s) * slot_s) if np.isfinite(time_s) else np.inf
 
@@ -204,136 +200,107 @@ class World(Sight):
                 self.journal.pop()  # nothing came of it
 
     def _run_to(self, time_s: float) -> None:
+        if self._each_slot and time_s <= self.asked_s:
+            return
+        self.engine.begin(time_s)
         if self._each_slot:
-            if time_s <= self.asked_s:
-                return
             self.asked_s = time_s
-            self._take_events(time_s)
-            self._set_now(time_s)
-            self._drop_overdue()
-            self._ask_slot()
+            self._answer_all()
             return
-        while self._events and self._events[0][0] <= time_s:
-            self._take_next()
-        if self.unrouted:
-            self._set_now(time_s)
-            for serial in list(self.unrouted):
-                self._route(self.seat_of[serial])
+        self._answer_all()
+        for serial in list(self.unrouted):
+            seat = self.seat_of[serial]
+            if not seat.held:
+                self._answer_all(self.engine.route(seat.slot, time_s))
         # An operator or the cluster may have made room; a curve that is raised counts from the next hour or event on.
-        for s in self._opened if self._hard else range(len(self.queue_S)):
-            if self.queue_S[s] and s not in self.drained and self._head_fits(s):
-                self._set_now(time_s)
-                self._dispatch(s)
+        for s in self._opened if self.engine.hard else range(len(self.brief.sites)):
+            if s >= 0 and self.engine.look_at(s, time_s):
+                self._answer_all()
         self._opened.clear()
-
-    def _head_fits(self, s: int) -> bool:
-        """Returns whether the first job of a queue that is not held could start now."""
-        head = next(self._line(self.queue_S[s]), None)
-        return head is not None and self.room(s) >= head.about.gpus_min
-
-    def _take_events(self, until_s: float) -> None:
-        """Takes all finishes, joins and arrivals up to a time (protocol each-slot)."""
-        while self._events and self._events[0][0] <= until_s:
-            time_s, kind, serial = heapq.heappop(self._events)
-            self._set_now(time_s)
-            if kind == ARRIVAL:
-                if serial in self._coming:
-                    seat = self._seat(serial)
-                    self._join(seat, int(self.view.home_I[seat.about.origin]))
-            elif serial in self.seat_of:
-                seat = self.seat_of[serial]
-                if kind == FINISH:
-                    self._free(seat)
-                else:
-                    self._join(seat, seat.site)
-
-    def _take_next(self) -> None:
-        """Takes the next event (protocol on-arrival)."""
-        time_s, kind, serial = heapq.heappop(self._events)
-        if kind == ARRIVAL:
-            if serial in self._coming:
-                self._set_now(time_s)
-                self._route(self._seat(serial))
-            return
-        if kind == HOUR:
-            self._hour_waits = False
-            self._set_now(time_s)
-            for s in range(len(self.queue_S)):
-                self._dispatch(s)
-            return
-        seat = self.seat_of.get(serial)
-        if seat is None:
-            return
-        if kind == DEADLINE:
-            if seat.state == WAITING and seat.site >= 0 and not seat.held:
-                self._set_now(time_s)
-                self._leave_queue(seat)
-                self._give_up(seat)
-                self._dispatch(seat.site)
-            return
-        self._set_now(time_s)
-        if kind == FINISH:
-            self._finished(seat)
-            return
-        if seat.earliest_s > self.now_s:
-            heapq.heappush(self._events, (seat.earliest_s, REACH, serial))
-            return
-        self._join(seat, seat.site)
-        latest = latest_s(self.view, seat.slot, seat.site)
-        if np.isfinite(latest):
-            heapq.heappush(self._events, (latest, DEADLINE, serial))
-        self._dispatch(seat.site)
-
-    def _finished(self, seat: Seat) -> None:
-        """Frees the GPUs of a job, tells a scheduler that wants to know, and looks at the queue (on-arrival)."""
-        self._give_back(seat)
-        if self.scheduler.needs.finished:
-            self.view.run_1["gpus"], self.view.run_1["level"] = seat.gpus, seat.level
-            self._ask(ASK_FINISHED, seat.slot, seat.site)
-        self._forget(seat)
-        self._dispatch(seat.site)
 
     # Questions.
 
-    def _ask(self, kind: int, slot: int = -1, site: int = -1) -> None:
-        """Shows the hour, sets the defaults and asks the scheduler."""
-        run = self.view.run_1
-        run["kind"], run["site"] = kind, site
-        if slot >= 0:
-            self.view.asked_N[0] = slot
-        self._show_curves(int(self.now_s // HOUR_S))
-        if self.hours is not None:
-            self.hours.show(self.view, int(self.now_s // HOUR_S))
-        self.answers.answer_N[:] = (HOLD, 0, ORACLE, 0.0)
-        if kind == ASK_ALLOCATE:
-            seat = self.seat_of[int(self.view.job_J["serial"][slot])]
-            self.answers.answer_N["gpus"], self.answers.answer_N["level"] = seat.gpus, seat.level
-        self.asks += 1
-        self.scheduler.decide(self.view, self.answers)
-
-    def _ask_slot(self) -> None:
-        """Asks every site about each of its waiting jobs, all sites at once (protocol each-slot)."""
-        lines = [self._line(queue) for queue in self.queue_S]
-        sites = range(len(lines))
+    def _answer_all(self, kind: int = 0) -> None:
+        """Answers a question, if there is one, and those that follow until all that was told has been taken."""
         while True:
-            asked = [next(line, None) for line in lines]
-            if not any(asked):
+            self._take_happenings()
+            if kind:
+                self._answer(kind)
+            kind = self.engine.step()
+            if not kind:
+                self._take_happenings()
                 return
-            self.view.asked_N[:] = [-1 if seat is None else seat.slot for seat in asked]
-            fill_masks(self.view, self.room_S())
-            for s, seat in enumerate(asked):
-                if seat is not None:
-                    self.restrict(seat, s)
-            self._ask(ASK_SLOT)
-            answers = [self.answers.answer_N[s].item() for s in sites]
-            for s, seat in enumerate(asked):
-                if seat is not None:
-                    self._carry_out(seat, s, *answers[s])
 
-    def _line(self, queue: dict[int, None]) -> Iterator[Seat]:
-        """Yields the jobs of a queue that are not held."""
-        seats = [self.seat_of[serial] for serial in queue]
-        return iter([seat for seat in seats if not seat.held])
+    def _answer(self, kind: int) -> None:
+        """Answers a question; one that the scheduler fails at, or that nothing comes of, is passed over.
+
+        Raises:
+            NoonwardError: The scheduler failed, e.g. no plan fits; the job is asked about again later.
+        """
+        carried_out = False
+        try:
+            if kind == ASK_SLOT:
+                carried_out = self._answer_slot()
+            elif kind == ASK_FINISHED:
+                self._ask()
+                carried_out = True
+            else:
+                seat = self.seat_of[int(self.view.serial_N[0])]
+                carried_out = self._answer_allocate(seat) if kind == ASK_ALLOCATE else self._answer_route(seat)
+        finally:
+            if not carried_out and kind != ASK_FINISHED:
+                self.engine.skip()
+
+    def _ask(self) -> None:
+        """Shows the hour and asks the scheduler."""
+        hour = int(self.now_s // HOUR_S)
+        self._show_curves(hour)
+        if self.hours is not None:
+            self.hours.show(self.view, hour)
+        self.asks += 1
+        self.scheduler.decide(self.view, self.engine.answers)
+
+    def _answer_slot(self) -> bool:
+        """Answers what every site does with its next job (protocol each-slot)."""
+        asked = [(s, self.seat_of[int(self.view.job_J["serial"][slot])]) for s, slot in self.view.asked()]
+        for s, seat in asked:
+            self.restrict(seat, s)
+        self._ask()
+        answer_N = self.engine.answers.answer_N
+        for s, seat in asked:
+            choice, gpus, level = self._checked(seat, s, *answer_N[s].item()[:3])
+            self._decided(seat, s, choice, gpus, level, 0.0)
+            answer_N[s] = choice, gpus, level, 0.0
+        return True
+
+    def _answer_allocate(self, seat: Seat) -> bool:
+        """Answers with which gang and clock a job starts (protocol on-arrival)."""
+        self._ask()
+        self.view.mask_NA[0] = 1
+        answer = self.engine.answers.answer_N[0]
+        _, gpus, level = self._checked(seat, 0, 1 + seat.site, *answer.item()[1:3])
+        answer["gpus"], answer["level"] = gpus, level
+        return True
+
+    def _answer_route(self, seat: Seat) -> bool:
+        """Answers where a job is sent (protocol on-arrival); returns False where it stays."""
+        self.restrict(seat, 0)
+        seat.state, seat.site = WAITING, -1
+        self.unrouted[seat.serial] = None
+        self._change(seat)
+        if seat.held or not self.view.mask_NA[0].any():
+            return False
+        self._ask()
+        answer = self.engine.answers.answer_N[0]
+        earliest_s = float(answer["earliest_s"])
+        choice, gpus, level = self._checked(seat, 0, *answer.item()[:3])
+        if choice == HOLD or not earliest_s <= latest_s(self.view, seat.slot, choice - 1):
+            return False
+        self.unrouted.pop(seat.serial)
+        self._decided(seat, 0, choice, gpus, level, earliest_s)
+        seat.gpus, seat.level, seat.earliest_s = gpus, level, earliest_s
+        self.engine.answers.answer_N[0] = choice, gpus, level, earliest_s
+        return True
 
     def restrict(self, seat: Seat, asker: int) -> None:
         """Takes what the operator forbids out of a mask."""
@@ -363,35 +330,6 @@ class World(Sight):
         self.notes.append(Note(self.now_s, about.job, "infeasible answer", said))
         return HOLD, 0, ORACLE
 
-    def _carry_out(self, seat: Seat, s: int, choice: int, gpus: int, level: int, earliest_s: float) -> None:
-        """Holds, starts or moves a site's job (protocol each-slot)."""
-        choice, gpus, level = self._checked(seat, s, choice, gpus, level)
-        self._decided(seat, s, choice, gpus, level, 0.0)
-        if choice == HOLD:
-            return
-        self._leave_queue(seat)
-        d = choice - 1
-        if d == s:
-            most = min(seat.about.gpus_max, gpus) if gpus > 0 else seat.about.gpus_max
-            self._start(seat, s, min(most, self.room(s)), level)
-            return
-        joins_s = float(join_time(self.view, seat.slot, s, d))
-        self._send(seat, d, joins_s)
-
-    def _send(self, seat: Seat, site: int, at_s: float) -> None:
-        """Lets a job travel to a site, where it arrives at a time."""
-        if seat.about.move_gb > 0 and (self._each_slot or int(self.view.home_I[seat.about.origin]) != site):
-            seat.moves += 1
-        self.notes.append(
-            Note(
-                self.now_s, seat.about.job, "sent",
-                {"serial": seat.serial, "from": seat.site, "site": site, "arrives_s": at_s},
-            )
-        )  # fmt: skip
-        seat.state, seat.site, seat.reach_s = TRANSIT, site, at_s
-        heapq.heappush(self._events, (at_s, REACH, seat.serial))
-        self._change(seat)
-
     def _decided(self, seat: Seat, asker: int, choice: int, gpus: int, level: int, earliest_s: float) -> None:
         """Notes a decision; of several times that a job is held in a row, the first."""
         if choice == HOLD and seat.serial in self._asked_before:
@@ -419,74 +357,124 @@ class World(Sight):
             for s, name in enumerate(self.brief.sites)
         ]
 
-    def _route(self, seat: Seat) -> None:
-        """Asks the dispatcher where a job goes (protocol on-arrival).
+    # What became of jobs.
 
-        Raises:
-            NoonwardError: The scheduler failed, e.g. no plan fits; the job is asked about again later.
+    def _take_happenings(self) -> None:
+        """Brings the jobs in sight to where the engine has them."""
+        for happening in self.engine.happened():
+            if happening.what == TAKEN:
+                about = self._coming.pop(happening.serial)
+                self.seat_of[happening.serial] = Seat(
+                    about=about, serial=happening.serial, slot=happening.slot, held=about.held, pinned=about.pinned,
+                    vetoed=about.vetoed,
+                )  # fmt: skip
+                continue
+            seat = self.seat_of[happening.serial]
+            self._change(seat)
+            if happening.what == JOINED:
+                self._joined(seat, happening)
+            elif happening.what == SENT:
+                self._sent(seat, happening)
+            elif happening.what == FREED:
+                seat.freed_s = happening.at_s
+                self._forget(seat)
+            elif happening.what == DROPPED:
+                seat.state = OVERDUE
+                self.notes.append(Note(happening.at_s, seat.about.job, OVERDUE, {"serial": seat.serial}))
+                self._forget(seat)
+            else:
+                self._started(seat, happening)
+
+    def _joined(self, seat: Seat, happening: Happening) -> None:
+        """Notes that a job has joined a site's queue."""
+        seat.state, seat.site = WAITING, int(self.engine.world.outcome_R["site"][seat.slot])
+        seat.reach_s, seat.place = happening.at_s, self.place
+        self.place += 1
+
+    def _sent(self, seat: Seat, happening: Happening) -> None:
+        """Notes that a job travels to a site."""
+        outcome, reach_s = self.engine.world.outcome_R[seat.slot], self.engine.world.track_J["reach_s"][seat.slot]
+        said: dict[str, object] = {
+            "serial": seat.serial, "from": seat.site, "site": int(outcome["site"]), "arrives_s": float(reach_s)
+        }  # fmt: skip
+        self.notes.append(Note(happening.at_s, seat.about.job, "sent", said))
+        seat.state, seat.site, seat.reach_s = TRANSIT, int(outcome["site"]), float(reach_s)
+        seat.moves = int(outcome["moves"])
+
+    def _started(self, seat: Seat, happening: Happening) -> None:
+        """Notes that a job starts, with what gang, clock, power and expected run time."""
+        outcome = self.engine.world.outcome_R[seat.slot]
+        seat.state, seat.site = STARTING, int(outcome["site"])
+        seat.gpus, seat.level = int(outcome["gpus"]), int(outcome["level"])
+        seat.start_s, seat.power_w = float(outcome["start_s"]), float(outcome["power_w"])
+        seat.run_s = float(self.engine.world.track_J["run_s"][seat.slot])
+        said: dict[str, object] = {
+            "serial": seat.serial, "site": seat.site, "gpus": seat.gpus, "level": seat.level,
+            "arrival_s": seat.about.arrival_s,
+        }  # fmt: skip
+        self.notes.append(Note(happening.at_s, seat.about.job, "start decided", said))
+
+    def _forget(self, seat: Seat) -> None:
+        del self.seat_of[seat.serial]
+        self.unrouted.pop(seat.serial, None)
+        self._asked_before.discard(seat.serial)
+        self._ended.discard(seat.serial)
+
+    def _change(self, seat: Seat) -> None:
+        self.changed[seat.serial] = seat
+
+    def drain_changes(self) -> tuple[list[Seat], list[Decision], list[Note]]:
+        """Returns what has changed since the last call: jobs, decisions and notes."""
+        out = list(self.changed.values()), self.decisions, self.notes
+        self.changed, self.decisions, self.notes = {}, [], []
+        return out
+
+    def keep_changes(self, seats: Iterable[Seat], decisions: Iterable[Decision], notes: Iterable[Note]) -> None:
+        """Takes back what ``drain_changes`` returned and could not be stored; it comes before later changes."""
+        self.changed = {seat.serial: seat for seat in seats} | self.changed
+        self.decisions[:0] = decisions
+        self.notes[:0] = notes
+
+    # Restart.
+
+    def restore(self, seats: Iterable[Seat], *, serial: int, place: int, now_s: float | None) -> None:
+        """Puts jobs in sight back as they were stored.
+
+        Args:
+            seats: Jobs in sight, each with its slot.
+            serial: Next number of an arrival.
+            place: Next place in the order of joining queues.
+            now_s: Time up to which events were taken, s; None if the service is new.
         """
-        if seat.held:
-            self._leave_unrouted(seat)
-            return
-        if not fill_route(self.view, seat.slot):
-            self.unrouted.pop(seat.serial, None)
-            self._give_up(seat)
-            return
-        self.restrict(seat, 0)
-        if not self.view.mask_NA[0].any():
-            self._leave_unrouted(seat)
-            return
-        self._leave_unrouted(seat)
-        self._ask(ASK_ROUTE, seat.slot)
-        choice, gpus, level, earliest_s = self.answers.answer_N[0].item()
-        choice, gpus, level = self._checked(seat, 0, choice, gpus, level)
-        if choice == HOLD or not earliest_s <= latest_s(self.view, seat.slot, choice - 1):
-            return
-        self.unrouted.pop(seat.serial)
-        self._decided(seat, 0, choice, gpus, level, earliest_s)
-        seat.gpus, seat.level, seat.earliest_s = gpus, level, earliest_s
-        origin = seat.about.origin
-        self._send(seat, choice - 1, self.now_s + float(travel_s(self.view, seat.slot, origin, choice - 1)))
+        self.serial, self.place = serial, place
+        if now_s is not None:
+            self.engine.set_now(now_s)
+            self.asked_s = now_s
+        for seat in sorted(seats, key=lambda seat: seat.place):
+            self.seat_of[seat.serial] = seat
+            self._asked_before.add(seat.serial)
+            status = {TRANSIT: TRAVELS, STARTING: RUNNING}.get(seat.state, QUEUED if seat.site >= 0 else PLANNED)
+            outcome: dict[str, float] = {
+                "status": status, "site": seat.site, "gpus": seat.gpus, "level": seat.level, "moves": seat.moves,
+                "reach_s": seat.reach_s or 0.0,
+            }  # fmt: skip
+            self.engine.place(seat.serial, seat.slot, outcome, seat.earliest_s, **_columns(seat.about, held=seat.held))
+            if status == PLANNED:
+                self.unrouted[seat.serial] = None
+            elif status == QUEUED and not self._each_slot:
+                latest = latest_s(self.view, seat.slot, seat.site)
+                if np.isfinite(latest):
+                    self.engine.lapse(seat.slot, latest)
+        self.engine.resume()
 
-    def _leave_unrouted(self, seat: Seat) -> None:
-        """Keeps a job that no site may take now; it is asked about again."""
-        seat.state, seat.site = WAITING, -1
-        self.unrouted[seat.serial] = None
-        self._change(seat)
 
-    def _dispatch(self, s: int) -> None:
-        """Starts what the head of a site's queue allows (protocol on-arrival)."""
-        if s not in self.drained:
-            self._start_heads(s)
-        self._await_hour(s)
-
-    def _await_hour(self, s: int) -> None:
-        """Has queues looked at again when the next hour begins, if one is left under a hard curve (on-arrival)."""
-        if self._hard and self.queue_S[s] and not self._each_slot and not self._hour_waits:
-            self._hour_waits = True
-            heapq.heappush(self._events, ((self.now_s // HOUR_S + 1) * HOUR_S, HOUR, 0))
-
-    def _start_heads(self, s: int) -> None:
-        """Starts jobs from the head of a site's queue on, as long as there is room."""
-        for serial in list(self.queue_S[s]):
-            seat = self.seat_of[serial]
-            if seat.held:
-                continue
-            if self.now_s > latest_s(self.view, seat.slot, s):
-                self._leave_queue(seat)
-                self._give_up(seat)
-                continue
-            if self.room(s) < seat.about.gpus_min:
-                return
-            gpus, level = seat.gpus, seat.level
-            if self.scheduler.needs.allocate:
-                self._ask(ASK_ALLOCATE, seat.slot, s)
-                self.view.mask_NA[0] = 1
-                _, gpus, level, _ = self.answers.answer_N[0].item()
-                _, gpus, level = self._checked(seat, 0, 1 + s, gpus, level)
-            self._leave_queue(seat)
-            most = min(seat.about.gpus_max, gpus) if gpus > 0 else seat.about.gpus_max
-            self._start(seat, s, min(most, self.room(s)), level)
+def _columns(about: Arrival, *, held: bool) -> dict[str, float]:
+    """Returns the fields of an arrival's JOB record."""
+    return {
+        "arrival_s": about.arrival_s, "work": about.work, "deadline_s": about.arrival_s + about.max_delay_s,
+        "move_gb": about.move_gb, "result_gb": about.result_gb, "origin": about.origin, "class_": about.class_,
+        "gpus_min": about.gpus_min, "gpus_max": about.gpus_max, "held": held,
+    }  # fmt: skip
 
 
 def _known(value: float) -> float | None:

@@ -24,6 +24,7 @@ JOB: Final = np.dtype(
         ("gpus_min", "i8"),
         ("gpus_max", "i8"),
         ("preset_site", "i8"),  # site the workload itself names, or -1
+        ("held", "i8"),  # 1 while an operator holds it: nobody is asked about it
         ("serial", "i8"),  # number of its arrival, from 0; -1 for a slot that holds no job
     ]
 )
@@ -131,7 +132,7 @@ class Jobs:
             out[name] = getattr(self, f"{name.rstrip('_')}_J")
         out["deadline_s"] = self.arrival_s_J + self.slack_s_J
         out["move_gb"] = self.data_gb_J + self.model_gb_J
-        out["serial"] = np.arange(len(self))
+        out["held"], out["serial"] = 0, np.arange(len(self))
         return out
 
     @classmethod

@@ -18,6 +18,8 @@ from noonward.engine.cluster.kernels.physics import (
     has_slot,
     leave_queue,
     move,
+    not_held,
+    note,
     push,
     read_meters,
     read_reward,
@@ -37,6 +39,7 @@ from noonward.engine.cluster.kernels.world import (
     INGRESS_SHIFT,
     NO_SLOT,
     REACH,
+    SENT,
     SITE_SHIFT,
     TRANSIT,
     World,
@@ -90,13 +93,15 @@ def carry_out(w: World, job: int, s: int) -> None:
         start(w, job, s, min(most, room_now(w, s)), w.answers.answer_N[s].level)
         pay_lateness(w, job, s)
         return
-    serial = view.job_J[job].serial
-    w.outcome_R[serial].status = TRANSIT
-    w.outcome_R[serial].site = d
-    push(w, joins_at(view, job, s, d), REACH, serial, job)
-    if view.job_J[job].move_gb > 0.0:
+    row = w.track_J[job].row
+    w.outcome_R[row].status = TRANSIT
+    w.outcome_R[row].site = d
+    w.track_J[job].reach_s = joins_at(view, job, s, d)
+    push(w, w.track_J[job].reach_s, REACH, view.job_J[job].serial, job)
+    if view.job_J[job].move_gb > 0.0 and not w.engine_1[0].told:
         note_journey(w, job, view.site_S[s].ingress, d)
     move(w, job, view.site_S[s].ingress, d)
+    note(w, SENT, job)
 
 
 @kernel(inline=True, allocates=False)
@@ -123,7 +128,7 @@ def ask_slot(w: World) -> int:
     view = w.shown
     some = False
     for s in range(view.site_S.shape[0]):
-        job = w.state_S[s].cursor
+        job = not_held(w, w.state_S[s].cursor)
         view.asked_N[s] = job
         if job >= 0:
             some = True
@@ -179,17 +184,19 @@ def take_events(w: World, until: float) -> int:
             return NO_SLOT
         w.engine_1[0].events += 1
         if arrives:
-            view.run_1[0].now_s = arrival
+            view.run_1[0].now_s = max(view.run_1[0].now_s, arrival)
             job = take_slot(w)
             enqueue(w, job, view.home_I[view.job_J[job].origin])
             continue
         drop_top(w)
-        view.run_1[0].now_s = time
+        if view.job_J[job].serial != serial:
+            continue  # it was withdrawn
+        view.run_1[0].now_s = max(view.run_1[0].now_s, time)
         if kind == FINISH:
             finish(w, job)
             give_slot_back(w, job)
         else:
-            enqueue(w, job, w.outcome_R[serial].site)
+            enqueue(w, job, w.outcome_R[w.track_J[job].row].site)
 
 
 @kernel(inline=True, allocates=False)
@@ -220,7 +227,10 @@ def close_run(w: World) -> int:
 
 @kernel(inline=True, allocates=False)
 def advance_each_slot(w: World) -> int:
-    """Runs until the next decision step; returns ASK_SLOT, 0 at the run's end, or NO_SLOT to be called again."""
+    """Runs until the next decision step; returns ASK_SLOT, 0 at the run's end, or NO_SLOT to be called again.
+
+    Where it is told from outside, 0 says that the slot it was told to take (``until_s``) is over.
+    """
     view = w.shown
     if w.engine_1[0].ended:
         return 0
@@ -231,6 +241,9 @@ def advance_each_slot(w: World) -> int:
                 return code
             w.engine_1[0].in_slot = 0
         if np.isnan(w.engine_1[0].until_s):
+            if w.engine_1[0].told:
+                view.run_1[0].kind = 0
+                return 0
             # The first slot begins at second 0, the others one slot after the last or when something happens.
             w.engine_1[0].until_s = next_slot_s(w)
         time = w.engine_1[0].until_s

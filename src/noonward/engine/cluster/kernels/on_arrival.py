@@ -26,6 +26,8 @@ from noonward.engine.cluster.kernels.physics import (
     has_slot,
     leave_queue,
     move,
+    not_held,
+    note,
     push,
     read_meters,
     read_reward,
@@ -48,6 +50,7 @@ from noonward.engine.cluster.kernels.world import (
     KIND_SHIFT,
     NO_SLOT,
     REACH,
+    SENT,
     TRANSIT,
     WAITING,
     World,
@@ -70,38 +73,48 @@ def ask(w: World, kind: int, job: int, s: int) -> int:
 
 
 @kernel(inline=True, allocates=False)
+def await_hour(w: World, s: int) -> None:
+    """Makes the next hour an event if a queue is left under a hard capacity curve, where the engine is told."""
+    engine = w.engine_1[0]
+    if engine.told and engine.caps == HARD_CAPS and not engine.hour_waits and w.state_S[s].head >= 0:
+        w.engine_1[0].hour_waits = 1
+        push(w, (np.floor(w.shown.run_1[0].now_s / HOUR_S) + 1) * HOUR_S, HOUR, 0, 0)
+
+
+@kernel(inline=True, allocates=False)
 def dispatch(w: World, s: int) -> int:
     """Starts what the head of a site's queue allows; returns ASK_ALLOCATE to pause, else 0."""
     view = w.shown
     while True:
-        job = w.state_S[s].head
-        if job < 0:
+        job = not_held(w, w.state_S[s].head)
+        if job < 0 or w.state_S[s].drained:
+            await_hour(w, s)
             return 0
         if view.run_1[0].now_s > last_start_s(view, job, s):
             leave_queue(w, job, s)
             give_up(w, job)
             continue
         if room_now(w, s) < view.job_J[job].gpus_min:
+            await_hour(w, s)
             return 0
         if w.engine_1[0].wants_allocate:
             ask(w, ASK_ALLOCATE, job, s)
-            serial = view.job_J[job].serial
-            w.answers.answer_N[0].gpus = w.outcome_R[serial].gpus
-            w.answers.answer_N[0].level = w.outcome_R[serial].level
+            row = w.track_J[job].row
+            w.answers.answer_N[0].gpus = w.outcome_R[row].gpus
+            w.answers.answer_N[0].level = w.outcome_R[row].level
             return ASK_ALLOCATE
-        start_head(w, s)
+        start_queued(w, job, s)
 
 
 @kernel(inline=True, allocates=False)
-def start_head(w: World, s: int) -> None:
-    """Starts the first job of a site's queue with the gang and the clock it was given."""
-    job = w.state_S[s].head
-    serial = w.shown.job_J[job].serial
+def start_queued(w: World, job: int, s: int) -> None:
+    """Starts a job of a site's queue with the gang and the clock it was given."""
+    row = w.track_J[job].row
     leave_queue(w, job, s)
     most = w.shown.job_J[job].gpus_max
-    if w.outcome_R[serial].gpus > 0:
-        most = min(most, w.outcome_R[serial].gpus)
-    start(w, job, s, min(most, room_now(w, s)), w.outcome_R[serial].level)
+    if w.outcome_R[row].gpus > 0:
+        most = min(most, w.outcome_R[row].gpus)
+    start(w, job, s, min(most, room_now(w, s)), w.outcome_R[row].level)
     pay_lateness(w, job, s)
 
 
@@ -129,15 +142,16 @@ def apply_route(w: World) -> int:
         return failed
     if np.isnan(earliest) or earliest > last_start_s(view, job, s):
         return FAILED_EARLIEST
-    ingress, serial = view.job_J[job].origin, view.job_J[job].serial
-    w.outcome_R[serial].gpus = w.answers.answer_N[0].gpus
-    w.outcome_R[serial].level = w.answers.answer_N[0].level
+    row = w.track_J[job].row
+    w.outcome_R[row].gpus = w.answers.answer_N[0].gpus
+    w.outcome_R[row].level = w.answers.answer_N[0].level
     w.track_J[job].earliest_s = earliest
-    w.outcome_R[serial].status = TRANSIT
-    w.outcome_R[serial].site = s
-    move(w, job, ingress, s)
+    w.outcome_R[row].status = TRANSIT
+    w.outcome_R[row].site = s
+    move(w, job, view.job_J[job].origin, s)
     w.track_J[job].reach_s = send(w, job, s)
-    push(w, w.track_J[job].reach_s, REACH, serial, job)
+    push(w, w.track_J[job].reach_s, REACH, view.job_J[job].serial, job)
+    note(w, SENT, job)
     return 0
 
 
@@ -162,9 +176,9 @@ def apply_allocate(w: World) -> int:
     failed = check_gang(w, job, s)
     if failed:
         return failed
-    w.outcome_R[w.shown.job_J[job].serial].gpus = w.answers.answer_N[0].gpus
-    w.outcome_R[w.shown.job_J[job].serial].level = w.answers.answer_N[0].level
-    start_head(w, s)
+    w.outcome_R[w.track_J[job].row].gpus = w.answers.answer_N[0].gpus
+    w.outcome_R[w.track_J[job].row].level = w.answers.answer_N[0].level
+    start_queued(w, job, s)
     return 0
 
 
@@ -185,7 +199,7 @@ def apply_on_arrival(w: World) -> int:
 def reach(w: World, job: int) -> None:
     """Lets a job join its site's queue, or wait for the earliest start it was given."""
     now, serial = w.shown.run_1[0].now_s, w.shown.job_J[job].serial
-    s = w.outcome_R[serial].site
+    s = w.outcome_R[w.track_J[job].row].site
     if w.track_J[job].earliest_s > now:
         push(w, w.track_J[job].earliest_s, REACH, serial, job)
         return
@@ -200,7 +214,7 @@ def reach(w: World, job: int) -> None:
 @kernel(inline=True, allocates=False)
 def lapse(w: World, job: int) -> None:
     """Drops a job that still waits after its latest start, and looks at the queue behind it."""
-    s = w.outcome_R[w.shown.job_J[job].serial].site
+    s = w.outcome_R[w.track_J[job].row].site
     leave_queue(w, job, s)
     give_up(w, job)
     w.engine_1[0].dispatch = s
@@ -222,7 +236,7 @@ def close_run(w: World, time: float) -> int:
 def next_arrival(w: World) -> int:
     """Takes the next arrival: asks about it, or drops it if no site can serve it in time."""
     job = take_slot(w)
-    w.shown.run_1[0].now_s = w.shown.job_J[job].arrival_s
+    w.shown.run_1[0].now_s = max(w.shown.run_1[0].now_s, w.shown.job_J[job].arrival_s)
     if not fill_route_mask(w.shown, job):
         give_up(w, job)
         return 0
@@ -234,8 +248,9 @@ def next_hour(w: World) -> None:
     """Looks at every queue under the new hour's capacity curve."""
     w.engine_1[0].dispatch = 0
     w.engine_1[0].dispatch_last = w.shown.site_S.shape[0] - 1
+    w.engine_1[0].hour_waits = 0
     hour = int(np.round(w.shown.run_1[0].now_s / HOUR_S))
-    if hour + 1 < w.caps_SH.shape[1]:
+    if not w.engine_1[0].told and hour + 1 < w.caps_SH.shape[1]:
         push(w, (hour + 1) * HOUR_S, HOUR, 0, 0)
 
 
@@ -254,11 +269,15 @@ def continue_dispatch(w: World) -> int:
 
 @kernel(inline=True, allocates=False)
 def advance_on_arrival(w: World) -> int:
-    """Runs until the next question; returns its kind, 0 at the run's end, or NO_SLOT to be called again."""
+    """Runs until the next question; returns its kind, 0 at the run's end, or NO_SLOT to be called again.
+
+    Where it is told from outside, 0 says that all that was told (``told_s``) is taken.
+    """
     view = w.shown
     if w.engine_1[0].ended:
         return 0
-    if w.engine_1[0].events == 0 and w.engine_1[0].caps == HARD_CAPS and w.caps_SH.shape[1] > 1:
+    first_events = w.engine_1[0].events == 0 and not w.engine_1[0].told
+    if first_events and w.engine_1[0].caps == HARD_CAPS and w.caps_SH.shape[1] > 1:
         push(w, HOUR_S, HOUR, 0, 0)
     while True:
         code = continue_dispatch(w)
@@ -274,9 +293,13 @@ def advance_on_arrival(w: World) -> int:
             time = w.heap_E[0].time
             kind, serial, job = event_of(w.heap_E[0].item)
         first = min(time, arrival)
-        if not w.engine_1[0].drained and first > view.run_1[0].window_s:
+        if w.engine_1[0].told:
+            if first > w.engine_1[0].told_s:
+                view.run_1[0].kind = 0
+                return 0
+        elif not w.engine_1[0].drained and first > view.run_1[0].window_s:
             return close_run(w, view.run_1[0].window_s)
-        if np.isinf(first) or (w.engine_1[0].drained and np.isinf(arrival) and idle(w, kind)):
+        elif np.isinf(first) or (w.engine_1[0].drained and np.isinf(arrival) and idle(w, kind)):
             return close_run(w, max(view.run_1[0].now_s, view.run_1[0].window_s))
         arrives = arrival < time or (arrival == time and kind > ARRIVAL)
         if arrives and not has_slot(w):
@@ -289,20 +312,23 @@ def advance_on_arrival(w: World) -> int:
                 return code
             continue
         drop_top(w)
+        if kind != HOUR and view.job_J[job].serial != serial:
+            continue  # it has ended or was withdrawn
+        row = w.track_J[job].row
         if kind == DEADLINE:
-            if view.job_J[job].serial == serial and w.outcome_R[serial].status == WAITING:
-                view.run_1[0].now_s = time
+            if w.outcome_R[row].status == WAITING and not view.job_J[job].held:
+                view.run_1[0].now_s = max(view.run_1[0].now_s, time)
                 lapse(w, job)
             continue
-        view.run_1[0].now_s = time
+        view.run_1[0].now_s = max(view.run_1[0].now_s, time)
         if kind == FINISH:
-            s = w.outcome_R[serial].site
+            s = w.outcome_R[row].site
             finish(w, job)
             w.engine_1[0].dispatch = s
             w.engine_1[0].dispatch_last = s
             if w.engine_1[0].wants_finished:
-                view.run_1[0].gpus = w.outcome_R[serial].gpus
-                view.run_1[0].level = w.outcome_R[serial].level
+                view.run_1[0].gpus = w.outcome_R[row].gpus
+                view.run_1[0].level = w.outcome_R[row].level
                 return ask(w, ASK_FINISHED, job, s)
             give_slot_back(w, job)
         elif kind == REACH:
@@ -317,7 +343,7 @@ def idle(w: World, kind: int) -> bool:
     if kind != HOUR and kind != DEADLINE:
         return False
     for s in range(w.shown.site_S.shape[0]):
-        if w.shown.site_S[s].waiting > 0 or w.shown.site_S[s].free < w.shown.site_S[s].gpus:
+        if w.shown.site_S[s].waiting > 0 or w.state_S[s].taken > 0:
             return False
     for i in range(w.engine_1[0].heap_size):
         if w.heap_E[i].item >> KIND_SHIFT == REACH:

@@ -11,9 +11,12 @@ from noonward.engine.cluster.kernels.world import (
     AT_START,
     CARBON_SUM,
     DONE,
+    DROPPED,
     FACTOR_SUM,
     FINISH,
+    FREED,
     HARD_CAPS,
+    JOINED,
     KIND_SHIFT,
     OVERDUE,
     OWN,
@@ -21,6 +24,8 @@ from noonward.engine.cluster.kernels.world import (
     PRICE_SUM,
     RUNNING,
     SERIAL_SHIFT,
+    STARTED,
+    TAKEN,
     UNISSUED,
     WAITING,
     World,
@@ -45,6 +50,16 @@ def push(w: World, time: float, kind: int, serial: int, job: int) -> None:
         i = parent
     w.heap_E[i].time = time
     w.heap_E[i].item = item
+
+
+@kernel(inline=True, allocates=False)
+def note(w: World, what: int, job: int) -> None:
+    """Notes what happens to a job now, where the engine is told from outside."""
+    if w.engine_1[0].told:
+        w.engine_1[0].journeys += 1
+        x = w.heap_E.shape[0] - w.engine_1[0].journeys
+        w.heap_E[x].time = w.shown.run_1[0].now_s
+        w.heap_E[x].item = (what << KIND_SHIFT) | (w.shown.job_J[job].serial << SERIAL_SHIFT) | job
 
 
 @kernel(inline=True, allocates=False)
@@ -111,14 +126,14 @@ def meter_over_cap(w: World, s: int, t0: float, t1: float, busy: int) -> None:
 
 @kernel(inline=True, allocates=False)
 def read_meters(w: World, s: int, time: float) -> None:
-    """Brings a site's meters to a time; free GPUs are charged up to the window's end."""
+    """Brings a site's meters to a time, unless clusters have their own; free GPUs count up to the window's end."""
     state = w.state_S[s]
     t0 = state.metered_s
-    if time <= t0:
+    if time <= t0 or w.engine_1[0].told:
         return
     state.metered_s = time
     site = w.shown.site_S[s]
-    busy = site.gpus - site.free
+    busy = state.taken
     state.gpu_s += busy * (time - t0)
     if busy > 0:
         kwh, usd, kg = settle_site(w, s, t0, time, state.busy_w)
@@ -164,7 +179,7 @@ def started_utility_usd(w: World) -> float:
 @kernel(inline=True, allocates=False)
 def count_started(w: World, job: int, s: int) -> None:
     """Counts a job that starts now whole: revenue less energy and carbon within the run, less its result's journey."""
-    run, outcome = w.shown.run_1[0], w.outcome_R[w.shown.job_J[job].serial]
+    run, outcome = w.shown.run_1[0], w.outcome_R[w.track_J[job].row]
     until = outcome.finish_s if w.engine_1[0].drained else min(outcome.finish_s, run.window_s)
     _, usd, kg = settle_site(w, s, outcome.start_s, until, outcome.power_w)
     gpu_hours, journey_usd = outcome.gpus * (until - outcome.start_s) / HOUR_S, 0.0
@@ -202,7 +217,9 @@ def read_reward(w: World) -> None:
 
 @kernel(inline=True, allocates=False)
 def show_hour(w: World) -> None:
-    """Shows the current hour's price, intensity and forecast in the view."""
+    """Shows the current hour's price, intensity and forecast in the view, unless they are shown from outside."""
+    if w.engine_1[0].told:
+        return
     hour = current_hour(w, w.shown.run_1[0].now_s)
     if hour == w.engine_1[0].hour_shown:
         return
@@ -247,25 +264,35 @@ def room_now(w: World, s: int) -> int:
 
 
 @kernel(inline=True, allocates=False)
+def show_free(w: World, s: int) -> None:
+    """Shows how many GPUs of a site are neither taken nor withheld."""
+    w.shown.site_S[s].free = max(0, w.shown.site_S[s].gpus - w.state_S[s].taken - w.state_S[s].withheld)
+
+
+@kernel(inline=True, allocates=False)
 def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
-    """Starts a job now: takes GPUs, fixes clock and power, schedules the finish."""
-    view = w.shown
+    """Starts a job now: takes GPUs, fixes clock and power, schedules the finish unless it is told."""
+    view, row = w.shown, w.track_J[job].row
     now, serial = view.run_1[0].now_s, view.job_J[job].serial
     if level == ORACLE:
         level = view.oracle_SCG[s, view.job_J[job].class_, gpus]
     read_meters(w, s, now)
     seconds = view.job_J[job].work * view.speed_KSCGF[SECONDS, s, view.job_J[job].class_, gpus, level]
     power_w = view.speed_KSCGF[POWER_W, s, view.job_J[job].class_, gpus, level] * view.site_S[s].pue
-    view.site_S[s].free -= gpus
+    w.state_S[s].taken += gpus
+    show_free(w, s)
     w.state_S[s].busy_w += power_w
-    w.outcome_R[serial].status = RUNNING
-    w.outcome_R[serial].site = s
-    w.outcome_R[serial].gpus = gpus
-    w.outcome_R[serial].level = level
-    w.outcome_R[serial].start_s = now
-    w.outcome_R[serial].finish_s = now + seconds
-    w.outcome_R[serial].power_w = power_w
-    push(w, now + seconds, FINISH, serial, job)
+    w.outcome_R[row].status = RUNNING
+    w.outcome_R[row].site = s
+    w.outcome_R[row].gpus = gpus
+    w.outcome_R[row].level = level
+    w.outcome_R[row].start_s = now
+    w.outcome_R[row].finish_s = now + seconds
+    w.outcome_R[row].power_w = power_w
+    w.track_J[job].run_s = seconds
+    if not w.engine_1[0].told:
+        push(w, now + seconds, FINISH, serial, job)
+    note(w, STARTED, job)
     if w.engine_1[0].rewards >= AT_START:
         count_started(w, job, s)
 
@@ -273,14 +300,16 @@ def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
 @kernel(inline=True, allocates=False)
 def finish(w: World, job: int) -> None:
     """Ends a job now: frees its GPUs and sends its result home."""
-    view, serial = w.shown, w.shown.job_J[job].serial
-    s = w.outcome_R[serial].site
+    view, row = w.shown, w.track_J[job].row
+    s = w.outcome_R[row].site
     read_meters(w, s, view.run_1[0].now_s)
-    view.site_S[s].free += w.outcome_R[serial].gpus
-    w.state_S[s].busy_w -= w.outcome_R[serial].power_w
-    if view.site_S[s].free == view.site_S[s].gpus:
+    w.state_S[s].taken -= w.outcome_R[row].gpus
+    show_free(w, s)
+    w.state_S[s].busy_w -= w.outcome_R[row].power_w
+    if w.state_S[s].taken == 0:
         w.state_S[s].busy_w = 0.0
-    w.outcome_R[serial].status = DONE
+    w.outcome_R[row].status = DONE
+    note(w, FREED, job)
     ingress = view.job_J[job].origin
     if view.job_J[job].result_gb > 0.0 and view.home_I[ingress] != s:
         kwh, usd, kg = transfer(w, ingress, s, view.job_J[job].result_gb, view.run_1[0].now_s)
@@ -310,7 +339,7 @@ def move(w: World, job: int, ingress: int, s: int) -> None:
     if w.shown.home_I[ingress] == s or w.shown.job_J[job].move_gb == 0.0:
         return
     kwh, usd, kg = transfer(w, ingress, s, w.shown.job_J[job].move_gb, w.shown.run_1[0].now_s)
-    w.outcome_R[w.shown.job_J[job].serial].moves += 1
+    w.outcome_R[w.track_J[job].row].moves += 1
     w.engine_1[0].move_kwh += kwh
     w.engine_1[0].move_usd += usd
     w.engine_1[0].move_kg += kg
@@ -329,36 +358,40 @@ def has_slot(w: World) -> bool:
 @kernel(inline=True, allocates=False)
 def take_slot(w: World) -> int:
     """Shows the job that arrives next in a free slot of the view, and returns the slot."""
-    serial, job = w.engine_1[0].next_arrival, w.engine_1[0].free_slot
-    w.engine_1[0].next_arrival = serial + 1
+    r, job = w.engine_1[0].next_arrival, w.engine_1[0].free_slot
+    w.engine_1[0].next_arrival = r + 1
     if job >= 0:
         w.engine_1[0].free_slot = w.track_J[job].next
     else:
         job = w.engine_1[0].new_slot
         w.engine_1[0].new_slot = job + 1
-    w.shown.job_J[job].arrival_s = w.submitted_R[serial].arrival_s
-    w.shown.job_J[job].work = w.submitted_R[serial].work
-    w.shown.job_J[job].deadline_s = w.submitted_R[serial].deadline_s
-    w.shown.job_J[job].move_gb = w.submitted_R[serial].move_gb
-    w.shown.job_J[job].result_gb = w.submitted_R[serial].result_gb
-    w.shown.job_J[job].origin = w.submitted_R[serial].origin
-    w.shown.job_J[job].class_ = w.submitted_R[serial].class_
-    w.shown.job_J[job].gpus_min = w.submitted_R[serial].gpus_min
-    w.shown.job_J[job].gpus_max = w.submitted_R[serial].gpus_max
-    w.shown.job_J[job].preset_site = w.submitted_R[serial].preset_site
-    w.shown.job_J[job].serial = serial
-    w.outcome_R[serial].status = PLANNED
-    w.outcome_R[serial].site = -1
-    w.outcome_R[serial].gpus = 0
-    w.outcome_R[serial].level = -1
-    w.outcome_R[serial].moves = 0
-    w.outcome_R[serial].reach_s = np.nan
-    w.outcome_R[serial].start_s = np.nan
-    w.outcome_R[serial].finish_s = np.nan
-    w.outcome_R[serial].power_w = 0.0
+    w.shown.job_J[job].arrival_s = w.submitted_R[r].arrival_s
+    w.shown.job_J[job].work = w.submitted_R[r].work
+    w.shown.job_J[job].deadline_s = w.submitted_R[r].deadline_s
+    w.shown.job_J[job].move_gb = w.submitted_R[r].move_gb
+    w.shown.job_J[job].result_gb = w.submitted_R[r].result_gb
+    w.shown.job_J[job].origin = w.submitted_R[r].origin
+    w.shown.job_J[job].class_ = w.submitted_R[r].class_
+    w.shown.job_J[job].gpus_min = w.submitted_R[r].gpus_min
+    w.shown.job_J[job].gpus_max = w.submitted_R[r].gpus_max
+    w.shown.job_J[job].preset_site = w.submitted_R[r].preset_site
+    w.shown.job_J[job].held = w.submitted_R[r].held
+    w.shown.job_J[job].serial = w.submitted_R[r].serial
+    row = job if w.engine_1[0].told else r
+    w.track_J[job].row = row
+    w.outcome_R[row].status = PLANNED
+    w.outcome_R[row].site = -1
+    w.outcome_R[row].gpus = 0
+    w.outcome_R[row].level = -1
+    w.outcome_R[row].moves = 0
+    w.outcome_R[row].reach_s = np.nan
+    w.outcome_R[row].start_s = np.nan
+    w.outcome_R[row].finish_s = np.nan
+    w.outcome_R[row].power_w = 0.0
     w.track_J[job].next = -1
     w.track_J[job].before = -1
     w.track_J[job].earliest_s = 0.0
+    note(w, TAKEN, job)
     return job
 
 
@@ -373,10 +406,10 @@ def give_slot_back(w: World, job: int) -> None:
 @kernel(inline=True, allocates=False)
 def enqueue(w: World, job: int, s: int) -> None:
     """Appends a job to a site's waiting list."""
-    serial = w.shown.job_J[job].serial
-    w.outcome_R[serial].status = WAITING
-    w.outcome_R[serial].site = s
-    w.outcome_R[serial].reach_s = w.shown.run_1[0].now_s
+    row = w.track_J[job].row
+    w.outcome_R[row].status = WAITING
+    w.outcome_R[row].site = s
+    w.outcome_R[row].reach_s = w.shown.run_1[0].now_s
     last = w.state_S[s].tail
     w.track_J[job].before = last
     if last < 0:
@@ -386,6 +419,15 @@ def enqueue(w: World, job: int, s: int) -> None:
     w.state_S[s].tail = job
     w.shown.site_S[s].waiting += 1
     w.shown.site_S[s].waiting_gpus += w.shown.job_J[job].gpus_min
+    note(w, JOINED, job)
+
+
+@kernel(inline=True, allocates=False)
+def not_held(w: World, job: int) -> int:
+    """Returns a waiting job, or the first behind it that is not held; -1 for none."""
+    while job >= 0 and w.shown.job_J[job].held:
+        job = w.track_J[job].next
+    return job
 
 
 @kernel(inline=True, allocates=False)
@@ -409,5 +451,6 @@ def leave_queue(w: World, job: int, s: int) -> None:
 @kernel(inline=True, allocates=False)
 def give_up(w: World, job: int) -> None:
     """Marks a job overdue and drops it."""
-    w.outcome_R[w.shown.job_J[job].serial].status = OVERDUE
+    w.outcome_R[w.track_J[job].row].status = OVERDUE
+    note(w, DROPPED, job)
     give_slot_back(w, job)

@@ -26,6 +26,9 @@ ARRIVAL: Final = 3
 """Event: a job arrives at its ingress point."""
 DEADLINE: Final = 4
 """Event: a waiting job's latest start has passed."""
+TAKEN, JOINED, SENT, STARTED, FREED, DROPPED = 1, 2, 3, 4, 5, 6
+"""What an engine that is told from outside notes of a job: it has come in sight, joined a queue, left for a site,
+started, given its GPUs back, or can no longer start in time."""
 KIND_SHIFT: Final = 60
 SERIAL_SHIFT: Final = 29
 """Heap items are ``kind << KIND_SHIFT | serial of the job << SERIAL_SHIFT | its slot``; 0 of both for an hour."""
@@ -64,7 +67,7 @@ ENGINE: Final = np.dtype(
         ("unissued", "i8"),  # 1 while the view shows that hour without its forecast
         ("steps", "i8"),  # questions asked
         ("events", "i8"),  # events taken
-        ("journeys", "i8"),  # journeys noted at the end of World.heap_E (protocol each-slot)
+        ("journeys", "i8"),  # journeys (protocol each-slot) or happenings (told) noted at the end of World.heap_E
         ("in_slot", "i8"),  # 1 while jobs of the current slot are asked about
         ("ended", "i8"),
         ("drained", "i8"),  # run until every job is done or overdue
@@ -72,6 +75,9 @@ ENGINE: Final = np.dtype(
         ("wants_allocate", "i8"),
         ("wants_finished", "i8"),
         ("rewards", "i8"),  # what is read at every question: NO_REWARDS, AS_EARNED, AT_START, OWN
+        ("told", "i8"),  # 1 where finishes are told from outside; 0 where the engine tells itself
+        ("told_s", "f8"),  # time up to which all is told, s
+        ("hour_waits", "i8"),  # 1 while the next hour is an event (told)
         ("caps", "i8"),  # NO_CAPS, ADVISORY_CAPS, HARD_CAPS
         ("move_kwh", "f8"),  # totals of the jobs' own journeys
         ("move_usd", "f8"),
@@ -93,7 +99,9 @@ TRACK: Final = np.dtype(
         ("next", "i8"),  # waiting job behind, or -1; of a slot that was given back the next such one
         ("before", "i8"),  # waiting job before, or -1
         ("earliest_s", "f8"),  # earliest start asked for
-        ("reach_s", "f8"),  # when it is at the site it was sent to (protocol on-arrival)
+        ("reach_s", "f8"),  # when it is at the site it was sent to
+        ("run_s", "f8"),  # run time as it started
+        ("row", "i8"),  # its row of World.outcome_R
     ]
 )
 """What the engine keeps per job in sight beside its JOB_OUTCOME record."""
@@ -102,6 +110,9 @@ SITE_STATE: Final = np.dtype(
         ("head", "i8"),  # first waiting job, or -1
         ("tail", "i8"),
         ("cursor", "i8"),  # waiting job asked about next in this slot of time, or -1
+        ("taken", "i8"),  # GPUs of running jobs
+        ("withheld", "i8"),  # GPUs that no job may take now
+        ("drained", "i8"),  # 1 while nothing may start (protocol on-arrival; each-slot masks it)
         ("busy_w", "f8"),  # facility power of running jobs, W
         ("metered_s", "f8"),  # time up to which the meters below have been read
         ("gpu_s", "f8"),
@@ -134,13 +145,15 @@ class World(NamedTuple):
     submitted_R: Records
     """JOB records of all jobs of the run, in the order of arrival."""
     outcome_R: Records
-    """JOB_OUTCOME records of the jobs that have arrived, in the order of arrival; zeros for those to come."""
+    """JOB_OUTCOME records: of the jobs that have arrived, in the order of arrival, zeros for those to come; where the
+    engine is told from outside, of the jobs in sight, by their slots."""
     job_usd_R: F8
     """What the decisions about each job have earned so far, USD, in the order of arrival (OWN)."""
     heap_E: Records
     """EVENT records: a binary heap from the front; from the back the journeys of jobs, in the order of time.
 
-    Only protocol each-slot notes journeys: there a job may travel any number of times. They share an array with the
+    Only protocol each-slot notes journeys: there a job may travel any number of times. An engine that is told from
+    outside notes there what happens to jobs instead, until it is read. They share an array with the
     events because numba's code for a world of one array more takes twice the time.
     """
     signal_KSH: F8

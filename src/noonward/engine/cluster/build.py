@@ -1,0 +1,199 @@
+"""Worlds: the engine's state at second 0, of an environment or of a live service, and how its parts grow."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from noonward.arrays import F8, resized
+from noonward.decision.brief import Brief, Curves, Needs
+from noonward.decision.cluster.assembly import make_view, with_slots
+from noonward.decision.cluster.forecasts import ForecastIssuer
+from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView
+from noonward.engine.cluster.kernels.world import (
+    ADVISORY_CAPS,
+    CARBON_SUM,
+    ENGINE,
+    EVENT,
+    FACTOR_SUM,
+    HARD_CAPS,
+    NO_CAPS,
+    NO_REWARDS,
+    PRICE_SUM,
+    SITE_STATE,
+    TRACK,
+    World,
+)
+from noonward.ledger.segments import JOB_OUTCOME
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.jobs import JOB
+from noonward.seeding import stream
+
+SLOTS: Final = 256
+"""Jobs in sight for which a view has room at first."""
+TOLD_SLOTS: Final = 64
+"""The same in a live service."""
+ISSUED_H: Final = 48
+"""Hours of issue whose forecasts are made at once, at most."""
+ISSUED_BYTES: Final = 2**24
+"""Bytes they take, at most (but for a single hour)."""
+
+
+def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards: int) -> World:
+    """Returns the state at second 0.
+
+    Args:
+        environment: What is run.
+        needs: What is asked and shown.
+        brief: Brief of the environment for these needs.
+        rewards: NO_REWARDS, AS_EARNED or AT_START.
+    """
+    caps_SH, kind = _caps(environment, needs.curves)
+    own = needs.curves is not None
+    world = _blank_world(brief, needs, SLOTS, len(environment.jobs))
+    engine_1 = world.engine_1
+    engine_1["drained"] = environment.drained
+    engine_1["has_signals"] = environment.signals is not None
+    engine_1["rewards"] = rewards
+    engine_1["caps"] = kind
+    limit_SH = np.zeros((len(environment.sites), 0))
+    if own:
+        limit_SH = caps_SH if environment.caps is None else caps_SH.copy()
+    return world._replace(
+        answers=world.answers._replace(limit_SH=limit_SH),
+        submitted_R=environment.job_records,
+        signal_KSH=_signals(environment),
+        forecast_KISL=_forecast_buffer(world.shown, environment.hours if brief.lookahead_h else 0),
+        caps_SH=caps_SH,
+    )
+
+
+def told_world(brief: Brief, needs: Needs) -> World:
+    """Returns the state of a live service at second 0: what happens is told, signals are shown from outside.
+
+    Args:
+        brief: Brief of the service.
+        needs: What is asked and shown.
+    """
+    world = _blank_world(brief, needs, TOLD_SLOTS, 0)
+    engine_1, sites = world.engine_1, len(brief.sites)
+    engine_1["told"] = engine_1["drained"] = 1
+    engine_1["told_s"] = -np.inf
+    if needs.curves is not None:
+        engine_1["caps"] = HARD_CAPS if needs.curves == "hard" else ADVISORY_CAPS
+    return world._replace(
+        outcome_R=np.zeros(TOLD_SLOTS, JOB_OUTCOME),
+        signal_KSH=np.full((4, sites, 2), np.nan),
+        forecast_KISL=_forecast_buffer(world.shown, 0),
+        caps_SH=np.zeros((sites, 1)),
+    )
+
+
+def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int) -> World:
+    """Returns a world without jobs and signals that has room for some jobs in sight, and for so many outcomes."""
+    sites = len(brief.sites)
+    shown = make_view(brief, slots)
+    engine_1 = np.zeros(1, ENGINE)
+    engine_1["dispatch"] = engine_1["hour_shown"] = engine_1["free_slot"] = -1
+    engine_1["until_s"] = np.nan
+    engine_1["wants_allocate"] = needs.allocate
+    engine_1["wants_finished"] = needs.finished
+    engine_1["rewards"] = NO_REWARDS
+    engine_1["caps"] = NO_CAPS
+    state_S = np.zeros(sites, SITE_STATE)
+    for name in ("head", "tail", "cursor"):
+        state_S[name] = -1
+    return World(
+        shown=shown,
+        answers=Answers(answer_N=np.zeros(len(shown.asked_N), ANSWER), limit_SH=np.zeros((sites, 0))),
+        engine_1=engine_1,
+        state_S=state_S,
+        track_J=np.zeros(slots, TRACK),
+        submitted_R=np.zeros(0, JOB),
+        outcome_R=np.zeros(jobs, JOB_OUTCOME),
+        job_usd_R=np.zeros(jobs),
+        heap_E=np.zeros(2 * jobs + sites + 2, EVENT),
+        signal_KSH=np.full((4, sites, 2), np.nan),
+        forecast_KISL=np.empty((2, 0, sites, 1)),
+        issued_2=np.zeros(2, np.int64),
+        caps_SH=np.zeros((sites, 1)),
+    )
+
+
+def with_more_slots(world: World) -> World:
+    """Returns a world whose view, of which every slot is taken, has twice as many."""
+    slots = 2 * len(world.track_J)
+    outcome_R = resized(world.outcome_R, slots) if world.engine_1["told"][0] else world.outcome_R
+    shown, track_J = with_slots(world.shown, slots), resized(world.track_J, slots)
+    return world._replace(shown=shown, track_J=track_J, outcome_R=outcome_R)
+
+
+def with_more_journeys(world: World) -> World:
+    """Returns a world that has room for twice as many journeys."""
+    size, engine = len(world.heap_E), world.engine_1[0]
+    heap_E = np.zeros(2 * size, EVENT)
+    heap_E[: engine["heap_size"]] = world.heap_E[: engine["heap_size"]]
+    heap_E[2 * size - engine["journeys"] :] = world.heap_E[size - engine["journeys"] :]
+    return world._replace(heap_E=heap_E)
+
+
+def _caps(environment: Environment, curves: Curves | None) -> tuple[F8, int]:
+    """Returns the curves in force and their kind: the environment's own, else the scheduler's, which it sets later."""
+    caps = environment.caps
+    if caps is not None:
+        return np.ascontiguousarray(caps.gpus_SH, dtype=np.float64), HARD_CAPS if caps.hard else ADVISORY_CAPS
+    if curves is None:
+        return np.zeros((len(environment.sites), 1)), NO_CAPS
+    gpus_S = np.array([site.gpus for site in environment.fleet.sites], dtype=np.float64)
+    caps_SH = np.repeat(gpus_S[:, None], environment.hours, axis=1)
+    return caps_SH, HARD_CAPS if curves == "hard" else ADVISORY_CAPS
+
+
+def _signals(environment: Environment) -> F8:
+    """Returns price, carbon and their integrals per site from second 0, hours + 1 columns, and that of a factor."""
+    sites, changes = environment.fleet.sites, environment.pue is not None
+    if environment.signals is None and not changes:
+        return np.full((4, len(sites), 2), np.nan)
+    signals = environment.site_signals
+    out = np.full((5 if changes else 4, len(sites), environment.hours + 1), np.nan)
+    out[PRICE, :, :-1], out[CARBON, :, :-1] = signals.price_SH, signals.carbon_SH
+    out[PRICE_SUM], out[CARBON_SUM] = signals.cumulative_QSH[:2]
+    if changes:
+        out[FACTOR_SUM] = signals.factor_cumulative_SH
+    return out
+
+
+def _forecast_buffer(view: ClusterView, hours: int) -> F8:
+    """Returns room for forecasts of as many hours of issue as are issued at once, (2, hours of issue, sites, leads)."""
+    kinds, sites, leads = view.forecast_KSL.shape
+    room = min(ISSUED_H, max(1, ISSUED_BYTES // view.forecast_KSL.nbytes))
+    return np.empty((kinds, min(hours, room), sites, leads))
+
+
+def forecast_issuer(environment: Environment, needs: Needs, seed: int) -> ForecastIssuer | None:
+    """Returns what issues a run's forecasts, or None if it shows none.
+
+    Args:
+        environment: What is run.
+        needs: What is shown.
+        seed: Seed of the stream ``forecast``.
+
+    Raises:
+        SignalRangeError: Too little of the signals' history is known.
+        ScenarioError: A learned forecast was not trained on a site's zone.
+    """
+    if needs.forecast is None or environment.signals is None:
+        return None
+    until = environment.signals.hour_of(environment.start) + environment.hours
+    signals = environment.signals.window(environment.signals.start, until)
+    zones = [site.zone for site in environment.fleet.sites]
+    rng = stream(seed, "forecast", environment.index)
+    return ForecastIssuer(needs.forecast, signals, environment.start, zones, rng, environment.pue)
+
+
+def issue_forecasts(world: World, issuer: ForecastIssuer | None) -> None:
+    """Issues the forecasts from the hour shown on for which the world has room."""
+    assert issuer is not None, "a world without forecasts asks for none"
+    hour = int(world.engine_1["hour_shown"][0])
+    world.issued_2[:] = hour, issuer.issue(hour, world.forecast_KISL)

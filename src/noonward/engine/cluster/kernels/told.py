@@ -1,0 +1,85 @@
+"""What is told from outside: events of clusters and operators, under the rules and in the state of a simulation."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from numba import float64, int64
+
+from noonward.compiled import kernel
+from noonward.decision.cluster.feasibility import fill_mask, fill_route_mask
+from noonward.decision.cluster.view import ASK_ROUTE
+from noonward.engine.cluster.kernels.loops import WORLD
+from noonward.engine.cluster.kernels.on_arrival import ask, await_hour
+from noonward.engine.cluster.kernels.physics import (
+    drop_top,
+    enqueue,
+    give_slot_back,
+    give_up,
+    leave_queue,
+    not_held,
+    push,
+    room_now,
+    show_free,
+)
+from noonward.engine.cluster.kernels.world import WAITING, World
+
+EVENT_AT: Final = 16
+"""Adds EVENT_AT + an event's kind: a finish, a reach or a deadline of the job, at a time."""
+WITHDRAW, ROUTE, SHOW_FREE, QUEUE, TAKE, ROOM, HEAD_FITS, MASK, AWAIT_HOUR, NO_HOUR = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+"""Other things that ``tell`` does."""
+
+
+@kernel(int64(WORLD, int64, int64, int64, float64), allocates=False)
+def tell(w: World, what: int, job: int, s: int, time: float) -> int:
+    """Tells a world something, or asks it something; it changes nothing else.
+
+    Args:
+        w: World.
+        what: EVENT_AT + kind of an event of the job. WITHDRAW: the job leaves. ROUTE: the dispatcher is asked about it
+            again. SHOW_FREE: GPUs were taken, withheld or given back at the site. QUEUE: the job waits there. TAKE: it
+            runs there. ROOM: how many GPUs may start there. HEAD_FITS: whether the first job of the queue could start.
+            MASK: shows what the asker may do. AWAIT_HOUR: looks at the queue when the next hour begins, if it must.
+            NO_HOUR: takes the turn of the hour, which comes next, back.
+        job: Slot of the job.
+        s: Site, or asker of MASK (-1: the dispatcher).
+        time: Time of an event, s.
+
+    Returns:
+        ROUTE: kind of the question, or 0 where the job was given up. ROOM: GPUs. HEAD_FITS: 0 or 1.
+        Else 0.
+    """
+    if what >= EVENT_AT:
+        push(w, time, what - EVENT_AT, w.shown.job_J[job].serial, job)
+    elif what == WITHDRAW:
+        if w.outcome_R[w.track_J[job].row].status == WAITING:
+            leave_queue(w, job, w.outcome_R[w.track_J[job].row].site)
+        give_slot_back(w, job)
+    elif what == ROUTE:
+        w.shown.run_1[0].now_s = max(w.shown.run_1[0].now_s, time)
+        if fill_route_mask(w.shown, job):
+            return ask(w, ASK_ROUTE, job, -1)
+        give_up(w, job)
+    elif what == SHOW_FREE:
+        show_free(w, s)
+    elif what == QUEUE:
+        enqueue(w, job, s)
+    elif what == TAKE:
+        w.state_S[s].taken += w.outcome_R[w.track_J[job].row].gpus
+        show_free(w, s)
+    elif what == ROOM:
+        return room_now(w, s)
+    elif what == HEAD_FITS:
+        first = not_held(w, w.state_S[s].head)
+        return int(first >= 0 and room_now(w, s) >= w.shown.job_J[first].gpus_min)
+    elif what == MASK:
+        if s < 0:
+            fill_route_mask(w.shown, job)
+        else:
+            fill_mask(w.shown, job, s, room_now(w, s))
+    elif what == AWAIT_HOUR:
+        await_hour(w, s)
+    else:
+        drop_top(w)
+        w.engine_1[0].hour_waits = 0
+    return 0

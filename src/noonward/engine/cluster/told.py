@@ -1,0 +1,305 @@
+"""The engine told from outside: a live service's clusters say what arrives and ends, the rules are a simulation's."""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from noonward.arrays import F8, I8
+from noonward.decision.brief import Brief, Needs
+from noonward.decision.cluster.view import Answers, ClusterView
+from noonward.engine.cluster.build import told_world, with_more_journeys, with_more_slots
+from noonward.engine.cluster.kernels import loops
+from noonward.engine.cluster.kernels.told import (
+    AWAIT_HOUR,
+    EVENT_AT,
+    HEAD_FITS,
+    MASK,
+    NO_HOUR,
+    QUEUE,
+    ROOM,
+    ROUTE,
+    SHOW_FREE,
+    TAKE,
+    WITHDRAW,
+    tell,
+)
+from noonward.engine.cluster.kernels.world import (
+    DEADLINE,
+    FINISH,
+    FULL,
+    HARD_CAPS,
+    HOUR,
+    KIND_SHIFT,
+    NO_SLOT,
+    PLANNED,
+    REACH,
+    RUNNING,
+    SERIAL_SHIFT,
+    TRANSIT,
+    World,
+)
+from noonward.model.cluster.jobs import JOB
+
+EVENTS_A_JOB: Final = 6
+"""Events and happenings that a job in sight adds to a world between two questions, at most."""
+
+
+class Happening(NamedTuple):
+    """What has happened to a job."""
+
+    what: int
+    """TAKEN, JOINED, SENT, STARTED, FREED or DROPPED."""
+    at_s: float
+    serial: int
+    slot: int
+
+
+class ToldEngine:
+    """The cluster engine without an environment: arrivals, finishes and withheld GPUs are told from outside.
+
+    Rules and masks are those of ``ClusterEngine``: the same compiled functions run. ``begin`` says up to which time all
+    is told; ``step`` then runs to the next question, which its caller answers in ``answers`` (or passes over with
+    ``skip``), until it returns 0. ``happened`` tells what became of jobs meanwhile. Signals and forecasts are written
+    into the view by the caller before it answers.
+
+    Args:
+        brief: Brief of the service.
+        needs: What the scheduler needs.
+
+    Attributes:
+        world: The state.
+    """
+
+    def __init__(self, brief: Brief, needs: Needs) -> None:
+        self.world: World = told_world(brief, needs)
+        self._each_slot = brief.protocol == "each-slot"
+        self._step = loops.step_each_slot if self._each_slot else loops.step_on_arrival
+        self._coming: list[tuple[float, int, Any]] = []
+        self._submitted = True
+
+    @property
+    def view(self) -> ClusterView:
+        """What the scheduler sees; another object once the jobs in sight have outgrown the last one."""
+        return self.world.shown
+
+    @property
+    def answers(self) -> Answers:
+        """Where it answers; overwritten by ``step``."""
+        return self.world.answers
+
+    @property
+    def now_s(self) -> float:
+        """Time of the last event or question, s."""
+        return float(self.view.run_1["now_s"][0])
+
+    @property
+    def taken_S(self) -> I8:
+        """GPUs of started jobs, per site."""
+        return self.world.state_S["taken"]
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a job waits in a queue."""
+        return bool(self.view.site_S["waiting"].any())
+
+    def set_now(self, time_s: float) -> None:
+        """Lets time pass, never back."""
+        self.view.run_1["now_s"] = max(self.now_s, time_s)
+
+    def use_curves(self, limit_SH: F8) -> None:
+        """Takes an array of capacity curves, which the scheduler sets, in the place of the last one."""
+        if self.world.caps_SH is not limit_SH:
+            self.world = self.world._replace(caps_SH=limit_SH, answers=self.answers._replace(limit_SH=limit_SH))
+
+    # What is told.
+
+    def arrive(self, serial: int, **columns: float) -> None:
+        """Tells of a job that arrives.
+
+        Args:
+            serial: Its number, above those of all jobs told of before.
+            columns: Fields of its JOB record.
+        """
+        record = np.zeros(1, JOB)
+        record["preset_site"] = -1
+        for name, value in columns.items():
+            record[name] = value
+        record["serial"] = serial
+        bisect.insort(self._coming, (float(record["arrival_s"][0]), serial, record), key=lambda one: one[:2])
+        self._submitted = False
+
+    def recall(self, serial: int) -> None:
+        """Takes back a job that has not come in sight."""
+        self._coming = [one for one in self._coming if one[1] != serial]
+        self._submitted = False
+
+    def finish(self, slot: int, time_s: float) -> None:
+        """Tells that a started job gives its GPUs back."""
+        self._tell(EVENT_AT + FINISH, job=slot, time=max(time_s, self.now_s))
+
+    def withdraw(self, slot: int) -> None:
+        """Takes a job that has not started out of sight at once."""
+        self._tell(WITHDRAW, job=slot)
+
+    def hold(self, slot: int, held: bool) -> None:
+        """Holds a job in sight, or releases it."""
+        self.view.job_J["held"][slot] = held
+
+    def drain(self, site: int, drained: bool) -> None:
+        """Stops or resumes starts from a site's queue (protocol on-arrival; each-slot: mask them)."""
+        self.world.state_S["drained"][site] = drained
+
+    def withhold(self, site: int, gpus: int) -> None:
+        """Sets how many GPUs of a site no job may take."""
+        self.world.state_S["withheld"][site] = gpus
+        self._tell(SHOW_FREE, s=site)
+
+    def place(self, serial: int, slot: int, outcome: dict[str, float], earliest_s: float, **columns: float) -> None:
+        """Puts a job back in sight as it stood.
+
+        Call it for jobs in the order in which they joined queues, and ``resume`` after the last.
+
+        Args:
+            serial: Number of its arrival.
+            slot: Its slot.
+            outcome: Fields of its JOB_OUTCOME record: status, site, gpus, level, reach_s and so on; status PLANNED is a
+                job that waits for a site to be sent to.
+            earliest_s: Earliest start that was asked for, s.
+            columns: Fields of its JOB record.
+        """
+        while slot >= len(self.world.track_J):
+            self.world = with_more_slots(self.world)
+        record, row = self.view.job_J[slot], self.world.outcome_R[slot]
+        record["preset_site"] = -1
+        for name, value in columns.items():
+            record[name] = value
+        for name, value in outcome.items():
+            row[name] = value
+        record["serial"], track = serial, self.world.track_J[slot]
+        track["next"], track["before"], track["row"], track["earliest_s"] = -1, -1, slot, earliest_s
+        status, site = int(row["status"]), int(row["site"])
+        if status == TRANSIT:
+            track["reach_s"] = row["reach_s"]
+            self._tell(EVENT_AT + REACH, job=slot, time=max(float(row["reach_s"]), earliest_s))
+        elif status == RUNNING:
+            self._tell(TAKE, job=slot, s=site)
+        elif status != PLANNED:
+            self._tell(QUEUE, job=slot, s=site)
+
+    def lapse(self, slot: int, time_s: float) -> None:
+        """Drops a job if it still waits at a time (protocol on-arrival)."""
+        self._tell(EVENT_AT + DEADLINE, job=slot, time=time_s)
+
+    def resume(self) -> None:
+        """Ends a restart: slots without a job are free, and nothing is reported of what was put back."""
+        engine, serial_J = self.world.engine_1, self.view.job_J["serial"]
+        used = int(np.flatnonzero(serial_J >= 0).max(initial=-1)) + 1
+        engine["new_slot"], engine["free_slot"] = used, -1
+        for slot in np.flatnonzero(serial_J[:used] < 0)[::-1].tolist():
+            self.world.track_J["next"][slot] = engine["free_slot"][0]
+            engine["free_slot"] = slot
+        for s in range(len(self.world.state_S)):
+            self._tell(AWAIT_HOUR, s=s)
+        engine["journeys"] = 0
+
+    # Time passes.
+
+    def next_event_s(self) -> float:
+        """Returns the time of the next event that is known, s; infinite for none."""
+        heap_E, engine = self.world.heap_E, self.world.engine_1
+        if engine["heap_size"][0] and heap_E["item"][0] >> KIND_SHIFT == HOUR and not self.waiting:
+            self._tell(NO_HOUR)
+        events_s = [float(heap_E["time"][0])] if engine["heap_size"][0] else []
+        return min([*events_s, *(time_s for time_s, *_ in self._coming[:1])], default=np.inf)
+
+    def begin(self, time_s: float) -> None:
+        """Says up to which time all is told, s; under each-slot the slot boundary that is asked about."""
+        engine = self.world.engine_1
+        engine["told_s"], engine["in_slot"] = time_s, 0
+        if self._each_slot:
+            engine["until_s"] = time_s
+        self.skip()
+
+    def step(self) -> int:
+        """Carries out the answers to the last question and runs to the next.
+
+        Returns:
+            Kind of the next question (ASK_...), or 0 when all that was told has been taken.
+        """
+        while True:
+            self._make_room()
+            kind = int(self._step(self.world))
+            self._pass_arrivals()
+            if kind == NO_SLOT:
+                self.world = with_more_slots(self.world)
+            elif kind == FULL:
+                self.world = with_more_journeys(self.world)
+            else:
+                assert kind >= 0, "answers are checked before they are carried out"
+                return kind
+
+    def skip(self) -> None:
+        """Passes over the last question: its answers are not carried out."""
+        self.view.run_1["kind"] = 0
+
+    def route(self, slot: int, time_s: float) -> int:
+        """Asks the dispatcher again about a job it has not sent; returns the question's kind, or 0 if it is dropped."""
+        return self._tell(ROUTE, job=slot, time=time_s)
+
+    def look_at(self, site: int, time_s: float) -> bool:
+        """Has ``step`` look at a site's queue, if its first job could start now; returns whether it could."""
+        if self.world.state_S["drained"][site] or not self._tell(HEAD_FITS, s=site):
+            return False
+        self.set_now(time_s)
+        self.world.engine_1["dispatch"] = self.world.engine_1["dispatch_last"] = site
+        return True
+
+    def room(self, site: int) -> int:
+        """Returns how many GPUs may start at a site now: its free ones, within a hard capacity curve."""
+        return self._tell(ROOM, s=site)
+
+    def show_mask(self, slot: int, asker: int) -> None:
+        """Shows in ``mask_NA`` what an asker (each-slot: a site, else -1) may do with a job now."""
+        self._tell(MASK, job=slot, s=asker)
+
+    def happened(self) -> list[Happening]:
+        """Returns what has happened to jobs since the last call, in order."""
+        engine, heap_E = self.world.engine_1, self.world.heap_E
+        noted_E = heap_E[len(heap_E) - int(engine["journeys"][0]) :][::-1]
+        engine["journeys"] = 0
+        slots, serials = (1 << SERIAL_SHIFT) - 1, (1 << (KIND_SHIFT - SERIAL_SHIFT)) - 1
+        return [
+            Happening(item >> KIND_SHIFT, time_s, (item >> SERIAL_SHIFT) & serials, item & slots)
+            for time_s, item in noted_E.tolist()
+        ]
+
+    @property
+    def hard(self) -> bool:
+        """Whether capacity curves limit what may start."""
+        return int(self.world.engine_1["caps"][0]) == HARD_CAPS
+
+    def _tell(self, what: int, *, job: int = 0, s: int = 0, time: float = 0.0) -> int:
+        self._make_room()
+        return int(tell(self.world, what, job, s, time))
+
+    def _make_room(self) -> None:
+        """Provides the jobs that arrive, and room for what may happen to all in sight."""
+        engine = self.world.engine_1[0]
+        if not self._submitted:
+            records = [record for *_, record in self._coming]
+            self.world = self.world._replace(submitted_R=np.concatenate([np.zeros(0, JOB), *records]))
+            self._submitted = True
+        jobs = len(self.world.track_J) + len(self._coming)
+        while engine["heap_size"] + engine["journeys"] + EVENTS_A_JOB * jobs > len(self.world.heap_E):
+            self.world = with_more_journeys(self.world)
+
+    def _pass_arrivals(self) -> None:
+        """Forgets the arrivals that have been taken."""
+        taken = int(self.world.engine_1["next_arrival"][0])
+        if taken:
+            del self._coming[:taken]
+            self.world.engine_1["next_arrival"] = 0
+            self.world = self.world._replace(submitted_R=self.world.submitted_R[taken:])

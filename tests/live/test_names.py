@@ -44,12 +44,12 @@ def test_a_site_more_leaves_jobs_where_they_are(service):
     assert shown(live) == {runs: ("running", "south", None), waits: ("waiting", "south", "north")}
     world = live.controller.world
     assert world.view.site_S["gpus"].tolist() == [8, 8, 8]
-    assert world.taken_S.tolist() == [0, 1, 0]
+    assert world.engine.taken_S.tolist() == [0, 1, 0]
     live.set_time(660.0)
     live.steps()
     live.steps()
     assert shown(live)[runs] == ("done", "south", None)
-    assert live.controller.world.taken_S.tolist() == [0, 0, 0]
+    assert live.controller.world.engine.taken_S.tolist() == [0, 0, 0]
 
 
 def test_a_site_leaves_once_no_open_job_names_it(service):

@@ -236,7 +236,11 @@ def test_a_hold_by_the_cluster_is_told_until_it_runs(live):
     assert why(live.controller, job).waits_for == "north, whose cluster holds it: JobHeldAdmin"
     kinds = [row["kind"] for row in live.store.read("SELECT kind FROM events WHERE job = ? ORDER BY id", job)]
     assert kinds[-2:] == ["running", "requeued"]
-    live.cluster.jobs["1"]["reason"] = "JobHeldUser"
+    live.cluster.jobs["1"] |= {"phase": "queued", "reason": "Priority"}  # its administrator has released it
+    for _ in range(2):
+        live.controller.track(0)
+    assert why(live.controller, job).waits_for == "its end; it was started at north"
+    live.cluster.jobs["1"] |= {"phase": "held", "reason": "JobHeldUser"}
     live.controller.track(0)
     live.cluster.jobs["1"] |= {"phase": "running", "reason": ""}
     live.controller.track(0)

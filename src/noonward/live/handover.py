@@ -224,8 +224,9 @@ class SiteAgent:
         began = status.phase == "running" and row["state"] == "starting"
         requeued = status.phase in ("queued", "held") and row["state"] == "running"
         stopped = status.phase == "held" and row["reason"] != status.reason
+        let_go = status.phase == "queued" and row["state"] == "starting" and row["reason"] is not None
         over = status.phase == "node-failed" or status.phase in _TERMINAL
-        return status if began or requeued or stopped or over else None
+        return status if began or requeued or stopped or let_go or over else None
 
     def _take_back(self, row: Row) -> None:
         """Ends a job that its cluster failed there, and queues it again as often as it allows."""
@@ -269,7 +270,7 @@ class SiteAgent:
             add_event(connection, now_s, job, "running", {"site": self.name, "began_s": began_s})
             return False
         if status.phase in ("queued", "held"):
-            kind = "requeued" if row["state"] == "running" else "held by its cluster"
+            kind = "requeued" if row["state"] == "running" else f"{status.phase} by its cluster"
             reason = status.reason if status.phase == "held" else None
             connection.execute(
                 "UPDATE jobs SET state = 'starting', began_s = NULL, reason = ? WHERE id = ?", (reason, job)

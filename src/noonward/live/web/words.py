@@ -23,6 +23,7 @@ _WORDS: Final = {
     "held": "held",
     "let go": "released by hand",
     "steered": "sites chosen by hand",
+    "queued by its cluster": "released at its cluster, where it waits",
     "requeued": "queued again by its cluster",
     "queued again": "queued again after its site failed",
     "infeasible answer": "the policy answered what is not possible; it is held",

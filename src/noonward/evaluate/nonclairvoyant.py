@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -55,6 +56,19 @@ class NonclairvoyantRun(PlainSpec):
         """Returns the environment's share."""
         source, environment = require_law(self.scenario), environment_of(self.scenario, self.index, self.seed)
         return nonclairvoyant_bound(environment, expected_signals(environment, source))
+
+
+LEAST_RUNS: Final = 10
+"""Environments of which the mean is taken at least: over fewer it may lie below what a policy earns in them."""
+
+
+def require_runs(runs: int) -> None:
+    """Raises ScenarioError for too few environments."""
+    if runs < LEAST_RUNS:
+        raise ScenarioError(
+            f"--non-clairvoyant with {runs} environments: it bounds the mean over all that the generator may draw, and "
+            f"a policy may earn more in a few of them; give at least {LEAST_RUNS} (-n {LEAST_RUNS})"
+        )
 
 
 def nonclairvoyant_metrics(found: Sequence[NonclairvoyantBound]) -> list[Metric]:

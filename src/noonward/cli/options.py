@@ -104,6 +104,10 @@ Today = Annotated[
         help="Policy that changes are measured against. [default: the scenario's, or the recorded history]",
     ),
 ]
+CurrencyRate = Annotated[
+    str | None,
+    typer.Option("--currency", metavar="NAME=USD", help="Show money in a currency at a rate: EUR=1.08. [default: USD]"),
+]
 Report = Annotated[bool, typer.Option(help="Write the HTML report.")]
 Settings = Annotated[
     list[str] | None,

@@ -262,3 +262,9 @@ def test_wrong_usage_says_how_to_get_help(noonward: CommandLine, arguments: tupl
 def test_scenario_without_a_known_bound(noonward: CommandLine) -> None:
     answer = noonward("bound", "tiny", "-n", 1, "--set", "economics=null")
     refused(answer, "no bound is known for scenario 'tiny'", "needs economics")
+
+
+def test_a_job_table_of_another_fleet_says_how_to_name_its_scenario(noonward: CommandLine) -> None:
+    assert noonward("data", "generate", "tiny", "--out", "made").code == 0
+    refused(noonward("data", "jobs", "made/jobs.csv"), "'south'", "--scenario fleet.yaml")
+    assert noonward("data", "jobs", "made/jobs.csv", "--scenario", "tiny").code == 0

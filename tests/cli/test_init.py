@@ -113,6 +113,30 @@ def test_classes_come_from_columns_of_the_log(noonward: CommandLine, files: None
     assert (answer.code, "--class names columns of a job table" in answer.err) == (2, True)
 
 
+def test_classes_may_have_a_delay_and_sites_of_their_own(noonward: CommandLine, files: None) -> None:
+    table = pl.read_csv("jobs.csv").with_columns(partition=pl.Series(["dev", "gpu", "gpu", "gpu"] * 24))
+    table.write_csv("log.csv")
+    words = ["mine.yaml", *BERLIN, *PARIS, "--jobs", "log.csv", "--signals", "signals.csv", "--origin", "bln=berlin",
+             "--origin", "par=paris", "--class", "interactive=partition==dev"]  # fmt: skip
+    told = ["--class-slack-h", "interactive=0", "--class-sites", "interactive=paris", "--slack-h", 12]
+    answer = noonward("init", *words, *told)
+    assert answer.code == 0, answer.err
+    scenario = load_scenario("mine.yaml")
+    assert scenario.fleet.ranges == {"interactive": ("paris",), "job": ("berlin", "paris")}
+    environment = build_environment(scenario)
+    slack_h = environment.jobs.slack_s_J / 3600
+    assert set(slack_h[environment.jobs.class_J == 0]) == {0.0}
+    assert set(slack_h[environment.jobs.class_J == 1]) == {12.0}
+    for more, says in (
+        (["--class-slack-h", "interactiv=0"], "names the class 'interactiv', which no job"),
+        (["--class-slack-h", "interactive=soon"], "give hours, at least 0"),
+        (["--class-slack-h", "3"], "'3' names no class; write CLASS=3"),
+        (["--class-sites", "interactive=rome"], "--class-sites interactive: there is no site 'rome'"),
+    ):
+        answer = noonward("init", *words, *more, "--force")
+        assert (answer.code, says in " ".join(answer.err.split())) == (2, True), answer.err
+
+
 def test_the_window_ends_so_early_that_its_last_job_ends_within_the_signals(noonward: CommandLine, files: None) -> None:
     # Signals end with 6 October: 24 h of slack and half an hour of run time leave 4 October, 60 h leave 3 October.
     words = ["mine.yaml", *BERLIN, "--jobs", "jobs.csv", "--signals", "signals.csv", "--origin", "berlin", "--force"]

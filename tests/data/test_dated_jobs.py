@@ -15,6 +15,7 @@ from noonward.data.signals.generate import generate_signals
 from noonward.data.signals.load import write_generated_signals
 from noonward.engine.run import run
 from noonward.errors import DataError, ScenarioError, SignalRangeError
+from noonward.ledger.record import job_table
 from noonward.schedule.policies import make_scheduler
 
 FIRST = datetime(2022, 10, 1, tzinfo=UTC)
@@ -201,6 +202,15 @@ def test_details_of_a_table_stand_beside_its_jobs(jobs: Callable[..., Path]) -> 
     assert details["name"].to_list() == [f"hour {s / 3600:.0f}" for s in environment.jobs.arrival_s_J]
     assert details.row(0) == ("167", None, None, "hour 0", None, 7200.0, "done")
     assert build_environment(load_scenario("tiny")).details is None
+
+
+def test_a_record_says_who_asked_for_a_job(jobs: Callable[..., Path]) -> None:
+    scenario = with_files(load_scenario("tiny"), [], jobs(job_id=[f"j{n}" for n in range(168)], team="nlp"))
+    table = job_table(run(build_environment(scenario), make_scheduler("local-fcfs")))
+    assert table.columns[:3] == ["job_id", "team", "arrival_s"]
+    assert table.select("job_id", "team", "arrival_s").row(2) == ("j2", "nlp", 7200.0)
+    without = job_table(run(build_environment(load_scenario("tiny")), make_scheduler("local-fcfs")))
+    assert without.columns[0] == "arrival_s"
 
 
 def test_details_that_say_nothing_known_are_refused(jobs: Callable[..., Path]) -> None:

@@ -29,7 +29,7 @@ TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 SERVED = """
 noonward serve --demo
 noonward sites
-noonward submit ./train.sh --work 3600 --origin warsaw --max-delay 36000
+noonward submit "sleep 6" --work 1h --origin warsaw --max-delay 10h
 noonward why 1
 noonward live drain warsaw
 noonward live policy local-fcfs

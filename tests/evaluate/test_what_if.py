@@ -138,7 +138,26 @@ def test_prices_at_which_jobs_are_left_out_are_named_and_kept_out_of_the_words()
     gone = case("800", usd=(1.0, 1.0), kg=(0.1, 0.1), gpu_hours=(80.0, 90.0))
     found = words(study(case("0"), clean, gone))
     assert "at 100 USD/t it saves" in found[0]
-    assert any(each.startswith("At 800 USD/t it leaves jobs out (15 % fewer GPU-hours)") for each in found)
+    assert found[-1] == "At 800 USD/t, mine serves 15 % fewer GPU-hours, so this point is in no sentence above."
+
+
+def test_points_that_leave_jobs_out_come_last_and_without_a_cause():
+    few = case("0", usd=(9.0, 19.0), gpu_hours=(98.0, 98.0))
+    fewer = case("400", usd=(9.0, 19.0), gpu_hours=(96.0, 96.0))
+    found = words(study(few, case("50"), case("100", usd=(11.0, 21.0), kg=(3.0, 3.0)), fewer))
+    assert found[0].startswith("At a carbon price of 50 USD/t, mine saves")
+    assert found[-1] == (
+        "At 0 USD/t and 400 USD/t, mine serves 2 to 4 % fewer GPU-hours, so these points are in no sentence above."
+    )
+
+
+def test_a_slack_that_leaves_jobs_out_is_in_no_sentence_about_the_curve(monkeypatch):
+    monkeypatch.setattr(Case, "delay_s", property(lambda self: Estimate(60.0)))
+    none = case("0", usd=(30.0, 60.0), gpu_hours=(70.0, 70.0), at=0.0, title="0 h")
+    some, own = (case(f"{at}", usd=(10.0 - at, 20.0 - at), at=at, title=f"{at:g} h") for at in (1.0, 2.0))
+    found = words(study(none, some, own, curve="slack"))
+    assert found[0].startswith("With a slack of 1 h, mine saves")
+    assert found[-1].startswith("With a slack of 0 h, mine serves 30 % fewer GPU-hours")
 
 
 def test_what_a_saving_rests_on_comes_first():

@@ -213,3 +213,30 @@ def test_the_ledger_equals_the_engines_own_meters(scenario, settings, policy, in
         assert getattr(ledger, name) == pytest.approx(value, rel=1e-9), name
     assert math.fsum(outcome.rewards_K) == pytest.approx(ledger.utility_usd, rel=1e-9)
     assert len(outcome.rewards_K) == ledger.steps + 1
+
+
+def test_waiting_is_settled_at_its_price_for_every_job(ledger):
+    outcome = played()
+    waited_h = (outcome.job_J["start_s"] - outcome.environment.jobs.arrival_s_J) / HOUR_S
+    assert waited_h.sum() > 0
+    economics = outcome.environment.economics.model_copy(update={"waiting_usd_per_hour": 3.0})
+    priced = settle(played(economics=economics))
+    assert priced.waiting_usd == pytest.approx(3.0 * waited_h.sum())
+    assert priced.utility_usd == pytest.approx(ledger.utility_usd - priced.waiting_usd)
+    assert priced.total_usd == pytest.approx(ledger.total_usd + priced.waiting_usd)
+    assert priced.as_dict()["waiting_usd"] == priced.waiting_usd
+    assert Ledger.from_dict(priced.as_dict()) == priced
+
+
+def test_the_total_is_all_that_is_paid(ledger):
+    paid = ledger.energy_usd + ledger.move_usd + ledger.result_usd + ledger.carbon_usd + ledger.late_usd
+    assert ledger.total_usd == pytest.approx(paid)
+    assert ledger.utility_usd == pytest.approx(ledger.revenue_usd - ledger.total_usd)
+
+
+def test_a_scenario_without_a_price_of_waiting_keeps_its_bytes(ledger):
+    economics = played().environment.economics
+    assert "waiting_usd_per_hour" not in economics.model_dump_json()
+    assert not {"waiting_usd", "total_usd"} & set(ledger.as_dict())
+    assert load_scenario("tiny").digest == load_scenario("tiny", ["economics.waiting_usd_per_hour=0"]).digest
+    assert load_scenario("tiny").digest != load_scenario("tiny", ["economics.waiting_usd_per_hour=1"]).digest

@@ -11,6 +11,7 @@ from noonward.cli.export import Csv, JobsFile, Xlsx, export, require_exports
 from noonward.cli.interruptible import on_interrupt
 from noonward.cli.options import (
     BoundSeconds,
+    CurrencyRate,
     EnvironmentsOrFit,
     FirstDay,
     History,
@@ -57,6 +58,7 @@ def compare(
     workers: Workers = None,
     ray: RayAddress = None,
     today: Today = None,
+    currency: CurrencyRate = None,
     what_if: Annotated[
         bool,
         typer.Option(
@@ -127,6 +129,7 @@ def compare(
             bound_seconds=bound_seconds,
             on_record=rows.add,
             today=reference,
+            currency=currency,
         )
         command = command_line()
         pages = study_all(found, out, executor, step, command) if what_if else []
@@ -164,7 +167,7 @@ def _write_reports(found: Comparison, command: str) -> Path:
 
 SPREAD_COLUMNS = 3
 """Leading columns that keep their spread in the terminal; the report shows it everywhere."""
-WIDTHS = ((142, 99), (112, 6), (0, 3))
+WIDTHS = ((200, 99), (142, 9), (112, 6), (0, 3))
 """Characters a terminal needs for so many columns beside the policy; narrower ones show fewer."""
 
 
@@ -179,7 +182,9 @@ def print_comparison(found: Comparison) -> None:
     from noonward.evaluate.answer import headline
     from noonward.evaluate.comparison import summary_rows
 
-    for line in textwrap.wrap(" ".join(headline(found)), 120):
+    first, *rest = headline(found)
+    print(first)
+    for line in textwrap.wrap(" ".join(rest), 120):
         print(line)
     summary = summary_rows(found)
     console = Console()

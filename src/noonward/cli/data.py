@@ -57,7 +57,7 @@ def jobs(
     file: Annotated[Path, typer.Argument(help="Job table (with a column origin) or trace.")],
     scenario: Annotated[
         str | None,
-        typer.Option(help="Scenario that the jobs are to serve. [default: the fleet of fine-tuning]"),
+        typer.Option(help="Scenario to check the jobs against. [default: the fleet of fine-tuning]"),
     ] = None,
     timezone: Annotated[str | None, typer.Option(help="Time zone of times without one: Europe/Berlin, UTC.")] = None,
 ) -> None:
@@ -87,7 +87,12 @@ def jobs(
         seconds = rows.table.numbers("duration_s", "give the run time in seconds, above 0", low=0, above=True)
         kind = f"dated job table, {rows.days[0]} to {rows.days[1]} UTC" if rows.days else "dated job table"
     elif "origin" in column_names(file):
-        table = load_job_table(file, open_scenario(scenario or "fine-tuning", None).fleet)
+        try:
+            table = load_job_table(file, open_scenario(scenario or "fine-tuning", None).fleet)
+        except DataError as error:
+            if scenario is not None:
+                raise
+            raise DataError(f"{error}; or name the scenario of the jobs: --scenario fleet.yaml") from None
         gpus, seconds, arrival_s = table.gpus_max_J, table.work_J, table.arrival_s_J
         kind = "job table"
     else:

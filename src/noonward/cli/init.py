@@ -30,6 +30,14 @@ def init(
         list[str] | None,
         typer.Option("--class", help="Class of jobs by a column: 'interactive=partition==dev'; the first that fits."),
     ] = None,
+    class_slack_h: Annotated[
+        list[str] | None,
+        typer.Option(help="Largest delay of a start for a class, h: interactive=0. [default: --slack-h]"),
+    ] = None,
+    class_sites: Annotated[
+        list[str] | None,
+        typer.Option(help="Sites that jobs of a class may run at: eu=berlin,paris. [default: all]"),
+    ] = None,
     first: FirstDay = None,
     last: LastDay = None,
     pue: Annotated[float, typer.Option(min=1, help="Power usage effectiveness of the sites.")] = 1.3,
@@ -67,6 +75,8 @@ def init(
         jobs=jobs,
         origins=everywhere[0] if everywhere else origins,
         classes=class_ or (),
+        class_slack_h={name: _hours(name, text) for name, text in _named("--class-slack-h", class_slack_h).items()},
+        class_sites={name: text.split(",") for name, text in _named("--class-sites", class_sites).items()},
         first=_day(first),
         last=_day(last),
         force=force,
@@ -85,6 +95,33 @@ def init(
     for misfit in made.left_out:
         print(f"left out: {misfit}")
     print(f"next: noonward compare {file}")
+
+
+def _named(option: str, stated: list[str] | None) -> dict[str, str]:
+    """Returns what an option says by name of a class.
+
+    Raises:
+        ScenarioError: It names no class.
+    """
+    from noonward.cli.import_ import pairs
+    from noonward.errors import ScenarioError
+
+    named, bare = pairs(option, stated)
+    if bare:
+        raise ScenarioError(f"{option} {bare[0]!r} names no class; write CLASS={bare[0]}")
+    return named
+
+
+def _hours(name: str, text: str) -> float:
+    from noonward.errors import ScenarioError
+
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = -1.0
+    if not hours >= 0:
+        raise ScenarioError(f"--class-slack-h {name}={text}: give hours, at least 0, or inf for no limit")
+    return hours
 
 
 def _day(time: datetime | None) -> date | None:

@@ -105,6 +105,9 @@ def why(
 
     with open_client(address) as client:
         found = client.why(job)
+    if found.waits_for.endswith("has ended"):
+        print(f"job {job} is {found.state}: it has ended")
+        return
     print(f"job {job} is {found.state}; it waits for {found.waits_for}")
     print(f"expected start: {found.expected_start or 'open'}; expected end: {found.expected_end or 'open'}")
     if not found.candidates:

@@ -96,7 +96,7 @@ app.add_typer(edge.app, name="edge")
 def main() -> None:
     """Runs the command line.
 
-    Exit codes: 0 done; 1 a defect of ours; 2 the user's input; 130 interrupted (what was recorded is kept).
+    Exit codes: 0 done; 1 an internal error; 2 the user's input; 130 interrupted (what was recorded is kept).
     """
     # A user's own policies (module:Class) are also searched in the working folder.
     traced = "--traceback" in sys.argv

@@ -11,6 +11,7 @@ from noonward.cli.options import (
     Environments,
     JobFile,
     Json,
+    Nets,
     Out,
     Policies,
     RayAddress,
@@ -46,6 +47,7 @@ def dvfs_training(
     training_seeds: Annotated[
         int | None, typer.Option(min=1, help="Training seeds of each (--ablations). [default: 3]")
     ] = None,
+    nets: Nets = None,
     out: Out = Path("runs"),
     workers: Workers = None,
     ray: RayAddress = None,
@@ -227,6 +229,7 @@ def fine_tuning(
         bool,
         typer.Option("--knowledge", help="Policies that are told run times, limits or what was learned, instead."),
     ] = False,
+    nets: Nets = None,
     out: Out = Path("runs"),
     workers: Workers = None,
     ray: RayAddress = None,
@@ -369,6 +372,7 @@ def edge_inference(
     episodes: Annotated[int, typer.Option("--episodes", "-n", min=2, help="Episodes per cell.")] = 40,
     servers: Annotated[list[int] | None, typer.Option(help="Only cells of 4, 8 or 12 servers; repeat it.")] = None,
     policies: Policies = None,
+    nets: Nets = None,
     out: Out = Path("runs"),
     workers: Workers = None,
     ray: RayAddress = None,

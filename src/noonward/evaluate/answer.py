@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.evaluate.comparison import Comparison
-from noonward.evaluate.job_figures import job_figures
+from noonward.evaluate.comparison import Comparison, summary_rows
+from noonward.evaluate.job_figures import Group, job_figures
 from noonward.evaluate.statistics import Estimate, mean, ratio
+from noonward.evaluate.verdict import Verdict, decide
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
 from noonward.schedule.policies import default_registry
 
@@ -85,11 +87,22 @@ def can_run(policy: str, kind: str) -> bool:
     return not registry.knows(policy) or not {"clairvoyant", "recorded"} & registry.find(policy, kind).roles
 
 
+def verdict_of(comparison: Comparison) -> Verdict:
+    """Returns the verdict of a comparison by the measure that ranks its policies."""
+    objective, today = comparison.objective, comparison.reference
+    values = {policy: comparison.values(policy, objective.value) for policy in comparison.records}
+    kind = comparison.scenario.kind
+    fit = [p for p in comparison.ranked() if p != today and can_run(p, kind) and not objective.unmet(comparison, p)]
+    found = decide(values, today, fit, objective.better)
+    if found.kind != "adopt" and fit and objective.unmet(comparison, today):
+        gain = mean((1.0 if objective.better == "up" else -1.0) * (values[fit[0]] - values[today]))
+        return replace(found, kind="limits", policy=fit[0], gain=gain, measured=tuple(range(len(comparison.bounds))))
+    return found
+
+
 def best_to_adopt(comparison: Comparison) -> str:
-    """Returns the best ranked policy that can be run and misses no constraint; the reference where there is none."""
-    kind, unmet = comparison.scenario.kind, comparison.objective.unmet
-    fit = (policy for policy in comparison.ranked() if can_run(policy, kind) and not unmet(comparison, policy))
-    return next(fit, comparison.reference)
+    """Returns the policy that the verdict names: the one to adopt, or that leads; today's where it stays."""
+    return verdict_of(comparison).policy
 
 
 def passed_over(comparison: Comparison, best: str) -> list[str]:
@@ -128,32 +141,55 @@ def spoken(policy: str) -> str:
 
 
 def headline(comparison: Comparison) -> list[str]:
-    """Returns what a comparison says, the most important sentence first."""
-    best, today, objective = best_to_adopt(comparison), comparison.reference, comparison.objective
+    """Returns what a comparison says: the verdict in at most twelve words, one sentence on it, then what it rests on.
+
+    Figures are those of the windows that did not choose the policy (``noonward.evaluate.verdict``).
+    """
+    today, objective = comparison.reference, comparison.objective
     if len(comparison.records) == 1:
-        return [f"Only {today} ran; name another policy to compare it with (--policies)."]
-    if best == today:
-        kept = "to what happened" if today == WHAT_HAPPENED else today
-        return [f"Keep {kept}: no other policy that can be run is better by {objective.value_name}."]
-    gain = mean(
-        (1 if objective.better == "up" else -1)
-        * (comparison.values(best, objective.value) - comparison.values(today, objective.value))
-    )
-    doubtful = gain.low is not None and gain.low <= 0 <= (gain.high or 0)
-    today_fits = not objective.unmet(comparison, today)
-    first = objective.saying(comparison, best)
-    verdict = f"No clear winner yet; {best} comes first" if doubtful and today_fits else f"Adopt {best}"
-    told = [f"{verdict}: {first}"]
-    share = comparison.gap_closed(best)
-    if not math.isnan(share.value):
-        told[0] += f"; {share.value:.0%} of what is possible".replace("%", " %")
-    told[0] += "."
-    if doubtful:
-        keep = f", so keep {spoken(today)} until more environments (--environments) distinguish the two"
-        told.append(f"The interval includes no difference{keep if today_fits else ''}.")
-    if gain.low is None:
-        told.append("One environment gives no interval: compare more windows (--environments) before you decide.")
-    return [*told, *passed_over(comparison, best), *objective.consequences(comparison, best)]
+        return [f"Only {today} ran.", "Name another policy to compare it with (--policies)."]
+    verdict, count = verdict_of(comparison), len(comparison.bounds)
+    best, now = verdict.policy, "what you do today" if today == WHAT_HAPPENED else today
+    if verdict.kind == "keep":
+        within = (
+            " within the limits" if any(objective.unmet(comparison, policy) for policy in comparison.records) else ""
+        )
+        why = f"No other policy that can run is better by {objective.value_name}{within}."
+        return [f"Keep {now}.", why, *passed_over(comparison, best), *objective.basis(comparison)]
+    shown = comparison.only(verdict.measured)
+    said = objective.saying(shown, best)
+    share = shown.gap_closed(best).value
+    if verdict.gain.value > 0 and share > 0:
+        said += f": {min(share, 1.0):.0%} of the possible improvement"
+    claim = objective.claim(verdict.share.value, spoken(today))
+    if verdict.kind == "adopt":
+        told = [f"Adopt {best}: {claim}.", f"It {said}."]
+    elif verdict.kind == "limits":
+        told = [f"Adopt {best}: it meets the constraints that {today} misses.", f"It {said}."]
+    elif verdict.kind == "once":
+        told = [f"{best} was better in this window: {claim}."]
+        told.append(f"It {said}; one window cannot tell more, so compare several (--windows) before you decide.")
+    else:
+        told = [f"Run more windows: {count} cannot tell yet.", _undecided(comparison, verdict, said)]
+    if len(verdict.measured) < count:
+        told.append(
+            f"{best} was chosen on {len(verdict.chosen)} of the {count} windows; what it gains was measured on the "
+            f"other {len(verdict.measured)}, so the choice does not flatter it."
+        )
+    return [*told, *passed_over(comparison, best), *objective.consequences(shown, best), *objective.basis(comparison)]
+
+
+def _undecided(comparison: Comparison, verdict: Verdict, said: str) -> str:
+    """Returns the sentence on a policy that leads without an interval above 0."""
+    until = f"keep {spoken(comparison.reference)} until more (--windows) tell the two apart"
+    if verdict.gain.low is None:
+        return (
+            f"{verdict.policy} leads: it {said}; {len(comparison.bounds)} windows give no interval after the choice "
+            f"among {len(comparison.records)} policies, so {until}."
+        )
+    if verdict.gain.value <= 0:
+        return f"{verdict.policy} led in the windows that chose it, and not in the others; {until}."
+    return f"{verdict.policy} leads: it {said}; that interval includes no difference, so {until}."
 
 
 def money(value: Estimate, unit: str, digits: int | None = None) -> str:
@@ -232,3 +268,51 @@ def utility_digits(comparison: Comparison) -> int:
     """Returns the decimals utilities are shown with: three significant digits of the reference's."""
     size = abs(comparison.mean(comparison.reference, "utility_usd").value)
     return 0 if size >= 100 else 1 if size >= 10 else 2
+
+
+def groups_of(comparison: Comparison, policy: str, column: str) -> dict[str, list[Group]]:
+    """Returns the figures of a policy's jobs by class or team (``column``), one an environment that has any."""
+    found: dict[str, list[Group]] = {}
+    for record in comparison.records[policy]:
+        for name, group in job_figures(record).groups.get(column, {}).items():
+            found.setdefault(name, []).append(group)
+    return found
+
+
+def mean_wait_h(groups: Sequence[Group]) -> float:
+    """Returns the mean wait of the jobs that started, h; NaN without any."""
+    started = sum(group.started for group in groups)
+    return sum(group.waited_h for group in groups) / started if started else math.nan
+
+
+def longest_waits(comparison: Comparison, policy: str) -> list[str]:
+    """Returns a sentence on the team, or else the class, that waits longest on average, and on the longest wait."""
+    columns = [column for column in ("team", "class") if len(groups_of(comparison, policy, column)) > 1]
+    column = columns[0] if columns else "class"
+    mine, its = (groups_of(comparison, each, column) for each in (policy, comparison.reference))
+    waits_h = {name: mean_wait_h(groups) for name, groups in mine.items()}
+    known = {name: hours for name, hours in waits_h.items() if not math.isnan(hours)}
+    if not known:
+        return []
+    now = spoken(comparison.reference)
+    longest = [max(group.longest_h for groups in each.values() for group in groups) for each in (mine, its)]
+    told = f"The longest wait of a job is {lasting(3600 * longest[0])} ({now}: {lasting(3600 * longest[1])})"
+    if columns:
+        name = max(known, key=known.__getitem__)
+        was = mean_wait_h(its.get(name, []))
+        before = "" if math.isnan(was) else f" ({now}: {lasting(3600 * was)})"
+        told = f"{column.capitalize()} {name} waits longest, {lasting(3600 * known[name])} on average{before}. {told}"
+    return [f"{told}."]
+
+
+def summary_text(comparison: Comparison) -> str:
+    """Returns the headline and the table of results as plain text."""
+    summary = summary_rows(comparison)
+    heads = ("policy", *(f"{column.title} ({column.unit})" for column in summary.columns))
+    rows = [heads, *((row.name, *row.cells) for row in summary.rows)]
+    widths = [max(len(row[n]) for row in rows) for n in range(len(heads))]
+    lines = []
+    for name, *cells in rows:
+        right = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+        lines.append("  ".join([name.ljust(widths[0]), *right]))
+    return "\n".join([*headline(comparison), "", *lines])

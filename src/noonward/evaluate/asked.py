@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from noonward.data.environments import records_starts
 from noonward.errors import ScenarioError
 from noonward.evaluate.comparison import objective_of
+from noonward.evaluate.table import Currency
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import Scenario
 from noonward.runtime.by_kind import check_fit
@@ -131,3 +133,23 @@ def _require_one_fit(environment: Environment, name: str) -> None:
 def comparison_folder(scenario: Scenario, seed: int, out: Path) -> Path:
     """Returns the folder of a scenario's records under a seed."""
     return out / f"{scenario.name}-{scenario.digest[:8]}-seed{seed}"
+
+
+def currency_given(text: str) -> Currency:
+    """Returns a currency from its name and what one of it is worth in USD.
+
+    Raises:
+        ScenarioError: The text has another form.
+
+    Example:
+        >>> currency_given("EUR=1.08")
+        Currency(name='EUR', usd=1.08)
+    """
+    name, _, rate = text.partition("=")
+    try:
+        usd = float(rate)
+    except ValueError:
+        usd = 0.0
+    if not (re.fullmatch(r"[A-Z]{3}", name) and 0 < usd < math.inf):
+        raise ScenarioError(f"currency {text!r}: write its three letters and what one of it is worth in USD: EUR=1.08")
+    return Currency(name, usd)

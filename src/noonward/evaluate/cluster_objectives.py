@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 
@@ -19,12 +20,16 @@ from noonward.errors import InfeasiblePlanError
 from noonward.evaluate.answer import (
     SAME_WORK,
     best_known_values,
+    best_to_adopt,
     bills,
     cost_digits,
+    groups_of,
     interval,
     lasting,
     longest_queue,
+    longest_waits,
     mass,
+    mean_wait_h,
     money,
     moved_jobs,
     savings,
@@ -263,7 +268,7 @@ class UtilityObjective(ClusterObjective):
 
     value = "utility_usd"
     value_name = "utility (USD)"
-    better = "up"
+    better: ClassVar[Literal["up", "down"]] = "up"
     bound_value = "utility_usd"
     meaning = (
         "Utility is revenue less the cost of energy, of emissions at the carbon price, and of the transfers of jobs "
@@ -288,11 +293,11 @@ class UtilityObjective(ClusterObjective):
         """Returns utility gained and emissions avoided against the reference, in an environment's window."""
         gain = mean(comparison.values(policy, self.value) - comparison.values(comparison.reference, self.value))
         share = self.change(comparison, comparison.values(policy, self.value))
-        percentage = "" if math.isnan(share.value) else f" ({share.value:.0%})".replace("%", " %")
+        percentage = "" if math.isnan(share.value) else f" ({share.value:.0%})"
         avoided = savings(comparison, policy).kg
         window = window_words(comparison.scenario.window_h)
         return (
-            f"{money(Estimate(gain.value), 'USD')}{percentage} more utility{interval(gain)} and {mass(avoided)} "
+            f"has {money(Estimate(gain.value), 'USD')}{percentage} more utility{interval(gain)} and {mass(avoided)} "
             f"than {spoken(comparison.reference)} in {window}"
         )
 
@@ -357,64 +362,160 @@ class UtilityObjective(ClusterObjective):
 
 
 class CostObjective(UtilityObjective):
-    """Least cost with all jobs served: bills and emissions, policies that leave no job behind first.
+    """Least total cost with all jobs served: energy, carbon, journeys, lateness and waiting, each at its price.
 
     Schedulers see the scenario's revenue as what serving a GPU-hour is worth, so that they refuse no job that costs
-    less; no figure of the comparison contains it. With all jobs served, the order by utility is that by cost, carbon
-    price included, and the bound of the utility is one of the cost.
+    less; no figure of the comparison contains it. The bound is that of the utility, taken off the revenue of the work
+    that today's policy does.
     """
 
-    value_name = "cost"
+    value = "total_usd"
+    value_name = "total cost"
+    better = "down"
     meaning = (
-        "Cost is what energy and the transfers of jobs and results are paid with, without a price on carbon. Policies "
-        "are ranked by cost and carbon price, those that leave fewer GPU-hours undone first."
+        "The total cost ranks the policies and decides: energy, carbon at its price, transfers of jobs and results, "
+        "lateness and waiting at their prices. Policies that leave more jobs undone or, where lateness has no price, "
+        "more jobs late than today's come last."
     )
 
+    def unmet(self, comparison: Comparison, policy: str) -> list[str]:
+        """Returns how many more jobs are not done or, where lateness has no price, late than under today's policy."""
+        if policy == comparison.reference:
+            return []
+        more = undone(comparison, policy) - undone(comparison, comparison.reference)
+        missed = [_more(more, "not done")] if more > 0 else []
+        if not comparison.scenario.lateness.usd_per_gpu_hour:
+            late = [savings(comparison, each).late_jobs.value for each in (policy, comparison.reference)]
+            if late[0] > late[1]:
+                missed.append(_more(late[0] - late[1], "late"))
+        return missed
+
+    def gap_closed(self, comparison: Comparison, values_E: F8) -> Estimate:
+        """Returns the share of the possible improvement of the total: from today's down to the bound; at most 1."""
+        today = comparison.reference
+        base_E = comparison.values(today, self.value)
+        least_E = comparison.values(today, "revenue_usd") - comparison.bound_values(self.bound_value)
+        share = ratio(base_E - values_E, base_E - least_E)
+        return share if share.high is None else replace(share, high=min(share.high, max(1.0, share.value)))
+
     def columns(self, comparison: Comparison) -> tuple[tuple[Column, Cell], ...]:
-        """Returns cost, saving, share of the possible, emissions, energy, delay, late and undone jobs, moves."""
+        """Returns the total, what it saves, its parts, emissions, energy, delay, late and undone jobs, moves."""
+        unit, digits = comparison.currency.name, cost_digits(comparison)
 
-        def undone(c: Comparison, p: str) -> str:
-            return number(mean(c.values(p, "overdue") + c.values(p, "unfinished")))
+        def paid(values_E: F8) -> str:
+            return number(comparison.currency.of(mean(values_E)), digits)
 
+        def total(c: Comparison, p: str) -> F8:
+            return c.values(p, self.value)
+
+        def part(names: tuple[str, ...]) -> Cell:
+            return lambda c, p: paid(np.sum([c.values(p, name) for name in names], axis=0))
+
+        parts = [
+            (Column(title, unit, "down"), part(names))
+            for title, names in PARTS.items()
+            if title == "Energy" or any(comparison.values(p, n).any() for p in comparison.records for n in names)
+        ]
         return (
-            (Column("Cost", "USD", "down"), lambda c, p: number(mean(bills(c, p)), cost_digits(c))),
-            (Column("Saved", "USD", "up"), lambda c, p: number(savings(c, p).usd, cost_digits(c))),
-            (Column("Saved", "%", "up"), lambda c, p: percent(savings(c, p).usd_share, signed=True)),
-            (Column("Share of what is possible", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
-            (Column("Emissions", "t CO2", "down"), _ledger("carbon_kg", 2, 1e-3)),
-            (Column("Energy", "MWh", "down"), _ledger("energy_kwh", 2, 1e-3)),
+            (Column("Total cost", unit, "down"), lambda c, p: paid(total(c, p))),
+            (Column("Saved", unit, "up"), lambda c, p: paid(total(c, c.reference) - total(c, p))),
+            (Column("Saved", "%", "up"), lambda c, p: percent(self._share(c, p), signed=True)),
+            (Column("Share of the possible improvement", "%", "up"), self._share_of_possible),
+            *parts,
             (Column("Mean delay", "min", "down"), lambda c, p: number(_minutes(savings(c, p).mean_delay_s), 1)),
             (Column("Late", "jobs", "down"), lambda c, p: number(savings(c, p).late_jobs)),
-            (Column("Not done", "jobs", "down"), undone),
+            (Column("Not done", "jobs", "down"), lambda c, p: number(Estimate(undone(c, p)))),
+            (Column("Emissions", "t CO2", "down"), _ledger("carbon_kg", 2, 1e-3)),
+            (Column("Electricity", "MWh", "down"), _ledger("energy_kwh", 2, 1e-3)),
             (Column("Moved", "jobs"), lambda c, p: number(moved_jobs(c, p))),
         )
 
     def bound_rows(self, comparison: Comparison) -> list[Row]:
-        """Returns no row: a bound of cost and carbon price together is none of the cost; the shares rest on it."""
+        """Returns no row: the bound is one of the total alone; the shares rest on it."""
         return []
 
     def value_metrics(self, comparison: Comparison, policy: str) -> list[Metric]:
-        """Returns the bill, and the share of the gap that is closed."""
+        """Returns the total, the bill, and the shares saved of each and of the possible improvement."""
         return [
+            Metric.of(f"total_usd/{policy}", comparison.mean(policy, self.value), "USD"),
+            Metric.of(f"saved_total_usd/{policy}", self._saved(comparison, policy), "USD"),
+            Metric.of(f"saved_total_share/{policy}", self._share(comparison, policy), "fraction"),
             Metric.of(f"cost_usd/{policy}", mean(bills(comparison, policy)), "USD"),
             Metric.of(f"saved_share/{policy}", savings(comparison, policy).usd_share, "fraction"),
             Metric.of(f"gap_closed/{policy}", comparison.gap_closed(policy), "fraction"),
         ]
 
+    def claim(self, share: float, today: str) -> str:
+        """Returns how much cheaper a policy is than today's."""
+        if math.isnan(share):
+            return f"cheaper than {today}"
+        return f"{abs(share):.0%} {'cheaper' if share >= 0 else 'dearer'} than {today}"
+
     def saying(self, comparison: Comparison, policy: str) -> str:
-        """Returns the bill's saving and the emissions avoided against the reference, in an environment's window."""
-        saved = savings(comparison, policy)
-        less = saved.usd.value >= 0
-        usd = saved.usd
-        if not less and usd.low is not None and usd.high is not None:
-            usd = Estimate(usd.value, -usd.high, -usd.low)
-        share = "" if math.isnan(saved.usd_share.value) else f" ({abs(saved.usd_share.value):.0%})".replace("%", " %")
-        # One word serves both where both are saved; else each has its own.
-        own = "" if less and saved.kg.value >= 0 else " less" if less else " more"
+        """Returns what a policy saves of the total cost, per window and per year, and the emissions avoided."""
+        saved, share = comparison.currency.of(self._saved(comparison, policy)), self._share(comparison, policy).value
+        if saved.value < 0:
+            ends = (None, None) if saved.low is None or saved.high is None else (-saved.high, -saved.low)
+            saved = Estimate(saved.value, *ends)
+        verb = "saves" if saved.value >= 0 else "costs"
+        more = "" if saved.value >= 0 else " more"
+        percentage = "" if math.isnan(share) else f" ({abs(share):.1%})"
+        hours = comparison.scenario.window_h
+        year = money(Estimate(abs(saved.value) * YEAR_H / hours), comparison.currency.name)
+        amount = money(Estimate(abs(saved.value)), comparison.currency.name)
         return (
-            f"{money(Estimate(abs(usd.value)), 'USD')}{share}{own}{interval(usd)} and {mass(saved.kg)} than "
-            f"{spoken(comparison.reference)} in {window_words(comparison.scenario.window_h)}"
+            f"{verb} {amount}{percentage}{more}{interval(saved)} per window of {window_words(hours)}, {year} a year, "
+            f"with {mass(savings(comparison, policy).kg)} than {spoken(comparison.reference)}"
         )
+
+    def consequences(self, comparison: Comparison, policy: str) -> list[str]:
+        """Returns the parts of the saving, the worst window, and moves, delay and late jobs beside today's."""
+        told = [self._parts_saved(comparison, policy)]
+        saved_E = comparison.values(comparison.reference, self.value) - comparison.values(policy, self.value)
+        if len(saved_E) > 1:
+            worst = int(saved_E.argmin())
+            amount = money(comparison.currency.of(Estimate(abs(float(saved_E[worst])))), comparison.currency.name)
+            what = "saved" if saved_E[worst] >= 0 else "paid more"
+            day = comparison.records[policy][worst].manifest["start"][:10]
+            told.append(f"Worst of these windows ({day}): {amount} {what}; {int((saved_E < 0).sum())} of "
+                        f"{len(saved_E)} windows cost more than today.")  # fmt: skip
+        return [*told, *super().consequences(comparison, policy), *longest_waits(comparison, policy)]
+
+    def tables(self, comparison: Comparison) -> list[TextTable]:
+        """Returns waits and late jobs per class and per team, today's beside the policy's that the verdict names."""
+        return [*super().tables(comparison), *(_wait_table(comparison, column) for column in _grouped(comparison))]
+
+    def _parts_saved(self, comparison: Comparison, policy: str) -> str:
+        """Returns the parts of a saving as a sentence."""
+        today, of, unit = comparison.reference, comparison.currency.of, comparison.currency.name
+        parts = []
+        for title, names in PARTS.items():
+            mine, its = (sum(comparison.mean(each, name).value for name in names) for each in (policy, today))
+            if not mine and not its:
+                continue
+            share = f" ({abs(its - mine) / its:.1%} of the electricity bill)" if title == "Energy" and its > 0 else ""
+            less = "less" if mine <= its else "more"
+            parts.append(f"{title.lower()} {money(of(Estimate(abs(its - mine))), unit)}{share} {less}")
+        return f"Of this: {', '.join(parts)}."
+
+    def basis(self, comparison: Comparison) -> list[str]:
+        """Returns at which prices carbon, lateness and waiting count, and what is a limit where they have none."""
+        scenario, unit = comparison.scenario, comparison.currency.name
+
+        def price(usd: float) -> str:
+            return f"{usd / comparison.currency.usd:,.4g} {unit}"
+
+        assert scenario.economics is not None
+        late, waiting = scenario.lateness.usd_per_gpu_hour, scenario.economics.waiting_usd_per_hour
+        told = [f"carbon counts at {price(scenario.economics.carbon_usd_per_t)}/t"]
+        if late:
+            told.append(f"lateness at {price(late)} per GPU-hour")
+        if waiting:
+            told.append(f"waiting at {price(waiting)} per hour and job")
+        free = [name for name, usd in (("lateness", late), ("waiting", waiting)) if not usd]
+        limit = "; no policy is proposed under which more jobs are late or not done than today" if not late else ""
+        without = f"; {' and '.join(free)} without a price" if free else ""
+        return [f"{', '.join(told)[0].upper()}{', '.join(told)[1:]}{without}{limit}."]
 
     def limits(self, comparison: Comparison) -> list[str]:
         """Returns the cost that no policy can change, and how tight the bound is."""
@@ -425,10 +526,72 @@ class CostObjective(UtilityObjective):
         if not no_value(comparison.bounds, "utility_usd"):
             gap = mean(comparison.bound_values("utility_usd") - best_known_values(comparison))
             told.append(
-                f"What is possible rests on a bound that is at most {number(gap, cost_digits(comparison))} USD too "
-                "low in cost and carbon price together: its distance from the best schedule known."
+                "The possible improvement rests on a bound of the total that is at most "
+                f"{number(comparison.currency.of(gap), cost_digits(comparison))} {comparison.currency.name} too low: "
+                "its distance from the best schedule known."
             )
         return told
+
+    def _saved(self, comparison: Comparison, policy: str) -> Estimate:
+        return mean(comparison.values(comparison.reference, self.value) - comparison.values(policy, self.value))
+
+    def _share_of_possible(self, comparison: Comparison, policy: str) -> str:
+        """Returns the share of the possible improvement; undefined where a policy costs more than today's."""
+        share = comparison.gap_closed(policy)
+        return UNDEFINED if share.value < 0 else percent(share)
+
+    def _share(self, comparison: Comparison, policy: str) -> Estimate:
+        base_E = comparison.values(comparison.reference, self.value)
+        return ratio(base_E - comparison.values(policy, self.value), base_E)
+
+
+PARTS: Final = {
+    "Energy": ("energy_usd",),
+    "Carbon": ("carbon_usd",),
+    "Transfers": ("move_usd", "result_usd"),
+    "Lateness": ("late_usd",),
+    "Waiting": ("waiting_usd",),
+}
+"""Parts of the total cost: their names in tables, and fields of the ledger. They sum to the total."""
+YEAR_H: Final = 8766.0
+"""Hours of a year, leap years counted in."""
+
+
+def _grouped(comparison: Comparison) -> list[str]:
+    """Returns the columns among class and team by which jobs fall into several groups."""
+    return [name for name in ("class", "team") if len(groups_of(comparison, comparison.reference, name)) > 1]
+
+
+def _wait_table(comparison: Comparison, column: str) -> TextTable:
+    """Returns waits, late and undone jobs by class or team, under today's policy and the one the verdict names."""
+    policies = list(dict.fromkeys([comparison.reference, best_to_adopt(comparison)]))
+    found, rows = {policy: groups_of(comparison, policy, column) for policy in policies}, []
+    for name in sorted({name for groups in found.values() for name in groups}):
+        for policy in policies:
+            groups = found[policy].get(name, [])
+            count = len(comparison.bounds)
+            longest_h = max((group.longest_h for group in groups), default=math.nan)
+            means = (sum(getattr(g, what) for g in groups) / count for what in ("jobs", "late", "not_done"))
+            jobs, late, not_done = (
+                number(Estimate(value), 0 if value >= 10 or value % 1 == 0 else 1) for value in means
+            )
+            waits = (number(Estimate(hours), 1) for hours in (mean_wait_h(groups), longest_h))
+            rows.append((name, policy, jobs, *waits, late, not_done))
+    return TextTable(
+        title=f"Who waits, by {column}",
+        header=(column, "policy", "jobs", "mean wait (h)", "longest wait (h)", "late (jobs)", "not done (jobs)"),
+        rows=tuple(rows),
+        caption="Waits run from a job's arrival to its start. Jobs are means of an environment.",
+    )
+
+
+def _more(count: float, what: str) -> str:
+    return f"{count:,.4g} more job{'s' * (count != 1)} {what}"
+
+
+def undone(comparison: Comparison, policy: str) -> float:
+    """Returns the jobs that did not finish, mean over the environments."""
+    return float((comparison.values(policy, "overdue") + comparison.values(policy, "unfinished")).mean())
 
 
 def _minutes(seconds: Estimate) -> Estimate:

@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from noonward.errors import ScenarioError
 from noonward.evaluate import frames
-from noonward.evaluate.asked import comparison_folder, policy_names, require_fit, require_seconds, with_reference
+from noonward.evaluate.answer import summary_text
+from noonward.evaluate.asked import (
+    comparison_folder,
+    currency_given,
+    policy_names,
+    require_fit,
+    require_seconds,
+    with_reference,
+)
 from noonward.evaluate.bound_runs import BoundRun
 from noonward.evaluate.comparison import Bound, Comparison
 from noonward.evaluate.given import GivenPolicy, policies_given, scenario_given
+from noonward.evaluate.table import US_DOLLAR, Currency
 from noonward.files import PassingFolder
 from noonward.ledger.record import Record
 from noonward.model.cluster.scenario import Scenario
@@ -55,6 +64,10 @@ class ComparisonResult(Comparison):
 
         return write_report(self, Path(path))
 
+    def __str__(self) -> str:
+        """Returns what the comparison says, and its table."""
+        return summary_text(self)
+
     def figures(self) -> dict[str, go.Figure]:
         """Returns every figure of the page of figures by its name (plotly)."""
         return {figure.name: figure.plot for figure in self.objective.figures(self)}
@@ -78,6 +91,7 @@ def compare(
     bound_seconds: float | None = None,
     on_record: Callable[[str, int, Record], None] | None = None,
     today: str | None = None,
+    currency: str | None = None,
 ) -> ComparisonResult:
     """Runs policies over the same environments, records every run, and bounds every environment as soon as a process
     has no run left to begin.
@@ -100,6 +114,8 @@ def compare(
             that stops early holds all the same, and is looser.
         today: Policy that runs today: changes and savings are measured against it, and it is compared too. None: the
             scenario's reference, else what happened where the job table says so, else the first policy.
+        currency: Currency that money is shown in, with what one of it is worth in USD: ``EUR=1.08``; None: USD. Frames
+            and metrics stay in USD.
         on_record: Called with policy, number of the environment and record as each run is there.
 
     Raises:
@@ -126,6 +142,7 @@ def compare(
             bound_seconds=bound_seconds,
             on_record=on_record,
             today=today,
+            currency=US_DOLLAR if currency is None else currency_given(currency),
         )
 
 
@@ -143,6 +160,7 @@ def _compare(
     bound_seconds: float | None,
     on_record: Callable[[str, int, Record], None] | None,
     today: str | None,
+    currency: Currency,
 ) -> ComparisonResult:
     """Compares policies that the registry in use knows; arguments as in ``compare``."""
     if not names:
@@ -173,5 +191,6 @@ def _compare(
         records={name: found[n : len(runs) : len(names)] for n, name in enumerate(names)},
         bounds=bounds,
         bounded=bound,
+        currency=currency,
         held=held,
     )

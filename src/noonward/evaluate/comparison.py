@@ -12,14 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
 from noonward.arrays import F8
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import Estimate, mean, ratio
-from noonward.evaluate.table import Column, Figure, Row, Summary, TextTable
+from noonward.evaluate.table import US_DOLLAR, Column, Currency, Figure, Row, Summary, TextTable
 from noonward.ledger.record import Record
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import AnyScenario, find_kind
@@ -147,18 +147,34 @@ class Objective(ABC):
         """Returns what a report says of the environment of a record, in a few words."""
         return str(record.manifest["start"])[:10]
 
+    def claim(self, share: float, today: str) -> str:
+        """Returns in a few words how much better a policy is than today's, from its gain as a fraction of today's.
+
+        Args:
+            share: Gain as a fraction; NaN where it has none.
+            today: Policy that runs today, as sentences name it.
+        """
+        name = self.value_name.partition(" (")[0]
+        if math.isnan(share):
+            return f"better {name} than {today}"
+        return f"{abs(share):.0%} {'more' if (self.better == 'up') == (share >= 0) else 'less'} {name} than {today}"
+
     def saying(self, comparison: Comparison, policy: str) -> str:
-        """Returns in words how much better a policy is than the reference."""
+        """Returns in words how much better a policy is than the reference, to go on after "it"."""
         change = self.change(comparison, comparison.values(policy, self.value))
         if math.isnan(change.value):
-            return f"better by {self.value_name} than {comparison.reference}"
+            return f"has a better {self.value_name} than {comparison.reference}"
         ends = None if change.low is None or change.high is None else (100 * change.low, 100 * change.high)
         interval = "" if ends is None else f" [{ends[0]:+.1f}, {ends[1]:+.1f}]"
         less = "less" if change.value < 0 else "more"
-        return f"{100 * abs(change.value):.1f} % {less} {self.value_name} than {comparison.reference}{interval}"
+        return f"has {100 * abs(change.value):.1f}% {less} {self.value_name} than {comparison.reference}{interval}"
 
     def consequences(self, comparison: Comparison, policy: str) -> list[str]:
         """Returns sentences on what a policy costs beside the ranked value, and what its saving rests on."""
+        return []
+
+    def basis(self, comparison: Comparison) -> list[str]:
+        """Returns sentences on the prices and limits that the verdict rests on."""
         return []
 
     def limits(self, comparison: Comparison) -> list[str]:
@@ -197,6 +213,7 @@ class Comparison:
         records: Per policy one record an environment, in the same order.
         bounds: One bound an environment; empty bounds where none was asked for.
         bounded: Whether bounds were asked for.
+        currency: Currency that money is shown in.
         held: What keeps a temporary folder of records until the comparison is dropped; None: the folder stays.
     """
 
@@ -207,6 +224,7 @@ class Comparison:
     records: dict[str, list[Record]]
     bounds: list[Bound]
     bounded: bool = True
+    currency: Currency = US_DOLLAR
     held: Any = field(default=None, repr=False, compare=False)
 
     def values(self, policy: str, name: str) -> np.ndarray:
@@ -216,6 +234,11 @@ class Comparison:
     def mean(self, policy: str, name: str) -> Estimate:
         """Returns the mean of a ledger figure over environments."""
         return mean(self.values(policy, name))
+
+    def only(self, windows: Sequence[int]) -> Self:
+        """Returns the comparison of some of its environments, by number."""
+        records = {policy: [records[n] for n in windows] for policy, records in self.records.items()}
+        return replace(self, records=records, bounds=[self.bounds[n] for n in windows])
 
     @property
     def objective(self) -> Objective:

@@ -27,6 +27,8 @@ def run_frame(comparison: Comparison) -> pl.DataFrame:
     for policy in comparison.ranked():
         for index, record in enumerate(comparison.records[policy]):
             figures = {name: value for name, value in record.ledger.as_dict().items() if not isinstance(value, dict)}
+            total = getattr(record.ledger, "total_usd", None)
+            figures |= {} if total is None else {"total_usd": total}
             rows.append({"policy": policy, "environment": index, "start": _start(record), **figures})
     return pl.DataFrame(rows, infer_schema_length=None)
 

@@ -57,6 +57,8 @@ def init_fleet(
     jobs: str | Path | None = None,
     origins: str | Mapping[str, str] | None = None,
     classes: Sequence[str] = (),
+    class_slack_h: Mapping[str, float] | None = None,
+    class_sites: Mapping[str, Sequence[str]] | None = None,
     first: date | None = None,
     last: date | None = None,
     pue: float = OwnFleet.pue,
@@ -75,6 +77,8 @@ def init_fleet(
         jobs: Dated job table or log; None: generated jobs.
         origins: Site that all jobs come from, or site by the log's name of a place.
         classes: Rules such as ``interactive=partition==dev``.
+        class_slack_h: Largest accepted delay of a start of jobs of a class, h, where it is another than ``slack_h``.
+        class_sites: Sites that jobs of a class may run at; those of other classes may run at all.
         first: First day of the window; None: found from jobs and signals.
         last: Its last day.
         pue: Facility power over IT power of all sites, at least 1.
@@ -103,6 +107,8 @@ def init_fleet(
         origins={} if origins is None or isinstance(origins, str) else origins,
         origin=origins if isinstance(origins, str) else None,
         rules=tuple(parse_class(text) for text in classes),
+        class_slack_h=class_slack_h or {},
+        class_sites={name: tuple(told) for name, told in (class_sites or {}).items()},
         first=first,
         last=last,
         pue=pue,

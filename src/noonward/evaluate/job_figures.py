@@ -10,9 +10,37 @@ from pathlib import Path
 import polars as pl
 
 from noonward.ledger.record import Record
+from noonward.units import HOUR_S
 
-COLUMNS = ("arrival_s", "slack_s", "start_s", "status", "origin", "site")
+COLUMNS = ("arrival_s", "slack_s", "start_s", "finish_s", "gpus", "status", "origin", "site")
 """Columns of the table that are read."""
+
+
+GROUPS = ("class", "team")
+"""Columns that jobs are grouped by; a table of jobs may lack the second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Figures of the jobs of one class or team.
+
+    Attributes:
+        jobs: Jobs.
+        started: Jobs that started.
+        waited_h: Hours from arrival to start of those, h, summed.
+        longest_h: The longest of these, h; 0 without any.
+        late: Late jobs, as in ``JobFigures``.
+        not_done: Jobs that did not finish.
+        gpu_hours: GPU-hours of the jobs that finished.
+    """
+
+    jobs: int
+    started: int
+    waited_h: float
+    longest_h: float
+    late: int
+    not_done: int
+    gpu_hours: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,12 +52,14 @@ class JobFigures:
         late: Jobs that started after arrival + slack, that were dropped because they could not start by then, or that
             had not started by then when the run ended.
         late_or_not_done: Jobs that are late or did not finish, each once.
+        groups: Figures of the jobs by a column of ``GROUPS`` and its values.
         trips: Started jobs by the ingress point they came from and the site they ran at.
     """
 
     mean_delay_s: float
     late: int
     late_or_not_done: int
+    groups: dict[str, dict[str, Group]]
     trips: dict[tuple[str, str], int]
 
     def moved(self, homes: dict[str, str | None]) -> int:
@@ -45,7 +75,8 @@ def job_figures(record: Record) -> JobFigures:
 
 @functools.lru_cache(maxsize=4096)
 def _figures(path: Path, changed_ns: int, ended_s: float) -> JobFigures:
-    jobs = pl.read_parquet(path, columns=list(COLUMNS))
+    columns = pl.read_parquet_schema(path)
+    jobs = pl.read_parquet(path, columns=[*COLUMNS, *(name for name in GROUPS if name in columns)])
     started = jobs["start_s"].is_finite()
     delay_s = jobs["start_s"] - jobs["arrival_s"]
     due_s = jobs["arrival_s"] + jobs["slack_s"]
@@ -56,5 +87,26 @@ def _figures(path: Path, changed_ns: int, ended_s: float) -> JobFigures:
         mean_delay_s=float(delay_s.filter(started).to_numpy().mean()) if started.any() else math.nan,
         late=int(late.sum()),
         late_or_not_done=int((late | (jobs["status"] != "done")).sum()),
+        groups={name: _groups(jobs, name, late) for name in GROUPS if name in columns},
         trips={(point, site): count for point, site, count in ran.group_by("origin", "site").len().iter_rows()},
     )
+
+
+def _groups(jobs: pl.DataFrame, name: str, late: pl.Series) -> dict[str, Group]:
+    """Returns the figures of jobs by the values of a column; jobs without a value stand under a dash."""
+    started, done = pl.col("start_s").is_finite(), pl.col("status") == "done"
+    waited_h = (pl.col("start_s") - pl.col("arrival_s")).filter(started) / HOUR_S
+    table = (
+        jobs.with_columns(pl.col(name).cast(pl.String).fill_null("–"), late.alias("late"))
+        .group_by(name, maintain_order=True)
+        .agg(
+            jobs=pl.len(),
+            started=started.sum(),
+            waited_h=waited_h.sum(),
+            longest_h=waited_h.max().fill_null(0.0),
+            late=pl.col("late").sum(),
+            not_done=(~done).sum(),
+            gpu_hours=((pl.col("finish_s") - pl.col("start_s")) * pl.col("gpus")).filter(done).sum() / HOUR_S,
+        )
+    )
+    return {row.pop(name): Group(**row) for row in table.iter_rows(named=True)}

@@ -16,6 +16,32 @@ UNDEFINED: Final = "–"
 
 
 @dataclass(frozen=True)
+class Currency:
+    """A currency that money is shown in.
+
+    Attributes:
+        name: Its name, such as ``EUR``.
+        usd: What one of it is worth, USD, above 0.
+    """
+
+    name: str
+    usd: float
+
+    def of(self, dollars: Estimate) -> Estimate:
+        """Returns an amount of US dollars in this currency.
+
+        Example:
+            >>> Currency("EUR", 1.25).of(Estimate(10.0, 5.0, 20.0)).value
+            8.0
+        """
+        ends = (None if end is None else end / self.usd for end in (dollars.low, dollars.high, dollars.spread))
+        return Estimate(dollars.value / self.usd, *ends)
+
+
+US_DOLLAR: Final = Currency("USD", 1.0)
+
+
+@dataclass(frozen=True)
 class Column:
     """A column of the results table.
 

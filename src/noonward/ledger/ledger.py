@@ -45,7 +45,8 @@ class Ledger:
     """What a run used, earned, cost and emitted. Money and carbon are NaN without signals, utility without economics.
 
     U = U1 - U2 - U3 - U4 - U5 (MASAC, Eqs. 2-7): GPU profit (revenue less energy), energy of free GPUs, carbon of used
-    and free GPUs, journeys of jobs, journeys of results; less the price of lateness, where a scenario has one.
+    and free GPUs, journeys of jobs, journeys of results; less the prices of lateness and of waiting, where a scenario
+    has them.
 
     Attributes:
         jobs: Jobs of the environment.
@@ -81,6 +82,7 @@ class Ledger:
         steps: Questions asked.
         late_gpu_hours: Hours that jobs started after arrival + slack, times their smallest gangs, GPU h.
         late_usd: Price of that, USD; NaN without economics.
+        waiting_usd: Price of the hours that jobs waited between arrival and start, USD; 0 where they have none.
         further: Accounts of signals beside price and carbon intensity, by the name of their total, e.g. ``water_l``.
     """
 
@@ -116,6 +118,7 @@ class Ledger:
     steps: int
     late_gpu_hours: float
     late_usd: float
+    waiting_usd: float = 0.0
     further: dict[str, Account] = field(default_factory=dict)
 
     @property
@@ -132,6 +135,12 @@ class Ledger:
     def carbon_kg(self) -> float:
         """Emissions of fleet and journeys, kgCO2."""
         return self.job_kg + self.free_kg + self.move_kg + self.result_kg
+
+    @property
+    def total_usd(self) -> float:
+        """Energy, carbon at its price, journeys, lateness and waiting at their prices, USD; NaN without economics."""
+        paid = self.energy_usd + self.move_usd + self.result_usd
+        return paid + self.carbon_usd + self.late_usd + self.waiting_usd
 
     @property
     def controllable_usd(self) -> float:
@@ -164,9 +173,16 @@ class Ledger:
         return 1000.0 * self.carbon_kg / self.units if self.units else float("nan")
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns all fields and derived figures, NaN as None; ``further`` only where there is a further signal."""
+        """Returns all fields and derived figures, NaN as None.
+
+        ``further`` only where there is a further signal, ``waiting_usd`` only where waiting cost something, and no
+        ``total_usd``, which is a sum of others.
+        """
         derived = {name: getattr(self, name) for name, value in vars(type(self)).items() if isinstance(value, property)}
         content = {**asdict(self), **derived}
+        del content["total_usd"]
+        if not self.waiting_usd:
+            del content["waiting_usd"]
         further = content.pop("further")
         if further:
             content["further"] = {name: _none_for_nan(account) for name, account in further.items()}
@@ -176,7 +192,9 @@ class Ledger:
     def from_dict(cls, content: dict[str, Any]) -> Ledger:
         """Returns a ledger from what ``as_dict`` returned."""
         names = [one.name for one in fields(cls) if one.name != "further"]
-        values: dict[str, Any] = _nan_for_none({name: content[name] for name in names})
+        values: dict[str, Any] = _nan_for_none(
+            {name: content[name] for name in names if name in content or name != "waiting_usd"}
+        )
         further = {name: Account(**_nan_for_none(one)) for name, one in content.get("further", {}).items()}
         return cls(**values, further=further)
 
@@ -287,13 +305,16 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
     economics = environment.economics
     late_gpu_hours = float(late_gpu_hours_of(outcome).sum())
     revenue = carbon_usd = utility = fixed_usd = late_usd = np.nan
+    waiting_usd = 0.0
     if economics is not None:
         prices = economics.revenue_usd_per_gpu_hour, economics.carbon_usd_per_t
         kg = float(job[2] + free[2]) + move[2] + result[2]
         energy_usd, journeys_usd = float(job[1] + free[1]), float(move[1] + result[1])
         revenue, carbon_usd = utility_usd(*prices, gpu_hours=gpu_hours), -utility_usd(*prices, kg=kg)
         late_usd = environment.late_usd_per_gpu_hour * late_gpu_hours
-        utility = utility_usd(*prices, gpu_hours, energy_usd, kg, journeys_usd, late_usd)
+        if economics.waiting_usd_per_hour:
+            waiting_usd = economics.waiting_usd_per_hour * float(waiting_h_of(outcome).sum())
+        utility = utility_usd(*prices, gpu_hours, energy_usd, kg, journeys_usd, late_usd) - waiting_usd
         fixed_usd = -utility_usd(*prices, energy_usd=fixed[1], kg=fixed[2])
     return Ledger(
         jobs=len(job_J),
@@ -325,6 +346,7 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
         steps=outcome.steps,
         late_gpu_hours=late_gpu_hours,
         late_usd=float(late_usd),
+        waiting_usd=waiting_usd,
         further={
             quantity.total: Account(
                 job=float(job[a]),
@@ -347,6 +369,19 @@ def late_gpu_hours_of(outcome: Outcome) -> F8:
     late_s_J = outcome.job_J["start_s"] - (jobs.arrival_s_J + jobs.slack_s_J)
     late_gpu_hours_J: F8 = jobs.gpus_min_J * np.where(late_s_J > 0, late_s_J, 0.0) / HOUR_S
     return late_gpu_hours_J
+
+
+def waiting_h_of(outcome: Outcome) -> F8:
+    """Returns the hours from arrival to start of every job, h, [J].
+
+    A job that never starts waits until it is dropped, at arrival + slack, or until the run ends.
+    """
+    jobs = outcome.environment.jobs
+    dropped = outcome.job_J["status"] == OVERDUE
+    left_s_J = np.where(dropped, np.minimum(jobs.arrival_s_J + jobs.slack_s_J, outcome.ended_s), outcome.ended_s)
+    until_s_J = np.where(outcome.started_J, outcome.job_J["start_s"], left_s_J)
+    waiting_h_J: F8 = np.maximum(until_s_J - jobs.arrival_s_J, 0.0) / HOUR_S
+    return waiting_h_J
 
 
 def _times(outcome: Outcome) -> dict[str, float]:

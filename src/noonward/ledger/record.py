@@ -202,7 +202,8 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
 
     Times are seconds since the run's start. ``energy_kwh``, ``energy_usd`` and ``carbon_kg`` are those of its power
     segments; journeys stand apart. ``units`` are those processed; ``units_per_s`` is its rate. Where a log says when
-    jobs started, ``recorded_start_s`` and ``recorded_site`` hold that.
+    jobs started, ``recorded_start_s`` and ``recorded_site`` hold that; where it says who asked for them, ``job_id``,
+    ``user`` and ``team`` stand first.
 
     Args:
         outcome: The run.
@@ -218,12 +219,16 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
     clock_SF = fleet.tables(1).clock_SF
     level = np.where(started, job_J["level"], 0)
     seconds_J = np.where(started, job_J["finish_s"] - job_J["start_s"], np.nan)
+    details = environment.details
+    asked = {} if details is None else {name: details[name] for name in ("job_id", "user", "team")}
+    asked = {name: column for name, column in asked.items() if not column.is_null().all()}
     recorded: dict[str, Any] = {}
     if jobs.has_record:
         sites = np.maximum(jobs.recorded_site_J, -1)
         recorded = {"recorded_site": _texts(environment.sites, sites), "recorded_start_s": jobs.recorded_start_s_J}
     return pl.DataFrame(
         {
+            **asked,
             "arrival_s": jobs.arrival_s_J,
             "origin": _texts(points, jobs.origin_J),
             "class": _texts(fleet.classes, jobs.class_J),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
+
 from noonward.model.spec import NonNegative, Spec
 
 
@@ -12,3 +16,13 @@ class Economics(Spec):
     """Revenue alpha, USD per GPU and hour of a job that runs."""
     carbon_usd_per_t: NonNegative
     """Carbon price mu, USD per tonne of CO2."""
+    waiting_usd_per_hour: NonNegative = 0.0
+    """What an hour is worth that a job waits between arrival and start, USD per job; 0: waiting is counted alone. The
+    ledger settles it for every policy alike; policies do not see it."""
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_priced(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = write(self)
+        if not self.waiting_usd_per_hour:
+            content.pop("waiting_usd_per_hour", None)
+        return content

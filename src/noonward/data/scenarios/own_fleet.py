@@ -82,6 +82,8 @@ class OwnFleet:
         origin: Site that all jobs come from, where the table names no place.
         rules: Rules that give jobs their class; the first that fits.
         job_classes: Classes of the job table; the only one, ``ONE_CLASS``, where it has none.
+        class_slack_h: Largest accepted delay of a start of jobs of a class, h, above ``slack_h``.
+        class_sites: Sites that jobs of a class may run at; those of other classes may run at all.
         first: First day of the window; None: found from jobs and signals.
         last: Last day of the window.
         slack_h: Largest accepted delay of a start, h; infinite for none.
@@ -99,6 +101,8 @@ class OwnFleet:
     origin: str | None = None
     rules: tuple[ClassRule, ...] = ()
     job_classes: tuple[str, ...] = (ONE_CLASS,)
+    class_slack_h: Mapping[str, float] = field(default_factory=dict)
+    class_sites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     first: date | None = None
     last: date | None = None
     slack_h: float = 24.0
@@ -128,15 +132,24 @@ class OwnFleet:
 
     @property
     def classes(self) -> dict[str, list[str]]:
-        """Pools that jobs of a class may run in, by class."""
-        if not self.by_type:
-            return {name: [pool.name for pool in self.pools] for name in self.job_classes}
-        types = dict.fromkeys(pool.gpu.name for pool in self.pools)
-        return {
-            self.class_of(name, kind): [pool.name for pool in self.pools if pool.gpu.name == kind]
-            for name in self.job_classes
-            for kind in types
-        }
+        """Pools that jobs of a class may run in, by class.
+
+        Raises:
+            ScenarioError: A class may run at sites alone that lack a GPU type that its jobs are bound to.
+        """
+        kinds = dict.fromkeys(pool.gpu.name for pool in self.pools) if self.by_type else [None]
+        found = {}
+        for name in self.job_classes:
+            sites = self.class_sites.get(name, tuple(pool.site for pool in self.pools))
+            for kind in kinds:
+                pools = [pool.name for pool in self.pools if pool.site in sites and kind in (None, pool.gpu.name)]
+                if not pools:
+                    raise ScenarioError(
+                        f"jobs of class {name!r} may run at {', '.join(sites)} alone, where there is no {kind}, which "
+                        "jobs are bound to; name a site that has it"
+                    )
+                found[name if kind is None else self.class_of(name, kind)] = pools
+        return found
 
     def class_of(self, name: str, kind: str) -> str:
         """Returns the class of jobs of a class of the table that are bound to a GPU type."""

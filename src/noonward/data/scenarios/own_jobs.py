@@ -12,6 +12,7 @@ from noonward.data.jobs.dated import JobRows, job_rows
 from noonward.data.scenarios.own_fleet import ONE_CLASS, OwnFleet, Pool
 from noonward.errors import ScenarioError, nearest
 from noonward.model.cluster.scenario import JobTable
+from noonward.units import HOUR_S
 
 
 def dated_rows(asked: OwnFleet) -> JobRows | None:
@@ -101,6 +102,12 @@ def _in_pools(asked: OwnFleet, frame: pl.DataFrame, places: pl.Series, notes: li
     if "start_site" in frame.columns:
         made = made.with_columns(start_site=_recorded_pools(asked, frame["start_site"], kinds))
     classes = _classes_of(asked, frame)
+    if asked.class_slack_h:
+        told = {name: str(hours * HOUR_S) for name, hours in asked.class_slack_h.items()}
+        own = frame["slack_s"].cast(pl.String) if "slack_s" in frame.columns else None
+        others = pl.lit(str(asked.slack_h * HOUR_S)) if own is None else own
+        slack = classes.replace_strict(told, default=None, return_dtype=pl.String)
+        made = made.with_columns(pl.when(slack.is_not_null()).then(slack).otherwise(others).alias("slack_s"))
     if asked.by_type:
         classes = pl.Series([asked.class_of(name, pool.gpu.name) for name, pool in zip(classes, of, strict=True)])
     elif asked.job_classes == (ONE_CLASS,):
@@ -116,20 +123,29 @@ def with_classes(asked: OwnFleet, notes: list[str]) -> OwnFleet:
         notes: Receives how many jobs each class has.
 
     Raises:
+        ScenarioError: A class or a site is told of that there is not.
         DataError: The table cannot be read, or has no column that a rule names.
     """
     rows = dated_rows(asked)
     if rows is None:
         if asked.rules:
             raise ScenarioError("--class names columns of a job table, and none was given; add --jobs FILE")
-        return asked
-    frame = rows.table.frame
-    if not asked.rules and "class" not in frame.columns:
-        return asked
-    classes = _classes_of(asked, frame)
-    counts = dict(zip(*classes.value_counts().sort("count", descending=True).get_columns(), strict=True))
-    notes.append("classes of jobs: " + ", ".join(f"{count:,} {name}" for name, count in counts.items()))
-    return replace(asked, job_classes=tuple(sorted(counts)))
+    elif asked.rules or "class" in rows.table.frame.columns:
+        classes = _classes_of(asked, rows.table.frame)
+        counts = dict(zip(*classes.value_counts().sort("count", descending=True).get_columns(), strict=True))
+        notes.append("classes of jobs: " + ", ".join(f"{count:,} {name}" for name, count in counts.items()))
+        asked = replace(asked, job_classes=tuple(sorted(counts)))
+    for option, named in (("--class-slack-h", asked.class_slack_h), ("--class-sites", asked.class_sites)):
+        for name in named:
+            if name not in asked.job_classes:
+                hint = nearest(name, asked.job_classes)
+                raise ScenarioError(f"{option} names the class {name!r}, which no job of the table has; {hint}")
+    sites = {pool.site for pool in asked.pools}
+    for name, told in asked.class_sites.items():
+        for site in told:
+            if site not in sites:
+                raise ScenarioError(f"--class-sites {name}: there is no site {site!r}; {nearest(site, sites)}")
+    return asked
 
 
 def _classes_of(asked: OwnFleet, frame: pl.DataFrame) -> pl.Series:

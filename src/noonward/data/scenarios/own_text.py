@@ -78,8 +78,9 @@ def scenario_text(
             f"    - {{name: {pool.name}, zone: {pool.zone}, gpu_type: {pool.gpu.name}, gpus: {pool.gpus}, "
             f"pue: {asked.pue:g}}}"
         )
-    if asked.by_type:
-        lines.append("  ranges:              # a job runs on the GPU type that it ran on")
+    if asked.by_type or asked.class_sites:
+        why = "a job runs on the GPU type that it ran on" if asked.by_type else "where jobs of a class may run"
+        lines.append(f"  ranges:              # {why}")
         lines += [f"    {name}: [{', '.join(pools)}]" for name, pools in classes.items()]
     lines.append(
         "network: {throughput_gb_per_min: 1, usd_per_gb: 0, kwh_per_gb: 0}  # what moving a job's data takes and costs"

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from noonward.evaluate.answer import best_to_adopt, bills, can_run, headline, savings, spoken
+from noonward.evaluate.answer import best_to_adopt, bills, can_run, headline, spoken
 from noonward.evaluate.cluster_objectives import ClusterObjective
 from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.report import page
@@ -51,7 +51,7 @@ def write_meeting_report(
     parts = [
         f"<p class='caption'>{escape(scenario.name)}: {escape(scenario.description)}</p>",
         f"<h1>{page.prose(first)}</h1>",
-        f"<p class='lead'>{page.prose(' '.join(rest))}</p>",
+        page.lead_html(rest),
         page.notes_html(comparison.notes),
         "<div class='pair'>",
         _section("What each policy saves", _saving_caption(comparison), saving_chart(comparison)),
@@ -76,19 +76,18 @@ def write_meeting_report(
 
 
 def improvement(comparison: Comparison, policy: str) -> Estimate:
-    """Returns by how much a policy is better than today's: USD saved, or the ranked value, positive is better."""
-    if getattr(comparison.scenario, "goal", "utility") == "least-cost":
-        return savings(comparison, policy).usd
+    """Returns by how much a policy is better than today's by what ranks; money in the currency shown."""
     objective = comparison.objective
     sign = 1.0 if objective.better == "up" else -1.0
     values = comparison.values(policy, objective.value) - comparison.values(comparison.reference, objective.value)
-    return mean(sign * values)
+    found = mean(sign * values)
+    return comparison.currency.of(found) if objective.value == "total_usd" else found
 
 
 def unit_of_improvement(comparison: Comparison) -> str:
     """Returns the unit of what ``improvement`` returns."""
-    if getattr(comparison.scenario, "goal", "utility") == "least-cost":
-        return "USD"
+    if comparison.objective.value == "total_usd":
+        return comparison.currency.name
     name = comparison.objective.value_name
     return name.partition("(")[2].rstrip(")") or name
 
@@ -119,8 +118,8 @@ def saving_chart(comparison: Comparison) -> str:
 
 def _saving_caption(comparison: Comparison) -> str:
     objective = comparison.objective
-    if getattr(comparison.scenario, "goal", "") == "least-cost":
-        what = "USD saved"
+    if objective.value == "total_usd":
+        what = f"{comparison.currency.name} of total cost saved"
     else:
         what = f"{'Gain in' if objective.better == 'up' else 'Reduction of'} {objective.value_name}"
     return (

@@ -167,6 +167,13 @@ def write_tables(
     return write_page(title, "\n".join(part for part in body if part), path)
 
 
+def lead_html(sentences: Sequence[str]) -> str:
+    """Returns what follows a headline: the first sentence large, what it rests on as a list."""
+    first, rest = sentences[:1], sentences[1:]
+    items = "".join(f"<li>{prose(each)}</li>" for each in rest)
+    return f"<p class='lead'>{prose(' '.join(first))}</p>" + (f"<ul>{items}</ul>" if items else "")
+
+
 def notes_html(notes: Sequence[str]) -> str:
     """Returns notes on the data as a box; nothing without any."""
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)
@@ -219,7 +226,7 @@ def _head(comparison: Comparison) -> str:
 def _answer(comparison: Comparison) -> str:
     """Returns what to do, in large letters, and what it costs and rests on."""
     first, *rest = headline(comparison)
-    return f"<p class='answer'>{prose(first)}</p>\n<p>{prose(' '.join(rest))}</p>"
+    return f"<p class='answer'>{prose(first)}</p>\n{lead_html(rest)}"
 
 
 def _facts(comparison: Comparison) -> list[tuple[str, str]]:

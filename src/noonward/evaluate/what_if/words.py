@@ -20,9 +20,13 @@ def words(study: Study) -> list[str]:
     """Returns what a study says, the most important sentence first."""
     told = []
     for curve in study.curves:
-        told += (_carbon_words if curve.name == "carbon" else _slack_words)(study, curve)
+        served, _ = study.served(curve)
+        if len(served) >= 2:
+            told += (_carbon_words if curve.name == "carbon" else _slack_words)(study, curve, served)
     if study.cases:
         told += _sensitivity_words(study)
+    for curve in study.curves:
+        told += _left_out_words(study, curve)
     if study.environments == 1:
         told.append("One environment gives no interval: run more windows (--environments) before you decide.")
     return told
@@ -55,23 +59,31 @@ def saves(estimate: Estimate) -> str:
     return f"costs {share(Estimate(-estimate.value, *ends))} more"
 
 
-def _carbon_words(study: Study, curve: Curve) -> list[str]:
-    served, left_out = study.served(curve)
-    told = []
-    if len(served) >= 2:
-        first, last = served[0], served[-1]
-        told += [
-            f"At a carbon price of {first.title}, {study.policy} {saves(study.saved(first))} and avoids "
-            f"{share(study.saved(first, 'kg'))} of emissions per GPU-hour against {spoken(study.today)}; at "
-            f"{last.title} it {saves(study.saved(last))} and avoids {share(study.saved(last, 'kg'))}.",
-            *_price_of_curve(study, served),
-        ]
-    if left_out:
-        told.append(
-            f"At {left_out[0].title} it leaves jobs out ({-study.work(left_out[0]):.0%} fewer GPU-hours): with that "
-            "price on carbon they cost more than the scenario's revenue.".replace("%", " %", 1)
-        )
-    return told
+def _carbon_words(study: Study, curve: Curve, served: list[Case]) -> list[str]:
+    first, last = served[0], served[-1]
+    return [
+        f"At a carbon price of {first.title}, {study.policy} {saves(study.saved(first))} and avoids "
+        f"{share(study.saved(first, 'kg'))} of emissions per GPU-hour against {spoken(study.today)}; at "
+        f"{last.title} it {saves(study.saved(last))} and avoids {share(study.saved(last, 'kg'))}.",
+        *_price_of_curve(study, served),
+    ]
+
+
+def _left_out_words(study: Study, curve: Curve) -> list[str]:
+    """Returns which points of a curve serve fewer GPU-hours; why they do is not known here."""
+    _, left_out = study.served(curve)
+    if not left_out:
+        return []
+    own = curve.name == "slack" and curve.of_own
+    *before, last = (f"{case.at:g} times" if own else case.title for case in left_out)
+    lost = [study.work(case) for case in left_out]
+    points = f"{', '.join(before)} and {last}" if before else last
+    least, most = (f"{-100 * work:.0f}" for work in (max(lost), min(lost)))
+    fewer = least if least == most else f"{least} to {most}"
+    where = f"At {points}" if curve.name == "carbon" else f"With a slack of {points}"
+    where = f"With {points} the jobs' own slack" if own else where
+    drawn = "these points are" if before else "this point is"
+    return [f"{where}, {study.policy} serves {fewer} % fewer GPU-hours, so {drawn} in no sentence above."]
 
 
 def _price_of_curve(study: Study, cases: list[Case]) -> list[str]:
@@ -86,8 +98,8 @@ def _price_of_curve(study: Study, cases: list[Case]) -> list[str]:
     return [f"Between the two, a tonne of CO2 that is avoided costs {price.value:,.0f} USD{ends}."]
 
 
-def _slack_words(study: Study, curve: Curve) -> list[str]:
-    first, last = curve.cases[0], curve.cases[-1]
+def _slack_words(study: Study, curve: Curve, served: list[Case]) -> list[str]:
+    first, last = served[0], served[-1]
     gain = study.change_of_saving(last, first)
     own = curve.of_own
     least, most = (
@@ -102,7 +114,7 @@ def _slack_words(study: Study, curve: Curve) -> list[str]:
     if gain.value < FLAT or (gain.low is not None and gain.low <= 0):
         told.append("More slack gains little here: the saving comes from where jobs run, not from when.")
         return told
-    enough = next(case for case in curve.cases if study.change_of_saving(case, first).value >= MOST_OF_IT * gain.value)
+    enough = next(case for case in served if study.change_of_saving(case, first).value >= MOST_OF_IT * gain.value)
     if enough is not last:
         given = f"{enough.at:g} times that slack" if own else f"a slack of {enough.title}"
         told.append(

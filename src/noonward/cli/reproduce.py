@@ -227,7 +227,7 @@ def fine_tuning(
     ] = False,
     knowledge: Annotated[
         bool,
-        typer.Option("--knowledge", help="Policies that are told run times, limits or what was learned, instead."),
+        typer.Option("--knowledge", help="Tell policies limits, class means or learned run times instead."),
     ] = False,
     nets: Nets = None,
     out: Out = Path("runs"),

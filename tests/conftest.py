@@ -6,13 +6,27 @@ from noonward.bound.cluster_energy import fluid_frontier
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.evaluate.compare import compare
+from noonward.schedule.cluster import catalogue as cluster
+from noonward.schedule.edge import catalogue as edge
 from noonward.schedule.policies import default_registry, using
+from noonward.schedule.registry import Registry
+from trained_files import NETS
 
 
 @pytest.fixture
 def own_registry():
     """A copy of the registry: what a test registers is gone after it."""
     with using(default_registry().copy()) as registry:
+        yield registry
+
+
+@pytest.fixture
+def further_seeds():
+    """A registry of the packaged policies and those of further training seeds."""
+    registry = Registry()
+    cluster.add_policies(registry, NETS / "cluster")
+    edge.add_policies(registry, NETS / "edge")
+    with using(registry):
         yield registry
 
 

@@ -11,6 +11,9 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.decision.cluster.observation import Observation
 from noonward.schedule.cluster.trained_policy import write_policy
 
+NETS = Path(__file__).parents[1] / "studies-data" / "nets"
+"""Nets of further training seeds, which lie beside the package."""
+
 
 def write_random_policy(
     path: Path,

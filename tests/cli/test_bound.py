@@ -11,3 +11,10 @@ def test_a_bound_without_a_schedule_prints_no_nan(noonward: CommandLine) -> None
         assert answer.code == 0, answer.err
         assert "nan" not in answer.out.lower()
     assert "no schedule was looked for, so its duality gap is not known" in noonward(*asked).out
+
+
+def test_a_mean_over_few_environments_is_refused_as_a_bound(noonward: CommandLine) -> None:
+    answer = noonward("bound", "fine-tuning", "--non-clairvoyant", "-n", 3)
+    assert answer.code == 2
+    assert "--non-clairvoyant with 3 environments" in answer.err
+    assert "give at least 10 (-n 10)" in answer.err

@@ -130,6 +130,7 @@ def test_figures_of_reproduce_with_learned_policies(noonward: CommandLine, monke
 def test_figures_of_reproduce_fine_tuning(
     noonward: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from noonward.schedule import policies as named
     from noonward.schedule import registry
     from noonward.schedule.cluster.catalogue import add_trained
     from noonward.studies.fine_tuning import reproduce as reproduction
@@ -138,12 +139,12 @@ def test_figures_of_reproduce_fine_tuning(
     for n, name in enumerate(("masac", "masac-seed1", "madqn", "madqn-seed1", "masac-plus")):
         write_random_policy(tmp_path / "trained" / f"{name}.npz", n, record=training_record(n))
     own = registry.Registry()
-    for policy in registry.policies(trained=False, kind="cluster"):
+    for policy in named.policies(trained=False, kind="cluster"):
         own.add(policy)
     add_trained(own, tmp_path / "trained")
     monkeypatch.setattr(reproduction, "SCENARIO", "tiny")
     command = ("reproduce", "fine-tuning", "-n", 2, "--policies", "price-greedy,masac,madqn,masac-plus", "--json")
-    with registry.using(own):
+    with named.using(own):
         answer = noonward(*command)
     hold_against_page("reproduce fine-tuning", [answer.out])
 

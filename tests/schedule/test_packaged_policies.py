@@ -6,18 +6,19 @@ import pytest
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
-from noonward.errors import DataError
+from noonward.errors import DataError, FileError, ScenarioError
 from noonward.evaluate.compare import compare
 from noonward.evaluate.report.page import write_report
 from noonward.evaluate.service_tables import constraint_table
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle
+from noonward.schedule import policies as named
 from noonward.schedule import registry
 from noonward.schedule.cluster.bid_price import BidPrice
 from noonward.schedule.cluster.catalogue import add_trained
 from noonward.schedule.cluster.packaged_policies import FOLDER, trained_policies
 from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_meta, read_policy, write_policy
-from trained_files import write_random_policy
+from trained_files import NETS, write_random_policy
 
 
 @pytest.fixture
@@ -46,25 +47,25 @@ def test_files_are_found_by_family_and_seed(folder):
 
 
 def test_they_are_registered_by_their_names_and_kept_apart(folder):
-    rules = [policy.name for policy in registry.policies(trained=False, kind="cluster")]
+    rules = [policy.name for policy in named.policies(trained=False, kind="cluster")]
     only_rules = registry.Registry()
-    for policy in registry.policies(trained=False, kind="cluster"):
+    for policy in named.policies(trained=False, kind="cluster"):
         only_rules.add(policy)
     add_trained(only_rules, folder)
-    with registry.using(only_rules):
+    with named.using(only_rules):
         check_trained(rules)
     with pytest.raises(ValueError, match="'early' is registered already"):
         add_trained(only_rules, folder)
 
 
 def check_trained(rules):
-    trained = registry.policies(trained=True, kind="cluster")
+    trained = named.policies(trained=True, kind="cluster")
     assert [policy.name for policy in trained] == ["early", "plus", "plus-seed2", "plus-seed10"]
     assert trained[1].summary == "Says plus."
-    assert [policy.name for policy in registry.policies(trained=False, kind="cluster")] == rules
-    assert [policy.name for policy in registry.policies("each-slot")][-4:] == [policy.name for policy in trained]
+    assert [policy.name for policy in named.policies(trained=False, kind="cluster")] == rules
+    assert [policy.name for policy in named.policies("each-slot")][-4:] == [policy.name for policy in trained]
     assert not set(load_scenario("fine-tuning").policies) & {policy.name for policy in trained}
-    outcome = run(build_environment(load_scenario("tiny")), registry.make_scheduler("plus-seed2"))
+    outcome = run(build_environment(load_scenario("tiny")), named.make_scheduler("plus-seed2"))
     assert outcome.steps > 10
 
 
@@ -80,8 +81,32 @@ def test_a_damaged_file_is_named(tmp_path):
 
 
 def test_every_further_seed_has_a_first_one():
-    found = trained_policies(FOLDER)
+    found = trained_policies(FOLDER, NETS / "cluster")
     assert {file.family for file in found} == {file.name for file in found if file.seed == 0}
+
+
+def test_nets_of_further_seeds_are_known_by_their_folder(monkeypatch):
+    monkeypatch.setenv(named.NETS, "")
+    with pytest.raises(ScenarioError, match=r"unknown policy 'masac-seed1'; nets of further training seeds lie in"):
+        named.default_registry().find("masac-seed1")
+    try:
+        named.use_nets(NETS)
+        names = [policy.name for policy in named.policies(trained=True)]
+        first = names.index("masac")
+        assert names[first : first + 3] == ["masac", "masac-seed1", "masac-seed2"]
+        assert {"eat-seed0", "eat", "eat-seed1"} <= set(names)
+        assert named.default_registry().find("masac-seed1").packaged
+    finally:
+        named._packaged.cache_clear()
+
+
+def test_a_folder_without_nets_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv(named.NETS, "")
+    try:
+        with pytest.raises(FileError, match="holds no folder 'cluster' or 'edge' with nets"):
+            named.use_nets(tmp_path)
+    finally:
+        named._packaged.cache_clear()
 
 
 def test_half_precision_is_rounded_smaller_and_runs_as_what_it_holds(tmp_path):
@@ -111,7 +136,8 @@ def test_weights_beyond_half_precision_are_refused(tmp_path):
     assert not (tmp_path / "half.npz").exists()
 
 
-def test_the_packaged_policies_are_each_run_once() -> None:
+@pytest.mark.usefixtures("further_seeds")
+def test_the_policies_of_all_seeds_are_each_run_once() -> None:
     from noonward.data.scenarios.load import load_scenario
     from noonward.studies.fine_tuning.reproduce import chosen_policies
 
@@ -124,7 +150,7 @@ def test_the_packaged_policies_are_each_run_once() -> None:
 def test_masac_plus_is_bid_prices_under_the_nets_of_three_seeds():
     found = {
         policy.name: policy
-        for policy in registry.policies(trained=True, kind="cluster")
+        for policy in named.policies(trained=True, kind="cluster")
         if policy.name.startswith("masac-plus")
     }
     assert list(found) == ["masac-plus", "masac-plus-seed1", "masac-plus-seed2"]
@@ -142,7 +168,7 @@ def test_each_net_decides_in_its_own_way():
     scenario = load_scenario("fine-tuning", ["window_h=24", "jobs.count=300"])
     environment = build_environment(scenario)
     earned = {
-        name: settle(run(environment, registry.make_scheduler(name))).utility_usd
+        name: settle(run(environment, named.make_scheduler(name))).utility_usd
         for name in ("local-fcfs", "masac-plus", "masac-plus-seed1", "masac-plus-seed2")
     }
     assert len(set(earned.values())) == 4

@@ -40,7 +40,7 @@ def test_distance_to_the_other_controls_by_hand(energy):
     assert frontier_energy(found, ["a", "b"], [1.5, 2.5]) == pytest.approx([9.5, 8.5])
 
 
-@pytest.mark.usefixtures("own_registry")
+@pytest.mark.usefixtures("further_seeds")
 def test_registered_learned_policies_are_studied_with_the_controls(tmp_path, monkeypatch):
     register("chsac-af-demo", lambda: make_scheduler("greedy-energy(gpus=3)"), "a stand-in")
     learned = ["chsac-af", "chsac-af-seed1", "chsac-af-seed2", "chsac-af-published", "chsac-af-demo"]

@@ -17,6 +17,7 @@ from noonward.engine.run import run
 from noonward.errors import ScenarioError
 from noonward.evaluate.learned import learned_policies
 from noonward.ledger.ledger import settle
+from noonward.schedule import policies as named
 from noonward.schedule import registry
 from noonward.schedule.cluster.catalogue import add_trained
 from noonward.studies.fine_tuning.report import (
@@ -42,10 +43,10 @@ def registered(tmp_path_factory):
         write_random_policy(folder / f"{name}.npz", n, record=training_record(n))
     write_random_policy(folder / "elsewhere.npz", scenario="fine-tuning")
     own = registry.Registry()
-    for policy in registry.policies(trained=False, kind="cluster"):
+    for policy in named.policies(trained=False, kind="cluster"):
         own.add(policy)
     add_trained(own, folder)
-    with registry.using(own):
+    with named.using(own):
         yield
 
 
@@ -126,7 +127,7 @@ def test_figures_of_training_are_those_of_the_curves(found, metrics):
 def test_rules_in_the_validation_panel_ran_in_the_validation_environments(found):
     scenario, seed = split_scenario(load_scenario("tiny"), "validation"), split_seed("validation", 0)
     drawn = [build_environment(scenario, index, seed) for index in range(2)]
-    earned = [settle(run(each, registry.make_scheduler("local-fcfs"))).utility_usd for each in drawn]
+    earned = [settle(run(each, named.make_scheduler("local-fcfs"))).utility_usd for each in drawn]
     assert found.rules_in_validation["local-fcfs"] == pytest.approx(np.mean(earned))
     assert list(found.rules_in_validation) == ["local-fcfs", "price-greedy", "carbon-greedy"]
 

@@ -102,10 +102,11 @@ def _non_clairvoyant(
 ) -> None:
     """Prints what policies without foresight of the signals can earn on average."""
     from noonward.evaluate.metrics import to_json
-    from noonward.evaluate.nonclairvoyant import NonclairvoyantRun, nonclairvoyant_metrics, require_law
+    from noonward.evaluate.nonclairvoyant import NonclairvoyantRun, nonclairvoyant_metrics, require_law, require_runs
     from noonward.runtime.executor import map_runs
 
     require_law(scenario)
+    require_runs(runs)
     specs = [NonclairvoyantRun(scenario, index, seed) for index in range(runs)]
     with executor_of(workers, ray) as executor, progress_bar(runs, "bounds") as step:
         metrics = nonclairvoyant_metrics(map_runs(specs, executor, step))
@@ -117,6 +118,7 @@ def _non_clairvoyant(
         print(f"mean {metric.name}: {metric.value:,.2f}{interval} USD")
     print(
         "nonclairvoyant_bound_usd: on average over prices and carbon that the generator may draw, no policy earns more "
-        "that does not know those to come, even if it knows all jobs. clairvoyant_bound_usd: with all signals known. "
+        "that does not know those to come, even if it knows all jobs; the interval says how well the mean over these "
+        "environments is known, in which a policy may earn more. clairvoyant_bound_usd: with all signals known. "
         "foresight_usd: their difference."
     )

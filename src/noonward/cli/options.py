@@ -52,6 +52,15 @@ def policy_list(incomplete: str) -> list[str]:
     return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
 
 
+def _use_nets(folder: Path | None) -> Path | None:
+    """Lets the command know the trained policies of a folder."""
+    if folder is not None:
+        from noonward.schedule.policies import use_nets
+
+        use_nets(folder)
+    return folder
+
+
 ScenarioName = Annotated[
     str,
     typer.Argument(
@@ -157,6 +166,15 @@ def writable(folder: Path | None) -> Path | None:
     return folder
 
 
+Nets = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        callback=_use_nets,
+        help="Folder with policies of further training seeds, as studies-data/nets of the repository. "
+        "[default: packaged policies alone]",
+    ),
+]
 Out = Annotated[Path, typer.Option(help="Folder for records and reports.", callback=writable)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object with all metrics.")]
 NoBound = Annotated[bool, typer.Option("--no-bound", help="Skip the bound: no share of possible improvement.")]

@@ -11,6 +11,7 @@ from noonward.cli.options import (
     Environments,
     JobFile,
     Json,
+    Nets,
     Out,
     Policies,
     RayAddress,
@@ -46,6 +47,7 @@ def dvfs_training(
     training_seeds: Annotated[
         int | None, typer.Option(min=1, help="Training seeds of each (--ablations). [default: 3]")
     ] = None,
+    nets: Nets = None,
     out: Out = Path("runs"),
     workers: Workers = None,
     ray: RayAddress = None,
@@ -196,6 +198,7 @@ def fine_tuning(
         bool,
         typer.Option("--map", help="Vary demand, power, slack, GPUs per job and arrivals instead."),
     ] = False,
+    nets: Nets = None,
     out: Out = Path("runs"),
     workers: Workers = None,
     ray: RayAddress = None,
@@ -333,6 +336,7 @@ def edge_inference(
     episodes: Annotated[int, typer.Option("--episodes", "-n", min=2, help="Episodes per cell.")] = 40,
     servers: Annotated[list[int] | None, typer.Option(help="Only cells of 4, 8 or 12 servers; repeat it.")] = None,
     policies: Policies = None,
+    nets: Nets = None,
     out: Out = Path("runs"),
     workers: Workers = None,
     ray: RayAddress = None,

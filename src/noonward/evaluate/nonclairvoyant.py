@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -66,6 +66,19 @@ class NonclairvoyantRun:
     def keep(self, found: NonclairvoyantBound) -> NonclairvoyantBound:
         """Returns the share: nothing is written."""
         return found
+
+
+LEAST_RUNS: Final = 10
+"""Environments of which the mean is taken at least: over fewer it may lie below what a policy earns in them."""
+
+
+def require_runs(runs: int) -> None:
+    """Raises ScenarioError for too few environments."""
+    if runs < LEAST_RUNS:
+        raise ScenarioError(
+            f"--non-clairvoyant with {runs} environments: it bounds the mean over all that the generator may draw, and "
+            f"a policy may earn more in a few of them; give at least {LEAST_RUNS} (-n {LEAST_RUNS})"
+        )
 
 
 def nonclairvoyant_metrics(found: Sequence[NonclairvoyantBound]) -> list[Metric]:

@@ -4,31 +4,60 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.decision.scheduler import Scheduler
-from noonward.errors import ScenarioError
+from noonward.errors import FileError, ScenarioError
 from noonward.model.cluster.setting import Protocol
 from noonward.schedule.families import Role
 from noonward.schedule.registry import Policy, Registry
 
+NETS: Final = "NOONWARD_NETS"
+"""Environment variable: a folder with nets of further training seeds (``use_nets``)."""
+
 
 @functools.cache
 def _packaged() -> Registry:
-    """Returns the registry that this process uses unless it is told otherwise; made when it is first asked for."""
+    """Returns the registry that this process uses unless it is told otherwise; made when it is first asked for.
+
+    Raises:
+        FileError: The folder that NETS names holds no nets.
+    """
     # Imported when asked for: the catalogues bring every rule, and numba with them.
     from noonward.schedule.cluster import catalogue as cluster
     from noonward.schedule.edge import catalogue as edge
 
+    folders = [Path(given)] if (given := os.environ.get(NETS)) else []
+    if not all((folder / "cluster").is_dir() or (folder / "edge").is_dir() for folder in folders):
+        raise FileError(
+            f"{given} holds no folder 'cluster' or 'edge' with nets of further training seeds; give the folder "
+            "studies-data/nets of the repository, or one of your own with files of 'noonward train --export' in them"
+        )
     registry = Registry()
-    cluster.add_policies(registry)
-    edge.add_policies(registry)
+    cluster.add_policies(registry, *(folder / "cluster" for folder in folders))
+    edge.add_policies(registry, *(folder / "edge" for folder in folders))
     return registry
+
+
+def use_nets(folder: Path) -> None:
+    """Lets this process, and those that it starts, know the trained policies of a folder beside the packaged ones.
+
+    Args:
+        folder: Folder with the folders ``cluster`` and ``edge``, as ``studies-data/nets`` of the repository.
+
+    Raises:
+        FileError: It holds none of them.
+        DataError: A file is damaged or of another format.
+    """
+    os.environ[NETS] = str(folder)
+    _packaged.cache_clear()
+    _packaged()
 
 
 _IN_USE: ContextVar[Registry | None] = ContextVar("registry in use", default=None)

@@ -179,7 +179,7 @@ class Registry:
             if _of_kind(self._policies, first, kind) is not None:
                 raise ScenarioError(f"policy {first!r} takes no arguments; it was given ({text}); write {first!r}")
             known = dict.fromkeys(known for _, known in (*self._policies, *self._families))
-            close = self._with_argument(first, kind) or nearest(first, known, list_all=False)
+            close = self._meant(first, kind) or nearest(first, known, list_all=False)
             close = close or "'noonward policies' lists those there are"
             raise ScenarioError(f"unknown policy {name!r}; {close}")
         try:
@@ -191,9 +191,14 @@ class Registry:
             return self._policies[family.kind, self._listed[family.kind, written]]
         return self._made(family, values, written)
 
-    def _with_argument(self, name: str, kind: str | None) -> str:
-        """Returns what to write for ``FAMILY-NUMBER``; empty where there is no family of one argument."""
+    def _meant(self, name: str, kind: str | None) -> str:
+        """Returns what to do about ``FAMILY-NUMBER`` and ``POLICY-seedNUMBER``; empty for other names."""
         first, _, number = name.rpartition("-")
+        if re.fullmatch(r"seed\d+", number) and _of_kind(self._policies, first, kind) is not None:
+            return (
+                "nets of further training seeds lie in studies-data/nets of the repository; name the folder by the "
+                "environment variable NOONWARD_NETS (reproduce: --nets)"
+            )
         family = _of_kind(self._families, first, kind)
         if family is None or len(family.arguments) != 1 or not number.isdigit():
             return ""

@@ -36,18 +36,19 @@ class PolicyFile:
         return str(self.meta["record"].get("summary", said))
 
 
-def trained_files(folder: Path, read: Callable[[Path], dict[str, Any]]) -> list[PolicyFile]:
-    """Returns the policies of a folder, by family, the one without a seed in its name first, then by training seed.
+def trained_files(folders: Iterable[Path], read: Callable[[Path], dict[str, Any]]) -> list[PolicyFile]:
+    """Returns the policies of some folders, by family, the one without a seed in its name first, then by training seed.
 
     Args:
-        folder: Folder: ``NAME.npz``, and ``NAME-seed1.npz`` and so on (other training seeds, same configuration).
+        folders: Folders of files: ``NAME.npz``, and ``NAME-seed1.npz`` and so on for other training seeds of the same
+            configuration.
         read: Reads what a file says about itself.
 
     Raises:
         DataError: A file is damaged or of another format.
     """
     found = []
-    for path in folder.glob("*.npz"):
+    for path in (path for folder in folders for path in folder.glob("*.npz")):
         named, meta = _SEED.search(path.stem), read(path)
         seed = int(named[1]) if named else int(meta["record"].get("config", {}).get("seed", 0))
         found.append(

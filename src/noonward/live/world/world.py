@@ -103,7 +103,7 @@ class World:
             self._told("arrive", *one[:-1], sorted(one.vetoed))
             serial, self.serial = self.serial, self.serial + 1
             self._coming[serial] = one
-            self.engine.arrive(serial, **_columns(one, held=one.held))
+            self.engine.arrive(serial, **one.columns(one.held))
 
     def finish(self, serial: int, time_s: float) -> None:
         """Notes that a started job has given its GPUs back, not before the last question."""
@@ -458,7 +458,7 @@ class World:
                 "status": status, "site": seat.site, "gpus": seat.gpus, "level": seat.level, "moves": seat.moves,
                 "reach_s": seat.reach_s or 0.0,
             }  # fmt: skip
-            self.engine.place(seat.serial, seat.slot, outcome, seat.earliest_s, **_columns(seat.about, held=seat.held))
+            self.engine.place(seat.serial, seat.slot, outcome, seat.earliest_s, **seat.about.columns(seat.held))
             if status == PLANNED:
                 self.unrouted[seat.serial] = None
             elif status == QUEUED and not self._each_slot:
@@ -466,15 +466,6 @@ class World:
                 if np.isfinite(latest):
                     self.engine.lapse(seat.slot, latest)
         self.engine.resume()
-
-
-def _columns(about: Arrival, *, held: bool) -> dict[str, float]:
-    """Returns the fields of an arrival's JOB record."""
-    return {
-        "arrival_s": about.arrival_s, "work": about.work, "deadline_s": about.arrival_s + about.max_delay_s,
-        "move_gb": about.move_gb, "result_gb": about.result_gb, "origin": about.origin, "class_": about.class_,
-        "gpus_min": about.gpus_min, "gpus_max": about.gpus_max, "held": held,
-    }  # fmt: skip
 
 
 def _known(value: float) -> float | None:

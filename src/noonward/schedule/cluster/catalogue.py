@@ -52,14 +52,14 @@ Planned = Literal["perfect", "persistence", "regression", "noisy", "learned"]
 """Forecasts that a planner's name may give."""
 
 
-def add_policies(registry: Registry) -> None:
-    """Adds the package's policies for cluster scenarios."""
+def add_policies(registry: Registry, *nets: Path) -> None:
+    """Adds the package's policies for cluster scenarios, and trained ones of further folders."""
     _add_slot_rules(registry)
     _add_bookers(registry)
     _add_routers(registry)
     _add_weighed(registry)
     _add_plans(registry)
-    add_trained(registry)
+    add_trained(registry, FOLDER, *nets, packaged=True)
     learned = frozenset[Role]({"learned", "planner"})
     for file in planners():
         made = functools.partial(bid_price, "learned", net=file.seed, samples=4, rounds=16)
@@ -79,20 +79,21 @@ def add_policies(registry: Registry) -> None:
         _add_file(registry, file, made, learned, packaged=True)
 
 
-def add_trained(registry: Registry, folder: Path = FOLDER) -> None:
-    """Adds the trained policies of a folder, each by its file's name.
+def add_trained(registry: Registry, *folders: Path, packaged: bool = False) -> None:
+    """Adds the trained policies of some folders, each by its file's name.
 
     Args:
         registry: Where to.
-        folder: Folder; by default the package's.
+        folders: Folders.
+        packaged: As ``Policy.packaged``.
 
     Raises:
         DataError: A file is damaged or of another format.
         ValueError: A name is taken.
     """
-    for file in trained_policies(folder):
+    for file in trained_policies(*folders):
         make = functools.partial(load_policy, file.path)
-        _add_file(registry, file, make, frozenset[Role]({"learned"}), packaged=folder == FOLDER)
+        _add_file(registry, file, make, frozenset[Role]({"learned"}), packaged=packaged)
 
 
 def _add_file(

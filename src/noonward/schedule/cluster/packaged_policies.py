@@ -10,16 +10,16 @@ from noonward.schedule.cluster.trained_policy import read_meta
 from noonward.schedule.trained_files import PolicyFile, seed_name, trained_files
 
 FOLDER: Final = Path(__file__).parent / "trained"
-"""Where they lie: ``NAME.npz``, and ``NAME-seed1.npz`` and so on (other training seeds, same configuration)."""
+"""Where they lie; those of further training seeds lie in a folder of the repository (``policies.NETS``)."""
 
 
-def trained_policies(folder: Path = FOLDER) -> list[PolicyFile]:
-    """Returns the policies of a folder, as ``trained_files`` does; by default those that ship with the package.
+def trained_policies(*folders: Path) -> list[PolicyFile]:
+    """Returns the policies of some folders, as ``trained_files`` does; by default those that ship with the package.
 
     Raises:
         DataError: A file is damaged or of another format.
     """
-    return trained_files(folder, read_meta)
+    return trained_files(folders or (FOLDER,), read_meta)
 
 
 def planners() -> list[PolicyFile]:

@@ -35,8 +35,8 @@ Futures = Annotated[int, Field(ge=1, le=4096, description="sampled futures of a 
 FuturesOrNone = Annotated[int, Field(ge=0, le=4096, description="sampled futures of a question")]
 
 
-def add_policies(registry: Registry) -> None:
-    """Adds the package's policies for edge scenarios."""
+def add_policies(registry: Registry, *nets: Path) -> None:
+    """Adds the package's policies for edge scenarios, and trained ones of further folders."""
     _add(registry, "random", RandomTries, "control", "published")
     _add(registry, "fifo", Fifo, "rule", "control")
     _add(registry, "first-fit", FirstFit, "rule", "control")
@@ -67,7 +67,7 @@ def add_policies(registry: Registry) -> None:
         )
     )
     registry.add_member("carbon-aware", "carbon-aware", kind=KIND)
-    add_trained(registry)
+    add_trained(registry, FOLDER, *nets, packaged=True)
 
 
 def carbon_aware(forecast: Literal["perfect", "persistence", "regression"] = "regression") -> EdgeScheduler:
@@ -123,18 +123,19 @@ def _add(registry: Registry, name: str, make: Callable[[], EdgeScheduler], *role
     registry.add(policy)
 
 
-def add_trained(registry: Registry, folder: Path = FOLDER) -> None:
-    """Adds the trained policies of a folder, each by its file's name.
+def add_trained(registry: Registry, *folders: Path, packaged: bool = False) -> None:
+    """Adds the trained policies of some folders, each by its file's name.
 
     Args:
         registry: Where to.
-        folder: Folder; by default the package's.
+        folders: Folders.
+        packaged: As ``Policy.packaged``.
 
     Raises:
         DataError: A file is damaged or of another format.
         ValueError: A name is taken.
     """
-    for file in trained_files(folder, read_meta):
+    for file in trained_files(folders, read_meta):
         published = file.family.endswith("published")
         roles: frozenset[Role] = frozenset({"learned", "control"} if published else {"learned"})
         registry.add(
@@ -146,6 +147,6 @@ def add_trained(registry: Registry, folder: Path = FOLDER) -> None:
                 roles=roles,
                 kind=KIND,
                 trained=file,
-                packaged=folder == FOLDER,
+                packaged=packaged,
             )
         )

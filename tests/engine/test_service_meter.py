@@ -86,8 +86,8 @@ def test_weighed_energy_is_what_the_ledger_settles(mix: EnergyMix, weight_3: Any
     for job in np.flatnonzero(~np.isnan(track["start_s"])):
         one = track[job]
         watts = float(one["power_w"] - one["gpus"] * free_w[one["site"]] * 1.3)
-        sums = tuple(market.cumulative_QSH)
-        kwh, usd, kg = settle_segment(*sums, int(one["site"]), one["start_s"], one["finish_s"], watts)
+        sums = tuple(market.cumulative_QSP)
+        kwh, usd, kg = settle_segment(*sums, int(one["site"]), one["start_s"], one["finish_s"], watts, market.part_s)
         total += weight_3[0] * 3.6e6 * kwh + weight_3[1] * usd + weight_3[2] * kg
     assert -reward_B[0] * 100.0 == pytest.approx(total, rel=1e-9)
 

@@ -31,7 +31,7 @@ HOUR_S = 3600.0
     ],
 )
 def test_constant_power_over_hours(site, start_h, end_h, power_w, settled):
-    got = settle_segment(*SUMS, site, start_h * HOUR_S, end_h * HOUR_S, power_w)
+    got = settle_segment(*SUMS, site, start_h * HOUR_S, end_h * HOUR_S, power_w, HOUR_S)
     assert got == pytest.approx(settled, abs=1e-15)
 
 
@@ -49,8 +49,10 @@ times = st.lists(st.floats(0, 6 * HOUR_S), min_size=3, max_size=3).map(sorted)
 def test_a_segment_is_the_sum_of_its_parts(price, carbon, times, power_w):
     sums = (cumulative(np.array([price])), cumulative(np.abs(np.array([carbon]))))
     start, middle, end = times
-    parts = np.add(settle_segment(*sums, 0, start, middle, power_w), settle_segment(*sums, 0, middle, end, power_w))
-    assert settle_segment(*sums, 0, start, end, power_w) == pytest.approx(tuple(parts), rel=1e-9, abs=1e-9)
+    parts = np.add(
+        settle_segment(*sums, 0, start, middle, power_w, HOUR_S), settle_segment(*sums, 0, middle, end, power_w, HOUR_S)
+    )
+    assert settle_segment(*sums, 0, start, end, power_w, HOUR_S) == pytest.approx(tuple(parts), rel=1e-9, abs=1e-9)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -58,7 +60,7 @@ def test_a_segment_is_the_sum_of_its_parts(price, carbon, times, power_w):
 def test_a_segment_equals_its_sum_over_hours(price, carbon, times, power_w):
     sums = (cumulative(np.array([price])), cumulative(np.array([carbon])))
     start, _, end = times
-    kwh, usd, kg = settle_segment(*sums, 0, start, end, power_w)
+    kwh, usd, kg = settle_segment(*sums, 0, start, end, power_w, HOUR_S)
     assert kwh == pytest.approx(power_w * (end - start) / 3.6e6)
     assert usd == pytest.approx(power_w * hourly(price, start, end) / 3.6e9, rel=1e-9, abs=1e-9)
     assert kg == pytest.approx(power_w * hourly(carbon, start, end) / 3.6e9, rel=1e-9, abs=1e-9)
@@ -72,6 +74,6 @@ def test_a_transfer_pays_its_price_and_emits_at_the_mean_of_both_ends():
 
 def test_unknown_hours_settle_to_nothing_known():
     sums = (cumulative(np.full((1, 2), np.nan)), SUMS[1])
-    kwh, usd, kg = settle_segment(*sums, 0, 0.0, HOUR_S, 1000.0)
+    kwh, usd, kg = settle_segment(*sums, 0, 0.0, HOUR_S, 1000.0, HOUR_S)
     assert (kwh, kg) == (1.0, 0.5)
     assert np.isnan(usd)

@@ -58,6 +58,9 @@ class Imported:
             if self.signals is None or name not in self.signals.columns:
                 continue
             known = self.signals.filter(pl.col(name).is_not_null())
+            if (known["timestamp"].str.slice(14, 2) != "00").any():  # hours by their parts
+                hour = pl.col("timestamp").str.slice(0, 14) + "00:00Z"
+                known = known.group_by("zone", hour).agg(pl.col(name).mean())
             first, last = pl.col("timestamp").min(), pl.col("timestamp").max()
             hours = (last.str.to_datetime(_TIME) - first.str.to_datetime(_TIME)).dt.total_hours() + 1
             tables.append(
@@ -229,6 +232,7 @@ def _import_all(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions,
     found = Imported()
     kinds: dict[str, str] = {}
     hours: list[pl.DataFrame] = []
+    parts: list[pl.DataFrame] = []
     tables: list[pl.DataFrame] = []
     areas: set[str] = set()
     places: set[str] = set()
@@ -248,6 +252,7 @@ def _import_all(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions,
             keys = format_of(file, told).keys
             imported = import_signals(path, replace(signals, format=told, columns=_some(signals.columns, keys)))
             hours.append(imported.hours.with_columns(file=pl.lit(path.name)))
+            parts.append(imported.parts.with_columns(file=pl.lit(path.name)))
             account = imported.account
             if imported.kind is not None:
                 kinds[path.name] = imported.kind
@@ -258,7 +263,7 @@ def _import_all(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions,
         check_zones_used(signals, dict.fromkeys(areas))
         check_one_kind(kinds)
         _account_for_overlaps(hours, found.accounts)
-        found.signals = _tidy(hours)
+        found.signals = _tidy(hours, pl.concat(parts))
         if "marginal" in kinds.values():
             found.signals = found.signals.with_columns(carbon_kind=pl.lit("marginal"))
     if tables:
@@ -351,8 +356,8 @@ def _account_for_overlaps(hours: Sequence[pl.DataFrame], accounts: Sequence[Acco
                 )
 
 
-def _tidy(hours: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Returns the hours of several files as one tidy table."""
+def _tidy(hours: Sequence[pl.DataFrame], parts: pl.DataFrame) -> pl.DataFrame:
+    """Returns the hours of several files as one tidy table, hours that change within by their parts."""
     ordered = pl.concat(hours)
 
     def first(name: str) -> pl.Expr:
@@ -360,6 +365,8 @@ def _tidy(hours: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
     estimated = pl.col("estimated").filter(pl.col("carbon").is_not_null()).first().fill_null(value=False)
     whole = ordered.group_by("zone", "timestamp").agg(first("price"), first("carbon"), estimated)
+    if parts.height:
+        whole = _by_part(whole, ordered, parts)
     tidy = whole.sort("zone", "timestamp").select(
         pl.col("timestamp").dt.strftime(_TIME),
         "zone",
@@ -369,3 +376,22 @@ def _tidy(hours: Sequence[pl.DataFrame]) -> pl.DataFrame:
     )
     empty = [name for name in ("carbon_intensity_g_per_kwh", "price_usd_per_mwh") if tidy[name].is_null().all()]
     return tidy.drop(*empty, *(["carbon_is_estimated"] if "carbon_intensity_g_per_kwh" in empty else []))
+
+
+def _by_part(whole: pl.DataFrame, ordered: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
+    """Returns hours with rows for their parts, of each quantity those of the first file that knows the hour."""
+    key = ["zone", "timestamp"]
+    tables = []
+    for name in ("price", "carbon"):
+        known = ordered.filter(pl.col(name).is_not_null()).unique(key, keep="first", maintain_order=True)
+        fine = parts.filter(pl.col("quantity") == name).join(known.select(*key, "file"), on=[*key, "file"], how="semi")
+        rest = whole.join(fine.select(key).unique(), on=key, how="anti").select(*key, name, hour="timestamp")
+        timed = fine.select(
+            "zone",
+            pl.col("timestamp") + pl.duration(minutes="into"),
+            pl.col("value").alias(name),
+            hour="timestamp",
+        )
+        tables.append(pl.concat([rest.filter(pl.col(name).is_not_null()), timed]))
+    both = tables[0].join(tables[1], on=[*key, "hour"], how="full", coalesce=True)
+    return both.join(whole.select("zone", "estimated", hour="timestamp"), on=["zone", "hour"], how="left").drop("hour")

@@ -116,6 +116,9 @@ def environment_digest(environment: Environment) -> str:
         further = [name for name in signals.value_ZH if name not in (PRICE_NAME, CARBON_NAME)]
         digest.update(" ".join(further).encode())
         arrays += [signals.of(name)[:, :until] for name in (PRICE_NAME, CARBON_NAME, *further)]
+        for key in sorted(signals.parts):
+            digest.update(" ".join(key).encode())
+            arrays.append(signals.parts[key][:until])
     if environment.caps is not None:
         digest.update(f"caps {environment.caps.hard}".encode())
         arrays.append(environment.caps.gpus_SH)

@@ -24,24 +24,41 @@ def integral(cumulative_H: F8, time_s: float) -> float:
 
 
 @kernel(inline=True, allocates=False)
+def integral_by_part(cumulative_P: F8, time_s: float, part_s: float) -> float:
+    """Returns ``integral`` of a signal that changes by parts of hours, each ``part_s`` long, value x s."""
+    position = time_s / part_s
+    part = int(min(position, cumulative_P.shape[0] - 2.0))
+    below = cumulative_P[part]
+    return below + (cumulative_P[part + 1] - below) * (position - part)
+
+
+@kernel(inline=True, allocates=False)
 def settle_segment(
-    price_cumulative_SH: F8, carbon_cumulative_SH: F8, s: int, t0_s: float, t1_s: float, power_w: float
+    price_cumulative_SP: F8,
+    carbon_cumulative_SP: F8,
+    s: int,
+    t0_s: float,
+    t1_s: float,
+    power_w: float,
+    part_s: float,
 ) -> tuple[float, float, float]:
     """Settles constant facility power of a site between two times.
 
     Args:
-        price_cumulative_SH: ``cumulative`` of the prices, USD/MWh x s.
-        carbon_cumulative_SH: ``cumulative`` of the carbon intensities, g/kWh x s.
+        price_cumulative_SP: ``cumulative`` of the prices, USD/MWh x s.
+        carbon_cumulative_SP: ``cumulative`` of the carbon intensities, g/kWh x s.
         s: Site.
         t0_s: Start, s.
         t1_s: End, s, at least the start.
         power_w: Facility power (PUE included), W.
+        part_s: How long a price or an intensity holds: an hour, or a part of one, s.
 
     Returns:
         (energy kWh, cost USD, emissions kgCO2): W s / 3.6e6, W x USD/MWh s / 3.6e9, W x g/kWh s / 3.6e9.
     """
-    price = integral(price_cumulative_SH[s], t1_s) - integral(price_cumulative_SH[s], t0_s)
-    carbon = integral(carbon_cumulative_SH[s], t1_s) - integral(carbon_cumulative_SH[s], t0_s)
+    price_P, carbon_P = price_cumulative_SP[s], carbon_cumulative_SP[s]
+    price = integral_by_part(price_P, t1_s, part_s) - integral_by_part(price_P, t0_s, part_s)
+    carbon = integral_by_part(carbon_P, t1_s, part_s) - integral_by_part(carbon_P, t0_s, part_s)
     return (
         power_w * (t1_s - t0_s) / WATT_SECONDS_PER_KWH,
         power_w * price / WATT_SECONDS_PER_MWH,
@@ -50,11 +67,12 @@ def settle_segment(
 
 
 @kernel(inline=True, allocates=False)
-def counted_s(factor_cumulative_SH: F8, s: int, t0_s: float, t1_s: float) -> float:
+def counted_s(factor_cumulative_SP: F8, s: int, t0_s: float, t1_s: float, part_s: float) -> float:
     """Returns the seconds between two times, each as often as a watt counts then (``SiteSignals.factor_SH``)."""
-    if factor_cumulative_SH.shape[1] == 0:
+    if factor_cumulative_SP.shape[1] == 0:
         return t1_s - t0_s
-    return integral(factor_cumulative_SH[s], t1_s) - integral(factor_cumulative_SH[s], t0_s)
+    factor_P = factor_cumulative_SP[s]
+    return integral_by_part(factor_P, t1_s, part_s) - integral_by_part(factor_P, t0_s, part_s)
 
 
 @kernel(inline=True, allocates=False)
@@ -107,10 +125,11 @@ def settle_power(
     amounts = 1 + len(signals.quantities)
     out = SettledPower(job_JA=np.zeros((jobs, amounts)), displaced_JA=np.zeros((jobs, amounts)), gpu_s_J=np.zeros(jobs))
     _settle_power(
-        signals.cumulative_QSH,
-        signals.factor_cumulative_SH,
+        signals.cumulative_QSP,
+        signals.factor_cumulative_SP,
+        signals.part_s,
         np.array([quantity.watt_seconds for quantity in signals.quantities]),
-        np.zeros(signals.cumulative_QSH.shape[1]) if free_w_S is None else free_w_S,
+        np.zeros(signals.cumulative_QSP.shape[1]) if free_w_S is None else free_w_S,
         window_s,
         segments.site_K,
         segments.job_K,
@@ -127,8 +146,9 @@ def settle_power(
 
 @kernel(allocates=False)
 def _settle_power(
-    cumulative_QSH: F8,
-    factor_cumulative_SH: F8,
+    cumulative_QSP: F8,
+    factor_cumulative_SP: F8,
+    part_s: float,
     watt_seconds_Q: F8,
     free_w_S: F8,
     window_s: float,
@@ -149,21 +169,23 @@ def _settle_power(
         until_s = min(t1_s, window_s)
         charged = until_s > t0_s
         gpu_s_J[j] += (t1_s - t0_s) * gpus_K[k]
-        job_JA[j, 0] += watts_K[k] * counted_s(factor_cumulative_SH, s, t0_s, t1_s) / WATT_SECONDS_PER_KWH
+        job_JA[j, 0] += watts_K[k] * counted_s(factor_cumulative_SP, s, t0_s, t1_s, part_s) / WATT_SECONDS_PER_KWH
         if charged:
-            displaced_JA[j, 0] += free_w * counted_s(factor_cumulative_SH, s, t0_s, until_s) / WATT_SECONDS_PER_KWH
-        for q in range(cumulative_QSH.shape[0]):
-            before = integral(cumulative_QSH[q, s], t0_s)
-            drawn = integral(cumulative_QSH[q, s], t1_s) - before
+            displaced_JA[j, 0] += (
+                free_w * counted_s(factor_cumulative_SP, s, t0_s, until_s, part_s) / WATT_SECONDS_PER_KWH
+            )
+        for q in range(cumulative_QSP.shape[0]):
+            before = integral_by_part(cumulative_QSP[q, s], t0_s, part_s)
+            drawn = integral_by_part(cumulative_QSP[q, s], t1_s, part_s) - before
             job_JA[j, 1 + q] += watts_K[k] * drawn / watt_seconds_Q[q]
             if charged:
                 if until_s < t1_s:
-                    drawn = integral(cumulative_QSH[q, s], until_s) - before
+                    drawn = integral_by_part(cumulative_QSP[q, s], until_s, part_s) - before
                 displaced_JA[j, 1 + q] += free_w * drawn / watt_seconds_Q[q]
 
 
 def settle_transfers(transfer_X: Records, links: Links, home_I: I8, signals: SiteSignals, jobs: int) -> tuple[F8, F8]:
-    """Settles transfers per job, at the signals of the hour each begins; an ingress point without a home has no signal.
+    """Settles transfers per job, at the means of the hour each begins; an ingress point without a home has no signal.
 
     Args:
         transfer_X: TRANSFER records of any engine.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -18,6 +19,8 @@ PRICE_NAME: Final = "price_usd_per_mwh"
 """Electricity price."""
 CARBON_NAME: Final = "carbon_g_per_kwh"
 """Carbon intensity, life cycle."""
+PARTS: Final = (2, 3, 4, 6, 12)
+"""Parts that an hour may have: of 30, 20, 15, 10 and 5 minutes."""
 _AMOUNTS: Final = {"usd": ("USD", "usd", 1.0), "g": ("g", "kg", 1000.0), "kg": ("kg", "kg", 1.0), "l": ("L", "l", 1.0)}
 """Unit of an amount in a quantity's name: as it is printed, unit it is totalled in, and how many make one of those."""
 _ENERGIES: Final = {"kwh": ("kWh", WATT_SECONDS_PER_KWH), "mwh": ("MWh", WATT_SECONDS_PER_MWH)}
@@ -81,16 +84,20 @@ class Signals:
             ``price_usd_per_mwh`` (negative prices are legal), ``carbon_g_per_kwh`` (at least 0), and any other, e.g.
             ``water_l_per_kwh``. NaN marks an unknown hour; a quantity that is missing is unknown throughout.
         notes: What a reader of any result must know about the data (stand-ins, estimates), per zone.
+        parts: Values within the hours, by quantity and zone, of those that change within hours: shape (hours, parts),
+            2, 3, 4, 6 or 12 parts of equal length. ``value_ZH`` holds the means of their hours, which forecasts,
+            charts and journeys of data read; power is settled by the parts.
 
     Raises:
         DataError: Shapes disagree, the start is not a UTC hour, a zone stands twice, a name states no unit, a carbon
-            intensity is negative or a value is infinite.
+            intensity is negative, a value is infinite, or a part of a known hour is unknown.
     """
 
     start: datetime
     zones: tuple[str, ...]
     value_ZH: Mapping[str, F8]
     notes: tuple[str, ...] = ()
+    parts: Mapping[tuple[str, str], F8] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.start.tzinfo is None or self.start.utcoffset() != timedelta(0):
@@ -116,11 +123,42 @@ class Signals:
                 f"carbon intensity of {self.zones[zone]} is {carbon_ZH[zone, hour]} g/kWh at "
                 f"{self.time_of(int(hour))}; it must be at least 0"
             )
+        for (name, zone), value_HP in self.parts.items():
+            self._check_parts(name, zone, value_HP)
+
+    def _check_parts(self, name: str, zone: str, value_HP: F8) -> None:
+        """Raises DataError if values within hours are not allowed."""
+        if value_HP.ndim != 2 or len(value_HP) != self.hours or value_HP.shape[1] not in PARTS:
+            raise DataError(
+                f"{name} of {zone} within hours has shape {value_HP.shape}; expected {self.hours} hours of "
+                f"{', '.join(map(str, PARTS))} parts"
+            )
+        known_H = np.isfinite(self.of(name)[self.zone_index(zone)])
+        wrong_H = known_H & ~np.isfinite(value_HP).all(axis=1)
+        if wrong_H.any() or (name == CARBON_NAME and (value_HP < 0).any()):
+            hour = int(wrong_H.argmax()) if wrong_H.any() else int((value_HP < 0).any(axis=1).argmax())
+            raise DataError(
+                f"{name} of {zone} within the hour {self.time_of(hour)} is {value_HP[hour].tolist()}; every part of a "
+                "known hour must be known and finite, and carbon intensities at least 0"
+            )
 
     def of(self, name: str) -> F8:
         """Returns the values of a quantity per zone and hour; NaN where it is missing."""
         found = self.value_ZH.get(name)
         return np.full((len(self.zones), self.hours), np.nan) if found is None else found
+
+    def by_part(self, name: str, zone: str, parts: int) -> F8:
+        """Returns the values of a quantity of a zone by parts of the hours, (hours x parts).
+
+        Args:
+            name: Quantity.
+            zone: Zone.
+            parts: Parts of an hour, a multiple of those that are kept.
+        """
+        kept_HP = self.parts.get((name, zone))
+        if kept_HP is None:
+            return np.repeat(self.of(name)[self.zone_index(zone)], parts)
+        return np.repeat(kept_HP.ravel(), parts // kept_HP.shape[1])
 
     @property
     def price_usd_per_mwh_ZH(self) -> F8:
@@ -188,6 +226,7 @@ class Signals:
             self,
             start=self.time_of(first),
             value_ZH={name: array[:, cut] for name, array in self.value_ZH.items()},
+            parts={key: value_HP[cut] for key, value_HP in self.parts.items()},
         )
 
     def select(self, zones: tuple[str, ...]) -> Signals:
@@ -201,6 +240,7 @@ class Signals:
             self,
             zones=tuple(zones),
             value_ZH={name: array[rows] for name, array in self.value_ZH.items()},
+            parts={key: value_HP for key, value_HP in self.parts.items() if key[1] in zones},
         )
 
     def require_known(self, what: str) -> Signals:
@@ -224,11 +264,12 @@ class Signals:
         return self
 
 
-def cumulative(value_SH: F8) -> F8:
+def cumulative(value_SH: F8, step_s: float = HOUR_S) -> F8:
     """Returns running integrals of hourly values over time, one more than there are hours.
 
     Args:
         value_SH: Values per hour, e.g. USD/MWh, shape (sites, hours).
+        step_s: How long a value holds, s, where it is a part of an hour.
 
     Returns:
         Integral from second 0 to each hour's start and to the last's end, value x s, shape (sites, hours + 1).
@@ -238,27 +279,31 @@ def cumulative(value_SH: F8) -> F8:
         [[0.0, 3600.0, 14400.0]]
     """
     out = np.zeros((value_SH.shape[0], value_SH.shape[1] + 1))
-    np.cumsum(value_SH * HOUR_S, axis=1, out=out[:, 1:])
+    np.cumsum(value_SH * step_s, axis=1, out=out[:, 1:])
     return out
 
 
 @dataclass(frozen=True, kw_only=True)
 class SiteSignals:
-    """Signals at the sites of a run from its start, and their running integrals.
+    """Signals at the sites of a run from its start, and their running integrals, by parts of hours P.
+
+    A part is a whole hour where no signal changes within hours; else the longest that all of them have in common.
 
     Attributes:
         quantities: What each position of the first axis holds: the price, the carbon intensity, then any others.
-        value_QSH: Values per site and hour, times the factor where there is one; NaN where unknown.
-        cumulative_QSH: ``cumulative`` of the values, value x s, one more column.
+        part_s: Length of a part, s, a divisor of the hour.
+        value_QSP: Values per site and part, times the factor where there is one; NaN where unknown.
+        cumulative_QSP: ``cumulative`` of the values, value x s, one more column.
         factor_SH: What a watt counts for in each hour (``PueByHour``); no hours where it counts for one throughout.
-        factor_cumulative_SH: ``cumulative`` of the factors, s; no columns where there are none.
+        factor_cumulative_SP: ``cumulative`` of the factors by part, s; no columns where there are none.
     """
 
     quantities: tuple[Quantity, ...]
-    value_QSH: F8
-    cumulative_QSH: F8
+    part_s: float
+    value_QSP: F8
+    cumulative_QSP: F8
     factor_SH: F8
-    factor_cumulative_SH: F8
+    factor_cumulative_SP: F8
 
     @classmethod
     def of(
@@ -279,30 +324,59 @@ class SiteSignals:
             factor_SH: What a watt counts for per site and hour; None: one throughout.
         """
         names = [PRICE_NAME, CARBON_NAME]
+        parts = 1
         if signals is None:
-            value_QSH = np.full((2, len(zones), hours), np.nan)
+            value_QSP = np.full((2, len(zones), hours), np.nan)
         else:
             names += [name for name in signals.value_ZH if name not in names]
             window = signals.window(start, hours)
-            rows = [window.zone_index(zone) for zone in zones]
-            value_QSH = np.stack([window.of(name)[rows] for name in names])
+            parts = math.lcm(*(each.shape[1] for (_, zone), each in window.parts.items() if zone in zones))
+            value_QSP = np.stack([[window.by_part(name, zone, parts) for zone in zones] for name in names])
+        part_s = HOUR_S / parts
         none = np.zeros((len(zones), 0))
+        factor_cumulative_SP = none
         if factor_SH is not None:
-            value_QSH = value_QSH * factor_SH
+            factor_SP = np.repeat(factor_SH, parts, axis=1)
+            value_QSP = value_QSP * factor_SP
+            factor_cumulative_SP = cumulative(factor_SP, part_s)
         return cls(
             quantities=tuple(Quantity.named(name) for name in names),
-            value_QSH=value_QSH,
-            cumulative_QSH=np.stack([cumulative(value_SH) for value_SH in value_QSH]),
+            part_s=part_s,
+            value_QSP=value_QSP,
+            cumulative_QSP=np.stack([cumulative(value_SP, part_s) for value_SP in value_QSP]),
             factor_SH=none if factor_SH is None else factor_SH,
-            factor_cumulative_SH=none if factor_SH is None else cumulative(factor_SH),
+            factor_cumulative_SP=factor_cumulative_SP,
         )
 
     @property
+    def parts(self) -> int:
+        """Parts of an hour."""
+        return round(HOUR_S / self.part_s)
+
+    @property
+    def value_QSH(self) -> F8:
+        """Values per site and hour: the means of their parts."""
+        if self.parts == 1:
+            return self.value_QSP
+        quantities, sites, _ = self.value_QSP.shape
+        return np.asarray(self.value_QSP.reshape(quantities, sites, -1, self.parts).mean(axis=3))
+
+    @property
+    def price_SP(self) -> F8:
+        """Electricity price by part, USD/MWh."""
+        return np.asarray(self.value_QSP[0])
+
+    @property
+    def carbon_SP(self) -> F8:
+        """Carbon intensity by part, g/kWh."""
+        return np.asarray(self.value_QSP[1])
+
+    @property
     def price_SH(self) -> F8:
-        """Electricity price, USD/MWh."""
+        """Electricity price by hour, USD/MWh."""
         return np.asarray(self.value_QSH[0])
 
     @property
     def carbon_SH(self) -> F8:
-        """Carbon intensity, g/kWh."""
+        """Carbon intensity by hour, g/kWh."""
         return np.asarray(self.value_QSH[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -30,14 +31,16 @@ class Market:
     """What energy and carbon cost, as the bound reads them.
 
     Attributes:
-        weight_cumulative_SH: Running integral of ``price + mu carbon``, USD/MWh x s, one more than there are hours.
-        carbon_SH: Carbon intensity, g/kWh.
+        weight_cumulative_SP: Running integral of ``price + mu carbon``, USD/MWh x s, one more than there are parts.
+        part_s: How long a price holds: an hour, or a part of one, s.
+        carbon_SH: Carbon intensity by hour, g/kWh.
         usd_per_g: Carbon price mu, USD per gram.
         revenue_usd_per_gpu_hour: Revenue alpha.
         idle_usd: Utility of a fleet that runs nothing: the cost of all free GPUs over the window, negated, USD.
     """
 
-    weight_cumulative_SH: F8
+    weight_cumulative_SP: F8
+    part_s: float
     carbon_SH: F8
     usd_per_g: float
     revenue_usd_per_gpu_hour: float
@@ -154,16 +157,17 @@ def market(environment: Environment, tables: FleetTables) -> Market:
     """Reads prices and intensities over the environment's hours."""
     _, economics = require_bounded(environment)
     signals = environment.site_signals
-    carbon_SH = signals.carbon_SH
-    weight_SH = cumulative(signals.price_SH + economics.carbon_usd_per_t / KG_PER_TONNE * carbon_SH)
-    window = int(environment.window_s / HOUR_S)
+    weight_SP = signals.price_SP + economics.carbon_usd_per_t / KG_PER_TONNE * signals.carbon_SP
+    weight_cumulative_SP = cumulative(weight_SP, signals.part_s)
+    window = int(environment.window_s / HOUR_S) * signals.parts
     idle_w_S = tables.gpus_S * tables.free_w_S * tables.pue_S
     return Market(
-        weight_cumulative_SH=weight_SH,
-        carbon_SH=carbon_SH,
+        weight_cumulative_SP=weight_cumulative_SP,
+        part_s=signals.part_s,
+        carbon_SH=signals.carbon_SH,
         usd_per_g=economics.carbon_usd_per_t / GRAMS_PER_TONNE,
         revenue_usd_per_gpu_hour=economics.revenue_usd_per_gpu_hour,
-        idle_usd=-float(idle_w_S @ weight_SH[:, window]) / WATT_SECONDS_PER_MWH,
+        idle_usd=-float(idle_w_S @ weight_cumulative_SP[:, window]) / WATT_SECONDS_PER_MWH,
     )
 
 
@@ -347,14 +351,14 @@ def _with_late_starts(options: Options, costs: Market, last_O: F8, slot_s: float
 def most_usd(options: Options, costs: Market, from_hour_O: I8) -> F8:
     """Returns what options are worth at most, whenever they start from an hour on, USD; the price of lateness apart.
 
-    The run is taken to lie in that later hour in which it costs least, or earns most.
+    The run is taken to lie in that later hour, or part of one, in which it costs least, or earns most.
     """
-    weight_SH = np.diff(costs.weight_cumulative_SH, axis=1) / HOUR_S
-    least_SH, largest_SH = (
-        np.asarray(pick.accumulate(weight_SH[:, ::-1], axis=1)[:, ::-1]) for pick in (np.minimum, np.maximum)
+    weight_SP = np.diff(costs.weight_cumulative_SP, axis=1) / costs.part_s
+    least_SP, largest_SP = (
+        np.asarray(pick.accumulate(weight_SP[:, ::-1], axis=1)[:, ::-1]) for pick in (np.minimum, np.maximum)
     )
-    hour_O = np.minimum(from_hour_O, weight_SH.shape[1] - 1)
-    least_O, largest_O = (each[options.site_O, hour_O] for each in (least_SH, largest_SH))
+    part_O = np.minimum(from_hour_O * round(HOUR_S / costs.part_s), weight_SP.shape[1] - 1)
+    least_O, largest_O = (each[options.site_O, part_O] for each in (least_SP, largest_SP))
     power_O, saved_O = options.power_w_O, options.saved_w_O
     rates = [(saved - power_O) * weight for saved in (0.0, saved_O) for weight in (least_O, largest_O)]
     earned_O = np.max(rates, axis=0) * options.run_s_O / WATT_SECONDS_PER_MWH
@@ -370,7 +374,8 @@ def build_columns(environment: Environment, options: Options, costs: Market, per
     """
     slot_s, periods = slot_of(environment), round(costs.carbon_SH.shape[1] * HOUR_S / period_s)
     options, cut_O = _without_latest(options, slot_s)
-    count_O = count_candidates(options.earliest_s_O, options.latest_s_O, options.run_s_O, slot_s, period_s)
+    kink_s = float(math.gcd(round(period_s), round(costs.part_s)))  # prices of capacity or of energy change at these
+    count_O = count_candidates(options.earliest_s_O, options.latest_s_O, options.run_s_O, slot_s, kink_s)
     first_O = np.concatenate([[0], np.cumsum(count_O + cut_O)]).astype(np.int64)
     start_s_K, value_K = np.empty(first_O[-1]), np.empty(first_O[-1])
     option_K = np.empty(first_O[-1], dtype=np.int64)
@@ -378,9 +383,9 @@ def build_columns(environment: Environment, options: Options, costs: Market, per
         fill_columns(
             first_O, options.earliest_s_O, options.latest_s_O, options.run_s_O, options.revenue_usd_O,
             options.power_w_O, options.saved_w_O, options.return_usd_O + options.move_usd_O, options.return_kwh_O,
-            options.home_O, options.site_O, int(count_O.max()), slot_s, period_s, environment.window_s, costs.usd_per_g,
-            costs.weight_cumulative_SH, costs.carbon_SH, options.due_s_O, options.late_usd_per_s_O, start_s_K, value_K,
-            option_K,
+            options.home_O, options.site_O, int(count_O.max()), slot_s, kink_s, environment.window_s, costs.usd_per_g,
+            costs.part_s, costs.weight_cumulative_SP, costs.carbon_SH, options.due_s_O, options.late_usd_per_s_O,
+            start_s_K, value_K, option_K,
         )  # fmt: skip
     cut_X = np.flatnonzero(cut_O)
     rest_X = first_O[cut_X + 1] - 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from noonward.arrays import F8, I8
 from noonward.compiled import kernel
-from noonward.ledger.settle import integral
+from noonward.ledger.settle import integral_by_part
 from noonward.units import HOUR_S, WATT_SECONDS_PER_MWH
 
 TIME_TOLERANCE_S = 1e-6
@@ -67,21 +67,25 @@ def least_moves(
 
 @kernel(allocates=False)
 def run_value(
-    weight_cumulative_H: F8,
+    weight_cumulative_P: F8,
     start_s: float,
     end_s: float,
     window_s: float,
     revenue_usd: float,
     power_w: float,
     saved_w: float,
+    part_s: float,
 ) -> float:
     """Returns the value of running a job, migration and retrieval apart, USD (MASAC, Eqs. 2-4).
 
     ``revenue - P integral_[t, t+d] w + P_free integral_([t, t+d] and [0, window]) w`` with
-    ``w = price + mu carbon``: a busy GPU draws no free power, which is charged inside the window alone.
+    ``w = price + mu carbon``, which holds for ``part_s`` at a time: a busy GPU draws no free power, which is charged
+    inside the window alone.
     """
-    drawn = integral(weight_cumulative_H, end_s) - integral(weight_cumulative_H, start_s)
-    inside = integral(weight_cumulative_H, min(end_s, window_s)) - integral(weight_cumulative_H, min(start_s, window_s))
+    weight_P = weight_cumulative_P
+    drawn = integral_by_part(weight_P, end_s, part_s) - integral_by_part(weight_P, start_s, part_s)
+    inside = integral_by_part(weight_P, min(end_s, window_s), part_s)
+    inside -= integral_by_part(weight_P, min(start_s, window_s), part_s)
     return float(revenue_usd + (saved_w * inside - power_w * drawn) / WATT_SECONDS_PER_MWH)
 
 
@@ -204,7 +208,8 @@ def fill_columns(
     period_s: float,
     window_s: float,
     usd_per_g: float,
-    weight_cumulative_SH: F8,
+    part_s: float,
+    weight_cumulative_SP: F8,
     carbon_SH: F8,
     due_s_O: F8,
     late_usd_per_s_O: F8,
@@ -225,8 +230,8 @@ def fill_columns(
         count = candidate_starts(earliest_s_O[o], latest_s_O[o], run_s_O[o], slot_s, period_s, starts, hours, True)
         for k in range(count):
             end_s = starts[k] + run_s_O[o]
-            weight_H = weight_cumulative_SH[site_O[o]]
-            usd = run_value(weight_H, starts[k], end_s, window_s, revenue_usd_O[o], power_w_O[o], saved_w_O[o])
+            weight_P = weight_cumulative_SP[site_O[o]]
+            usd = run_value(weight_P, starts[k], end_s, window_s, revenue_usd_O[o], power_w_O[o], saved_w_O[o], part_s)
             if return_kwh_O[o] > 0:
                 grams = return_kwh_O[o] * return_intensity(carbon_SH, home_O[o], site_O[o], end_s, hours[k])
                 usd -= usd_per_g * grams

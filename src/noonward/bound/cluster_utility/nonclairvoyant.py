@@ -89,7 +89,7 @@ def nonclairvoyant_bound(
         penalise(
             columns.first_J, columns.option_K, columns.start_s_K, environment.jobs.arrival_s_J, options.site_O,
             options.gpus_O, options.run_s_O, options.revenue_usd_O, options.power_w_O, options.saved_w_O, known_usd_O,
-            weight_TSP, relaxation.costs.weight_cumulative_SH, _cumulative(price_SH), environment.window_s,
+            weight_TSP, relaxation.costs.weight_cumulative_SP, _cumulative(price_SH), environment.window_s,
             strength, value_K, idle_J,
         )  # fmt: skip
     jobs_K = np.repeat(np.arange(len(idle_J)), np.diff(columns.first_J))
@@ -194,7 +194,7 @@ def expected_values(
         o = option_K[k]
         usd = run_value(
             weight_SP[site_O[o]], start_s_K[k], start_s_K[k] + run_s_O[o], window_s, revenue_usd_O[o], power_w_O[o],
-            saved_w_O[o],
+            saved_w_O[o], HOUR_S,
         )  # fmt: skip
         out_K[k] = usd - known_usd_O[o]
     return out_K
@@ -260,8 +260,9 @@ def penalise(
                 o = option_K[k]
                 start_s, end_s = start_s_K[k], start_s_K[k] + run_s_O[o]
                 worth = run_value(
-                    weight_TSP[t, site_O[o]], start_s, end_s, window_s, revenue_usd_O[o], power_w_O[o], saved_w_O[o]
-                )
+                    weight_TSP[t, site_O[o]], start_s, end_s, window_s, revenue_usd_O[o], power_w_O[o], saved_w_O[o],
+                    HOUR_S,
+                )  # fmt: skip
                 paid = integral(paid_SP[site_O[o]], end_s) - integral(paid_SP[site_O[o]], start_s)
                 worth -= known_usd_O[o] + gpus_O[o] * paid
                 if worth > best:
@@ -273,14 +274,14 @@ def penalise(
                 for knowing, sign in ((t + 1, 1.0), (t, -1.0)):
                     step += sign * run_value(
                         weight_TSP[knowing, site_O[o]], start_s, end_s, window_s, revenue_usd_O[o], power_w_O[o],
-                        saved_w_O[o],
+                        saved_w_O[o], HOUR_S,
                     )  # fmt: skip
             waited[t + 1 - first] = waited[t - first] + step
         for k in range(begin, end):
             o, t = option_K[k], int(start_s_K[k] / HOUR_S)
             start_s, end_s = start_s_K[k], start_s_K[k] + run_s_O[o]
             site = site_O[o]
-            early = run_value(weight_SP[site], start_s, end_s, window_s, 0.0, power_w_O[o], saved_w_O[o])
-            early -= run_value(weight_TSP[t, site], start_s, end_s, window_s, 0.0, power_w_O[o], saved_w_O[o])
+            early = run_value(weight_SP[site], start_s, end_s, window_s, 0.0, power_w_O[o], saved_w_O[o], HOUR_S)
+            early -= run_value(weight_TSP[t, site], start_s, end_s, window_s, 0.0, power_w_O[o], saved_w_O[o], HOUR_S)
             value_K[k] -= strength * (early + waited[t - first])
         idle_J[j] = -strength * waited[last - first]

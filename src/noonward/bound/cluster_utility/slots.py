@@ -35,7 +35,8 @@ class SlotOptions(NamedTuple):
         fixed_usd_O: USD of migration and retrieval that no hour changes.
         move_kwh_O: kWh of the migration.
         return_kwh_O: kWh of the retrieval.
-        weight_cumulative_SH: Running integral of price + mu carbon, USD/MWh x s.
+        weight_cumulative_SP: Running integral of price + mu carbon, USD/MWh x s.
+        part_s: How long a price holds, s.
         carbon_SH: Carbon intensity, g/kWh.
         usd_per_g: Carbon price, USD per gram.
         slot_s: Slot, s.
@@ -58,7 +59,8 @@ class SlotOptions(NamedTuple):
     fixed_usd_O: F8
     move_kwh_O: F8
     return_kwh_O: F8
-    weight_cumulative_SH: F8
+    weight_cumulative_SP: F8
+    part_s: float
     carbon_SH: F8
     usd_per_g: float
     slot_s: float
@@ -79,13 +81,14 @@ def start_value(table: SlotOptions, option: int, slot: int, leaving_g_per_kwh: f
     end_s = start_s + table.run_s_O[option]
     site = table.site_O[option]
     usd = run_value(
-        table.weight_cumulative_SH[site],
+        table.weight_cumulative_SP[site],
         start_s,
         end_s,
         table.window_s,
         table.revenue_usd_O[option],
         table.power_w_O[option],
         table.saved_w_O[option],
+        table.part_s,
     )
     grams = 0.0
     if table.move_kwh_O[option] > 0:

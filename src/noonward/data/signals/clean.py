@@ -5,6 +5,7 @@ Rules, the same for every publisher:
 * A reading holds from its start for its interval: as the file states it, else the spacing to its neighbours (5 to 60
   minutes), so a file may change its resolution within.
 * An hour is the mean of its readings, weighted by time, where they cover at least half of it; else it is unknown.
+* Readings of 5 to 30 minutes that change within an hour are kept beside its mean (``noonward.data.signals.parts``).
 * The same reading twice is dropped once; two readings that differ for the same time are an error.
 * Prices become US dollars by the rates that were told.
 * Gaps stay unknown, unless a longest gap to fill was told; it is filled along a straight line.
@@ -20,16 +21,20 @@ import numpy as np
 import polars as pl
 
 from noonward.data.account import Account
+from noonward.data.signals.parts import LEAST_COVER, NAMES, mean_of_parts, parts_of
 from noonward.data.signals.readings import ImportOptions, Readings
 from noonward.errors import DataError, nearest
 
-LEAST_COVER: Final = 0.5
-"""Least share of an hour that its readings must cover."""
 _LENGTHS: Final = (5, 10, 15, 20, 30, 60)
 
 
 def clean(readings: Readings, options: ImportOptions, account: Account) -> pl.DataFrame:
-    """Returns the hours that a file's readings give.
+    """Returns the hours that a file's readings give; arguments, columns and errors as of ``clean_with_parts``."""
+    return clean_with_parts(readings, options, account)[0]
+
+
+def clean_with_parts(readings: Readings, options: ImportOptions, account: Account) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Returns the hours that a file's readings give, and a table of parts of those that change within.
 
     Args:
         readings: Readings.
@@ -38,7 +43,7 @@ def clean(readings: Readings, options: ImportOptions, account: Account) -> pl.Da
 
     Returns:
         Columns ``timestamp`` (UTC), ``zone``, ``price`` (USD/MWh) and ``carbon`` (g/kWh), null where unknown, and
-        ``estimated``, sorted by zone and time.
+        ``estimated``, sorted by zone and time; and the parts.
 
     Raises:
         DataError: There is no reading, an area cannot be assigned to a zone, two readings contradict each other, the
@@ -53,7 +58,15 @@ def clean(readings: Readings, options: ImportOptions, account: Account) -> pl.Da
     hours = _hourly(frame, account)
     hours = _filled(hours, options.fill_gaps_h, account)
     account.rows_out = hours.height
-    return hours
+    start = pl.col("stamp").dt.truncate("1h")
+    timed = frame.with_columns(
+        timestamp=start.cast(pl.Datetime("us")).dt.replace_time_zone("UTC"),
+        into=(pl.col("stamp") - start).dt.total_minutes(),
+    )
+    known = timed.unpivot(
+        list(NAMES), index=["zone", "timestamp", "into", "minutes"], variable_name="quantity", value_name="value"
+    ).filter(pl.col("value").is_not_null())
+    return hours, parts_of(known, hours)
 
 
 def _known() -> pl.Expr:
@@ -192,7 +205,11 @@ def _hourly(frame: pl.DataFrame, account: Account) -> pl.DataFrame:
     finer = frame.filter(_known() & (pl.col("minutes") != 60))
     if finer.height:
         lengths = ", ".join(str(m) for m in finer["minutes"].unique().sort())
-        account.add("changed", finer.height, f"readings of {lengths} minutes were averaged to hours")
+        account.add(
+            "changed",
+            finer.height,
+            f"readings of {lengths} minutes averaged to hours, and kept where they change within",
+        )
     start = pl.col("stamp").dt.truncate("1h")
     into = ((pl.col("stamp") - start).dt.total_minutes()).alias("into")
     frame = frame.with_columns(hour=start, into=into)
@@ -211,7 +228,7 @@ def _hourly(frame: pl.DataFrame, account: Account) -> pl.DataFrame:
     for name in ("price", "carbon"):
         known = pl.col(name).is_not_null()
         cover = pl.col("part").filter(known).sum()
-        mean = (pl.col(name) * pl.col("part")).filter(known).sum() / cover
+        mean = mean_of_parts(pl.col(name).filter(known), pl.col("part").filter(known))
         sums += [pl.when(cover >= 60 * LEAST_COVER).then(mean).alias(name), cover.alias(f"{name}_cover")]
     hours = parts.group_by("zone", "hour").agg(*sums, pl.col("estimated").any()).sort("zone", "hour")
     for name in ("price", "carbon"):

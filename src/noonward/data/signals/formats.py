@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from noonward.data.account import Account, check_columns_told, read_with_account
-from noonward.data.signals.clean import clean
+from noonward.data.signals.clean import clean_with_parts
 from noonward.data.signals.publishers import (
     aemo,
     caiso,
@@ -60,12 +60,14 @@ class ImportedSignals:
     Attributes:
         hours: Columns ``timestamp`` (UTC), ``zone``, ``price`` (USD/MWh), ``carbon`` (g/kWh; null: unknown) and
             ``estimated``, sorted by zone and time.
+        parts: Parts of the hours that change within (``noonward.data.signals.parts``).
         account: What was done to the file's rows.
         areas: Areas or locations that the file holds.
         kind: ``average`` or ``marginal`` carbon intensity; None: it holds none, or does not say.
     """
 
     hours: pl.DataFrame
+    parts: pl.DataFrame
     account: Account
     areas: tuple[str, ...]
     kind: str | None = None
@@ -87,13 +89,17 @@ def import_signals(path: Path, options: ImportOptions) -> ImportedSignals:
     clock = options.clocks.get(file.name, options.clock)
     options = replace(options, clock=clock, zone=options.zones.get(file.name, options.zone))
 
-    def read(part: TextFile, account: Account) -> tuple[Readings, pl.DataFrame]:
+    def read(part: TextFile, account: Account) -> tuple[Readings, tuple[pl.DataFrame, pl.DataFrame]]:
         if file.encoding not in ("utf-8-sig", "utf-8"):
             account.add("read", 1, f"text in {file.encoding}, not UTF-8")
         readings = kind.read(part, options, account)
-        return readings, clean(readings, options, account)
+        return readings, clean_with_parts(readings, options, account)
 
-    (readings, hours), account = read_with_account(file, kind.title, options.skip_bad, read)
+    (readings, (hours, parts)), account = read_with_account(file, kind.title, options.skip_bad, read)
     return ImportedSignals(
-        hours=hours, account=account, areas=tuple(readings.frame["area"].unique().sort()), kind=readings.kind
+        hours=hours,
+        parts=parts,
+        account=account,
+        areas=tuple(readings.frame["area"].unique().sort()),
+        kind=readings.kind,
     )

@@ -2,8 +2,12 @@
 
 Rules for tidy tables (those of publishers' files: ``noonward.data.signals.clean``):
 
-* A time is the UTC start of the hour its values hold for. In a CSV file it ends in ``Z`` or ``+00:00``; in a Parquet
-  file its column has the time zone UTC. Times without a zone, with another offset, or off the full hour are refused.
+* A time is the UTC start of what its values hold for: the hour, or where an hour has several rows, 30, 20, 15, 10 or 5
+  minutes, the longest that divides the times of the zone's and quantity's known values in that hour. In a CSV file it
+  ends in ``Z`` or ``+00:00``; in a Parquet file its column has the time zone UTC. Times without a zone, with another
+  offset, off the 5 minutes, or off the full hour and alone in it are refused.
+* Of an hour with several rows the mean and the values within are kept (``Signals.parts``); an hour of which less than
+  half is known is unknown.
 * An empty value and ``nan`` are unknown. Hours missing inside the span of the files are unknown. Unknown values are no
   error until a run needs them.
 * Negative prices are legal. Infinite values and negative carbon intensities are refused, and so is a zone's hour that
@@ -26,13 +30,14 @@ from numpy.typing import NDArray
 from noonward.arrays import F8
 from noonward.data.clock import Clock
 from noonward.data.signals.formats import FORMATS, ImportedSignals, format_of, import_signals, is_published
+from noonward.data.signals.parts import arrays_of, hours_of
 from noonward.data.signals.readings import ImportOptions
 from noonward.data.signals.rows import FLAGS, Layout, carbon_kind, known_zones, read_rows, tidy_layout
 from noonward.data.text_table import read_head
 from noonward.errors import DataError, nearest
 from noonward.files import write_table
 from noonward.model.cluster.scenario import SignalFile
-from noonward.model.signals import Signals
+from noonward.model.signals import CARBON_NAME, PRICE_NAME, Signals
 
 _ESTIMATED_SHARE_WORTH_A_NOTE = 0.2
 _TEXTS = (".csv", ".txt", ".tsv", ".xml", ".json", "")
@@ -58,9 +63,10 @@ def load_signals(
         zones: Zones to read, in the order of the result; none: all, by name.
 
     Returns:
-        Signals from the first to the last hour that any zone asked for has in any file; unknown hours are NaN. The
-        notes say how many price hours are a stand-in, where over 20 % of a zone's intensities are estimates, and what
-        was converted, filled or dropped in publishers' files.
+        Signals from the first to the last hour that any zone asked for has in any file, and within the hours where a
+        file says more than their means; unknown hours are NaN. The notes say how many price hours are a stand-in, where
+        over 20 % of a zone's intensities are estimates, and what was converted, filled or dropped in publishers'
+        files.
 
     Raises:
         DataError: A file cannot be read or breaks a rule (the message names file, row and column), a column or a zone
@@ -72,16 +78,21 @@ def load_signals(
     files = [_open(each, format, columns or {}) for each in told]
     _check_columns_used(files, columns or {})
     wanted = _wanted_zones(files, zones)
-    tables = [file.rows(wanted) for file in files]
+    read = [file.rows(wanted) for file in files]
+    tables = [hours for hours, _ in read]
     _check_all_found(files, tables, wanted)
     start, hours = _span(tables, [file.path for file in files])
     price_ZH, carbon_ZH = np.full((2, len(wanted), hours), np.nan)
     notes: list[str] = []
     stand_ins: list[tuple[str, int, Path]] = []
-    for file, table in zip(files, tables, strict=True):
+    finer: list[pl.DataFrame] = []
+    for file, (table, parts) in zip(files, read, strict=True):
         row_Z, hour = _positions(table, wanted, start)
         price_new = _fill(price_ZH, row_Z, hour, table["price"])
         carbon_new = _fill(carbon_ZH, row_Z, hour, table["carbon"])
+        for name, new in (("price", price_new), ("carbon", carbon_new)):
+            taken = table.filter(pl.Series(new)).select("zone", "timestamp")
+            finer.append(parts.filter(pl.col("quantity") == name).join(taken, on=["zone", "timestamp"], how="semi"))
         notes += _estimate_notes(file.path, table, carbon_new, wanted)
         notes += file.notes
         stand_ins += _stand_in_hours(file.path, table, price_new, wanted)
@@ -89,11 +100,13 @@ def load_signals(
     for zone, count, path in stand_ins:
         known = int(np.isfinite(price_ZH[wanted.index(zone)]).sum())
         notes.append(f"{zone} price: {count} of {known} hours are a stand-in, not market data (file {path.name})")
+    value_ZH = {PRICE_NAME: price_ZH, CARBON_NAME: carbon_ZH}
     return Signals(
         start=start,
         zones=wanted,
-        value_ZH={"price_usd_per_mwh": price_ZH, "carbon_g_per_kwh": carbon_ZH},
+        value_ZH=value_ZH,
         notes=tuple(notes),
+        parts=arrays_of(finer, wanted, start, value_ZH),
     )
 
 
@@ -129,15 +142,14 @@ class _File:
         assert self.layout is not None
         return carbon_kind(self.layout)
 
-    def rows(self, zones: tuple[str, ...]) -> pl.DataFrame:
-        """Returns the rows of some zones, checked, with NaN where a value is unknown."""
+    def rows(self, zones: tuple[str, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Returns the hours of some zones, checked, with NaN where a value is unknown, and the parts of hours."""
         if self.imported is None:
             assert self.layout is not None
-            return read_rows(self.layout, zones)
-        hours = self.imported.hours.filter(pl.col("zone").is_in(list(zones)))
-        return hours.with_columns(pl.col("price", "carbon").fill_null(float("nan"))).rename(
-            {"estimated": FLAGS["estimated"]}
-        )
+            return hours_of(read_rows(self.layout, zones))
+        wanted = pl.col("zone").is_in(list(zones))
+        hours = self.imported.hours.filter(wanted).with_columns(pl.col("price", "carbon").fill_null(float("nan")))
+        return hours.rename({"estimated": FLAGS["estimated"]}), self.imported.parts.filter(wanted)
 
 
 def _open(file: SignalFile, format: str | None, columns: Mapping[str, str]) -> _File:

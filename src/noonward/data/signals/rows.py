@@ -117,7 +117,8 @@ def read_rows(layout: Layout, zones: tuple[str, ...]) -> pl.DataFrame:
     """Returns a file's rows of some zones, checked.
 
     Returns:
-        Columns ``timestamp`` (UTC), ``zone``, ``carbon`` and ``price`` (NaN: unknown), and the flags the file has.
+        Columns ``timestamp`` (UTC, on a full hour or some 5 minutes after it), ``zone``, ``carbon`` and ``price`` (NaN:
+        unknown), and the flags the file has.
 
     Raises:
         DataError: A row breaks a rule of :mod:`noonward.data.signals.load`; the message names file, row and column.
@@ -128,7 +129,7 @@ def read_rows(layout: Layout, zones: tuple[str, ...]) -> pl.DataFrame:
     table = TableFile(path=layout.path, frame=rows.drop(_ROW), column_of=layout.columns, numbers_of_rows=rows[_ROW])
     zone = rows.select(_zone(layout))["zone"]
     table.refuse(zone.is_null(), layout.columns["zone"], "; give every row a zone")
-    out = {"zone": zone, "timestamp": _times(table)}
+    out = {"zone": zone, "timestamp": _times(table, zone)}
     for key in ("carbon", "price"):
         out[key] = _numbers(table, key)
     for key, name in FLAGS.items():
@@ -150,8 +151,8 @@ def _zone(layout: Layout) -> pl.Expr:
     return pl.when(text != "").then(text).alias("zone")
 
 
-def _times(table: TableFile) -> pl.Series:
-    """Returns the UTC hours of the rows."""
+def _times(table: TableFile, zones: pl.Series) -> pl.Series:
+    """Returns the UTC times of the rows."""
     name = table.column_of["timestamp"]
     stamp = table.frame[name]
     table.refuse(stamp.is_null(), name, "; give the UTC start of the hour")
@@ -173,8 +174,14 @@ def _times(table: TableFile) -> pl.Series:
     old = f"lies before {OLDEST:%Y}: a slip, such as a year of two digits; correct it"
     table.refuse(time.dt.year() < OLDEST.year, name, old)
     whole = time.dt.truncate("1h")
-    table.refuse(time != whole, name, "is off the full hour; give hourly values, each at its start")
-    return whole.dt.cast_time_unit("us").dt.convert_time_zone("UTC")
+    remedy = "give values of 60, 30, 20, 15, 10 or 5 minutes, each at its start"
+    table.refuse(
+        time != time.dt.truncate("5m"), name, f"is off the full hour, and off its parts of 5 minutes; {remedy}"
+    )
+    rows = pl.DataFrame({"zone": zones, "whole": whole})
+    alone = rows.select(pl.len().over("zone", "whole") == 1).to_series()
+    table.refuse((time != whole) & alone, name, f"is off the full hour, and alone in it; {remedy}")
+    return time.dt.cast_time_unit("us").dt.convert_time_zone("UTC")
 
 
 def _parsed_times(table: TableFile) -> pl.Series:

@@ -56,8 +56,8 @@ SITE: Final = np.dtype(
         ("waiting_gpus", "i8"),  # GPUs asked by the jobs that wait (smallest gangs)
         ("levels", "i8"),  # number of clock levels
         ("ingress", "i8"),  # ingress point at home here, or -1
-        ("price", "f8"),  # price of the current hour, USD/MWh; NaN without signals
-        ("carbon", "f8"),  # carbon intensity of the current hour, g/kWh; NaN without signals
+        ("price", "f8"),  # price of now (PUE by the hour counted), USD/MWh; NaN without signals
+        ("carbon", "f8"),  # carbon intensity of now (likewise), g/kWh; NaN without signals
         ("pue", "f8"),
         ("free_w", "f8"),  # IT power of a free GPU, W
     ]
@@ -151,12 +151,12 @@ class ClusterView(NamedTuple):
 
     @property
     def price_S(self) -> F8:
-        """Price of the current hour per site, USD/MWh."""
+        """Price of now per site, USD/MWh."""
         return self.site_S["price"]
 
     @property
     def carbon_S(self) -> F8:
-        """Carbon intensity of the current hour per site, gCO2/kWh."""
+        """Carbon intensity of now per site, gCO2/kWh."""
         return self.site_S["carbon"]
 
     def asked(self) -> Iterator[tuple[int, int]]:

@@ -29,6 +29,7 @@ from noonward.ledger.segments import JOB_OUTCOME
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.jobs import JOB
 from noonward.seeding import stream
+from noonward.units import HOUR_S
 
 SLOTS: Final = 256
 """Jobs in sight for which a view has room at first."""
@@ -55,6 +56,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     engine_1 = world.engine_1
     engine_1["drained"] = environment.drained
     engine_1["has_signals"] = environment.signals is not None
+    engine_1["part_s"] = environment.site_signals.part_s
     engine_1["rewards"] = rewards
     engine_1["caps"] = kind
     limit_SH = np.zeros((len(environment.sites), 0))
@@ -95,7 +97,8 @@ def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int) -> World:
     sites = len(brief.sites)
     shown = make_view(brief, slots)
     engine_1 = np.zeros(1, ENGINE)
-    engine_1["dispatch"] = engine_1["hour_shown"] = engine_1["free_slot"] = -1
+    engine_1["part_s"] = HOUR_S
+    engine_1["dispatch"] = engine_1["hour_shown"] = engine_1["part_shown"] = engine_1["free_slot"] = -1
     engine_1["until_s"] = np.nan
     engine_1["wants_allocate"] = needs.allocate
     engine_1["wants_finished"] = needs.finished
@@ -151,16 +154,16 @@ def _caps(environment: Environment, curves: Curves | None) -> tuple[F8, int]:
 
 
 def _signals(environment: Environment) -> F8:
-    """Returns price, carbon and their integrals per site from second 0, hours + 1 columns, and that of a factor."""
+    """Returns price, carbon and their integrals per site from second 0, parts + 1 columns, and that of a factor."""
     sites, changes = environment.fleet.sites, environment.pue is not None
     if environment.signals is None and not changes:
         return np.full((4, len(sites), 2), np.nan)
     signals = environment.site_signals
-    out = np.full((5 if changes else 4, len(sites), environment.hours + 1), np.nan)
-    out[PRICE, :, :-1], out[CARBON, :, :-1] = signals.price_SH, signals.carbon_SH
-    out[PRICE_SUM], out[CARBON_SUM] = signals.cumulative_QSH[:2]
+    out = np.full((5 if changes else 4, len(sites), environment.hours * signals.parts + 1), np.nan)
+    out[PRICE, :, :-1], out[CARBON, :, :-1] = signals.price_SP, signals.carbon_SP
+    out[PRICE_SUM], out[CARBON_SUM] = signals.cumulative_QSP[:2]
     if changes:
-        out[FACTOR_SUM] = signals.factor_cumulative_SH
+        out[FACTOR_SUM] = signals.factor_cumulative_SP
     return out
 
 

@@ -96,17 +96,30 @@ def event_of(item: int) -> tuple[int, int, int]:
 
 
 @kernel(inline=True, allocates=False)
-def current_hour(w: World, time: float) -> int:
-    """Returns the hour a time lies in, at most the last hour known."""
-    return int(min(time / HOUR_S, w.signal_KSH.shape[2] - 2.0))
+def current_part(w: World, time: float) -> int:
+    """Returns the part of an hour that a time lies in, at most the last one known."""
+    return int(min(time / w.engine_1[0].part_s, w.signal_KSH.shape[2] - 2.0))
+
+
+@kernel(inline=True, allocates=False)
+def hour_intensity(w: World, s: int, time: float) -> float:
+    """Returns the mean carbon intensity of the hour that a time lies in, at most the last one known, g/kWh."""
+    part_s = w.engine_1[0].part_s
+    part = current_part(w, time)
+    if part_s == HOUR_S:
+        return w.signal_KSH[CARBON, s, part]
+    parts = int(HOUR_S / part_s)
+    first = part // parts * parts
+    return (w.signal_KSH[CARBON_SUM, s, first + parts] - w.signal_KSH[CARBON_SUM, s, first]) / HOUR_S
 
 
 @kernel(inline=True, allocates=False)
 def settle_site(w: World, s: int, t0: float, t1: float, power_w: float) -> tuple[float, float, float]:
     """Settles constant facility power of a site between two times: (kWh, USD, kg)."""
-    kwh, usd, kg = settle_segment(w.signal_KSH[PRICE_SUM], w.signal_KSH[CARBON_SUM], s, t0, t1, power_w)
+    part_s = w.engine_1[0].part_s
+    kwh, usd, kg = settle_segment(w.signal_KSH[PRICE_SUM], w.signal_KSH[CARBON_SUM], s, t0, t1, power_w, part_s)
     if w.signal_KSH.shape[0] > FACTOR_SUM:
-        kwh = power_w * counted_s(w.signal_KSH[FACTOR_SUM], s, t0, t1) / WATT_SECONDS_PER_KWH
+        kwh = power_w * counted_s(w.signal_KSH[FACTOR_SUM], s, t0, t1, part_s) / WATT_SECONDS_PER_KWH
     return kwh, usd, kg
 
 
@@ -217,17 +230,20 @@ def read_reward(w: World) -> None:
 
 @kernel(inline=True, allocates=False)
 def show_hour(w: World) -> None:
-    """Shows the current hour's price, intensity and forecast in the view, unless they are shown from outside."""
+    """Shows the current price and intensity, and the hour's forecast, unless they are shown from outside."""
     if w.engine_1[0].told:
         return
-    hour = current_hour(w, w.shown.run_1[0].now_s)
-    if hour == w.engine_1[0].hour_shown:
+    part = current_part(w, w.shown.run_1[0].now_s)
+    if part == w.engine_1[0].part_shown:
         return
-    w.engine_1[0].hour_shown = hour
+    w.engine_1[0].part_shown = part
     for s in range(w.shown.site_S.shape[0]):
-        w.shown.site_S[s].price = w.signal_KSH[PRICE, s, hour]
-        w.shown.site_S[s].carbon = w.signal_KSH[CARBON, s, hour]
-    show_forecast(w)
+        w.shown.site_S[s].price = w.signal_KSH[PRICE, s, part]
+        w.shown.site_S[s].carbon = w.signal_KSH[CARBON, s, part]
+    hour = int(part * w.engine_1[0].part_s / HOUR_S)
+    if hour != w.engine_1[0].hour_shown:
+        w.engine_1[0].hour_shown = hour
+        show_forecast(w)
 
 
 @kernel(inline=True, allocates=False)
@@ -322,12 +338,11 @@ def finish(w: World, job: int) -> None:
 def transfer(w: World, ingress: int, s: int, size_gb: float, time: float) -> tuple[float, float, float]:
     """Settles a transfer between an ingress point and a site at a time; without signals only its energy and price."""
     link = w.shown.link_IS[ingress, s]
-    hour = current_hour(w, time)
     home = w.shown.home_I[ingress]
     if w.engine_1[0].has_signals and home >= 0:
-        here, there = w.signal_KSH[CARBON, home, hour], w.signal_KSH[CARBON, s, hour]
+        here, there = hour_intensity(w, home, time), hour_intensity(w, s, time)
     elif w.engine_1[0].has_signals:
-        here = there = w.signal_KSH[CARBON, s, hour]
+        here = there = hour_intensity(w, s, time)
     else:
         here = there = 0.0
     return settle_transfer(size_gb, link.usd_per_gb, link.kwh_per_gb, here, there)

@@ -60,10 +60,12 @@ ENGINE: Final = np.dtype(
         ("free_slot", "i8"),  # first slot that its job has given back, or -1; TRACK.next leads to the others
         ("new_slot", "i8"),  # first slot that no job has had
         ("until_s", "f8"),  # time up to which events are being taken, or NaN (protocol each-slot)
+        ("part_s", "f8"),  # how long a price or an intensity holds, s
         ("heap_size", "i8"),
         ("dispatch", "i8"),  # site whose queue is looked at next, or -1
         ("dispatch_last", "i8"),  # last site to look at
-        ("hour_shown", "i8"),  # hour whose signals the view shows
+        ("hour_shown", "i8"),  # hour whose forecast the view shows
+        ("part_shown", "i8"),  # part of an hour whose signals the view shows
         ("unissued", "i8"),  # 1 while the view shows that hour without its forecast
         ("steps", "i8"),  # questions asked
         ("events", "i8"),  # events taken
@@ -157,8 +159,11 @@ class World(NamedTuple):
     events because numba's code for a world of one array more takes twice the time.
     """
     signal_KSH: F8
-    """Price USD/MWh, carbon g/kWh, and the integrals of both to each hour's start, value x s (H + 1 columns); where
-    a PUE changes by the hour, also that of the factor by which a watt counts, s."""
+    """Price USD/MWh, carbon g/kWh, and the integrals of both to each hour's start, value x s (H + 1 columns).
+
+    Where signals change within hours, H are parts of hours, each ``engine_1.part_s`` long. Where a PUE changes by the
+    hour, there is also the integral of the factor by which a watt counts, s.
+    """
     forecast_KISL: F8
     """Forecast integrals of some successive hours of issue, by site and lead; no rows without a forecast."""
     issued_2: I8

@@ -47,8 +47,15 @@ def test_a_table_csv_and_commands(noonward, fleet):
     assert (rows[8]["site"], rows[8]["reason"]) == ("", "its owner holds it")
     lines = noonward(*given, "--format", "sbatch").out.splitlines()
     begin = datetime(2026, 3, 15, 1, tzinfo=UTC).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
-    assert lines[1].startswith(f"sbatch --clusters=north --begin={begin} '/home/a b/train.sh' && scancel 2  # plain: ")
-    assert lines[4].startswith(f"sbatch --clusters=north --begin={begin} --array=0 SCRIPT && scancel 5_0")
+    assert lines[1].startswith("# Jobs that move are submitted anew with what the queue says of them")
+    lines = [line for line in lines if "&& scancel" in line]
+    assert lines[0].startswith(
+        f"sbatch --clusters=north --begin={begin} --job-name=plain --time=30:00 --nodes=1 --ntasks=1 --gres=gpu:1 "
+        "'/home/a b/train.sh' && scancel 2  # plain: "
+    )
+    assert " '--job-name=gpus per job' --time=1-02:04:00 --nodes=2 --ntasks=1 --gpus=4 SCRIPT && scancel 3 " in lines[1]
+    assert lines[3].startswith(f"sbatch --clusters=north --begin={begin} --array=0 --job-name=array --time=10:00 ")
+    assert lines[3].split("  #")[0].endswith("--gres=gpu:1 SCRIPT && scancel 5_0")
     stays = noonward(*given[:5], "--at", "north", *given[7:], "--format", "sbatch").out.splitlines()
     assert stays[1].startswith(f"scontrol update JobId=2 StartTime={begin}  # plain: ")
     assert all(line.startswith(("#", "sbatch ", "scontrol update ")) for line in lines + stays)

@@ -88,6 +88,7 @@ def test_an_idempotency_key_makes_a_repeat_harmless(http):
         (b"[]", 422),
         (b'{"name": "a"}', 422),
         (b'{"name": "a", "work": -1}', 422),
+        (b'{"name": "a", "work": 1e12, "origin": "north"}', 422),
         (b'{"name": "a", "work": 1e400}', 422),
         (b'{"name": "a", "work": 1, "surprise": 1}', 422),
         (json.dumps([JOB] * 10_001).encode(), 422),
@@ -115,7 +116,12 @@ def test_other_content_types_and_unknown_paths(http):
     assert http.get("/v1/nothing").json()["code"] == "unknown"
     assert http.delete("/v1/jobs").status_code == 405
     assert http.get("/v1/jobs/77").status_code == 404
-    assert http.get("/v1/jobs/99999999999999999999999").status_code == 404
+    for digits in (19, 23, 5000):
+        for path in ("", "/why", "/cancel", "/hold"):
+            method = "POST" if path in ("/cancel", "/hold") else "GET"
+            assert http.request(method, f"/v1/jobs/{'9' * digits}{path}").status_code == 404
+        assert http.get(f"/jobs/{'9' * digits}").status_code == 404
+    assert http.get("/v1/jobs/999999999999999999").status_code == 404
     assert http.get("/v1/jobs?limit=-1").status_code == 422
     assert http.get("/v1/jobs?state=asleep").status_code == 422
 
@@ -141,6 +147,8 @@ def test_with_tokens_every_request_needs_one_of_enough_scope(live, http):
         assert status("GET", "/v1/jobs", tokens["read"]) == 200
         assert status("POST", "/v1/jobs", tokens["read"], json=JOB) == 403
         assert status("POST", "/v1/jobs", tokens["submit"], json=JOB) == 201
+        job = client.get("/v1/jobs/1", headers={"Authorization": f"Bearer {tokens['read']}"}).json()
+        assert job["owner"] == "submit"
         assert status("PATCH", "/v1/sites/north", tokens["submit"], json={"drained": True}) == 403
         assert status("PATCH", "/v1/sites/north", tokens["admin"], json={"drained": True}) == 200
         assert status("GET", "/metrics") == 401
@@ -150,6 +158,28 @@ def test_with_tokens_every_request_needs_one_of_enough_scope(live, http):
     revoke_token(live.store, "read")
     with TestClient(make_app(live.controller), base_url="http://example.org", client=PEER) as client:
         assert client.get("/v1/jobs", headers={"Authorization": f"Bearer {tokens['read']}"}).status_code == 401
+
+
+def test_a_job_is_changed_by_its_owner_or_an_administrator_alone(live):
+    tokens = {name: make_token(live.store, name, scope) for name, scope in
+              (("ann", "submit"), ("bob", "submit"), ("root", "admin"))}  # fmt: skip
+    with TestClient(make_app(live.controller), base_url="http://example.org", client=PEER) as client:
+
+        def ask(method, path, name, **given):
+            return client.request(method, path, headers={"Authorization": f"Bearer {tokens[name]}"}, **given)
+
+        assert ask("POST", "/v1/jobs", "ann", json=[JOB, JOB]).status_code == 201
+        assert ask("POST", "/v1/jobs", "bob", json=JOB).status_code == 201
+        for path, body in (("hold", None), ("release", None), ("cancel", None)):
+            refused = ask("POST", f"/v1/jobs/1/{path}", "bob", json=body)
+            assert (refused.status_code, refused.json()["code"]) == (403, "owner")
+        assert ask("PATCH", "/v1/jobs/1", "bob", json={"site": "south"}).status_code == 403
+        assert ask("POST", "/v1/jobs/1/hold", "ann").status_code == 200
+        assert ask("POST", "/v1/jobs/1/release", "root").status_code == 200
+        assert ask("POST", "/v1/jobs/1/cancel", "root").status_code == 202
+        assert [job["id"] for job in ask("GET", "/v1/jobs?owner=ann", "bob").json()["jobs"]] == [2, 1]
+    events = live.store.read("SELECT data FROM events WHERE kind = 'submitted' ORDER BY id")
+    assert [json.loads(row["data"]) for row in events] == [{"by": "ann"}, {"by": "ann"}, {"by": "bob"}]
 
 
 def test_a_service_is_open_to_its_own_machine_alone(live):
@@ -352,12 +382,15 @@ def test_the_policy_changes_while_jobs_wait_and_survives_a_restart(live, http):
     assert http.post("/v1/policy", json={"policy": "most-free"}).json()["policy"] == "most-free"
     assert http.post("/v1/policy", json={"policy": "booked-perfect"}).status_code == 422
     assert http.post("/v1/policy", json={"policy": "nonsense"}).status_code == 422
+    for code in ("os:abort", "noonward.schedule.slot_rules:LocalFcfs", "trained.npz"):
+        assert http.post("/v1/policy", json={"policy": code}).status_code == 422
+    assert live.controller.policy == "most-free"
     live.restart()
     assert live.controller.policy == "most-free"
     live.set_time(120.0)
     live.steps()
     rows = live.store.read("SELECT state, site FROM jobs ORDER BY id")
-    assert [tuple(row) for row in rows] == [("running", 0), ("transit", 1)]
+    assert [tuple(row) for row in rows] == [("running", "north"), ("transit", "south")]
 
 
 def test_events_from_a_number_on(live, http):
@@ -380,6 +413,13 @@ def test_figures_are_in_prometheus_format(live, http):
 
 def test_health_and_readiness(live, http, monkeypatch):
     assert http.get("/healthz").json() == {"healthy": True, "late": []}
+    store = live.store
+    store.do(lambda connection, now_s: connection.execute("PRAGMA max_page_count = 1") and None)
+    monkeypatch.setattr(handlers, "READY_S", -1.0)
+    full = http.get("/readyz")
+    assert (full.status_code, full.json()["ready"]) == (503, False)
+    assert "full" in full.json()["reason"]
+    store.do(lambda connection, now_s: connection.execute("PRAGMA max_page_count = 1000000") and None)
     assert http.get("/readyz").json() == {"ready": True}
     live.controller.heartbeats["decide"] = type("Beat", (), {"late": True, "problem": "stuck"})()
     assert http.get("/healthz").status_code == 503
@@ -390,7 +430,7 @@ def test_the_openapi_page_names_every_route(live, http):
     from noonward.live.api.handlers import Api
 
     served = {
-        (route.path.replace(":int", ""), method.lower())
+        (route.path.replace(":job", ""), method.lower())
         for route in Api(live.controller).routes()
         for method in route.methods - {"HEAD"}
         if route.path.startswith("/v1")

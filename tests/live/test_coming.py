@@ -21,11 +21,11 @@ def week_of(service, days, per_day):
 
 def test_a_service_draws_from_its_own_past_once_that_spans_a_day(service):
     live = service("local-fcfs")
-    assert own_past(live.store) is None
+    assert own_past(live.store, live.controller.names) is None
     week_of(live, 1, 5)
-    assert own_past(live.store) is None
+    assert own_past(live.store, live.controller.names) is None
     week_of(live, 9, 5)
-    past = own_past(live.store)
+    past = own_past(live.store, live.controller.names)
     assert len(past) == 50
     drawn = draw_week(past, live.store.start, np.random.default_rng(0))
     assert drawn.arrival_s_J.min() >= 0
@@ -38,7 +38,7 @@ def test_a_service_draws_from_its_own_past_once_that_spans_a_day(service):
 def test_the_days_of_a_week_start_at_the_hour_of_the_service(service):
     live = service("local-fcfs")
     week_of(live, 9, 1)
-    past, start = own_past(live.store), live.store.start + timedelta(hours=7)
+    past, start = own_past(live.store, live.controller.names), live.store.start + timedelta(hours=7)
     drawn = draw_week(past, start, np.random.default_rng(1))
     clock_h_J = (drawn.arrival_s_J / HOUR_S + 7) % 24
     assert {int(work - 600.0) for work in drawn.work_J} == {round(hour) - 1 for hour in clock_h_J}

@@ -3,6 +3,9 @@
 import threading
 from dataclasses import replace
 
+from live.conftest import FixedSource
+from noonward.live import controller as controller_module
+
 
 class Watcher:
     """Watches nothing."""
@@ -22,6 +25,19 @@ def test_all_loops_end_at_once_however_seldom_they_step(service):
     for thread in controller._threads:
         thread.join(20)
         assert not thread.is_alive(), thread.name
+
+
+def test_a_service_that_has_signals_starts_without_its_publishers(service, monkeypatch):
+    live = service("local-fcfs")
+    monkeypatch.setattr(controller_module, "START_WAIT_S", 0.01)
+    hung = threading.Event()
+    monkeypatch.setattr(FixedSource, "refresh", lambda *given: hung.wait())
+    live.set_time(3600.0)
+    try:
+        live.restart()  # does not end while it waits
+        assert live.controller.keeper.last_hour == 1
+    finally:
+        hung.set()
 
 
 def test_jobs_are_followed_whatever_becomes_of_their_hand_over(service):

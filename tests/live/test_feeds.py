@@ -13,7 +13,7 @@ from noonward.live.grid.feed_source import feed_source
 from noonward.live.grid.feeds.catalogue import FEEDS
 from noonward.live.grid.keeper import EXPECTED, HISTORY_H, STAND_IN, SignalKeeper
 from noonward.live.grid.sources import SourceError
-from noonward.live.grid.web import FIRST_PAUSE_S
+from noonward.live.grid.web import FIRST_PAUSE_S, MOST_REDIRECTS
 from noonward.live.setup import Setup
 from noonward.live.store.store import Store
 
@@ -220,6 +220,23 @@ def test_pauses_grow_with_failures(world, server):
         pauses.append(web._resume_s - world.store.now_s())
     assert pauses[:3] == [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S]
     assert pauses[-1] == 1800.0
+
+
+def test_a_key_goes_to_no_other_host_and_a_redirect_within_one_is_followed(world, server):
+    source = world.source("electricity-maps")
+    other = GridServer(NOW)
+    try:
+        server.trouble = 302, b"", {"Location": f"{other.url}/stolen"}
+        with pytest.raises(SourceError, match=r"redirects .* to 127\.0\.0\.1; give that address"):
+            source.refresh((ZONE,), START, 1)
+        assert other.seen == []
+    finally:
+        other.close()
+    server.trouble = 302, b"", {"Location": "/v3/round"}
+    world.set_time(FIRST_PAUSE_S * 30)
+    with pytest.raises(SourceError, match="again and again"):
+        source.refresh((ZONE,), START, 1)
+    assert [path for path, _ in server.seen].count("/v3/round") >= MOST_REDIRECTS - 1
 
 
 def test_the_quota_is_kept(world, server):

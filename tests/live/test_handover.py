@@ -8,6 +8,8 @@ import pytest
 from noonward.live.executors.protocol import ClusterError, Order, RefusedError, Status
 from noonward.live.handover import IN_A_ROW, LOST_POLLS, UNREACHABLE
 from noonward.live.requests import JobRequest
+from noonward.live.service_name import rename_restored
+from noonward.live.store.sqlite import backup, restore
 from noonward.live.why import why
 
 
@@ -234,7 +236,11 @@ def test_a_hold_by_the_cluster_is_told_until_it_runs(live):
     assert why(live.controller, job).waits_for == "north, whose cluster holds it: JobHeldAdmin"
     kinds = [row["kind"] for row in live.store.read("SELECT kind FROM events WHERE job = ? ORDER BY id", job)]
     assert kinds[-2:] == ["running", "requeued"]
-    live.cluster.jobs["1"]["reason"] = "JobHeldUser"
+    live.cluster.jobs["1"] |= {"phase": "queued", "reason": "Priority"}  # its administrator has released it
+    for _ in range(2):
+        live.controller.track(0)
+    assert why(live.controller, job).waits_for == "its end; it was started at north"
+    live.cluster.jobs["1"] |= {"phase": "held", "reason": "JobHeldUser"}
     live.controller.track(0)
     live.cluster.jobs["1"] |= {"phase": "running", "reason": ""}
     live.controller.track(0)
@@ -405,6 +411,38 @@ def test_jobs_are_handed_over_side_by_side(live):
     live.controller.decide()
     live.controller.deliver(0)
     assert sorted(live.cluster.ran) == jobs
+
+
+def test_after_a_restore_what_ran_meanwhile_is_found_and_not_run_again(live):
+    jobs = [submit(live) for _ in range(3)] + [submit(live, origin="south") for _ in range(2)]
+    copy, later = live.folder / "copy.sqlite", live.folder.parent / "later"
+    backup(live.folder, copy)
+    live.set_time(60.0)
+    live.steps()
+    late = run_one(live)  # nobody knows it any more
+    assert sorted(live.cluster.ran) == [*jobs[:3], late]
+    live.store.close()
+    restore(copy, later)
+    live.folder, south = later, Cluster()
+    live.open()
+    rename_restored(live.store)
+    live.restart()
+    south.jobs["7"] = {"token": live.controller.books.token(jobs[0], 0), "phase": "done", "job": jobs[0]}
+    live.cluster.jobs["1"]["token"] = "none"  # the first job ran at the other site
+    live.controller.agents[1].executor = south
+    live.set_time(120.0)
+    new = submit(live)
+    live.controller.decide()
+    for s in range(2):
+        live.controller.deliver(s)
+        live.controller.track(s)
+    assert new == late == 6
+    assert sorted(live.cluster.ran) == [*jobs[:3], late, new]
+    assert sorted(south.ran) == jobs[3:]
+    assert [state(live, job) for job in jobs] == ["lost", *["running"] * 4]
+    reason = live.store.read("SELECT reason FROM jobs WHERE id = ?", jobs[0])[0]["reason"]
+    assert reason.startswith("lost: south was given it as 7 before the store was restored")
+    assert live.controller.books.token(new, 0) != live.cluster.jobs["4"]["token"]
 
 
 def test_an_order_is_what_was_submitted(live):

@@ -96,9 +96,9 @@ def test_what_an_operator_does_with_the_forms(live, browser):
     post(f"/jobs/{number}/release")
     assert row()["held"] == 0
     post(f"/jobs/{number}/steer", site="south", not_north="on")
-    assert (row()["pinned"], row()["vetoed"]) == (1, "[0]")
+    assert (row()["pinned"], row()["vetoed"]) == ("south", '["north"]')
     post(f"/jobs/{number}/steer", site="")
-    assert (row()["pinned"], row()["vetoed"]) == (-1, "[]")
+    assert (row()["pinned"], row()["vetoed"]) == (None, "[]")
     post(f"/jobs/{number}/cancel")
     assert row()["state"] == "cancelled"
     assert post("/sites/south/switch", what="drain", back="/sites/south") == "/sites/south"

@@ -4,13 +4,18 @@ import json
 import random
 import re
 import signal
+from datetime import UTC, datetime
 
 import pytest
 
 from live.process import Process
 from live.waiting import wait_for
+from noonward.errors import ScenarioError
 from noonward.live.client import Client, ServiceError
+from noonward.live.clock import ManualClock
 from noonward.live.requests import JobRequest
+from noonward.live.server import _require_mode
+from noonward.live.store.store import Store
 
 FAST = """
 import sys
@@ -113,6 +118,21 @@ def test_bad_input_on_the_command_line(noonward, tmp_path):
     assert "draws its signals from a generator" in noonward("serve", tmp_path / "slurm.yaml").err
 
 
+def test_a_store_of_a_shadow_is_not_served_live_nor_the_reverse(tmp_path):
+    stores = {
+        mode: Store(tmp_path / mode, ManualClock(datetime(2026, 3, 1, tzinfo=UTC))) for mode in ("live", "shadow")
+    }
+    for mode, store in stores.items():
+        _require_mode(store, mode)
+        _require_mode(store, mode)
+    with pytest.raises(ScenarioError, match="is of a shadow service, whose jobs a live one must not take over"):
+        _require_mode(stores["shadow"], "live")
+    with pytest.raises(ScenarioError, match="is of a live service"):
+        _require_mode(stores["live"], "shadow")
+    for store in stores.values():
+        store.close()
+
+
 def test_store_and_tokens_from_the_command_line(noonward, tmp_path):
     folder = ("--folder", tmp_path / "live")
     made = noonward("live", "token", "add", "ci", "--scope", "submit", *folder)
@@ -122,6 +142,7 @@ def test_store_and_tokens_from_the_command_line(noonward, tmp_path):
     assert noonward("live", "token", "rotate", "ci", *folder).out != made.out
     assert noonward("live", "backup", tmp_path / "copy.sqlite", *folder).code == 0
     assert noonward("live", "restore", tmp_path / "copy.sqlite", "--folder", tmp_path / "new").code == 0
+    assert (tmp_path / "copy.sqlite").stat().st_mode & 0o077 == 0
     assert noonward("live", "vacuum", "--folder", tmp_path / "new").code == 0
     assert "void" in noonward("live", "token", "revoke", "ci", *folder).out
     assert noonward("live", "token", "revoke", "ci", *folder).code == 2

@@ -70,7 +70,9 @@ def watcher(live, cluster):
 def test_a_look_reads_what_is_open_and_what_is_listed_not_the_whole_history(service):
     live = service("local-fcfs")
     row = "INSERT INTO watched (site, number, submit_s, job, gpus, state, end_s) VALUES (?, ?, 0, -1, 1, 'done', 1)"
-    live.store.do(lambda connection, now_s: connection.executemany(row, [(0, f"h{n}") for n in range(2000)]) and None)
+    live.store.do(
+        lambda connection, now_s: connection.executemany(row, [("north", f"h{n}") for n in range(2000)]) and None
+    )
     watched = watcher(live, Cluster(*range(600)))
     watched.step()
     read, reading = [], live.store.read
@@ -88,7 +90,7 @@ def test_a_look_reads_what_is_open_and_what_is_listed_not_the_whole_history(serv
 
 def test_a_job_stays_open_while_the_accounting_does_not_answer(service):
     live = service("local-fcfs")
-    row = "INSERT INTO watched (site, number, submit_s, job, gpus, state) VALUES (0, '7', 0, -1, 1, 'running')"
+    row = "INSERT INTO watched (site, number, submit_s, job, gpus, state) VALUES ('north', '7', 0, -1, 1, 'running')"
     live.store.do(lambda connection, now_s: connection.execute(row) and None)
     cluster = Cluster()
     watched = watcher(live, cluster)

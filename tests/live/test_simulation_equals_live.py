@@ -26,7 +26,8 @@ def assert_as_simulated(service, policy):
         if not service.environment.drained and not job["finish_s"] < service.store.now_s():
             continue
         assert row["state"] == "done"
-        found = tuple(row[name] for name in ("site", "gpus", "level", "start_s", "ended_s", "power_w", "moves"))
+        found = (service.controller.names.site(row["site"]),)
+        found += tuple(row[name] for name in ("gpus", "level", "start_s", "ended_s", "power_w", "moves"))
         assert found == tuple(
             job[name].item() for name in ("site", "gpus", "level", "start_s", "finish_s", "power_w", "moves")
         )

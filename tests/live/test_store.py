@@ -130,6 +130,16 @@ def test_threads_that_come_and_go_share_a_few_connections(store, monkeypatch):
     assert len(opened) == MOST_READERS
 
 
+def test_a_closed_store_refuses_changes(tmp_path, checker):
+    store = Store(tmp_path, ManualClock(START))
+    last = store.write(submission([checker.row(job())]))
+    store.close()
+    assert last.result(20) == ([1], 1)
+    with pytest.raises(StoreError, match="is closed"):
+        store.write(submission([checker.row(job())])).result(20)
+    store.close()
+
+
 def test_a_full_disk_is_said_and_nothing_is_half_written(store, checker):
     def fill(connection, now_s):
         pages = connection.execute("PRAGMA page_count").fetchone()[0]

@@ -66,7 +66,8 @@ WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHER
 INSERT INTO jobs (id, key, digest, name, request, state, origin, class, gpus_min, gpus_max, work, move_gb, result_gb,
     retries, submitted_s, arrival_s, serial, slot, place, site, gpus, level, start_s, run_s, power_w, freed_s, token,
     began_s, ended_s, exit_code)
-SELECT n, 'key' || n, x'00', 'job', '{"name": "job"}', 'done', 0, 0, 1, 1, 60.0, 0.0, 0.0, 0, n, n, n, 0, n, 0, 1, 0, n,
+SELECT n, 'key' || n, x'00', 'job', '{"name": "job"}', 'done', 'north', 'fine-tuning', 1, 1, 60.0, 0.0, 0.0, 0, n, n,
+    n, 0, n, 'north', 1, 0, n,
     60.0, 80.0, n + 60.0, 'token' || n, n, n + 60.0, 0 FROM numbers
 """
 

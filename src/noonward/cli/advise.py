@@ -214,6 +214,9 @@ def _print_sbatch(advice: Advice, options: Options) -> None:
     """Prints commands that carry the advice out: jobs that stay are given their start, others are submitted anew."""
     zone = options.now.astimezone().strftime("%Z, UTC%z")
     print(f"# Read before you run it. Times are of this machine's clock ({zone}).")
+    if any(row.moved for row in advice.rows):
+        print("# Jobs that move are submitted anew with what the queue says of them: add what it does not say, such as")
+        print("# --mem, --account or --output, where it was given on the command line. SCRIPT: the queue names none.")
     for row in advice.rows:
         print(_line(row, options))
 
@@ -230,5 +233,6 @@ def _line(row: Row, options: Options) -> str:
         return f"scontrol update JobId={row.job.id} StartTime={begin}{note}"
     script = "SCRIPT" if row.job.command is None else shlex.quote(row.job.command)
     _, is_task, task = row.job.id.partition("_")
-    array = f" --array={task}" if is_task else ""
-    return f"sbatch --clusters={shlex.quote(row.site)} --begin={begin}{array} {script} && scancel {row.job.id}{note}"
+    array = (f"--array={task}",) if is_task else ()
+    given = shlex.join((f"--clusters={row.site}", f"--begin={begin}", *array, *row.job.options))
+    return f"sbatch {given} {script} && scancel {row.job.id}{note}"

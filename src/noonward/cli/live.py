@@ -39,10 +39,16 @@ def restore(
     copy: Annotated[Path, typer.Argument(help="File that 'live backup' wrote.")], folder: Folder = Path("noonward-live")
 ) -> None:
     """Put a backup into a folder that holds no store."""
+    from noonward.live.service_name import rename_restored
     from noonward.live.store import sqlite
 
     sqlite.restore(copy, folder)
-    print(f"restored into {folder}; jobs that ran meanwhile are found again when the service starts")
+    with _store(folder) as store:
+        last = rename_restored(store)
+    print(
+        f"restored into {folder}; jobs up to {last} are looked up at their clusters before they are handed over; what "
+        "was submitted after the backup is not known"
+    )
 
 
 @app.command()

@@ -28,9 +28,9 @@ from noonward.ledger.segments import (
     Outcome,
     PowerSegments,
 )
-from noonward.live.books import arrival_of
 from noonward.live.controller import Controller
 from noonward.live.grid.keeper import HISTORY_H
+from noonward.live.names import Names
 from noonward.live.setup import Setup
 from noonward.live.shadow.watcher import facts
 from noonward.live.store.database import Row
@@ -83,9 +83,9 @@ def stored_fates(controller: Controller, from_s: float, until_s: float) -> list[
     """Returns what became of the jobs that arrived in a time, in the order of their arrival.
 
     A job that was queued again after its site failed counts with its last attempt; cancelled jobs that never started
-    are left out.
+    are left out, and so are jobs that name a site, a class or an ingress point which the fleet does not have any more.
     """
-    store = controller.store
+    store, names = controller.store, controller.names
     fates = {}
     for row in store.read(
         "SELECT * FROM jobs WHERE arrival_s >= ? AND arrival_s < ? AND NOT (state = 'cancelled' AND start_s IS NULL) "
@@ -93,18 +93,20 @@ def stored_fates(controller: Controller, from_s: float, until_s: float) -> list[
         from_s,
         until_s,
     ):
-        fate = fates[row["id"]] = Fate(arrival_of(row), status=OVERDUE if row["state"] == DROPPED else WAITING)
+        if not names.know(row):
+            continue
+        fate = fates[row["id"]] = Fate(names.arrival(row), status=OVERDUE if row["state"] == DROPPED else WAITING)
         if row["start_s"] is not None:
             over = row["ended_s"] is not None
             fate.status = DONE if over else RUNNING
-            fate.site, fate.gpus, fate.level = row["site"], row["gpus"], row["level"]
+            fate.site, fate.gpus, fate.level = names.site(row["site"]), row["gpus"], row["level"]
             fate.start_s = row["start_s"] if row["began_s"] is None else row["began_s"]
             fate.end_s = row["ended_s"] if over else fate.start_s + row["run_s"]
             fate.power_w = row["power_w"]
     for row in store.read("SELECT * FROM events WHERE kind = 'sent' AND at_s >= ? ORDER BY id", from_s):
         if row["job"] in fates:
             data = json.loads(row["data"])
-            fates[row["job"]].journeys.append((row["at_s"], data["from"], data["site"]))
+            fates[row["job"]].journeys.append((row["at_s"], names.site(data["from"]), names.site(data["site"])))
     return list(fates.values())
 
 
@@ -374,15 +376,16 @@ def watched_fates(controller: Controller, fates: Sequence[Fate]) -> tuple[list[F
     happened = facts(controller.store, [fate.about.job for fate in fates])
     own = [fate for fate in fates if fate.about.job in happened]
     view, now_s = controller.world.view, controller.store.now_s()
-    return own, [_fact(fate.about, happened[fate.about.job], now_s, view) for fate in own]
+    names = controller.names
+    return own, [_fact(fate.about, happened[fate.about.job], now_s, view, names) for fate in own]
 
 
-def _fact(about: Arrival, row: Row, now_s: float, view: ClusterView) -> Fate:
+def _fact(about: Arrival, row: Row, now_s: float, view: ClusterView, names: Names) -> Fate:
     """Returns what happened to a watched job; its clock is taken to be that of least energy, as its power is."""
     fate = Fate(about)
     if row["start_s"] is not None:
         fate.status = RUNNING if row["end_s"] is None else DONE
-        fate.site, fate.gpus, fate.power_w = row["site"], row["gpus"], row["power_w"]
+        fate.site, fate.gpus, fate.power_w = names.site(row["site"]), row["gpus"], row["power_w"]
         fate.level = int(view.oracle_SCG[fate.site, about.class_, fate.gpus])
         fate.start_s, fate.end_s = row["start_s"], now_s if row["end_s"] is None else row["end_s"]
         fate.expected_s = row["expected_s"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,6 +10,8 @@ import msgspec
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.live.names import Names
+from noonward.live.service_name import ServiceName
 from noonward.live.states import from_bytes, to_bytes
 from noonward.live.store.database import Connection, Row, StoreError, Value
 from noonward.live.store.events import add_event
@@ -27,11 +28,11 @@ STATE: Final = "scheduler."
 STATES: Final = "name LIKE 'scheduler.%'"
 """Names of the table ``meta`` under which the parts of the scheduler's state are."""
 _OF_SEAT: Final = (
-    "serial", "slot", "place", "site", "gpus", "level", "earliest_s", "reach_s", "start_s", "run_s", "power_w", "moves",
+    "serial", "slot", "place", "gpus", "level", "earliest_s", "reach_s", "start_s", "run_s", "power_w", "moves",
 )  # fmt: skip
 """Columns of the table ``jobs`` that a seat has under the same names."""
 _UPDATE: Final = f"""
-UPDATE jobs SET state = :state, ended_s = :ended_s, token = :token,
+UPDATE jobs SET state = :state, ended_s = :ended_s, token = :token, site = :site,
     {", ".join(f"{name} = :{name}" for name in _OF_SEAT)}
 WHERE id = :job AND attempt = :attempt AND state IN ('submitted', 'transit', 'waiting')
 """
@@ -41,33 +42,13 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
-def arrival_of(row: Row) -> Arrival:
-    """Returns a stored job as an arrival."""
-    return Arrival(
-        job=row["id"],
-        attempt=row["attempt"],
-        arrival_s=row["arrival_s"],
-        origin=row["origin"],
-        class_=row["class"],
-        gpus_min=row["gpus_min"],
-        gpus_max=row["gpus_max"],
-        work=row["work"],
-        max_delay_s=math.inf if row["max_delay_s"] is None else row["max_delay_s"],
-        move_gb=row["move_gb"],
-        result_gb=row["result_gb"],
-        held=bool(row["held"]),
-        pinned=row["pinned"],
-        vetoed=frozenset(json.loads(row["vetoed"])),
-    )
-
-
-def new_arrivals(store: Store, until_s: float) -> list[Arrival]:
+def new_arrivals(store: Store, names: Names, until_s: float) -> list[Arrival]:
     """Returns the jobs that have arrived up to a time and are not in sight yet, in the order of their arrival."""
     rows = store.read(
         "SELECT * FROM jobs WHERE state = 'submitted' AND serial IS NULL AND arrival_s <= ? ORDER BY arrival_s, id",
         until_s,
     )
-    return [arrival_of(row) for row in rows]
+    return [names.arrival(row) for row in rows]
 
 
 class Opening(msgspec.Struct, array_like=True):
@@ -88,6 +69,8 @@ class Opening(msgspec.Struct, array_like=True):
     """Time of the last question, s since the service's start; None: there was none."""
     seats: bytes
     """Jobs in sight, a list of ``Seat`` as MessagePack."""
+    fleet: str
+    """Names of the fleet, as ``Names.as_text``: what the numbers in the journal from here on mean."""
 
 
 class Books:
@@ -96,12 +79,13 @@ class Books:
     Args:
         store: Store.
         world: The books in memory.
+        names: Names of the fleet.
         policy: Policy that decides.
-        service: Short name of the service; tokens of its jobs carry it.
+        service: Name that the tokens of its jobs carry.
     """
 
-    def __init__(self, store: Store, world: World, policy: str, service: str) -> None:
-        self.store, self.world, self.policy, self.service = store, world, policy, service
+    def __init__(self, store: Store, world: World, names: Names, policy: str, service: ServiceName) -> None:
+        self.store, self.world, self.names, self.policy, self.service = store, world, names, policy, service
         self._saved_asks = 0
         self._saved_forecast_h = -1
         self._saved_state: dict[str, bytes] = {}
@@ -111,7 +95,7 @@ class Books:
 
     def token(self, job: int, attempt: int) -> str:
         """Returns the token of an attempt of a job."""
-        return f"nw-{self.service}-{job}-{attempt}"
+        return self.service.token(job, attempt)
 
     def save(self) -> list[int]:
         """Stores all that has changed since the last call; returns the sites that have jobs to hand over.
@@ -169,14 +153,9 @@ class Books:
             return True
         token = self.token(seat.about.job, seat.about.attempt) if seat.state == STARTING else None
         values: dict[str, Any] = {name: getattr(seat, name) for name in _OF_SEAT}
-        ended_s = self.world.now_s if seat.state == OVERDUE else None
-        values |= {
-            "state": seat.state,
-            "ended_s": ended_s,
-            "token": token,
-            "job": seat.about.job,
-            "attempt": seat.about.attempt,
-        }
+        values |= {"state": seat.state, "token": token, "job": seat.about.job, "attempt": seat.about.attempt}
+        values["site"] = self._site(seat.site)
+        values["ended_s"] = self.world.now_s if seat.state == OVERDUE else None
         return connection.execute(_UPDATE, values).rowcount == 1 or seat.state == OVERDUE
 
     def _store_starts(self, connection: Connection, seats: Sequence[Seat]) -> set[int]:
@@ -184,7 +163,10 @@ class Books:
         starts = [seat for seat in seats if seat.state == STARTING and seat.freed_s is None]
         connection.executemany(
             "INSERT INTO outbox (token, job, site, stage) VALUES (?, ?, ?, 'queued')",
-            [(self.token(seat.about.job, seat.about.attempt), seat.about.job, seat.site) for seat in starts],
+            [
+                (self.token(seat.about.job, seat.about.attempt), seat.about.job, self._site(seat.site))
+                for seat in starts
+            ],
         )
         return {seat.site for seat in starts}
 
@@ -193,8 +175,9 @@ class Books:
             _DECISION,
             [
                 (
-                    one.at_s, one.job, one.attempt, one.serial, self.policy, one.asker, one.choice, one.gpus, one.level,
-                    one.earliest_s, json.dumps(one.candidates),
+                    one.at_s, one.job, one.attempt, one.serial, self.policy,
+                    self._site(one.asker) if self.world.brief.protocol == "each-slot" else None,
+                    self._site(one.choice - 1), one.gpus, one.level, one.earliest_s, json.dumps(one.candidates),
                 )
                 for one in decisions
             ],
@@ -202,7 +185,11 @@ class Books:
 
     def _store_notes(self, connection: Connection, notes: Sequence[Note]) -> None:
         for note in notes:
-            add_event(connection, note.at_s, note.job, note.kind, note.data)
+            add_event(connection, note.at_s, note.job, note.kind, named(note, self.names).data)
+
+    def _site(self, number: int) -> str | None:
+        """Returns the name of a site; None for -1."""
+        return self.names.sites[number] if number >= 0 else None
 
     def _changed_state(self) -> dict[str, bytes]:
         """Returns the parts of the scheduler's state that are not stored as they are now."""
@@ -269,9 +256,9 @@ class Books:
         if not anew and store.value("policy") == self.policy:
             curves = self._open_scheduler()
         self._opened_s = store.now_s()
-        seats = [_seat(row) for row in store.read(f"SELECT * FROM jobs WHERE {SHOWN}")]
+        seats = [_seat(row, self.names) for row in store.read(f"SELECT * FROM jobs WHERE {SHOWN}")]
         taken = store.read("SELECT * FROM jobs WHERE start_s IS NOT NULL AND freed_s IS NULL AND serial IS NOT NULL")
-        seats += [_seat(row) for row in taken]
+        seats += [_seat(row, self.names) for row in taken]
         opening = Opening(
             policy=self.policy,
             anew=not self._saved_state,
@@ -281,6 +268,7 @@ class Books:
             place=int(store.value("place") or 0),
             asked_s=store.value("asked_s"),
             seats=msgspec.msgpack.encode(seats),
+            fleet=self.names.as_text(),
         )
         self._journal.append([OPENED, opening])
         world.restore(seats, serial=opening.serial, place=opening.place, now_s=opening.asked_s)
@@ -312,14 +300,22 @@ def restore_curves(world: World, curves: Mapping[int, bytes]) -> None:
         world.curves.restore({hour: from_bytes(value)["gpus_S"] for hour, value in curves.items()})
 
 
-def _seat(row: Row) -> Seat:
+def named(note: Note, names: Names) -> Note:
+    """Returns a note whose sites are named; None is where it says -1."""
+    sites = {what: note.data[what] for what in ("from", "site") if isinstance(note.data.get(what), int)}
+    found = {what: names.sites[int(str(s))] if int(str(s)) >= 0 else None for what, s in sites.items()}
+    return note._replace(data=note.data | found)
+
+
+def _seat(row: Row, names: Names) -> Seat:
     """Returns a stored job in sight."""
-    about = arrival_of(row)
+    about = names.arrival(row)
     return Seat(
         about=about,
         state=row["state"] if row["start_s"] is None else STARTING,
         held=about.held,
         pinned=about.pinned,
         vetoed=about.vetoed,
+        site=names.site(row["site"]),
         **{name: row[name] for name in _OF_SEAT},
     )

@@ -86,9 +86,11 @@ class Client:
         """Returns a job."""
         return self._call("GET", f"/v1/jobs/{job}", JobShown)
 
-    def jobs(self, *, state: str | None = None, site: str | None = None, limit: int = 100) -> list[JobShown]:
-        """Returns the newest jobs, of a state or a site if one is given."""
-        given = {"state": state, "site": site, "limit": str(limit)}
+    def jobs(
+        self, *, state: str | None = None, site: str | None = None, owner: str | None = None, limit: int = 100
+    ) -> list[JobShown]:
+        """Returns the newest jobs, of a state, a site or an owner if one is given."""
+        given = {"state": state, "site": site, "owner": owner, "limit": str(limit)}
         query = {name: value for name, value in given.items() if value is not None}
         return self._call("GET", "/v1/jobs", JobList, params=query).jobs
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from noonward.data.environments import past_jobs
 from noonward.data.jobs.history import history_of, sample_history
+from noonward.live.names import Names
 from noonward.live.store.store import Store
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.scenario import JobTable, Scenario
@@ -41,19 +42,21 @@ def sampler_of(scenario: Scenario, store: Store, history: Path | None) -> Sample
         DataError: The file cannot be read, has no dates or does not fit the fleet.
     """
     if history is None:
-        past = own_past(store)
+        past = own_past(store, Names.of(scenario.fleet))
     else:
         told = scenario.jobs if isinstance(scenario.jobs, JobTable) else JobTable(source="table", path=history)
         past = past_jobs(scenario, told.model_copy(update={"history": history}), store.start)
     return None if past is None else functools.partial(draw_week, past, store.start)
 
 
-def own_past(store: Store) -> Jobs | None:
-    """Returns the jobs that were submitted to a service, or None where they span less than a day."""
-    rows = store.read(
-        "SELECT * FROM jobs WHERE submitted_s >= ? AND state <> 'cancelled' ORDER BY submitted_s, id",
-        store.now_s() - PAST_S,
-    )
+def own_past(store: Store, names: Names) -> Jobs | None:
+    """Returns the jobs that were submitted to a service, or None where they span less than a day.
+
+    Those of classes or ingress points that the fleet does not have any more are left out.
+    """
+    query = "SELECT * FROM jobs WHERE submitted_s >= ? AND state <> 'cancelled' ORDER BY submitted_s, id"
+    stored = store.read(query, store.now_s() - PAST_S)
+    rows = [row for row in stored if row["origin"] in names.ingress and row["class"] in names.classes]
     if not rows or rows[-1]["submitted_s"] - rows[0]["submitted_s"] < LEAST_S:
         return None
     column = {name: np.array([row[name] for row in rows]) for name in rows[0].keys() if name != "request"}  # noqa: SIM118
@@ -61,8 +64,8 @@ def own_past(store: Store) -> Jobs | None:
     jobs = Jobs.build(
         arrival_s=column["submitted_s"].astype(float) - rows[0]["submitted_s"],
         work=column["work"].astype(float),
-        origin=column["origin"].astype(np.int64),
-        class_=column["class"].astype(np.int64),
+        origin=np.array([names.ingress.index(row["origin"]) for row in rows]),
+        class_=np.array([names.classes.index(row["class"]) for row in rows]),
         gpus_min=column["gpus_min"].astype(np.int64),
         gpus_max=column["gpus_max"].astype(np.int64),
         slack_s=slack_s,

@@ -6,26 +6,28 @@ import functools
 import logging
 import math
 import queue
-import secrets
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
 
 from noonward.errors import NoonwardError
-from noonward.live.books import Books, arrival_of, new_arrivals
+from noonward.live.books import Books, new_arrivals
 from noonward.live.executors.protocol import ClusterError
 from noonward.live.grid.keeper import HISTORY_H, SignalKeeper
 from noonward.live.handover import SiteAgent
+from noonward.live.names import Names, take_fleet
+from noonward.live.service_name import service_name
 from noonward.live.setup import Setup
 from noonward.live.shadow.executor import ShadowExecutor
 from noonward.live.shadow.watcher import Watcher
 from noonward.live.store.database import Connection
 from noonward.live.store.retention import retire
+from noonward.live.store.set_back import set_back
 from noonward.live.store.store import Store
 from noonward.live.world.hours import Hours
 from noonward.live.world.seats import Arrival
@@ -35,6 +37,8 @@ from noonward.units import DAY_S, HOUR_S
 
 LONGEST_PAUSE_S: Final = 60.0
 """Longest pause of a loop after failures, real seconds."""
+START_WAIT_S: Final = 5.0
+"""How long a service that has signals waits for its publishers when it starts, real s."""
 OPENED_AGAIN: Final = 0.1
 """Share of the time for which the service keeps its past after which its books are opened again."""
 _log = logging.getLogger("noonward.live")
@@ -82,7 +86,7 @@ class Controller:
     def __init__(self, setup: Setup, store: Store, policy: str | None = None) -> None:
         self.setup, self.store = setup, store
         self.lock = threading.RLock()
-        self.service = self._service_name()
+        self.service = service_name(store)
         self.keeper = None if setup.source is None else SignalKeeper(store, setup.source, setup.zones)
         self.heartbeats: dict[str, Heartbeat] = {}
         self.decide_wake = threading.Event()
@@ -93,14 +97,20 @@ class Controller:
         self._stop = threading.Event()
         self._wakes: list[threading.Event] = []
         self._threads: list[threading.Thread] = []
+        self.names = Names.of(setup.scenario.fleet)
+        take_fleet(store, self.names)
         self._store_sites()
-        self.signals()
+        self._clock_problem = ""
+        self._note_clock(set_back(store))
+        self._first_signals()
         self.policy = policy or store.value("policy") or setup.config.policy
         self.world, self.books = self._opened(self.policy)
         self.agents = [
-            SiteAgent(store, executor, s, name, self._job_ended)
-            for s, (name, executor) in enumerate(zip(setup.sites, setup.executors, strict=True))
+            SiteAgent(store, executor, name, self.service, self._job_ended)
+            for name, executor in zip(setup.sites, setup.executors, strict=True)
         ]
+        for agent in self.agents:
+            agent.others = [other for other in self.agents if other is not agent]
         self.watchers = self._watching()
 
     def _watching(self) -> dict[int, Watcher]:
@@ -113,17 +123,6 @@ class Controller:
             for s, executor in enumerate(self.setup.executors)
             if isinstance(executor, ShadowExecutor)
         }
-
-    def _service_name(self) -> str:
-        """Returns the short name that the tokens of this store's jobs carry; made once."""
-        made = secrets.token_hex(3)
-
-        def change(connection: Connection, now_s: float) -> None:
-            if connection.execute("SELECT 1 FROM meta WHERE name = 'service'").fetchone() is None:
-                self.store.keep(connection, {"service": made})
-
-        self.store.do(change)
-        return str(self.store.value("service"))
 
     def _store_sites(self) -> None:
         sites = [(site.name, site.gpus) for site in self.setup.scenario.fleet.sites]
@@ -146,7 +145,7 @@ class Controller:
             self._hours(scheduler.needs.forecast),
             stream(seed, "policy", 0),
         )
-        books = Books(self.store, world, policy, self.service)
+        books = Books(self.store, world, self.names, policy, self.service)
         books.open(anew=anew)
         return world, books
 
@@ -168,8 +167,25 @@ class Controller:
             self.keeper.refresh(hour)
             self.keeper.update(hour)
 
+    def _first_signals(self) -> None:
+        """Stores the signals of every hour up to the current one when the service starts.
+
+        A service that has signals waits for its publishers a few seconds at most: what they say later is taken later.
+        """
+        keeper = self.keeper
+        if keeper is None or keeper.last_hour is None:
+            self.signals()
+            return
+        hour = int(self.store.now_s() // HOUR_S)
+        asking = threading.Thread(target=keeper.refresh, args=(hour,), name="first signals", daemon=True)
+        asking.start()
+        asking.join(START_WAIT_S)
+        keeper.update(hour)
+
     def decide(self) -> bool:
         """Takes what has happened, asks the scheduler and stores what it decided; returns whether it asked."""
+        if self.store.ahead_s:
+            self._mend_clock()
         # A change of its own: whatever was stamped before it is committed.
         now_s = self.store.do(lambda connection, now_s: now_s)
         until_s = now_s
@@ -184,7 +200,7 @@ class Controller:
             ready = self.books.save()  # what an earlier step could not store
             self._take_operator()
             self._take_ended()
-            self.world.arrive(new_arrivals(self.store, until_s))
+            self.world.arrive(new_arrivals(self.store, self.names, until_s))
             asked = self.world.asks
             self.world.run_to(float(until_s))
             ready += self.books.save()
@@ -194,6 +210,24 @@ class Controller:
         for s in ready:
             self.site_wakes[s].set()
         return self.world.asks > asked
+
+    def _mend_clock(self) -> None:
+        """Goes on where the clock was ahead for a time and was set right."""
+        with self.lock:
+            self.books.save()
+            ahead_s = set_back(self.store)
+            if ahead_s:
+                self.signals()
+                self.world, self.books = self._opened(self.policy)
+                self._note_clock(ahead_s)
+
+    def _note_clock(self, ahead_s: float) -> None:
+        if ahead_s:
+            self._clock_problem = (
+                f"it was {ahead_s / HOUR_S:.1f} h ahead and was set back at {self.time_of(self.store.now_s())}; what "
+                "was stamped meanwhile counts as of then, and the policy's plans have begun anew"
+            )
+            _log.warning("clock: %s", self._clock_problem)
 
     def _bring_hours(self, hour: int) -> None:
         """Adds the hours that have begun to what the books know."""
@@ -220,7 +254,7 @@ class Controller:
             if row["state"] == "cancelled":
                 self.world.withdraw(seat.serial)
                 continue
-            now = arrival_of(row)
+            now = self.names.arrival(row)
             self.world.steer(seat.serial, now.held, now.pinned, now.vetoed)
         for row in self.store.read("SELECT * FROM sites"):
             if row["name"] in self.setup.sites:
@@ -370,8 +404,11 @@ class Controller:
                   if beat.late and name not in found}  # fmt: skip
         if self.keeper is not None and self.keeper.problem:
             found.setdefault("signals", self.keeper.problem)
+        if self._clock_problem:
+            found["clock"] = self._clock_problem
         return found
 
     def time_of(self, seconds: float) -> str:
-        """Returns a UTC time, as it is shown."""
-        return (self.setup.start + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        """Returns a UTC time, as it is shown; of one beyond the calendar, the calendar's end."""
+        shown_s = min(seconds, (datetime.max.replace(tzinfo=UTC) - self.setup.start).total_seconds() - 1.0)
+        return (self.setup.start + timedelta(seconds=shown_s)).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from noonward.errors import NoonwardError
 from noonward.live.executors.protocol import ClusterError, Executor, Order, RefusedError, Status
+from noonward.live.service_name import ServiceName
 from noonward.live.store.database import Connection, Row
 from noonward.live.store.events import add_event
 from noonward.live.store.store import Store
@@ -34,21 +36,29 @@ _log: Final = logging.getLogger("noonward.live")
 _TERMINAL: Final = {"done": "done", "failed": "failed", "cancelled": "cancelled"}
 
 
+class _ElsewhereError(NoonwardError):
+    """Another site's cluster was given a job."""
+
+
 class SiteAgent:
     """Hands over, follows and cleans up the jobs of one site. Each step may be repeated and does no more by it.
 
     Args:
         store: Store.
         executor: The site's executor.
-        site: Its number.
-        name: Its name.
+        name: Name of the site.
+        service: Name that tokens carry.
         ended: Called with the serial and the time of a job that gave its GPUs back.
+
+    Attributes:
+        others: Agents of the other sites, whose clusters may have run a job that is older than a restore of the store.
     """
 
     def __init__(
-        self, store: Store, executor: Executor, site: int, name: str, ended: Callable[[int, float], None]
+        self, store: Store, executor: Executor, name: str, service: ServiceName, ended: Callable[[int, float], None]
     ) -> None:
-        self.store, self.executor, self.site, self.name = store, executor, site, name
+        self.store, self.executor, self.name, self._service = store, executor, name, service
+        self.others: Sequence[SiteAgent] = ()
         self._ended = ended
         self._fresh: set[str] = set()
         self._missed: dict[str, int] = {}
@@ -64,7 +74,7 @@ class SiteAgent:
         Raises:
             ClusterError: The cluster did not answer; what was done is kept, the rest is tried again.
         """
-        rows = sorted(self.store.read(TO_DELIVER, self.site), key=lambda row: int(row["tries"]))
+        rows = sorted(self.store.read(TO_DELIVER, self.name), key=lambda row: int(row["tries"]))
         if rows and not self.store.read("SELECT dispatch FROM sites WHERE name = ?", self.name)[0][0]:
             rows = [row for row in rows if row["cancelling"]]
         at_once, failed = self.executor.at_once, 0
@@ -86,18 +96,19 @@ class SiteAgent:
                 self._withdraw(row)
             else:
                 self._hand_over(row)
-        except RefusedError as error:
+        except (RefusedError, _ElsewhereError) as error:
             self._refused(row, error)
         except ClusterError as error:
             return error
         return None
 
-    def _refused(self, row: Row, error: RefusedError) -> None:
-        """Ends a job that its cluster does not take."""
+    def _refused(self, row: Row, error: RefusedError | _ElsewhereError) -> None:
+        """Ends a job that its cluster does not take, or that another one was given."""
+        state = "lost" if isinstance(error, _ElsewhereError) else "failed"
 
         def change(connection: Connection, now_s: float) -> float:
             _set_stage(connection, row["token"], "withdrawn")
-            _end(connection, now_s, row["id"], "failed", now_s, None, str(error)[:1000])
+            _end(connection, now_s, row["id"], state, now_s, None, str(error)[:1000])
             return now_s
 
         self._ended(row["serial"], self.store.do(change))
@@ -119,16 +130,29 @@ class SiteAgent:
         handle: str | None = row["handle"]
         if stage == "queued":
             self._stage(order.token, "intent", None)
-            self._fresh.add(order.token)
+            if not self._service.restored(order.job):
+                self._fresh.add(order.token)
         if stage in ("queued", "intent"):
-            # A token that this process has not tried before may have reached the cluster before a crash.
+            # A token that this process has not tried before may have reached the cluster before a crash, and one that
+            # is older than a restore of the store before that.
             handle = None if order.token in self._fresh else self.executor.find(order)
+            if handle is None and self._service.restored(order.job):
+                self._require_nowhere_else(order)
             self._fresh.discard(order.token)
             if handle is None:
                 handle = self.executor.submit_held(order)
             self._stage(order.token, "placed", handle)
         self.executor.release(_order(row, handle))
         self._stage(order.token, "released", handle, event=("released", {"site": self.name, "handle": handle}))
+
+    def _require_nowhere_else(self, order: Order) -> None:
+        """Raises _ElsewhereError where another site's cluster knows a job."""
+        for other in self.others:
+            if not other.executor.exact_ends and (handle := other.executor.find(order)) is not None:
+                raise _ElsewhereError(
+                    f"lost: {other.name} was given it as {handle} before the store was restored; look there what "
+                    "became of it"
+                )
 
     def _withdraw(self, row: Row) -> None:
         """Ends a job that was cancelled before its hand-over was complete."""
@@ -172,7 +196,7 @@ class SiteAgent:
         Raises:
             ClusterError: The cluster did not answer.
         """
-        rows = self.store.read(TO_TRACK, self.site)
+        rows = self.store.read(TO_TRACK, self.name)
         for row in rows:
             if row["cancelling"] and row["handle"] is not None:
                 self.executor.cancel(_order(row))
@@ -180,7 +204,7 @@ class SiteAgent:
         found = {status.token: status for status in (self.executor.statuses(orders) if orders else [])}
         news = [(row, self._news(row, found.get(row["token"]))) for row in rows]
         self._store_news([(row, status) for row, status in news if status is not None])
-        for row in self.store.read(TO_TAKE_BACK, self.site):
+        for row in self.store.read(TO_TAKE_BACK, self.name):
             self._take_back(row)
         self._keep_site(self.executor.usable_gpus(sum(row["gpus"] for row in rows)))
 
@@ -200,8 +224,9 @@ class SiteAgent:
         began = status.phase == "running" and row["state"] == "starting"
         requeued = status.phase in ("queued", "held") and row["state"] == "running"
         stopped = status.phase == "held" and row["reason"] != status.reason
+        let_go = status.phase == "queued" and row["state"] == "starting" and row["reason"] is not None
         over = status.phase == "node-failed" or status.phase in _TERMINAL
-        return status if began or requeued or stopped or over else None
+        return status if began or requeued or stopped or let_go or over else None
 
     def _take_back(self, row: Row) -> None:
         """Ends a job that its cluster failed there, and queues it again as often as it allows."""
@@ -245,7 +270,7 @@ class SiteAgent:
             add_event(connection, now_s, job, "running", {"site": self.name, "began_s": began_s})
             return False
         if status.phase in ("queued", "held"):
-            kind = "requeued" if row["state"] == "running" else "held by its cluster"
+            kind = "requeued" if row["state"] == "running" else f"{status.phase} by its cluster"
             reason = status.reason if status.phase == "held" else None
             connection.execute(
                 "UPDATE jobs SET state = 'starting', began_s = NULL, reason = ? WHERE id = ?", (reason, job)
@@ -306,9 +331,8 @@ class SiteAgent:
         Raises:
             ClusterError: The cluster did not answer.
         """
-        service = self.store.value("service")
         for stray in self.executor.strays():
-            if not stray.token.startswith(f"nw-{service}-"):
+            if not self._service.owns(stray.token):
                 continue
             rows = self.store.read("SELECT stage, handle FROM outbox WHERE token = ?", stray.token)
             known = rows and (rows[0]["handle"] == stray.handle or rows[0]["stage"] in ("queued", "intent"))
@@ -355,8 +379,8 @@ def _again(connection: Connection, now_s: float, job: int, reason: str) -> None:
     """Queues a job again after its site failed under it; its delay is counted anew."""
     connection.execute(
         "UPDATE jobs SET state = 'submitted', attempt = attempt + 1, arrival_s = ?, serial = NULL, slot = NULL, "
-        "place = NULL, site = -1, gpus = 0, level = -1, earliest_s = 0, reach_s = NULL, start_s = NULL, run_s = NULL, "
-        "power_w = NULL, freed_s = NULL, began_s = NULL, token = NULL, reason = NULL WHERE id = ?",
+        "place = NULL, site = NULL, gpus = 0, level = -1, earliest_s = 0, reach_s = NULL, start_s = NULL, "
+        "run_s = NULL, power_w = NULL, freed_s = NULL, began_s = NULL, token = NULL, reason = NULL WHERE id = ?",
         (now_s, job),
     )
     add_event(connection, now_s, job, "queued again", {"reason": reason})

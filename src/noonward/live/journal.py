@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,8 +11,9 @@ from typing import Final
 import msgspec
 
 from noonward.errors import NoonwardError, ScenarioError
-from noonward.live.books import OPENED, Opening, restore_curves
+from noonward.live.books import OPENED, Opening, named, restore_curves
 from noonward.live.grid.keeper import HISTORY_H, SignalKeeper
+from noonward.live.names import Names
 from noonward.live.setup import Setup
 from noonward.live.states import from_bytes
 from noonward.live.store.store import Store
@@ -59,6 +59,7 @@ def replay_journal(setup: Setup, store: Store) -> Replayed:
     The books are told the same in the same order: arrivals, ends of jobs as their clusters said, failures and jobs
     queued again, cancellations, holds, pins, vetoes, sites that were drained or lost, withheld GPUs, other policies,
     restarts and slots that were skipped. Signals are as they were known at the time. It ends at the first difference.
+    What was decided while the fleet had other sites, classes or ingress points is passed over.
 
     Args:
         setup: Parts of the service.
@@ -69,12 +70,16 @@ def replay_journal(setup: Setup, store: Store) -> Replayed:
     """
     world, compared, policies = None, 0, []
     recorded: Iterator[Note] = iter(())
-    since_s = 0.0
+    since_s, began = 0.0, False
+    names = Names.of(setup.scenario.fleet)
     signals = _signals(setup, store)
     for row in store.read("SELECT opened_s, after_event, inputs FROM journal ORDER BY id"):
         for what, *how in msgspec.msgpack.decode(row["inputs"]):
             if what == OPENED:
-                opening = msgspec.convert(how[0], Opening)
+                opening, began = msgspec.convert(how[0], Opening), True
+                if opening.fleet != names.as_text():
+                    world = None
+                    continue
                 policies.append(opening.policy)
                 if world is None:
                     recorded, since_s = _recorded(store, row["after_event"]), row["opened_s"]
@@ -82,15 +87,18 @@ def replay_journal(setup: Setup, store: Store) -> Replayed:
             elif world is not None:
                 with contextlib.suppress(NoonwardError):  # a question that failed then fails again
                     world.again(what, *how)
+            elif not began:
+                raise ScenarioError(
+                    f"the journal in {store.database.title} does not begin where books were opened; it was changed by "
+                    "hand"
+                )
         if world is None:
-            raise ScenarioError(
-                f"the journal in {store.database.title} does not begin where books were opened; it was changed by hand"
-            )
+            continue
         for note in world.drain_changes()[2]:
             if note.kind not in DECIDED:
                 continue
             before = next(recorded, None)
-            if before != _plain(note):
+            if before != _plain(named(note, names)):
                 return Replayed(
                     compared=compared, since_s=since_s, policies=_each_once(policies), recorded=before, replayed=note
                 )
@@ -153,11 +161,7 @@ def _opened(setup: Setup, signals: Signals | None, before: World | None, opening
         hours = Hours(signals, setup.start, zones, scheduler.needs.forecast, rng, brief.pue)
     world = World(brief, scheduler, hours, stream(seed, "policy", 0))
     scheduler.load_state(from_bytes(opening.state))
-    if before is None:
-        restore_curves(world, opening.curves)
-        seats = msgspec.msgpack.decode(opening.seats, type=list[Seat])
-        world.restore(seats, serial=opening.serial, place=opening.place, now_s=opening.asked_s)
-    else:
-        seats = [copy.copy(seat) for seat in before.seat_of.values()]
-        world.restore(seats, serial=before.serial, place=before.place, now_s=before.now_s)
+    restore_curves(world, opening.curves)
+    seats = msgspec.msgpack.decode(opening.seats, type=list[Seat])
+    world.restore(seats, serial=opening.serial, place=opening.place, now_s=opening.asked_s)
     return world

@@ -17,19 +17,30 @@ class NoSuchJobError(NoonwardError):
     """There is no job of a number."""
 
 
+class NotYoursError(NoonwardError):
+    """A job is another owner's."""
+
+
 class TooLateError(NoonwardError):
     """A job has gone too far for what is asked."""
 
 
-def cancel_job(controller: Controller, job: int, who: str) -> None:
+def cancel_job(controller: Controller, job: int, who: str, *, only_of: str | None = None) -> None:
     """Cancels a job: at once if it has not been started, else at its cluster.
+
+    Args:
+        controller: Controller.
+        job: Job.
+        who: Who asks.
+        only_of: Owner whose jobs alone may be changed; None: all may.
 
     Raises:
         NoSuchJobError: There is no such job.
+        NotYoursError: It is another owner's.
     """
 
     def change(connection: Connection, now_s: float) -> None:
-        state = _state(connection, job)
+        state = _state(connection, job, only_of)
         if state in ENDED:
             return
         if state in ("submitted", "transit", "waiting"):
@@ -44,16 +55,24 @@ def cancel_job(controller: Controller, job: int, who: str) -> None:
     _change_job(controller, job, change)
 
 
-def hold_job(controller: Controller, job: int, held: bool, who: str) -> None:
+def hold_job(controller: Controller, job: int, held: bool, who: str, *, only_of: str | None = None) -> None:
     """Holds a waiting job or lets it go on.
+
+    Args:
+        controller: Controller.
+        job: Job.
+        held: Whether it is held.
+        who: Who asks.
+        only_of: Owner whose jobs alone may be changed; None: all may.
 
     Raises:
         NoSuchJobError: There is no such job.
+        NotYoursError: It is another owner's.
         TooLateError: It has been started, or has ended.
     """
 
     def change(connection: Connection, now_s: float) -> None:
-        _require_waiting(connection, job, "held")
+        _require_waiting(connection, job, "held", only_of)
         connection.execute("UPDATE jobs SET held = ? WHERE id = ?", (int(held), job))
         add_event(connection, now_s, job, "held" if held else "let go", {"by": who})
 
@@ -62,7 +81,7 @@ def hold_job(controller: Controller, job: int, held: bool, who: str) -> None:
 
 def steer_job(
     controller: Controller, job: int, who: str, *, pin: str | None = None, unpin: bool = False,
-    veto: Sequence[str] | None = None,
+    veto: Sequence[str] | None = None, only_of: str | None = None,
 ) -> None:  # fmt: skip
     """Says where a waiting job must run, or must not.
 
@@ -73,9 +92,11 @@ def steer_job(
         pin: Site it must run at; None: as it was.
         unpin: Let the policy choose again.
         veto: Sites it must not run at; None: as it was.
+        only_of: Owner whose jobs alone may be changed; None: all may.
 
     Raises:
         NoSuchJobError: There is no such job.
+        NotYoursError: It is another owner's.
         TooLateError: It has been started, or has ended.
         DataError: A site is unknown, or the job fits nowhere any more.
     """
@@ -86,14 +107,15 @@ def steer_job(
     tables = controller.setup.scenario.fleet.tables(1)
 
     def change(connection: Connection, now_s: float) -> None:
-        _require_waiting(connection, job, "steered")
+        _require_waiting(connection, job, "steered", only_of)
         row = connection.execute("SELECT * FROM jobs WHERE id = ?", (job,)).fetchone()
-        pinned = -1 if unpin else row["pinned"] if pin is None else sites.index(pin)
-        vetoed = json.loads(row["vetoed"]) if veto is None else sorted({sites.index(name) for name in veto})
+        pinned = None if unpin else row["pinned"] if pin is None else pin
+        vetoed = json.loads(row["vetoed"]) if veto is None else sorted(set(veto), key=sites.index)
+        class_ = controller.names.classes.index(row["class"])
         possible = [
-            s
-            for s in range(len(sites))
-            if pinned in (-1, s) and s not in vetoed and tables.range_CS[row["class"], s]
+            name
+            for s, name in enumerate(sites)
+            if pinned in (None, name) and name not in vetoed and tables.range_CS[class_, s]
             and tables.gpus_S[s] >= row["gpus_min"]
         ]  # fmt: skip
         if not possible:
@@ -154,15 +176,17 @@ def _change_job(controller: Controller, job: int, change: Change[None]) -> None:
         wake.set()
 
 
-def _state(connection: Connection, job: int) -> str:
-    found = connection.execute("SELECT state FROM jobs WHERE id = ?", (job,)).fetchone()
+def _state(connection: Connection, job: int, only_of: str | None) -> str:
+    found = connection.execute("SELECT state, owner FROM jobs WHERE id = ?", (job,)).fetchone()
     if found is None:
         raise NoSuchJobError(f"there is no job {job}")
-    return str(found[0])
+    if only_of not in (None, found["owner"]):
+        raise NotYoursError(f"job {job} is not {only_of}'s; its owner or an administrator can change it")
+    return str(found["state"])
 
 
-def _require_waiting(connection: Connection, job: int, what: str) -> None:
-    state = _state(connection, job)
+def _require_waiting(connection: Connection, job: int, what: str, only_of: str | None) -> None:
+    state = _state(connection, job, only_of)
     if state not in ("submitted", "transit", "waiting"):
         raise TooLateError(
             f"job {job} is {state}; only a job that has not been started can be {what}: cancel it instead"

@@ -6,10 +6,13 @@ import hashlib
 from typing import Annotated, Any, Final
 
 import msgspec
+import numpy as np
 
 from noonward.errors import DataError, nearest
+from noonward.model.cluster.environment import LONGEST_RUN_H
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.spec import LARGEST, LARGEST_GANG
+from noonward.units import HOUR_S
 
 Gpus = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_GANG, description="GPUs")]
 Size = Annotated[float, msgspec.Meta(ge=0, le=LARGEST, description="GB")]
@@ -57,17 +60,17 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """A checked job, in the numbers of the fleet; the columns of table ``jobs`` that a submission fills."""
+    """A checked job; the columns of table ``jobs`` that a submission fills."""
 
     key: str | None
     digest: bytes
     name: str
     request: bytes
     held: int
-    pinned: int
+    pinned: str | None
     vetoed: str
-    origin: int
-    class_: int
+    origin: str
+    class_: str
     gpus_min: int
     gpus_max: int
     work: float
@@ -90,12 +93,15 @@ class RequestChecker:
         self.sites, self.classes = fleet.site_names, fleet.classes
         self.ingress = tuple(point.name for point in fleet.ingress_points)
         self.largest_gang = largest_gang
+        tables_of_gangs = fleet.tables(largest_gang)
+        # The quickest run per unit of work, s: of a site's largest gang at its highest clock.
+        self._least_s_C = np.nanmin(tables_of_gangs.seconds_per_unit_SCGF, axis=(0, 2, 3)).tolist()
         self._gpus_S = tables.gpus_S.tolist()
         self._range_CS = tables.range_CS.tolist()
         self._encode = msgspec.json.Encoder(order="deterministic").encode
 
     def row(self, request: JobRequest) -> JobRow:
-        """Returns a job in the fleet's numbers.
+        """Returns a job as it is stored.
 
         Raises:
             DataError: A name is unknown, a text holds a NUL character, or the job fits into no site it may run at.
@@ -113,6 +119,12 @@ class RequestChecker:
                 f"job {request.name!r} asks for a gang of up to {most} GPUs; the service takes gangs of up to "
                 f"{self.largest_gang} (largest_gang of its configuration)"
             )
+        least_s = request.work * self._least_s_C[class_]
+        if least_s > LONGEST_RUN_H * HOUR_S:
+            raise DataError(
+                f"job {request.name!r} has work {request.work:g}: it would run for {least_s:.3g} s at least, and a run "
+                f"may last {LONGEST_RUN_H * HOUR_S:.3g} s; give less"
+            )
         pinned = -1 if request.site is None else self._index("site", request.site, self.sites)
         vetoed = sorted({self._index("not_sites", site, self.sites) for site in request.not_sites})
         self._require_room(request, class_, pinned, vetoed)
@@ -125,10 +137,10 @@ class RequestChecker:
             name=request.name,
             request=content,
             held=int(request.held),
-            pinned=pinned,
-            vetoed=msgspec.json.encode(vetoed).decode(),
-            origin=origin,
-            class_=class_,
+            pinned=request.site,
+            vetoed=msgspec.json.encode([self.sites[s] for s in vetoed]).decode(),
+            origin=self.ingress[origin],
+            class_=self.classes[class_],
             gpus_min=request.gpus_min,
             gpus_max=most,
             work=float(request.work),

@@ -45,7 +45,7 @@ def serve(
 
     Raises:
         LeadershipLostError: Another instance has taken the lead.
-        ScenarioError: Another address than the loopback one without tokens.
+        ScenarioError: It needs tokens and has none, or the store is of a service that ran live, or in shadow, instead.
         FileError: The folder is in use, or the port is taken.
         MissingExtraError: The extra ``live`` is not installed.
     """
@@ -58,6 +58,7 @@ def serve(
         try:
             setup = Setup.of(config, scenario, store, shadow=shadow)
             _require_tokens(setup, store)
+            _require_mode(store, "shadow" if shadow else "live")
             controller = Controller(setup, store)
             controller.rehearse()
             with _bound(config.host, config.port) as listener:
@@ -163,6 +164,21 @@ def _require_tokens(setup: Setup, store: Store) -> None:
         raise ScenarioError(
             f"the service would run without tokens, while {setup.needs_tokens}; make one first ('noonward live token "
             f"add NAME --scope admin {where}'), or listen at 127.0.0.1 and say without_tokens: true"
+        )
+
+
+def _require_mode(store: Store, mode: str) -> None:
+    """Notes whether a store is of a shadow or of a live service; raises ScenarioError where it is of the other.
+
+    Jobs of a watched cluster, and those that ran only in the books, must not be handed to clusters, nor the reverse.
+    """
+    known = store.value("mode")
+    if known is None:
+        store.do(lambda connection, now_s: store.keep(connection, {"mode": mode}))
+    elif known != mode:
+        raise ScenarioError(
+            f"the store {store.database.title} is of a {known} service, whose jobs a {mode} one must not take over; "
+            "give another folder or database (--folder)"
         )
 
 

@@ -85,9 +85,7 @@ class Setup:
             scenario=scenario,
             start=store.start,
             store=store,
-            executors=tuple(
-                make_executor(config, name, s, store, shadow) for s, name in enumerate(scenario.fleet.site_names)
-            ),
+            executors=tuple(make_executor(config, name, store, shadow) for name in scenario.fleet.site_names),
             source=feed_source(config.signals, store)
             if config.signals
             else source_of(scenario, store.start - timedelta(hours=HISTORY_H), GENERATED_H, config.seed),

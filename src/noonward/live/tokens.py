@@ -31,6 +31,11 @@ class Holder:
         """Returns whether it may do what needs a scope."""
         return RANK[self.scope] >= RANK[scope]
 
+    @property
+    def only_own(self) -> str | None:
+        """The owner whose jobs alone it may change and read whole; None: it may all."""
+        return None if self.may("admin") else self.name
+
 
 def make_token(store: Store, name: str, scope: str, days: int | None = None, *, replace: bool = False) -> str:
     """Stores a new token and returns it; it is shown this once.

@@ -173,12 +173,12 @@ def _waits_for(
     state, slot_s = row["state"], world.brief.slot_s
     if row["start_s"] is not None:
         if state == "starting" and str(row["reason"]).startswith(PUT_OFF):
-            site = world.brief.sites[row["site"]]
+            site = row["site"]
             return f"its hand-over to {site}, which is tried again: {row['reason']}", row["start_s"]
         if state == "starting" and row["reason"]:
-            return f"{world.brief.sites[row['site']]}, whose cluster holds it: {row['reason']}", row["start_s"]
+            return f"{row['site']}, whose cluster holds it: {row['reason']}", row["start_s"]
         if state in ("starting", "running"):
-            return f"its end; it was started at {world.brief.sites[row['site']]}", row["start_s"]
+            return f"its end; it was started at {row['site']}", row["start_s"]
         return "nothing: it has ended", row["start_s"]
     if state not in ("submitted", "transit", "waiting"):
         return "nothing: it has ended", None

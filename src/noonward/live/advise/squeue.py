@@ -54,6 +54,7 @@ class QueuedJob:
         partition: Partition.
         command: Its script, if there is one.
         not_now: Why no scheduler may start it now; empty: it may be started.
+        options: What it asks for, as options of sbatch, as far as the queue says it.
     """
 
     id: str
@@ -65,6 +66,7 @@ class QueuedJob:
     partition: str
     command: str | None
     not_now: str
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -292,10 +294,39 @@ def _tasks(row: Mapping[str, str], where: str, running: bool, gpus: int) -> list
             cluster=row["cluster"] or None,
             partition=row.get("partition", ""),
             command=None if command.lower() in _NOTHING else command,
+            options=_options(row),
             not_now=NOT_NOW.get(reason, ""),
         )
         for number in task_numbers(row["id"], where)
     ]
+
+
+def _options(row: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns what a job asks for as options of sbatch: they may have been given on its command line alone.
+
+    Example:
+        >>> _options({"name": "a b", "limit": "1:00:00", "nodes": "2", "tasks": "1", "trespernode": "gres:gpu:a100:4"})
+        ('--job-name=a b', '--time=1:00:00', '--nodes=2', '--ntasks=1', '--gres=gpu:a100:4')
+    """
+    limit = row.get("limit", "")
+    given = [
+        ("--job-name", row.get("name", "")),
+        ("--time", "" if limit.lower() in _NO_DURATION else limit),
+        ("--nodes", row.get("nodes", "")),
+        ("--ntasks", row.get("tasks", "")),
+        ("--gpus", ",".join(_gres(row.get("tresperjob", ""), "gpu:"))),
+        ("--gres", ",".join(_gres(row.get("trespernode", "")))),
+        ("--gpus-per-task", ",".join(_gres(row.get("trespertask", ""), "gpu:"))),
+    ]
+    return tuple(f"{name}={value}" for name, value in given if value)
+
+
+def _gres(text: str, without: str = "") -> list[str]:
+    """Returns generic resources as sbatch takes them, e.g. ``gpu:a100:4``; those of ``--gpus`` without ``gpu:``."""
+    if text.strip().lower() in _NOTHING:
+        return []
+    parts = [re.sub(r"^gres[:/]|\(.*\)", "", part.strip()).replace("=", ":") for part in text.split(",")]
+    return [part.removeprefix(without) for part in parts if part.startswith(without)]
 
 
 def task_numbers(number: str, where: str) -> list[str]:

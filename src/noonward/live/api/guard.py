@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 
 from noonward.live.store.store import Store
@@ -22,6 +23,23 @@ KNOWN_S: Final = 2.0
 """How long an answer about a token is kept, s: a revoked one is refused after that."""
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 """Hosts by which a browser or a program on this machine names it."""
+
+
+class JobNumber(Convertor[int]):
+    """A job's number in a path: at most 18 digits, so that it is one of the store; others name nothing."""
+
+    regex = "[0-9]{1,18}"
+
+    def convert(self, value: str) -> int:
+        """Returns the number."""
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        """Returns the number as text."""
+        return str(value)
+
+
+register_url_convertor("job", JobNumber())
 
 
 class RefusedError(Exception):

@@ -23,13 +23,14 @@ from noonward.live.api.figures import CONTENT_TYPE, exposition
 from noonward.live.api.guard import Guard, RefusedError, body_of, decoded
 from noonward.live.api.openapi import document
 from noonward.live.controller import Controller
-from noonward.live.operator import NoSuchJobError, TooLateError
+from noonward.live.operator import NoSuchJobError, NotYoursError, TooLateError
 from noonward.live.requests import MOST_JOBS, JobRequest, RequestChecker
-from noonward.live.store.database import StoreError
+from noonward.live.store.database import Connection, StoreError
 from noonward.live.store.schema import ENDED, OPEN
 from noonward.live.store.submit import KeyConflictError, submission
 from noonward.live.tokens import Holder, Scope
 from noonward.live.why import plans, why
+from noonward.schedule.policies import default_registry
 
 MOST_ROWS: Final = 1000
 """Rows of a page, at most."""
@@ -38,9 +39,12 @@ NEWS_S: Final = 1.0
 SETTLED_S: Final = 600.0
 """How long savings that were computed are shown, s of the service's time; at least ``LEAST_SETTLED_S`` real ones."""
 LEAST_SETTLED_S: Final = 15.0
+READY_S: Final = 1.0
+"""How long an answer about readiness holds, s."""
 _STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (KeyConflictError, 409, "key"),
     (NoSuchJobError, 404, "unknown"),
+    (NotYoursError, 403, "owner"),
     (TooLateError, 409, "state"),
     (StoreError, 503, "store"),
     (DataError, 422, "invalid"),
@@ -68,13 +72,12 @@ class Api:
         fleet = controller.setup.scenario.fleet
         self.guard = Guard(controller.store, needs_tokens=bool(controller.setup.needs_tokens))
         self.checker = RequestChecker(fleet, controller.setup.config.largest_gang)
-        self.shower = shown.Shower(
-            fleet.site_names, fleet.classes, tuple(point.name for point in fleet.ingress_points), controller.time_of
-        )
+        self.shower = shown.Shower(fleet.site_names, controller.time_of)
         self._jobs: msgspec.json.Decoder[JobRequest | list[JobRequest]] = msgspec.json.Decoder(
             JobRequest | list[JobRequest]
         )
-        self._settling = asyncio.Lock()
+        self._settling, self._readying = asyncio.Lock(), asyncio.Lock()
+        self._ready = (-math.inf, "")
         self._savings: dict[int, tuple[float, Savings | None]] = {}
         self._change = msgspec.json.Decoder(shown.Change)
         self._site_change = msgspec.json.Decoder(shown.SiteChange)
@@ -89,12 +92,12 @@ class Api:
         return [
             route("/v1/jobs", "submit", self.submit, "POST"),
             route("/v1/jobs", "read", self.jobs),
-            route("/v1/jobs/{job:int}", "read", self.job),
-            route("/v1/jobs/{job:int}", "submit", self.change_job, "PATCH"),
-            route("/v1/jobs/{job:int}/why", "read", self.why),
-            route("/v1/jobs/{job:int}/cancel", "submit", self.cancel, "POST"),
-            route("/v1/jobs/{job:int}/hold", "submit", self.hold, "POST"),
-            route("/v1/jobs/{job:int}/release", "submit", self.release, "POST"),
+            route("/v1/jobs/{job:job}", "read", self.job),
+            route("/v1/jobs/{job:job}", "submit", self.change_job, "PATCH"),
+            route("/v1/jobs/{job:job}/why", "read", self.why),
+            route("/v1/jobs/{job:job}/cancel", "submit", self.cancel, "POST"),
+            route("/v1/jobs/{job:job}/hold", "submit", self.hold, "POST"),
+            route("/v1/jobs/{job:job}/release", "submit", self.release, "POST"),
             route("/v1/sites", "read", self.sites),
             route("/v1/sites/{site}", "admin", self.change_site, "PATCH"),
             route("/v1/plans", "read", self.plans),
@@ -135,18 +138,21 @@ class Api:
         if key is not None:
             many = _with_keys(many, key)
         rows = [self.checker.row(one) for one in many]
-        ids, new = await asyncio.wrap_future(self.store.write(submission(rows)))
+        ids, new = await asyncio.wrap_future(self.store.write(submission(rows, holder.name)))
         self.controller.decide_wake.set()
         return answer(shown.Submitted(ids=ids, new=new), 201 if new else 200)
 
     async def jobs(self, request: Request, holder: Holder) -> Response:
         """Lists jobs, newest first."""
         state, site = request.query_params.get("state"), request.query_params.get("site")
+        owner = request.query_params.get("owner")
         limit, before = number(request, "limit", 100, MOST_ROWS), number(request, "before", 2**53, 2**53)
-        return answer(await run_in_threadpool(self.job_list, state, site, before, limit))
+        return answer(await run_in_threadpool(self.job_list, state, site, before, limit, owner))
 
-    def job_list(self, state: str | None, site: str | None, before: int, limit: int) -> shown.JobList:
-        """Returns jobs below a number, newest first.
+    def job_list(
+        self, state: str | None, site: str | None, before: int, limit: int, owner: str | None = None
+    ) -> shown.JobList:
+        """Returns jobs below a number, newest first; of a state, a site, an owner where one is given.
 
         Raises:
             RefusedError: The state or the site is unknown.
@@ -162,7 +168,10 @@ class Api:
             if site not in self.shower.sites:
                 raise RefusedError(422, "invalid", f"unknown site {site!r}; known: {', '.join(self.shower.sites)}")
             where.append("j.site = ?")
-            values.append(self.shower.sites.index(site))
+            values.append(site)
+        if owner is not None:
+            where.append("j.owner = ?")
+            values.append(owner)
         query = f"{shown.JOB_COLUMNS} WHERE {' AND '.join(where)} ORDER BY j.id DESC LIMIT ?"
         jobs = [self.shower.job(row) for row in self.store.read(query, *values, limit)]
         return shown.JobList(jobs=jobs, next=jobs[-1].id if len(jobs) == limit and limit else None)
@@ -201,6 +210,7 @@ class Api:
                 pin=pin if isinstance(pin, str) else None,
                 unpin=pin is None,
                 veto=veto,
+                only_of=holder.only_own,
             )
 
         await run_in_threadpool(steer)
@@ -208,18 +218,25 @@ class Api:
 
     async def cancel(self, request: Request, holder: Holder) -> Response:
         """Cancels a job."""
-        await run_in_threadpool(operator.cancel_job, self.controller, _job(request), holder.name)
+        await run_in_threadpool(
+            operator.cancel_job, self.controller, _job(request), holder.name, only_of=holder.only_own
+        )
         return answer(await run_in_threadpool(self.shown_job, _job(request)), 202)
 
     async def hold(self, request: Request, holder: Holder) -> Response:
         """Holds a waiting job."""
-        await run_in_threadpool(operator.hold_job, self.controller, _job(request), True, holder.name)
+        await self._hold(request, holder, True)
         return answer(await run_in_threadpool(self.shown_job, _job(request)))
 
     async def release(self, request: Request, holder: Holder) -> Response:
         """Lets a held job go on."""
-        await run_in_threadpool(operator.hold_job, self.controller, _job(request), False, holder.name)
+        await self._hold(request, holder, False)
         return answer(await run_in_threadpool(self.shown_job, _job(request)))
+
+    async def _hold(self, request: Request, holder: Holder, held: bool) -> None:
+        await run_in_threadpool(
+            operator.hold_job, self.controller, _job(request), held, holder.name, only_of=holder.only_own
+        )
 
     # Sites, plans, decisions, events.
 
@@ -231,7 +248,7 @@ class Api:
         """Returns the sites as they are now."""
         stored = {row["name"]: row for row in self.store.read("SELECT * FROM sites")}
         latest = {row["zone"]: row["source"] for row in self.store.read(LATEST_SOURCES)}
-        undispatched = [self.store.read(UNDISPATCHED, s)[0]["n"] for s in range(len(self.shower.sites))]
+        undispatched = [self.store.read(UNDISPATCHED, site)[0]["n"] for site in self.shower.sites]
         with self.controller.lock:
             now = self.controller.world.view.site_S.copy()
         return [
@@ -306,8 +323,7 @@ class Api:
         """Returns decisions below a number, newest first, of all jobs or of one."""
         where, values = ("", [before]) if job is None else (" AND job = ?", [before, job])
         rows = self.store.read(f"SELECT * FROM decisions WHERE id < ?{where} ORDER BY id DESC LIMIT ?", *values, limit)
-        each_slot = self.controller.setup.scenario.protocol == "each-slot"
-        return [self.shower.decision(row, each_slot) for row in rows]
+        return [self.shower.decision(row) for row in rows]
 
     async def events(self, request: Request, holder: Holder) -> Response:
         """Lists events from a number on; as a stream where the request accepts ``text/event-stream``."""
@@ -363,7 +379,12 @@ class Api:
         return answer(await run_in_threadpool(self.service_shown))
 
     def use_policy(self, who: str, policy: str) -> None:
-        """Lets another policy decide, and notes it in the audit log."""
+        """Lets another policy decide, and notes it in the audit log.
+
+        Raises:
+            ScenarioError: No such policy is registered: a name over the network runs no code of its own.
+        """
+        default_registry().find(policy, "cluster")
         self.controller.use_policy(policy)
         operator.audit(self.controller, who, "policy", policy)
 
@@ -377,12 +398,26 @@ class Api:
         return answer({"healthy": not late, "late": late}, 503 if late else 200)
 
     async def readyz(self, request: Request) -> Response:
-        """Says whether jobs are taken: the store can be written."""
+        """Says whether jobs are taken: the store can be written; tried once a second at most."""
+        async with self._readying:
+            at, reason = self._ready
+            if time.monotonic() - at > READY_S:
+                reason = await self._why_not_ready()
+                self._ready = time.monotonic(), reason
+        return answer({"ready": False, "reason": reason}, 503) if reason else answer({"ready": True})
+
+    async def _why_not_ready(self) -> str:
+        """Returns why the store cannot be written; empty if it can."""
+
+        def change(connection: Connection, now_s: float) -> None:
+            # As much as a job takes, so that a disk that has room for less is noticed.
+            self.store.keep(connection, {"ready": f"{now_s:<4096}"})
+
         try:
-            await asyncio.wait_for(asyncio.wrap_future(self.store.write(lambda connection, now_s: None)), 5.0)
+            await asyncio.wait_for(asyncio.wrap_future(self.store.write(change)), 5.0)
         except (StoreError, TimeoutError) as error:
-            return answer({"ready": False, "reason": str(error) or "the store does not answer"}, 503)
-        return answer({"ready": True})
+            return str(error) or "the store does not answer"
+        return ""
 
     async def openapi(self, request: Request) -> Response:
         """Describes the interface."""
@@ -420,10 +455,7 @@ def _with_keys(jobs: list[JobRequest], key: str) -> list[JobRequest]:
 
 
 def _job(request: Request) -> int:
-    job = int(request.path_params["job"])
-    if job >= 2**63:
-        raise NoSuchJobError(f"there is no job {job}")
-    return job
+    return int(request.path_params["job"])
 
 
 def number(request: Request, name: str, default: int, most: int) -> int:

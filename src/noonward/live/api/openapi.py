@@ -21,7 +21,7 @@ _ROUTES: Final[tuple[tuple[str, str, str, Any, Any, tuple[int, ...], tuple[tuple
     ("post", "/v1/jobs", "Submit one job or a batch", JobRequest | list[JobRequest], shown.Submitted,
      (201, 200, 400, 408, 409, 413, 415, 422, 503), ()),
     ("get", "/v1/jobs", "List jobs, newest first", None, shown.JobList, (200, 422, 503),
-     (("state", {"type": "string"}), ("site", {"type": "string"}), *_PAGE)),
+     (("state", {"type": "string"}), ("site", {"type": "string"}), ("owner", {"type": "string"}), *_PAGE)),
     ("get", "/v1/jobs/{job}", "Show a job", None, shown.JobShown, (200, 404, 503), ()),
     ("patch", "/v1/jobs/{job}", "Pin a job to a site or veto sites", shown.Change, shown.JobShown,
      (200, 400, 404, 408, 409, 413, 415, 422, 503), ()),

@@ -37,6 +37,8 @@ class JobShown(msgspec.Struct, kw_only=True):
     held: bool
     cancelling: bool
     class_: str = msgspec.field(name="class")
+    owner: str
+    """Whose token submitted it; empty for one that was seen in a watched cluster."""
     origin: str
     gpus_min: int
     gpus_max: int
@@ -179,36 +181,24 @@ class Shower:
 
     Args:
         sites: Names of the sites.
-        classes: Names of the classes.
-        ingress: Names of the ingress points.
         time_of: Seconds since the service's start to UTC text.
     """
 
-    def __init__(
-        self,
-        sites: tuple[str, ...],
-        classes: tuple[str, ...],
-        ingress: tuple[str, ...],
-        time_of: Callable[[float], str],
-    ) -> None:
-        self.sites, self.classes, self.ingress, self._time_of = sites, classes, ingress, time_of
+    def __init__(self, sites: tuple[str, ...], time_of: Callable[[float], str]) -> None:
+        self.sites, self._time_of = sites, time_of
 
     def time(self, seconds: float | None) -> str | None:
         """Returns a time as text, or None."""
         return None if seconds is None else self._time_of(seconds)
 
-    def site(self, number: int) -> str | None:
-        """Returns a site's name, or None for -1."""
-        return self.sites[number] if number >= 0 else None
-
     def job(self, row: Row) -> JobShown:
         """Returns a job."""
         return JobShown(
             id=row["id"], name=row["name"], state=row["state"], held=bool(row["held"]),
-            cancelling=bool(row["cancelling"]), class_=self.classes[row["class"]], origin=self.ingress[row["origin"]],
+            cancelling=bool(row["cancelling"]), class_=row["class"], owner=row["owner"], origin=row["origin"],
             gpus_min=row["gpus_min"], gpus_max=row["gpus_max"], work=row["work"], max_delay_s=row["max_delay_s"],
-            pinned=self.site(row["pinned"]), not_sites=[self.sites[s] for s in json.loads(row["vetoed"])],
-            attempt=row["attempt"], site=self.site(row["site"]), gpus=row["gpus"] if row["start_s"] is not None else 0,
+            pinned=row["pinned"], not_sites=json.loads(row["vetoed"]),
+            attempt=row["attempt"], site=row["site"], gpus=row["gpus"] if row["start_s"] is not None else 0,
             submitted=self._time_of(row["submitted_s"]), decided_start=self.time(row["start_s"]),
             began=self.time(row["began_s"]), ended=self.time(row["ended_s"]), expected_run_s=row["run_s"],
             exit_code=row["exit_code"], reason=row["reason"], handle=row["handle"],
@@ -220,12 +210,12 @@ class Shower:
             id=row["id"], at=self._time_of(row["at_s"]), job=row["job"], kind=row["kind"], data=json.loads(row["data"])
         )
 
-    def decision(self, row: Row, each_slot: bool) -> DecisionShown:
+    def decision(self, row: Row) -> DecisionShown:
         """Returns a decision."""
         return DecisionShown(
             id=row["id"], at=self._time_of(row["at_s"]), job=row["job"], attempt=row["attempt"], policy=row["policy"],
-            asked_at=self.sites[row["asker"]] if each_slot else "dispatcher",
-            choice="hold" if row["choice"] == 0 else self.sites[row["choice"] - 1], gpus=row["gpus"],
+            asked_at=row["asker"] or "dispatcher",
+            choice=row["choice"] or "hold", gpus=row["gpus"],
             clock_level=row["level"], earliest_start=self.time(row["earliest_s"] or None),
             candidates=json.loads(row["candidates"]),
         )  # fmt: skip

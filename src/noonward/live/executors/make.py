@@ -15,13 +15,12 @@ from noonward.live.shadow.executor import ShadowExecutor
 from noonward.live.store.store import Store
 
 
-def make_executor(config: LiveConfig, name: str, number: int, store: Store, shadow: bool) -> Executor:
+def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> Executor:
     """Returns the executor of a site.
 
     Args:
         config: Configuration.
         name: Name of the site.
-        number: Its number in the fleet.
         store: Store of the service.
         shadow: Run nothing: the executor ``model``; jobs of Slurm clusters are watched.
 
@@ -31,7 +30,7 @@ def make_executor(config: LiveConfig, name: str, number: int, store: Store, shad
     """
     site = config.sites[name]
     if shadow and isinstance(site, SlurmSite):
-        return ShadowExecutor(store, _slurm(site, config, store), number, store.now_s)
+        return ShadowExecutor(store, _slurm(site, config, store), name, store.now_s)
     if shadow or isinstance(site, ModelSite):
         return ModelExecutor(store.now_s)
     if isinstance(site, LocalSite):

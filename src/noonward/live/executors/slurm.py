@@ -122,8 +122,13 @@ class SlurmExecutor:
             )
 
     def find(self, order: Order) -> str | None:
-        """Returns the number of the oldest job of this token that has not ended badly, or None."""
+        """Returns the number of the oldest job of this token that has not ended badly, or None.
+
+        Raises:
+            ClusterError: The controller, or an accounting that there is, does not answer.
+        """
         found = [status for status in self._listed((order.token,)) if status.token == order.token]
+        found = found or self._accounted(f"--name={order.token}", "--starttime=1970-01-02")
         found = [status for status in found if status.phase != "cancelled"] or found
         return min((status.handle for status in found), key=int, default=None)
 
@@ -252,11 +257,13 @@ class SlurmExecutor:
         Raises:
             ClusterError: It does not answer.
         """
-        if not handles:
-            return []
+        return self._accounted(f"--jobs={','.join(handles)}") if handles else []
+
+    def _accounted(self, *which: str) -> list[Status]:
+        """Returns what the accounting says of some jobs; none where there is no accounting."""
         try:
             text = self._call(
-                "sacct", "-n", "-P", "-X", *self._clusters, f"--jobs={','.join(handles)}",
+                "sacct", "-n", "-P", "-X", *self._clusters, *which,
                 "--format=JobIDRaw,JobName,State,Start,End,ExitCode",
             )  # fmt: skip
         except ClusterError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -55,6 +56,7 @@ class SignalKeeper:
     def __init__(self, store: Store, source: SignalSource, zones: tuple[str, ...]) -> None:
         self.store, self.source, self.zones = store, source, zones
         self._problems = {"refresh": "", "fetch": ""}
+        self._refreshing = threading.Lock()
 
     @property
     def problem(self) -> str:
@@ -62,18 +64,19 @@ class SignalKeeper:
         return "; ".join(dict.fromkeys(each for each in self._problems.values() if each))
 
     def refresh(self, hour: int) -> None:
-        """Lets the source ask its publishers for all that is missing up to an hour; may take long.
+        """Lets the source ask its publishers for all that is missing up to an hour; may take long, one call at a time.
 
         Args:
             hour: Hour since the service's start.
         """
-        asked = self._asked(hour)
-        start = self.store.start + timedelta(hours=asked.begin)
-        try:
-            self.source.refresh(self.zones, start, max(0, hour - asked.begin + 1))
-            self._problems["refresh"] = ""
-        except SourceError as error:
-            self._problems["refresh"] = str(error)
+        with self._refreshing:
+            asked = self._asked(hour)
+            start = self.store.start + timedelta(hours=asked.begin)
+            try:
+                self.source.refresh(self.zones, start, max(0, hour - asked.begin + 1))
+                self._problems["refresh"] = ""
+            except SourceError as error:
+                self._problems["refresh"] = str(error)
 
     def _asked(self, hour: int) -> _Asked:
         last = self.store.read("SELECT max(hour) AS last FROM signals")[0]["last"]

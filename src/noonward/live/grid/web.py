@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import ssl
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -19,6 +21,8 @@ LONGEST_PAUSE_S: Final = 1800.0
 """Longest pause, s."""
 TIMEOUT_S: Final = 20.0
 """How long a reply may take, s."""
+MOST_REDIRECTS: Final = 5
+"""Redirects that are followed, within the same host."""
 MOST_BYTES: Final = 32 * 2**20
 """Largest reply that is read, bytes."""
 
@@ -44,7 +48,7 @@ class Web:
         self._httpx = httpx
         self.title, self._now_s, self._quota = title, now_s, quota_per_hour
         self._client = httpx.Client(
-            base_url=url, timeout=TIMEOUT_S, follow_redirects=True, trust_env=False, verify=_authorities()
+            base_url=url, timeout=TIMEOUT_S, follow_redirects=False, trust_env=False, verify=_authorities()
         )
         self._asked: deque[float] = deque()
         self._failures = 0
@@ -75,17 +79,33 @@ class Web:
             raise self.failed(f"no answer: {error or type(error).__name__}") from error
 
     def _text(self, call: Call) -> str:
-        with self._client.stream(
-            "GET", call.path, params=dict(call.query), headers=dict(call.headers), auth=call.user
-        ) as reply:
-            if not reply.is_success:
-                raise self.failed(f"it answered {call.path} with status {reply.status_code}", _retry_s(reply))
-            parts, size = [], 0
-            for part in reply.iter_bytes():
-                size += len(part)
-                if size > MOST_BYTES:
-                    raise self.failed(f"its answer is larger than {MOST_BYTES // 2**20} MiB")
-                parts.append(part)
+        request = self._client.build_request("GET", call.path, params=dict(call.query), headers=dict(call.headers))
+        for _ in range(MOST_REDIRECTS):
+            reply = self._client.send(request, auth=call.user or self._httpx.USE_CLIENT_DEFAULT, stream=True)
+            with contextlib.closing(reply):
+                if reply.next_request is None:
+                    return self._body(call, reply)
+                here, there = request.url, reply.next_request.url
+                if (here.scheme, here.host, here.port) != (there.scheme, there.host, there.port):
+                    # Headers and query hold the key.
+                    raise self.failed(
+                        f"it redirects {call.path} to {there.host}; give that address if you trust it (url)"
+                    )
+                request = self._client.build_request("GET", there, headers=dict(call.headers))
+        raise self.failed(f"it redirects {call.path} again and again")
+
+    def _body(self, call: Call, reply: Any) -> str:
+        """Returns the text of a reply that is no redirect."""
+        if not reply.is_success:
+            raise self.failed(f"it answered {call.path} with status {reply.status_code}", _retry_s(reply))
+        parts, size, began = [], 0, time.monotonic()
+        for part in reply.iter_bytes():
+            if time.monotonic() - began > TIMEOUT_S:
+                raise self.failed(f"its answer to {call.path} took longer than {TIMEOUT_S:g} s")
+            size += len(part)
+            if size > MOST_BYTES:
+                raise self.failed(f"its answer is larger than {MOST_BYTES // 2**20} MiB")
+            parts.append(part)
         try:
             return b"".join(parts).decode("utf-8")
         except UnicodeDecodeError as error:

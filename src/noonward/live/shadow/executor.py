@@ -21,11 +21,11 @@ class ShadowExecutor(ModelExecutor):
     Args:
         store: Store.
         slurm: The site's cluster.
-        site: Number of the site.
+        site: Name of the site.
         now_s: The service's time, s since its start.
     """
 
-    def __init__(self, store: Store, slurm: SlurmExecutor, site: int, now_s: Callable[[], float]) -> None:
+    def __init__(self, store: Store, slurm: SlurmExecutor, site: str, now_s: Callable[[], float]) -> None:
         super().__init__(now_s)
         self.store, self.slurm, self.site = store, slurm, site
 

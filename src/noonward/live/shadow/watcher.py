@@ -103,7 +103,7 @@ class Watcher:
                 connection.execute(
                     "UPDATE watched SET state = 'gone', start_s = ?, end_s = ? WHERE site = ? AND number = ? AND "
                     "submit_s = ?",
-                    (start_s, end_s, self.site, row["number"], row["submit_s"]),
+                    (start_s, end_s, self.name, row["number"], row["submit_s"]),
                 )
             if first:
                 self.store.keep(connection, {began: now_s})
@@ -117,12 +117,12 @@ class Watcher:
 
     def _known(self, listed: Sequence[str]) -> dict[tuple[str, float], Row]:
         """Returns the stored jobs that have not ended, and those that the cluster lists; the history is left alone."""
-        rows = self.store.read("SELECT * FROM watched WHERE site = ? AND end_s IS NULL", self.site)
+        rows = self.store.read("SELECT * FROM watched WHERE site = ? AND end_s IS NULL", self.name)
         for first in range(0, len(listed), _AT_ONCE):
             numbers = listed[first : first + _AT_ONCE]
             marks = ", ".join("?" * len(numbers))
             rows += self.store.read(
-                f"SELECT * FROM watched WHERE site = ? AND number IN ({marks})", self.site, *numbers
+                f"SELECT * FROM watched WHERE site = ? AND number IN ({marks})", self.name, *numbers
             )
         return {(row["number"], row["submit_s"]): row for row in rows}
 
@@ -182,7 +182,7 @@ class Watcher:
     ) -> None:
         times = [None if at is None else self._second(at) for at in (job.start, job.end)]
         connection.execute(
-            _STORE, (self.site, job.number, self._second(job.submit), number, job.gpus, job.phase, *times, *model)
+            _STORE, (self.name, job.number, self._second(job.submit), number, job.gpus, job.phase, *times, *model)
         )
 
     def _model(self, job: SeenJob) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from noonward.errors import FileError
 
-VERSION: Final = 7
+VERSION: Final = 8
 """Version of the tables; stores of other versions are refused."""
 TABLES: Final = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
@@ -20,10 +20,11 @@ CREATE TABLE jobs (
     state TEXT NOT NULL DEFAULT 'submitted',
     held INTEGER NOT NULL DEFAULT 0,
     cancelling INTEGER NOT NULL DEFAULT 0,
-    pinned INTEGER NOT NULL DEFAULT -1,
+    pinned TEXT,
     vetoed TEXT NOT NULL DEFAULT '[]',
-    origin INTEGER NOT NULL,
-    class INTEGER NOT NULL,
+    owner TEXT NOT NULL DEFAULT '',
+    origin TEXT NOT NULL,
+    class TEXT NOT NULL,
     gpus_min INTEGER NOT NULL,
     gpus_max INTEGER NOT NULL,
     work REAL NOT NULL,
@@ -38,7 +39,7 @@ CREATE TABLE jobs (
     slot INTEGER,
     place INTEGER,
     moves INTEGER NOT NULL DEFAULT 0,
-    site INTEGER NOT NULL DEFAULT -1,
+    site TEXT,
     gpus INTEGER NOT NULL DEFAULT 0,
     level INTEGER NOT NULL DEFAULT -1,
     earliest_s REAL NOT NULL DEFAULT 0,
@@ -63,7 +64,7 @@ CREATE TABLE events (
 CREATE INDEX events_of_job ON events (job) WHERE job IS NOT NULL;
 CREATE INDEX events_of_none ON events (at_s) WHERE job IS NULL;
 CREATE TABLE outbox (
-    token TEXT PRIMARY KEY, job INTEGER NOT NULL, site INTEGER NOT NULL, stage TEXT NOT NULL, handle TEXT,
+    token TEXT PRIMARY KEY, job INTEGER NOT NULL, site TEXT NOT NULL, stage TEXT NOT NULL, handle TEXT,
     tries INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX outbox_stage ON outbox (site, stage);
@@ -75,7 +76,7 @@ CREATE TABLE signals (
 CREATE TABLE forecasts (hour INTEGER PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE decisions (
     id INTEGER PRIMARY KEY, at_s REAL NOT NULL, job INTEGER NOT NULL, attempt INTEGER NOT NULL,
-    serial INTEGER NOT NULL, policy TEXT NOT NULL, asker INTEGER NOT NULL, choice INTEGER NOT NULL,
+    serial INTEGER NOT NULL, policy TEXT NOT NULL, asker TEXT, choice TEXT,
     gpus INTEGER NOT NULL, level INTEGER NOT NULL, earliest_s REAL NOT NULL, candidates TEXT NOT NULL
 );
 CREATE INDEX decisions_of_job ON decisions (job);
@@ -92,7 +93,7 @@ CREATE TABLE audit (
     id INTEGER PRIMARY KEY, at TEXT NOT NULL, who TEXT NOT NULL, action TEXT NOT NULL, detail TEXT NOT NULL
 );
 CREATE TABLE watched (
-    site INTEGER NOT NULL, number TEXT NOT NULL, submit_s REAL NOT NULL, job INTEGER, gpus INTEGER NOT NULL,
+    site TEXT NOT NULL, number TEXT NOT NULL, submit_s REAL NOT NULL, job INTEGER, gpus INTEGER NOT NULL,
     state TEXT NOT NULL, start_s REAL, end_s REAL, expected_s REAL, power_w REAL,
     PRIMARY KEY (site, number, submit_s)
 ) WITHOUT ROWID;

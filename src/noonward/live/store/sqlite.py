@@ -17,6 +17,8 @@ NAME: Final = "noonward.sqlite"
 """Name of the store's file in its folder."""
 WRITER_KIB, READER_KIB = 65_536, 4_096
 """Memory for pages of the file, KiB: of the writer, and of each connection that reads."""
+OWNER_ALONE: Final = 0o600
+"""Mode of the file and of its backups: they hold the commands of jobs."""
 LOCKED_S: Final = 10.0
 """How long a writer waits for another program that holds the file, s."""
 
@@ -45,6 +47,7 @@ class SqliteFile:
             FileError: The file cannot be opened, is of another version, or is no store.
         """
         with explained(self.path), closed_on_error(connect(self.path)) as connection:
+            self.path.chmod(OWNER_ALONE)
             make_tables(connection, self.title)
         return cast(Connection, connection)
 
@@ -112,6 +115,7 @@ def backup(folder: Path, to: Path) -> None:
             with contextlib.closing(sqlite3.connect(path)) as source, contextlib.closing(sqlite3.connect(part)) as copy:
                 source.backup(copy)
                 copy.execute("PRAGMA journal_mode = DELETE")
+            part.chmod(OWNER_ALONE)
             part.replace(to)
         finally:
             part.unlink(missing_ok=True)
@@ -142,6 +146,7 @@ def restore(copy: Path, folder: Path) -> None:
         contextlib.closing(sqlite3.connect(part)) as new,
     ):
         source.backup(new)
+    part.chmod(OWNER_ALONE)
     part.replace(target)
 
 
@@ -163,8 +168,8 @@ def last_time(folder: Path) -> datetime | None:
     """Returns the UTC time of the last event in a folder's store, or None."""
     with contextlib.closing(connect(require_store(folder))) as connection:
         start = connection.execute("SELECT value FROM meta WHERE name = 'start'").fetchone()
-        last = connection.execute("SELECT max(at_s) FROM events").fetchone()[0]
-    return None if start is None or last is None else datetime.fromisoformat(start[0]) + timedelta(seconds=last)
+        last = connection.execute("SELECT at_s FROM events ORDER BY id DESC LIMIT 1").fetchone()
+    return None if start is None or last is None else datetime.fromisoformat(start[0]) + timedelta(seconds=last[0])
 
 
 def require_store(folder: Path) -> Path:

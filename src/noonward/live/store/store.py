@@ -45,6 +45,7 @@ class Store:
     Attributes:
         database: The database.
         start: UTC time of the service's second 0: the full hour in which the store was made.
+        stamp_s: The last stamp, s since the start; the writer's thread alone sets it.
         lost: Called once, in the writer's thread, when another instance leads; None: nobody is told.
 
     Raises:
@@ -56,7 +57,7 @@ class Store:
         self.database: Database = SqliteFile(where) if isinstance(where, Path) else where
         self.clock = clock
         self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
-        self._stamp_s = 0.0
+        self.stamp_s = 0.0
         self.commits = 0
         self.lost: Callable[[], None] | None = None
         self._writer = self.database.writer()
@@ -81,8 +82,8 @@ class Store:
     def _first_start(self) -> datetime:
         found = self._writer.execute("SELECT value FROM meta WHERE name = 'start'").fetchone()
         if found is not None:
-            last = self._writer.execute("SELECT max(at_s) FROM events").fetchone()[0]
-            self._stamp_s = float(last or 0.0)
+            last = self._writer.execute("SELECT at_s FROM events ORDER BY id DESC LIMIT 1").fetchone()
+            self.stamp_s = 0.0 if last is None else float(last[0])
             return datetime.fromisoformat(str(self.database.unpacked(found[0])))
         start = self.clock.now().replace(minute=0, second=0, microsecond=0)
         self.keep(self._writer, {"start": start.isoformat()})
@@ -91,6 +92,11 @@ class Store:
     def now_s(self) -> float:
         """Returns the service's time, s since its start."""
         return self.clock.since(self.start)
+
+    @property
+    def ahead_s(self) -> float:
+        """How far the last stamp is ahead of the clock, s: 0 unless the clock was set back."""
+        return max(0.0, self.stamp_s - self.now_s())
 
     def second_of(self, posix_s: float) -> float:
         """Returns the service's time at a time of the machine (s since 1970), s since the service's start."""
@@ -107,7 +113,11 @@ class Store:
             What the change returned, once it is on the disk. It raises what the change raised, or StoreError.
         """
         answer: Future[T] = Future()
-        self._asked.put(_Asked(change, answer))
+        with self._guard:
+            if self._closed:
+                answer.set_exception(StoreError(f"the store {self.database.title} is closed; nothing was changed"))
+            else:
+                self._asked.put(_Asked(change, answer))
         return answer
 
     def do(self, change: Change[T]) -> T:
@@ -161,11 +171,12 @@ class Store:
         return self.database.unpacked(rows[0][0]) if rows else None
 
     def close(self) -> None:
-        """Writes what was asked for, then ends all connections."""
-        self._asked.put(None)
-        self._thread.join()
+        """Writes what was asked for, then ends all connections; later changes are refused."""
         with self._guard:
             self._closed = True
+            self._asked.put(None)
+        self._thread.join()
+        with self._guard:
             for reader in self._idle:
                 reader.close()
             self._idle.clear()
@@ -196,7 +207,7 @@ class Store:
         results: list[tuple[Future[Any], Any, BaseException | None]] = []
         try:
             connection = self._writer = self.database.begin(self._writer)
-            self._stamp_s = max(self._stamp_s, self.now_s())
+            self.stamp_s = max(self.stamp_s, self.now_s())
             for asked in batch:
                 results.append(self._carry_out(connection, asked))
             self._end(connection)
@@ -242,7 +253,7 @@ class Store:
         """Carries out one change; undoes it if it raises. A database that cannot be written ends the transaction."""
         connection.execute("SAVEPOINT one")
         try:
-            value = asked.change(connection, self._stamp_s)
+            value = asked.change(connection, self.stamp_s)
         except self.database.failures:
             raise
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from noonward.errors import DataError
@@ -9,22 +10,25 @@ from noonward.live.requests import JobRow
 from noonward.live.store.database import Change, Connection
 
 _INSERT = """
-INSERT INTO jobs (id, key, digest, name, request, held, pinned, vetoed, origin, class, gpus_min, gpus_max, work,
+INSERT INTO jobs (id, key, digest, name, request, held, pinned, vetoed, owner, origin, class, gpus_min, gpus_max, work,
                   max_delay_s, move_gb, result_gb, retries, submitted_s, arrival_s)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING
 """
-_EVENT = "INSERT INTO events (at_s, job, kind) SELECT submitted_s, id, 'submitted' FROM jobs WHERE id >= ? AND id < ?"
+_EVENT = """
+INSERT INTO events (at_s, job, kind, data) SELECT submitted_s, id, 'submitted', ? FROM jobs WHERE id >= ? AND id < ?
+"""
 
 
 class KeyConflictError(DataError):
     """An idempotency key was used before, for another job."""
 
 
-def submission(rows: Sequence[JobRow]) -> Change[tuple[list[int], int]]:
+def submission(rows: Sequence[JobRow], owner: str = "") -> Change[tuple[list[int], int]]:
     """Returns a change that stores jobs, all or none.
 
     Args:
         rows: Checked jobs.
+        owner: Name of who submits them: with its token they can be changed; empty: nobody's but administrators'.
 
     Returns:
         A change that returns the number of each job, and how many are new: a job whose key is known already keeps its
@@ -37,15 +41,15 @@ def submission(rows: Sequence[JobRow]) -> Change[tuple[list[int], int]]:
             _INSERT,
             [
                 (
-                    first + i, row.key, row.digest, row.name, row.request, row.held, row.pinned, row.vetoed, row.origin,
-                    row.class_, row.gpus_min, row.gpus_max, row.work, row.max_delay_s, row.move_gb, row.result_gb,
-                    row.retries, now_s, now_s,
+                    first + i, row.key, row.digest, row.name, row.request, row.held, row.pinned, row.vetoed, owner,
+                    row.origin, row.class_, row.gpus_min, row.gpus_max, row.work, row.max_delay_s, row.move_gb,
+                    row.result_gb, row.retries, now_s, now_s,
                 )
                 for i, row in enumerate(rows)
             ],
         )  # fmt: skip
         new = stored.rowcount
-        connection.execute(_EVENT, (first, first + len(rows)))
+        connection.execute(_EVENT, (json.dumps({"by": owner} if owner else {}), first, first + len(rows)))
         if new == len(rows):
             return list(range(first, first + len(rows))), new
         return [_known(connection, row, first + i) for i, row in enumerate(rows)], new

@@ -53,7 +53,7 @@ class Forms:
             post("/logout", "read", self.log_out),
             Route("/submit", self.pages.guarded("submit", self.submit_page)),
             post("/submit", "submit", self.submit),
-            post("/jobs/{job:int}/{action}", "submit", self.change_job),
+            post("/jobs/{job:job}/{action}", "submit", self.change_job),
             post("/sites/{site}/switch", "admin", self.switch_site),
             post("/policy", "admin", self.use_policy),
         ]
@@ -124,7 +124,7 @@ class Forms:
         """Submits a job; one that is not valid is shown again with what is wrong."""
         try:
             row = self.api.checker.row(_job_of(fields))
-            ids, new = await run_in_threadpool(self.api.store.do, submission([row]))
+            ids, new = await run_in_threadpool(self.api.store.do, submission([row], visitor.holder.name))
         except NoonwardError as error:
             known = refusal(error)
             status = 422 if known is None else known.status
@@ -136,18 +136,21 @@ class Forms:
     async def change_job(self, request: Request, visitor: Visitor, fields: dict[str, str]) -> Response:
         """Holds, releases, cancels, pins a job, or vetoes sites for it."""
         job, action, who = int(request.path_params["job"]), request.path_params["action"], visitor.holder.name
+        only_of = visitor.holder.only_own
         sites = [site for site in self.controller.setup.sites if fields.get(f"not_{site}")]
         pin = fields.get("site") or None
         actions: dict[str, tuple[Callable[[], None], str]] = {
-            "hold": (lambda: operator.hold_job(self.controller, job, True, who), "is held"),
-            "release": (lambda: operator.hold_job(self.controller, job, False, who), "is let go"),
-            "cancel": (lambda: operator.cancel_job(self.controller, job, who), "is cancelled"),
+            "hold": (lambda: operator.hold_job(self.controller, job, True, who, only_of=only_of), "is held"),
+            "release": (lambda: operator.hold_job(self.controller, job, False, who, only_of=only_of), "is let go"),
+            "cancel": (lambda: operator.cancel_job(self.controller, job, who, only_of=only_of), "is cancelled"),
             "steer": (
-                lambda: operator.steer_job(self.controller, job, who, pin=pin, unpin=pin is None, veto=sites),
+                lambda: operator.steer_job(
+                    self.controller, job, who, pin=pin, unpin=pin is None, veto=sites, only_of=only_of
+                ),
                 "is steered",
             ),
         }
-        if action not in actions or job >= 2**63:
+        if action not in actions:
             raise RefusedError(404, "unknown", f"there is no job {job}, or nothing like {action}.")
         act, what = actions[action]
         await run_in_threadpool(act)

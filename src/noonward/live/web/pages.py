@@ -18,7 +18,6 @@ from starlette.staticfiles import StaticFiles
 from noonward.errors import NoonwardError
 from noonward.live.api.guard import RefusedError
 from noonward.live.api.handlers import Api, number, refusal
-from noonward.live.operator import NoSuchJobError
 from noonward.live.store.database import Row
 from noonward.live.store.schema import ENDED, OPEN
 from noonward.live.tokens import Scope
@@ -60,7 +59,7 @@ class Pages:
         pages: tuple[tuple[str, Handler], ...] = (
             ("/", self.overview),
             ("/jobs", self.jobs),
-            ("/jobs/{job:int}", self.job),
+            ("/jobs/{job:job}", self.job),
             ("/sites/{site}", self.site),
             ("/plan", self.plan),
             ("/signals", self.signals),
@@ -143,7 +142,7 @@ class Pages:
             return {
                 "counts": [(state, counts.get(state, 0)) for state in OPEN],
                 "jobs": self.api.job_list(None, None, 2**53, 8).jobs,
-                "events": [(event, event_words(event, self.controller.setup.sites)) for event in events],
+                "events": [(event, event_words(event)) for event in events],
             }
 
         content = await run_in_threadpool(gather)
@@ -192,8 +191,6 @@ class Pages:
     async def job(self, request: Request, visitor: Visitor) -> Response:
         """Shows a job: why it is where it is, what was decided and what happened."""
         number_ = int(request.path_params["job"])
-        if number_ >= 2**63:
-            raise NoSuchJobError(f"there is no job {number_}")
 
         def gather() -> dict[str, Any]:
             job = self.api.shown_job(number_)
@@ -205,7 +202,7 @@ class Pages:
                 "asked": asked,
                 "why": why(self.controller, number_),
                 "decisions": self.api.decision_list(number_, 2**53, 10),
-                "events": [(event, event_words(event, self.controller.setup.sites)) for event in events],
+                "events": [(event, event_words(event)) for event in events],
             }
 
         content = await run_in_threadpool(gather)
@@ -221,7 +218,7 @@ class Pages:
             here = self.store.read(
                 f"SELECT j.id FROM jobs j WHERE j.site = ? AND j.state IN ({', '.join(repr(s) for s in OPEN)}) "
                 "ORDER BY j.id DESC LIMIT ?",
-                self.controller.setup.sites.index(name),
+                name,
                 ROWS,
             )
             return {

@@ -53,6 +53,10 @@ class Visitor:
         """Returns whether it may do what needs a scope."""
         return self.holder.may(scope)
 
+    def owns(self, owner: str) -> bool:
+        """Returns whether it may change an owner's jobs and read their commands."""
+        return self.holder.may("submit") and self.holder.only_own in (None, owner)
+
 
 class Sessions:
     """Knows browsers by their cookies. They live in memory: after a restart a token is asked for again.

@@ -42,11 +42,12 @@ def busy_gpus(controller: Controller) -> dict[str, dict[str, list[Any]]]:
     time_T = time_T[time_T <= now_s]
     columns = "site, gpus, start_s, run_s, began_s, ended_s, state"
     states = ", ".join(f"'{state}'" for state in OPEN)  # word for word as in the index of open jobs
-    rows = store.read(
+    stored = store.read(
         f"SELECT {columns} FROM jobs WHERE start_s IS NOT NULL AND state IN ({states}) "
         f"UNION ALL SELECT {columns} FROM jobs WHERE start_s IS NOT NULL AND ended_s >= ?",
         float(first_h * HOUR_S),
     )
+    rows = [row for row in stored if row["site"] in sites]
     decided = _counted(sites, time_T, ((r["site"], r["gpus"], r["start_s"], r["start_s"] + r["run_s"]) for r in rows))
     actual = _counted(
         sites,
@@ -83,13 +84,13 @@ def _planned(controller: Controller, first_h: int, times: Iterable[float]) -> li
     return [[None if each is None else each[s] for each in of_time] for s in range(len(controller.setup.sites))]
 
 
-def _counted(sites: tuple[str, ...], time_T: F8, runs: Iterable[tuple[int, int, float, float]]) -> F8:
+def _counted(sites: tuple[str, ...], time_T: F8, runs: Iterable[tuple[str, int, float, float]]) -> F8:
     """Returns the GPUs that runs (site, GPUs, from, to) hold at some times, by site and time."""
     change_ST = np.zeros((len(sites), len(time_T) + 1))
     for site, gpus, from_s, to_s in runs:
         first, last = np.searchsorted(time_T, (from_s, to_s))
-        change_ST[site, first] += gpus
-        change_ST[site, last] -= gpus
+        change_ST[sites.index(site), first] += gpus
+        change_ST[sites.index(site), last] -= gpus
     return np.asarray(np.cumsum(change_ST, axis=1)[:, :-1])
 
 

@@ -23,9 +23,11 @@ _WORDS: Final = {
     "held": "held",
     "let go": "released by hand",
     "steered": "sites chosen by hand",
+    "queued by its cluster": "released at its cluster, where it waits",
     "requeued": "queued again by its cluster",
     "queued again": "queued again after its site failed",
     "infeasible answer": "the policy answered what is not possible; it is held",
+    "clock set back": "the machine's clock was ahead and was set back",
     "stray cancelled": "a held job that was not recorded was cancelled",
 }
 
@@ -91,7 +93,7 @@ def problems(service: ServiceShown, sites: Sequence[SiteShown]) -> list[str]:
     return found
 
 
-def event_words(event: Event, sites: Sequence[str]) -> str:
+def event_words(event: Event) -> str:
     """Returns an event in words."""
     data = event.data
     if event.kind == "site":
@@ -105,8 +107,6 @@ def event_words(event: Event, sites: Sequence[str]) -> str:
         return f"{data['site']} " + ", ".join(each for each in said if each) + by
     words = _WORDS.get(event.kind, event.kind)
     place = data.get("site")
-    if isinstance(place, int) and 0 <= place < len(sites):
-        place = sites[place]
     parts = [words]
     if place:
         parts.append(f"{'to' if event.kind in ('sent', 'released') else 'at'} {place}")

@@ -1,4 +1,8 @@
-"""The cache of compiled functions on disk: one file a function and signature, whole or not at all, with a checksum."""
+"""The cache of compiled functions on disk: one file a function and signature, whole or not at all, with a checksum.
+
+numba's own cache is not used: it keeps an index beside the files, which processes that compile at once can leave
+damaged, and it does not see that a function was compiled into a caller of another file.
+"""
 
 from __future__ import annotations
 

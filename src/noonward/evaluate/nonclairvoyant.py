@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from noonward.errors import ScenarioError
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import mean
 from noonward.model.cluster.scenario import GeneratedSignals, Scenario
+from noonward.runtime.executor import PlainSpec
 from noonward.runtime.runs import environment_of
 
 
@@ -33,7 +34,7 @@ def require_law(scenario: Scenario) -> GeneratedSignals:
 
 
 @dataclass(frozen=True)
-class NonclairvoyantRun:
+class NonclairvoyantRun(PlainSpec):
     """A spec: one environment's share in the bound.
 
     Attributes:
@@ -46,26 +47,15 @@ class NonclairvoyantRun:
     index: int
     seed: int
 
-    portable: ClassVar[bool] = True
-
     @property
     def label(self) -> str:
         """Which environment."""
         return f"non-clairvoyant bound, environment {self.index}"
 
-    @property
-    def group(self) -> Hashable:
-        """No two share an environment."""
-        return self.label
-
     def run(self) -> NonclairvoyantBound:
         """Returns the environment's share."""
         source, environment = require_law(self.scenario), environment_of(self.scenario, self.index, self.seed)
         return nonclairvoyant_bound(environment, expected_signals(environment, source))
-
-    def keep(self, found: NonclairvoyantBound) -> NonclairvoyantBound:
-        """Returns the share: nothing is written."""
-        return found
 
 
 LEAST_RUNS: Final = 10

@@ -6,9 +6,10 @@ gives the same results, byte for byte, and a spec whose worker dies can run agai
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from noonward.notices import tell
 from noonward.runtime.shared import forget
@@ -43,6 +44,30 @@ class Spec(Protocol):
 
     def keep(self, found: Any) -> Any:
         """Writes what ``run`` found, in the process that called ``map_runs``, as soon as it is there; returns it."""
+
+
+class PlainSpec(ABC):
+    """A spec that any process can carry out, that shares nothing with others, and whose result is not written."""
+
+    portable: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """What progress says when it is done."""
+
+    @property
+    def group(self) -> Hashable:
+        """Each is a group of its own."""
+        return self.label
+
+    @abstractmethod
+    def run(self) -> Any:
+        """Returns the result."""
+
+    def keep(self, found: Any) -> Any:
+        """Returns the result: nothing is written."""
+        return found
 
 
 def comes_last(spec: Any) -> bool:

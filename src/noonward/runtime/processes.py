@@ -1,4 +1,8 @@
-"""An executor of processes on this machine: started when they pay, replaced when they die, ended within a second."""
+"""An executor of processes on this machine: started when they pay, replaced when they die, ended within a second.
+
+It is our own rather than loky's because results come one by one with the notices of their worker, a spec whose worker
+died runs again in another one, and the first error by position is the one that is raised, as in a serial run.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ A leader holds an advisory lock in the session that writes, so that the lock goe
 raises the epoch in the table ``leader``; every transaction of a leader begins by reading the epoch with a shared lock
 on its row. So a former leader, whatever it still believes, cannot write once another one leads: the new one's first
 change waits for transactions that have begun, and later ones find another epoch.
+
+SQL is written once, for SQLite, and translated here rather than by SQLAlchemy: a few dozen statements differ in their
+placeholders and types alone, and the service then needs no further library in either store.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from noonward.errors import DataError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.schedule import net_file
 from noonward.schedule.cluster.choices.file import HEAD as CHOICES
+from noonward.schedule.nets import layer
 
 NET: Final = "policy"
 """Name of the net in a file."""
@@ -32,8 +33,8 @@ EXECUTE: Final = ("greedy", "sample")
 GANG_MASK: Final = ("site", "fleet")
 LAYERS, GLOBAL_SIZE, OWN_SIZE, SITE_GANG, SAMPLED, OF_FLEET = range(6)
 """Positions in row 0 of ``memory.index_XY``."""
-INS, OUTS, WEIGHT_AT, BIAS_AT, NETS = range(5)
-"""Positions in the row of a layer, 1 + l."""
+INS, OUTS, WEIGHT_AT, NETS = range(4)
+"""Positions in the row of a layer, 1 + l; weights and biases of its nets lie one net after the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,41 +160,19 @@ def _check_layers(
     if not weights or len(weights) != len(biases):
         raise DataError(f"{path} has {len(weights)} weights and {len(biases)} biases; give one of each per layer")
     ins = weights[0].shape[1] if weights[0].ndim == 3 else 0
-    for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        outs = outputs if layer == len(weights) - 1 else weight.shape[-1]
+    for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        outs = outputs if place == len(weights) - 1 else weight.shape[-1]
         nets = weight.shape[0]
         if nets not in (1, agents) or weight.shape != (nets, ins, outs) or bias.shape != (nets, outs):
             raise DataError(
-                f"{path}: layer {layer} has weights of shape {weight.shape} and biases of shape {bias.shape}; expected "
+                f"{path}: layer {place} has weights of shape {weight.shape} and biases of shape {bias.shape}; expected "
                 f"(N, {ins}, {outs}) and (N, {outs}) with N = 1 or {agents}"
             )
         if weight.dtype != np.float32 or bias.dtype != np.float32:
-            raise DataError(f"{path}: layer {layer} is of type {weight.dtype} and {bias.dtype}; both must be float32")
+            raise DataError(f"{path}: layer {place} is of type {weight.dtype} and {bias.dtype}; both must be float32")
         if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-            raise DataError(f"{path}: layer {layer} holds a value that is not finite; the training diverged")
+            raise DataError(f"{path}: layer {place} holds a value that is not finite; the training diverged")
         ins = outs
-
-
-@kernel(inline=True, allocates=False)
-def _apply_layer(memory: RuleMemory, layer: int, n: int, x_I: F4, y_O: F4) -> None:
-    """Writes y = b + x W, with ReLU but in the last layer."""
-    row = 1 + layer
-    ins, outs = memory.index_XY[row, INS], memory.index_XY[row, OUTS]
-    net = n if memory.index_XY[row, NETS] > 1 else 0
-    bias_at = memory.index_XY[row, BIAS_AT] + net * outs
-    for j in range(outs):
-        y_O[j] = memory.weight_W[bias_at + j]
-    at = memory.index_XY[row, WEIGHT_AT] + net * ins * outs
-    for i in range(ins):
-        x = x_I[i]
-        if x != 0.0:
-            weight_O = memory.weight_W[at : at + outs]
-            for j in range(outs):
-                y_O[j] += x * weight_O[j]
-        at += outs
-    if layer < memory.index_XY[0, LAYERS] - 1:
-        for j in range(outs):
-            y_O[j] = max(y_O[j], np.float32(0.0))
 
 
 @kernel(inline=True, allocates=False)
@@ -211,8 +190,12 @@ def _forward(memory: RuleMemory, agents: int, n: int) -> int:
         scratch_XY[here, i] = scratch_XY[agents, i]
     for i in range(own):
         scratch_XY[here, seen + i] = scratch_XY[n, i]
-    for layer in range(memory.index_XY[0, LAYERS]):
-        _apply_layer(memory, layer, n, scratch_XY[here], scratch_XY[there])
+    layers = memory.index_XY[0, LAYERS]
+    for row in range(1, layers + 1):
+        ins, outs = memory.index_XY[row, INS], memory.index_XY[row, OUTS]
+        net = n if memory.index_XY[row, NETS] > 1 else 0
+        at = memory.index_XY[row, WEIGHT_AT] + net * (ins + 1) * outs
+        layer(memory.weight_W, at, ins, outs, scratch_XY[here], scratch_XY[there], row < layers)
         here, there = there, here
     return here
 
@@ -379,9 +362,10 @@ class TrainedPolicy(CompiledScheduler):
         index = [[len(net.weights), seen, own, meta["head"] == "site-gang", sampled, of_fleet]]
         at, flat = 0, []
         for weight, bias in zip(net.weights, net.biases, strict=True):
-            index.append([*weight.shape[1:], at, at + weight.size, weight.shape[0], 0])
+            nets, *sizes = weight.shape
+            index.append([*sizes, at, nets, 0, 0])
             at += weight.size + bias.size
-            flat += [weight.ravel(), bias.ravel()]
+            flat.append(np.concatenate([weight.reshape(nets, -1), bias], axis=1).ravel())
         width = max(inputs, *(weight.shape[2] for weight in net.weights))
         return RuleMemory.make(
             numbers=net.observation.numbers(brief),

@@ -22,6 +22,7 @@ from noonward.errors import DataError, ScenarioError, nearest
 from noonward.model.edge.quality import steps_least
 from noonward.schedule import net_file
 from noonward.schedule.net_file import Block
+from noonward.schedule.nets import add_product, set_bias
 
 NET: Final = "edge-policy"
 """Name of the net in a file."""
@@ -71,24 +72,6 @@ def _at(memory: EdgeMemory, part: int) -> int:
 
 
 @kernel(inline=True, allocates=False)
-def _bias(memory: EdgeMemory, at: int, y_O: F8, outs: int) -> None:
-    """Writes a bias."""
-    for j in range(outs):
-        y_O[j] = memory.weight_W[at + j]
-
-
-@kernel(inline=True, allocates=False)
-def _add(memory: EdgeMemory, at: int, x_I: F8, ins: int, y_O: F8, outs: int) -> None:
-    """Adds ``x W`` to y."""
-    for i in range(ins):
-        x = x_I[i]
-        if x != 0.0:
-            weight_O = memory.weight_W[at + i * outs : at + (i + 1) * outs]
-            for j in range(outs):
-                y_O[j] += x * weight_O[j]
-
-
-@kernel(inline=True, allocates=False)
 def _mish_all(y_O: F8, outs: int) -> None:
     """Applies mish."""
     for j in range(outs):
@@ -103,8 +86,10 @@ def _embed(memory: EdgeMemory, servers: int, token_TW: F8, hidden_TD: F8) -> Non
         if token_TW[t, PRESENT] == 0.0:
             continue
         kind = 0 if t == 0 else (1 if t <= servers else 2)
-        _bias(memory, _at(memory, EMBED_B) + kind * width, hidden_TD[t], width)
-        _add(memory, _at(memory, EMBED_W) + kind * TOKEN * width, token_TW[t], TOKEN, hidden_TD[t], width)
+        set_bias(memory.weight_W, _at(memory, EMBED_B) + kind * width, hidden_TD[t], width)
+        add_product(
+            memory.weight_W, _at(memory, EMBED_W) + kind * TOKEN * width, token_TW[t], TOKEN, hidden_TD[t], width
+        )
         _mish_all(hidden_TD[t], width)
 
 
@@ -147,8 +132,8 @@ def _mix(memory: EdgeMemory, token_TW: F8, hidden_TD: F8, mixed_TE: F8, row_D: F
     if attention:
         for t in range(tokens):
             if token_TW[t, PRESENT] != 0.0:
-                _bias(memory, _at(memory, MIX_B), mixed_TE[t], 3 * width)
-                _add(memory, _at(memory, MIX_W), hidden_TD[t], width, mixed_TE[t], 3 * width)
+                set_bias(memory.weight_W, _at(memory, MIX_B), mixed_TE[t], 3 * width)
+                add_product(memory.weight_W, _at(memory, MIX_W), hidden_TD[t], width, mixed_TE[t], 3 * width)
     for t in range(tokens):
         if token_TW[t, PRESENT] == 0.0:
             continue
@@ -158,8 +143,8 @@ def _mix(memory: EdgeMemory, token_TW: F8, hidden_TD: F8, mixed_TE: F8, row_D: F
             for i in range(width):
                 row_D[i] = hidden_TD[t, i]
         out_D = weight_T
-        _bias(memory, _at(memory, AFTER_B), out_D, width)
-        _add(memory, _at(memory, AFTER_W), row_D, width, out_D, width)
+        set_bias(memory.weight_W, _at(memory, AFTER_B), out_D, width)
+        add_product(memory.weight_W, _at(memory, AFTER_W), row_D, width, out_D, width)
         mean = 0.0
         for i in range(width):
             out_D[i] += hidden_TD[t, i]
@@ -190,8 +175,8 @@ def _pool(memory: EdgeMemory, token_TW: F8, hidden_TD: F8, pooled_I: F8, context
             pooled_I[width + i] = max(pooled_I[width + i], hidden_TD[t, i])
     for i in range(width):
         pooled_I[i] /= present
-    _bias(memory, _at(memory, POOL_B), context_C, context)
-    _add(memory, _at(memory, POOL_W), pooled_I, 3 * width, context_C, context)
+    set_bias(memory.weight_W, _at(memory, POOL_B), context_C, context)
+    add_product(memory.weight_W, _at(memory, POOL_W), pooled_I, 3 * width, context_C, context)
     _mish_all(context_C, context)
 
 
@@ -202,19 +187,19 @@ def _evaluate(memory: EdgeMemory, rounds: int, x_A: F8, seen_F: F8, slot_QS: F8,
     whole = int(memory.number_P[LEVELS])
     places = slot_QS.shape[0]
     one_F, two_S, slot_S = scratch_XY[0], scratch_XY[1], scratch_XY[2]
-    _bias(memory, _at(memory, TIME_B) + rounds * first, one_F, first)
+    set_bias(memory.weight_W, _at(memory, TIME_B) + rounds * first, one_F, first)
     for j in range(first):
         one_F[j] += seen_F[j]
     if memory.number_P[ROUNDS] > 0.0:
-        _add(memory, _at(memory, NOISY_W), x_A, whole + places, one_F, first)
+        add_product(memory.weight_W, _at(memory, NOISY_W), x_A, whole + places, one_F, first)
     _mish_all(one_F, first)
-    _bias(memory, _at(memory, SECOND_B), two_S, second)
-    _add(memory, _at(memory, SECOND_W), one_F, first, two_S, second)
+    set_bias(memory.weight_W, _at(memory, SECOND_B), two_S, second)
+    add_product(memory.weight_W, _at(memory, SECOND_W), one_F, first, two_S, second)
     _mish_all(two_S, second)
-    _bias(memory, _at(memory, WHOLE_B), out_A, whole)
-    _add(memory, _at(memory, WHOLE_W), two_S, second, out_A, whole)
-    _bias(memory, _at(memory, SLOT_B), slot_S, slot)
-    _add(memory, _at(memory, SLOT_WHOLE_W), two_S, second, slot_S, slot)
+    set_bias(memory.weight_W, _at(memory, WHOLE_B), out_A, whole)
+    add_product(memory.weight_W, _at(memory, WHOLE_W), two_S, second, out_A, whole)
+    set_bias(memory.weight_W, _at(memory, SLOT_B), slot_S, slot)
+    add_product(memory.weight_W, _at(memory, SLOT_WHOLE_W), two_S, second, slot_S, slot)
     for q in range(places):
         score = memory.weight_W[_at(memory, SCORE_B)]
         for j in range(slot):
@@ -307,12 +292,12 @@ def net_rule(view: EdgeView, answers: EdgeAnswers, memory: EdgeMemory) -> None:
     first = int(memory.number_P[FIRST])
     for j in range(first):
         seen_F[j] = 0.0
-    _add(memory, _at(memory, SEEN_W), context_C, int(memory.number_P[CONTEXT]), seen_F, first)
+    add_product(memory.weight_W, _at(memory, SEEN_W), context_C, int(memory.number_P[CONTEXT]), seen_F, first)
     for q in range(places):
         for j in range(slot):
             slot_QS[q, j] = 0.0
         if token_TW[1 + servers + q, PRESENT] != 0.0:
-            _add(memory, _at(memory, SLOT_TOKEN_W), hidden_TD[1 + servers + q], width, slot_QS[q], slot)
+            add_product(memory.weight_W, _at(memory, SLOT_TOKEN_W), hidden_TD[1 + servers + q], width, slot_QS[q], slot)
     if memory.number_P[ROUNDS] > 0.0:
         _denoise(memory, x_A, seen_F, slot_QS, rest_XY, out_A)
         _answer(view, answers, memory, x_A)

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from noonward.bound.cluster_energy import environment_energy_bound
 from noonward.data.scenarios.load import load_scenario
@@ -16,6 +16,7 @@ from noonward.data.splits import split_seed
 from noonward.engine.run import run
 from noonward.files import file_name, write_text
 from noonward.ledger.ledger import settle
+from noonward.runtime.executor import PlainSpec
 from noonward.runtime.rests_on import installed_digest
 from noonward.runtime.runs import environment_of
 from noonward.schedule.policy_files import load_policy
@@ -107,7 +108,7 @@ class Reached:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShortTraining:
+class ShortTraining(PlainSpec):
     """A spec: trains an ablation from a seed and runs what it learned; what it reached is kept and not made twice.
 
     Attributes:
@@ -127,8 +128,6 @@ class ShortTraining:
     windows: int
     window_h: float
     folder: Path
-
-    portable: ClassVar[bool] = True
 
     @property
     def label(self) -> str:

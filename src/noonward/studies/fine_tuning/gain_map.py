@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from noonward.ledger.ledger import settle
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import find_kind
 from noonward.runtime.by_kind import environment_digest, run
-from noonward.runtime.executor import Executor, Progress, map_runs
+from noonward.runtime.executor import Executor, PlainSpec, Progress, map_runs
 from noonward.runtime.rests_on import bound_digest, run_digest
 from noonward.runtime.runs import environment_of
 from noonward.schedule.policies import make_scheduler
@@ -129,7 +129,7 @@ class Earned:
 
 
 @dataclass(frozen=True)
-class CellRun:
+class CellRun(PlainSpec):
     """A spec: every policy and the bound in one environment of a cell, read back where it was computed already.
 
     Attributes:
@@ -148,17 +148,10 @@ class CellRun:
     cell: str
     folder: Path
 
-    portable: ClassVar[bool] = True
-
     @property
     def label(self) -> str:
         """Which environment."""
         return f"{self.cell}, environment {self.index}"
-
-    @property
-    def group(self) -> Hashable:
-        """No two share an environment."""
-        return self.label
 
     @property
     def place(self) -> Path:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from noonward.data.jobs.load_shapes import (
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import Estimate, mean
 from noonward.notices import tell
-from noonward.runtime.executor import Executor, Progress, map_runs
+from noonward.runtime.executor import Executor, PlainSpec, Progress, map_runs
 from noonward.runtime.shared import shared
 from noonward.schedule.plan.baselines import greedy, perfect_forecast
 from noonward.schedule.plan.classes import LoadClass
@@ -229,7 +229,7 @@ def reproduce_load_shaping(
 
 
 @dataclass(frozen=True)
-class DrawRun:
+class DrawRun(PlainSpec):
     """A spec: one draw of training and validation days, its plans, and what they are worth.
 
     Attributes:
@@ -248,17 +248,10 @@ class DrawRun:
     training: int
     validation: int
 
-    portable: ClassVar[bool] = True
-
     @property
     def label(self) -> str:
         """Which draw."""
         return f"draw {self.draw}"
-
-    @property
-    def group(self) -> Hashable:
-        """Draws share nothing that is costly."""
-        return self.draw
 
     def run(self) -> LoadShaping:
         """Returns the results of the draw."""
@@ -268,10 +261,6 @@ class DrawRun:
         result = LoadShaping(source="generator" if self.profiles is None else str(self.profiles))
         _one_draw(result, self.draw, train_NKC, held_NKC, rng)
         return result
-
-    def keep(self, found: LoadShaping) -> LoadShaping:
-        """Returns the results: nothing is written."""
-        return found
 
 
 def open_profiles(path: Path, sources: tuple[str, ...]) -> LoadProfiles:

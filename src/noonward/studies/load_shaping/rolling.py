@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from noonward.arrays import F8
 from noonward.data.jobs.load_shapes import LoadProfiles, draw_days, generate_load_shapes, load_shape_constants
 from noonward.errors import DataError, InfeasiblePlanError
 from noonward.files import file_name, write_text
+from noonward.runtime.executor import PlainSpec
 from noonward.runtime.rests_on import installed_digest
 from noonward.schedule.plan.baselines import perfect_forecast
 from noonward.schedule.plan.problem import PlanProblem
@@ -144,7 +144,7 @@ class StoredDays:
 
 
 @dataclass(frozen=True)
-class RollingRun:
+class RollingRun(PlainSpec):
     """A spec: one source's days, planned one after the other, at one promise or one radius.
 
     What was found before is read back from its file, as long as all that it rests on is the same.
@@ -171,8 +171,6 @@ class RollingRun:
     samples: int
     folder: Path | None = None
 
-    portable: ClassVar[bool] = True
-
     @property
     def method(self) -> str:
         """How days are planned."""
@@ -182,11 +180,6 @@ class RollingRun:
     def label(self) -> str:
         """Which run."""
         return f"{self.source}, run {self.turn}, {self.method.replace('-', ' ')}"
-
-    @property
-    def group(self) -> Hashable:
-        """Runs share nothing that is costly."""
-        return self.label
 
     @property
     def place(self) -> Path | None:

@@ -61,8 +61,8 @@ from noonward.schedule.cluster.choices.layout import (
     WINDOW_S,
 )
 from noonward.schedule.cluster.choices.layout import ROOM as NOTE_ROOM
-from noonward.schedule.cluster.choices.nets import layer
 from noonward.schedule.cluster.choices.prices import renew_prices
+from noonward.schedule.nets import layer
 from noonward.units import HOUR_S
 
 WORK: Final = 4

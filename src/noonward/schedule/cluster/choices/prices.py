@@ -27,7 +27,7 @@ from noonward.schedule.cluster.choices.layout import (
     START_H,
     WINDOW_S,
 )
-from noonward.schedule.cluster.choices.nets import layer
+from noonward.schedule.nets import layer
 from noonward.units import DAY_H, HOUR_S
 
 PRICED_H = 120

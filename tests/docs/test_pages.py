@@ -63,7 +63,6 @@ NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {
     "--set signals.last_day=2022-12-31 --policies local-fcfs,bid-price-regression -n 20 --no-bound": "needs signals",
     "make demo": "a target of the Makefile",
     "make test": "a target of the Makefile",
-    "make lint types docs": "targets of the Makefile",
     "python -m pip install .": "needs the network",
     "python -m pip install '.[train]'": "needs the network",
     "python -m pip install '.[ray]'": "needs the network",
@@ -291,7 +290,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"], ids=named)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if target.startswith("http"):

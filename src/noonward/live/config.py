@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from noonward.data.scenarios.load import load_scenario
+from noonward.data.scenarios.load import explained, load_scenario
 from noonward.errors import ScenarioError, nearest
 from noonward.live.grid.feeds.settings import URL, SignalFeed, require_feeds
 from noonward.model.cluster.scenario import Scenario
@@ -231,8 +231,7 @@ def checked_config(content: dict[str, Any], source: str, base: Path) -> tuple[Li
     try:
         config = LiveConfig.model_validate(content)
     except ValidationError as error:
-        said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-        raise ScenarioError(f"{source}: {said}") from error
+        raise ScenarioError(explained(error, source, content, LiveConfig, "configuration")) from error
     named = config.scenario
     scenario = load_scenario(base / named if named.endswith((".yaml", ".yml")) else named)
     if not isinstance(scenario, Scenario):

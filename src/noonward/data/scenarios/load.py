@@ -78,7 +78,7 @@ def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Pa
     try:
         scenario = model.model_validate(content)
     except ValidationError as error:
-        raise ScenarioError(_explain(error, source, content, model)) from error
+        raise ScenarioError(explained(error, source, content, model)) from error
     placed = scenario if base is None or base == Path() else _rebase(scenario, base)
     if not isinstance(placed, Scenario):
         return placed
@@ -256,8 +256,16 @@ def _place(problem: Mapping[str, Any], content: Any) -> str:
     return ".".join(keys) or "scenario"
 
 
-def _explain(error: ValidationError, source: str, content: Any, model: type[BaseModel]) -> str:
-    """Returns one line per problem: where, what, value, what is allowed."""
+def explained(error: ValidationError, source: str, content: Any, model: type[BaseModel], what: str = "scenario") -> str:
+    """Returns one line per problem of a file: where, what, value, what is allowed.
+
+    Args:
+        error: What the model refused.
+        source: Name of the file, for the first line.
+        content: What the file holds.
+        model: The model, whose keys are proposed for unknown ones.
+        what: What the file should be.
+    """
     lines = []
     problems = error.errors()
     places = [problem["loc"] for problem in problems]
@@ -279,7 +287,7 @@ def _explain(error: ValidationError, source: str, content: Any, model: type[Base
             if not message[:2].isupper():  # an abbreviation, as in "GPU type", stays as it is
                 message = message[:1].lower() + message[1:]
             lines.append(f"{where}: {message}{shown}")
-    head = f"{source} is not a valid scenario ({len(lines)} problem{'s' if len(lines) > 1 else ''}):"
+    head = f"{source} is not a valid {what} ({len(lines)} problem{'s' if len(lines) > 1 else ''}):"
     return "\n  ".join([head, *lines])
 
 

@@ -34,6 +34,7 @@ def as_pattern(name: str) -> re.Pattern[str]:
         .replace("CHOICE", "(?:best|cheapest|cleanest|now|worst)")
         .replace("POINT", r"[\w.-]+")
         .replace("ASSUMPTIONS", r"[\w.-]+")
+        .replace("WAY", "(?:known|learned|limit|class-mean)")
         .replace("CELL", r"N\d+/0\.\d\d")
     )
     return re.compile(text.replace("day_D", r"day_\d"))
@@ -175,6 +176,15 @@ def test_figures_of_the_ablations_of_chsac(noonward: CommandLine, monkeypatch: p
     monkeypatch.setattr(study_ablations, "__kwdefaults__", changed)
     command = ("reproduce", "dvfs-training", "--ablations", "--training-seeds", 1, "--workers", 1, "--json")
     hold_against_page("reproduce dvfs-training --ablations", [noonward(*command).out])
+
+
+def test_figures_of_the_study_of_knowledge(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.studies.fine_tuning import knowledge
+
+    kept = knowledge.study_knowledge.__kwdefaults__ or {}
+    monkeypatch.setattr(knowledge.study_knowledge, "__kwdefaults__", {**kept, "scenario": "tiny"})
+    command = ("reproduce", "fine-tuning", "--knowledge", "-n", 1, "--policies", "cheapest-feasible", "--json")
+    hold_against_page("reproduce fine-tuning --knowledge", [noonward(*command).out])
 
 
 def test_figures_of_the_map(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,6 +183,33 @@ def _map(environments: int, seed: int, out: Path, workers: int | None, ray: str 
     print(f"report:  {report}")
 
 
+def _knowledge(
+    environments: int,
+    seed: int,
+    policies: list[str] | None,
+    out: Path,
+    workers: int | None,
+    ray: str | None,
+    json: bool,
+) -> None:
+    """Prints what policies earn that are not told the jobs' run times."""
+    from noonward.evaluate.metrics import to_json
+    from noonward.studies.fine_tuning.knowledge import knowledge_table, runs_of, study_knowledge
+
+    with (
+        executor_of(workers, ray) as executor,
+        progress_bar(runs_of(environments, policies), "fine-tuning --knowledge") as step,
+    ):
+        found = study_knowledge(
+            environments=environments, seed=seed, out=out, policies=policies, progress=step, executor=executor
+        )
+    if json:
+        records = {way: str(comparison.folder) for way, comparison in found.by_way.items()}
+        print(to_json(found.metrics(), environments=environments, seed=seed, records=records))
+        return
+    print_text_table(knowledge_table(found, environments))
+
+
 @app.command(name="fine-tuning", short_help="MASAC: Sec. IV, Figs. 3 to 6, unseen months.")
 def fine_tuning(
     signals: SignalFiles = None,
@@ -198,6 +225,10 @@ def fine_tuning(
         bool,
         typer.Option("--map", help="Vary demand, power, slack, GPUs per job and arrivals instead."),
     ] = False,
+    knowledge: Annotated[
+        bool,
+        typer.Option("--knowledge", help="Tell policies limits, class means or learned run times instead."),
+    ] = False,
     nets: Nets = None,
     out: Out = Path("runs"),
     workers: Workers = None,
@@ -212,8 +243,10 @@ def fine_tuning(
     from noonward.errors import ScenarioError
     from noonward.evaluate.metrics import to_json
 
-    if ablations and map_:
-        raise ScenarioError("--ablations and --map are studies of their own; give one of them")
+    if ablations + map_ + knowledge > 1:
+        raise ScenarioError("--ablations, --map and --knowledge are studies of their own; give one of them")
+    if knowledge and (signals or jobs):
+        raise ScenarioError("--knowledge draws generated environments; leave out --signals and --jobs")
     if ablations and (signals or jobs or policies):
         raise ScenarioError("--ablations trains on generated data; leave out --signals, --jobs and --policies")
     if map_ and (signals or jobs or policies):
@@ -225,6 +258,9 @@ def fine_tuning(
         return
     if map_:
         _map(environments, seed, out, workers, ray, json)
+        return
+    if knowledge:
+        _knowledge(environments, seed, split_names(policies), out, workers, ray, json)
         return
     from noonward.studies.fine_tuning.report import claims_tables, findings, seeds_table, write_fine_tuning
     from noonward.studies.fine_tuning.reproduce import SCENARIO, chosen_policies, reproduce_fine_tuning

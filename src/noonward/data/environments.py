@@ -15,6 +15,7 @@ from noonward.data.jobs.dated import job_rows, jobs_that_fit
 from noonward.data.jobs.expected import FineTuningSampler
 from noonward.data.jobs.generate import build_jobs
 from noonward.data.jobs.history import history_of, sample_history
+from noonward.data.jobs.knowledge import job_knowledge
 from noonward.data.jobs.load import jobs_of_table
 from noonward.data.sanity import scenario_warnings
 from noonward.data.signals.generate import generate_signals, sinusoidal_signals
@@ -90,6 +91,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
     else:
         signals = _loaded(source, _zones(scenario))
         start, jobs = _known_window(scenario, source, signals, index, seed)
+    past = past_jobs(scenario, scenario.jobs, start) if isinstance(scenario.jobs, JobTable) else None
     setting = scenario.setting(
         start,
         window_s=scenario.window_h * HOUR_S,
@@ -104,7 +106,8 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         seed=seed,
         jobs=jobs,
         signals=signals,
-        sample_jobs=_sampler(scenario, start),
+        sample_jobs=_sampler(scenario, start, past),
+        knowledge=job_knowledge(scenario, start, jobs, past, index, seed),
         notes=(
             *scenario_warnings(scenario, signals if isinstance(source, SignalFiles) else None),
             *(() if signals is None else signals.notes),
@@ -210,11 +213,10 @@ def _to_first_slot(jobs: Jobs, slot_s: float) -> Jobs:
     return replace(jobs, slack_s_J=np.maximum(jobs.slack_s_J, until_slot_s_J))
 
 
-def _sampler(scenario: Scenario, start: datetime) -> Callable[[np.random.Generator], Jobs] | None:
-    """Returns a draw from the job statistics a planner may know: for a trace, the packaged ones."""
+def _sampler(scenario: Scenario, start: datetime, past: Jobs | None) -> Callable[[np.random.Generator], Jobs] | None:
+    """Returns a draw from the job statistics a planner may know: for a trace, the packaged ones; a table's past."""
     source = scenario.jobs
     if isinstance(source, JobTable):
-        past = past_jobs(scenario, source, start)
         return None if past is None else functools.partial(sample_history, past, start, scenario.window_h)
     if isinstance(source, FineTuningJobs):
         source = source.model_copy(update={"trace": "calibrated", "columns": {}})

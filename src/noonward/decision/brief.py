@@ -12,7 +12,6 @@ from noonward.errors import ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.forecasts.learned import find_net, require_zones
 from noonward.model.cluster.environment import LONGEST_RUN_H, Environment
-from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.setting import Protocol, Setting
 from noonward.units import HOUR_S
@@ -102,21 +101,27 @@ class Brief(Setting):
             largest_gang=int(jobs.gpus_max_J.max()),
             largest_need=int(jobs.gpus_min_J.max()),
             signals=environment.signals is not None,
-            lookahead_h=max(needs.lookahead_h, _longest_h(jobs, environment.fleet)) if shown else 0,
+            lookahead_h=max(needs.lookahead_h, _longest_h(environment)) if shown else 0,
             sample_jobs=environment.sample_jobs,
             future=jobs if needs.foresight else None,
             recorded=jobs if needs.record and jobs.has_record else None,
         )
 
 
-def _longest_h(jobs: Jobs, fleet: Fleet) -> int:
+def _longest_h(environment: Environment) -> int:
     """Returns how many hours after its arrival a job may still run, counted in hours that a forecast must know.
 
-    Where no end is set to a job but the window's, that has no limit; a forecast then reaches as far as the longest run.
+    Where run times are not told, it is what past jobs hardly exceed. Where no end is set to a job but the window's,
+    that has no limit; a forecast then reaches as far as the longest run.
     """
-    slowest_C = np.nanmax(fleet.tables(int(jobs.gpus_max_J.max())).seconds_per_unit_SCGF[:, :, 1:], (0, 2, 3))
-    span_s = jobs.work_J * slowest_C[jobs.class_J] + np.where(np.isinf(jobs.slack_s_J), 0.0, jobs.slack_s_J)
-    return int(np.ceil(min(float(span_s.max()) / HOUR_S, LONGEST_RUN_H))) + 2
+    jobs, fleet = environment.jobs, environment.fleet
+    if environment.knowledge is not None:
+        longest_s = environment.knowledge.reach_s
+    else:
+        slowest_C = np.nanmax(fleet.tables(int(jobs.gpus_max_J.max())).seconds_per_unit_SCGF[:, :, 1:], (0, 2, 3))
+        span_s = jobs.work_J * slowest_C[jobs.class_J] + np.where(np.isinf(jobs.slack_s_J), 0.0, jobs.slack_s_J)
+        longest_s = float(span_s.max())
+    return int(np.ceil(min(longest_s / HOUR_S, LONGEST_RUN_H))) + 2
 
 
 def check_fit(brief: Brief, needs: Needs, name: str) -> None:

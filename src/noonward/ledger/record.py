@@ -119,6 +119,8 @@ def environment_digest(environment: Environment) -> str:
         for key in sorted(signals.parts):
             digest.update(" ".join(key).encode())
             arrays.append(signals.parts[key][:until])
+    if environment.knowledge is not None:
+        environment.knowledge.add_to(digest)
     if environment.caps is not None:
         digest.update(f"caps {environment.caps.hard}".encode())
         arrays.append(environment.caps.gpus_SH)

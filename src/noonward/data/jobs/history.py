@@ -37,10 +37,10 @@ def history_of(jobs: Jobs, submit_s_J: np.ndarray, start: datetime, window_h: in
     if not known_J.any():
         return None
     rows_J = np.flatnonzero(known_J)
-    return _with_rows(jobs, rows_J, submit_s_J[rows_J] - _MONDAY_S)
+    return _with_rows(jobs, rows_J, submit_s_J[rows_J] - MONDAY_S)
 
 
-_MONDAY_S = 4.0 * DAY_S
+MONDAY_S = 4.0 * DAY_S
 """The first Monday's midnight after 1970-01-01 UTC, a Thursday."""
 
 
@@ -62,7 +62,7 @@ def sample_history(past: Jobs, start: datetime, window_h: int, rng: np.random.Ge
     """
     day_J = (past.arrival_s_J // DAY_S).astype(np.int64)
     days = np.arange(day_J[0], day_J[-1] + 1)
-    first_day = int((start.timestamp() - _MONDAY_S) // DAY_S)
+    first_day = int((start.timestamp() - MONDAY_S) // DAY_S)
     count = -(-window_h // 24)
     for _ in range(DRAWS):
         rows: list[I8] = []

@@ -386,7 +386,8 @@ def content_with_files(scenario: Scenario, signals: Sequence[Path], jobs: Path |
         content["signals"] = {**kept, "source": "files", "paths": [str(path) for path in signals]}
     if jobs is not None:
         if is_dated(jobs) or "origin" in column_names(jobs):
-            content["jobs"] = {"source": "table", "path": str(jobs)}
+            knowledge = content["jobs"]["knowledge"]
+            content["jobs"] = {"source": "table", "path": str(jobs), "knowledge": knowledge}
             if may_record_starts(jobs):
                 content["reference_policy"] = None  # what happened, where the table says so
         elif content["jobs"]["source"] == "fine-tuning":

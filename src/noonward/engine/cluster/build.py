@@ -11,6 +11,7 @@ from noonward.decision.brief import Brief, Curves, Needs
 from noonward.decision.cluster.assembly import make_view, with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView
+from noonward.engine.cluster.estimates import learns, submitted
 from noonward.engine.cluster.kernels.world import (
     ADVISORY_CAPS,
     CARBON_SUM,
@@ -22,12 +23,12 @@ from noonward.engine.cluster.kernels.world import (
     NO_REWARDS,
     PRICE_SUM,
     SITE_STATE,
+    SUBMITTED,
     TRACK,
     World,
 )
 from noonward.ledger.segments import JOB_OUTCOME
 from noonward.model.cluster.environment import Environment
-from noonward.model.cluster.jobs import JOB
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 
@@ -55,6 +56,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     world = _blank_world(brief, needs, SLOTS, len(environment.jobs))
     engine_1 = world.engine_1
     engine_1["drained"] = environment.drained
+    engine_1["estimated"] = 0 if learns(environment) else len(environment.jobs)
     engine_1["has_signals"] = environment.signals is not None
     engine_1["part_s"] = environment.site_signals.part_s
     engine_1["rewards"] = rewards
@@ -64,7 +66,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
         limit_SH = caps_SH if environment.caps is None else caps_SH.copy()
     return world._replace(
         answers=world.answers._replace(limit_SH=limit_SH),
-        submitted_R=environment.job_records,
+        submitted_R=submitted(environment),
         signal_KSH=_signals(environment),
         forecast_KISL=_forecast_buffer(world.shown, environment.hours if brief.lookahead_h else 0),
         caps_SH=caps_SH,
@@ -82,6 +84,7 @@ def told_world(brief: Brief, needs: Needs) -> World:
     engine_1, sites = world.engine_1, len(brief.sites)
     engine_1["told"] = engine_1["drained"] = 1
     engine_1["told_s"] = -np.inf
+    engine_1["estimated"] = np.iinfo(np.int64).max
     if needs.curves is not None:
         engine_1["caps"] = HARD_CAPS if needs.curves == "hard" else ADVISORY_CAPS
     return world._replace(
@@ -113,7 +116,7 @@ def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int) -> World:
         engine_1=engine_1,
         state_S=state_S,
         track_J=np.zeros(slots, TRACK),
-        submitted_R=np.zeros(0, JOB),
+        submitted_R=np.zeros(0, SUBMITTED),
         outcome_R=np.zeros(jobs, JOB_OUTCOME),
         job_usd_R=np.zeros(jobs),
         heap_E=np.zeros(2 * jobs + sites + 2, EVENT),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from noonward.arrays import F8
 from noonward.decision.brief import Brief, check_fit
 from noonward.decision.cluster.view import Answers, ClusterView
@@ -15,6 +17,7 @@ from noonward.engine.cluster.build import (
     with_more_slots,
 )
 from noonward.engine.cluster.emit import emit
+from noonward.engine.cluster.estimates import EstimateIssuer, learns
 from noonward.engine.cluster.kernels import loops
 from noonward.engine.cluster.kernels.world import (
     AS_EARNED,
@@ -25,11 +28,15 @@ from noonward.engine.cluster.kernels.world import (
     FULL,
     NO_REWARDS,
     NO_SLOT,
+    UNESTIMATED,
     UNISSUED,
 )
 from noonward.errors import InfeasibleActionError
 from noonward.ledger.segments import Outcome
 from noonward.model.cluster.environment import Environment
+
+STOPS: Final = (FULL, NO_SLOT, UNESTIMATED, UNISSUED)
+"""What a loop stops for until it is provided."""
 
 
 class ClusterEngine:
@@ -78,6 +85,7 @@ class ClusterEngine:
         kind = AS_EARNED if rewards else NO_REWARDS
         self.world = build_world(environment, scheduler.needs, self.brief, rewards=kind)
         self._issuer = forecast_issuer(environment, scheduler.needs, seed)
+        self._estimates = EstimateIssuer(environment) if learns(environment) else None
         each_slot = environment.protocol == "each-slot"
         self._step = loops.step_each_slot if each_slot else loops.step_on_arrival
         self._run = loops.run_each_slot if each_slot else loops.run_on_arrival
@@ -107,7 +115,7 @@ class ClusterEngine:
             InfeasibleActionError: An answer is infeasible; nothing has changed.
         """
         kind = int(self._step(self.world))
-        while kind in (FULL, NO_SLOT, UNISSUED):
+        while kind in STOPS:
             self._provide(kind)
             kind = int(self._step(self.world))
         if kind < 0:
@@ -115,11 +123,14 @@ class ClusterEngine:
         return kind
 
     def _provide(self, what: int) -> None:
-        """Provides what a loop stopped for: room for journeys (FULL) or jobs (NO_SLOT), or forecasts (UNISSUED)."""
+        """Provides what a loop stopped for: room for journeys (FULL) or jobs (NO_SLOT), forecasts or run times."""
         if what == FULL:
             self.world = with_more_journeys(self.world)
         elif what == NO_SLOT:
             self.world = with_more_slots(self.world)
+        elif what == UNESTIMATED:
+            assert self._estimates is not None, "only what is learned is missing"
+            self._estimates.issue(self.world)
         else:
             issue_forecasts(self.world, self._issuer)
 
@@ -137,7 +148,7 @@ class ClusterEngine:
         if not isinstance(scheduler, CompiledScheduler):
             raise TypeError(f"{type(scheduler).__name__} has no compiled rule; run it with compiled=False")
         failed = int(self._run(self.world, scheduler.rule, scheduler.question(self.view, self.answers).address))
-        while failed in (FULL, NO_SLOT, UNISSUED):
+        while failed in STOPS:
             self._provide(failed)
             failed = int(self._run(self.world, scheduler.rule, scheduler.question(self.view, self.answers).address))
         if failed:
@@ -149,7 +160,7 @@ class ClusterEngine:
         while asked:
             scheduler.decide(self.view, self.answers)
             stopped = self._run_under(scheduler)
-            while stopped in (FULL, NO_SLOT, UNISSUED):
+            while stopped in STOPS:
                 self._provide(stopped)
                 stopped = self._run_under(scheduler)
             if stopped < 0:

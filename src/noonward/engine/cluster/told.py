@@ -38,10 +38,10 @@ from noonward.engine.cluster.kernels.world import (
     REACH,
     RUNNING,
     SERIAL_SHIFT,
+    SUBMITTED,
     TRANSIT,
     World,
 )
-from noonward.model.cluster.jobs import JOB
 
 EVENTS_A_JOB: Final = 6
 """Events and happenings that a job in sight adds to a world between two questions, at most."""
@@ -123,11 +123,11 @@ class ToldEngine:
             serial: Its number, above those of all jobs told of before.
             columns: Fields of its JOB record.
         """
-        record = np.zeros(1, JOB)
+        record = np.zeros(1, SUBMITTED)
         record["preset_site"] = -1
         for name, value in columns.items():
             record[name] = value
-        record["serial"] = serial
+        record["serial"], record["told"] = serial, record["work"]
         bisect.insort(self._coming, (float(record["arrival_s"][0]), serial, record), key=lambda one: one[:2])
         self._submitted = False
 
@@ -290,7 +290,7 @@ class ToldEngine:
         engine = self.world.engine_1[0]
         if not self._submitted:
             records = [record for *_, record in self._coming]
-            self.world = self.world._replace(submitted_R=np.concatenate([np.zeros(0, JOB), *records]))
+            self.world = self.world._replace(submitted_R=np.concatenate([np.zeros(0, SUBMITTED), *records]))
             self._submitted = True
         jobs = len(self.world.track_J) + len(self._coming)
         while engine["heap_size"] + engine["journeys"] + EVENTS_A_JOB * jobs > len(self.world.heap_E):

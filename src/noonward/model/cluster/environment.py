@@ -14,6 +14,7 @@ from noonward.arrays import I8, Records
 from noonward.errors import ScenarioError
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.knowledge import JobKnowledge
 from noonward.model.cluster.setting import Setting
 from noonward.model.signals import Signals, SiteSignals
 from noonward.model.spec import LONGEST_WINDOW_H
@@ -54,6 +55,7 @@ class Environment(Setting):
         sample_jobs: Draws another table of jobs from the statistics that a planner may know (never from the jobs of
             this environment or the trace they were taken from), or None.
         notes: What a reader of any result must know.
+        knowledge: What schedulers are told of the jobs in place of their run times; None: they are told these.
         details: What the table of jobs says of each beyond what it needs, one row per job in their order, in the
             columns ``job_id``, ``user``, ``team``, ``name``, ``partition`` (text), ``limit_s`` (s) and ``state``
             (docs/data.md; null: it does not say); None where the jobs are from no table. No scheduler sees it.
@@ -74,6 +76,7 @@ class Environment(Setting):
     sample_jobs: Callable[[np.random.Generator], Jobs] | None = None
     notes: tuple[str, ...] = ()
     details: pl.DataFrame | None = None
+    knowledge: JobKnowledge | None = None
 
     def __post_init__(self) -> None:
         jobs, fleet = self.jobs, self.fleet
@@ -88,6 +91,12 @@ class Environment(Setting):
                 row = int((column >= limit).argmax())
                 raise ScenarioError(f"column {name}, row {row}: index {column[row]} is not below {limit}")
         self._check_sizes()
+        told = self.knowledge
+        if told is not None and len(told.traits) != len(told.past_work_P) + len(jobs):
+            raise ScenarioError(
+                f"{len(told.traits)} jobs are described for {len(told.past_work_P)} past and {len(jobs)} jobs of the "
+                "environment; describe each once"
+            )
         if self.details is not None and self.details.height != len(jobs):
             raise ScenarioError(
                 f"{self.details.height} rows of details stand beside {len(jobs)} jobs; give one per job"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from noonward.arrays import F8, I8
 from noonward.model.spec import Positive, Spec
@@ -26,6 +26,8 @@ OVERRUN: Final = 1.25
 
 class UniformLimit(Spec):
     """Limits that users state: their jobs' run times, times a uniform factor."""
+
+    model_config = ConfigDict(populate_by_name=True)
 
     law: Literal["uniform"] = "uniform"
     """``uniform``."""

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from noonward.errors import nearest
 from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.knowledge import Knowledge
 from noonward.model.cluster.lateness import Lateness
 from noonward.model.cluster.setting import Protocol, Setting
 from noonward.model.economics import Economics
@@ -127,7 +128,14 @@ class JobKind(Spec):
     """Fine-tuned model that travels with a job and returns as its result, GB."""
 
 
-class FineTuningJobs(Spec):
+class JobsToRun(Spec):
+    """A source of jobs."""
+
+    knowledge: Knowledge = Knowledge()
+    """What schedulers are told of the jobs' run times (docs/run-times.md)."""
+
+
+class FineTuningJobs(JobsToRun):
     """Fine-tuning jobs with the gangs, durations and rhythm of a job trace (MASAC, Sec. IV.A)."""
 
     source: Literal["fine-tuning"] = "fine-tuning"
@@ -165,7 +173,7 @@ def _ordered_gangs(jobs: Any) -> Any:
     return jobs
 
 
-class PoissonJobs(Spec):
+class PoissonJobs(JobsToRun):
     """Poisson arrivals of jobs with log-normal work (CHSAC-AF, Table I)."""
 
     source: Literal["poisson"]
@@ -232,7 +240,7 @@ class ClassStream(Spec):
     _gangs = model_validator(mode="after")(_ordered_gangs)
 
 
-class MixedJobs(Spec):
+class MixedJobs(JobsToRun):
     """Jobs of several classes, each with its own arrivals and work (CHSAC-AF, Sec. VII: training with inference)."""
 
     source: Literal["mixed"]
@@ -240,7 +248,7 @@ class MixedJobs(Spec):
     """Stream per job class of the fleet."""
 
 
-class ShapedJobs(Spec):
+class ShapedJobs(JobsToRun):
     """Jobs that come at full hours, in amounts that follow daily load shapes (Hall et al., Sec. V)."""
 
     source: Literal["load-shapes"]
@@ -256,7 +264,7 @@ class ShapedJobs(Spec):
     """Largest delay of the start, s."""
 
 
-class PaperStreamJobs(Spec):
+class PaperStreamJobs(JobsToRun):
     """The very jobs of CHSAC-AF's published runs, drawn from ``random.Random(seed)`` in the authors' order."""
 
     source: Literal["paper-stream"]
@@ -276,7 +284,7 @@ class PaperStreamJobs(Spec):
     """Data that travel with a job to its site, GB."""
 
 
-class JobTable(Spec):
+class JobTable(JobsToRun):
     """A complete table of jobs from a file."""
 
     source: Literal["table"]
@@ -421,6 +429,9 @@ class Scenario(Spec):
     @property
     def digest(self) -> str:
         """Digest of everything that a run depends on: all but the description and which policies are compared."""
-        unsaid = {name for name in ("start", "latency_weight_w") if not getattr(self, name)}
-        said = self.model_dump_json(exclude={"kind", "description", "goal", "reference_policy", "policies", *unsaid})
+        left_out: dict[str, Any] = dict.fromkeys(("kind", "description", "goal", "reference_policy", "policies"), True)
+        left_out |= {name: True for name in ("start", "latency_weight_w") if not getattr(self, name)}
+        if self.jobs.knowledge == Knowledge():
+            left_out["jobs"] = {"knowledge": True}
+        said = self.model_dump_json(exclude=left_out)
         return hashlib.sha256(said.encode()).hexdigest()[:16]

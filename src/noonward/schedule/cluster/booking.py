@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from noonward.decision.cluster.view import (
 from noonward.decision.scheduler import CompiledScheduler, forecast_remarks
 from noonward.forecasts.forecast import Forecast
 from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.knowledge import OVERRUN
 from noonward.units import HOUR_S
 
 NEVER = 2.0**62
@@ -32,8 +32,6 @@ REFUSED = -1
 SITE, SLOT, END, GPUS, STARTED = range(5)
 """Positions in ``memory.job_index_JP``: a job's booked site, its first slot there and the one after its last, its GPUs,
 and 1 once it has been told to start."""
-OVERRUN: Final = 1.25
-"""A run that goes on beyond every expectation is expected to take so many times what it has taken."""
 FREED, LAST_START_S, GIVEN_BACK = range(3)
 """Positions in ``memory.number_P``: the first slot whose row of ``memory.index_XY`` counts; the latest start, s; the
 last slot in which a job that had gone gave room back, or -1."""

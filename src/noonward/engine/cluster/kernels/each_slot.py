@@ -15,8 +15,8 @@ from noonward.engine.cluster.kernels.physics import (
     finish,
     give_slot_back,
     give_up,
-    has_slot,
     leave_queue,
+    missing,
     move,
     not_held,
     note,
@@ -24,6 +24,7 @@ from noonward.engine.cluster.kernels.physics import (
     read_meters,
     read_reward,
     room_now,
+    runs_on,
     set_defaults,
     show_hour,
     start,
@@ -37,7 +38,6 @@ from noonward.engine.cluster.kernels.world import (
     FINISH,
     FULL,
     INGRESS_SHIFT,
-    NO_SLOT,
     REACH,
     SENT,
     SITE_SHIFT,
@@ -165,7 +165,7 @@ def next_slot_s(w: World) -> float:
 
 @kernel(inline=True, allocates=False)
 def take_events(w: World, until: float) -> int:
-    """Takes all finishes, joins and arrivals up to a time, each at its own; returns 0, or NO_SLOT to be resumed."""
+    """Takes all finishes, joins and arrivals up to a time, each at its own; returns 0, or what is missing."""
     view = w.shown
     while True:
         arrival = (
@@ -180,8 +180,9 @@ def take_events(w: World, until: float) -> int:
         if min(time, arrival) > until:
             return 0
         arrives = arrival < time or (arrival == time and kind > ARRIVAL)
-        if arrives and not has_slot(w):
-            return NO_SLOT
+        lacks = missing(w) if arrives else 0
+        if lacks:
+            return lacks
         w.engine_1[0].events += 1
         if arrives:
             view.run_1[0].now_s = max(view.run_1[0].now_s, arrival)
@@ -193,8 +194,9 @@ def take_events(w: World, until: float) -> int:
             continue  # it was withdrawn
         view.run_1[0].now_s = max(view.run_1[0].now_s, time)
         if kind == FINISH:
-            finish(w, job)
-            give_slot_back(w, job)
+            if not runs_on(w, job):
+                finish(w, job)
+                give_slot_back(w, job)
         else:
             enqueue(w, job, w.outcome_R[w.track_J[job].row].site)
 
@@ -227,7 +229,7 @@ def close_run(w: World) -> int:
 
 @kernel(inline=True, allocates=False)
 def advance_each_slot(w: World) -> int:
-    """Runs until the next decision step; returns ASK_SLOT, 0 at the run's end, or NO_SLOT to be called again.
+    """Runs until the next decision step; returns ASK_SLOT, 0 at the run's end, or what is missing (NO_SLOT, ...).
 
     Where it is told from outside, 0 says that the slot it was told to take (``until_s``) is over.
     """
@@ -250,9 +252,10 @@ def advance_each_slot(w: World) -> int:
         last = np.isinf(time) or (not w.engine_1[0].drained and time > view.run_1[0].window_s)
         if last and w.engine_1[0].drained:
             return close_run(w)
-        if take_events(w, view.run_1[0].window_s if last else time):
+        lacks = take_events(w, view.run_1[0].window_s if last else time)
+        if lacks:
             view.run_1[0].kind = 0  # the last answers have been carried out
-            return NO_SLOT
+            return lacks
         if last:
             view.run_1[0].now_s = view.run_1[0].window_s
             return close_run(w)

@@ -23,8 +23,8 @@ from noonward.engine.cluster.kernels.physics import (
     finish,
     give_slot_back,
     give_up,
-    has_slot,
     leave_queue,
+    missing,
     move,
     not_held,
     note,
@@ -32,6 +32,7 @@ from noonward.engine.cluster.kernels.physics import (
     read_meters,
     read_reward,
     room_now,
+    runs_on,
     set_defaults,
     show_hour,
     start,
@@ -48,7 +49,6 @@ from noonward.engine.cluster.kernels.world import (
     HARD_CAPS,
     HOUR,
     KIND_SHIFT,
-    NO_SLOT,
     REACH,
     SENT,
     TRANSIT,
@@ -269,7 +269,7 @@ def continue_dispatch(w: World) -> int:
 
 @kernel(inline=True, allocates=False)
 def advance_on_arrival(w: World) -> int:
-    """Runs until the next question; returns its kind, 0 at the run's end, or NO_SLOT to be called again.
+    """Runs until the next question; returns its kind, 0 at the run's end, or what is missing.
 
     Where it is told from outside, 0 says that all that was told (``told_s``) is taken.
     """
@@ -302,9 +302,10 @@ def advance_on_arrival(w: World) -> int:
         elif np.isinf(first) or (w.engine_1[0].drained and np.isinf(arrival) and idle(w, kind)):
             return close_run(w, max(view.run_1[0].now_s, view.run_1[0].window_s))
         arrives = arrival < time or (arrival == time and kind > ARRIVAL)
-        if arrives and not has_slot(w):
+        lacks = missing(w) if arrives else 0
+        if lacks:
             view.run_1[0].kind = 0  # the last answers have been carried out
-            return NO_SLOT
+            return lacks
         w.engine_1[0].events += 1
         if arrives:
             code = next_arrival(w)
@@ -322,6 +323,8 @@ def advance_on_arrival(w: World) -> int:
             continue
         view.run_1[0].now_s = max(view.run_1[0].now_s, time)
         if kind == FINISH:
+            if runs_on(w, job):
+                continue
             s = w.outcome_R[row].site
             finish(w, job)
             w.engine_1[0].dispatch = s

@@ -18,6 +18,7 @@ from noonward.engine.cluster.kernels.world import (
     HARD_CAPS,
     JOINED,
     KIND_SHIFT,
+    NO_SLOT,
     OVERDUE,
     OWN,
     PLANNED,
@@ -26,12 +27,14 @@ from noonward.engine.cluster.kernels.world import (
     SERIAL_SHIFT,
     STARTED,
     TAKEN,
+    UNESTIMATED,
     UNISSUED,
     WAITING,
     World,
 )
 from noonward.ledger.settle import counted_s, settle_segment, settle_transfer
 from noonward.ledger.utility import utility_kernel
+from noonward.model.cluster.knowledge import OVERRUN
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
 
@@ -293,7 +296,11 @@ def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
     if level == ORACLE:
         level = view.oracle_SCG[s, view.job_J[job].class_, gpus]
     read_meters(w, s, now)
-    seconds = view.job_J[job].work * view.speed_KSCGF[SECONDS, s, view.job_J[job].class_, gpus, level]
+    unit_s = view.speed_KSCGF[SECONDS, s, view.job_J[job].class_, gpus, level]
+    seconds = view.job_J[job].work * unit_s
+    told_s = seconds
+    if not w.engine_1[0].told:
+        seconds = w.submitted_R[row].work * unit_s
     power_w = view.speed_KSCGF[POWER_W, s, view.job_J[job].class_, gpus, level] * view.site_S[s].pue
     w.state_S[s].taken += gpus
     show_free(w, s)
@@ -307,10 +314,32 @@ def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
     w.outcome_R[row].power_w = power_w
     w.track_J[job].run_s = seconds
     if not w.engine_1[0].told:
-        push(w, now + seconds, FINISH, serial, job)
+        push(w, now + min(seconds, told_s), FINISH, serial, job)
     note(w, STARTED, job)
     if w.engine_1[0].rewards >= AT_START:
         count_started(w, job, s)
+
+
+@kernel(inline=True, allocates=False)
+def runs_on(w: World, job: int) -> bool:
+    """Returns whether a job that was expected to end now runs on; schedulers are then told a longer run time."""
+    view, row = w.shown, w.track_J[job].row
+    outcome, now = w.outcome_R[row], w.shown.run_1[0].now_s
+    if w.engine_1[0].told or outcome.finish_s <= now:
+        return False
+    record, told = w.submitted_R[row], view.job_J[job].work
+    longer = told * OVERRUN
+    if record.told_2 > told:
+        longer = record.told_2
+    elif record.told_3 > told:
+        longer = record.told_3
+    elif record.told_4 > told:
+        longer = record.told_4
+    unit_s = view.speed_KSCGF[SECONDS, outcome.site, view.job_J[job].class_, outcome.gpus, outcome.level]
+    view.job_J[job].work = longer
+    ends_s = min(outcome.finish_s, max(outcome.start_s + longer * unit_s, now + 1.0))
+    push(w, ends_s, FINISH, view.job_J[job].serial, job)
+    return True
 
 
 @kernel(inline=True, allocates=False)
@@ -365,9 +394,11 @@ def move(w: World, job: int, ingress: int, s: int) -> None:
 
 
 @kernel(inline=True, allocates=False)
-def has_slot(w: World) -> bool:
-    """Returns whether the view has a slot for another job."""
-    return w.engine_1[0].free_slot >= 0 or w.engine_1[0].new_slot < w.track_J.shape[0]
+def missing(w: World) -> int:
+    """Returns what the next job that arrives lacks: NO_SLOT in the view, UNESTIMATED run time, or 0."""
+    if w.engine_1[0].next_arrival >= w.engine_1[0].estimated:
+        return UNESTIMATED
+    return 0 if w.engine_1[0].free_slot >= 0 or w.engine_1[0].new_slot < w.track_J.shape[0] else NO_SLOT
 
 
 @kernel(inline=True, allocates=False)
@@ -381,7 +412,7 @@ def take_slot(w: World) -> int:
         job = w.engine_1[0].new_slot
         w.engine_1[0].new_slot = job + 1
     w.shown.job_J[job].arrival_s = w.submitted_R[r].arrival_s
-    w.shown.job_J[job].work = w.submitted_R[r].work
+    w.shown.job_J[job].work = w.submitted_R[r].told
     w.shown.job_J[job].deadline_s = w.submitted_R[r].deadline_s
     w.shown.job_J[job].move_gb = w.submitted_R[r].move_gb
     w.shown.job_J[job].result_gb = w.submitted_R[r].result_gb

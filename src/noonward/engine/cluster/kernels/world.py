@@ -49,6 +49,8 @@ FAILED_MASK, FAILED_GPUS, FAILED_LEVEL, FAILED_EARLIEST = -1, -2, -3, -4
 """What carrying out an infeasible answer returns; 0 when all went well."""
 FULL: Final = -5
 """What carrying out answers returns where ``World.heap_E`` must grow first; nothing is then changed."""
+UNESTIMATED: Final = -8
+"""What a step returns where what is told of the next job's run time must be estimated first; call it again then."""
 NO_SLOT: Final = -6
 """What a step returns where ``job_J`` of the view must grow before the next job can arrive; call it again then."""
 UNISSUED: Final = -7
@@ -64,6 +66,7 @@ ENGINE: Final = np.dtype(
         ("heap_size", "i8"),
         ("dispatch", "i8"),  # site whose queue is looked at next, or -1
         ("dispatch_last", "i8"),  # last site to look at
+        ("estimated", "i8"),  # jobs whose told run times are there
         ("hour_shown", "i8"),  # hour whose forecast the view shows
         ("part_shown", "i8"),  # part of an hour whose signals the view shows
         ("unissued", "i8"),  # 1 while the view shows that hour without its forecast
@@ -94,6 +97,16 @@ ENGINE: Final = np.dtype(
     ]
 )
 """Counters, switches and totals of a run."""
+SUBMITTED: Final = np.dtype(
+    [
+        *((name, JOB[name]) for name in JOB.names or ()),
+        ("told", "f8"),  # work that schedulers are told of when it arrives
+        ("told_2", "f8"),  # and each time it has outlived what they were told
+        ("told_3", "f8"),
+        ("told_4", "f8"),
+    ]
+)
+"""A job of the run: the truth, which the engine alone reads, and what schedulers are told of its work in its place."""
 EVENT: Final = np.dtype([("time", "f8"), ("item", "i8")])
 """An event in the heap."""
 TRACK: Final = np.dtype(
@@ -145,7 +158,7 @@ class World(NamedTuple):
     track_J: Records
     """TRACK records of the jobs in sight, by their slots in the view."""
     submitted_R: Records
-    """JOB records of all jobs of the run, in the order of arrival."""
+    """SUBMITTED records of all jobs of the run, in the order of arrival."""
     outcome_R: Records
     """JOB_OUTCOME records: of the jobs that have arrived, in the order of arrival, zeros for those to come; where the
     engine is told from outside, of the jobs in sight, by their slots."""
@@ -176,7 +189,7 @@ WORLD_PARTS: Final = (
     Part("engine_1", ENGINE, ("one",), moves=True),
     Part("state_S", SITE_STATE, ("sites",), moves=True),
     Part("track_J", TRACK, ("slots",), moves=True),
-    Part("submitted_R", JOB, ("jobs",)),
+    Part("submitted_R", SUBMITTED, ("jobs",)),
     Part("outcome_R", JOB_OUTCOME, ("jobs",), moves=True),
     Part("job_usd_R", np.float64, ("jobs",), moves=True),
     Part("heap_E", EVENT, ("events",), moves=True),

@@ -1,0 +1,184 @@
+"""What schedulers are told of a scenario's jobs in place of their run times: limits, and a past to learn from."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from noonward.arrays import F8, I8
+from noonward.data.jobs.dated import job_rows
+from noonward.data.jobs.generate import build_jobs
+from noonward.data.jobs.history import MONDAY_S
+from noonward.errors import DataError
+from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.knowledge import CANCELLED, DONE, FAILED, RUNNING, JobKnowledge, JobTraits, Knowledge
+from noonward.model.cluster.scenario import FineTuningJobs, JobTable, PaperStreamJobs, PoissonJobs, Scenario
+from noonward.model.precision import TIME_DECIMALS
+from noonward.seeding import stream
+from noonward.units import DAY_S, HOUR_S
+
+CAUSE_OF: Final = {"done": DONE, "failed": FAILED, "timeout": FAILED, "node-fail": FAILED, "cancelled": CANCELLED}
+"""How a job ended, by the states of job tables."""
+NAMED: Final = ("user", "name")
+"""Columns of job tables whose values are groups of jobs, from broad to narrow."""
+REACH: Final = 1.5
+"""Times the longest past run with its slack that forecasts reach."""
+FIRST_REACH_S: Final = 10 * DAY_S
+"""How far forecasts reach where no past job is known, s."""
+
+
+def job_knowledge(
+    scenario: Scenario, start: datetime, jobs: Jobs, past: Jobs | None, index: int, seed: int
+) -> JobKnowledge | None:
+    """Returns what schedulers are told of the jobs of an environment; None where they are told the run times.
+
+    Of a job table's past, those that may still run at the start are known to have run until then. Generated jobs have
+    a past of their own: another draw of the same law, of the window before the start.
+
+    Args:
+        scenario: Scenario.
+        start: Start of the window.
+        jobs: Jobs of the environment.
+        past: A job table's earlier jobs, as ``history.history_of`` returns them, or None; later ones are left out.
+        index: Number of the draw.
+        seed: Seed; stream ``workload``.
+
+    Raises:
+        DataError: No past job is known where class means are told, or no limit where limits are told.
+    """
+    told, source, fleet = scenario.jobs.knowledge, scenario.jobs, scenario.fleet
+    if told.run_time == "known":
+        return None
+    limit_rng, past_rng, past_limit_rng = stream(seed, "workload", "knowledge", index).spawn(3)
+    details = past_details = None
+    if isinstance(source, JobTable):
+        details = job_rows(source).details[jobs.row_J]
+        past, past_work_P, running_P = _table_past(past, fleet, start)
+        if past is not None:
+            known = source if source.history is None else source.model_copy(update={"path": source.history})
+            past_details = job_rows(known).details[past.row_J]
+    else:
+        if isinstance(source, FineTuningJobs):  # a trace may give the same jobs again; its statistics are packaged
+            source = source.model_copy(update={"trace": "calibrated", "columns": {}})
+        if isinstance(source, PaperStreamJobs):  # there is one such stream alone; the law it was drawn by is this
+            law = source.model_dump(include={"rate_per_s", "median_work", "sigma", "gpus_max"})
+            source = PoissonJobs(source="poisson", **law)
+        before = start - timedelta(hours=scenario.window_h)
+        past = build_jobs(source, fleet, before, scenario.window_h, scenario.slot_s, past_rng)
+        past_work_P, running_P = past.work_J, np.zeros(len(past), bool)
+    limit_J = _limits(told, fleet, jobs, details, limit_rng)
+    if told.run_time == "limit" and np.isinf(limit_J).any() and (past is None or np.isinf(limit_J).all()):
+        raise DataError(
+            f"schedulers are told limits (run_time: limit), but {int(np.isinf(limit_J).sum())} of {len(jobs)} jobs "
+            "have none; give a job table with a column limit_s, or a law: --set jobs.knowledge.limit.to=4"
+        )
+    if past is None:
+        if told.run_time == "class-mean":
+            raise DataError(
+                "schedulers are told class means of past jobs (run_time: class-mean), but no job of before the window "
+                "is known; begin the window later (--from), or give earlier jobs by --history FILE"
+            )
+        return JobKnowledge(
+            told=told,
+            traits=JobTraits.build(_levels(fleet, [(jobs, details)]), limit_J=limit_J),
+            past_work_P=np.zeros(0),
+            past_cause_P=np.zeros(0, np.int64),
+            cause_J=_causes(details, len(jobs)),
+            reach_s=FIRST_REACH_S,
+        )
+    limit_P = _limits(told, fleet, past, past_details, past_limit_rng)
+    return JobKnowledge(
+        told=told,
+        traits=JobTraits.build(
+            _levels(fleet, [(past, past_details), (jobs, details)]), limit_J=np.concatenate([limit_P, limit_J])
+        ),
+        past_work_P=past_work_P,
+        past_cause_P=np.where(running_P, RUNNING, _causes(past_details, len(past))),
+        cause_J=_causes(details, len(jobs)),
+        reach_s=_reach_s(fleet, past, np.where(np.isfinite(limit_P), limit_P, past_work_P)),
+    )
+
+
+def _table_past(past: Jobs | None, fleet: Fleet, start: datetime) -> tuple[Jobs | None, F8, NDArray[np.bool_]]:
+    """Returns the jobs of before a start, the work that each has done by then, and which may still run."""
+    if past is None or not (past.arrival_s_J + MONDAY_S < start.timestamp()).any():
+        return None, np.zeros(0), np.zeros(0, bool)
+    before_P = past.arrival_s_J + MONDAY_S < start.timestamp()
+    past = Jobs(**{each.name: getattr(past, each.name)[before_P] for each in fields(past)})
+    since_s_P = start.timestamp() - MONDAY_S - past.arrival_s_J
+    running_P = _fixed(fleet)[past.class_J] & (past.work_J > since_s_P)
+    return past, np.where(running_P, since_s_P, past.work_J), running_P
+
+
+def table_traits(details: pl.DataFrame, gpus_J: I8) -> tuple[JobTraits, I8]:
+    """Returns what is known of a table's jobs when they arrive, and how they end, whatever their class.
+
+    Args:
+        details: What the table says of each beyond what it needs (``details.DETAILS``).
+        gpus_J: Their largest gangs.
+    """
+    levels = [_doublings(gpus_J), *(_texts(details, column) for column in NAMED)]
+    limit_J = details["limit_s"].fill_null(np.inf).to_numpy()
+    return JobTraits.build(levels, limit_J=limit_J), _causes(details, len(gpus_J))
+
+
+def _levels(fleet: Fleet, tables: list[tuple[Jobs, pl.DataFrame | None]]) -> list[NDArray[np.str_]]:
+    """Returns the groups of jobs of one or two tables, from broad to narrow: class, gang, user, name."""
+    levels = [
+        np.concatenate([np.array(fleet.classes)[jobs.class_J] for jobs, _ in tables]),
+        np.concatenate([_doublings(jobs.gpus_max_J) for jobs, _ in tables]),
+    ]
+    if all(details is not None for _, details in tables):
+        levels += [np.concatenate([_texts(details, column) for _, details in tables]) for column in NAMED]
+    return levels
+
+
+def _fixed(fleet: Fleet) -> NDArray[np.bool_]:
+    """Returns per class whether its work is a run time in s."""
+    kinds = fleet.gpu_types.values()
+    return np.array([all(kind.classes[name].time == "duration" for kind in kinds) for name in fleet.classes])
+
+
+def _limits(told: Knowledge, fleet: Fleet, jobs: Jobs, details: pl.DataFrame | None, rng: np.random.Generator) -> F8:
+    """Returns the limits of jobs, units of work; infinite for none."""
+    if told.limit is not None:
+        factor_J = rng.uniform(told.limit.from_, told.limit.to, len(jobs))
+        return np.maximum(np.round(jobs.work_J * factor_J, TIME_DECIMALS), jobs.work_J)
+    if details is None:
+        return np.full(len(jobs), np.inf)
+    limit_J = details["limit_s"].fill_null(np.inf).to_numpy()
+    return np.where(_fixed(fleet)[jobs.class_J], limit_J, np.inf)
+
+
+def _doublings(gpus_J: I8) -> NDArray[np.str_]:
+    """Returns how often gangs double, in whole times, as words."""
+    return np.floor(np.log2(gpus_J)).astype(np.int64).astype(str)
+
+
+def _texts(details: pl.DataFrame | None, column: str) -> NDArray[np.str_]:
+    """Returns a column of names, empty where a job has none; numbers within a job's name count as one."""
+    assert details is not None
+    text = pl.col(column).fill_null("")
+    if column == "name":
+        text = pl.when(text.str.contains(r"[^\d]")).then(text.str.replace_all(r"\d+", "#")).otherwise(text)
+    return details.select(text).to_series().to_numpy().astype(str)
+
+
+def _causes(details: pl.DataFrame | None, count: int) -> I8:
+    """Returns how jobs ended; done where nothing is said."""
+    if details is None:
+        return np.full(count, DONE)
+    return details["state"].replace_strict(CAUSE_OF, default=DONE, return_dtype=pl.Int64).to_numpy()
+
+
+def _reach_s(fleet: Fleet, past: Jobs, work_P: F8) -> float:
+    """Returns a time from arrival to end that jobs hardly exceed, s."""
+    slowest_C = np.nanmax(fleet.tables(int(past.gpus_max_J.max())).seconds_per_unit_SCGF[:, :, 1:], (0, 2, 3))
+    span_s_P = work_P * slowest_C[past.class_J] + np.where(np.isinf(past.slack_s_J), 0.0, past.slack_s_J)
+    return REACH * max(float(span_s_P.max()), HOUR_S)

@@ -70,6 +70,13 @@ def test_an_import_may_hide_who_asked_and_say_what_class_a_job_is_of(noonward: C
     assert jobs["class"].to_list() == ["interactive", "job"]
     assert jobs["user"].n_unique() == jobs["team"].n_unique() == 1
     assert {"ada", "nlp", "1", "2"}.isdisjoint({*jobs["user"], *jobs["team"], *jobs["job_id"]})
+    assert "check:" not in answer.out
+    checked = " ".join(noonward("import", "sacct.txt", "--timezone", "UTC", "--class", "a=QOS==x|y").err.split())
+    assert "has no column 'QOS'" in checked
+    checked = " ".join(
+        noonward("import", "sacct.txt", "--timezone", "UTC", "--class", "a=Partition==devel").out.split()
+    )
+    assert "check: --class a=Partition==devel fits no job; is the column the right one" in checked
     again = noonward(*words, "--anonymous", "--out", "again")
     assert again.code == 0
     assert pl.read_csv("again/jobs.csv")["user"][0] != jobs["user"][0]

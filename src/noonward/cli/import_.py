@@ -141,6 +141,8 @@ def _print(found: Imported, paths: list[Path], json: bool) -> None:
     if found.jobs is not None:
         days, gpus = found.jobs["submit_time"], found.jobs["gpus"] * found.jobs["duration_s"] / 3600
         print(f"jobs: {len(days):,} jobs, {days[0]} to {days[-1]}, {gpus.sum():,.0f} GPU hours")
+    for check in found.checks:
+        print(f"check: {check}")
     for path in paths:
         print(f"written: {path}")
     if not paths:

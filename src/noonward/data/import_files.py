@@ -37,9 +37,11 @@ class Imported:
         accounts: One account a file, in order.
         signals: Hours of zones, in the columns of a tidy signal file, or None.
         jobs: A dated job table, or None.
+        checks: What is legal and unlikely, a sentence each.
     """
 
     accounts: list[Account] = field(default_factory=list)
+    checks: list[str] = field(default_factory=list)
     signals: pl.DataFrame | None = None
     jobs: pl.DataFrame | None = None
 
@@ -270,6 +272,9 @@ def _import_all(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions,
                 logs = " or ".join(sorted(places & names))
                 raise DataError(f"--origin names {name!r}, where no job of {logs} comes from; {nearest(name, places)}")
         found.jobs = pl.concat(tables, how="diagonal").sort("submit_time", maintain_order=True)
+        for rule in jobs.classes:
+            if rule.name not in found.jobs["class"]:
+                found.checks.append(f"--class {rule} fits no job; is the column the right one, and the value in it?")
     return found
 
 

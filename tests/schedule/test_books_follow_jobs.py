@@ -65,3 +65,9 @@ def test_a_job_that_waits_for_one_that_runs_on_starts_when_that_ends(name):
     start_h, _ = starts_h(name, [1], jobs, {0: 1.0})
     assert start_h[1] >= 3.0
     assert start_h[1] <= 4.0  # booked behind at most a quarter more than it takes
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_a_job_told_longer_than_forecasts_reach_starts_at_once(name):
+    start_h, _ = starts_h(name, [1], [{"work": HOUR_S, "slack_s": 3 * HOUR_S}], {0: 500.0})
+    assert start_h.tolist() == [0.0]

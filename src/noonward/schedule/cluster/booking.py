@@ -72,9 +72,12 @@ def _best_start(
     slot_s = view.run_1[0].slot_s
     gpus = gang_at(view, job, d)
     run_s = run_seconds(view, job, d)
-    length = int(min(np.ceil(run_s / slot_s), NEVER))
-    known_s = (view.run_1[0].now_s // HOUR_S + view.forecast_KSL.shape[2] - 1) * HOUR_S
+    length = min(_slots(view, job, d), memory.index_XY.shape[0])
+    hours = view.forecast_KSL.shape[2] - 1
+    known_s = (view.run_1[0].now_s // HOUR_S + hours) * HOUR_S
     last_s = min(until_s, memory.number_P[LAST_START_S], known_s - run_s)
+    if run_s > (hours - 1) * HOUR_S:  # no forecast reaches so far: the job starts as soon as it can
+        last_s = min(until_s, memory.number_P[LAST_START_S], first * slot_s)
     last = int(max(last_s // slot_s, -1.0))
     best, most = -1, -np.inf
     if not fits(view, job, d):
@@ -126,7 +129,8 @@ def _book(view: ClusterView, memory: RuleMemory, job: int, s: int) -> None:
     memory.job_index_JP[job, SLOT] = best_slot
     if best_site == REFUSED:
         return
-    memory.job_index_JP[job, END] = best_slot + _slots(view, job, best_site)
+    slots = min(_slots(view, job, best_site), memory.index_XY.shape[0])
+    memory.job_index_JP[job, END] = best_slot + slots
     memory.job_index_JP[job, GPUS] = gang_at(view, job, best_site)
     _mark(memory, best_site, best_slot, memory.job_index_JP[job, END], memory.job_index_JP[job, GPUS])
 
@@ -134,7 +138,7 @@ def _book(view: ClusterView, memory: RuleMemory, job: int, s: int) -> None:
 @kernel(inline=True, allocates=False)
 def _slots(view: ClusterView, job: int, site: int) -> int:
     """Returns the slots of a run."""
-    return int(np.ceil(run_seconds(view, job, site) / view.run_1[0].slot_s))
+    return int(min(np.ceil(run_seconds(view, job, site) / view.run_1[0].slot_s), NEVER))
 
 
 @kernel(inline=True, allocates=False)

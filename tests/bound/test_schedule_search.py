@@ -156,14 +156,3 @@ def test_the_search_closes_much_of_the_gap_that_a_list_leaves():
     listed_alone = utility_bound(env, rounds=0)
     assert 0 <= bound.gap_usd < 0.6 * listed_alone.gap_usd
     assert earned(env, Replay(bound.schedule)) == pytest.approx(bound.lower_usd, abs=1e-6)
-
-
-def test_a_job_that_cannot_run_is_none_of_the_largest(world):
-    """It has infinite GPU-hours, of which the others' are no share."""
-    gpu_hours_J = world.gpu_hours_J.copy()
-    gpu_hours_J[np.argmin(gpu_hours_J)] = np.inf
-    master = Master(world.relaxation)
-    polish(world.relaxation, world.price_SH, world.columns, 1e-6, master=master)
-    column_J = dive(master, gpu_hours_J)
-    assert 5 < (column_J >= 0).sum() < len(gpu_hours_J) / 2
-    assert column_J[np.isinf(gpu_hours_J)] == -1

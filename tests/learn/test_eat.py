@@ -179,7 +179,6 @@ CHANGES: dict[str, Change] = {
     "last_rate": (0.1, {"updates_all": 5}),
     "updates_all": (5, {"last_rate": 0.1}),
     "gamma": (0.5, {"soft": 1.0}),
-    "reach": (3, {"soft": 1.0}),
     "target_rate": (0.5, {"soft": 1.0}),
     "temperature": (1.0, {"soft": 1.0}),
     "noise": (2.0, {}),

@@ -26,11 +26,11 @@ from noonward.learn.train.run_config import RunConfig, with_settings
 from noonward.learn.train.trainer import Trainer
 from noonward.ledger.edge import settle_edge
 from noonward.model.edge.quality import quality
-from noonward.schedule.cluster.packaged_policies import trained_policies
 from noonward.schedule.edge.lookahead import Lookahead
 from noonward.schedule.edge.rules import PatientReuse
 from noonward.schedule.edge.trained_policy import PARTS, EdgePolicy, read_meta, read_policy, write_policy
 from noonward.schedule.policy_files import load_policy
+from noonward.schedule.trained_files import trained_files
 
 TASK = EdgeTask(sources=(Source(scenario="edge-inference-reference"),))
 STEPS = 22.0
@@ -287,7 +287,7 @@ def test_a_run_is_exported_with_its_record_and_runs_by_its_file(tmp_path, monkey
     assert set(meta["record"]) >= {"validation_response_s", "validation_quality", "seeds", "versions"}
     scheduler = load_policy(path)
     assert isinstance(scheduler, EdgePolicy)
-    assert [file.name for file in trained_policies(tmp_path, read_meta)] == ["own"]
+    assert [file.name for file in trained_files((tmp_path,), read_meta)] == ["own"]
     more = load_scenario("edge-inference-reference", ["servers.count=16"])
     with pytest.raises(ScenarioError, match="at most 12 servers"):
         scheduler.reset(EdgeBrief.of(build_edge_environment(more)), np.random.default_rng(0))

@@ -29,14 +29,13 @@ def dive(master: Master, gpu_hours_J: F8) -> I8:
 
     Args:
         master: Linear relaxation that was solved; its columns are fixed in place, so it gives no bound any more.
-        gpu_hours_J: GPU-hours of the jobs; infinite for one that cannot run anywhere.
+        gpu_hours_J: GPU-hours of the jobs.
 
     Returns:
         The column that every one of the largest jobs takes wholly in the end; -1 for the others.
     """
     jobs, largest_J = len(gpu_hours_J), np.zeros(len(gpu_hours_J), dtype=bool)
     order_J = np.argsort(-gpu_hours_J, kind="stable")
-    order_J = order_J[np.isfinite(gpu_hours_J[order_J])]
     asked_J = np.cumsum(gpu_hours_J[order_J])
     largest_J[order_J[asked_J <= LARGEST_SHARE * asked_J[-1]]] = True
     job_K = master.job_of(master.columns)

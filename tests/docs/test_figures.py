@@ -27,7 +27,7 @@ def documented(command: str) -> dict[str, str]:
 
 def as_pattern(name: str) -> re.Pattern[str]:
     """Returns the pattern that a documented name stands for."""
-    text = re.escape(name).replace("POLICY", r"[\w:.-]+").replace("REFERENCE", r"[\w:.-]+")
+    text = re.escape(name).replace("POLICY", r"[\w:.-]+(?:\([\w=., +-]*\))?").replace("REFERENCE", r"[\w:.-]+")
     text = text.replace("CLASS", r"[\w-]+").replace("SITE", r"[\w-]+").replace("HALF", "(?:generated|real)")
     text = (
         text.replace("CASE", r"[\w=.,]+")
@@ -76,7 +76,7 @@ DVFS = ("dvfs-training", "--set", "window_h=1", "-n", 1)
 
 
 LIMITS = "{mean_latency_s: 60, p99_latency_s: 60, queue_max: 1, power_cap_w: {us-west: 9000}}"
-TINY = ("tiny", "-n", 1, "--non-clairvoyant")
+TINY = ("tiny", "-n", 10, "--non-clairvoyant")
 MIXED = ("dvfs-mixed", "--set", "window_h=1", "--set", f"constraints={LIMITS}", "-n", 1)
 
 

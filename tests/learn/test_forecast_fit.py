@@ -80,7 +80,7 @@ def test_a_forecast_is_used_by_its_name(short, tmp_path, monkeypatch):
     assert canonical_name("booked( forecast=learned, net=mine )") == "booked(forecast=learned, net=mine)"
     with pytest.raises(ScenarioError, match=r"no forecast named 'other'.*there are: mine"):
         find_net("other")
-    with pytest.raises(ValueError, match="from 0 to 2, or the name"):
+    with pytest.raises(ScenarioError, match="a whole number from 0 to 2 or a name"):
         Forecast("learned", net=3)
     with pytest.raises(ScenarioError, match="whole number from 0 to 2"):
         make_scheduler("bid-price(forecast=learned, net=7)")

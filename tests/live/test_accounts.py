@@ -79,7 +79,8 @@ def test_what_happened_to_a_watched_job_has_the_clock_that_its_power_is_of(servi
     view = live.controller.world.view
     level = int(view.oracle_SCG[0, own[0].about.class_, 2])
     assert 0 < level < int(view.site_S["levels"][0]) - 1
-    watched = "INSERT INTO watched VALUES (0, '7', 0.0, 1, 2, 'done', 10.0, 50.0, 100.0, 99.0)"
+    site = live.controller.setup.sites[0]
+    watched = f"INSERT INTO watched VALUES ('{site}', '7', 0.0, 1, 2, 'done', 10.0, 50.0, 100.0, 99.0)"
     live.store.do(lambda connection, now_s: connection.execute(watched) and None)
     own, happened = watched_fates(live.controller, own)
     assert [(fate.site, fate.gpus, fate.level, fate.power_w) for fate in happened] == [(0, 2, level, 99.0)]

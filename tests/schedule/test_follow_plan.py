@@ -170,7 +170,7 @@ def test_cheapest_now_fills_the_cheapest_site_first():
 
 
 def test_without_samples_or_with_too_much_load():
-    with pytest.raises(ScenarioError, match="give at least 1"):
+    with pytest.raises(ScenarioError, match="of at least 1"):
         FollowPlan(samples=0)
     crowd = day((2, 2), (9, 9), slack_s=3600.0)
     scheduler = planner("hard")

@@ -25,6 +25,7 @@ PALE: Final = "#c9ced6"
 POLICY_COLORS: Final = (
     "#332288", "#cc6677", "#117733", "#88ccee", "#882255", "#999933", "#44aa99", "#aa4499", "#ddaa33", "#0077bb",
     "#d55e00", "#7a4b1f", "#9fb0c8", "#5c8a00", "#ff7fa7", "#00516b",
+    "#e31a1c",
 )  # fmt: skip
 """Colours that stay apart in the common kinds of colour blindness (Tol's muted scheme, and more)."""
 SITE_COLORS: Final = (

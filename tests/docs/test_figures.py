@@ -124,7 +124,8 @@ def test_figures_of_reproduce_with_learned_policies(noonward: CommandLine, monke
 
     monkeypatch.setattr(dvfs_controls, "week", lambda: load_scenario("dvfs-training", ["window_h=1"]))
     monkeypatch.setattr(dvfs_controls, "write_report", lambda comparison, path, **more: path)
-    answer = noonward("reproduce", "dvfs-training", "--learned", "--seeds", "2", "--json")
+    nets = Path(__file__).parents[2] / "studies-data" / "nets"
+    answer = noonward("reproduce", "dvfs-training", "--learned", "--seeds", "2", "--nets", nets, "--json")
     hold_against_page("reproduce dvfs-training --learned", [answer.out])
 
 

@@ -16,10 +16,23 @@ from noonward.units import HOUR_S
 
 TOLD: Final = ("told", "told_2", "told_3", "told_4")
 """Fields of a SUBMITTED record: what is expected at first, and each time the job has outlived what was expected."""
+_KEPT: Final = "submitted_records"
+"""Under which name an environment keeps its records, beside its cached properties."""
 
 
 def submitted(environment: Environment) -> Records:
-    """Returns the jobs of an environment as SUBMITTED records, with all that is told without learning."""
+    """Returns the jobs of an environment as SUBMITTED records, with all that is told without learning.
+
+    They are made once per environment, as its other records are; learning, which writes into them, gets a copy.
+    """
+    kept: dict[str, Records] = vars(environment)
+    if _KEPT not in kept:
+        kept[_KEPT] = _submitted(environment)
+    return kept[_KEPT].copy() if learns(environment) else kept[_KEPT]
+
+
+def _submitted(environment: Environment) -> Records:
+    """Makes what ``submitted`` returns."""
     records = environment.job_records
     out = np.zeros(len(records), SUBMITTED)
     for name in records.dtype.names or ():

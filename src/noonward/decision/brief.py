@@ -36,6 +36,8 @@ class Needs:
         curves: Kind of the capacity curves it sets (``answers.limit``); None: it sets none. They start at the sites'
             GPUs. An environment with curves of its own keeps those instead.
         foresight: True if it reads future jobs (``brief.future``); use it only as a benchmark.
+        running: It is asked about running jobs that may be suspended (ASK_RUNNING; protocol each-slot), where the
+            scenario has such.
         record: It replays where and when a log says that jobs started (``brief.recorded``).
 
     Raises:
@@ -52,6 +54,7 @@ class Needs:
     finished: bool = False
     curves: Curves | None = None
     foresight: bool = False
+    running: bool = False
     record: bool = False
 
     def __post_init__(self) -> None:

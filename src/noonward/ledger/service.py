@@ -166,7 +166,7 @@ def _queues(outcome: Outcome) -> tuple[int, list[int], list[float]]:
 def power_totals(outcome: Outcome, cap_w_S: F8) -> F8:
     """Returns energy J, highest power W, seconds above a limit, and seconds of the window, per site, [S, 4].
 
-    Power is that of running jobs, of loads of models, and of free GPUs.
+    Power is that of running jobs, of their stops and loads, and of free GPUs.
 
     Args:
         outcome: The run.
@@ -174,7 +174,7 @@ def power_totals(outcome: Outcome, cap_w_S: F8) -> F8:
     """
     environment, tables = outcome.environment, outcome.environment.fleet.tables(1)
     free_w_S = tables.free_w_S * tables.pue_S
-    parts = [part for part in (outcome.power, outcome.loads) if len(part)] or [outcome.power]
+    parts = [part for part in (outcome.power, outcome.overhead) if len(part)] or [outcome.power]
     site_K, from_s_K, to_s_K, watts_K, gpus_K = (
         np.concatenate([getattr(part, name) for part in parts]) if len(parts) > 1 else getattr(parts[0], name)
         for name in ("site_K", "from_s_K", "to_s_K", "watts_K", "gpus_K")

@@ -31,9 +31,17 @@ def first_start_s(view: ClusterView, job: int, s: int, d: int) -> float:
 
 
 @kernel(inline=True, allocates=False)
+def is_suspended(view: ClusterView, job: int) -> bool:
+    """Returns whether a job that waits has run before: it is resumed where it ran, on the gang and clock it had."""
+    return view.life_J.shape[0] > 1 and view.life_J[job].suspensions > 0
+
+
+@kernel(inline=True, allocates=False)
 def can_move(view: ClusterView, job: int, s: int, d: int) -> bool:
     """Returns whether a job at site s fits into site d and can be there before its last start (MASAC, Eq. 7b)."""
-    return d != s and fits(view, job, d) and joins_at(view, job, s, d) <= last_start_s(view, job, d)
+    if d == s or is_suspended(view, job):
+        return False
+    return fits(view, job, d) and joins_at(view, job, s, d) <= last_start_s(view, job, d)
 
 
 @kernel(inline=True, allocates=False)
@@ -70,7 +78,8 @@ def room(view: ClusterView, s: int, limit_SH: F8, hard: bool) -> int:
 def fill_mask(view: ClusterView, job: int, s: int, room_here: int) -> None:
     """Marks what a site may do with a job (protocol each-slot).
 
-    Hold always; start with room and before the last start; move where it is there before that.
+    Hold always; start with room and before the last start; move where it is there before that. A suspended job is
+    resumed at its site, or held.
 
     Args:
         view: View; row s of ``mask_NA`` is filled.

@@ -10,10 +10,14 @@ from noonward.units import HOUR_S
 
 @kernel(inline=True, allocates=False)
 def pay_lateness(w: World, job: int, s: int) -> None:
-    """Books the price of a late start, if the job that starts at a site now is late."""
+    """Books the price of a late start, if the job that starts or is resumed at a site now is late."""
     run = w.shown.run_1[0]
     if run.late_usd_per_gpu_hour > 0.0 and run.now_s > w.shown.job_J[job].deadline_s:
-        hours = (run.now_s - w.shown.job_J[job].deadline_s) / HOUR_S
+        late_s = run.now_s - w.shown.job_J[job].deadline_s
+        hours = late_s / HOUR_S
+        if w.engine_1[0].bends:  # what a job has paid before counts when it is resumed
+            hours = (late_s - w.track_J[job].late_s) / HOUR_S
+            w.track_J[job].late_s = late_s
         usd = run.late_usd_per_gpu_hour * w.shown.job_J[job].gpus_min * hours
         w.engine_1[0].late_usd += usd
         if w.engine_1[0].rewards >= AT_START:

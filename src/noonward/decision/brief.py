@@ -121,7 +121,7 @@ def _longest_h(environment: Environment) -> int:
     if environment.knowledge is not None:
         longest_s = environment.knowledge.reach_s
     else:
-        slowest_C = np.nanmax(fleet.tables(int(jobs.gpus_max_J.max())).seconds_per_unit_SCGF[:, :, 1:], (0, 2, 3))
+        slowest_C = fleet.tables(int(jobs.gpus_max_J.max())).slowest_s_C
         span_s = jobs.work_J * slowest_C[jobs.class_J] + np.where(np.isinf(jobs.slack_s_J), 0.0, jobs.slack_s_J)
         longest_s = float(span_s.max())
     return int(np.ceil(min(longest_s / HOUR_S, LONGEST_RUN_H))) + 2
@@ -156,6 +156,11 @@ def check_fit(brief: Brief, needs: Needs, name: str) -> None:
             f"scheduler {name} plans for jobs to come, but the jobs of {scenario} cannot be sampled: their table "
             "holds no job of before the window, or no dates; give earlier jobs by --history FILE, begin the window "
             "later (--from), use generated jobs or a trace, or choose another policy"
+        )
+    if needs.running and brief.protocol != "each-slot" and brief.fleet.freedoms:
+        raise ScenarioError(
+            f"scheduler {name} suspends running jobs, which protocol {brief.protocol} does not ask about; choose "
+            "protocol=each-slot or another policy"
         )
     if needs.forecast is not None and needs.forecast.kind == "learned":
         try:

@@ -11,7 +11,6 @@ from noonward.decision.brief import Brief, Curves, Needs
 from noonward.decision.cluster.assembly import make_view, with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView
-from noonward.engine.cluster.estimates import learns, submitted
 from noonward.engine.cluster.kernels.world import (
     ADVISORY_CAPS,
     CARBON_SUM,
@@ -23,17 +22,19 @@ from noonward.engine.cluster.kernels.world import (
     NO_REWARDS,
     PRICE_SUM,
     SITE_STATE,
-    SUBMITTED,
     TRACK,
     World,
 )
-from noonward.ledger.segments import JOB_OUTCOME
+from noonward.ledger.segments import JOB_OUTCOME, SEGMENT
 from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.jobs import SUBMITTED
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 
 SLOTS: Final = 256
 """Jobs in sight for which a view has room at first."""
+SEGMENTS: Final = 1024
+"""Segments of suspended jobs for which a world has room at first."""
 TOLD_SLOTS: Final = 64
 """The same in a live service."""
 ISSUED_H: Final = 48
@@ -53,10 +54,10 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     """
     caps_SH, kind = _caps(environment, needs.curves)
     own = needs.curves is not None
-    world = _blank_world(brief, needs, SLOTS, len(environment.jobs))
+    world = _blank_world(brief, needs, SLOTS, len(environment.jobs), bends=bends(brief, needs))
     engine_1 = world.engine_1
     engine_1["drained"] = environment.drained
-    engine_1["estimated"] = 0 if learns(environment) else len(environment.jobs)
+    engine_1["estimated"] = 0 if environment.learns_run_times else len(environment.jobs)
     engine_1["has_signals"] = environment.signals is not None
     engine_1["part_s"] = environment.site_signals.part_s
     engine_1["rewards"] = rewards
@@ -66,7 +67,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
         limit_SH = caps_SH if environment.caps is None else caps_SH.copy()
     return world._replace(
         answers=world.answers._replace(limit_SH=limit_SH),
-        submitted_R=submitted(environment),
+        submitted_R=environment.job_records.copy() if environment.learns_run_times else environment.job_records,
         signal_KSH=_signals(environment),
         forecast_KISL=_forecast_buffer(world.shown, environment.hours if brief.lookahead_h else 0),
         caps_SH=caps_SH,
@@ -95,20 +96,26 @@ def told_world(brief: Brief, needs: Needs) -> World:
     )
 
 
-def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int) -> World:
+def bends(brief: Brief, needs: Needs) -> bool:
+    """Returns whether a scheduler is asked about running jobs: it wants to be, and some may be suspended."""
+    return needs.running and any(freedom.interruptible for freedom in brief.fleet.freedoms.values())
+
+
+def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int, *, bends: bool = False) -> World:
     """Returns a world without jobs and signals that has room for some jobs in sight, and for so many outcomes."""
     sites = len(brief.sites)
-    shown = make_view(brief, slots)
+    shown = make_view(brief, slots, lives=bends)
     engine_1 = np.zeros(1, ENGINE)
     engine_1["part_s"] = HOUR_S
     engine_1["dispatch"] = engine_1["hour_shown"] = engine_1["part_shown"] = engine_1["free_slot"] = -1
     engine_1["until_s"] = np.nan
+    engine_1["bends"], engine_1["part_asked"] = bends, -1
     engine_1["wants_allocate"] = needs.allocate
     engine_1["wants_finished"] = needs.finished
     engine_1["rewards"] = NO_REWARDS
     engine_1["caps"] = NO_CAPS
     state_S = np.zeros(sites, SITE_STATE)
-    for name in ("head", "tail", "cursor"):
+    for name in ("head", "tail", "cursor", "running", "last_running"):
         state_S[name] = -1
     return World(
         shown=shown,
@@ -124,6 +131,7 @@ def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int) -> World:
         forecast_KISL=np.empty((2, 0, sites, 1)),
         issued_2=np.zeros(2, np.int64),
         caps_SH=np.zeros((sites, 1)),
+        segment_K=np.zeros(SEGMENTS if bends else 0, SEGMENT),
     )
 
 
@@ -142,6 +150,11 @@ def with_more_journeys(world: World) -> World:
     heap_E[: engine["heap_size"]] = world.heap_E[: engine["heap_size"]]
     heap_E[2 * size - engine["journeys"] :] = world.heap_E[size - engine["journeys"] :]
     return world._replace(heap_E=heap_E)
+
+
+def with_more_segments(world: World) -> World:
+    """Returns a world that has room for twice as many segments."""
+    return world._replace(segment_K=resized(world.segment_K, 2 * len(world.segment_K)))
 
 
 def _caps(environment: Environment, curves: Curves | None) -> tuple[F8, int]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.ledger.interruptions import Interruptions, interruptions_of, late_s_of
 from noonward.ledger.segments import DONE, OVERDUE, Outcome, PowerSegments
 from noonward.ledger.settle import SettledPower, settle_power, settle_transfers
 from noonward.ledger.utility import utility_usd
 from noonward.model.signals import SiteSignals
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
+
+PARTS: Final = ("further", "interruptions")
+"""Fields of a ledger that are no numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +88,7 @@ class Ledger:
         late_usd: Price of that, USD; NaN without economics.
         waiting_usd: Price of the hours that jobs waited between arrival and start, USD; 0 where they have none.
         further: Accounts of signals beside price and carbon intensity, by the name of their total, e.g. ``water_l``.
+        interruptions: What suspending jobs took; None where no scheduler was asked about running jobs.
     """
 
     jobs: int
@@ -120,6 +125,7 @@ class Ledger:
     late_usd: float
     waiting_usd: float = 0.0
     further: dict[str, Account] = field(default_factory=dict)
+    interruptions: Interruptions | None = None
 
     @property
     def energy_kwh(self) -> float:
@@ -175,8 +181,9 @@ class Ledger:
     def as_dict(self) -> dict[str, Any]:
         """Returns all fields and derived figures, NaN as None.
 
-        ``further`` only where there is a further signal, ``waiting_usd`` only where waiting cost something, and no
-        ``total_usd``, which is a sum of others.
+        ``further`` only where there is a further signal, ``waiting_usd`` only where waiting cost something,
+        ``interruptions`` only where schedulers were asked about running jobs, and no ``total_usd``, which is a sum of
+        others.
         """
         derived = {name: getattr(self, name) for name, value in vars(type(self)).items() if isinstance(value, property)}
         content = {**asdict(self), **derived}
@@ -186,22 +193,27 @@ class Ledger:
         further = content.pop("further")
         if further:
             content["further"] = {name: _none_for_nan(account) for name, account in further.items()}
+        interruptions = content.pop("interruptions")
+        if interruptions is not None:
+            content["interruptions"] = _none_for_nan(interruptions)
         return _none_for_nan(content)
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Ledger:
         """Returns a ledger from what ``as_dict`` returned."""
-        names = [one.name for one in fields(cls) if one.name != "further"]
+        names = [one.name for one in fields(cls) if one.name not in PARTS]
         values: dict[str, Any] = _nan_for_none(
             {name: content[name] for name in names if name in content or name != "waiting_usd"}
         )
         further = {name: Account(**_nan_for_none(one)) for name, one in content.get("further", {}).items()}
-        return cls(**values, further=further)
+        taken = content.get("interruptions")
+        interruptions = None if taken is None else Interruptions(**_nan_for_none(taken))
+        return cls(**values, further=further, interruptions=interruptions)
 
     @classmethod
     def mean(cls, ledgers: Sequence[Ledger]) -> Ledger:
         """Returns the means of all fields; of counts too, which are then no whole numbers."""
-        names = [one.name for one in fields(cls) if one.name != "further"]
+        names = [one.name for one in fields(cls) if one.name not in PARTS]
         means: dict[str, Any] = {name: _mean([getattr(one, name) for one in ledgers]) for name in names}
         further = {
             total: Account(
@@ -212,7 +224,13 @@ class Ledger:
             )
             for total in ledgers[0].further
         }
-        return cls(**means, further=further)
+        taken = [one.interruptions for one in ledgers if one.interruptions is not None]
+        interruptions = None
+        if taken:
+            interruptions = Interruptions(
+                **{one.name: _mean([getattr(each, one.name) for each in taken]) for one in fields(Interruptions)}
+            )
+        return cls(**means, further=further, interruptions=interruptions)
 
 
 def _mean(values: Sequence[Any]) -> float:
@@ -233,7 +251,7 @@ class SettledRun:
 
     Attributes:
         signals: Signals at the sites; they name the amounts.
-        power: Power of the jobs, loads of their models included; GPU-seconds without the loads.
+        power: Power of the jobs, their stops, loads and lost runs included; GPU-seconds without these.
         move_JA: Their own journeys.
         result_JA: Journeys of their results.
         fixed_A: A fleet that stays free all through the window.
@@ -252,9 +270,9 @@ def settle_run(outcome: Outcome) -> SettledRun:
     signals, tables = environment.site_signals, environment.fleet.tables(1)
     free_w_S, window_s = tables.free_w_S * tables.pue_S, environment.window_s
     power = settle_power(outcome.power, signals, jobs, free_w_S, window_s)
-    if len(outcome.loads):
-        loads = settle_power(outcome.loads, signals, jobs, free_w_S, window_s)
-        power = replace(power, job_JA=power.job_JA + loads.job_JA, displaced_JA=power.displaced_JA + loads.displaced_JA)
+    if len(outcome.overhead):
+        more = settle_power(outcome.overhead, signals, jobs, free_w_S, window_s)
+        power = replace(power, job_JA=power.job_JA + more.job_JA, displaced_JA=power.displaced_JA + more.displaced_JA)
     move_JA, result_JA = settle_transfers(outcome.transfer_X, environment.links, tables.home_I, signals, jobs)
     return SettledRun(
         signals=signals,
@@ -357,16 +375,18 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
             )
             for a, quantity in enumerate(settled.signals.quantities[2:], start=3)
         },
+        interruptions=interruptions_of(outcome, settled.signals),
     )
 
 
 def late_gpu_hours_of(outcome: Outcome) -> F8:
     """Returns the hours that jobs started after arrival + slack, times their smallest gangs, GPU h, [J].
 
-    Jobs that never start are not in it; where late jobs are dropped it is 0.
+    Jobs that never start are not in it; where late jobs are dropped it is 0. Of a job that was resumed all counts that
+    it stood still beyond its slack.
     """
     jobs = outcome.environment.jobs
-    late_s_J = outcome.job_J["start_s"] - (jobs.arrival_s_J + jobs.slack_s_J)
+    late_s_J = late_s_of(outcome, outcome.job_J["start_s"] - (jobs.arrival_s_J + jobs.slack_s_J))
     late_gpu_hours_J: F8 = jobs.gpus_min_J * np.where(late_s_J > 0, late_s_J, 0.0) / HOUR_S
     return late_gpu_hours_J
 

@@ -58,8 +58,8 @@ TRANSFER: Final = np.dtype(
 
 
 RUN, STOP, LOAD, LOST = 0, 1, 2, 3
-"""Kinds of segments: a job runs; writes its checkpoint to be suspended; loads it to be resumed; ran, but its work is lost.
-"""
+"""Kinds of segments: a job runs; writes its checkpoint to be suspended; loads it to be resumed; ran, and its work is
+lost."""
 SEGMENT_NAMES: Final = ("run", "stop", "load", "lost")
 """Names of the kinds, by number."""
 SEGMENT: Final = np.dtype(
@@ -226,7 +226,9 @@ class Outcome:
         share_J = (np.minimum(finish_s_J, self.ended_s) - start_s_J) / (finish_s_J - start_s_J)
         units_J = np.where(np.isnan(share_J), 0.0, share_J) * self.environment.jobs.work_J
         if self.segment_K is not None:
-            units_J = np.where(self.suspensions_J > 0, segment_units(self.segment_K, len(units_J), self.ended_s), units_J)
+            units_J = np.where(
+                self.suspensions_J > 0, segment_units(self.segment_K, len(units_J), self.ended_s), units_J
+            )
         return units_J
 
     @functools.cached_property
@@ -253,5 +255,9 @@ def segment_units(segment_K: Records, jobs: int, ended_s: float) -> F8:
         ended_s: Time, s; of a run that goes on then its share counts.
     """
     run_K = segment_K[segment_K["kind"] == RUN]
-    share_K = np.minimum(1.0, (ended_s - run_K["from_s"]) / (run_K["to_s"] - run_K["from_s"]))
-    return np.bincount(run_K["job"], np.maximum(0.0, share_K) * run_K["units"], minlength=jobs)
+    goes_on = (run_K["from_s"] < ended_s) & (ended_s < run_K["to_s"])
+    share_K = np.where(run_K["to_s"] <= ended_s, 1.0, 0.0)
+    from_s_G, to_s_G = run_K["from_s"][goes_on], run_K["to_s"][goes_on]
+    share_K[goes_on] = (ended_s - from_s_G) / (to_s_G - from_s_G)
+    units_K = share_K * run_K["units"]
+    return np.bincount(run_K["job"], units_K, minlength=jobs).astype(np.float64, copy=False)

@@ -142,10 +142,11 @@ def _class_service(
 def waiting_jobs(outcome: Outcome) -> tuple[F8, F8, I8]:
     """Returns when jobs joined the queue they were in last and when they started (NaN: never), s, and its site.
 
-    Jobs that end overdue or still travel are left out: the outcome does not say when they left a queue.
+    Jobs that end overdue or still travel are left out: the outcome does not say when they left a queue. A suspended job
+    waited up to its first start.
     """
     status_J, reach_s_J, start_s_J, site_J = (outcome.job_J[name] for name in ("status", "reach_s", "start_s", "site"))
-    waited_J = ~np.isnan(reach_s_J) & (status_J != OVERDUE) & (status_J != TRANSIT)
+    waited_J = ~np.isnan(reach_s_J) & (status_J != OVERDUE) & ((status_J != TRANSIT) | (outcome.suspensions_J > 0))
     return reach_s_J[waited_J], start_s_J[waited_J], site_J[waited_J]
 
 

@@ -76,8 +76,8 @@ LINK: Final = np.dtype(
 )
 """A link from an ingress point to a site; all zero at home."""
 WAITS, RUNS, STOPS, DARK, LOADS = 0, 1, 2, 3, 4
-"""What a job in sight does: waits or travels, runs, writes its checkpoint and holds its GPUs, holds none until it may be
-resumed, or loads its checkpoint."""
+"""What a job in sight does: waits or travels, runs, writes its checkpoint and holds its GPUs, holds none until it may
+be resumed, or loads its checkpoint."""
 FREEDOM: Final = np.dtype(
     [
         ("interruptible", "i8"),  # 1 where its jobs may be suspended

@@ -109,7 +109,7 @@ def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int, *, bends: bo
     engine_1["part_s"] = HOUR_S
     engine_1["dispatch"] = engine_1["hour_shown"] = engine_1["part_shown"] = engine_1["free_slot"] = -1
     engine_1["until_s"] = np.nan
-    engine_1["bends"], engine_1["part_asked"] = bends, -1
+    engine_1["bends"] = bends
     engine_1["wants_allocate"] = needs.allocate
     engine_1["wants_finished"] = needs.finished
     engine_1["rewards"] = NO_REWARDS

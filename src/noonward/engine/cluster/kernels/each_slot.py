@@ -219,6 +219,8 @@ def next_slot_s(w: World) -> float:
         time = min(time, w.submitted_R[w.engine_1[0].next_arrival].arrival_s)
     if w.engine_1[0].bends:
         time = min(time, next_change_s(w))
+        if time <= view.run_1[0].now_s and w.engine_1[0].events > 0:  # a job that stops and is dark for no time
+            return view.run_1[0].now_s + slot_s
     return slot_at(slot_s, time) if not np.isinf(time) else np.inf
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from noonward.compiled import kernel
-from noonward.decision.cluster.feasibility import is_suspended
+from noonward.decision.cluster.feasibility import is_suspended, slot_at
 from noonward.decision.cluster.lives import may_suspend
 from noonward.decision.cluster.view import DARK, LOADS, RUNS, SECONDS, STOPS, WAITS
 from noonward.engine.cluster.kernels.physics import (
@@ -316,21 +316,19 @@ def next_to_ask(w: World, job: int) -> int:
 
 @kernel(inline=True, allocates=False)
 def something_changed(w: World) -> bool:
-    """Returns whether schedulers are to be asked about running jobs now: prices and intensities have changed."""
-    part = current_part(w, w.shown.run_1[0].now_s)
-    changed: bool = w.engine_1[0].has_signals and part != w.engine_1[0].part_asked
-    w.engine_1[0].part_asked = part
-    return changed
+    """Returns whether this is the first slot of an hour, or part of one, of prices and intensities."""
+    now = w.shown.run_1[0].now_s
+    begins_s = current_part(w, now) * w.engine_1[0].part_s
+    return bool(w.engine_1[0].has_signals and now == slot_at(w.shown.run_1[0].slot_s, begins_s))
 
 
 @kernel(inline=True, allocates=False)
 def next_change_s(w: World) -> float:
     """Returns when prices and intensities change next while a job runs that may be suspended, s; infinite for never."""
-    if not w.engine_1[0].has_signals:
-        return np.inf
     now = w.shown.run_1[0].now_s
     changes_s = (current_part(w, now) + 1) * w.engine_1[0].part_s
-    for s in range(w.state_S.shape[0]):
-        if w.state_S[s].running >= 0 and changes_s > now:
-            return changes_s
+    if w.engine_1[0].has_signals and changes_s > now:
+        for s in range(w.state_S.shape[0]):
+            if w.state_S[s].running >= 0:
+                return changes_s
     return np.inf

@@ -100,7 +100,6 @@ ENGINE: Final = np.dtype(
         ("result_kg", "f8"),
         ("late_usd", "f8"),  # price of late starts so far
         ("bends", "i8"),  # 1 where schedulers are asked about running jobs
-        ("part_asked", "i8"),  # part of an hour in which they were asked last
         ("segments", "i8"),  # segments noted in World.segment_K
         ("lost_gpu_s", "f8"),  # runs of suspended jobs that were given up
         ("started_usd", "f8"),  # value of all jobs started, each counted whole (AT_START, OWN)

@@ -128,7 +128,8 @@ ELSEWHERE = {
     },
     "dvfs-training": {
         "Scenario.protocol": "its ingress points belong to no site", "Scenario.end": "its jobs wait without limit",
-        "Scenario.signals": "WORLDS", "Scenario.economics": "WORLDS", "Fleet.ranges": "WORLDS", "Fleet.freedoms": "none are stated",
+        "Scenario.signals": "WORLDS", "Scenario.economics": "WORLDS", "Fleet.ranges": "WORLDS",
+        "Fleet.freedoms": "none are stated",
     },
 }  # fmt: skip
 """Fields that a packaged scenario cannot turn alone; another one, or one of WORLDS, does."""

@@ -205,9 +205,10 @@ def _window_notes(scenario: Scenario, start: datetime, jobs: Jobs) -> tuple[str,
         last = rows.days[1]
         if (end - timedelta(seconds=1)).date() > last:
             without = ((end - timedelta(seconds=1)).date() - last).days
+            days = "day" if without == 1 else f"{without} days"
             notes.append(
-                f"{name} ends on {last}: no job arrives in the last {without} {'day' if without == 1 else 'days'} of the "
-                f"window, which ends on {end:%Y-%m-%d %H:%M} UTC; end it earlier with --to"
+                f"{name} ends on {last}: no job arrives in the last {days} of the window, which ends on "
+                f"{end:%Y-%m-%d %H:%M} UTC; end it earlier with --to"
             )
         late_until_s, window_s = _late_until_s(scenario, jobs), scenario.window_h * HOUR_S
         if scenario.lateness.overtime_h is None and late_until_s > _due_until_s(window_s, jobs):

@@ -55,6 +55,8 @@ NOT_TURNED = {
     "Lateness.overtime_h": "goes with rule wait (tests/engine/test_lateness.py)",
     "Knowledge.run_time": "changes what is shown, not the draws (tests/engine/test_told_run_times.py)",
     "Knowledge.limit": "goes with limit or learned (tests/data/test_job_knowledge.py)",
+    "LogLimit.law": "the same (tests/data/test_job_knowledge.py)",
+    "LogLimit.deciles": "the same (tests/data/test_job_knowledge.py)",
     "Knowledge.quantile": "goes with learned (tests/engine/test_told_run_times.py)",
     "UniformLimit.law": "there is one law",
     "UniformLimit.from_": "goes with limit or learned (tests/data/test_job_knowledge.py)",

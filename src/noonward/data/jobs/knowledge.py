@@ -148,7 +148,7 @@ def _fixed(fleet: Fleet) -> NDArray[np.bool_]:
 def _limits(told: Knowledge, fleet: Fleet, jobs: Jobs, details: pl.DataFrame | None, rng: np.random.Generator) -> F8:
     """Returns the limits of jobs, units of work; infinite for none."""
     if told.limit is not None:
-        factor_J = rng.uniform(told.limit.from_, told.limit.to, len(jobs))
+        factor_J = told.limit.draw(rng, len(jobs))
         return np.maximum(np.round(jobs.work_J * factor_J, TIME_DECIMALS), jobs.work_J)
     if details is None:
         return np.full(len(jobs), np.inf)

@@ -58,7 +58,7 @@ NOT_TURNED = {
     "LogLimit.law": "the same (tests/data/test_job_knowledge.py)",
     "LogLimit.deciles": "the same (tests/data/test_job_knowledge.py)",
     "Knowledge.quantile": "goes with learned (tests/engine/test_told_run_times.py)",
-    "UniformLimit.law": "there is one law",
+    "UniformLimit.law": "the same (tests/data/test_job_knowledge.py)",
     "UniformLimit.from_": "goes with limit or learned (tests/data/test_job_knowledge.py)",
     "UniformLimit.to": "goes with limit or learned (tests/data/test_job_knowledge.py)",
     "Site.name": "a name",

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.evaluate.knowing import Knowing
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.evaluate.table import US_DOLLAR, Column, Currency, Figure, Row, Summary, TextTable
@@ -214,6 +215,7 @@ class Comparison:
         bounds: One bound an environment; empty bounds where none was asked for.
         bounded: Whether bounds were asked for.
         currency: Currency that money is shown in.
+        knowing: Further runs of one policy, told of run times in other ways; None: none were made.
         held: What keeps a temporary folder of records until the comparison is dropped; None: the folder stays.
     """
 
@@ -225,6 +227,7 @@ class Comparison:
     bounds: list[Bound]
     bounded: bool = True
     currency: Currency = US_DOLLAR
+    knowing: Knowing | None = None
     held: Any = field(default=None, repr=False, compare=False)
 
     def values(self, policy: str, name: str) -> np.ndarray:
@@ -236,9 +239,9 @@ class Comparison:
         return mean(self.values(policy, name))
 
     def only(self, windows: Sequence[int]) -> Self:
-        """Returns the comparison of some of its environments, by number."""
+        """Returns the comparison of some of its environments, by number; ``knowing`` is of all and left out."""
         records = {policy: [records[n] for n in windows] for policy, records in self.records.items()}
-        return replace(self, records=records, bounds=[self.bounds[n] for n in windows])
+        return replace(self, records=records, bounds=[self.bounds[n] for n in windows], knowing=None)
 
     @property
     def objective(self) -> Objective:

@@ -1,10 +1,10 @@
-"""Writes the results tables of README.md and docs/ from what ``compare`` or ``reproduce fine-tuning`` printed.
+r"""Writes the results tables of README.md and docs/ from what ``compare`` or ``reproduce fine-tuning`` printed.
 
     noonward compare fine-tuning --no-report --json > packaged.json
     python tools/results_tables.py fine-tuning packaged.json docs/results.md
 
-    noonward compare fine-tuning --set jobs.knowledge.run_time=learned --set jobs.knowledge.limit.to=4 \\
-        --policies masac-plus,bid-price-regression,patient,cheapest-feasible,masac,local-fcfs \\
+    noonward compare fine-tuning --set jobs.knowledge.run_time=learned --set jobs.knowledge.limit.to=4 \
+        --policies masac-plus,bid-price-regression,patient,cheapest-feasible,masac,local-fcfs \
         --no-bound --no-report --json > learned.json
     python tools/results_tables.py short-fine-tuning packaged.json README.md --learned learned.json
 

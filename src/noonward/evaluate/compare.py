@@ -22,9 +22,9 @@ from noonward.evaluate.asked import (
     with_reference,
 )
 from noonward.evaluate.bound_runs import BoundRun
-from noonward.evaluate.comparison import Bound, Comparison
+from noonward.evaluate.comparison import Bound, Comparison, Knowing
 from noonward.evaluate.given import GivenPolicy, policies_given, scenario_given
-from noonward.evaluate.knowing import Knowing, told, ways_of
+from noonward.evaluate.knowing import told, ways_of
 from noonward.evaluate.table import US_DOLLAR, Currency
 from noonward.files import PassingFolder
 from noonward.ledger.record import Record

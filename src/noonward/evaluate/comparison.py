@@ -17,11 +17,11 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.evaluate.knowing import Knowing
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.evaluate.table import US_DOLLAR, Column, Currency, Figure, Row, Summary, TextTable
 from noonward.ledger.record import Record
+from noonward.model.cluster.knowledge import RunTimeKnowledge
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import AnyScenario, find_kind
 
@@ -200,6 +200,19 @@ def objective_of(scenario: AnyScenario) -> Objective:
 def no_value(bounds: list[Bound], name: str) -> bool:
     """Returns whether no bound holds a value."""
     return all(math.isnan(bound.get(name, np.nan)) for bound in bounds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knowing:
+    """Runs of one policy over a comparison's windows, told of run times in several ways.
+
+    Attributes:
+        policy: The policy.
+        by_way: Its records, one per window, by way.
+    """
+
+    policy: str
+    by_way: dict[RunTimeKnowledge, list[Record]]
 
 
 @dataclass(frozen=True, kw_only=True)

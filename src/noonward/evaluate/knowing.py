@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from noonward.arrays import F8
 from noonward.data.jobs.dated import job_rows
+from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.job_figures import job_figures
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.evaluate.table import TextTable, number, percent
-from noonward.ledger.record import Record
 from noonward.model.cluster.knowledge import RunTimeKnowledge
 from noonward.model.cluster.scenario import JobTable, Scenario
-
-if TYPE_CHECKING:
-    from noonward.evaluate.comparison import Comparison
 
 WAYS: Final[tuple[RunTimeKnowledge, ...]] = ("known", "learned", "limit")
 """What a policy is told of run times, in the order of the table."""
@@ -29,19 +25,6 @@ TOLD: Final = {
     "class-mean": "the mean run time of each job's class",
 }
 """What a policy is told, in words."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Knowing:
-    """Runs of one policy over a comparison's windows, told of run times in several ways.
-
-    Attributes:
-        policy: The policy.
-        by_way: Its records, one per window, by way.
-    """
-
-    policy: str
-    by_way: dict[RunTimeKnowledge, list[Record]]
 
 
 def ways_of(scenario: Scenario) -> tuple[RunTimeKnowledge, ...]:

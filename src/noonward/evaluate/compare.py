@@ -213,10 +213,12 @@ def _knowing(comparison: Comparison, out: Path, progress: Progress | None, execu
     """
     scenario, today = comparison.scenario, comparison.reference
     ways = ways_of(scenario) if scenario.kind == CLUSTER.name else ()
+    if not ways:
+        return None
     able = [name for name in comparison.ranked() if name != today and can_run(name, scenario.kind)]
     best = best_to_adopt(comparison)
     policy = best if best in able else next(iter(able), None)
-    if not ways or policy is None:
+    if policy is None:
         return None
     count = len(comparison.bounds)
     runs = [

@@ -111,7 +111,7 @@ class Withheld:
             from_h: First hour since the run's start.
             hours: Number of hours.
         """
-        edges_s = HOUR_S * np.arange(from_h, from_h + hours + 1, dtype=np.float64)
+        edges_s = HOUR_S * (from_h + np.arange(hours + 1, dtype=np.float64))
         return np.diff(self.integral(edges_s), axis=1) / HOUR_S
 
     def integral(self, time_s_X: F8) -> F8:

@@ -134,10 +134,10 @@ class RequestChecker:
                 f"may last {LONGEST_RUN_H * HOUR_S:.3g} s; give less"
             )
         pinned = -1 if request.site is None else self._index("site", request.site, self.sites)
-        vetoed = {self._index("not_sites", site, self.sites) for site in request.not_sites}
-        self._require_room(request, class_, pinned, vetoed)
+        unwanted = {self._index("not_sites", site, self.sites) for site in request.not_sites}
+        self._require_room(request, class_, pinned, unwanted)
         require_valid(request, f"job {request.name!r}")
-        vetoed = sorted(vetoed | self._unable(request, pinned, vetoed))
+        vetoed = sorted(unwanted | self._unable(request, pinned, unwanted))
         # Browsers and editors of Windows end lines with CR LF, which shells and sbatch refuse.
         command = request.command.replace("\r\n", "\n").replace("\r", "\n")
         content = self._encode(msgspec.structs.replace(request, key=None, command=command))

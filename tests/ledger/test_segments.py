@@ -41,7 +41,7 @@ def test_the_engine_emits_a_segment_a_job_and_its_transfers():
     assert (power.from_s_K / HOUR_S).tolist() == [0.5, 1.5]
     assert (power.to_s_K / HOUR_S).tolist() == [1.5, 2.5]
     assert power.watts_K.tolist() == [1500.0, 2000.0]
-    assert len(outcome.loads) == 0
+    assert len(outcome.overhead) == 0
     assert outcome.transfer_X.tolist() == [(OWN_JOURNEY, 1, 0, 1, 10.0, 0.0), (RESULT, 1, 0, 1, 5.0, 2.5 * HOUR_S)]
 
 

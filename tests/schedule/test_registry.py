@@ -33,7 +33,7 @@ def test_policies_of_a_protocol_answer_it():
 
 
 def test_policies_say_what_they_cannot_do_without():
-    valuing = {"cheapest-feasible", "patient", "suspend-threshold", "suspend-threshold-perfect"}
+    valuing = {"cheapest-feasible", "patient", "suspend-threshold-perfect"}
     kinds = get_args(ForecastKind)
     valuing |= {f"{way}-{kind}" for way in ("booked", "bid-price") for kind in kinds if kind != "learned"}
     made = {policy.name: policy.make() for policy in policies(trained=False, kind="cluster")}

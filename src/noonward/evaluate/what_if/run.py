@@ -14,6 +14,7 @@ from noonward.errors import NoonwardError, ScenarioError
 from noonward.evaluate.answer import can_run
 from noonward.evaluate.asked import comparison_folder, count_of, policy_names, require_fit, with_reference
 from noonward.evaluate.given import scenario_given
+from noonward.evaluate.published import with_published
 from noonward.evaluate.report.what_if_page import study_html, write_what_if_page
 from noonward.evaluate.what_if.changes import Change, ChangedRun
 from noonward.evaluate.what_if.study import Case, Curve, Name, Study
@@ -279,7 +280,11 @@ class _Asked:
 
 def _preferred(environment: Any, names: Sequence[str]) -> str:
     """Returns the first policy of ``PREFERRED``, else of some names, that fits and can be adopted."""
-    for name in (*PREFERRED, *names[1:]):
+    preferred = PREFERRED
+    if environment.kind == CLUSTER.name and environment.signals is not None:
+        signals = environment.signals
+        preferred = with_published(PREFERRED, [site.zone for site in environment.fleet.sites], signals.day_ahead)
+    for name in (*preferred, *names[1:]):
         try:
             require_fit(environment, [name])
         except ScenarioError:

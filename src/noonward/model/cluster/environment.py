@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from noonward.arrays import I8, Records
 from noonward.errors import ScenarioError
 from noonward.model.cluster.fleet import Fleet
-from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.jobs import SUBMITTED, TOLD, Jobs
 from noonward.model.cluster.knowledge import JobKnowledge
 from noonward.model.cluster.setting import Setting
 from noonward.model.signals import Signals, SiteSignals
@@ -162,14 +162,22 @@ class Environment(Setting):
 
     @functools.cached_property
     def job_records(self) -> Records:
-        """The jobs as JOB records; read, never write.
+        """The jobs as SUBMITTED records, with all that is told of them without learning; read, never write.
 
         Where jobs may be late until some time, those without a latest start have that time for one: so every run ends.
         """
-        records = self.jobs.records()
+        records = self.jobs.records(SUBMITTED)
+        if self.knowledge is not None:
+            for name, told_J in zip(TOLD, self.knowledge.told_JK(len(TOLD)).T, strict=True):
+                records[name] = told_J
         if self.late_until_s > -np.inf:
             records["deadline_s"][np.isinf(records["deadline_s"])] = self.late_until_s
         return records
+
+    @property
+    def learns_run_times(self) -> bool:
+        """Whether schedulers are told run times that are learned as jobs end."""
+        return self.knowledge is not None and self.knowledge.told.run_time == "learned"
 
     @functools.cached_property
     def hours(self) -> int:
@@ -213,8 +221,7 @@ def latest_end_s(jobs: Jobs, fleet: Fleet, window_s: float, slot_s: float, late_
         late_until_s: Time until which jobs may start late, s; -inf: none may. No job with an infinite slack then starts
             after it.
     """
-    tables = fleet.tables(int(jobs.gpus_max_J.max()))
-    slowest_C = np.nanmax(tables.seconds_per_unit_SCGF[:, :, 1:], axis=(0, 2, 3))
+    slowest_C = fleet.tables(int(jobs.gpus_max_J.max())).slowest_s_C
     latest_J = jobs.arrival_s_J + jobs.slack_s_J
     if late_until_s > -np.inf:
         latest_J = np.where(np.isinf(latest_J), late_until_s, np.maximum(latest_J, late_until_s))

@@ -198,7 +198,10 @@ class Fleet(Spec):
 
     def with_gpus(self, gpus: Sequence[int]) -> Self:
         """Returns the same fleet with other numbers of GPUs, one a site, that do not change."""
-        sites = [site.model_copy(update={"gpus": count, "gpus_by_time": None}) for site, count in zip(self.sites, gpus, strict=True)]
+        sites = [
+            site.model_copy(update={"gpus": count, "gpus_by_time": None})
+            for site, count in zip(self.sites, gpus, strict=True)
+        ]
         return self.model_copy(update={"sites": tuple(sites)})
 
     def tables(self, gpus_max: int) -> FleetTables:

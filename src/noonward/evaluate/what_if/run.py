@@ -280,7 +280,7 @@ class _Asked:
 
 def _preferred(environment: Any, names: Sequence[str]) -> str:
     """Returns the first policy of ``PREFERRED``, else of some names, that fits and can be adopted."""
-    preferred = PREFERRED
+    preferred: tuple[str, ...] = PREFERRED
     if environment.kind == CLUSTER.name and environment.signals is not None:
         signals = environment.signals
         preferred = with_published(PREFERRED, [site.zone for site in environment.fleet.sites], signals.day_ahead)

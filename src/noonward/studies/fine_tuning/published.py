@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from noonward.arrays import F8
 from noonward.data.scenarios.load import load_scenario, scenario_from, with_files
@@ -44,20 +46,20 @@ class PublishedStudy:
         by_part: Comparisons with bounds by part of the months.
     """
 
-    by_part: dict[str, ComparisonResult]
+    by_part: Mapping[Split, ComparisonResult]
 
-    def gap_closed(self, part: str, policy: str) -> Estimate:
+    def gap_closed(self, part: Split, policy: str) -> Estimate:
         """Returns the share of the gap between local FCFS and the bound that a policy closes."""
         found = self.by_part[part]
         gained_E = found.values(policy, "utility_usd") - found.values(REFERENCE, "utility_usd")
         return ratio(gained_E, self._gap_E(part))
 
-    def gained(self, part: str, pair: str) -> Estimate:
+    def gained(self, part: Split, pair: str) -> Estimate:
         """Returns how much more of that gap a pair's first policy closes than its second: paired, in percent points."""
         first_E, second_E = (100 * self.by_part[part].values(name, "utility_usd") for name in PAIRS[pair])
         return ratio(first_E - second_E, self._gap_E(part))
 
-    def distance_closed(self, part: str) -> Estimate:
+    def distance_closed(self, part: Split) -> Estimate:
         """Returns the share of the distance from learned forecasts to perfect foresight that published prices close."""
         found = self.by_part[part]
         learned_E, published_E, perfect_E = (
@@ -65,16 +67,16 @@ class PublishedStudy:
         )
         return ratio(published_E - learned_E, perfect_E - learned_E)
 
-    def better(self, part: str, pair: str) -> int:
+    def better(self, part: Split, pair: str) -> int:
         """Returns in how many windows a pair's first policy earns more than its second."""
         found = self.by_part[part]
         first_E, second_E = (found.values(name, "utility_usd") for name in PAIRS[pair])
         return int((first_E > second_E).sum())
 
-    def _gap_E(self, part: str) -> F8:
+    def _gap_E(self, part: Split) -> F8:
         """Returns the gap between local FCFS and the bound in every window, USD."""
         found = self.by_part[part]
-        return found.bound_values("utility_usd") - found.values(REFERENCE, "utility_usd")
+        return np.asarray(found.bound_values("utility_usd") - found.values(REFERENCE, "utility_usd"))
 
     def metrics(self) -> list[Metric]:
         """Returns the metrics for ``--json``; those of other months than the test's end in ``@PART``."""

@@ -41,6 +41,11 @@ from noonward.units import DAY_H, DAY_S, HOUR_S, MINUTE_S
 
 HISTORY_H: Final = 48
 """Hours of signals before the window, for forecasts."""
+UNBROKEN: Final = (
+    "the scenario states freedoms of jobs (suspend, resize, cap), but policies still treat every job as unbreakable; "
+    "'noonward bound --freedom' says what the freedoms can be worth at most"
+)
+"""Note of an environment whose jobs may be stopped, resized or capped."""
 FIXED_START: Final = datetime(2022, 1, 3, tzinfo=UTC)
 """Start of environments without signals, or with the same signals every day: a Monday."""
 REPLAY_S: Final = HOUR_S
@@ -114,6 +119,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         sample_jobs=_sampler(scenario, start, past),
         knowledge=job_knowledge(scenario, start, jobs, past, index, seed),
         notes=(
+            *([UNBROKEN] if scenario.fleet.freedoms else []),
             *scenario_warnings(scenario, signals if isinstance(source, SignalFiles) else None),
             *(() if signals is None else signals.notes),
             *_window_notes(scenario, start, jobs),

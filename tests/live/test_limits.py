@@ -126,7 +126,7 @@ def test_savings_of_many_spans_take_a_fifth_of_the_time_at_most(live, monkeypatc
     assert asyncio.run(settled(7)) == 7
     with pytest.raises(RefusedError, match="savings of 8 days can be computed in 40 s") as refused:
         asyncio.run(settled(8))
-    assert (refused.value.status, refused.value.after_s) == (503, 40.0)
+    assert (refused.value.status, refused.value.after_s) == (429, 40.0)
     at[0] += 40.0
     assert asyncio.run(settled(8)) == 8
     at[0] += handlers.SETTLED_S - 5.0  # those of 7 days are out of date

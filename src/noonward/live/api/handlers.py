@@ -345,7 +345,7 @@ class Api:
                 if days in self._savings:
                     return found
                 raise RefusedError(
-                    503, "busy", f"savings of {days} days can be computed in {pause_s:.0f} s; those of other days were "
+                    429, "busy", f"savings of {days} days can be computed in {pause_s:.0f} s; those of other days were "
                     "computed just now", pause_s,
                 )  # fmt: skip
             found = await run_in_threadpool(savings, self.controller, days)

@@ -13,6 +13,7 @@ from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView
 from noonward.engine.cluster.kernels.world import (
     ADVISORY_CAPS,
+    BENT,
     CARBON_SUM,
     ENGINE,
     EVENT,
@@ -131,6 +132,7 @@ def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int, *, bends: bo
         forecast_KISL=np.empty((2, 0, sites, 1)),
         issued_2=np.zeros(2, np.int64),
         caps_SH=np.zeros((sites, 1)),
+        bent_J=np.zeros(slots if bends else 1, BENT),
         segment_K=np.zeros(SEGMENTS if bends else 0, SEGMENT),
     )
 
@@ -140,7 +142,8 @@ def with_more_slots(world: World) -> World:
     slots = 2 * len(world.track_J)
     outcome_R = resized(world.outcome_R, slots) if world.engine_1["told"][0] else world.outcome_R
     shown, track_J = with_slots(world.shown, slots), resized(world.track_J, slots)
-    return world._replace(shown=shown, track_J=track_J, outcome_R=outcome_R)
+    bent_J = resized(world.bent_J, slots) if world.engine_1["bends"][0] else world.bent_J
+    return world._replace(shown=shown, track_J=track_J, outcome_R=outcome_R, bent_J=bent_J)
 
 
 def with_more_journeys(world: World) -> World:

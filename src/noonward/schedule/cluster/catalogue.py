@@ -216,7 +216,7 @@ def _add_bookers(registry: Registry) -> None:
 
 
 def suspend_threshold(
-    forecast: Planned = "persistence",
+    forecast: ForecastKind = "persistence",
     noise: Noise = NOISE,
     net: NetName = 0,
     measure: Measure = "cost",
@@ -232,12 +232,10 @@ def _threshold_roles(forecast: str, **_: object) -> frozenset[Role]:
 
 
 def _add_suspending(registry: Registry) -> None:
-    words = {**FORECASTS, "learned": "a forecast by a trained net"}
-
     def describe(forecast: str, measure: str, quantile: float, **_: object) -> str:
         by = {"cost": "energy and carbon cost", "price": "price", "carbon": "carbon intensity"}[measure]
         return (
-            f"Runs in the {quantile:.0%} of the next 24 hours of least {by} under {words[forecast]}, suspended in the "
+            f"Runs in the {quantile:.0%} of the next 24 hours of least {by} under {WORDS[forecast]}, suspended in the "
             "others, while slack is left."
         )
 

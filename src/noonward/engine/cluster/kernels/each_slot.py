@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from noonward.compiled import kernel
-from noonward.decision.cluster.feasibility import fill_mask, is_overdue, joins_at, slot_at
+from noonward.decision.cluster.feasibility import (
+    fill_mask,
+    fill_mask_of_suspended,
+    is_overdue,
+    is_suspended,
+    joins_at,
+    slot_at,
+)
 from noonward.decision.cluster.view import ASK_RUNNING, ASK_SLOT, HOLD, ORACLE
 from noonward.engine.cluster.kernels.lateness import pay_lateness
 from noonward.engine.cluster.kernels.physics import (
@@ -120,7 +127,7 @@ def carry_out(w: World, job: int, s: int) -> None:
     note(w, SENT, job)
 
 
-@kernel(inline=True, allocates=False)
+@kernel(allocates=False)
 def apply_running(w: World) -> int:
     """Suspends the running jobs that are to be; returns 0, NO_SEGMENT, or what is wrong (nothing is then changed)."""
     view, sites = w.shown, w.shown.site_S.shape[0]
@@ -160,7 +167,7 @@ def apply_each_slot(w: World) -> int:
     return 0
 
 
-@kernel(inline=True, allocates=False)
+@kernel(allocates=False)
 def ask_running(w: World) -> int:
     """Asks every site about its next running job that may be suspended; returns ASK_RUNNING, or 0 after the last."""
     view = w.shown
@@ -186,6 +193,8 @@ def ask_slot(w: World) -> int:
         if job >= 0:
             some = True
             fill_mask(view, job, s, room_now(w, s))
+            if w.engine_1[0].bends and is_suspended(view, job):
+                fill_mask_of_suspended(view, s)
         else:
             view.mask_NA[s, :] = 0
     return pause(w, ASK_SLOT) if some else 0
@@ -275,7 +284,8 @@ def drop_overdue(w: World) -> None:
             behind = w.track_J[job].next
             if is_overdue(w.shown, job, s):
                 leave_queue(w, job, s)
-                lose_work(w, job)
+                if w.engine_1[0].bends:
+                    lose_work(w, job)
                 give_up(w, job)
             job = behind
 

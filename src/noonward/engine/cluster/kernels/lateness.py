@@ -16,8 +16,8 @@ def pay_lateness(w: World, job: int, s: int) -> None:
         late_s = run.now_s - w.shown.job_J[job].deadline_s
         hours, gpus = late_s / HOUR_S, w.shown.job_J[job].gpus_min
         if w.engine_1[0].bends:  # what a job has paid before counts when it is resumed
-            hours, gpus = (late_s - w.track_J[job].late_s) / HOUR_S, w.submitted_R[w.track_J[job].row].gpus_min
-            w.track_J[job].late_s = late_s
+            hours, gpus = (late_s - w.bent_J[job].late_s) / HOUR_S, w.submitted_R[w.track_J[job].row].gpus_min
+            w.bent_J[job].late_s = late_s
         usd = run.late_usd_per_gpu_hour * gpus * hours
         w.engine_1[0].late_usd += usd
         if w.engine_1[0].rewards >= AT_START:

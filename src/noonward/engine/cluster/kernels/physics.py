@@ -140,6 +140,19 @@ def meter_over_cap(w: World, s: int, t0: float, t1: float, busy: int) -> None:
         hour += 1
 
 
+@kernel(allocates=False)
+def read_overhead(w: World, s: int, t0: float, t1: float) -> None:
+    """Meters the stops and loads of a site between two times apart; their GPU-seconds are no use."""
+    state = w.state_S[s]
+    if state.overhead_gpus > 0:
+        kwh, usd, kg = settle_site(w, s, t0, t1, state.overhead_w)
+        state.gpu_s -= state.overhead_gpus * (t1 - t0)
+        state.overhead_gpu_s += state.overhead_gpus * (t1 - t0)
+        state.overhead_kwh += kwh
+        state.overhead_usd += usd
+        state.overhead_kg += kg
+
+
 @kernel(inline=True, allocates=False)
 def read_meters(w: World, s: int, time: float) -> None:
     """Brings a site's meters to a time, unless clusters have their own; free GPUs count up to the window's end."""
@@ -150,7 +163,7 @@ def read_meters(w: World, s: int, time: float) -> None:
     state.metered_s = time
     site = w.shown.site_S[s]
     busy = state.taken
-    state.gpu_s += (busy - state.overhead_gpus) * (time - t0)
+    state.gpu_s += busy * (time - t0)
     if busy > 0:
         kwh, usd, kg = settle_site(w, s, t0, time, state.busy_w)
         state.busy_kwh += kwh
@@ -162,12 +175,8 @@ def read_meters(w: World, s: int, time: float) -> None:
         state.free_kwh += kwh
         state.free_usd += usd
         state.free_kg += kg
-    if state.overhead_gpus > 0:
-        kwh, usd, kg = settle_site(w, s, t0, time, state.overhead_w)
-        state.overhead_gpu_s += state.overhead_gpus * (time - t0)
-        state.overhead_kwh += kwh
-        state.overhead_usd += usd
-        state.overhead_kg += kg
+    if w.engine_1[0].bends:
+        read_overhead(w, s, t0, time)
     if w.engine_1[0].caps and busy > 0:
         meter_over_cap(w, s, t0, time, busy)
 
@@ -336,7 +345,7 @@ def runs_on(w: World, job: int) -> bool:
     record, done = w.submitted_R[row], 0.0
     begin_s = outcome.start_s
     if w.engine_1[0].bends:  # of a job that was suspended, what was done before counts
-        done, begin_s = record.work - w.track_J[job].left, view.life_J[job].since_s
+        done, begin_s = record.work - w.bent_J[job].left, view.life_J[job].since_s
     told = view.job_J[job].work + done
     longer = told * OVERRUN
     if record.told_2 > told:

@@ -2,7 +2,8 @@
 
 A suspended job holds its GPUs at ``stop_power`` for ``stop_s``, none for ``dark_s``, and then waits at its site as a
 job with less work left. When it is started again, it holds its GPUs at ``load_power`` for ``load_s`` before it runs on.
-The heap never holds more than one event of a job: the finish of a job that is suspended is taken out of it.
+The heap never holds more than one event of a job: the finish of a job that is suspended is taken out of it. What
+happens seldom is compiled once, as calls: pasted into every loop it slows runs in which nothing is suspended.
 """
 
 from __future__ import annotations
@@ -48,29 +49,39 @@ def take_job(w: World) -> int:
     """Takes the next arrival into sight, as a job that has not run; returns its slot."""
     job = take_slot(w)
     if w.engine_1[0].bends:
-        w.shown.life_J[job].state = WAITS
-        w.shown.life_J[job].site = -1
-        w.shown.life_J[job].gpus = 0
-        w.shown.life_J[job].level = -1
-        w.shown.life_J[job].since_s = w.submitted_R[w.track_J[job].row].arrival_s
-        w.shown.life_J[job].until_s = np.inf
-        w.shown.life_J[job].suspensions = 0
-        w.track_J[job].left = w.submitted_R[w.track_J[job].row].work
-        w.track_J[job].late_s = 0.0
-        w.track_J[job].noted = -1
+        open_life(w, job)
     return job
+
+
+@kernel(allocates=False)
+def open_life(w: World, job: int) -> None:
+    """Notes that a job has not run."""
+    w.shown.life_J[job].state = WAITS
+    w.shown.life_J[job].site = -1
+    w.shown.life_J[job].gpus = 0
+    w.shown.life_J[job].level = -1
+    w.shown.life_J[job].since_s = w.submitted_R[w.track_J[job].row].arrival_s
+    w.shown.life_J[job].until_s = np.inf
+    w.shown.life_J[job].suspensions = 0
+    w.bent_J[job].left = w.submitted_R[w.track_J[job].row].work
+    w.bent_J[job].late_s = 0.0
+    w.bent_J[job].noted = -1
 
 
 @kernel(inline=True, allocates=False)
 def start_or_resume(w: World, job: int, s: int, gpus: int, level: int) -> None:
     """Starts a job now, or resumes it on the gang and at the clock that it had; arguments as in ``start``."""
-    if not w.engine_1[0].bends:
-        start(w, job, s, gpus, level)
-        return
-    if is_suspended(w.shown, job):
+    if w.engine_1[0].bends and is_suspended(w.shown, job):
         resume(w, job, s)
         return
     start(w, job, s, gpus, level)
+    if w.engine_1[0].bends:
+        begin_life(w, job, s)
+
+
+@kernel(allocates=False)
+def begin_life(w: World, job: int, s: int) -> None:
+    """Notes where and on what a job that starts now runs."""
     outcome = w.outcome_R[w.track_J[job].row]
     w.shown.life_J[job].site = s
     w.shown.life_J[job].gpus = outcome.gpus
@@ -102,7 +113,7 @@ def run_on(w: World, job: int, s: int) -> None:
         w.state_S[s].last_running = job
 
 
-@kernel(inline=True, allocates=False)
+@kernel(allocates=False)
 def leave_running(w: World, job: int, s: int) -> None:
     """Takes a job out of the list of a site's running jobs, if it is in it."""
     if not w.shown.freedom_C[w.shown.job_J[job].class_].interruptible:
@@ -141,8 +152,8 @@ def note_segment(w: World, job: int, kind: int, from_s: float, to_s: float, watt
     w.segment_K[x].to_s = to_s
     w.segment_K[x].watts = watts
     w.segment_K[x].units = units
-    w.segment_K[x].before = w.track_J[job].noted
-    w.track_J[job].noted = x
+    w.segment_K[x].before = w.bent_J[job].noted
+    w.bent_J[job].noted = x
 
 
 @kernel(inline=True, allocates=False)
@@ -155,7 +166,7 @@ def hold_overhead(w: World, s: int, gpus: int, watts: float) -> None:
         w.state_S[s].overhead_w = 0.0
 
 
-@kernel(inline=True, allocates=False)
+@kernel(allocates=False)
 def suspend(w: World, job: int, s: int) -> None:
     """Stops a running job now: it writes its checkpoint and gives its GPUs back."""
     view, row = w.shown, w.track_J[job].row
@@ -168,12 +179,12 @@ def suspend(w: World, job: int, s: int) -> None:
     if first:
         note_segment(w, job, RUN, life.since_s, now, power_w, done)
     else:
-        w.segment_K[w.track_J[job].noted].to_s = now
-        w.segment_K[w.track_J[job].noted].units = done
+        w.segment_K[w.bent_J[job].noted].to_s = now
+        w.segment_K[w.bent_J[job].noted].units = done
     note_segment(w, job, STOP, now, now + freedom.stop_s, freedom.stop_power * power_w, 0.0)
     note_segment(w, job, LOAD, np.nan, np.nan, freedom.load_power * power_w, 0.0)
     note_segment(w, job, RUN, np.nan, np.nan, power_w, 0.0)
-    w.track_J[job].left = max(0.0, w.track_J[job].left - done)  # rounding alone takes it below 0
+    w.bent_J[job].left = max(0.0, w.bent_J[job].left - done)  # rounding alone takes it below 0
     view.job_J[job].work -= done
     view.job_J[job].deadline_s += ran_s - (freedom.load_s if first else 0.0)
     view.job_J[job].gpus_min = view.job_J[job].gpus_max = gpus
@@ -193,7 +204,7 @@ def suspend(w: World, job: int, s: int) -> None:
         darken(w, job, s)
 
 
-@kernel(inline=True, allocates=False)
+@kernel(allocates=False)
 def stopped(w: World, job: int) -> None:
     """Ends a job's stop: its checkpoint is written, and its GPUs are free."""
     outcome = w.outcome_R[w.track_J[job].row]
@@ -231,7 +242,7 @@ def join_queue(w: World, job: int) -> None:
         w.shown.life_J[job].until_s = np.inf
 
 
-@kernel(inline=True, allocates=False)
+@kernel(allocates=False)
 def resume(w: World, job: int, s: int) -> None:
     """Starts a suspended job again now: it takes its GPUs, loads its checkpoint, and runs on."""
     view, row = w.shown, w.track_J[job].row
@@ -242,12 +253,12 @@ def resume(w: World, job: int, s: int) -> None:
     show_free(w, s)
     begin_s = now + freedom.load_s
     w.outcome_R[row].status = RUNNING
-    w.outcome_R[row].finish_s = begin_s + w.track_J[job].left * unit_seconds(w, job)
-    x = w.track_J[job].noted
+    w.outcome_R[row].finish_s = begin_s + w.bent_J[job].left * unit_seconds(w, job)
+    x = w.bent_J[job].noted
     w.segment_K[x - 1].from_s = now
     w.segment_K[x - 1].to_s = w.segment_K[x].from_s = begin_s
     w.segment_K[x].to_s = w.outcome_R[row].finish_s
-    w.segment_K[x].units = w.track_J[job].left
+    w.segment_K[x].units = w.bent_J[job].left
     if freedom.load_s > 0.0:
         hold_overhead(w, s, gpus, freedom.load_power * power_w)
         view.life_J[job].state = LOADS
@@ -258,7 +269,7 @@ def resume(w: World, job: int, s: int) -> None:
         run_again(w, job, s, power_w)
 
 
-@kernel(inline=True, allocates=False)
+@kernel(allocates=False)
 def loaded(w: World, job: int) -> None:
     """Ends a job's load: it runs on."""
     outcome = w.outcome_R[w.track_J[job].row]
@@ -277,12 +288,10 @@ def run_again(w: World, job: int, s: int, power_w: float) -> None:
     push(w, ends_s, FINISH, w.shown.job_J[job].serial, job)
 
 
-@kernel(inline=True, allocates=False)
+@kernel(allocates=False)
 def lose_work(w: World, job: int) -> None:
     """Counts the work of a suspended job that is given up as lost: it earns nothing."""
-    if not w.engine_1[0].bends:
-        return
-    x = w.track_J[job].noted
+    x = w.bent_J[job].noted
     while x >= 0:
         segment = w.segment_K[x]
         if segment.kind == RUN:
@@ -306,7 +315,7 @@ def drop_finish(w: World, job: int) -> None:
     drop_top(w)
 
 
-@kernel(inline=True, allocates=False)
+@kernel(allocates=False)
 def next_to_ask(w: World, job: int) -> int:
     """Returns a running job, or the first behind it in its site's list that may be suspended; -1 for none."""
     while job >= 0 and not may_suspend(w.shown, job):
@@ -314,7 +323,7 @@ def next_to_ask(w: World, job: int) -> int:
     return job
 
 
-@kernel(inline=True, allocates=False)
+@kernel(allocates=False)
 def something_changed(w: World) -> bool:
     """Returns whether this is the first slot of an hour, or part of one, of prices and intensities."""
     now = w.shown.run_1[0].now_s
@@ -322,7 +331,7 @@ def something_changed(w: World) -> bool:
     return bool(w.engine_1[0].has_signals and now == slot_at(w.shown.run_1[0].slot_s, begins_s))
 
 
-@kernel(inline=True, allocates=False)
+@kernel(allocates=False)
 def next_change_s(w: World) -> float:
     """Returns when prices and intensities change next while a job runs that may be suspended, s; infinite for never."""
     now = w.shown.run_1[0].now_s

@@ -118,12 +118,17 @@ TRACK: Final = np.dtype(
         ("reach_s", "f8"),  # when it is at the site it was sent to
         ("run_s", "f8"),  # run time as it started
         ("row", "i8"),  # its row of World.outcome_R
-        ("left", "f8"),  # work left when its present run began, or when it was suspended (where running jobs bend)
+    ]
+)
+"""What the engine keeps per job in sight beside its JOB_OUTCOME record."""
+BENT: Final = np.dtype(
+    [
+        ("left", "f8"),  # work left when its present run began, or when it was suspended
         ("late_s", "f8"),  # lateness that has been paid for
         ("noted", "i8"),  # its last segment in World.segment_K, or -1
     ]
 )
-"""What the engine keeps per job in sight beside its JOB_OUTCOME record."""
+"""What the engine keeps per job in sight where schedulers are asked about running jobs."""
 SITE_STATE: Final = np.dtype(
     [
         ("head", "i8"),  # first waiting job, or -1
@@ -132,11 +137,7 @@ SITE_STATE: Final = np.dtype(
         ("taken", "i8"),  # GPUs of running jobs
         ("withheld", "i8"),  # GPUs that no job may take now
         ("drained", "i8"),  # 1 while nothing may start (protocol on-arrival; each-slot masks it)
-        ("running", "i8"),  # first running job that may ever be suspended, or -1
-        ("last_running", "i8"),
         ("busy_w", "f8"),  # facility power of running jobs, those that stop or load included, W
-        ("overhead_gpus", "i8"),  # GPUs of jobs that stop or load
-        ("overhead_w", "f8"),  # their facility power, W
         ("metered_s", "f8"),  # time up to which the meters below have been read
         ("gpu_s", "f8"),
         ("busy_kwh", "f8"),
@@ -145,12 +146,16 @@ SITE_STATE: Final = np.dtype(
         ("free_kwh", "f8"),
         ("free_usd", "f8"),
         ("free_kg", "f8"),
+        ("over_cap_gpu_s", "f8"),  # use above the capacity curve
+        ("own_usd", "f8"),  # what starts here and departures from here have earned since the last question (OWN)
+        ("running", "i8"),  # first running job that may ever be suspended, or -1
+        ("last_running", "i8"),
+        ("overhead_gpus", "i8"),  # GPUs of jobs that stop or load
+        ("overhead_w", "f8"),  # their facility power, W
         ("overhead_gpu_s", "f8"),  # stops and loads: in the busy meters too, but for the GPUs
         ("overhead_kwh", "f8"),
         ("overhead_usd", "f8"),
         ("overhead_kg", "f8"),
-        ("over_cap_gpu_s", "f8"),  # use above the capacity curve
-        ("own_usd", "f8"),  # what starts here and departures from here have earned since the last question (OWN)
     ]
 )
 """What the engine keeps per site beside the view: its waiting list and its meters."""
@@ -195,6 +200,8 @@ class World(NamedTuple):
     """First hour of issue in ``forecast_KISL``, and the number of hours."""
     caps_SH: F8
     """Capacity curves, GPUs; one unused column without."""
+    bent_J: Records
+    """BENT records of the jobs in sight, by slot; one unused record where nobody is asked about running jobs."""
     segment_K: Records
     """SEGMENT records of the jobs that have been suspended, as far as they are noted."""
 
@@ -211,6 +218,7 @@ WORLD_PARTS: Final = (
     Part("forecast_KISL", np.float64, ("two", "issues", "sites", "leads")),
     Part("issued_2", np.int64, ("two",)),
     Part("caps_SH", np.float64, ("sites", "cap_hours")),
+    Part("bent_J", BENT, ("lives",), moves=True),
     Part("segment_K", SEGMENT, ("segments",), moves=True),
 )
 """The arrays of a ``World`` beside view and answers, in its order."""

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from noonward.data.cooling import pue_by_hour
+from noonward.data.gpus_by_time import withheld_gpus
 from noonward.data.jobs.dated import job_rows, jobs_that_fit
 from noonward.data.jobs.expected import FineTuningSampler
 from noonward.data.jobs.generate import build_jobs
@@ -104,7 +105,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
     before_h = 0 if signals is None else DAY_H
     pue = pue_by_hour(scenario.fleet, start - timedelta(hours=before_h), before_h + _hours(scenario, jobs))
     return Environment(
-        **replace(setting, pue=pue).stated,
+        **replace(setting, pue=pue, withheld=withheld_gpus(scenario.fleet, start)).stated,
         index=index,
         seed=seed,
         jobs=jobs,

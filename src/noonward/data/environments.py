@@ -16,7 +16,7 @@ from noonward.data.jobs.dated import job_rows, jobs_that_fit
 from noonward.data.jobs.expected import FineTuningSampler
 from noonward.data.jobs.generate import build_jobs
 from noonward.data.jobs.history import history_of, sample_history
-from noonward.data.jobs.knowledge import job_knowledge
+from noonward.data.jobs.knowledge import job_knowledge, left_alone
 from noonward.data.jobs.load import jobs_of_table
 from noonward.data.sanity import scenario_warnings
 from noonward.data.signals.generate import generate_signals, sinusoidal_signals
@@ -42,6 +42,11 @@ from noonward.units import DAY_H, DAY_S, HOUR_S, MINUTE_S
 
 HISTORY_H: Final = 48
 """Hours of signals before the window, for forecasts."""
+UNBROKEN: Final = (
+    "the scenario states freedoms of jobs (suspend, resize, cap), but policies still treat every job as unbreakable; "
+    "'noonward bound --freedom' says what the freedoms can be worth at most"
+)
+"""Note of an environment whose jobs may be stopped, resized or capped."""
 FIXED_START: Final = datetime(2022, 1, 3, tzinfo=UTC)
 """Start of environments without signals, or with the same signals every day: a Monday."""
 REPLAY_S: Final = HOUR_S
@@ -104,6 +109,11 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
     )
     before_h = 0 if signals is None else DAY_H
     pue = pue_by_hour(scenario.fleet, start - timedelta(hours=before_h), before_h + _hours(scenario, jobs))
+    knowledge = job_knowledge(scenario, start, jobs, past, index, seed)
+    alone_s = MINUTE_S * scenario.jobs.leave_alone_min if isinstance(scenario.jobs, JobTable) else 0.0
+    if knowledge is not None and alone_s:
+        slot_s = scenario.slot_s if scenario.protocol == "each-slot" else 0.0
+        jobs = left_alone(jobs, knowledge, scenario.fleet, alone_s, slot_s)
     return Environment(
         **replace(setting, pue=pue, withheld=withheld_gpus(scenario.fleet, start)).stated,
         index=index,
@@ -111,8 +121,9 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         jobs=jobs,
         signals=signals,
         sample_jobs=_sampler(scenario, start, past),
-        knowledge=job_knowledge(scenario, start, jobs, past, index, seed),
+        knowledge=knowledge,
         notes=(
+            *([UNBROKEN] if scenario.fleet.freedoms else []),
             *scenario_warnings(scenario, signals if isinstance(source, SignalFiles) else None),
             *(() if signals is None else signals.notes),
             *_window_notes(scenario, start, jobs),

@@ -14,6 +14,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from noonward.arrays import F8, I8
 from noonward.errors import nearest
+from noonward.model.cluster.freedom import Freedom, check_freedoms
 from noonward.model.cluster.power import GpuType, energy_optimal_level
 from noonward.model.cluster.pue import PueFile
 from noonward.model.cluster.withheld import GpuFile, GpuStep
@@ -117,6 +118,8 @@ class Fleet(Spec):
     """J that the clock oracle gives for a second less of a job's run, W; 0: least energy (CHSAC-AF, Eq. 2)."""
     ranges: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Sites that jobs of a class may run at, by class; a class that is not named may run anywhere."""
+    freedoms: dict[str, Freedom] = Field(default_factory=dict)
+    """What may be done to running jobs, by class; jobs of a class that is not named run unbroken."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -147,7 +150,14 @@ class Fleet(Spec):
                     f"{sorted(self.classes)}; give every GPU type a profile of every class"
                 )
         self._check_ranges()
+        check_freedoms(self.freedoms, self.classes)
         return self
+
+    @model_serializer(mode="wrap")
+    def _said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves out freedoms where there are none: digests of scenarios without them stay what they were."""
+        said: dict[str, Any] = write(self)
+        return said if self.freedoms else {name: value for name, value in said.items() if name != "freedoms"}
 
     def _check_ranges(self) -> None:
         """Raises ValueError if a range is empty, names a site twice, or names an unknown class or site."""

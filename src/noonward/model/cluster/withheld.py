@@ -97,7 +97,7 @@ class Withheld:
             part_s: Length of a part, s.
             parts: Number of parts.
         """
-        begin_s_P = from_s + part_s * np.arange(parts)
+        begin_s_P = from_s + part_s * np.arange(parts, dtype=np.float64)
         most_PS = self.at(begin_s_P)
         part_K = np.floor((self.from_s_K - from_s) / part_s).astype(np.int64)
         inside_K = (part_K >= 0) & (part_K < parts)
@@ -111,7 +111,7 @@ class Withheld:
             from_h: First hour since the run's start.
             hours: Number of hours.
         """
-        edges_s = HOUR_S * (from_h + np.arange(hours + 1))
+        edges_s = HOUR_S * (from_h + np.arange(hours + 1, dtype=np.float64))
         return np.diff(self.integral(edges_s), axis=1) / HOUR_S
 
     def integral(self, time_s_X: F8) -> F8:

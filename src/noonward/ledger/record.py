@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noonward.arrays import I8
 from noonward.errors import DataError
@@ -280,7 +281,7 @@ def hour_table(outcome: Outcome) -> pl.DataFrame:
     spread_power(power.site_K, power.from_s_K, power.to_s_K, power.gpus_K, power.watts_K, busy_SH2)
     waiting_SH = _waiting(outcome, hours)
     window_H = np.clip(environment.window_s / HOUR_S - np.arange(hours), 0.0, 1.0)
-    gpus_SH = np.repeat(tables.gpus_S[:, None], hours, axis=1)
+    gpus_SH: NDArray[Any] = np.repeat(tables.gpus_S[:, None], hours, axis=1)
     free_gpu_hours = np.maximum(0.0, gpus_SH - busy_SH2[:, :, 0]) * window_H
     if environment.unavailable is not None:
         off, off_SH2 = switched_off(environment, power), np.zeros((sites, hours + 1, 2))

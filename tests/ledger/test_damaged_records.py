@@ -1,4 +1,4 @@
-"""Damaged records: cut, changed and half-empty files are refused by one clear error, never believed, never a traceback."""
+"""Damaged records: cut, changed and half-empty files are refused by one clear error and never believed."""
 
 import json
 import random

@@ -37,7 +37,7 @@ def test_constant_power_over_hours(site, start_h, end_h, power_w, settled):
 
 def test_the_integral_is_exact_at_the_turn_of_every_hour():
     for hour, sum_h in enumerate((0.0, 100.0, 300.0, 600.0)):
-        assert integral(SUMS[0][0], hour * HOUR_S) == sum_h * HOUR_S
+        assert integral(SUMS[0][0], hour * HOUR_S, HOUR_S) == sum_h * HOUR_S
 
 
 values = st.lists(st.floats(-500, 500), min_size=6, max_size=6)

@@ -118,7 +118,7 @@ def _longest_h(environment: Environment) -> int:
     if environment.knowledge is not None:
         longest_s = environment.knowledge.reach_s
     else:
-        slowest_C = np.nanmax(fleet.tables(int(jobs.gpus_max_J.max())).seconds_per_unit_SCGF[:, :, 1:], (0, 2, 3))
+        slowest_C = fleet.tables(int(jobs.gpus_max_J.max())).slowest_s_C
         span_s = jobs.work_J * slowest_C[jobs.class_J] + np.where(np.isinf(jobs.slack_s_J), 0.0, jobs.slack_s_J)
         longest_s = float(span_s.max())
     return int(np.ceil(min(longest_s / HOUR_S, LONGEST_RUN_H))) + 2

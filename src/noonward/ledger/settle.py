@@ -15,21 +15,24 @@ from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH, WATT_SECONDS_PER_MWH
 
 
 @kernel(inline=True, allocates=False)
-def integral(cumulative_H: F8, time_s: float) -> float:
-    """Returns the integral of an hourly signal from second 0 to ``time_s`` (within the hours covered), value x s."""
-    position = time_s / HOUR_S
-    hour = int(min(position, cumulative_H.shape[0] - 2.0))
-    below = cumulative_H[hour]
-    return below + (cumulative_H[hour + 1] - below) * (position - hour)
+def integral(cumulative_P: F8, time_s: float, part_s: float) -> float:
+    """Returns the integral of a signal from second 0 to ``time_s`` (within the time covered), value x s.
 
-
-@kernel(inline=True, allocates=False)
-def integral_by_part(cumulative_P: F8, time_s: float, part_s: float) -> float:
-    """Returns ``integral`` of a signal that changes by parts of hours, each ``part_s`` long, value x s."""
+    Args:
+        cumulative_P: Integral to the start of each part, value x s.
+        time_s: Time, s.
+        part_s: How long a value holds: an hour, or a part of one, s.
+    """
     position = time_s / part_s
     part = int(min(position, cumulative_P.shape[0] - 2.0))
     below = cumulative_P[part]
     return below + (cumulative_P[part + 1] - below) * (position - part)
+
+
+@kernel(inline=True, allocates=False)
+def integral_between(cumulative_P: F8, t0_s: float, t1_s: float, part_s: float) -> float:
+    """Returns the integral of a signal between two times, value x s; see ``integral``."""
+    return integral(cumulative_P, t1_s, part_s) - integral(cumulative_P, t0_s, part_s)
 
 
 @kernel(inline=True, allocates=False)
@@ -56,9 +59,8 @@ def settle_segment(
     Returns:
         (energy kWh, cost USD, emissions kgCO2): W s / 3.6e6, W x USD/MWh s / 3.6e9, W x g/kWh s / 3.6e9.
     """
-    price_P, carbon_P = price_cumulative_SP[s], carbon_cumulative_SP[s]
-    price = integral_by_part(price_P, t1_s, part_s) - integral_by_part(price_P, t0_s, part_s)
-    carbon = integral_by_part(carbon_P, t1_s, part_s) - integral_by_part(carbon_P, t0_s, part_s)
+    price = integral_between(price_cumulative_SP[s], t0_s, t1_s, part_s)
+    carbon = integral_between(carbon_cumulative_SP[s], t0_s, t1_s, part_s)
     return (
         power_w * (t1_s - t0_s) / WATT_SECONDS_PER_KWH,
         power_w * price / WATT_SECONDS_PER_MWH,
@@ -71,8 +73,7 @@ def counted_s(factor_cumulative_SP: F8, s: int, t0_s: float, t1_s: float, part_s
     """Returns the seconds between two times, each as often as a watt counts then (``SiteSignals.factor_SH``)."""
     if factor_cumulative_SP.shape[1] == 0:
         return t1_s - t0_s
-    factor_P = factor_cumulative_SP[s]
-    return integral_by_part(factor_P, t1_s, part_s) - integral_by_part(factor_P, t0_s, part_s)
+    return integral_between(factor_cumulative_SP[s], t0_s, t1_s, part_s)
 
 
 @kernel(inline=True, allocates=False)
@@ -175,12 +176,12 @@ def _settle_power(
                 free_w * counted_s(factor_cumulative_SP, s, t0_s, until_s, part_s) / WATT_SECONDS_PER_KWH
             )
         for q in range(cumulative_QSP.shape[0]):
-            before = integral_by_part(cumulative_QSP[q, s], t0_s, part_s)
-            drawn = integral_by_part(cumulative_QSP[q, s], t1_s, part_s) - before
+            before = integral(cumulative_QSP[q, s], t0_s, part_s)
+            drawn = integral(cumulative_QSP[q, s], t1_s, part_s) - before
             job_JA[j, 1 + q] += watts_K[k] * drawn / watt_seconds_Q[q]
             if charged:
                 if until_s < t1_s:
-                    drawn = integral_by_part(cumulative_QSP[q, s], until_s, part_s) - before
+                    drawn = integral(cumulative_QSP[q, s], until_s, part_s) - before
                 displaced_JA[j, 1 + q] += free_w * drawn / watt_seconds_Q[q]
 
 

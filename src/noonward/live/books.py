@@ -12,7 +12,7 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.live.names import Names
 from noonward.live.service_name import ServiceName
-from noonward.live.states import from_bytes, to_bytes
+from noonward.live.states import STATE, STATES, from_bytes, to_bytes
 from noonward.live.store.database import Connection, Row, StoreError, Value
 from noonward.live.store.events import add_event
 from noonward.live.store.store import Store
@@ -24,9 +24,6 @@ OPENED: Final = "opened"
 """What a journal says where books are opened; an ``Opening`` follows, from which a replay can begin."""
 SHOWN: Final = "serial IS NOT NULL AND state IN ('transit', 'waiting')"
 """Jobs in sight that have not been started."""
-STATE: Final = "scheduler."
-STATES: Final = "name LIKE 'scheduler.%'"
-"""Names of the table ``meta`` under which the parts of the scheduler's state are."""
 _OF_SEAT: Final = (
     "serial", "slot", "place", "gpus", "level", "earliest_s", "reach_s", "start_s", "run_s", "power_w", "moves",
 )  # fmt: skip

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from noonward.errors import ScenarioError
+from noonward.live.states import STATES
 from noonward.live.store.database import Connection, Row
 from noonward.live.store.schema import OPEN
 from noonward.live.store.store import Store
@@ -101,7 +102,7 @@ def take_fleet(store: Store, names: Names) -> None:
 
     def change(connection: Connection, now_s: float) -> None:
         connection.execute(f"DELETE FROM sites WHERE name NOT IN ({marks})", names.sites)
-        connection.execute("DELETE FROM meta WHERE name LIKE 'scheduler.%'")
+        connection.execute(f"DELETE FROM meta WHERE {STATES}")
         for table in ("curves", "forecasts"):
             connection.execute(f"DELETE FROM {table}")
         store.keep(connection, {"fleet": names.as_text()})

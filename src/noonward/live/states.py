@@ -9,6 +9,9 @@ import numpy as np
 
 from noonward.decision.scheduler import State
 
+STATE: Final = "scheduler."
+STATES: Final = f"name LIKE '{STATE}%'"
+"""Names of the table ``meta`` under which the parts of the scheduler's state are."""
 _ARRAY: Final = 1
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from noonward.arrays import F8, I8
 from noonward.compiled import kernel
-from noonward.ledger.settle import integral_by_part
+from noonward.ledger.settle import integral, integral_between
 from noonward.units import HOUR_S, WATT_SECONDS_PER_MWH
 
 TIME_TOLERANCE_S = 1e-6
@@ -83,9 +83,9 @@ def run_value(
     inside the window alone.
     """
     weight_P = weight_cumulative_P
-    drawn = integral_by_part(weight_P, end_s, part_s) - integral_by_part(weight_P, start_s, part_s)
-    inside = integral_by_part(weight_P, min(end_s, window_s), part_s)
-    inside -= integral_by_part(weight_P, min(start_s, window_s), part_s)
+    drawn = integral_between(weight_P, start_s, end_s, part_s)
+    inside = integral(weight_P, min(end_s, window_s), part_s)
+    inside -= integral(weight_P, min(start_s, window_s), part_s)
     return float(revenue_usd + (saved_w * inside - power_w * drawn) / WATT_SECONDS_PER_MWH)
 
 

@@ -29,7 +29,7 @@ from noonward.bound.cluster_utility.kernels import run_value
 from noonward.bound.cluster_utility.prices import descend, polish
 from noonward.compiled import kernel
 from noonward.errors import ScenarioError
-from noonward.ledger.settle import integral
+from noonward.ledger.settle import integral_between
 from noonward.model.cluster.environment import Environment
 from noonward.units import HOUR_S, KG_PER_TONNE
 
@@ -263,7 +263,7 @@ def penalise(
                     weight_TSP[t, site_O[o]], start_s, end_s, window_s, revenue_usd_O[o], power_w_O[o], saved_w_O[o],
                     HOUR_S,
                 )  # fmt: skip
-                paid = integral(paid_SP[site_O[o]], end_s) - integral(paid_SP[site_O[o]], start_s)
+                paid = integral_between(paid_SP[site_O[o]], start_s, end_s, HOUR_S)
                 worth -= known_usd_O[o] + gpus_O[o] * paid
                 if worth > best:
                     best, at = worth, k

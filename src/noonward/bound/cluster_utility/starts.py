@@ -11,7 +11,7 @@ from noonward.arrays import F8, I4, I8
 from noonward.bound.cluster_utility.kernels import least_intensity
 from noonward.bound.cluster_utility.slots import SlotOptions, start_value
 from noonward.compiled import kernel
-from noonward.ledger.settle import integral
+from noonward.ledger.settle import integral_between
 from noonward.units import HOUR_S
 
 CHUNK = 32
@@ -76,7 +76,7 @@ def value_and_rent(table: SlotOptions, price_cumulative_SH: F8, option: int, slo
     value = start_value(table, option, slot, _leaving(table, option, slot))
     start_s = slot * table.slot_s
     price_H = price_cumulative_SH[table.site_O[option]]
-    held = integral(price_H, start_s + table.run_s_O[option]) - integral(price_H, start_s)
+    held = integral_between(price_H, start_s, start_s + table.run_s_O[option], HOUR_S)
     return value, table.gpus_O[option] * held / HOUR_S
 
 

@@ -179,6 +179,6 @@ def _causes(details: pl.DataFrame | None, count: int) -> I8:
 
 def _reach_s(fleet: Fleet, past: Jobs, work_P: F8) -> float:
     """Returns a time from arrival to end that jobs hardly exceed, s."""
-    slowest_C = np.nanmax(fleet.tables(int(past.gpus_max_J.max())).seconds_per_unit_SCGF[:, :, 1:], (0, 2, 3))
+    slowest_C = fleet.tables(int(past.gpus_max_J.max())).slowest_s_C
     span_s_P = work_P * slowest_C[past.class_J] + np.where(np.isinf(past.slack_s_J), 0.0, past.slack_s_J)
     return REACH * max(float(span_s_P.max()), HOUR_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from noonward.live.states import STATES
 from noonward.live.store.database import Connection
 from noonward.live.store.events import add_event
 from noonward.live.store.store import Store
@@ -49,7 +50,7 @@ def set_back(store: Store) -> float:
         connection.execute("UPDATE sites SET seen_s = ? WHERE seen_s > ?", (now_s, now_s))
         for table in ("signals", "forecasts", "curves"):
             connection.execute(f"DELETE FROM {table} WHERE hour > ?", (int(now_s // HOUR_S),))
-        connection.execute("DELETE FROM meta WHERE name LIKE 'scheduler.%'")
+        connection.execute(f"DELETE FROM meta WHERE {STATES}")
         store.keep(connection, {"asked_s": now_s})
         add_event(connection, now_s, None, "clock set back", {"by_s": round(stamp_s - now_s, 1)})
         store.stamp_s = now_s  # in the writer's thread: what is written from here on has the new stamp

@@ -213,8 +213,7 @@ def latest_end_s(jobs: Jobs, fleet: Fleet, window_s: float, slot_s: float, late_
         late_until_s: Time until which jobs may start late, s; -inf: none may. No job with an infinite slack then starts
             after it.
     """
-    tables = fleet.tables(int(jobs.gpus_max_J.max()))
-    slowest_C = np.nanmax(tables.seconds_per_unit_SCGF[:, :, 1:], axis=(0, 2, 3))
+    slowest_C = fleet.tables(int(jobs.gpus_max_J.max())).slowest_s_C
     latest_J = jobs.arrival_s_J + jobs.slack_s_J
     if late_until_s > -np.inf:
         latest_J = np.where(np.isinf(latest_J), late_until_s, np.maximum(latest_J, late_until_s))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
@@ -241,6 +242,11 @@ class FleetTables:
     power_w_SCGF: F8
     seconds_per_unit_SCGF: F8
     oracle_level_SCG: I8
+
+    @functools.cached_property
+    def slowest_s_C(self) -> F8:
+        """Longest time per unit that a job of a class may take, at any site, gang and clock, s."""
+        return np.asarray(np.nanmax(self.seconds_per_unit_SCGF[:, :, 1:], axis=(0, 2, 3)))
 
 
 def refuse_repeats(what: str, names: Iterable[str]) -> None:

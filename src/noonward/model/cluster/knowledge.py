@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, model_validator
 
 from noonward.arrays import F8, I8
+from noonward.model.cluster.setting import add_array
 from noonward.model.spec import Positive, Spec
 
 RunTimeKnowledge = Literal["known", "limit", "class-mean", "learned"]
@@ -119,8 +120,7 @@ class JobKnowledge:
         """Adds all fields to a digest."""
         digest.update(f"{self.told.model_dump_json(by_alias=True)} {self.reach_s}".encode())
         for array in (self.traits.key_JL, self.traits.limit_J, self.past_work_P, self.past_cause_P, self.cause_J):
-            digest.update(f"{array.dtype.str} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data)
+            add_array(digest, array)
 
     def class_mean_J(self) -> F8:
         """Returns the mean work of past jobs that ended, by class, for each of the environment's jobs, units.

@@ -14,7 +14,7 @@ from noonward.decision.cluster.value import gang_at
 from noonward.decision.cluster.view import ORACLE, POWER_W, SECONDS, ClusterView, delay_s
 from noonward.engine.cluster.kernels.batch import world_at
 from noonward.engine.cluster.kernels.world import CARBON_SUM, FACTOR_SUM, OVERDUE, PRICE_SUM, World
-from noonward.ledger.settle import counted_s, integral_by_part
+from noonward.ledger.settle import counted_s, integral_between
 
 JOULES, LATENCY_S, LATE = range(3)
 """Positions in ``Open.credit_BPX``: what has been credited of a job so far."""
@@ -61,26 +61,19 @@ class Readings(NamedTuple):
 
 
 @kernel(inline=True, allocates=False)
-def _between(cumulative_P: F8, from_s: float, to_s: float, part_s: float) -> float:
-    """Returns the integral of a signal between two times, value x s."""
-    return integral_by_part(cumulative_P, to_s, part_s) - integral_by_part(cumulative_P, from_s, part_s)
-
-
-@kernel(inline=True, allocates=False)
 def _weighed_s(w: World, s: int, start_s: float, run_s: float, weight_3: F8) -> float:
     """Returns a run's seconds, weighed: ``a run + integral of (b price / 100 USD/MWh + c intensity / 500 g/kWh)``.
 
     Prices and intensities are those that the ledger settles by; hours after the window's end count as its last one.
     """
+    end_s, part_s = start_s + run_s, w.engine_1[0].part_s
     out = weight_3[ENERGY] * run_s
     if w.signal_KSH.shape[0] > FACTOR_SUM:
-        out = weight_3[ENERGY] * counted_s(w.signal_KSH[FACTOR_SUM], s, start_s, start_s + run_s, w.engine_1[0].part_s)
+        out = weight_3[ENERGY] * counted_s(w.signal_KSH[FACTOR_SUM], s, start_s, end_s, part_s)
     if weight_3[USD] != 0.0:
-        sum_H = w.signal_KSH[PRICE_SUM, s]
-        out += weight_3[USD] * _between(sum_H, start_s, start_s + run_s, w.engine_1[0].part_s) / PRICE_USD_PER_MWH
+        out += weight_3[USD] * integral_between(w.signal_KSH[PRICE_SUM, s], start_s, end_s, part_s) / PRICE_USD_PER_MWH
     if weight_3[KG] != 0.0:
-        sum_H = w.signal_KSH[CARBON_SUM, s]
-        out += weight_3[KG] * _between(sum_H, start_s, start_s + run_s, w.engine_1[0].part_s) / CARBON_G_PER_KWH
+        out += weight_3[KG] * integral_between(w.signal_KSH[CARBON_SUM, s], start_s, end_s, part_s) / CARBON_G_PER_KWH
     return out
 
 

@@ -49,12 +49,12 @@ FAILED_MASK, FAILED_GPUS, FAILED_LEVEL, FAILED_EARLIEST = -1, -2, -3, -4
 """What carrying out an infeasible answer returns; 0 when all went well."""
 FULL: Final = -5
 """What carrying out answers returns where ``World.heap_E`` must grow first; nothing is then changed."""
-UNESTIMATED: Final = -8
-"""What a step returns where what is told of the next job's run time must be estimated first; call it again then."""
 NO_SLOT: Final = -6
 """What a step returns where ``job_J`` of the view must grow before the next job can arrive; call it again then."""
 UNISSUED: Final = -7
 """What a step returns where a question waits for the forecast of its hour, which ``World.forecast_KISL`` lacks."""
+UNESTIMATED: Final = -8
+"""What a step returns where what is told of the next job's run time must be estimated first; call it again then."""
 
 ENGINE: Final = np.dtype(
     [

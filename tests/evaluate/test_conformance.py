@@ -102,20 +102,21 @@ class KnowsPricesBeyondItsForecast(StartHere):
         self.reach_h = brief.lookahead_h
 
     def decide(self, view, answers):
-        price_SH, beyond = engine_behind().world.signal_KSH[0], int(view.now_s // 3600) + self.reach_h + 1
-        if price_SH[0, beyond] >= price_SH[0, beyond + 1]:
+        price_H = engine_behind().environment.signals.price_usd_per_mwh_ZH[0]
+        beyond = 24 + int(view.now_s // 3600) + self.reach_h + 1  # after a day of history
+        if price_H[beyond] >= price_H[beyond + 1]:
             super().decide(view, answers)
 
 
 class KnowsRunTimes(StartHere):
-    """Starts short jobs at once, though nobody told it which are short where run times are learned."""
+    """Holds some jobs by their exact run times, though nobody told it these where run times are learned."""
 
     def decide(self, view, answers):
         engine = engine_behind()
         for site, slot in view.asked():
             if view.allowed(site, site):
                 row = engine.world.track_J[slot]["row"]
-                if engine.environment.jobs.work_J[row] < 1200.0 or view.now_s > 20_000:
+                if int(engine.environment.jobs.work_J[row]) % 2 or view.now_s > 20_000:
                     answers.send(site, site)
 
 

@@ -13,6 +13,7 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.errors import DataError, NoonwardError
 from noonward.forecasts.learned import net_path, read_net
 from noonward.runtime import by_kind
+from noonward.schedule import net_file
 from noonward.schedule.edge.trained_policy import FOLDER as EDGE
 from noonward.schedule.policy_files import load_policy
 from schedule.test_choices import ABOUT, nets, write_choice_policy
@@ -50,6 +51,7 @@ KINDS = (cluster, choices, edge, forecast)
 
 def answer(path, environment):
     """Returns the error's message, or nothing where the file is taken; a policy's file is run too."""
+    net_file._whole.cache_clear()  # files follow each other here within the clock's least step
     try:
         if environment is None:
             read_net(path)

@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noonward.errors import ScenarioError
 from noonward.evaluate import frames
-from noonward.evaluate.answer import summary_text
+from noonward.evaluate.answer import best_to_adopt, can_run, summary_text
 from noonward.evaluate.asked import (
     comparison_folder,
     count_of,
     currency_given,
-    policy_names,
+    policies_of,
     require_fit,
     require_seconds,
     windows_given,
     with_reference,
 )
 from noonward.evaluate.bound_runs import BoundRun
-from noonward.evaluate.comparison import Bound, Comparison
-from noonward.evaluate.given import GivenPolicy, policies_given, scenario_given
+from noonward.evaluate.comparison import Bound, Comparison, Knowing
+from noonward.evaluate.given import GivenPolicy, scenario_given
+from noonward.evaluate.knowing import told, ways_of
 from noonward.evaluate.table import US_DOLLAR, Currency
 from noonward.files import PassingFolder
 from noonward.ledger.record import Record
 from noonward.model.cluster.scenario import Scenario
+from noonward.model.kinds import CLUSTER
+from noonward.notices import tell
 from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.runs import RecordedRun, environment_of
 from noonward.runtime.shared import forget
-from noonward.schedule.policies import using
+from noonward.schedule.registry import Policy
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -94,7 +97,7 @@ def compare(
     bound: bool = True,
     bound_seconds: float | None = None,
     on_record: Callable[[str, int, Record], None] | None = None,
-    today: str | None = None,
+    today: GivenPolicy | None = None,
     currency: str | None = None,
 ) -> ComparisonResult:
     """Runs policies over the same environments, records every run, and bounds every environment as soon as a process
@@ -106,8 +109,8 @@ def compare(
     Args:
         scenario: Scenario: the name of a packaged one, a ``.yaml`` file, a mapping, or a ``Scenario``.
         policies: Names (or ``module:Class``, or a trained policy's file), schedulers, and classes or functions that
-            make one; by default the scenario's, which may name registered policies only. What is no name runs in this
-            process, and every time anew.
+            make one; by default the scenario's, which may name registered policies only. Classes and objects run in
+            this process, and every time anew.
         environments: Number of environments; None: 10, or 1 where they would all be the same.
         windows: Number of windows without overlap, spread over the days of a dated job table, each an environment.
         weeks: The same, of a week each.
@@ -128,33 +131,28 @@ def compare(
         ScenarioError: No policy, an unknown one, a policy named twice, one that does not fit the scenario, or seconds
             for a bound that cannot stop early.
     """
-    with ExitStack() as stack:
-        scenario = windows_given(scenario_given(scenario), windows, weeks)
-        names = None
-        if policies is not None:
-            names, registry = policies_given(policies, scenario.kind)
-            stack.enter_context(using(registry))
-        held = None if out is not None else PassingFolder()
-        return _compare(
-            scenario,
-            policy_names(scenario, names),
-            environments=count_of(scenario, environments),
-            seed=seed,
-            out=Path(out or "") if held is None else held.path,
-            held=held,
-            progress=progress,
-            executor=executor,
-            bound=bound,
-            bound_seconds=bound_seconds,
-            on_record=on_record,
-            today=today,
-            currency=US_DOLLAR if currency is None else currency_given(currency),
-        )
+    scenario = windows_given(scenario_given(scenario), windows, weeks)
+    held = None if out is not None else PassingFolder()
+    return _compare(
+        scenario,
+        policies_of(scenario, policies),
+        environments=count_of(scenario, environments),
+        seed=seed,
+        out=Path(out or "") if held is None else held.path,
+        held=held,
+        progress=progress,
+        executor=executor,
+        bound=bound,
+        bound_seconds=bound_seconds,
+        on_record=on_record,
+        today=today,
+        currency=US_DOLLAR if currency is None else currency_given(currency),
+    )
 
 
 def _compare(
     scenario: Scenario,
-    names: list[str],
+    policies: list[Policy],
     *,
     environments: int,
     seed: int,
@@ -165,36 +163,67 @@ def _compare(
     bound: bool,
     bound_seconds: float | None,
     on_record: Callable[[str, int, Record], None] | None,
-    today: str | None,
+    today: GivenPolicy | None,
     currency: Currency,
 ) -> ComparisonResult:
-    """Compares policies that the registry in use knows; arguments as in ``compare``."""
-    if not names:
+    """Compares policies; arguments as in ``compare``."""
+    if not policies:
         raise ScenarioError(f"no policy to compare: name at least one (scenario {scenario.name!r}: --policies A,B)")
+    names = [policy.name for policy in policies]
     if len(set(names)) != len(names):
         raise ScenarioError(f"a policy stands twice in {', '.join(names)}; name each once")
     require_seconds(scenario, bound_seconds)
-    names, reference = with_reference(scenario, names, today)
+    policies, reference = with_reference(scenario, policies, today)
     folder = comparison_folder(scenario, seed, out)
     forget()
-    require_fit(environment_of(scenario, 0, seed), names)
-    runs = [RecordedRun(scenario, index, seed, name, folder) for index in range(environments) for name in names]
+    require_fit(environment_of(scenario, 0, seed), policies)
+    runs = [RecordedRun(scenario, index, seed, each, folder) for index in range(environments) for each in policies]
 
     def kept_one(place: int, found: Any) -> None:
         if on_record is not None and place < len(runs):
-            on_record(runs[place].policy, runs[place].index, found)
+            on_record(runs[place].policy.name, runs[place].index, found)
 
     asked = [BoundRun(scenario, index, seed, folder, bound_seconds) for index in range(environments)] if bound else []
     found = map_runs([*runs, *asked], executor, progress, kept_one)
     bounds = [each.bound for each in found[len(runs) :]] if bound else [Bound() for _ in range(environments)]
-    return ComparisonResult(
+    result = ComparisonResult(
         scenario=scenario,
         seed=seed,
         folder=folder,
-        reference=reference,
-        records={name: found[n : len(runs) : len(names)] for n, name in enumerate(names)},
+        reference=reference.name,
+        policies={policy.name: policy for policy in policies},
+        records={policy.name: found[n : len(runs) : len(policies)] for n, policy in enumerate(policies)},
         bounds=bounds,
         bounded=bound,
         currency=currency,
         held=held,
     )
+    knowing = _knowing(result, out, progress, executor)
+    return result if knowing is None else replace(result, knowing=knowing)
+
+
+def _knowing(comparison: Comparison, out: Path, progress: Progress | None, executor: Executor | None) -> Knowing | None:
+    """Runs the policy that the verdict names, or else the best one that can run, told of run times in other ways.
+
+    The ways other than the scenario's own take a run per environment each.
+    """
+    scenario, today = comparison.scenario, comparison.reference
+    ways = ways_of(scenario) if scenario.kind == CLUSTER.name else ()
+    if not ways:
+        return None
+    able = [name for name in comparison.ranked() if name != today and can_run(comparison.policies[name])]
+    best = best_to_adopt(comparison)
+    policy = best if best in able else next(iter(able), None)
+    if policy is None:
+        return None
+    own, seed, count = scenario.jobs.knowledge.run_time, comparison.seed, len(comparison.bounds)
+    others = [way for way in ways if way != own]
+    runs = [
+        RecordedRun(other, index, seed, comparison.policies[policy], comparison_folder(other, seed, out))
+        for other in (told(scenario, way) for way in others)
+        for index in range(count)
+    ]
+    tell("runs", str(len(runs)))
+    found = map_runs(runs, executor, progress)
+    of = {way: found[n * count : (n + 1) * count] for n, way in enumerate(others)} | {own: comparison.records[policy]}
+    return Knowing(policy=policy, by_way={way: of[way] for way in ways})

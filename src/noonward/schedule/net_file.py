@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import reprlib
 from collections.abc import Collection, Mapping, Sequence
@@ -18,6 +19,8 @@ from noonward.errors import DataError, nearest
 from noonward.files import stored_arrays, whole_file
 
 FORMAT: Final = 2
+KEPT: Final = 16
+"""Files whose entries a process keeps."""
 
 
 class Training(BaseModel):
@@ -291,9 +294,19 @@ def _check_block(block: Block, where: str) -> None:
 def _entries(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
     """Returns the entries of a file, all or those of some names that it holds."""
     try:
-        return stored_arrays(path, names)
-    except DataError as error:
-        raise DataError(f"{path} is no trained policy: {error}; give a file that 'train --export' wrote") from error
+        if names is not None:
+            return stored_arrays(path, names)
+        facts = path.stat()
+        return _whole(path, facts.st_ino, facts.st_mtime_ns, facts.st_size)
+    except (DataError, OSError) as error:
+        why = (error.strerror or error) if isinstance(error, OSError) else error
+        raise DataError(f"{path} is no trained policy: {why}; give a file that 'train --export' wrote") from error
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _whole(path: Path, inode: int, time_ns: int, size: int) -> dict[str, NDArray[Any]]:
+    """Returns the entries of a file, which is read once for as long as it stays the same."""
+    return stored_arrays(path)
 
 
 def _json(entries: Mapping[str, NDArray[Any]], name: str, path: Path) -> Any:
@@ -317,5 +330,5 @@ def _meta_of(entries: Mapping[str, NDArray[Any]], path: Path) -> dict[str, Any]:
 
 
 def _single(array: NDArray[Any]) -> NDArray[Any]:
-    """Returns what was stored as float16 as float32, and everything else as it is."""
-    return array.astype(np.float32) if array.dtype == np.float16 else array
+    """Returns a copy of an array; what was stored as float16 as float32."""
+    return array.astype(np.float32 if array.dtype == np.float16 else array.dtype)

@@ -48,11 +48,15 @@ QUESTIONS_MAX: Final = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class _Trace:
-    """A run that was watched: per question (time s, kind, asked and answers as bytes), outcome, and a state it had."""
+    """A run that was watched: per question (time s, kind, asked and answers as bytes), outcome, and a state it had.
+
+    ``hours`` is how many hours of the scheduler's curves the answers hold.
+    """
 
     questions: list[tuple[float, int, bytes]]
     outcome: Outcome
     state: State
+    hours: int
 
 
 def check_scheduler(
@@ -148,7 +152,7 @@ def _check_future(
 ) -> None:
     """Compares what was answered before a time with a run in which only what comes later is changed."""
     environment, time_s = changed
-    other = _watch(scheduler, environment, seed)
+    other = _watch(scheduler, environment, seed, hours=first.hours)
     before = [[question for question in trace.questions if question[0] < time_s] for trace in (first, other)]
     if before[0] != before[1]:
         raise _broken(
@@ -182,6 +186,7 @@ def _watch(
     stop: int = -1,
     restore: tuple[int, State] | None = None,
     roll_slots: bool = False,
+    hours: int | None = None,
 ) -> _Trace:
     """Runs a scheduler question by question.
 
@@ -192,6 +197,7 @@ def _watch(
         stop: Questions after which its state is taken; the run then continues.
         restore: Questions after which it is reset, and the state it is restored from.
         roll_slots: Have jobs take other slots of the view than they usually do.
+        hours: Hours of the scheduler's curves to keep; None: all.
 
     Raises:
         ConformanceError: It fails, writes the view or does not end.
@@ -224,12 +230,13 @@ def _watch(
                 raise _broken(
                     scheduler, environment, f"writes view.{name} at {view.now_s:g} s", "write to answers only"
                 )
-        questions.append((view.now_s, view.kind, _answered(view, answers)))
+        questions.append((view.now_s, view.kind, _answered(view, answers, hours)))
         if len(questions) > QUESTIONS_MAX:
             raise _broken(
                 scheduler, environment, f"still runs after {QUESTIONS_MAX} questions", "move jobs less to and fro"
             )
-    return _Trace(questions=questions, outcome=engine.outcome(), state=state)
+    curve_hours = engine.answers.limit_SH.shape[1]
+    return _Trace(questions=questions, outcome=engine.outcome(), state=state, hours=curve_hours)
 
 
 def _roll_slots(world: World, by: int) -> None:
@@ -240,9 +247,10 @@ def _roll_slots(world: World, by: int) -> None:
         world.engine_1["free_slot"], world.engine_1["new_slot"] = free_V[0], len(world.track_J)
 
 
-def _answered(view: ClusterView, answers: Answers) -> bytes:
-    """Returns what was asked and answered, curves included."""
-    return view.serial_N.tobytes() + answers.answer_N[view.asked_N >= 0].tobytes() + answers.limit_SH.tobytes()
+def _answered(view: ClusterView, answers: Answers, hours: int | None) -> bytes:
+    """Returns what was asked and answered, some hours of the curves included."""
+    answer_N, limit_SH = answers.answer_N[view.asked_N >= 0], answers.limit_SH[:, :hours]
+    return view.serial_N.tobytes() + answer_N.tobytes() + limit_SH.tobytes()
 
 
 def _bytes(view: ClusterView) -> dict[str, bytes]:

@@ -148,7 +148,7 @@ class RecordedRun:
         try:
             manifest = read_record(self.place).manifest
         except DataError as error:
-            if (self.place / MANIFEST).is_file() and self._packaged:
+            if (self.place / MANIFEST).is_file() and self.policy.packaged:
                 tell("record", str(error))
             return False
         return bool(

@@ -37,8 +37,8 @@ from noonward.schedule.trained_files import PolicyFile
 
 FORECASTS: Final = {
     "perfect": "a perfect forecast",
-    "persistence": "the last day's values as forecast",
-    "regression": "a regression on the last days",
+    "persistence": "the prices of the day before as forecast",
+    "regression": "a forecast from the last days (regression)",
     "noisy": "a noisy forecast",
 }
 """Forecasts that planners are registered with, and their words."""
@@ -183,11 +183,15 @@ def _add_bookers(registry: Registry) -> None:
     words = {**FORECASTS, "learned": "a forecast by a trained net"}
 
     def bid_words(forecast: str, price: str, **_: object) -> str:
-        start = "" if price == "none" else "; prices start from learned ones"
-        return f"Booked and rebooked hourly where value exceeds the price of capacity, under {words[forecast]}{start}."
+        start = "" if price == "none" else "; the prices of GPUs start from learned ones"
+        return f"Plans every hour which job runs where and when, by a price of GPUs and {words[forecast]}{start}."
 
     makers: tuple[tuple[str, Callable[..., Scheduler], Callable[..., str]], ...] = (
-        ("booked", booked, lambda forecast, **_: f"Best (site, start) booked at arrival under {words[forecast]}."),
+        (
+            "booked",
+            booked,
+            lambda forecast, **_: f"Reserves the best site and start of each job at its arrival, by {words[forecast]}.",
+        ),
         ("bid-price", bid_price, bid_words),
     )
     for name, make, describe in makers:

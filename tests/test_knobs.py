@@ -51,6 +51,17 @@ NOT_TURNED = {
     "Network.queued": "goes with protocol on-arrival and data (tests/engine/test_link_queues.py)",
     "Scenario.latency_weight_w": "used by some rules and learners (tests/schedule/test_weighed.py)",
     "Constraints.latency_target_s": "used by some rules (tests/schedule/test_weighed.py)",
+    **dict.fromkeys(
+        (
+            *(f"Freedom.{name}" for name in ("interruptible", "elastic", "caps", "min_run_s")),
+            *(f"Freedom.{name}" for name in ("most_suspensions", "priority", "preempts")),
+            *(f"Scaling.{name}" for name in ("gpus", "speedup")),
+            *(f"CapCurve.{name}" for name in ("power", "throughput")),
+            *(f"Checkpoint.{name}" for name in ("gb", "every_min", "stop_s", "dark_s", "load_s")),
+            *(f"Checkpoint.{name}" for name in ("stop_power", "load_power")),
+        ),
+        "what may be done to running jobs, which policies treat as unbreakable (tests/bound/test_freedoms.py)",
+    ),
     "Lateness.usd_per_gpu_hour": "goes with rule wait (tests/engine/test_lateness.py)",
     "Lateness.overtime_h": "goes with rule wait (tests/engine/test_lateness.py)",
     "Knowledge.run_time": "changes what is shown, not the draws (tests/engine/test_told_run_times.py)",
@@ -108,16 +119,17 @@ ELSEWHERE = {
     "tiny": {
         "Site.gpu_type": "it has one type", "JobKind.share": "it has one kind",
         "FineTuningJobs.trace": "WORLDS has the file", "Fleet.ingress": "WORLDS", "Fleet.free_gpus": "WORLDS",
-        "Fleet.ranges": "WORLDS",
+        "Fleet.ranges": "WORLDS", "Fleet.freedoms": "none are stated",
     },
     "fine-tuning": {
         "Site.gpu_type": "it has one type",
         "FineTuningJobs.trace": "WORLDS has the file", "Fleet.ingress": "WORLDS", "Fleet.free_gpus": "WORLDS",
-        "Fleet.ranges": "WORLDS",
+        "Fleet.ranges": "WORLDS", "Fleet.freedoms": "none are stated",
     },
     "dvfs-training": {
         "Scenario.protocol": "its ingress points belong to no site", "Scenario.end": "its jobs wait without limit",
         "Scenario.signals": "WORLDS", "Scenario.economics": "WORLDS", "Fleet.ranges": "WORLDS",
+        "Fleet.freedoms": "none are stated",
     },
 }  # fmt: skip
 """Fields that a packaged scenario cannot turn alone; another one, or one of WORLDS, does."""

@@ -140,3 +140,25 @@ def test_a_start_that_is_no_time_is_refused(fleet_of: Callable[..., Any], tmp_pa
     path.write_text(path.read_text().replace("2022-10-01T00:07:00Z,2022-10-01T00:07:00Z", "2022-10-01T00:07:00Z,soon"))
     with pytest.raises(DataError, match=r"line 3.*'soon'|'soon'.*line 3"):
         build_environment(scenario)
+
+
+def test_every_job_that_ran_is_replayed_however_late_it_started(fleet_of: Callable[..., Any]) -> None:
+    wait_min = [5, 60 * 80, 10]  # the second started 68 h after its window of 12 h
+    scenario = with_settings(fleet_of(wait_min=wait_min), ["lateness.rule=wait", "slot_s=60"])
+    jobs, environment = replayed(scenario)
+    assert jobs["start_s"].tolist() == environment.jobs.recorded_start_s_J.tolist()
+    assert environment.late_until_s == environment.jobs.recorded_start_s_J.max() + 3600
+    said = "late jobs may start until 69 h after the window, under every policy: jobs.csv records starts up to then"
+    assert said in environment.notes, environment.notes
+    stated = build_environment(with_settings(scenario, ["lateness.overtime_h=24"]))
+    assert stated.late_until_s == 36 * 3600.0
+    assert not any("late jobs may start" in note for note in stated.notes)
+
+
+def test_a_window_beyond_the_end_of_the_log_is_said(fleet_of: Callable[..., Any]) -> None:
+    scenario = fleet_of(wait_min=[5, 6])
+    longer = with_days(scenario, DAY.date(), DAY.date() + timedelta(days=3))
+    note = "jobs.csv ends on 2022-10-01: no job arrives in the last 3 days of the window, which ends on 2022-10-05"
+    assert any(note in said for said in build_environment(longer).notes)
+    assert not any("ends on" in said for said in build_environment(scenario).notes)
+    assert any(note in said for said in compare(longer, ["what-happened"], environments=1, bound=False).notes)

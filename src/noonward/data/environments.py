@@ -41,8 +41,16 @@ from noonward.units import DAY_H, DAY_S, HOUR_S, MINUTE_S
 
 HISTORY_H: Final = 48
 """Hours of signals before the window, for forecasts."""
+UNBROKEN: Final = (
+    "the scenario states freedoms of jobs (suspend, resize, cap), but policies still treat every job as unbreakable; "
+    "'noonward bound --freedom' says what the freedoms can be worth at most"
+)
+"""Note of an environment whose jobs may be stopped, resized or capped."""
 FIXED_START: Final = datetime(2022, 1, 3, tzinfo=UTC)
 """Start of environments without signals, or with the same signals every day: a Monday."""
+REPLAY_S: Final = HOUR_S
+"""How long after the latest recorded start of its jobs a run still starts late ones, s: slots, and queues for room, may
+put the replay of a log behind its record."""
 
 
 def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Environment:
@@ -109,6 +117,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         sample_jobs=_sampler(scenario, start, past),
         knowledge=job_knowledge(scenario, start, jobs, past, index, seed),
         notes=(
+            *([UNBROKEN] if scenario.fleet.freedoms else []),
             *scenario_warnings(scenario, signals if isinstance(source, SignalFiles) else None),
             *(() if signals is None else signals.notes),
             *_window_notes(scenario, start, jobs),
@@ -198,6 +207,21 @@ def _window_notes(scenario: Scenario, start: datetime, jobs: Jobs) -> tuple[str,
                 f"{inside:,} of the {len(rows.table):,} jobs of {name} are submitted between {start:%Y-%m-%d} and "
                 f"{end:%Y-%m-%d %H:%M} UTC; the others are left out"
             )
+        assert rows.days is not None
+        last = rows.days[1]
+        if (end - timedelta(seconds=1)).date() > last:
+            without = ((end - timedelta(seconds=1)).date() - last).days
+            days = "day" if without == 1 else f"{without} days"
+            notes.append(
+                f"{name} ends on {last}: no job arrives in the last {days} of the window, which ends on "
+                f"{end:%Y-%m-%d %H:%M} UTC; end it earlier with --to"
+            )
+        late_until_s, window_s = _late_until_s(scenario, jobs), scenario.window_h * HOUR_S
+        if scenario.lateness.overtime_h is None and late_until_s > _due_until_s(window_s, jobs):
+            notes.append(
+                f"late jobs may start until {(late_until_s - window_s) / HOUR_S:.0f} h after the window, under every "
+                f"policy: {name} records starts up to then"
+            )
         if len(jobs) < inside:
             notes.append(
                 f"{inside - len(jobs):,} of {inside:,} jobs of {name} need more GPUs at once than any site has; they "
@@ -282,9 +306,19 @@ def _late_until_s(scenario: Scenario, jobs: Jobs) -> float:
         return -np.inf
     if rule.overtime_h is not None:
         return window_s + rule.overtime_h * HOUR_S
+    return max(_due_until_s(window_s, jobs), _replayed_until_s(jobs))
+
+
+def _due_until_s(window_s: float, jobs: Jobs) -> float:
+    """Returns the latest start of any job, s, at least the window's end; a day after that where no job has one."""
     latest_s_J = jobs.arrival_s_J + jobs.slack_s_J
     limited_J = np.isfinite(latest_s_J)
     return max(window_s, float(latest_s_J[limited_J].max())) if limited_J.any() else window_s + DAY_S
+
+
+def _replayed_until_s(jobs: Jobs) -> float:
+    """Returns until when jobs start that start as recorded, or up to ``REPLAY_S`` later, s; -inf without a record."""
+    return float(np.nanmax(jobs.recorded_start_s_J)) + REPLAY_S if jobs.has_record else -np.inf
 
 
 def _month_of(months: tuple[int, ...], index: int, seed: int) -> int:

@@ -48,7 +48,7 @@ def scenario_text(
         f"#   noonward compare {asked.name}.yaml",
         f"name: {asked.name}",
         "protocol: each-slot    # every site decides on its waiting jobs once a slot",
-        "slot_s: 300            # length of a slot, s",
+        "slot_s: 60             # length of a slot, s",
         *([f"start: {first}      # UTC day the window starts on; --from and --to stand above it"] if first else []),
         f"window_h: {hours}".ljust(23) + "# hours over which jobs arrive and free GPUs draw idle power",
         "end: drained           # the run continues until every job is done; 'window': it stops, with jobs unfinished",

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 
-from noonward.data.environments import past_days
+from noonward.data.environments import REPLAY_S, past_days
 from noonward.data.jobs.dated import JobRows
 from noonward.data.scenarios.own_fleet import OVERTIME_H, OwnFleet
 from noonward.data.scenarios.own_jobs import dated_rows
 from noonward.data.signals.load import load_signals
 from noonward.errors import DataError, ScenarioError
 from noonward.model.signals import Signals
-from noonward.units import HOUR_S
+from noonward.units import DAY_S, HOUR_S
 
 
 def own_window(asked: OwnFleet, notes: list[str]) -> tuple[date | None, int]:
@@ -45,6 +45,8 @@ def own_window(asked: OwnFleet, notes: list[str]) -> tuple[date | None, int]:
         first = max(first, (signals.time_of(int(at[0])) + timedelta(hours=47)).date())
         until = signals.time_of(int(at[-1]) + 1) - timedelta(hours=24 + _tail_h(asked, rows))
         last = min(last, until.date())
+        while last >= first and _replayed_until(rows, last) > signals.time_of(int(at[-1]) + 1):
+            last -= timedelta(days=1)
         if last < first:
             raise DataError(
                 f"jobs of {days_of_jobs[0]} to {days_of_jobs[1]} and signals of {signals.start:%Y-%m-%d} to "
@@ -65,6 +67,19 @@ def _tail_h(asked: OwnFleet, rows: JobRows) -> int:
     longest_s = rows.table.numbers("duration_s", "give the run time in seconds, above 0", low=0, above=True).max()
     start_h = asked.slack_h if np.isfinite(asked.slack_h) else OVERTIME_H
     return int(np.ceil(start_h + longest_s / HOUR_S)) + 1
+
+
+def _replayed_until(rows: JobRows, last: date) -> datetime:
+    """Returns the latest recorded end of the jobs that are submitted up to a day, with what a replay may lag behind."""
+    day = datetime.combine(last, datetime.min.time(), UTC)
+    if rows.start_s_J is None or rows.submit_s_J is None:
+        return day
+    inside_J = (rows.submit_s_J < day.timestamp() + DAY_S) & ~np.isnan(rows.start_s_J)
+    if not inside_J.any():
+        return day
+    run_s_J = rows.table.numbers("duration_s", "give the run time in seconds, above 0", low=0, above=True)[inside_J]
+    end_s = float(rows.start_s_J[inside_J].max() + run_s_J.max()) + REPLAY_S + HOUR_S
+    return datetime.fromtimestamp(end_s, UTC)
 
 
 def _never_known(signals: Signals, paths: Sequence[Path]) -> str:

@@ -24,7 +24,6 @@ from noonward.engine.cluster.build import (
     with_more_slots,
 )
 from noonward.engine.cluster.emit import emit
-from noonward.engine.cluster.estimates import learns
 from noonward.engine.cluster.kernels import batch
 from noonward.engine.cluster.kernels.batch import PLACE, Board
 from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARDS, OWN, PARTS, World, arrays_of
@@ -345,7 +344,7 @@ class BatchEngine:
                 f"{', '.join(environment.sites)}; all rows need the protocol {first.protocol}, the sites "
                 f"{', '.join(first.sites)} and the same ingress points"
             )
-        if learns(environment):
+        if environment.learns_run_times:
             raise ScenarioError(
                 f"row {row} runs scenario {environment.scenario!r}, whose schedulers learn run times as jobs end, "
                 "which batches do not; set jobs.knowledge.run_time to known, limit or class-mean"

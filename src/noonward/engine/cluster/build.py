@@ -11,7 +11,6 @@ from noonward.decision.brief import Brief, Curves, Needs
 from noonward.decision.cluster.assembly import make_view, with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView
-from noonward.engine.cluster.estimates import learns, submitted
 from noonward.engine.cluster.kernels.world import (
     ADVISORY_CAPS,
     CARBON_SUM,
@@ -23,12 +22,12 @@ from noonward.engine.cluster.kernels.world import (
     NO_REWARDS,
     PRICE_SUM,
     SITE_STATE,
-    SUBMITTED,
     TRACK,
     World,
 )
 from noonward.ledger.segments import JOB_OUTCOME
 from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.jobs import SUBMITTED
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 
@@ -56,7 +55,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     world = _blank_world(brief, needs, SLOTS, len(environment.jobs))
     engine_1 = world.engine_1
     engine_1["drained"] = environment.drained
-    engine_1["estimated"] = 0 if learns(environment) else len(environment.jobs)
+    engine_1["estimated"] = 0 if environment.learns_run_times else len(environment.jobs)
     engine_1["has_signals"] = environment.signals is not None
     engine_1["part_s"] = environment.site_signals.part_s
     engine_1["rewards"] = rewards
@@ -66,7 +65,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
         limit_SH = caps_SH if environment.caps is None else caps_SH.copy()
     return world._replace(
         answers=world.answers._replace(limit_SH=limit_SH),
-        submitted_R=submitted(environment),
+        submitted_R=environment.job_records.copy() if environment.learns_run_times else environment.job_records,
         signal_KSH=_signals(environment),
         forecast_KISL=_forecast_buffer(world.shown, environment.hours if brief.lookahead_h else 0),
         caps_SH=caps_SH,

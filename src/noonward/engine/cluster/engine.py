@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from noonward.arrays import F8
 from noonward.decision.brief import Brief, check_fit
-from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.decision.partly_compiled import PartlyCompiledScheduler
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
-from noonward.engine.cluster.build import (
-    build_world,
-    forecast_issuer,
-    issue_forecasts,
-    with_more_journeys,
-    with_more_slots,
-)
+from noonward.engine.cluster.build import build_world, forecast_issuer, issue_forecasts
 from noonward.engine.cluster.emit import emit
-from noonward.engine.cluster.estimates import EstimateIssuer, learns
+from noonward.engine.cluster.estimates import EstimateIssuer
 from noonward.engine.cluster.kernels import loops
 from noonward.engine.cluster.kernels.world import (
     AS_EARNED,
@@ -25,21 +16,17 @@ from noonward.engine.cluster.kernels.world import (
     FAILED_GPUS,
     FAILED_LEVEL,
     FAILED_MASK,
-    FULL,
     NO_REWARDS,
-    NO_SLOT,
     UNESTIMATED,
     UNISSUED,
 )
+from noonward.engine.cluster.stepped import SteppedEngine
 from noonward.errors import InfeasibleActionError
 from noonward.ledger.segments import Outcome
 from noonward.model.cluster.environment import Environment
 
-STOPS: Final = (FULL, NO_SLOT, UNESTIMATED, UNISSUED)
-"""What a loop stops for until it is provided."""
 
-
-class ClusterEngine:
+class ClusterEngine(SteppedEngine):
     """One run that pauses and asks.
 
     Protocol ``each-slot`` (MASAC, Sec. II): time moves in slots. At a slot's start all finishes, joins and arrivals
@@ -83,22 +70,9 @@ class ClusterEngine:
         self.scheduler = scheduler
         self.seed = seed
         kind = AS_EARNED if rewards else NO_REWARDS
-        self.world = build_world(environment, scheduler.needs, self.brief, rewards=kind)
+        super().__init__(build_world(environment, scheduler.needs, self.brief, rewards=kind), environment.protocol)
         self._issuer = forecast_issuer(environment, scheduler.needs, seed)
-        self._estimates = EstimateIssuer(environment) if learns(environment) else None
-        each_slot = environment.protocol == "each-slot"
-        self._step = loops.step_each_slot if each_slot else loops.step_on_arrival
-        self._run = loops.run_each_slot if each_slot else loops.run_on_arrival
-
-    @property
-    def view(self) -> ClusterView:
-        """What the scheduler sees; another object once the jobs in sight have outgrown the last one."""
-        return self.world.shown
-
-    @property
-    def answers(self) -> Answers:
-        """Where it answers."""
-        return self.world.answers
+        self._estimates = EstimateIssuer(environment) if environment.learns_run_times else None
 
     @property
     def reward_usd(self) -> float:
@@ -114,25 +88,20 @@ class ClusterEngine:
         Raises:
             InfeasibleActionError: An answer is infeasible; nothing has changed.
         """
-        kind = int(self._step(self.world))
-        while kind in STOPS:
-            self._provide(kind)
-            kind = int(self._step(self.world))
+        kind = self._provided(self._step)
         if kind < 0:
             raise self._infeasible(kind)
         return kind
 
     def _provide(self, what: int) -> None:
-        """Provides what a loop stopped for: room for journeys (FULL) or jobs (NO_SLOT), forecasts or run times."""
-        if what == FULL:
-            self.world = with_more_journeys(self.world)
-        elif what == NO_SLOT:
-            self.world = with_more_slots(self.world)
-        elif what == UNESTIMATED:
+        """Provides what a loop stopped for: run times (UNESTIMATED), forecasts (UNISSUED) or room."""
+        if what == UNESTIMATED:
             assert self._estimates is not None, "only what is learned is missing"
             self._estimates.issue(self.world)
-        else:
+        elif what == UNISSUED:
             issue_forecasts(self.world, self._issuer)
+        else:
+            super()._provide(what)
 
     def run_compiled(self) -> None:
         """Runs to the end under the scheduler's compiled rule, or under its partial one and ``decide``.
@@ -147,10 +116,10 @@ class ClusterEngine:
             return
         if not isinstance(scheduler, CompiledScheduler):
             raise TypeError(f"{type(scheduler).__name__} has no compiled rule; run it with compiled=False")
-        failed = int(self._run(self.world, scheduler.rule, scheduler.question(self.view, self.answers).address))
-        while failed in STOPS:
-            self._provide(failed)
-            failed = int(self._run(self.world, scheduler.rule, scheduler.question(self.view, self.answers).address))
+        loop, rule = loops.run_each_slot if self.each_slot else loops.run_on_arrival, scheduler.rule
+        failed = self._provided(
+            lambda: int(loop(self.world, rule, scheduler.question(self.view, self.answers).address))
+        )
         if failed:
             raise self._infeasible(failed)
 
@@ -159,18 +128,16 @@ class ClusterEngine:
         asked = bool(self.step())
         while asked:
             scheduler.decide(self.view, self.answers)
-            stopped = self._run_under(scheduler)
-            while stopped in STOPS:
-                self._provide(stopped)
-                stopped = self._run_under(scheduler)
+            stopped = self._provided(
+                lambda: int(
+                    loops.run_each_slot_partly(
+                        self.world, scheduler.partial_rule, scheduler.question_address(self.view, self.answers)
+                    )
+                )
+            )
             if stopped < 0:
                 raise self._infeasible(stopped)
             asked = stopped == loops.DECLINED
-
-    def _run_under(self, scheduler: PartlyCompiledScheduler) -> int:
-        """Runs under a partial rule until it declines or something stops the loop, and returns what."""
-        address = scheduler.question_address(self.view, self.answers)
-        return int(loops.run_each_slot_partly(self.world, scheduler.partial_rule, address))
 
     def outcome(self, rewards_K: F8 | None = None) -> Outcome:
         """Returns what has happened so far."""

@@ -2,58 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
-from noonward.arrays import Records
-from noonward.engine.cluster.kernels.world import SUBMITTED, World
+from noonward.engine.cluster.kernels.world import World
 from noonward.forecasts.run_times import LearnedRunTimes
 from noonward.ledger.segments import DONE, OVERDUE, RUNNING
 from noonward.model.cluster import knowledge
 from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.jobs import TOLD
 from noonward.units import HOUR_S
-
-TOLD: Final = ("told", "told_2", "told_3", "told_4")
-"""Fields of a SUBMITTED record: what is expected at first, and each time the job has outlived what was expected."""
-_KEPT: Final = "submitted_records"
-"""Under which name an environment keeps its records, beside its cached properties."""
-
-
-def submitted(environment: Environment) -> Records:
-    """Returns the jobs of an environment as SUBMITTED records, with all that is told without learning.
-
-    They are made once per environment, as its other records are; learning, which writes into them, gets a copy.
-    """
-    kept: dict[str, Records] = vars(environment)
-    if _KEPT not in kept:
-        kept[_KEPT] = _submitted(environment)
-    return kept[_KEPT].copy() if learns(environment) else kept[_KEPT]
-
-
-def _submitted(environment: Environment) -> Records:
-    """Makes what ``submitted`` returns."""
-    records = environment.job_records
-    out = np.zeros(len(records), SUBMITTED)
-    for name in records.dtype.names or ():
-        out[name] = records[name]
-    told = environment.knowledge
-    if told is None:
-        estimate_JK = np.repeat(records["work"][:, None], len(TOLD), axis=1)
-    elif told.told.run_time == "class-mean":
-        estimate_JK = told.class_mean_J()[:, None] * np.arange(1, len(TOLD) + 1)
-    else:
-        limit_J = told.traits.limit_J[len(told.past_work_P) :]
-        limit_J = np.where(np.isfinite(limit_J), limit_J, told.class_mean_J() if len(told.past_work_P) else 0.0)
-        estimate_JK = np.repeat(limit_J[:, None], len(TOLD), axis=1)
-    for k, name in enumerate(TOLD):
-        out[name] = estimate_JK[:, k]
-    return out
-
-
-def learns(environment: Environment) -> bool:
-    """Returns whether schedulers are told run times that are learned as jobs end."""
-    return environment.knowledge is not None and environment.knowledge.told.run_time == "learned"
 
 
 class EstimateIssuer:

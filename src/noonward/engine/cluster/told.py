@@ -9,9 +9,7 @@ import numpy as np
 
 from noonward.arrays import F8, I8
 from noonward.decision.brief import Brief, Needs
-from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.engine.cluster.build import told_world, with_more_journeys, with_more_slots
-from noonward.engine.cluster.kernels import loops
 from noonward.engine.cluster.kernels.told import (
     AWAIT_HOUR,
     EVENT_AT,
@@ -29,19 +27,17 @@ from noonward.engine.cluster.kernels.told import (
 from noonward.engine.cluster.kernels.world import (
     DEADLINE,
     FINISH,
-    FULL,
     HARD_CAPS,
     HOUR,
     KIND_SHIFT,
-    NO_SLOT,
     PLANNED,
     REACH,
     RUNNING,
     SERIAL_SHIFT,
-    SUBMITTED,
     TRANSIT,
-    World,
 )
+from noonward.engine.cluster.stepped import SteppedEngine
+from noonward.model.cluster.jobs import SUBMITTED
 
 EVENTS_A_JOB: Final = 6
 """Events and happenings that a job in sight adds to a world between two questions, at most."""
@@ -57,7 +53,7 @@ class Happening(NamedTuple):
     slot: int
 
 
-class ToldEngine:
+class ToldEngine(SteppedEngine):
     """The cluster engine without an environment: arrivals, finishes and withheld GPUs are told from outside.
 
     Rules and masks are those of ``ClusterEngine``: the same compiled functions run. ``begin`` says up to which time all
@@ -68,27 +64,12 @@ class ToldEngine:
     Args:
         brief: Brief of the service.
         needs: What the scheduler needs.
-
-    Attributes:
-        world: The state.
     """
 
     def __init__(self, brief: Brief, needs: Needs) -> None:
-        self.world: World = told_world(brief, needs)
-        self._each_slot = brief.protocol == "each-slot"
-        self._step = loops.step_each_slot if self._each_slot else loops.step_on_arrival
+        super().__init__(told_world(brief, needs), brief.protocol)
         self._coming: list[tuple[float, int, Any]] = []
         self._submitted = True
-
-    @property
-    def view(self) -> ClusterView:
-        """What the scheduler sees; another object once the jobs in sight have outgrown the last one."""
-        return self.world.shown
-
-    @property
-    def answers(self) -> Answers:
-        """Where it answers; overwritten by ``step``."""
-        return self.world.answers
 
     @property
     def now_s(self) -> float:
@@ -219,7 +200,7 @@ class ToldEngine:
         """Says up to which time all is told, s; under each-slot the slot boundary that is asked about."""
         engine = self.world.engine_1
         engine["told_s"], engine["in_slot"] = time_s, 0
-        if self._each_slot:
+        if self.each_slot:
             engine["until_s"] = time_s
         self.skip()
 
@@ -229,17 +210,11 @@ class ToldEngine:
         Returns:
             Kind of the next question (ASK_...), or 0 when all that was told has been taken.
         """
-        while True:
-            self._make_room()
-            kind = int(self._step(self.world))
-            self._pass_arrivals()
-            if kind == NO_SLOT:
-                self.world = with_more_slots(self.world)
-            elif kind == FULL:
-                self.world = with_more_journeys(self.world)
-            else:
-                assert kind >= 0, "answers are checked before they are carried out"
-                return kind
+        self._make_room()
+        kind = self._provided(self._step)
+        self._pass_arrivals()
+        assert kind >= 0, "answers are checked before they are carried out"
+        return kind
 
     def skip(self) -> None:
         """Passes over the last question: its answers are not carried out."""
@@ -284,6 +259,10 @@ class ToldEngine:
     def _tell(self, what: int, *, job: int = 0, s: int = 0, time: float = 0.0) -> int:
         self._make_room()
         return int(tell(self.world, what, job, s, time))
+
+    def _provide(self, what: int) -> None:
+        super()._provide(what)
+        self._make_room()
 
     def _make_room(self) -> None:
         """Provides the jobs that arrive, and room for what may happen to all in sight."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from noonward.arrays import I8, Records
 from noonward.errors import ScenarioError
 from noonward.model.cluster.fleet import Fleet
-from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.jobs import SUBMITTED, TOLD, Jobs
 from noonward.model.cluster.knowledge import JobKnowledge
 from noonward.model.cluster.setting import Setting
 from noonward.model.signals import Signals, SiteSignals
@@ -162,14 +162,22 @@ class Environment(Setting):
 
     @functools.cached_property
     def job_records(self) -> Records:
-        """The jobs as JOB records; read, never write.
+        """The jobs as SUBMITTED records, with all that is told of them without learning; read, never write.
 
         Where jobs may be late until some time, those without a latest start have that time for one: so every run ends.
         """
-        records = self.jobs.records()
+        records = self.jobs.records(SUBMITTED)
+        if self.knowledge is not None:
+            for name, told_J in zip(TOLD, self.knowledge.told_JK(len(TOLD)).T, strict=True):
+                records[name] = told_J
         if self.late_until_s > -np.inf:
             records["deadline_s"][np.isinf(records["deadline_s"])] = self.late_until_s
         return records
+
+    @property
+    def learns_run_times(self) -> bool:
+        """Whether schedulers are told run times that are learned as jobs end."""
+        return self.knowledge is not None and self.knowledge.told.run_time == "learned"
 
     @functools.cached_property
     def hours(self) -> int:

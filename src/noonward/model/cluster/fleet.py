@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
@@ -13,8 +14,10 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from noonward.arrays import F8, I8
 from noonward.errors import nearest
+from noonward.model.cluster.freedom import Freedom, check_freedoms
 from noonward.model.cluster.power import GpuType, energy_optimal_level
 from noonward.model.cluster.pue import PueFile
+from noonward.model.cluster.withheld import GpuFile, GpuStep
 from noonward.model.spec import LARGEST, Count, NonNegative, Spec
 
 
@@ -28,7 +31,10 @@ class Site(Spec):
     gpu_type: str
     """Name of its GPU type."""
     gpus: Count
-    """Number of GPUs."""
+    """Number of GPUs. In a scenario file it is a number, steps (``[{from: 2024-05-06, gpus: 96}, ...]``, the first of
+    which holds before it, too), or a file of them (``GpuFile``, or its path); then this is the most there ever are."""
+    gpus_by_time: tuple[GpuStep, ...] | GpuFile | None = None
+    """The steps, or their file, where the number changes."""
     pue: float = Field(default=1.0, ge=1, le=LARGEST)
     """Power usage effectiveness: facility power over IT power. In a scenario file it is a number, or a file of
     hours (``PueFile``, or its path); then this is the median of the hours."""
@@ -40,6 +46,25 @@ class Site(Spec):
     """Latitude, degrees, for maps; a place in its electricity zone where it is left out."""
     lon: Annotated[float, Field(ge=-180, le=180)] | None = None
     """Longitude, degrees."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gpus_of_steps(cls, said: Any) -> Any:
+        """Takes steps of GPUs, or their file, for those by time; of a file the most is known once it is read."""
+        if not isinstance(said, dict) or not isinstance(said.get("gpus"), str | dict | GpuFile | list | tuple):
+            return said
+        told = said["gpus"]
+        if not isinstance(told, list | tuple):
+            return {**said, "gpus": 1, "gpus_by_time": {"path": told} if isinstance(told, str) else told}
+        steps = [GpuStep.model_validate(step) for step in told]
+        if not steps:
+            raise ValueError("gpus holds no step; give a number, or steps such as [{from: 2024-05-06, gpus: 96}]")
+        if any(step.from_ >= after.from_ for step, after in itertools.pairwise(steps)):
+            raise ValueError("the steps of gpus do not ascend; give them in the order of time, each time once")
+        most = max(step.gpus for step in steps)
+        if most < 1:
+            raise ValueError("no step of gpus has a GPU; give at least one that has, or leave the site out")
+        return {**said, "gpus": most, "gpus_by_time": steps}
 
     @model_validator(mode="before")
     @classmethod
@@ -63,7 +88,9 @@ class Site(Spec):
         said: dict[str, Any] = write(self)
         if said.get("pue_by_hour") is not None:
             said["pue"] = said.pop("pue_by_hour")
-        optional = ("pue_by_hour", "lat", "lon")
+        if said.get("gpus_by_time") is not None:
+            said["gpus"] = said.pop("gpus_by_time")
+        optional = ("pue_by_hour", "gpus_by_time", "lat", "lon")
         return {name: value for name, value in said.items() if name not in optional or value is not None}
 
 
@@ -91,6 +118,8 @@ class Fleet(Spec):
     """J that the clock oracle gives for a second less of a job's run, W; 0: least energy (CHSAC-AF, Eq. 2)."""
     ranges: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Sites that jobs of a class may run at, by class; a class that is not named may run anywhere."""
+    freedoms: dict[str, Freedom] = Field(default_factory=dict)
+    """What may be done to running jobs, by class; jobs of a class that is not named run unbroken."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -121,7 +150,14 @@ class Fleet(Spec):
                     f"{sorted(self.classes)}; give every GPU type a profile of every class"
                 )
         self._check_ranges()
+        check_freedoms(self.freedoms, self.classes)
         return self
+
+    @model_serializer(mode="wrap")
+    def _said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves out freedoms where there are none: digests of scenarios without them stay what they were."""
+        said: dict[str, Any] = write(self)
+        return said if self.freedoms else {name: value for name, value in said.items() if name != "freedoms"}
 
     def _check_ranges(self) -> None:
         """Raises ValueError if a range is empty, names a site twice, or names an unknown class or site."""
@@ -171,8 +207,11 @@ class Fleet(Spec):
         return self.site_names.index(name)
 
     def with_gpus(self, gpus: Sequence[int]) -> Self:
-        """Returns the same fleet with other numbers of GPUs, one a site."""
-        sites = [site.model_copy(update={"gpus": count}) for site, count in zip(self.sites, gpus, strict=True)]
+        """Returns the same fleet with other numbers of GPUs, one a site, that do not change."""
+        sites = [
+            site.model_copy(update={"gpus": count, "gpus_by_time": None})
+            for site, count in zip(self.sites, gpus, strict=True)
+        ]
         return self.model_copy(update={"sites": tuple(sites)})
 
     def tables(self, gpus_max: int) -> FleetTables:
@@ -220,7 +259,7 @@ class FleetTables:
     """The fleet as arrays. Axes: S sites, I ingress points, C classes, G gang sizes from 0, F clock levels.
 
     Attributes:
-        gpus_S: GPUs.
+        gpus_S: GPUs; of sites whose number changes the most there are.
         pue_S: Power usage effectiveness; of sites whose PUE changes by the hour the number it is reckoned with.
         free_w_S: IT power of a free GPU, W.
         home_I: Site an ingress belongs to, or -1.

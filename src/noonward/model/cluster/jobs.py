@@ -29,6 +29,11 @@ JOB: Final = np.dtype(
     ]
 )
 """A job as it was submitted."""
+TOLD: Final = ("told", "told_2", "told_3", "told_4")
+"""Fields of a SUBMITTED record: the work that schedulers are told of when the job arrives, and then each time it has
+outlived what they were told."""
+SUBMITTED: Final = np.dtype([*((name, JOB[name]) for name in JOB.names or ()), *((name, "f8") for name in TOLD)])
+"""A job of a run: the truth, which the engine alone reads, and what schedulers are told of its work in its place."""
 
 NO_SITE: Final = -1
 """No site is recorded."""
@@ -125,14 +130,20 @@ class Jobs:
         """Whether a log says of any job when it started."""
         return not bool(np.isnan(self.recorded_start_s_J).all())
 
-    def records(self) -> Records:
-        """Returns the table as JOB records."""
-        out = np.empty(len(self), JOB)
+    def records(self, dtype: np.dtype[np.void] = JOB) -> Records:
+        """Returns the table as records.
+
+        Args:
+            dtype: JOB, or SUBMITTED, where schedulers are told the truth.
+        """
+        out = np.empty(len(self), dtype)
         for name in ("arrival_s", "work", "result_gb", "origin", "class_", "gpus_min", "gpus_max", "preset_site"):
             out[name] = getattr(self, f"{name.rstrip('_')}_J")
         out["deadline_s"] = self.arrival_s_J + self.slack_s_J
         out["move_gb"] = self.data_gb_J + self.model_gb_J
         out["held"], out["serial"] = 0, np.arange(len(self))
+        for name in TOLD if dtype == SUBMITTED else ():
+            out[name] = self.work_J
         return out
 
     @classmethod

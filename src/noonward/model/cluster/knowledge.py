@@ -122,6 +122,21 @@ class JobKnowledge:
         for array in (self.traits.key_JL, self.traits.limit_J, self.past_work_P, self.past_cause_P, self.cause_J):
             add_array(digest, array)
 
+    def told_JK(self, times: int) -> F8:
+        """Returns what schedulers are told of each job's work, units: when it arrives, and as it outlives that.
+
+        Where it is learned this is the limit, until the engine has learned.
+
+        Args:
+            times: How many times they are told.
+        """
+        if self.told.run_time == "class-mean":
+            return self.class_mean_J()[:, None] * np.arange(1, times + 1)
+        past = len(self.past_work_P)
+        limit_J = self.traits.limit_J[past:]
+        limit_J = np.where(np.isfinite(limit_J), limit_J, self.class_mean_J() if past else 0.0)
+        return np.repeat(limit_J[:, None], times, axis=1)
+
     def class_mean_J(self) -> F8:
         """Returns the mean work of past jobs that ended, by class, for each of the environment's jobs, units.
 

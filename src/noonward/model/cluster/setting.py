@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.pue import PueByHour
+from noonward.model.cluster.withheld import Withheld
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
 from noonward.model.network import Links
@@ -44,6 +45,8 @@ class Setting:
         late_until_s: Time until which jobs may start after their latest start, s; -inf: they are dropped then.
         late_usd_per_gpu_hour: Price of an hour that a job starts late, per GPU of its smallest gang, USD.
         pue: PUE of the sites by the hour, or None where it is one number at all of them.
+        withheld: GPUs that no job may take, by time, as they were announced before the run: schedulers know of them.
+            None where every site has its GPUs throughout.
     """
 
     scenario: str
@@ -60,6 +63,7 @@ class Setting:
     late_until_s: float = -np.inf
     late_usd_per_gpu_hour: float = 0.0
     pue: PueByHour | None = None
+    withheld: Withheld | None = None
 
     @property
     def stated(self) -> dict[str, Any]:
@@ -95,7 +99,7 @@ def _add(digest: hashlib._Hash, value: object) -> None:
         digest.update(value.model_dump_json().encode())
     elif isinstance(value, datetime):
         digest.update(value.isoformat().encode())
-    elif isinstance(value, Links | PueByHour):
+    elif isinstance(value, Links | PueByHour | Withheld):
         for name, part in vars(value).items():
             digest.update(name.encode())
             _add(digest, part)

@@ -11,7 +11,7 @@ from noonward.arrays import F8, I8, Records
 from noonward.decision.cluster.layout import ANSWER_PARTS, VIEW_PARTS, Part, blank
 from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.ledger.segments import DONE, JOB_OUTCOME, OVERDUE, PLANNED, RUNNING, TRANSIT, WAITING
-from noonward.model.cluster.jobs import JOB
+from noonward.model.cluster.jobs import SUBMITTED
 
 __all__ = ["DONE", "OVERDUE", "PLANNED", "RUNNING", "TRANSIT", "WAITING", "World"]
 
@@ -97,16 +97,6 @@ ENGINE: Final = np.dtype(
     ]
 )
 """Counters, switches and totals of a run."""
-SUBMITTED: Final = np.dtype(
-    [
-        *((name, JOB[name]) for name in JOB.names or ()),
-        ("told", "f8"),  # work that schedulers are told of when it arrives
-        ("told_2", "f8"),  # and each time it has outlived what they were told
-        ("told_3", "f8"),
-        ("told_4", "f8"),
-    ]
-)
-"""A job of the run: the truth, which the engine alone reads, and what schedulers are told of its work in its place."""
 EVENT: Final = np.dtype([("time", "f8"), ("item", "i8")])
 """An event in the heap."""
 TRACK: Final = np.dtype(

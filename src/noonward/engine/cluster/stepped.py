@@ -1,0 +1,57 @@
+"""What the two cluster engines share: a world, what it shows, and what it is provided with as it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from noonward.decision.cluster.view import Answers, ClusterView
+from noonward.engine.cluster.build import with_more_journeys, with_more_slots
+from noonward.engine.cluster.kernels import loops
+from noonward.engine.cluster.kernels.world import FULL, NO_SLOT, UNESTIMATED, UNISSUED, World
+from noonward.model.cluster.setting import Protocol
+
+STOPS: Final = (FULL, NO_SLOT, UNESTIMATED, UNISSUED)
+"""What a loop stops for until it is provided."""
+
+
+class SteppedEngine:
+    """An engine over one world, which it steps from question to question.
+
+    Args:
+        world: State at second 0.
+        protocol: Protocol by which it asks.
+
+    Attributes:
+        world: The state; another object once it has grown.
+    """
+
+    def __init__(self, world: World, protocol: Protocol) -> None:
+        self.world = world
+        self.each_slot = protocol == "each-slot"
+
+    @property
+    def view(self) -> ClusterView:
+        """What the scheduler sees; another object once the jobs in sight have outgrown the last one."""
+        return self.world.shown
+
+    @property
+    def answers(self) -> Answers:
+        """Where it answers; overwritten by ``step``."""
+        return self.world.answers
+
+    def _step(self) -> int:
+        """Carries out the answers to the last question and runs to the next, or to what stops it (below 0)."""
+        return int((loops.step_each_slot if self.each_slot else loops.step_on_arrival)(self.world))
+
+    def _provided(self, loop: Callable[[], int]) -> int:
+        """Runs a loop, again whenever it stops for what can be provided, and returns what it returns at last."""
+        code = loop()
+        while code in STOPS:
+            self._provide(code)
+            code = loop()
+        return code
+
+    def _provide(self, what: int) -> None:
+        """Provides what a loop stopped for: room for journeys (FULL) or for jobs (NO_SLOT)."""
+        self.world = with_more_journeys(self.world) if what == FULL else with_more_slots(self.world)

@@ -32,7 +32,8 @@ def test_a_comparison_read_back_says_the_same(compared):
     folder, answer = compared
     found, command = read_comparison(kept_comparisons(folder)[0])
     assert headline(found)[0] in answer.out
-    assert found.bounded and len(found.bounds) == 2
+    assert found.bounded
+    assert len(found.bounds) == 2
     assert command.startswith("noonward compare tiny -n 2")
     assert found.scenario.digest[:8] in folder.name
 
@@ -51,5 +52,6 @@ def test_what_cannot_be_read_is_refused_in_one_line(noonward, compared, tmp_path
         kept.unlink()
     answer = noonward("report", folder)
     assert answer.code == 2
-    assert answer.err.startswith("error: ") and answer.err.count("\n") == 1
+    assert answer.err.startswith("error: ")
+    assert answer.err.count("\n") == 1
     assert "run the" in answer.err

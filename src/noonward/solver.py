@@ -13,7 +13,7 @@ class _Silent(highspy.Highs):
     def enableCallbacks(self) -> Any:
         """Turns output off before the first call that would print."""
         self.setOptionValue("output_flag", False)
-        return super().enableCallbacks()
+        return super().enableCallbacks()  # type: ignore[no-untyped-call]
 
 
 def quiet_solver() -> highspy.Highs:

@@ -11,7 +11,7 @@ from noonward.forecasts.forecast import Forecast
 from noonward.forecasts.forecaster import price_and_carbon
 from noonward.forecasts.learned import find_net, write_net
 from noonward.model.signals import Signals
-from noonward.schedule.policies import canonical_name, make_scheduler
+from noonward.schedule.policies import find_policy, make_scheduler
 
 torch = pytest.importorskip("torch")
 fit = pytest.importorskip("noonward.learn.forecast_fit")
@@ -77,7 +77,7 @@ def test_a_forecast_is_used_by_its_name(short, tmp_path, monkeypatch):
         np.testing.assert_array_equal(a, b)
     scheduler = make_scheduler("bid-price(forecast=learned, net=mine)")
     assert scheduler.needs.forecast == Forecast("learned", net="mine")
-    assert canonical_name("booked( forecast=learned, net=mine )") == "booked(forecast=learned, net=mine)"
+    assert find_policy("booked( forecast=learned, net=mine )").name == "booked(forecast=learned, net=mine)"
     with pytest.raises(ScenarioError, match=r"no forecast named 'other'.*there are: mine"):
         find_net("other")
     with pytest.raises(ScenarioError, match="a whole number from 0 to 2 or a name"):

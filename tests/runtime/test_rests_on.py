@@ -11,14 +11,15 @@ from noonward.evaluate.comparison import objective_of
 from noonward.model.kinds import CLUSTER
 from noonward.runtime import rests_on
 from noonward.schedule.cluster.packaged_policies import trained_policies
-from noonward.schedule.policies import make_scheduler, register
+from noonward.schedule.policies import find_policy, make_scheduler, register
 from noonward.schedule.registry import Policy
 
 TRAINED = sources.PACKAGE / "schedule" / "cluster" / "trained"
 
 
 def of_run(policy):
-    return rests_on.run_digest(CLUSTER, policy, make_scheduler(policy))
+    found = find_policy(policy)
+    return rests_on.run_digest(CLUSTER, found, found.make())
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from noonward.schedule import policies as named
 from noonward.schedule import registry
 from noonward.schedule.cluster.slot_rules import MostFree
 from noonward.schedule.families import Family
-from noonward.schedule.policies import canonical_name, make_scheduler, policies, register, require_registered
+from noonward.schedule.policies import find_policy, make_scheduler, policies, register, registered_policies
 
 
 def test_every_policy_makes_a_own_registry_scheduler_and_says_what_it_does():
@@ -50,7 +50,7 @@ def test_a_name_that_two_kinds_share_is_that_of_the_kind_asked_for(own_registry)
     with pytest.raises(ValueError, match="'random' is registered already"):
         register("random", MostFree)
     register("local-fcfs", lambda: make_scheduler("fifo"), "Mine.", kind="edge")
-    assert canonical_name("local-fcfs", "edge") == "local-fcfs"
+    assert find_policy("local-fcfs", "edge").name == "local-fcfs"
     assert own_registry.find("local-fcfs", "edge").summary == "Mine."
     assert own_registry.find("local-fcfs").kind == "cluster"
     assert own_registry.find("local-fcfs", "edge").protocols == ()
@@ -140,8 +140,8 @@ def test_the_short_name_is_the_one_that_reports_show():
         ("most-free", "most-free"),
         ("net.npz", "net.npz"),
     ):
-        assert canonical_name(given) == shown
-        assert canonical_name(shown) == shown
+        assert find_policy(given).name == shown
+        assert find_policy(shown).name == shown
 
 
 @pytest.mark.parametrize(
@@ -198,10 +198,10 @@ def test_a_file_names_registered_policies_only(monkeypatch):
         raise AssertionError(f"{name} was imported")
 
     monkeypatch.setattr(named.importlib, "import_module", refuse)
-    require_registered(["local-fcfs", "greedy-energy(gpus=12)", "masac"], "scenario 's'")
+    registered_policies(["local-fcfs", "greedy-energy(gpus=12)", "masac"], "scenario 's'")
     for name in ("os:abort", "net.npz", "nosuch", "greedy-energy(gpus=x)"):
         with pytest.raises(ScenarioError, match=r"^scenario 's': .*a file may name registered policies only"):
-            require_registered([name], "scenario 's'")
+            registered_policies([name], "scenario 's'")
 
 
 def test_own_class_is_loaded_by_module_and_name():

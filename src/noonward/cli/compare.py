@@ -89,7 +89,7 @@ def compare(
         comparison_folder,
         count_of,
         fitting_policies,
-        policy_names,
+        policies_of,
         windows_given,
         with_reference,
     )
@@ -104,17 +104,15 @@ def compare(
     if what_if:
         require_economics(scenario)
     names = split_names(policies)
-    if names is None:
-        names, misfits = fitting_policies(scenario, seed)
-        for misfit in misfits:
-            print(f"left out: {misfit}", file=sys.stderr)
-    names = policy_names(scenario, names)
-    names, reference = with_reference(scenario, names, today)
+    chosen, misfits = fitting_policies(scenario, seed) if names is None else (policies_of(scenario, names), [])
+    for misfit in misfits:
+        print(f"left out: {misfit}", file=sys.stderr)
+    chosen, reference = with_reference(scenario, chosen, today)
     for note in environment_of(scenario, 0, seed).notes:
         if note.startswith("check: "):
             print(note, file=sys.stderr)
     runs = count_of(scenario, environments)
-    rows = Rows(scenario, seed, comparison_folder(scenario, seed, out), names, runs, reference)
+    rows = Rows(scenario, seed, comparison_folder(scenario, seed, out), chosen, runs, reference)
 
     def interrupted() -> str:
         """Prints what is known when the command is interrupted, and says what is kept."""
@@ -126,11 +124,11 @@ def compare(
     with (
         executor_of(workers, ray) as executor,
         on_interrupt(interrupted),
-        progress_bar(runs * (len(names) + (not no_bound)), scenario.name, above=rows) as step,
+        progress_bar(runs * (len(chosen) + (not no_bound)), scenario.name, above=rows) as step,
     ):
         found = run_comparison(
             scenario,
-            names,
+            chosen,
             environments=runs,
             seed=seed,
             out=out,

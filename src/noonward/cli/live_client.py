@@ -62,6 +62,25 @@ def submit(
     class_: Annotated[str | None, typer.Option("--class", help="Class of the fleet.")] = None,
     origin: Annotated[str | None, typer.Option(help="Origin (ingress point) of the fleet.")] = None,
     site: Annotated[str | None, typer.Option(help="Site it must run at.")] = None,
+    deadline: Annotated[
+        float | None,
+        typer.Option(parser=duration(1.0), metavar="DURATION", help="It ends within this time from now: 12h, 90m, s."),
+    ] = None,
+    time: Annotated[
+        float | None,
+        typer.Option(parser=duration(1.0), metavar="DURATION", help="Longest run time; then its cluster ends it."),
+    ] = None,
+    tasks: Annotated[int | None, typer.Option(min=1, help="Array: so many jobs, each with its NOONWARD_TASK.")] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its command (repeatable).")
+    ] = None,
+    chdir: Annotated[str | None, typer.Option(help="Folder in which it runs, at the site.")] = None,
+    output: Annotated[str | None, typer.Option(help="File for what it prints, at the site.")] = None,
+    image: Annotated[str | None, typer.Option(help="Container image in which it runs.")] = None,
+    partition: Annotated[str | None, typer.Option(help="Partition of its cluster.")] = None,
+    qos: Annotated[str | None, typer.Option(help="Quality of service at its cluster.")] = None,
+    account: Annotated[str | None, typer.Option(help="Account at its cluster.")] = None,
+    exclusive: Annotated[bool, typer.Option("--exclusive", help="Give it its nodes alone.")] = False,
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: repeating the call with it submits nothing twice.")
     ] = None,
@@ -81,6 +100,9 @@ def submit(
             given: dict[str, Any] = {
                 "name": name or command.split()[0], "command": command, "work": work, "gpus_min": gpus,
                 "gpus_max": gpus_max, "max_delay_s": max_delay, "class": class_, "origin": origin, "site": site,
+                "deadline_s": deadline, "time_limit_s": time, "tasks": tasks, "environment": _variables(env),
+                "workdir": chdir, "output": output, "image": image, "partition": partition, "qos": qos,
+                "account": account, "exclusive": exclusive or None,
             }  # fmt: skip
             from noonward.live.requests import request_of
 
@@ -94,6 +116,16 @@ def submit(
     print(
         f"submitted {found.new} job{'s' * (found.new != 1)}: {shown}" + (f" ({known} known already)" if known else "")
     )
+
+
+def _variables(given: list[str] | None) -> dict[str, str] | None:
+    """Returns variables from NAME=VALUE."""
+    from noonward.errors import ScenarioError
+
+    for each in given or ():
+        if "=" not in each:
+            raise ScenarioError(f"--env {each!r} has no '='; write --env NAME=VALUE")
+    return None if given is None else dict(each.split("=", 1) for each in given)
 
 
 def _from_file(path: Path) -> list[Any]:
@@ -180,6 +212,7 @@ def jobs(
     json: AnswerJson = False,
 ) -> None:
     """List the newest jobs of a running service, and their states."""
+    from rich.markup import escape
     from rich.table import Table
 
     with open_client(address) as client:
@@ -190,13 +223,14 @@ def jobs(
     if not found:
         print("no such job" if state or site or owner else "no job yet")
         return
-    table = Table("job", "name", "state", "site", "GPUs", "owner", "submitted", "started", "ended")
+    table = Table("job", "name", "state", "site", "GPUs", "owner", "submitted", "started", "ended", "exit", "remark")
     for one in found:
         marks = " (held)" * one.held + " (being cancelled)" * one.cancelling
         gpus = one.gpus or (f"{one.gpus_min}" if one.gpus_min == one.gpus_max else f"{one.gpus_min}-{one.gpus_max}")
         table.add_row(
-            str(one.id), one.name, one.state + marks, one.site or "-", str(gpus), one.owner or "-", one.submitted,
-            one.began or "-", one.ended or "-",
+            str(one.id), escape(one.name), one.state + marks, one.site or "-", str(gpus), escape(one.owner) or "-",
+            one.submitted, one.began or "-", one.ended or "-", "-" if one.exit_code is None else str(one.exit_code),
+            escape(one.reason or ""),
         )  # fmt: skip
     print_table(table)
     if len(found) == limit:

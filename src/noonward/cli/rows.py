@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from noonward.evaluate.comparison import Comparison
+    from noonward.schedule.registry import Policy
 
 
 class Rows:
@@ -19,17 +20,24 @@ class Rows:
         scenario: Scenario.
         seed: Seed.
         folder: Folder of its records.
-        policies: Names of the policies.
+        policies: Policies.
         environments: Number of environments.
         today: Policy that savings are measured against; None: the scenario's reference.
     """
 
     def __init__(
-        self, scenario: Any, seed: int, folder: Path, policies: list[str], environments: int, today: str | None = None
+        self,
+        scenario: Any,
+        seed: int,
+        folder: Path,
+        policies: list[Policy],
+        environments: int,
+        today: Policy | None = None,
     ) -> None:
         self.scenario, self.seed, self.folder = scenario, seed, folder
         self.environments, self.today = environments, today
-        self.records: dict[str, dict[int, Any]] = {policy: {} for policy in policies}
+        self.policies = {policy.name: policy for policy in policies}
+        self.records: dict[str, dict[int, Any]] = {name: {} for name in self.policies}
 
     def add(self, policy: str, index: int, record: Any) -> None:
         """Receives a record."""
@@ -47,11 +55,17 @@ class Rows:
         }
         if not whole:
             return None
+        policies = {name: self.policies[name] for name in whole}
+        if self.today is not None and self.today.name in whole:
+            reference = self.today
+        else:
+            reference = reference_of(self.scenario, list(policies.values()))
         return Comparison(
             scenario=self.scenario,
             seed=self.seed,
             folder=self.folder,
-            reference=self.today if self.today in whole else reference_of(self.scenario, list(whole)),
+            reference=reference.name,
+            policies=policies,
             records=whole,
             bounds=[Bound() for _ in range(self.environments)],
             bounded=False,

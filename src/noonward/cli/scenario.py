@@ -44,12 +44,12 @@ def check(name: ScenarioName, settings: Settings = None) -> None:
     """Check a scenario and say what it holds."""
     from noonward.model.kinds import find_kind
     from noonward.runtime.by_kind import build_environment
-    from noonward.schedule.policies import require_registered
+    from noonward.schedule.policies import registered_policies
 
     scenario = open_scenario(name, settings)
-    require_registered(scenario.policies, f"scenario {scenario.name!r}: policies", scenario.kind)
+    registered_policies(scenario.policies, f"scenario {scenario.name!r}: policies", scenario.kind)
     if scenario.reference_policy is not None:
-        require_registered([scenario.reference_policy], f"scenario {scenario.name!r}: reference_policy", scenario.kind)
+        registered_policies([scenario.reference_policy], f"scenario {scenario.name!r}: reference_policy", scenario.kind)
     environment = build_environment(scenario)
     print(f"{scenario.name}: valid. {find_kind(scenario.kind).part('describe')(environment)}")
     for note in environment.notes:

@@ -41,10 +41,12 @@ def simulate(
     from noonward.evaluate.metrics import Metric, to_json
     from noonward.runtime.executor import map_runs
     from noonward.runtime.runs import RecordedRun
+    from noonward.schedule.policies import find_policy
 
     scenario = open_scenario(name, settings, signals, jobs, first, last, history)
-    spec = RecordedRun(scenario, environment, seed, policy, comparison_folder(scenario, seed, out))
-    require_fit(spec.environment(), [policy])
+    chosen = find_policy(policy, scenario.kind)
+    spec = RecordedRun(scenario, environment, seed, chosen, comparison_folder(scenario, seed, out))
+    require_fit(spec.environment(), [chosen])
     (record,) = map_runs([spec])
     content = record.ledger.as_dict()
     if json:

@@ -15,7 +15,7 @@ from noonward.evaluate.job_figures import Group, job_figures
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.evaluate.verdict import Verdict, decide
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
-from noonward.schedule.policies import default_registry
+from noonward.schedule.registry import Policy
 
 SAME_WORK: Final = 0.005
 """Two policies are said to do the same work where their GPU-hours differ by no more than this share."""
@@ -81,18 +81,17 @@ def savings(comparison: Comparison, policy: str) -> Savings:
     )
 
 
-def can_run(policy: str, kind: str) -> bool:
+def can_run(policy: Policy) -> bool:
     """Returns whether a policy can be adopted: not if it reads future jobs or signals, or replays a log."""
-    registry = default_registry()
-    return not registry.knows(policy) or not {"clairvoyant", "recorded"} & registry.find(policy, kind).roles
+    return not {"clairvoyant", "recorded"} & policy.roles
 
 
 def verdict_of(comparison: Comparison) -> Verdict:
     """Returns the verdict of a comparison by the measure that ranks its policies."""
     objective, today = comparison.objective, comparison.reference
     values = {policy: comparison.values(policy, objective.value) for policy in comparison.records}
-    kind = comparison.scenario.kind
-    fit = [p for p in comparison.ranked() if p != today and can_run(p, kind) and not objective.unmet(comparison, p)]
+    run_live = {name for name, policy in comparison.policies.items() if can_run(policy)}
+    fit = [p for p in comparison.ranked() if p != today and p in run_live and not objective.unmet(comparison, p)]
     found = decide(values, today, fit, objective.better)
     if found.kind != "adopt" and fit and objective.unmet(comparison, today):
         gain = mean((1.0 if objective.better == "up" else -1.0) * (values[fit[0]] - values[today]))
@@ -117,9 +116,7 @@ def passed_over(comparison: Comparison, best: str) -> list[str]:
     better = sorted(
         (policy for policy in value if policy != today and value[policy] < value[best]), key=value.__getitem__
     )
-    missed = {
-        policy: objective.unmet(comparison, policy) for policy in better if can_run(policy, comparison.scenario.kind)
-    }
+    missed = {policy: objective.unmet(comparison, policy) for policy in better if can_run(comparison.policies[policy])}
     named = [f"{policy} ({', '.join(what)})" for policy, what in missed.items() if what]
     if named:
         more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""

@@ -13,6 +13,7 @@ from noonward.data.jobs.dated import job_rows
 from noonward.data.scenarios.load import scenario_from
 from noonward.errors import ScenarioError
 from noonward.evaluate.comparison import objective_of
+from noonward.evaluate.given import GivenPolicy, policies_given
 from noonward.evaluate.table import Currency
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import JobTable, Scenario, SignalFiles
@@ -20,7 +21,8 @@ from noonward.model.kinds import CLUSTER, AnyScenario
 from noonward.runtime.by_kind import check_fit
 from noonward.runtime.runs import environment_of
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
-from noonward.schedule.policies import canonical_name, default_registry, make_scheduler, require_registered
+from noonward.schedule.policies import registered_policies
+from noonward.schedule.registry import Policy
 
 WEEK_H: Final = 168
 """Hours of a week."""
@@ -39,55 +41,58 @@ def require_seconds(scenario: Scenario, seconds: float | None) -> None:
         )
 
 
-def policy_names(scenario: Scenario, policies: Sequence[str] | None = None) -> list[str]:
-    """Returns the policies to compare under the names that reports show: those asked for, else the scenario's.
+def policies_of(scenario: Scenario, given: Sequence[GivenPolicy] | None = None) -> list[Policy]:
+    """Returns the policies to compare: those asked for, else the scenario's.
 
     Raises:
-        ScenarioError: The scenario names something else than a registered policy, or arguments are wrong.
+        ScenarioError: One is unknown, its arguments are wrong, or a scenario names something else than a registered
+            policy.
     """
-    if policies is None:
-        require_registered(scenario.policies, f"scenario {scenario.name!r}: policies", scenario.kind)
-    return [canonical_name(name, scenario.kind) for name in (scenario.policies if policies is None else policies)]
+    if given is None:
+        return registered_policies(scenario.policies, f"scenario {scenario.name!r}: policies", scenario.kind)
+    return policies_given(given, scenario.kind)
 
 
-def reference_of(scenario: Scenario, names: Sequence[str]) -> str:
+def reference_of(scenario: Scenario, policies: Sequence[Policy]) -> Policy:
     """Returns the policy that changes are measured against: the scenario's reference, else the first one compared.
 
     Raises:
         ScenarioError: The scenario's reference is neither compared nor a registered policy.
     """
     reference = scenario.reference_policy
-    if reference is None or reference in names:
-        return reference or names[0]
-    require_registered([reference], f"scenario {scenario.name!r}: reference_policy", scenario.kind)
-    reference = canonical_name(reference, scenario.kind)
-    return reference if reference in names else names[0]
+    compared = {policy.name: policy for policy in policies}
+    if reference is not None and reference not in compared:
+        where = f"scenario {scenario.name!r}: reference_policy"
+        reference = registered_policies([reference], where, scenario.kind)[0].name
+    return compared.get(reference or "", policies[0])
 
 
-def with_reference(scenario: Scenario, names: list[str], today: str | None = None) -> tuple[list[str], str]:
-    """Returns the policies to compare with the one that changes are measured against, and that one's name.
+def with_reference(
+    scenario: Scenario, policies: list[Policy], today: GivenPolicy | None = None
+) -> tuple[list[Policy], Policy]:
+    """Returns the policies to compare with the one that changes are measured against, and that one.
 
-    It is the policy named as today's; else the scenario's reference; else, where a job table records when its jobs
+    It is the policy given as today's; else the scenario's reference; else, where a job table records when its jobs
     started, what happened; else the first.
 
     Args:
         scenario: Scenario.
-        names: Policies asked for.
-        today: Policy named as today's.
+        policies: Policies asked for.
+        today: Policy that runs today.
 
     Raises:
         ScenarioError: As ``reference_of``.
     """
-    if today is not None:
-        reference = canonical_name(today, scenario.kind)
-    elif scenario.reference_policy in (None, WHAT_HAPPENED) and records_starts(scenario):
-        reference = WHAT_HAPPENED
-    else:
-        return names, reference_of(scenario, names)
-    return (names if reference in names else [reference, *names]), reference
+    if today is None and scenario.reference_policy in (None, WHAT_HAPPENED) and records_starts(scenario):
+        today = WHAT_HAPPENED
+    if today is None:
+        return policies, reference_of(scenario, policies)
+    (told,) = policies_given([today], scenario.kind)
+    same = next((policy for policy in policies if policy.name == told.name), None)
+    return (policies if same else [told, *policies]), same or told
 
 
-def fitting_policies(scenario: Scenario, seed: int = 0) -> tuple[list[str], list[str]]:
+def fitting_policies(scenario: Scenario, seed: int = 0) -> tuple[list[Policy], list[str]]:
     """Returns the scenario's own policies that can answer what it asks, and why each of the others cannot.
 
     Raises:
@@ -95,10 +100,10 @@ def fitting_policies(scenario: Scenario, seed: int = 0) -> tuple[list[str], list
     """
     environment = environment_of(scenario, 0, seed)
     fitting, misfits = [], []
-    for name in policy_names(scenario):
+    for policy in policies_of(scenario):
         try:
-            require_fit(environment, [name])
-            fitting.append(name)
+            require_fit(environment, [policy])
+            fitting.append(policy)
         except ScenarioError as error:
             misfits.append(str(error))
     if misfits and not fitting:
@@ -113,28 +118,26 @@ def _misfits(reasons: Sequence[str]) -> str:
     return "\n  ".join([f"{len(reasons)} policies do not fit:", *reasons])
 
 
-def require_fit(environment: Environment, names: Sequence[str]) -> None:
+def require_fit(environment: Environment, policies: Sequence[Policy]) -> None:
     """Raises ScenarioError, naming all that do not fit, unless every policy can answer what an environment asks."""
     reasons = []
-    for name in names:
+    for policy in policies:
         try:
-            _require_one_fit(environment, name)
+            _require_one_fit(environment, policy)
         except ScenarioError as error:
             reasons.append(str(error))
     if reasons:
         raise ScenarioError(_misfits(reasons))
 
 
-def _require_one_fit(environment: Environment, name: str) -> None:
-    """Raises ScenarioError unless a policy is known and can answer what an environment asks."""
-    registry = default_registry()
-    kind = registry.find(name, environment.kind).kind if registry.knows(name) else environment.kind
-    if kind != environment.kind:
+def _require_one_fit(environment: Environment, policy: Policy) -> None:
+    """Raises ScenarioError unless a policy can answer what an environment asks."""
+    if policy.kind != environment.kind:
         raise ScenarioError(
-            f"policy {name!r} runs in scenarios of kind {kind}, but this one is of kind {environment.kind}; choose "
-            "another policy"
+            f"policy {policy.name!r} runs in scenarios of kind {policy.kind}, but this one is of kind "
+            f"{environment.kind}; choose another policy"
         )
-    check_fit(environment, make_scheduler(name, environment.kind), repr(name))
+    check_fit(environment, policy.sample, repr(policy.name))
 
 
 def comparison_folder(scenario: Scenario, seed: int, out: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from noonward.evaluate.asked import (
     comparison_folder,
     count_of,
     currency_given,
-    policy_names,
+    policies_of,
     require_fit,
     require_seconds,
     windows_given,
@@ -22,7 +21,7 @@ from noonward.evaluate.asked import (
 )
 from noonward.evaluate.bound_runs import BoundRun
 from noonward.evaluate.comparison import Bound, Comparison
-from noonward.evaluate.given import GivenPolicy, policies_given, scenario_given
+from noonward.evaluate.given import GivenPolicy, scenario_given
 from noonward.evaluate.table import US_DOLLAR, Currency
 from noonward.files import PassingFolder
 from noonward.ledger.record import Record
@@ -30,7 +29,7 @@ from noonward.model.cluster.scenario import Scenario
 from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.runs import RecordedRun, environment_of
 from noonward.runtime.shared import forget
-from noonward.schedule.policies import using
+from noonward.schedule.registry import Policy
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -94,7 +93,7 @@ def compare(
     bound: bool = True,
     bound_seconds: float | None = None,
     on_record: Callable[[str, int, Record], None] | None = None,
-    today: str | None = None,
+    today: GivenPolicy | None = None,
     currency: str | None = None,
 ) -> ComparisonResult:
     """Runs policies over the same environments, records every run, and bounds every environment as soon as a process
@@ -106,8 +105,8 @@ def compare(
     Args:
         scenario: Scenario: the name of a packaged one, a ``.yaml`` file, a mapping, or a ``Scenario``.
         policies: Names (or ``module:Class``, or a trained policy's file), schedulers, and classes or functions that
-            make one; by default the scenario's, which may name registered policies only. What is no name runs in this
-            process, and every time anew.
+            make one; by default the scenario's, which may name registered policies only. Classes and objects run in
+            this process, and every time anew.
         environments: Number of environments; None: 10, or 1 where they would all be the same.
         windows: Number of windows without overlap, spread over the days of a dated job table, each an environment.
         weeks: The same, of a week each.
@@ -128,33 +127,28 @@ def compare(
         ScenarioError: No policy, an unknown one, a policy named twice, one that does not fit the scenario, or seconds
             for a bound that cannot stop early.
     """
-    with ExitStack() as stack:
-        scenario = windows_given(scenario_given(scenario), windows, weeks)
-        names = None
-        if policies is not None:
-            names, registry = policies_given(policies, scenario.kind)
-            stack.enter_context(using(registry))
-        held = None if out is not None else PassingFolder()
-        return _compare(
-            scenario,
-            policy_names(scenario, names),
-            environments=count_of(scenario, environments),
-            seed=seed,
-            out=Path(out or "") if held is None else held.path,
-            held=held,
-            progress=progress,
-            executor=executor,
-            bound=bound,
-            bound_seconds=bound_seconds,
-            on_record=on_record,
-            today=today,
-            currency=US_DOLLAR if currency is None else currency_given(currency),
-        )
+    scenario = windows_given(scenario_given(scenario), windows, weeks)
+    held = None if out is not None else PassingFolder()
+    return _compare(
+        scenario,
+        policies_of(scenario, policies),
+        environments=count_of(scenario, environments),
+        seed=seed,
+        out=Path(out or "") if held is None else held.path,
+        held=held,
+        progress=progress,
+        executor=executor,
+        bound=bound,
+        bound_seconds=bound_seconds,
+        on_record=on_record,
+        today=today,
+        currency=US_DOLLAR if currency is None else currency_given(currency),
+    )
 
 
 def _compare(
     scenario: Scenario,
-    names: list[str],
+    policies: list[Policy],
     *,
     environments: int,
     seed: int,
@@ -165,24 +159,25 @@ def _compare(
     bound: bool,
     bound_seconds: float | None,
     on_record: Callable[[str, int, Record], None] | None,
-    today: str | None,
+    today: GivenPolicy | None,
     currency: Currency,
 ) -> ComparisonResult:
-    """Compares policies that the registry in use knows; arguments as in ``compare``."""
-    if not names:
+    """Compares policies; arguments as in ``compare``."""
+    if not policies:
         raise ScenarioError(f"no policy to compare: name at least one (scenario {scenario.name!r}: --policies A,B)")
+    names = [policy.name for policy in policies]
     if len(set(names)) != len(names):
         raise ScenarioError(f"a policy stands twice in {', '.join(names)}; name each once")
     require_seconds(scenario, bound_seconds)
-    names, reference = with_reference(scenario, names, today)
+    policies, reference = with_reference(scenario, policies, today)
     folder = comparison_folder(scenario, seed, out)
     forget()
-    require_fit(environment_of(scenario, 0, seed), names)
-    runs = [RecordedRun(scenario, index, seed, name, folder) for index in range(environments) for name in names]
+    require_fit(environment_of(scenario, 0, seed), policies)
+    runs = [RecordedRun(scenario, index, seed, each, folder) for index in range(environments) for each in policies]
 
     def kept_one(place: int, found: Any) -> None:
         if on_record is not None and place < len(runs):
-            on_record(runs[place].policy, runs[place].index, found)
+            on_record(runs[place].policy.name, runs[place].index, found)
 
     asked = [BoundRun(scenario, index, seed, folder, bound_seconds) for index in range(environments)] if bound else []
     found = map_runs([*runs, *asked], executor, progress, kept_one)
@@ -191,8 +186,9 @@ def _compare(
         scenario=scenario,
         seed=seed,
         folder=folder,
-        reference=reference,
-        records={name: found[n : len(runs) : len(names)] for n, name in enumerate(names)},
+        reference=reference.name,
+        policies={policy.name: policy for policy in policies},
+        records={policy.name: found[n : len(runs) : len(policies)] for n, policy in enumerate(policies)},
         bounds=bounds,
         bounded=bound,
         currency=currency,

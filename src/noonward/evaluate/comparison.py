@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias
@@ -23,6 +23,7 @@ from noonward.evaluate.table import US_DOLLAR, Column, Currency, Figure, Row, Su
 from noonward.ledger.record import Record
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import AnyScenario, find_kind
+from noonward.schedule.registry import Policy
 
 Cell: TypeAlias = "Callable[[Comparison, str], str]"
 """Returns the cell of a policy in a column."""
@@ -210,6 +211,7 @@ class Comparison:
         seed: Seed.
         folder: Where the records lie.
         reference: Policy that changes are measured against.
+        policies: What was compared, by name.
         records: Per policy one record an environment, in the same order.
         bounds: One bound an environment; empty bounds where none was asked for.
         bounded: Whether bounds were asked for.
@@ -221,6 +223,7 @@ class Comparison:
     seed: int
     folder: Path
     reference: str
+    policies: Mapping[str, Policy] = field(repr=False, compare=False)
     records: dict[str, list[Record]]
     bounds: list[Bound]
     bounded: bool = True

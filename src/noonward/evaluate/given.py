@@ -12,11 +12,11 @@ from noonward.data.scenarios.load import load_scenario, scenario_from
 from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError
-from noonward.schedule.policies import default_registry
-from noonward.schedule.registry import Policy, Registry
+from noonward.schedule.policies import default_registry, find_policy
+from noonward.schedule.registry import Policy
 
-GivenPolicy = str | Scheduler | EdgeScheduler | Callable[[], Any]
-"""A policy's name, ``module:Class`` or file; a scheduler; or a class or function that makes one."""
+GivenPolicy = str | Policy | Scheduler | EdgeScheduler | Callable[[], Any]
+"""A policy, or its name, ``module:Class`` or file; a scheduler; or a class or function that makes one."""
 
 
 def scenario_given(scenario: Any) -> Any:
@@ -34,8 +34,8 @@ def scenario_given(scenario: Any) -> Any:
     return scenario_from(scenario) if isinstance(scenario, Mapping) else scenario
 
 
-def policies_given(policies: Iterable[GivenPolicy], kind: str) -> tuple[list[str], Registry]:
-    """Returns the names of policies, and a registry that knows those which were given as classes or objects.
+def policies_given(policies: Iterable[GivenPolicy], kind: str) -> list[Policy]:
+    """Returns policies, each found once: all that follows is handed what it returns.
 
     A class or object is named for its class. An object stands for a scheduler with its arguments: every run takes a
     copy of it.
@@ -47,11 +47,11 @@ def policies_given(policies: Iterable[GivenPolicy], kind: str) -> tuple[list[str
     Raises:
         ScenarioError: Something given is not a policy, or a class has the name of another policy.
     """
-    registry, names = default_registry().copy(), []
+    registry, found = default_registry().copy(), []
     make: Callable[[], Any]
     for given in policies:
-        if isinstance(given, str):
-            names.append(given)
+        if isinstance(given, str | Policy):
+            found.append(find_policy(given, kind) if isinstance(given, str) else given)
             continue
         if isinstance(given, Scheduler | EdgeScheduler):
             name, make = type(given).__name__, functools.partial(copy.deepcopy, given)
@@ -62,11 +62,12 @@ def policies_given(policies: Iterable[GivenPolicy], kind: str) -> tuple[list[str
                 f"{given!r} is no policy; give a name, a Scheduler, or a class or function that makes one"
             )
         said = (given.__doc__ or "").strip().split("\n")[0]
+        policy = Policy(name=name, make=make, summary=said, family=name, kind=kind)
         try:
-            registry.add(Policy(name=name, make=make, summary=said, family=name, kind=kind))
+            registry.add(policy)
         except ValueError:
             raise ScenarioError(
                 f"a policy named {name!r} is there already; name the class otherwise, or register() it under a name"
             ) from None
-        names.append(name)
-    return names, registry
+        found.append(policy)
+    return found

@@ -144,7 +144,7 @@ def _write(asked: OwnFleet, path: Path, force: bool) -> Made:
         tried = made.tried_with(Path(folder) / table.name)
         environment = build_environment(tried)
         fitting, misfits = fitting_policies(tried)
-    text = write_own_fleet(asked, path.parent, fitting).text
+    text = write_own_fleet(asked, path.parent, [policy.name for policy in fitting]).text
     if made.jobs is not None:
         write_text(table, table_bytes(made.jobs, ".csv").decode())
     write_text(path, text)

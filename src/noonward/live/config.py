@@ -49,7 +49,10 @@ class SlurmSite(Spec):
     gpus_per_node: Gang = 8
     """GPUs of a node."""
     time_limit_factor: Positive | None = None
-    """Time limit over the expected run time; none: the partition's."""
+    """Time limit over the expected run time, of jobs that state none; none: the partition's."""
+    container: tuple[str, ...] = ()
+    """Words of the command that runs a container image, e.g. ``[apptainer, exec, --nv]``; none: jobs that name an image
+    do not run there."""
 
 
 class SlurmRestSite(Spec):
@@ -72,7 +75,9 @@ class SlurmRestSite(Spec):
     gpus_per_node: Gang = 8
     """GPUs of a node."""
     time_limit_factor: Positive | None = None
-    """Time limit over the expected run time; none: the partition's."""
+    """Time limit over the expected run time, of jobs that state none; none: the partition's."""
+    container: tuple[str, ...] = ()
+    """Words of the command that runs a container image; none: jobs that name an image do not run there."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

@@ -16,7 +16,7 @@ from typing import Any
 from noonward.forecasts.learned import MEAN, net_path
 from noonward.ledger.machine import versions
 from noonward.model.kinds import Kind
-from noonward.schedule.policies import default_registry
+from noonward.schedule.registry import Policy
 from noonward.sources import PACKAGE, digest, file_of, package_digest
 
 
@@ -31,18 +31,16 @@ def installed_digest(further: Iterable[Path] = (), about: str = "") -> str:
     return digest(own, package_digest() + json.dumps(versions()) + about)
 
 
-def run_digest(kind: Kind, policy: str, scheduler: object) -> str:
+def run_digest(kind: Kind, policy: Policy, scheduler: object) -> str:
     """Returns the digest of what a recorded run rests on.
 
     Args:
         kind: Kind of the scenario.
-        policy: Name of the policy.
-        scheduler: The policy.
+        policy: Policy.
+        scheduler: What it made.
     """
-    registry = default_registry()
-    trained = registry.find(policy, kind.name).trained if registry.knows(policy) else None
     files = [*_kind_files(kind), *_class_files(type(scheduler))]
-    files += [] if trained is None else [trained.path]
+    files += [] if policy.trained is None else [policy.trained.path]
     forecast = getattr(getattr(scheduler, "needs", None), "forecast", None)
     if forecast is not None and forecast.kind == "learned" and isinstance(forecast.net, str) and forecast.net != MEAN:
         files.append(net_path(forecast.net))

@@ -19,7 +19,7 @@ from noonward.model.kinds import find_kind
 from noonward.runtime.by_kind import build_environment, environment_digest, read_record, record_files, remarks, run
 from noonward.runtime.rests_on import run_digest
 from noonward.runtime.shared import shared
-from noonward.schedule.policies import default_registry, make_scheduler
+from noonward.schedule.registry import Policy
 
 PACKAGE: Final = Path(__file__).parents[1]
 """Folder of this package."""
@@ -75,7 +75,7 @@ class RecordedRun:
         scenario: Scenario.
         index: Number of the environment.
         seed: Seed of environment and policy.
-        policy: Policy's name.
+        policy: Policy.
         folder: Folder of all records of the comparison; a record that lies there already is taken where it is of the
             same world, policy and version.
         notes: Notes of the environment in place of its own; None: its own.
@@ -84,14 +84,14 @@ class RecordedRun:
     scenario: Scenario
     index: int
     seed: int
-    policy: str
+    policy: Policy
     folder: Path
     notes: tuple[str, ...] | None = None
 
     @property
     def label(self) -> str:
         """Policy and environment."""
-        return f"{self.policy}, environment {self.index}"
+        return f"{self.policy.name}, environment {self.index}"
 
     @property
     def group(self) -> Hashable:
@@ -101,12 +101,12 @@ class RecordedRun:
     @property
     def portable(self) -> bool:
         """Whether another process knows kind and policy: not if this program alone registered them."""
-        return find_kind(self.scenario.kind).portable and (not default_registry().knows(self.policy) or self._packaged)
+        return find_kind(self.scenario.kind).portable and self.policy.portable
 
     @property
     def place(self) -> Path:
         """Folder of the record."""
-        return self.folder / file_name(self.policy) / f"{self.index:03d}"
+        return self.folder / file_name(self.policy.name) / f"{self.index:03d}"
 
     def environment(self) -> Environment:
         """Returns the environment."""
@@ -116,15 +116,15 @@ class RecordedRun:
     def run(self) -> dict[str, bytes] | None:
         """Returns the record's files; None where the record that lies there stands."""
         environment = self.environment()
-        scheduler = make_scheduler(self.policy, self.scenario.kind)
+        scheduler = self.policy.make()
         code = run_digest(find_kind(self.scenario.kind), self.policy, scheduler)
         if self._stands(environment, code):
             return None
-        with blaming(self.policy, packaged=self._packaged):
+        with blaming(self.policy.name, packaged=self.policy.packaged):
             outcome = run(environment, scheduler, seed=self.seed)
         return record_files(
             outcome,
-            policy=self.policy,
+            policy=self.policy.name,
             seed=self.seed,
             scenario_digest=self.scenario.digest,
             code=code,
@@ -138,12 +138,6 @@ class RecordedRun:
         record: Record = read_record(self.place)
         return record
 
-    @property
-    def _packaged(self) -> bool:
-        """Whether the policy belongs to this package, so that the run's digest changes whenever the policy does."""
-        registry = default_registry()
-        return registry.knows(self.policy) and registry.find(self.policy, self.scenario.kind).packaged
-
     def _stands(self, environment: Environment, code: str) -> bool:
         """Returns whether the record that lies there is of the same world, policy and version.
 
@@ -154,10 +148,10 @@ class RecordedRun:
         except DataError:
             return False
         return bool(
-            self._packaged
+            self.policy.packaged
             and manifest["environment_digest"] == environment_digest(environment)
             and manifest["scenario_digest"] == self.scenario.digest
-            and manifest["policy"] == self.policy
+            and manifest["policy"] == self.policy.name
             and manifest["policy_seed"] == self.seed
             and manifest["versions"]["code"] == code
         )

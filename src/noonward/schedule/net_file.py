@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
@@ -17,6 +18,8 @@ from noonward.errors import DataError, nearest
 from noonward.files import whole_file
 
 FORMAT: Final = 2
+KEPT: Final = 16
+"""Files whose entries a process keeps."""
 
 
 @dataclass(frozen=True)
@@ -229,11 +232,24 @@ def _check_block(block: Block, where: str) -> None:
 def _entries(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
     """Returns the entries of a file, all or those of some names that it holds."""
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files if names is None or name in names}
+        if names is None:
+            facts = path.stat()
+            return _whole(path, facts.st_ino, facts.st_mtime_ns, facts.st_size)
+        return _read(path, names)
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "it is no archive of plain arrays"
         raise DataError(f"{path} is no trained policy: {why}; give a file that 'train --export' wrote") from error
+
+
+def _read(path: Path, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
+    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files if names is None or name in names}
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _whole(path: Path, inode: int, time_ns: int, size: int) -> dict[str, NDArray[Any]]:
+    """Returns the entries of a file, which is read once for as long as it stays the same."""
+    return _read(path, None)
 
 
 def _json(entries: Mapping[str, NDArray[Any]], name: str, path: Path) -> Any:
@@ -257,5 +273,5 @@ def _meta_of(entries: Mapping[str, NDArray[Any]], path: Path) -> dict[str, Any]:
 
 
 def _single(array: NDArray[Any]) -> NDArray[Any]:
-    """Returns what was stored as float16 as float32, and everything else as it is."""
-    return array.astype(np.float32) if array.dtype == np.float16 else array
+    """Returns a copy of an array; what was stored as float16 as float32."""
+    return array.astype(np.float32 if array.dtype == np.float16 else array.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import importlib
 import os
@@ -124,30 +125,46 @@ def policies(
     return default_registry().policies(protocol, trained=trained, role=role, family=family, kind=kind)
 
 
-def canonical_name(name: str, kind: str | None = None) -> str:
-    """Returns the name that reports show for a policy: the short one where it has one.
+def find_policy(name: str, kind: str | None = None) -> Policy:
+    """Returns a policy by its name, by ``module:Class`` for one of your own, or by a trained policy's file.
 
-    Names of files and of one's own classes stay as they are.
+    A policy that has a short name is returned under it. Files and modules are not opened before it is made; making one
+    of your own runs its module's code: for names that a file gives, use ``registered_policies``.
+
+    A policy is pickled as its name, and found again where it is read.
 
     Args:
         name: Name.
-        kind: Kind of scenarios it is for.
+        kind: Kind of scenarios it is for, where several kinds share the name.
 
     Raises:
-        ScenarioError: Its arguments are not those it takes.
+        ScenarioError: There is no such policy, or an argument is wrong.
 
     Example:
-        >>> canonical_name("plan(curves=hard)"), canonical_name("mine:Policy")
+        >>> find_policy("plan(curves=hard)").name, find_policy("mine:Policy").name
         ('plan-hard', 'mine:Policy')
     """
     registry = default_registry()
-    return registry.find(name, kind).name if registry.knows(name) else name
+    if registry.knows(name):
+        return registry.find(name, kind)
+    if name.endswith(".npz"):
+        make: Callable[[], Any] = functools.partial(_of_file, name)
+    elif ":" in name:
+        make = functools.partial(_of_module, name)
+    else:
+        try:
+            return registry.find(name)
+        except ScenarioError as error:
+            raise ScenarioError(f"{error} (or give module:Class)") from None
+    about = "not one of the registered policies"
+    return Policy(name=name, make=make, summary=about, family=name, kind=kind or "cluster", registered=False)
+
+
+copyreg.pickle(Policy, lambda policy: (find_policy, (policy.name, policy.kind)))
 
 
 def make_scheduler(name: str, kind: str | None = None) -> Any:
     """Returns a fresh scheduler by its name, by ``module:Class`` for one of your own, or by a trained policy's file.
-
-    Loading a class runs its module's code: for names that a file gives, use ``require_registered`` first.
 
     Args:
         name: Name.
@@ -163,18 +180,18 @@ def make_scheduler(name: str, kind: str | None = None) -> Any:
         >>> type(make_scheduler("local-fcfs")).__name__, make_scheduler("greedy-energy(gpus=12)").gpus
         ('LocalFcfs', 12)
     """
-    registry = default_registry()
-    if registry.knows(name):
-        return registry.find(name, kind).make()
-    if name.endswith(".npz"):
-        from noonward.schedule.policy_files import load_policy
+    return find_policy(name, kind).make()
 
-        return load_policy(Path(name))
-    if ":" not in name:
-        try:
-            return registry.find(name).make()
-        except ScenarioError as error:
-            raise ScenarioError(f"{error} (or give module:Class)") from None
+
+def _of_file(name: str) -> Any:
+    """Returns the scheduler of a trained policy's file."""
+    from noonward.schedule.policy_files import load_policy
+
+    return load_policy(Path(name))
+
+
+def _of_module(name: str) -> Any:
+    """Returns a scheduler of one's own by ``module:Class``."""
     module, _, attribute = name.partition(":")
     try:
         made = getattr(importlib.import_module(module), attribute)()
@@ -191,21 +208,26 @@ def make_scheduler(name: str, kind: str | None = None) -> Any:
     return made
 
 
-def require_registered(names: Iterable[str], where: str, kind: str | None = None) -> None:
-    """Raises ScenarioError unless every name that a file gives is that of a registered policy.
+def registered_policies(names: Iterable[str], where: str, kind: str | None = None) -> list[Policy]:
+    """Returns the policies that a file names.
 
-    Files are data: they cannot name modules to be imported. Nothing is imported here.
+    Files are data: they cannot name modules to be imported.
 
     Args:
         names: Names.
         where: Where they stand, for the message.
         kind: Kind of scenarios they are for.
+
+    Raises:
+        ScenarioError: A name is not that of a registered policy.
     """
+    policies = []
     for name in names:
         try:
-            default_registry().find(name, kind)
+            policies.append(default_registry().find(name, kind))
         except ScenarioError as error:
             raise ScenarioError(
                 f"{where}: {error}; a file may name registered policies only: give module:Class or a policy's file on "
                 "the command line (--policies), or register it in Python (noonward.register)"
             ) from None
+    return policies

@@ -32,6 +32,7 @@ class Policy:
         kind: Kind of scenarios that it runs in.
         trained: Packaged file it runs, or None for one that is not trained.
         packaged: Whether it comes with this package, so that its records stay valid while the package's code does.
+        registered: Whether it is in a registry; False for one that is named by ``module:Class`` or by its file.
     """
 
     name: str
@@ -42,6 +43,17 @@ class Policy:
     kind: str = "cluster"
     trained: PolicyFile | None = field(default=None, repr=False)
     packaged: bool = False
+    registered: bool = True
+
+    @property
+    def portable(self) -> bool:
+        """Whether another process finds it by its name: not if this program alone registered it."""
+        return self.packaged or not self.registered
+
+    @functools.cached_property
+    def sample(self) -> Any:
+        """One of it, made to be asked what it needs; it never runs."""
+        return self.make()
 
     @property
     def protocols(self) -> tuple[Protocol, ...]:

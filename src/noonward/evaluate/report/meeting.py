@@ -114,7 +114,7 @@ def saving_chart(comparison: Comparison) -> str:
         if policy == comparison.reference:
             continue
         found = improvement(comparison, policy)
-        known = can_run(policy, comparison.scenario.kind)
+        known = can_run(comparison.policies[policy])
         missed = bool(comparison.objective.unmet(comparison, policy))
         beside = " (knows the future)" if not known else " (misses a constraint)" if missed else ""
         digits = 0 if abs(found.value) >= 100 else 1 if abs(found.value) >= 10 else 2

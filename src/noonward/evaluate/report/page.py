@@ -15,7 +15,6 @@ from noonward.evaluate.metrics import Metric
 from noonward.evaluate.table import UNDEFINED, Column, Figure, Summary, TextTable
 from noonward.files import write_text
 from noonward.ledger.record import Record
-from noonward.schedule.policies import default_registry
 
 _CSS: Final = """
 :root { color-scheme: light; }
@@ -351,12 +350,10 @@ def folded_parts(comparison: Comparison, command: str) -> list[tuple[str, str]]:
 
 
 def _policies(comparison: Comparison) -> str:
-    registry, unknown = default_registry(), "not one of the registered policies"
-    summaries = {
-        n: registry.find(n, comparison.scenario.kind).summary if registry.knows(n) else unknown
-        for n in comparison.records
-    }
-    items = "".join(f"<dt><code>{escape(n)}</code></dt><dd>{escape(summary)}</dd>" for n, summary in summaries.items())
+    items = "".join(
+        f"<dt><code>{escape(name)}</code></dt><dd>{escape(comparison.policies[name].summary)}</dd>"
+        for name in comparison.records
+    )
     return f"<h2>The policies</h2>\n<dl>{items}</dl>"
 
 

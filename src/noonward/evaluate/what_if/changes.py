@@ -94,7 +94,7 @@ class ChangedRun(RecordedRun):
     @property
     def label(self) -> str:
         """Policy, change and environment."""
-        return f"{self.policy}, {self.change.name}, environment {self.index}"
+        return f"{self.policy.name}, {self.change.name}, environment {self.index}"
 
     @property
     def place(self) -> Path:

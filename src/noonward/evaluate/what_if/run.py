@@ -12,8 +12,8 @@ import numpy as np
 
 from noonward.errors import NoonwardError, ScenarioError
 from noonward.evaluate.answer import can_run
-from noonward.evaluate.asked import comparison_folder, count_of, policy_names, require_fit, with_reference
-from noonward.evaluate.given import scenario_given
+from noonward.evaluate.asked import comparison_folder, count_of, policies_of, require_fit, with_reference
+from noonward.evaluate.given import policies_given, scenario_given
 from noonward.evaluate.report.what_if_page import study_html, write_what_if_page
 from noonward.evaluate.what_if.changes import Change, ChangedRun
 from noonward.evaluate.what_if.study import Case, Curve, Name, Study
@@ -25,6 +25,7 @@ from noonward.notices import tell
 from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.runs import environment_of
 from noonward.runtime.shared import forget
+from noonward.schedule.registry import Policy
 from noonward.units import HOUR_S
 
 CARBON_PRICES: Final = (0.0, 25.0, 50.0, 100.0, 200.0, 400.0, 800.0)
@@ -164,8 +165,8 @@ class _Asked:
     """What a study is asked for, checked."""
 
     scenario: Scenario
-    policy: str
-    today: str
+    policy: Policy
+    today: Policy
     environments: int
     seed: int
     folder: Path
@@ -186,12 +187,14 @@ class _Asked:
         require_economics(given)
         forget()
         first = environment_of(given, 0, seed)
-        own = policy_names(given)
-        told = _preferred(first, own) if policy is None else policy_names(given, [policy])[0]
-        stated = [] if given.reference_policy is None else policy_names(given, [given.reference_policy])
-        reference = with_reference(given, list(dict.fromkeys([*own, *stated, told])), today)[1]
-        if told == reference:
-            raise ScenarioError(f"{told} would be compared with itself; name another policy, or another --baseline")
+        own = policies_of(given)
+        told = _preferred(first, own) if policy is None else policies_of(given, [policy])[0]
+        stated = [] if given.reference_policy is None else policies_of(given, [given.reference_policy])
+        reference = with_reference(given, [*own, *stated, told], today)[1]
+        if told.name == reference.name:
+            raise ScenarioError(
+                f"{told.name} would be compared with itself; name another policy, or another --baseline"
+            )
         require_fit(first, [told, reference])
         held = None if out is not None else PassingFolder()
         folder = comparison_folder(given, seed, Path(out or "") if held is None else held.path)
@@ -240,24 +243,23 @@ class _Asked:
         self, changes: Sequence[tuple[Change, str, float]], progress: Progress | None, executor: Executor | None
     ) -> tuple[list[Case], Case, Case]:
         """Returns the cases of some changes, the unchanged one, and that of today's policy."""
-        unchanged = Change()
-        asked = list(
-            dict.fromkeys([(self.policy, unchanged), (self.today, unchanged), *((self.policy, c) for c, *_ in changes)])
-        )
+        unchanged, own, today = Change(), self.policy.name, self.today.name
+        policies = {own: self.policy, today: self.today}
+        asked = list(dict.fromkeys([(own, unchanged), (today, unchanged), *((own, change) for change, *_ in changes)]))
         runs = [
-            ChangedRun(self.scenario, index, self.seed, policy, self.folder, None, change)
+            ChangedRun(self.scenario, index, self.seed, policies[name], self.folder, None, change)
             for index in range(self.environments)
-            for policy, change in asked
+            for name, change in asked
         ]
         tell("runs", str(len(runs)))
         records = map_runs(runs, executor, progress)
         of = {each: records[n :: len(asked)] for n, each in enumerate(asked)}
 
-        def case(policy: str, change: Change, title: str, at: float = math.nan) -> Case:
-            return Case(change=change, title=title, at=at, records=of[policy, change])
+        def case(name: str, change: Change, title: str, at: float = math.nan) -> Case:
+            return Case(change=change, title=title, at=at, records=of[name, change])
 
-        cases = [case(self.policy, change, title, at) for change, title, at in changes]
-        return cases, case(self.policy, unchanged, "as it is"), case(self.today, unchanged, "today's policy")
+        cases = [case(own, change, title, at) for change, title, at in changes]
+        return cases, case(own, unchanged, "as it is"), case(today, unchanged, "today's policy")
 
     def study(self, name: Name, base: Case, reference: Case, **more: Any) -> StudyResult:
         """Returns the study."""
@@ -267,8 +269,8 @@ class _Asked:
             scenario=self.scenario,
             seed=self.seed,
             folder=self.folder,
-            policy=self.policy,
-            today=self.today,
+            policy=self.policy.name,
+            today=self.today.name,
             base=base,
             reference=reference,
             notes=tuple(dict.fromkeys(notes)),
@@ -277,15 +279,15 @@ class _Asked:
         )
 
 
-def _preferred(environment: Any, names: Sequence[str]) -> str:
-    """Returns the first policy of ``PREFERRED``, else of some names, that fits and can be adopted."""
-    for name in (*PREFERRED, *names[1:]):
+def _preferred(environment: Any, own: Sequence[Policy]) -> Policy:
+    """Returns the first policy of ``PREFERRED``, else of the scenario's own, that fits and can be adopted."""
+    for policy in (*policies_given(PREFERRED, environment.kind), *own[1:]):
         try:
-            require_fit(environment, [name])
+            require_fit(environment, [policy])
         except ScenarioError:
             continue
-        if can_run(name, environment.kind):
-            return name
+        if can_run(policy):
+            return policy
     raise ScenarioError(f"no policy fits scenario {environment.scenario!r}; name one: --policy NAME")
 
 

@@ -24,7 +24,7 @@ from noonward.live.api.guard import Guard, RefusedError, body_of, decoded
 from noonward.live.api.openapi import document
 from noonward.live.controller import Controller
 from noonward.live.operator import NoSuchJobError, NotYoursError, TooLateError
-from noonward.live.requests import MOST_JOBS, JobRequest, RequestChecker
+from noonward.live.requests import MOST_JOBS, JobRequest, JobRow, RequestChecker, expanded
 from noonward.live.store.database import Connection, StoreError
 from noonward.live.store.schema import ENDED, OPEN
 from noonward.live.store.submit import KeyConflictError, submission
@@ -39,6 +39,8 @@ NEWS_S: Final = 1.0
 SETTLED_S: Final = 600.0
 """How long savings that were computed are shown, s of the service's time; at least ``LEAST_SETTLED_S`` real ones."""
 LEAST_SETTLED_S: Final = 15.0
+AT_ONCE: Final = 200
+"""Jobs of a batch that are checked before another request may have its turn."""
 READY_S: Final = 1.0
 """How long an answer about readiness holds, s."""
 _STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
@@ -71,7 +73,11 @@ class Api:
         self.controller, self.store = controller, controller.store
         fleet = controller.setup.scenario.fleet
         self.guard = Guard(controller.store, needs_tokens=bool(controller.setup.needs_tokens))
-        self.checker = RequestChecker(fleet, controller.setup.config.largest_gang)
+        self.checker = RequestChecker(
+            fleet,
+            controller.setup.config.largest_gang,
+            [agent.executor.takes for agent in controller.agents],
+        )
         self.shower = shown.Shower(fleet.site_names, controller.time_of)
         self._jobs: msgspec.json.Decoder[JobRequest | list[JobRequest]] = msgspec.json.Decoder(
             JobRequest | list[JobRequest]
@@ -137,10 +143,19 @@ class Api:
         key = request.headers.get("idempotency-key")
         if key is not None:
             many = _with_keys(many, key)
-        rows = [self.checker.row(one) for one in many]
+        rows = await self._checked(expanded(many))
         ids, new = await asyncio.wrap_future(self.store.write(submission(rows, holder.name)))
         self.controller.decide_wake.set()
         return answer(shown.Submitted(ids=ids, new=new), 201 if new else 200)
+
+    async def _checked(self, many: list[JobRequest]) -> list[JobRow]:
+        """Returns jobs as they are stored; other requests are answered between parts of a large batch."""
+        rows: list[JobRow] = []
+        for first in range(0, len(many), AT_ONCE):
+            if first:
+                await asyncio.sleep(0)
+            rows += [self.checker.row(one) for one in many[first : first + AT_ONCE]]
+        return rows
 
     async def jobs(self, request: Request, holder: Holder) -> Response:
         """Lists jobs, newest first."""

@@ -18,6 +18,7 @@ from noonward.evaluate.table import TextTable
 from noonward.model.cluster.scenario import Scenario
 from noonward.runtime.executor import Executor, map_runs
 from noonward.runtime.runs import RecordedRun
+from noonward.schedule.policies import find_policy
 from noonward.studies.dvfs_training.figures import paper_figures
 from noonward.studies.dvfs_training.tables import (
     PUBLISHED,
@@ -96,14 +97,16 @@ def reproduce(
     """
     folder = out / "reproduce-dvfs-training"
     routed, unrouted = stream_scenario(True), stream_scenario(False)
-    specs: list[RecordedRun | BoundRun] = [RecordedRun(routed, 0, 0, policy, folder) for policy in ROUTED]
-    specs += [RecordedRun(unrouted, 0, 0, policy, folder, notes=(SELF_ROUTED_NOTE,)) for policy in SELF_ROUTED]
+    policies = {name: find_policy(name) for name in POLICIES}
+    specs: list[RecordedRun | BoundRun] = [RecordedRun(routed, 0, 0, policies[name], folder) for name in ROUTED]
+    specs += [RecordedRun(unrouted, 0, 0, policies[name], folder, notes=(SELF_ROUTED_NOTE,)) for name in SELF_ROUTED]
     *records, bound = map_runs([*specs, BoundRun(unrouted, 0, 0)], executor, progress)
     comparison = Comparison(
         scenario=routed,
         seed=123,
         folder=folder,
         reference="dp",
+        policies=policies,
         records={policy: [record] for policy, record in zip(POLICIES, records, strict=True)},
         bounds=[bound.bound],
     )

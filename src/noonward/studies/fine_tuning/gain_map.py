@@ -14,7 +14,7 @@ from noonward.arrays import F8
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import split_scenario, split_seed
-from noonward.evaluate.asked import require_fit
+from noonward.evaluate.asked import policies_of, require_fit
 from noonward.evaluate.comparison import objective_of
 from noonward.evaluate.learned import learned_policies
 from noonward.evaluate.metrics import Metric
@@ -27,7 +27,7 @@ from noonward.runtime.by_kind import environment_digest, run
 from noonward.runtime.executor import Executor, PlainSpec, Progress, map_runs
 from noonward.runtime.rests_on import bound_digest, run_digest
 from noonward.runtime.runs import environment_of
-from noonward.schedule.policies import make_scheduler
+from noonward.schedule.registry import Policy
 from noonward.studies.fine_tuning.reproduce import (
     BEST_LEARNED,
     PAPER_GAIN,
@@ -144,7 +144,7 @@ class CellRun(PlainSpec):
     scenario: Scenario
     index: int
     seed: int
-    policies: tuple[str, ...]
+    policies: tuple[Policy, ...]
     cell: str
     folder: Path
 
@@ -162,11 +162,11 @@ class CellRun(PlainSpec):
         """Returns what every policy earns."""
         environment = environment_of(self.scenario, self.index, self.seed)
         kind, objective = find_kind(self.scenario.kind), objective_of(self.scenario)
-        schedulers = {name: make_scheduler(name) for name in self.policies}
+        schedulers = {policy.name: policy.make() for policy in self.policies}
         of = {
             "environment_digest": environment_digest(environment),
             "seed": self.seed,
-            "code": {name: run_digest(kind, name, each) for name, each in schedulers.items()},
+            "code": {policy.name: run_digest(kind, policy, schedulers[policy.name]) for policy in self.policies},
             "bound": bound_digest(kind, objective),
         }
         try:
@@ -313,9 +313,10 @@ def map_gains(
     runs_of = tuple(name for each in members.values() for name in each)
     folder = out / f"reproduce-fine-tuning-map-seed{seed}"
     worlds = [split_scenario(load_scenario(scenario, list(cell.settings)), "test") for cell in chosen]
-    require_fit(environment_of(worlds[0], 0, first), runs_of)
+    found_policies = tuple(policies_of(worlds[0], runs_of))
+    require_fit(environment_of(worlds[0], 0, first), found_policies)
     specs = [
-        CellRun(world, index, first, runs_of, cell.name, folder)
+        CellRun(world, index, first, found_policies, cell.name, folder)
         for cell, world in zip(chosen, worlds, strict=True)
         for index in range(environments)
     ]

@@ -15,7 +15,7 @@ from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario, with_files
 from noonward.data.splits import MONTHS, split_scenario, split_seed
 from noonward.errors import ScenarioError
-from noonward.evaluate.asked import comparison_folder, require_fit
+from noonward.evaluate.asked import comparison_folder, policies_of, require_fit
 from noonward.evaluate.compare import compare
 from noonward.evaluate.comparison import Bound, Comparison
 from noonward.evaluate.learned import (
@@ -34,6 +34,7 @@ from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.model.cluster.scenario import FineTuningJobs, Scenario
 from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.runs import RecordedRun
+from noonward.schedule.policies import find_policy
 
 SCENARIO: Final = "fine-tuning"
 REFERENCE: Final = "local-fcfs"
@@ -151,7 +152,7 @@ def reproduce_fine_tuning(
     kinds = {name: split_scenario(whole, "test") for name, whole in kinds.items()}
     first = split_seed("test", seed)
     for test in kinds.values():
-        require_fit(build_environment(test, 0, first), runs)
+        require_fit(build_environment(test, 0, first), policies_of(test, runs))
     halves = []
     for name, test in kinds.items():
         found = compare(
@@ -174,12 +175,14 @@ def five_days(scenario: Scenario, seed: int, out: Path) -> Comparison:
         jobs = scenario.jobs.model_copy(update={"count": count})
         longer = scenario.model_copy(update={"window_h": FIVE_DAYS_H, "jobs": jobs})
     folder = comparison_folder(longer, seed, out)
-    (record,) = map_runs([RecordedRun(longer, 0, seed, REFERENCE, folder)])
+    policy = find_policy(REFERENCE)
+    (record,) = map_runs([RecordedRun(longer, 0, seed, policy, folder)])
     return Comparison(
         scenario=longer,
         seed=seed,
         folder=folder,
         reference=REFERENCE,
+        policies={REFERENCE: policy},
         records={REFERENCE: [record]},
         bounds=[Bound()],
     )
@@ -210,7 +213,8 @@ def rules_in_validation(
     folder = comparison_folder(scenario, seed, out)
     rules = PAPER_POLICIES[:3]
     drawn = range(said["validation_environments"])
-    specs = [RecordedRun(scenario, index, seed, rule, folder) for index in drawn for rule in rules]
+    policies = [find_policy(rule) for rule in rules]
+    specs = [RecordedRun(scenario, index, seed, policy, folder) for index in drawn for policy in policies]
     records = map_runs(specs, executor)
     return {
         rule: float(np.mean([record.ledger.utility_usd for record in records[n :: len(rules)]]))

@@ -7,16 +7,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from noonward.errors import DataError, NoonwardError
+from noonward.errors import DataError, NoonwardError, ScenarioError
 from noonward.evaluate.compare import ComparisonResult
 from noonward.evaluate.comparison import Bound, Comparison
 from noonward.evaluate.given import scenario_given
 from noonward.evaluate.table import Currency
 from noonward.files import file_name, write_text
 from noonward.runtime.by_kind import read_record
+from noonward.schedule.registry import Policy
 
 PREFIX: Final = "comparison-"
 """How the name of a kept comparison begins; its digest and ``.json`` follow."""
+
+
+def _not_run() -> Any:
+    """Makes no scheduler: what is read back is never run."""
+    raise ScenarioError("a comparison that was read back runs nothing; run 'noonward compare' again")
 
 
 def keep(comparison: Comparison, command: str) -> Path:
@@ -31,7 +37,10 @@ def keep(comparison: Comparison, command: str) -> Path:
         "command": command,
         "scenario": comparison.scenario.model_dump(mode="json"),
         "seed": comparison.seed,
-        "policies": list(comparison.records),
+        "policies": [
+            {"name": each.name, "summary": each.summary, "family": each.family, "roles": sorted(each.roles)}
+            for each in map(comparison.policies.__getitem__, comparison.records)
+        ],
         "reference": comparison.reference,
         "bounds": comparison.bounds,
         "bounded": comparison.bounded,
@@ -71,9 +80,15 @@ def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:
         bounds = [Bound(**bound) for bound in content["bounds"]]
         scenario = scenario_given(content["scenario"])
         folder, seed, command = path.parent, int(content["seed"]), str(content["command"])
+        policies = {
+            str(said["name"]): Policy(
+                make=_not_run, kind=scenario.kind, **{**said, "roles": frozenset(said["roles"])}, registered=False
+            )
+            for said in content["policies"]
+        }
         records = {
-            str(name): [read_record(folder / file_name(name) / f"{index:03d}") for index in range(len(bounds))]
-            for name in content["policies"]
+            name: [read_record(folder / file_name(name) / f"{index:03d}") for index in range(len(bounds))]
+            for name in policies
         }
         reference, currency = content["reference"], Currency(**content["currency"])
         if reference not in records:
@@ -88,6 +103,7 @@ def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:
         seed=seed,
         folder=folder,
         reference=reference,
+        policies=policies,
         records=records,
         bounds=bounds,
         bounded=bounded,

@@ -22,7 +22,6 @@ from noonward.evaluate.report.site_section import site_caption, site_section
 from noonward.evaluate.report.tiles import STYLE as TILES_STYLE
 from noonward.evaluate.report.tiles import tiles_html
 from noonward.evaluate.statistics import Estimate, mean
-from noonward.schedule.policies import default_registry
 
 _CSS = """
 .narrow { display: none; } .map { border: 1px solid #e3e6ea; margin: 6px 0 12px; }
@@ -85,8 +84,8 @@ def write_meeting_report(
 
 def _what_it_does(comparison: Comparison) -> str:
     """Returns a sentence on the policy that the verdict names, from its registration; nothing where it has none."""
-    best, registry = best_to_adopt(comparison), default_registry()
-    said = registry.find(best, comparison.scenario.kind).summary if registry.knows(best) else ""
+    best = best_to_adopt(comparison)
+    said = comparison.policies[best].summary
     return f"<p><b>{escape(best)}</b>: {page.prose(said)}</p>" if said and best != comparison.reference else ""
 
 

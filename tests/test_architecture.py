@@ -18,11 +18,11 @@ BASE = frozenset(
         "arrays",
         "compiled",
         "draws",
-        "solver",
         "sorting",
         "files",
         "notices",
         "kernel_cache",
+        "solver",
         "sources",
         "vectorised",
     }

@@ -1,13 +1,21 @@
-"""The linear solver prints nothing: what commands print as JSON stays JSON."""
+"""The solver says nothing: what a command prints may be read by a program."""
 
-import numpy as np
+import subprocess
+import sys
 
-from noonward.bound.highs import minimise
 from noonward.solver import quiet_solver
 
 
-def test_nothing_is_printed(capfd):
-    quiet_solver().run()
-    found = minimise(np.ones(2), np.ones((1, 2)), np.ones(1), np.full(1, np.inf), "a small program")
-    assert found.value == 1.0
-    assert capfd.readouterr() == ("", "")
+def test_a_solver_prints_nothing_and_leaves_the_output_as_it_was():
+    code = "from noonward.solver import quiet_solver; s = quiet_solver(); s.addVar(0, 1); s.run(); print('after')"
+    answer = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert answer.stdout == "after\n"
+
+
+def test_a_solver_runs_on_one_thread():
+    assert quiet_solver().getOptionValue("threads")[1] == 1
+
+
+def test_a_process_without_standard_output_gets_a_solver():
+    code = "import os; os.close(1); from noonward.solver import quiet_solver; quiet_solver().addVar(0, 1)"
+    subprocess.run([sys.executable, "-c", code], check=True, stderr=subprocess.PIPE)

@@ -73,7 +73,9 @@ def test_a_table_under_the_fleets_own_names_is_used_as_it_is(noonward: CommandLi
     assert answer.code == 0, answer.err
     assert not Path("mine-jobs.csv").exists()
     content = yaml.safe_load(Path("mine.yaml").read_text())
-    assert content["jobs"] == {"source": "table", "path": "jobs.csv", "leave_alone_min": 15}
+    assert content["jobs"] == {
+        "source": "table", "path": "jobs.csv", "leave_alone_min": 15, "knowledge": {"run_time": "learned"},
+    }  # fmt: skip
     assert content["end"] == "drained"
     assert np.isinf(build_environment(load_scenario("mine.yaml")).jobs.slack_s_J).all()
 

@@ -303,7 +303,8 @@ class JobTable(JobsToRun):
     history: Path | None = None
     """Dated table of jobs that planners draw the jobs to come from; none: the table's own jobs before the window."""
     leave_alone_min: NonNegative = 0.0
-    """Jobs that run for less than this, min, have no slack: they are late unless they start at once."""
+    """Jobs that run for less than this, min, have no slack: they are late unless they start at once. Where their run
+    times are not known, those that are told to: by their limit, or as most jobs like them did."""
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

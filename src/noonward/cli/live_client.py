@@ -35,9 +35,9 @@ def open_client(address: str) -> Client:
 
 def print_answer(found: Any) -> None:
     """Prints what the service answered as JSON, as its interface gives it."""
-    import msgspec
+    from noonward.live.client import as_json
 
-    print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+    print(as_json(found))
 
 
 def submit(

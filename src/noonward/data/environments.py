@@ -99,6 +99,8 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
     else:
         signals = _loaded(source, _zones(scenario))
         start, jobs = _known_window(scenario, source, signals, index, seed)
+    if signals is not None and scenario.day_ahead:
+        signals = replace(signals, day_ahead=scenario.day_ahead)
     past = past_jobs(scenario, scenario.jobs, start) if isinstance(scenario.jobs, JobTable) else None
     setting = scenario.setting(
         start,

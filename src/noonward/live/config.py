@@ -183,6 +183,10 @@ class LiveConfig(Spec):
     """Whether it runs jobs at clusters though it has no tokens: whoever uses its machine is then administrator."""
     largest_gang: Gang = 64
     """Largest gang that a job may ask for, GPUs."""
+    requests_per_s: Positive | None = 1000.0
+    """Requests per second that each token may make on average; none: any number."""
+    jobs_per_s: Positive | None = None
+    """Jobs per second that each token may submit on average; none: any number."""
     poll_s: Positive = 5.0
     """How often clusters are asked, s."""
     retention_days: Annotated[float, Field(ge=60)] = 400.0

@@ -171,6 +171,8 @@ class Pages:
         """Computes the savings of a week; a failure is logged, and the next visit tries again."""
         try:
             await self.api.settled(WEEK_DAYS)
+        except RefusedError:
+            return  # others were computed just now
         except Exception:
             _log.exception("the savings of the last week could not be computed")
 

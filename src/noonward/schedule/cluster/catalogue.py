@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from noonward.decision.scheduler import Scheduler
 from noonward.forecasts.forecast import Forecast, ForecastKind, NetName, Noise
 from noonward.forecasts.learned import SMALL
+from noonward.schedule.cluster.adaptive import AdaptiveRouter
 from noonward.schedule.cluster.bandit import Ucb1
 from noonward.schedule.cluster.bid_price import BidPrice, Expected, JobsPerHour, Memory, Rounds, Samples
 from noonward.schedule.cluster.booking import Booked
@@ -289,6 +290,11 @@ def greedy_tradeoff(watts: SecondW) -> Scheduler:
     return WeighedRouter(second=watts)
 
 
+def adaptive_tradeoff(limit_s: LimitS) -> Scheduler:
+    """Returns a router whose price of time keeps a limit of the mean latency."""
+    return AdaptiveRouter(limit_s=limit_s)
+
+
 def sla_energy(target_s: LimitS) -> Scheduler:
     """Returns a router by the least extra energy within a limit."""
     return WeighedRouter(target_s=target_s)
@@ -301,6 +307,14 @@ def _add_weighed(registry: Registry) -> None:
         greedy_tradeoff,
         lambda watts: (
             f"Site, gang and clock of least extra energy plus {watts:g} J per second in system, among those free."
+        ),
+    )
+    _add_family(
+        registry,
+        "adaptive-tradeoff",
+        adaptive_tradeoff,
+        lambda limit_s: (
+            f"The same at a price of time that follows the excess over a mean time in system of {limit_s:g} s."
         ),
     )
     _add(

@@ -55,6 +55,7 @@ def cost_figure(found: Promises) -> Figure:
         color = SITE_COLORS[index % len(SITE_COLORS)]
         for plans, symbol, dash, legend in (
             (_promised(found), "circle", "solid", True),
+            ([plan for plan in found.plans if plan.startswith("one-day-")], "diamond-open", "dash", False),
             ([f"eps-{eps:g}" for eps in RADII], "x", "dot", False),
         ):
             each = [found.found[source, plan] for plan in plans if (source, plan) in found.found]

@@ -14,6 +14,7 @@ from noonward.decision.partly_compiled import PARTIAL_RULE, PartlyCompiledSchedu
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.evaluate.conformance import ConformanceError, check_scheduler
+from noonward.forecasts.forecast import Forecast
 from noonward.schedule.policies import policies
 
 
@@ -82,6 +83,19 @@ class LooksAhead(StartHere):
 class CountsJobsToCome(StartHere):
     def decide(self, view, answers):
         if len(engine_behind().environment.jobs) == 60:
+            super().decide(view, answers)
+
+
+class ReadsTheReach(StartHere):
+    """Reads how long the longest job will run, also of those to come, from how far forecasts reach."""
+
+    needs = Needs(protocols=("each-slot",), forecast=Forecast("persistence"))
+
+    def reset(self, brief, rng):
+        self.starts = brief.lookahead_h < 12
+
+    def decide(self, view, answers):
+        if self.starts:
             super().decide(view, answers)
 
 
@@ -155,6 +169,7 @@ class Fails(StartHere):
         (NeverForgets, r"answers differently when run again"),
         (LooksAhead, r"LooksAhead answers differently before .* s when only jobs that arrive later are changed"),
         (CountsJobsToCome, r"answers differently before .* s when only jobs that arrive later are changed"),
+        (ReadsTheReach, r"before .* s when only the run times of jobs that arrive later are changed"),
         (KnowsPrices, r"before .* s when only prices and carbon intensities of later hours are changed"),
         (TakesSlotsForJobs, r"TakesSlotsForJobs answers differently when jobs take other slots of view\.job_J"),
         (Forgetful, r"Forgetful answers differently when it is restored from its state after \d+ questions"),

@@ -35,6 +35,8 @@ from noonward.units import HOUR_S
 WINDOW_H: Final = 12
 JOBS: Final = 60
 HISTORY_H: Final = 24
+LONGER: Final = 5.0
+"""Factor on the run times of later jobs."""
 START: Final = datetime(2022, 3, 1, tzinfo=UTC)
 ZONES: Final = ("DE", "Z1", "Z2")
 """Zones of the sites: the first has a day-ahead market."""
@@ -46,11 +48,15 @@ QUESTIONS_MAX: Final = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class _Trace:
-    """A run that was watched: per question (time s, kind, asked and answers as bytes), outcome, and a state it had."""
+    """A run that was watched: per question (time s, kind, asked and answers as bytes), outcome, and a state it had.
+
+    ``hours`` is how many hours of the scheduler's curves the answers hold.
+    """
 
     questions: list[tuple[float, int, bytes]]
     outcome: Outcome
     state: State
+    hours: int
 
 
 def check_scheduler(
@@ -64,8 +70,9 @@ def check_scheduler(
     - every answer is feasible;
     - it does not write the view;
     - the same seed gives the same answers;
-    - answers do not depend on jobs that have not arrived yet, nor on prices and carbon intensities of hours to come,
-      unless it needs ``foresight`` or a forecast that is made from the truth (``perfect``, ``noisy``);
+    - answers do not depend on jobs that have not arrived yet, not even on how long they run, nor on prices and carbon
+      intensities of hours to come, unless it needs ``foresight`` or a forecast that is made from the truth
+      (``perfect``, ``noisy``);
     - answers do not depend on the slots that jobs take in the view;
     - restored from ``state()`` in mid-run, it answers like one that never stopped;
     - the compiled loop does what the Python loop does, if it has a compiled rule;
@@ -133,6 +140,9 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
         what = f"prices {'that are not published yet' if published else ''} and carbon intensities of later hours"
         other = _other_signals(environment, published)
         _check_future(scheduler, seed, first, other, " ".join(what.split()))
+        if environment.caps is None:  # curves are given for as long as the jobs of an environment may run
+            what = "the run times of jobs that arrive later"
+            _check_future(scheduler, seed, first, _longer_jobs(environment), what)
 
 
 def _check_future(
@@ -140,7 +150,7 @@ def _check_future(
 ) -> None:
     """Compares what was answered before a time with a run in which only what comes later is changed."""
     environment, time_s = changed
-    other = _watch(scheduler, environment, seed)
+    other = _watch(scheduler, environment, seed, hours=first.hours)
     before = [[question for question in trace.questions if question[0] < time_s] for trace in (first, other)]
     if before[0] != before[1]:
         raise _broken(
@@ -174,6 +184,7 @@ def _watch(
     stop: int = -1,
     restore: tuple[int, State] | None = None,
     roll_slots: bool = False,
+    hours: int | None = None,
 ) -> _Trace:
     """Runs a scheduler question by question.
 
@@ -184,6 +195,7 @@ def _watch(
         stop: Questions after which its state is taken; the run then continues.
         restore: Questions after which it is reset, and the state it is restored from.
         roll_slots: Have jobs take other slots of the view than they usually do.
+        hours: Hours of the scheduler's curves to keep; None: all.
 
     Raises:
         ConformanceError: It fails, writes the view or does not end.
@@ -216,12 +228,13 @@ def _watch(
                 raise _broken(
                     scheduler, environment, f"writes view.{name} at {view.now_s:g} s", "write to answers only"
                 )
-        questions.append((view.now_s, view.kind, _answered(view, answers)))
+        questions.append((view.now_s, view.kind, _answered(view, answers, hours)))
         if len(questions) > QUESTIONS_MAX:
             raise _broken(
                 scheduler, environment, f"still runs after {QUESTIONS_MAX} questions", "move jobs less to and fro"
             )
-    return _Trace(questions=questions, outcome=engine.outcome(), state=state)
+    curve_hours = engine.answers.limit_SH.shape[1]
+    return _Trace(questions=questions, outcome=engine.outcome(), state=state, hours=curve_hours)
 
 
 def _roll_slots(world: World, by: int) -> None:
@@ -232,9 +245,10 @@ def _roll_slots(world: World, by: int) -> None:
         world.engine_1["free_slot"], world.engine_1["new_slot"] = free_V[0], len(world.track_J)
 
 
-def _answered(view: ClusterView, answers: Answers) -> bytes:
-    """Returns what was asked and answered, curves included."""
-    return view.serial_N.tobytes() + answers.answer_N[view.asked_N >= 0].tobytes() + answers.limit_SH.tobytes()
+def _answered(view: ClusterView, answers: Answers, hours: int | None) -> bytes:
+    """Returns what was asked and answered, some hours of the curves included."""
+    answer_N, limit_SH = answers.answer_N[view.asked_N >= 0], answers.limit_SH[:, :hours]
+    return view.serial_N.tobytes() + answer_N.tobytes() + limit_SH.tobytes()
 
 
 def _bytes(view: ClusterView) -> dict[str, bytes]:
@@ -357,6 +371,14 @@ def _other_jobs(environment: Environment) -> tuple[Environment, float]:
     )
     fewer = {name: column[: -len(jobs) // 4] for name, column in vars(changed).items()}
     return replace(environment, jobs=Jobs(**fewer)), float(jobs.arrival_s_J[first])
+
+
+def _longer_jobs(environment: Environment) -> tuple[Environment, float]:
+    """Returns an environment whose later half of jobs runs longer than any before, and the time of the first, s."""
+    jobs = environment.jobs
+    first = len(jobs) // 2
+    work_J = np.where(np.arange(len(jobs)) >= first, LONGER * jobs.work_J, jobs.work_J)
+    return replace(environment, jobs=replace(jobs, work_J=work_J)), float(jobs.arrival_s_J[first])
 
 
 def _other_signals(environment: Environment, published: bool) -> tuple[Environment, float]:

@@ -75,7 +75,8 @@ def check_scheduler(
     - the same seed gives the same answers;
     - answers do not depend on what lies after them, unless it needs ``foresight``: on jobs that have not arrived yet
       and how long these will run, on how much longer jobs run whose run times it is not told, nor on prices and carbon
-      intensities of hours to come; under a forecast that is made from the truth (``perfect``, ``noisy``), of hours beyond its reach;
+      intensities of hours to come; under a forecast that is made from the truth (``perfect``, ``noisy``), of hours
+      beyond its reach;
     - answers do not depend on the slots that jobs take in the view;
     - restored from ``state()`` in mid-run, it answers like one that never stopped;
     - the compiled loop does what the Python loop does, if it has a compiled rule;

@@ -163,6 +163,18 @@ def test_suspension_equals_the_slow_oracle(seed):
     compare_rewards(outcome, world, run.rewards)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_meters_equal_the_ledger_where_gpus_are_withheld(seed):
+    """Jobs that stop or load hold GPUs that are withheld meanwhile."""
+    world = small_worlds.withholding(draw(seed), seed)
+    outcome = play(world, Breaker(seed, holds=0.1))
+    ledger = settle(outcome)
+    assert outcome.meters.busy_kwh_S.sum() == pytest.approx(ledger.job_kwh, **CLOSE)
+    assert outcome.meters.free_kwh_S.sum() == pytest.approx(ledger.free_kwh, **CLOSE)
+    if world.price is not None:
+        assert outcome.meters.utility_usd == pytest.approx(ledger.utility_usd, **CLOSE)
+
+
 def test_the_random_worlds_hold_what_there_is_to_test():
     """Suspensions again and again, lost work, late resumptions, and every kind of segment."""
     kinds, most, late_h = np.zeros(4, int), 0, 0.0

@@ -13,6 +13,7 @@ from noonward.ledger.interruptions import Interruptions, interruptions_of, late_
 from noonward.ledger.segments import DONE, OVERDUE, Outcome, PowerSegments
 from noonward.ledger.settle import SettledPower, settle_power, settle_transfers
 from noonward.ledger.utility import utility_usd
+from noonward.ledger.withheld import standing_power, switched_off
 from noonward.model.signals import SiteSignals
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
@@ -87,6 +88,10 @@ class Ledger:
         late_gpu_hours: Hours that jobs started after arrival + slack, times their smallest gangs, GPU h.
         late_usd: Price of that, USD; NaN without economics.
         waiting_usd: Price of the hours that jobs waited between arrival and start, USD; 0 where they have none.
+        standing_kwh: Facility energy of jobs that were running before the run, until they end, kWh: the same under
+            every policy, and in no other figure.
+        standing_usd: Its cost, USD.
+        standing_kg: Its emissions, kgCO2.
         further: Accounts of signals beside price and carbon intensity, by the name of their total, e.g. ``water_l``.
         interruptions: What suspending jobs took; None where no scheduler was asked about running jobs.
     """
@@ -124,6 +129,9 @@ class Ledger:
     late_gpu_hours: float
     late_usd: float
     waiting_usd: float = 0.0
+    standing_kwh: float = 0.0
+    standing_usd: float = 0.0
+    standing_kg: float = 0.0
     further: dict[str, Account] = field(default_factory=dict)
     interruptions: Interruptions | None = None
 
@@ -181,15 +189,16 @@ class Ledger:
     def as_dict(self) -> dict[str, Any]:
         """Returns all fields and derived figures, NaN as None.
 
-        ``further`` only where there is a further signal, ``waiting_usd`` only where waiting cost something,
-        ``interruptions`` only where schedulers were asked about running jobs, and no ``total_usd``, which is a sum of
-        others.
+        ``further`` only where there is a further signal, ``waiting_usd`` only where waiting cost something, figures of
+        standing jobs only where there are any, ``interruptions`` only where schedulers were asked about running jobs,
+        and no ``total_usd``, which is a sum of others.
         """
         derived = {name: getattr(self, name) for name, value in vars(type(self)).items() if isinstance(value, property)}
         content = {**asdict(self), **derived}
         del content["total_usd"]
-        if not self.waiting_usd:
-            del content["waiting_usd"]
+        for name in MAY_LACK:
+            if not content[name]:
+                del content[name]
         further = content.pop("further")
         if further:
             content["further"] = {name: _none_for_nan(account) for name, account in further.items()}
@@ -203,7 +212,7 @@ class Ledger:
         """Returns a ledger from what ``as_dict`` returned."""
         names = [one.name for one in fields(cls) if one.name not in PARTS]
         values: dict[str, Any] = _nan_for_none(
-            {name: content[name] for name in names if name in content or name != "waiting_usd"}
+            {name: content[name] for name in names if name in content or name not in MAY_LACK}
         )
         further = {name: Account(**_nan_for_none(one)) for name, one in content.get("further", {}).items()}
         taken = content.get("interruptions")
@@ -233,6 +242,10 @@ class Ledger:
         return cls(**means, further=further, interruptions=interruptions)
 
 
+MAY_LACK: Final = ("waiting_usd", "standing_kwh", "standing_usd", "standing_kg")
+"""Figures that are 0 where a scenario does not state what they count; they are then left out of files."""
+
+
 def _mean(values: Sequence[Any]) -> float:
     return float(np.mean(values))
 
@@ -255,6 +268,8 @@ class SettledRun:
         move_JA: Their own journeys.
         result_JA: Journeys of their results.
         fixed_A: A fleet that stays free all through the window.
+        free_A: GPUs that are free: of the fixed amount what jobs do not displace.
+        standing_A: Jobs that were running before the run.
     """
 
     signals: SiteSignals
@@ -262,6 +277,8 @@ class SettledRun:
     move_JA: F8
     result_JA: F8
     fixed_A: F8
+    free_A: F8
+    standing_A: F8
 
 
 def settle_run(outcome: Outcome) -> SettledRun:
@@ -274,13 +291,25 @@ def settle_run(outcome: Outcome) -> SettledRun:
         more = settle_power(outcome.overhead, signals, jobs, free_w_S, window_s)
         power = replace(power, job_JA=power.job_JA + more.job_JA, displaced_JA=power.displaced_JA + more.displaced_JA)
     move_JA, result_JA = settle_transfers(outcome.transfer_X, environment.links, tables.home_I, signals, jobs)
+    whole_A = fixed_power(signals, tables.gpus_S * free_w_S, window_s)
     return SettledRun(
         signals=signals,
         power=power,
         move_JA=move_JA,
         result_JA=result_JA,
-        fixed_A=fixed_power(signals, tables.gpus_S * free_w_S, window_s),
+        fixed_A=whole_A - settled_A(switched_off(environment), signals),
+        free_A=whole_A
+        - power.displaced_JA.sum(axis=0)
+        - settled_A(switched_off(environment, outcome.occupied), signals),
+        standing_A=settled_A(standing_power(environment), signals),
     )
+
+
+def settled_A(segments: PowerSegments | None, signals: SiteSignals) -> F8:
+    """Returns the amounts of power that is of no job of the run, summed; zeros for none."""
+    if segments is None:
+        return np.zeros(1 + len(signals.quantities))
+    return np.asarray(settle_power(segments, signals, len(segments)).job_JA.sum(axis=0))
 
 
 def fixed_power(signals: SiteSignals, watts_S: F8, window_s: float) -> F8:
@@ -309,7 +338,7 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
     """
     environment, job_J = outcome.environment, outcome.job_J
     fixed, job = settled.fixed_A, settled.power.job_JA.sum(axis=0)
-    free = fixed - settled.power.displaced_JA.sum(axis=0)
+    free = settled.free_A
     if not outcome.started_J.any():
         job = np.where(np.isnan(fixed), np.nan, 0.0)
     gpu_hours = float(settled.power.gpu_s_J.sum() / HOUR_S)
@@ -365,6 +394,9 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
         late_gpu_hours=late_gpu_hours,
         late_usd=float(late_usd),
         waiting_usd=waiting_usd,
+        standing_kwh=float(settled.standing_A[0]),
+        standing_usd=float(settled.standing_A[1]),
+        standing_kg=float(settled.standing_A[2]),
         further={
             quantity.total: Account(
                 job=float(job[a]),

@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noonward.arrays import I8
-from noonward.errors import DataError
-from noonward.files import table_bytes, whole_folder
-from noonward.ledger.folder import FORMAT, json_bytes, read_json_files
+from noonward.files import table_bytes
+from noonward.ledger.folder import FORMAT, damaged, json_bytes, read_json_files, read_table, write_files
 from noonward.ledger.interruptions import overhead_gpu_hours_of, paused_s_of, suspended_h_of
 from noonward.ledger.ledger import Ledger, SettledRun, settle_run, total
 from noonward.ledger.machine import machine, versions
 from noonward.ledger.segments import JOB_OUTCOME, SEGMENT, SEGMENT_NAMES, STATUS_NAMES, Outcome
 from noonward.ledger.service import Service, measure_service, waiting_jobs
 from noonward.ledger.sweep import count_arrivals, count_waiting, spread_power
+from noonward.ledger.withheld import switched_off
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.setting import add_array
 from noonward.model.signals import CARBON_NAME, PRICE_NAME
@@ -54,16 +55,12 @@ class Record:
     @property
     def jobs(self) -> pl.DataFrame:
         """One row a job (``job_table``)."""
-        import polars as pl
-
-        return pl.read_parquet(self.folder / "jobs.parquet")
+        return read_table(self.folder, "jobs.parquet")
 
     @property
     def hours(self) -> pl.DataFrame:
         """One row a site and hour (``hour_table``)."""
-        import polars as pl
-
-        return pl.read_parquet(self.folder / "hours.parquet")
+        return read_table(self.folder, "hours.parquet")
 
     @property
     def segments(self) -> pl.DataFrame | None:
@@ -130,6 +127,9 @@ def environment_digest(environment: Environment) -> str:
             arrays.append(signals.parts[key][:until])
     if environment.knowledge is not None:
         environment.knowledge.add_to(digest)
+    if environment.standing is not None:
+        digest.update(b"standing")
+        arrays += list(vars(environment.standing).values())
     if environment.caps is not None:
         digest.update(f"caps {environment.caps.hard}".encode())
         arrays.append(environment.caps.gpus_SH)
@@ -191,13 +191,6 @@ def record_files(
     return files
 
 
-def write_files(files: dict[str, bytes], folder: Path) -> None:
-    """Writes a record's files to its folder, whole or not at all; a record that lies there is replaced."""
-    with whole_folder(folder) as part:
-        for name, content in files.items():
-            (part / name).write_bytes(content)
-
-
 def read_record(folder: Path) -> Record:
     """Returns a run from its folder.
 
@@ -207,8 +200,8 @@ def read_record(folder: Path) -> Record:
     contents = read_json_files(folder, FILES)
     try:
         ledger, service = Ledger.from_dict(contents["ledger"]), Service.from_dict(contents["service"])
-    except KeyError as error:
-        raise DataError(f"{folder} is a run record without {error}; run the policy again") from error
+    except (KeyError, TypeError, AttributeError) as error:  # whole, but written by something else
+        raise damaged(folder, f"its ledger or service is none of this version ({error})") from error
     return Record(folder=folder, manifest=contents["manifest"], ledger=ledger, service=service)
 
 
@@ -309,8 +302,8 @@ def segment_table(outcome: Outcome) -> pl.DataFrame:
 def hour_table(outcome: Outcome) -> pl.DataFrame:
     """Returns one row a site and hour: GPU-hours (with stops and loads), energy, queue, arrivals, prices, intensities.
 
-    ``waiting`` counts jobs that wait at the hour's start, without those that end overdue. ``free_kwh`` is charged in
-    the window only.
+    ``gpus`` are those that jobs may take, on average over the hour. ``waiting`` counts jobs that wait at the hour's
+    start, without those that end overdue. ``free_kwh`` is charged in the window only.
     """
     import polars as pl
 
@@ -318,11 +311,18 @@ def hour_table(outcome: Outcome) -> pl.DataFrame:
     sites, hours = len(environment.sites), max(1, int(np.ceil(outcome.ended_s / HOUR_S)))
     market, tables = environment.site_signals, environment.fleet.tables(1)
     busy_SH2 = np.zeros((sites, hours, 2))
-    for part in (outcome.power, outcome.overhead):
-        spread_power(part.site_K, part.from_s_K, part.to_s_K, part.gpus_K, part.watts_K, busy_SH2)
+    power = outcome.occupied
+    spread_power(power.site_K, power.from_s_K, power.to_s_K, power.gpus_K, power.watts_K, busy_SH2)
     waiting_SH = _waiting(outcome, hours)
     window_H = np.clip(environment.window_s / HOUR_S - np.arange(hours), 0.0, 1.0)
-    free_gpu_hours = np.maximum(0.0, tables.gpus_S[:, None] - busy_SH2[:, :, 0]) * window_H
+    gpus_SH: NDArray[Any] = np.repeat(tables.gpus_S[:, None], hours, axis=1)
+    free_gpu_hours = np.maximum(0.0, gpus_SH - busy_SH2[:, :, 0]) * window_H
+    if environment.unavailable is not None:
+        off, off_SH2 = switched_off(environment, power), np.zeros((sites, hours + 1, 2))
+        assert off is not None
+        spread_power(off.site_K, off.from_s_K, off.to_s_K, off.gpus_K, off.watts_K, off_SH2)
+        free_gpu_hours = np.maximum(0.0, free_gpu_hours - off_SH2[:, :hours, 0])
+        gpus_SH = gpus_SH - environment.unavailable.mean_SH(0, hours)
     free_kwh = free_gpu_hours * (tables.free_w_S * tables.pue_S)[:, None] / 1000.0
     known = min(hours, environment.hours)
     price, carbon = np.full((2, sites, hours), np.nan)
@@ -336,7 +336,7 @@ def hour_table(outcome: Outcome) -> pl.DataFrame:
             "hour": np.tile(np.arange(hours), sites),
             "site": _texts(environment.sites, np.repeat(np.arange(sites), hours)),
             "busy_gpu_hours": busy_SH2[:, :, 0].ravel(),
-            "gpus": np.repeat(tables.gpus_S, hours),
+            "gpus": gpus_SH.ravel(),
             "job_kwh": busy_SH2[:, :, 1].ravel(),
             "free_kwh": free_kwh.ravel(),
             "waiting": waiting_SH.ravel(),

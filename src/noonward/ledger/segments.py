@@ -211,6 +211,15 @@ class Outcome:
     rewards_K: F8 | None = None
 
     @property
+    def occupied(self) -> PowerSegments:
+        """Power of all GPUs that jobs occupy: of those that run, stop and load, and of runs whose work was lost."""
+        if not len(self.overhead):
+            return self.power
+        names = [one.name for one in fields(PowerSegments)]
+        parts = {name: np.concatenate([getattr(self.power, name), getattr(self.overhead, name)]) for name in names}
+        return PowerSegments(**parts)
+
+    @property
     def started_J(self) -> Bools:
         """Jobs that have started."""
         return ~np.isnan(self.job_J["start_s"])

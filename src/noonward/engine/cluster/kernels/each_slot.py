@@ -33,6 +33,7 @@ from noonward.engine.cluster.kernels.physics import (
     runs_on,
     set_defaults,
     show_hour,
+    withhold,
 )
 from noonward.engine.cluster.kernels.segments import (
     RECORDS,
@@ -65,6 +66,7 @@ from noonward.engine.cluster.kernels.world import (
     SITE_SHIFT,
     STOPPED,
     TRANSIT,
+    WITHHOLD,
     World,
 )
 
@@ -86,7 +88,8 @@ def check_slot_action(w: World, job: int, s: int) -> int:
 def journeys_fit(w: World) -> bool:
     """Returns whether a journey from every site can still be noted."""
     jobs, sites = w.submitted_R.shape[0], w.shown.site_S.shape[0]
-    return jobs + w.engine_1[0].journeys + sites <= w.heap_E.shape[0]  # the heap holds at most one event a job
+    events = jobs + w.engine_1[0].steps_left  # at most: of a job the heap holds one
+    return events + w.engine_1[0].journeys + sites <= w.heap_E.shape[0]
 
 
 @kernel(inline=True, allocates=False)
@@ -123,7 +126,7 @@ def carry_out(w: World, job: int, s: int) -> None:
     push(w, w.track_J[job].reach_s, REACH, view.job_J[job].serial, job)
     if view.job_J[job].move_gb > 0.0 and not w.engine_1[0].told:
         note_journey(w, job, view.site_S[s].ingress, d)
-    move(w, job, view.site_S[s].ingress, d)
+    move(w, job, view.site_S[s].ingress, d, view.run_1[0].now_s)
     note(w, SENT, job)
 
 
@@ -222,7 +225,7 @@ def next_slot_s(w: World) -> float:
         if w.state_S[s].head >= 0:
             return view.run_1[0].now_s + slot_s
     time = np.inf
-    if w.engine_1[0].heap_size > 0:
+    if w.engine_1[0].heap_size > w.engine_1[0].steps_left:
         time = w.heap_E[0].time
     if w.engine_1[0].next_arrival < w.submitted_R.shape[0]:
         time = min(time, w.submitted_R[w.engine_1[0].next_arrival].arrival_s)
@@ -260,6 +263,9 @@ def take_events(w: World, until: float) -> int:
             enqueue(w, job, view.home_I[view.job_J[job].origin])
             continue
         drop_top(w)
+        if kind == WITHHOLD:
+            withhold(w, time, serial, job)
+            continue
         if view.job_J[job].serial != serial:
             continue  # it was withdrawn
         view.run_1[0].now_s = max(view.run_1[0].now_s, time)
@@ -337,7 +343,7 @@ def advance_each_slot(w: World) -> int:
             # The first slot begins at second 0, the others one slot after the last or when something happens.
             w.engine_1[0].until_s = next_slot_s(w)
         time = w.engine_1[0].until_s
-        last = np.isinf(time) or (not w.engine_1[0].drained and time > view.run_1[0].window_s)
+        last = np.isinf(time) or (not w.engine_1[0].drained and time >= view.run_1[0].window_s)
         if last and w.engine_1[0].drained:
             return close_run(w)
         lacks = take_events(w, view.run_1[0].window_s if last else time)
@@ -346,6 +352,8 @@ def advance_each_slot(w: World) -> int:
             return lacks
         if last:
             view.run_1[0].now_s = view.run_1[0].window_s
+            if time == view.run_1[0].window_s:
+                drop_overdue(w)
             return close_run(w)
         w.engine_1[0].until_s = np.nan
         view.run_1[0].now_s = time

@@ -37,6 +37,7 @@ from noonward.engine.cluster.kernels.physics import (
     show_hour,
     start,
     take_slot,
+    withhold,
 )
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
@@ -53,6 +54,7 @@ from noonward.engine.cluster.kernels.world import (
     SENT,
     TRANSIT,
     WAITING,
+    WITHHOLD,
     World,
 )
 from noonward.units import HOUR_S
@@ -148,7 +150,9 @@ def apply_route(w: World) -> int:
     w.track_J[job].earliest_s = earliest
     w.outcome_R[row].status = TRANSIT
     w.outcome_R[row].site = s
-    move(w, job, view.job_J[job].origin, s)
+    begin_s = departure_s(view, job, s)
+    if w.engine_1[0].told or w.engine_1[0].drained or begin_s <= view.run_1[0].window_s:
+        move(w, job, view.job_J[job].origin, s, begin_s)
     w.track_J[job].reach_s = send(w, job, s)
     push(w, w.track_J[job].reach_s, REACH, view.job_J[job].serial, job)
     note(w, SENT, job)
@@ -160,7 +164,8 @@ def send(w: World, job: int, s: int) -> float:
     """Puts a job on its link; returns when it reaches its site, s.
 
     A link that queues begins with a job's data when it is through with those before: ``begin = max(now, free)``,
-    ``free = begin + GB x s/GB``; the job is there after ``begin + latency + GB x s/GB``.
+    ``free = begin + GB x s/GB``; the job is there after ``begin + latency + GB x s/GB``. The journey is settled at
+    ``begin``; one that would begin after a run that is cut off at its window costs nothing.
     """
     ingress, size_gb = w.shown.job_J[job].origin, w.shown.job_J[job].move_gb
     begin_s = departure_s(w.shown, job, s)
@@ -313,6 +318,11 @@ def advance_on_arrival(w: World) -> int:
                 return code
             continue
         drop_top(w)
+        if kind == WITHHOLD:
+            withhold(w, time, serial, job)
+            w.engine_1[0].dispatch = job
+            w.engine_1[0].dispatch_last = job
+            continue
         if kind != HOUR and view.job_J[job].serial != serial:
             continue  # it has ended or was withdrawn
         row = w.track_J[job].row
@@ -342,8 +352,11 @@ def advance_on_arrival(w: World) -> int:
 
 @kernel(inline=True, allocates=False)
 def idle(w: World, kind: int) -> bool:
-    """Returns whether only turns of the hour and void deadlines are left: nothing runs, waits or travels."""
-    if kind != HOUR and kind != DEADLINE:
+    """Returns whether only turns of the hour, steps of what is withheld and void deadlines are left.
+
+    Nothing then runs, waits or travels.
+    """
+    if kind != HOUR and kind != WITHHOLD and kind != DEADLINE:
         return False
     for s in range(w.shown.site_S.shape[0]):
         if w.shown.site_S[s].waiting > 0 or w.state_S[s].taken > 0:

@@ -107,7 +107,8 @@ def check_scheduler(
                 _check(subject, environment, seed)
             if subject.needs.running and each == "each-slot":
                 for environment in _environments(each, seed):
-                    _check(subject, _interruptible(environment), seed)
+                    if not environment.learns_run_times:
+                        _check(subject, _interruptible(environment), seed)
 
 
 def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
@@ -299,7 +300,11 @@ def _interruptible(environment: Environment) -> Environment:
     }
     fleet = Fleet.model_validate({**environment.fleet.model_dump(), "freedoms": freedoms})
     jobs = replace(environment.jobs, work_J=5 * environment.jobs.work_J)
-    longest = replace(environment, fleet=fleet, jobs=jobs, caps=None)
+    signals = environment.signals
+    assert signals is not None
+    further = {name: np.tile(value_ZH, (1, 3)) for name, value_ZH in signals.value_ZH.items()}
+    signals = replace(signals, value_ZH=further)
+    longest = replace(environment, fleet=fleet, jobs=jobs, signals=signals, caps=None)
     caps = environment.caps
     if caps is not None:
         repeats = -(-longest.hours // caps.gpus_SH.shape[1])

@@ -292,15 +292,14 @@ def settle_run(outcome: Outcome) -> SettledRun:
         power = replace(power, job_JA=power.job_JA + more.job_JA, displaced_JA=power.displaced_JA + more.displaced_JA)
     move_JA, result_JA = settle_transfers(outcome.transfer_X, environment.links, tables.home_I, signals, jobs)
     whole_A = fixed_power(signals, tables.gpus_S * free_w_S, window_s)
+    off_A = settled_A(switched_off(environment, outcome.occupied), signals)
     return SettledRun(
         signals=signals,
         power=power,
         move_JA=move_JA,
         result_JA=result_JA,
         fixed_A=whole_A - settled_A(switched_off(environment), signals),
-        free_A=whole_A
-        - power.displaced_JA.sum(axis=0)
-        - settled_A(switched_off(environment, outcome.occupied), signals),
+        free_A=whole_A - power.displaced_JA.sum(axis=0) - off_A,
         standing_A=settled_A(standing_power(environment), signals),
     )
 

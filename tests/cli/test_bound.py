@@ -12,7 +12,7 @@ def test_a_bound_without_a_schedule_prints_no_nan(noonward: CommandLine) -> None
         answer = noonward(*asked, *more)
         assert answer.code == 0, answer.err
         assert "nan" not in answer.out.lower()
-    assert "no schedule was looked for, so its duality gap is not known" in noonward(*asked).out
+    assert "no schedule was looked for, so its optimality gap is not known" in noonward(*asked).out
 
 
 def test_a_mean_over_few_environments_is_refused_as_a_bound(noonward: CommandLine) -> None:

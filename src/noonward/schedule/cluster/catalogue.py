@@ -38,8 +38,8 @@ from noonward.schedule.trained_files import PolicyFile
 
 FORECASTS: Final = {
     "perfect": "a perfect forecast",
-    "persistence": "the last day's values as forecast",
-    "regression": "a regression on the last days",
+    "persistence": "the prices of the day before as forecast",
+    "regression": "a forecast from the last days (regression)",
     "noisy": "a noisy forecast",
 }
 """Forecasts that planners are registered with, and their words."""
@@ -195,11 +195,15 @@ def _check_forecast(forecast: str, noise: float, net: int | str, **_: object) ->
 
 def _add_bookers(registry: Registry) -> None:
     def bid_words(forecast: str, price: str, **_: object) -> str:
-        start = "" if price == "none" else "; prices start from learned ones"
-        return f"Booked and rebooked hourly where value exceeds the price of capacity, under {WORDS[forecast]}{start}."
+        start = "" if price == "none" else "; the prices of GPUs start from learned ones"
+        return f"Plans every hour which job runs where and when, by a price of GPUs and {WORDS[forecast]}{start}."
 
     makers: tuple[tuple[str, Callable[..., Scheduler], Callable[..., str]], ...] = (
-        ("booked", booked, lambda forecast, **_: f"Best (site, start) booked at arrival under {WORDS[forecast]}."),
+        (
+            "booked",
+            booked,
+            lambda forecast, **_: f"Reserves the best site and start of each job at its arrival, by {WORDS[forecast]}.",
+        ),
         ("bid-price", bid_price, bid_words),
     )
     for name, make, describe in makers:

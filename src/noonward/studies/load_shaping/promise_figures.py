@@ -81,7 +81,7 @@ def cost_figure(found: Promises) -> Figure:
     return Figure(
         name="promise-cost",
         title="What keeping days within the curve costs",
-        caption="Circles: plans with a promise, 60 % to 95 %. Crosses: plans with a radius of 0.05, "
+        caption="Circles: plans with a promise, 60% to 95%. Crosses: plans with a radius of 0.05, "
         "the paper's larger one. Higher and further left is better.",
         plot=figure,
     )

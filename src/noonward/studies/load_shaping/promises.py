@@ -29,7 +29,7 @@ TURNS: Final = 1
 
 
 def chance_range(days: int, promise: float, share: float = 0.95) -> tuple[float, float]:
-    """Returns the range of held shares that days which hold independently, each as promised, show in 95 % of cases.
+    """Returns the range of held shares that days which hold independently, each as promised, show in 95% of cases.
 
     The quantiles of the binomial law at (1 - share) / 2 and (1 + share) / 2, over the number of days.
 

@@ -176,4 +176,4 @@ def utilisation_SH(record: Record) -> np.ndarray:
     busy_SH, gpus_SH = grid(record, "busy_gpu_hours", "gpus")
     hours = window_hours(record)
     busy_SH, gpus_SH = busy_SH[:, :hours], gpus_SH[:, :hours]
-    return np.divide(100.0 * busy_SH, gpus_SH, out=np.zeros(busy_SH.shape), where=gpus_SH > 0)
+    return np.asarray(np.divide(100.0 * busy_SH, gpus_SH, out=np.zeros(busy_SH.shape), where=gpus_SH > 0))

@@ -210,9 +210,9 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
 
     Times are seconds since the run's start. ``energy_kwh``, ``energy_usd`` and ``carbon_kg`` are those of its power
     segments; journeys stand apart. ``units`` are those processed; ``units_per_s`` is its rate. Where a log says when
-    jobs started, ``recorded_start_s`` and ``recorded_site`` hold that; where it says who asked for them, ``job_id``,
-    ``user`` and ``team`` stand first. Where schedulers were asked about running jobs, the last columns say how often
-    and for how long each job was suspended, and the GPU-hours that took.
+    jobs started, ``recorded_start_s`` and ``recorded_site`` hold that; where it says who asked for them and how they
+    ended, ``job_id``, ``user``, ``team`` and ``state`` stand first. Where schedulers were asked about running jobs, the
+    last columns say how often and for how long each job was suspended, and the GPU-hours that took.
 
     Args:
         outcome: The run.
@@ -230,7 +230,7 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
     seconds_J = np.where(started, job_J["finish_s"] - job_J["start_s"], np.nan)
     still_s_J = paused_s_of(outcome)
     details = environment.details
-    asked = {} if details is None else {name: details[name] for name in ("job_id", "user", "team")}
+    asked = {} if details is None else {name: details[name] for name in ("job_id", "user", "team", "state")}
     asked = {name: column for name, column in asked.items() if not column.is_null().all()}
     recorded: dict[str, Any] = {}
     if jobs.has_record:

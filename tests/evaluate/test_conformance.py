@@ -23,6 +23,11 @@ def test_every_registered_policy_conforms(name):
     assert check_scheduler(name, seeds=[0]) is None
 
 
+@pytest.mark.parametrize("name", ["bid-price-learned", "masac-plus"])
+def test_policies_with_learned_forecasts_conform(name):
+    assert check_scheduler(name, seeds=[0]) is None
+
+
 class StartHere(Scheduler):
     needs = Needs(protocols=("each-slot",))
 

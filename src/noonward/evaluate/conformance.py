@@ -38,8 +38,8 @@ WINDOW_H: Final = 12
 JOBS: Final = 60
 HISTORY_H: Final = 24
 START: Final = datetime(2022, 3, 1, tzinfo=UTC)
-ZONES: Final = ("DE", "Z1", "Z2")
-"""Zones of the sites: the first has a day-ahead market."""
+ZONES: Final = ("DE", "AU-SA", "AU-WA")
+"""Zones of the sites: the first has a day-ahead market; all are known to the learned forecasts."""
 FORESEEING: Final = ("perfect", "noisy")
 """Kinds of forecast that are made from the truth."""
 QUESTIONS_MAX: Final = 100_000

@@ -228,7 +228,7 @@ def _waits_for(
         return "release", "its release: it is held", None
     if seat is None:
         if others := others_of(controller.store, row["id"]):
-            return others, None
+            return "hand-over", others, None
         if world.brief.protocol == "on-arrival":
             return "question", "the next question", None
         next_s = (np.floor(row["arrival_s"] / slot_s) + 1) * slot_s

@@ -22,6 +22,7 @@ BASE = frozenset(
         "files",
         "notices",
         "kernel_cache",
+        "solver",
         "sources",
         "vectorised",
     }
@@ -34,6 +35,7 @@ ALLOWED = {
     "arguments": frozenset({"errors"}),
     "arrays": frozenset[str](),
     "notices": frozenset[str](),
+    "solver": frozenset[str](),
     "sources": frozenset[str](),
     "vectorised": frozenset[str](),
     "kernel_cache": frozenset({"notices"}),

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 PANELS: Final = {
     "Evaluate": ("compare", "trade-off", "sensitivity", "when", "bound", "plan", "simulate", "policies"),
     "Your data": ("import", "init", "scenario", "data", "signals"),
-    "Live": ("serve", "advise", "submit", "why", "sites", "live", "edge"),
+    "Live": ("serve", "advise", "submit", "jobs", "why", "sites", "live", "edge"),
     "Learn": ("train", "fit-forecast"),
     "Project": ("reproduce", "bench", "warmup"),
 }
@@ -48,6 +48,7 @@ EXAMPLES: Final = {
     ),
     "serve": ("serve --demo", "serve live.yaml --shadow"),
     "submit": ("submit 'sleep 6' --work 1h", "submit ./train.sh --work 6h --gpus 8 --max-delay 12h"),
+    "jobs": ("jobs --state failed",),
     "why": ("why 1",),
     "sites": ("sites",),
     "live backup": ("live backup copy.sqlite",),

@@ -53,6 +53,25 @@ def submit(
     class_: Annotated[str | None, typer.Option("--class", help="Class of the fleet.")] = None,
     origin: Annotated[str | None, typer.Option(help="Origin (ingress point) of the fleet.")] = None,
     site: Annotated[str | None, typer.Option(help="Site it must run at.")] = None,
+    deadline: Annotated[
+        float | None,
+        typer.Option(parser=duration(1.0), metavar="DURATION", help="It ends within this time from now: 12h, 90m, s."),
+    ] = None,
+    time: Annotated[
+        float | None,
+        typer.Option(parser=duration(1.0), metavar="DURATION", help="Longest run time; then its cluster ends it."),
+    ] = None,
+    tasks: Annotated[int | None, typer.Option(min=1, help="Array: so many jobs, each with its NOONWARD_TASK.")] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its command (repeatable).")
+    ] = None,
+    chdir: Annotated[str | None, typer.Option(help="Folder in which it runs, at the site.")] = None,
+    output: Annotated[str | None, typer.Option(help="File for what it prints, at the site.")] = None,
+    image: Annotated[str | None, typer.Option(help="Container image in which it runs.")] = None,
+    partition: Annotated[str | None, typer.Option(help="Partition of its cluster.")] = None,
+    qos: Annotated[str | None, typer.Option(help="Quality of service at its cluster.")] = None,
+    account: Annotated[str | None, typer.Option(help="Account at its cluster.")] = None,
+    exclusive: Annotated[bool, typer.Option("--exclusive", help="Give it its nodes alone.")] = False,
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: repeating the call with it submits nothing twice.")
     ] = None,
@@ -71,6 +90,9 @@ def submit(
             given: dict[str, Any] = {
                 "name": name or command.split()[0], "command": command, "work": work, "gpus_min": gpus,
                 "gpus_max": gpus_max, "max_delay_s": max_delay, "class": class_, "origin": origin, "site": site,
+                "deadline_s": deadline, "time_limit_s": time, "tasks": tasks, "environment": _variables(env),
+                "workdir": chdir, "output": output, "image": image, "partition": partition, "qos": qos,
+                "account": account, "exclusive": exclusive or None,
             }  # fmt: skip
             from noonward.live.requests import request_of
 
@@ -81,6 +103,16 @@ def submit(
     print(
         f"submitted {found.new} job{'s' * (found.new != 1)}: {shown}" + (f" ({known} known already)" if known else "")
     )
+
+
+def _variables(given: list[str] | None) -> dict[str, str] | None:
+    """Returns variables from NAME=VALUE."""
+    from noonward.errors import ScenarioError
+
+    for each in given or ():
+        if "=" not in each:
+            raise ScenarioError(f"--env {each!r} has no '='; write --env NAME=VALUE")
+    return None if given is None else dict(each.split("=", 1) for each in given)
 
 
 def _from_file(path: Path) -> list[Any]:
@@ -95,6 +127,30 @@ def _from_file(path: Path) -> list[Any]:
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise DataError(f"{path} is not JSON: {error}") from None
     return [request_of(each) for each in (content if isinstance(content, list) else [content])]
+
+
+def jobs(
+    state: Annotated[str | None, typer.Option(help="Jobs of this state, e.g. waiting, running or failed.")] = None,
+    site: Annotated[str | None, typer.Option(help="Jobs at this site.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Jobs that this token submitted.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, the newest first.")] = 30,
+    address: Address = DEFAULT_ADDRESS,
+) -> None:
+    """List jobs of a running service, the newest first."""
+    from rich.table import Table
+
+    with open_client(address) as client:
+        found = client.jobs(state=state, site=site, owner=owner, limit=limit)
+    table = Table()
+    for title in ("job", "name", "owner", "state", "site", "GPUs", "began", "ended", "exit", "remark"):
+        table.add_column(title, justify="right" if title in ("job", "GPUs", "exit") else "left")
+    for one in found:
+        table.add_row(
+            str(one.id), one.name, one.owner or "-", one.state + (" (held)" if one.held else ""), one.site or "-",
+            str(one.gpus or one.gpus_min), one.began or "-", one.ended or "-",
+            "-" if one.exit_code is None else str(one.exit_code), one.reason or "",
+        )  # fmt: skip
+    print_table(table)
 
 
 def why(

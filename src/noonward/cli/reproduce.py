@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from noonward.cli.options import (
-    Environments,
     JobFile,
     Json,
     Nets,
@@ -210,11 +209,42 @@ def _knowledge(
     print_text_table(knowledge_table(found, environments))
 
 
+def _published(
+    signals: list[Path],
+    environments: int | None,
+    seed: int,
+    out: Path,
+    workers: int | None,
+    ray: str | None,
+    json: bool,
+) -> None:
+    """Prints what day-ahead prices as they are published earn planners in European zones."""
+    from noonward.evaluate.metrics import to_json
+    from noonward.studies.fine_tuning.published import ENVIRONMENTS, published_table, runs_of, study_published
+
+    count = ENVIRONMENTS if environments is None else environments
+    with (
+        executor_of(workers, ray) as executor,
+        progress_bar(runs_of(count), "fine-tuning --published") as step,
+    ):
+        found = study_published(signals, environments=count, seed=seed, out=out, progress=step, executor=executor)
+    if json:
+        records = {part: str(comparison.folder) for part, comparison in found.by_part.items()}
+        print(to_json(found.metrics(), environments=count, seed=seed, records=records))
+        return
+    print_text_table(published_table(found, count, real=bool(signals)))
+
+
 @app.command(name="fine-tuning", short_help="MASAC: Sec. IV, Figs. 3 to 6, unseen months.")
 def fine_tuning(
     signals: SignalFiles = None,
     jobs: JobFile = None,
-    environments: Environments = 10,
+    environments: Annotated[
+        int | None,
+        typer.Option(
+            "--environments", "-n", min=1, help="Number of environments. [default: 10; 40 of each part (--published)]"
+        ),
+    ] = None,
     seed: Seed = 0,
     policies: Policies = None,
     ablations: Annotated[
@@ -228,6 +258,10 @@ def fine_tuning(
     knowledge: Annotated[
         bool,
         typer.Option("--knowledge", help="Tell policies limits, class means or learned run times instead."),
+    ] = False,
+    published: Annotated[
+        bool,
+        typer.Option("--published", help="Tell planners in Europe day-ahead prices as they are published instead."),
     ] = False,
     nets: Nets = None,
     out: Out = Path("runs"),
@@ -243,8 +277,16 @@ def fine_tuning(
     from noonward.errors import ScenarioError
     from noonward.evaluate.metrics import to_json
 
-    if ablations + map_ + knowledge > 1:
-        raise ScenarioError("--ablations, --map and --knowledge are studies of their own; give one of them")
+    if ablations + map_ + knowledge + published > 1:
+        raise ScenarioError(
+            "--ablations, --map, --knowledge and --published are studies of their own; give one of them"
+        )
+    if published and (jobs or policies):
+        raise ScenarioError("--published compares fixed policies on generated jobs; leave out --jobs and --policies")
+    if published:
+        _published(signals or [], environments, seed, out, workers, ray, json)
+        return
+    environments = 10 if environments is None else environments
     if knowledge and (signals or jobs):
         raise ScenarioError("--knowledge draws generated environments; leave out --signals and --jobs")
     if ablations and (signals or jobs or policies):

@@ -38,6 +38,7 @@ from noonward.evaluate.answer import (
     window_words,
 )
 from noonward.evaluate.comparison import Bound, BoundValue, Cell, Comparison, Objective, no_value
+from noonward.evaluate.knowing import TOLD, knowing_metrics, knowing_table, worth
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.replay import replay_notes
 from noonward.evaluate.service_tables import class_table, constraint_table, service_metrics
@@ -149,7 +150,7 @@ class ClusterObjective(Objective):
         for each in self.bound_values:
             if not no_value(comparison.bounds, each.name):
                 out.append(Metric.of(each.metric, mean(comparison.bound_values(each.name)), each.unit))
-        return out + self.gap_metrics(comparison.bounds) + service_metrics(comparison)
+        return out + self.gap_metrics(comparison.bounds) + service_metrics(comparison) + knowing_metrics(comparison)
 
     def value_metrics(self, comparison: Comparison, policy: str) -> list[Metric]:
         """Returns a policy's metrics of the ranked value."""
@@ -171,8 +172,9 @@ class ClusterObjective(Objective):
         return told
 
     def tables(self, comparison: Comparison) -> list[TextTable]:
-        """Returns latency per job class, and the constraints with what was attained."""
-        return [table for table in (class_table(comparison), constraint_table(comparison)) if table is not None]
+        """Returns latency per job class, the constraints with what was attained, and what run times are worth."""
+        tables = class_table(comparison), constraint_table(comparison), knowing_table(comparison)
+        return [table for table in tables if table is not None]
 
     def notes(self, comparison: Comparison) -> list[str]:
         """Returns how far a log could be replayed, and what the environments share, which their intervals rest on."""
@@ -517,7 +519,18 @@ class CostObjective(UtilityObjective):
         alone_min = getattr(scenario.jobs, "leave_alone_min", 0.0)
         alone = f"; jobs under {alone_min:g} minutes are not to be delayed" if alone_min else ""
         without = f"; {' and '.join(free)} without a price" if free else ""
-        return [f"{', '.join(told)[0].upper()}{', '.join(told)[1:]}{without}{alone}{limit}."]
+        return [f"{', '.join(told)[0].upper()}{', '.join(told)[1:]}{without}{alone}{limit}.", self._told(comparison)]
+
+    def _told(self, comparison: Comparison) -> str:
+        """Returns the sentence on what policies are told of run times, and what the truth would be worth."""
+        way = comparison.scenario.jobs.knowledge.run_time
+        said = f"Policies are told {TOLD[way]}"
+        if comparison.knowing is None or way == "known":
+            return f"{said}."
+        more = comparison.currency.of(worth(comparison, "known"))
+        amount = money(Estimate(abs(more.value)), comparison.currency.name)
+        less = "more" if more.value >= 0 else "less"
+        return f"{said}; if {comparison.knowing.policy} knew run times, it would save {amount} {less}{interval(more)}."
 
     def limits(self, comparison: Comparison) -> list[str]:
         """Returns the cost that no policy can change, and how tight the bound is."""

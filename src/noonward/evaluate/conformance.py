@@ -18,14 +18,16 @@ from noonward.engine.cluster.kernels.world import World
 from noonward.engine.run import run
 from noonward.errors import ConformanceError
 from noonward.evaluate.edge_conformance import check_edge_scheduler
+from noonward.forecasts.published import published_until
 from noonward.ledger.segments import Outcome
 from noonward.model.cluster.environment import Environment, GpuCaps
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.setting import Protocol
 from noonward.model.economics import Economics
+from noonward.model.markets import day_ahead_market
 from noonward.model.network import Network
-from noonward.model.signals import Signals
+from noonward.model.signals import PRICE_NAME, Signals
 from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 from noonward.units import HOUR_S
@@ -34,6 +36,8 @@ WINDOW_H: Final = 12
 JOBS: Final = 60
 HISTORY_H: Final = 24
 START: Final = datetime(2022, 3, 1, tzinfo=UTC)
+ZONES: Final = ("DE", "Z1", "Z2")
+"""Zones of the sites: the first has a day-ahead market."""
 FORESEEING: Final = ("perfect", "noisy")
 """Kinds of forecast that are made from the truth."""
 QUESTIONS_MAX: Final = 100_000
@@ -125,8 +129,10 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
     _check_future(scheduler, seed, first, _other_jobs(environment), "jobs that arrive later")
     forecast = scheduler.needs.forecast
     if forecast is None or forecast.kind not in FORESEEING:
-        what = "prices and carbon intensities of later hours"
-        _check_future(scheduler, seed, first, _other_signals(environment), what)
+        published = forecast is not None and forecast.published
+        what = f"prices {'that are not published yet' if published else ''} and carbon intensities of later hours"
+        other = _other_signals(environment, published)
+        _check_future(scheduler, seed, first, other, " ".join(what.split()))
 
 
 def _check_future(
@@ -276,7 +282,7 @@ def _environment(protocol: Protocol, rng: np.random.Generator, *, drained: bool)
         jobs=_jobs(rng, drained=drained),
         signals=Signals(
             start=START - timedelta(hours=HISTORY_H),
-            zones=("Z0", "Z1", "Z2"),
+            zones=ZONES,
             value_ZH={
                 "price_usd_per_mwh": rng.uniform(-20.0, 200.0, (3, hours)),
                 "carbon_g_per_kwh": rng.uniform(0.0, 700.0, (3, hours)),
@@ -302,7 +308,7 @@ def _fleet() -> Fleet:
         for s in range(3)
     }
     sites = tuple(
-        {"name": f"site{s}", "zone": f"Z{s}", "gpu_type": f"type{s}", "gpus": gpus, "pue": 1.1 + 0.1 * s}
+        {"name": f"site{s}", "zone": ZONES[s], "gpu_type": f"type{s}", "gpus": gpus, "pue": 1.1 + 0.1 * s}
         for s, gpus in enumerate((8, 4, 6))
     )
     return Fleet.model_validate({"gpu_types": kinds, "sites": sites})
@@ -353,8 +359,13 @@ def _other_jobs(environment: Environment) -> tuple[Environment, float]:
     return replace(environment, jobs=Jobs(**fewer)), float(jobs.arrival_s_J[first])
 
 
-def _other_signals(environment: Environment) -> tuple[Environment, float]:
-    """Returns an environment with other prices and intensities from the middle of the window, and that time, s."""
+def _other_signals(environment: Environment, published: bool) -> tuple[Environment, float]:
+    """Returns an environment with other prices and intensities from the middle of the window, and that time, s.
+
+    Args:
+        environment: Environment.
+        published: Prices that have been published by then stay as they are.
+    """
     signals = environment.signals
     assert signals is not None
     hours = WINDOW_H // 3
@@ -362,4 +373,9 @@ def _other_signals(environment: Environment) -> tuple[Environment, float]:
     value_ZH = {name: array.copy() for name, array in signals.value_ZH.items()}
     for array in value_ZH.values():
         array[:, first:] = array[::-1, first:].copy()
+    if published:
+        market_Z = [day_ahead_market(zone, signals.day_ahead) for zone in signals.zones]
+        until_Z = published_until(market_Z, signals.start, np.array([first - 1]))[:, 0]
+        for z, until in enumerate(until_Z.tolist()):
+            value_ZH[PRICE_NAME][z, first:until] = signals.price_usd_per_mwh_ZH[z, first:until]
     return replace(environment, signals=replace(signals, value_ZH=value_ZH)), hours * HOUR_S

@@ -6,6 +6,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
+from noonward.live.api.guard import Bodies
 from noonward.live.api.handlers import Api, problem
 from noonward.live.controller import Controller
 from noonward.live.web.forms import Forms
@@ -33,7 +34,9 @@ def make_app(controller: Controller) -> Starlette:
     async def defect(request: Request, error: Exception) -> Response:
         return problem(500, "defect", "the service failed at this request; its log says more")
 
-    return Starlette(
+    app = Starlette(
         routes=[*api.routes(), *pages.routes(), *Forms(pages).routes()],
         exception_handlers={404: not_found, 405: not_allowed, 500: defect},
     )
+    app.state.bodies = Bodies()
+    return app

@@ -130,6 +130,17 @@ class RaySite(Spec):
     """Name of the GPUs as a custom resource; none: Ray's own."""
 
 
+class LogConfig(Spec):
+    """What is logged, to standard error."""
+
+    format: Literal["text", "json"] = "text"
+    """Lines of text, or a JSON object per line."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level that is shown."""
+    requests: bool = False
+    """Whether every request is a line."""
+
+
 class ShadowConfig(Spec):
     """How jobs of a cluster that is watched in shadow are taken."""
 
@@ -177,6 +188,8 @@ class LiveConfig(Spec):
     """Key file (PEM)."""
     shadow: ShadowConfig = ShadowConfig()
     """How jobs of clusters that are watched in shadow are taken."""
+    log: LogConfig = LogConfig()
+    """What is logged."""
     environment: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], ...] = ()
     """Variables of the service's environment that jobs of Slurm and local sites get beside PATH, HOME and the like."""
     without_tokens: bool = False

@@ -20,9 +20,10 @@ from noonward.errors import DataError, NoonwardError, ScenarioError
 from noonward.live import operator
 from noonward.live.accounts import Savings, savings
 from noonward.live.api import shown
-from noonward.live.api.figures import CONTENT_TYPE, exposition
+from noonward.live.api.figures import CONTENT_TYPE, Figures
 from noonward.live.api.guard import Guard, RefusedError, body_of, decoded
 from noonward.live.api.openapi import document
+from noonward.live.api.watched import RequestCounts
 from noonward.live.controller import Controller
 from noonward.live.operator import NoSuchJobError, NotYoursError, TooLateError
 from noonward.live.requests import MOST_JOBS, JobRequest, JobRow, RequestChecker, expanded
@@ -96,6 +97,8 @@ class Api:
         self._settling, self._readying = asyncio.Lock(), asyncio.Lock()
         self._ready = (-math.inf, "")
         self._streams: Counter[str] = Counter()
+        self.requests = RequestCounts()
+        self.figures = Figures(controller, self.requests)
         self._settle_from = -math.inf
         self._savings: dict[int, tuple[float, Savings | None]] = {}
         self._change = msgspec.json.Decoder(shown.Change)
@@ -134,7 +137,9 @@ class Api:
     def _guarded(self, scope: Scope, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             try:
-                return await handler(request, await self.guard.holder(request, scope))
+                holder = await self.guard.holder(request, scope)
+                request.state.who = holder.name
+                return await handler(request, holder)
             except RefusedError as refused:
                 return problem(refused.status, refused.code, refused.message, refused.after_s)
             except NoonwardError as error:
@@ -448,7 +453,7 @@ class Api:
 
     async def metrics(self, request: Request, holder: Holder) -> Response:
         """Figures for Prometheus."""
-        return Response(await run_in_threadpool(exposition, self.controller), media_type=CONTENT_TYPE)
+        return Response(await run_in_threadpool(self.figures.exposition), media_type=CONTENT_TYPE)
 
     async def healthz(self, request: Request) -> Response:
         """Says whether every loop makes its steps."""

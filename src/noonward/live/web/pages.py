@@ -77,7 +77,9 @@ class Pages:
 
         async def answer(request: Request) -> Response:
             try:
-                response = await handler(request, await self.sessions.visitor(request, scope))
+                visitor = await self.sessions.visitor(request, scope)
+                request.state.who = visitor.holder.name
+                response = await handler(request, visitor)
             except RefusedError as refused:
                 return self.refused(request, refused.status, refused.message)
             except NoonwardError as error:

@@ -97,6 +97,7 @@ class Controller:
         self._stop = threading.Event()
         self._wakes: list[threading.Event] = []
         self._threads: list[threading.Thread] = []
+        self._announced = setup.setting(window_s=np.inf, drained=True).withheld
         self.names = Names.of(setup.scenario.fleet)
         take_fleet(store, self.names)
         self._store_sites()
@@ -198,7 +199,7 @@ class Controller:
         with self.lock:
             began = time.perf_counter()
             ready = self.books.save()  # what an earlier step could not store
-            self._take_operator()
+            self._take_operator(float(until_s))
             self._take_ended()
             self.world.arrive(new_arrivals(self.store, self.names, until_s))
             asked = self.world.asks
@@ -242,8 +243,11 @@ class Controller:
             serial, time_s = self._ended.get()
             self.world.finish(serial, time_s)
 
-    def _take_operator(self) -> None:
-        """Takes over what operators changed: holds, pins, vetoes, cancellations, drained sites, withheld GPUs."""
+    def _take_operator(self, until_s: float) -> None:
+        """Takes over what operators changed: holds, pins, vetoes, cancellations, drained sites, withheld GPUs.
+
+        GPUs that the scenario announced to be withheld are, whatever a cluster has; it may have fewer.
+        """
         by_job = {seat.about.job: seat for seat in self.world.seat_of.values()} if not self._touched.empty() else {}
         while not self._touched.empty():
             job = self._touched.get()
@@ -260,7 +264,8 @@ class Controller:
             if row["name"] in self.setup.sites:
                 s = self.setup.sites.index(row["name"])
                 self.world.drain(s, bool(row["drained"]) or not row["reachable"])
-                self.world.withhold(s, row["withheld"])
+                announced = 0 if self._announced is None else int(self._announced.at(np.array([until_s]))[0, s])
+                self.world.withhold(s, max(row["withheld"], announced))
 
     def deliver(self, s: int) -> None:
         """Hands a site's jobs over."""

@@ -26,6 +26,7 @@ from noonward.live.setup import Setup
 from noonward.live.shadow.executor import ShadowExecutor
 from noonward.live.shadow.watcher import Watcher
 from noonward.live.store.database import Connection
+from noonward.live.store.dependencies import let_arrive
 from noonward.live.store.retention import retire
 from noonward.live.store.set_back import set_back
 from noonward.live.store.store import Store
@@ -187,6 +188,7 @@ class Controller:
         """Takes what has happened, asks the scheduler and stores what it decided; returns whether it asked."""
         if self.store.ahead_s:
             self._mend_clock()
+        let_arrive(self.store)
         # A change of its own: whatever was stamped before it is committed.
         now_s = self.store.do(lambda connection, now_s: now_s)
         until_s = now_s

@@ -210,7 +210,7 @@ def _window_notes(scenario: Scenario, start: datetime, jobs: Jobs) -> tuple[str,
             notes.append(f"{name} has no dates (column submit_time): its jobs run on the day each window starts on")
     else:
         inside = int(rows.arrivals_s(start, scenario.window_h)[1].sum())
-        if inside < len(rows.table):
+        if inside < len(rows.table) and scenario.windows is None:
             notes.append(
                 f"{inside:,} of the {len(rows.table):,} jobs of {name} are submitted between {start:%Y-%m-%d} and "
                 f"{end:%Y-%m-%d %H:%M} UTC; the others are left out"

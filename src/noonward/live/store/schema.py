@@ -7,7 +7,7 @@ from typing import Final
 
 from noonward.errors import FileError
 
-VERSION: Final = 8
+VERSION: Final = 9
 """Version of the tables; stores of other versions are refused."""
 TABLES: Final = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
@@ -74,6 +74,7 @@ CREATE TABLE signals (
     true_price REAL, true_carbon REAL, stored_s REAL NOT NULL, PRIMARY KEY (zone, hour)
 ) WITHOUT ROWID;
 CREATE TABLE forecasts (hour INTEGER PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE published (hour INTEGER PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE decisions (
     id INTEGER PRIMARY KEY, at_s REAL NOT NULL, job INTEGER NOT NULL, attempt INTEGER NOT NULL,
     serial INTEGER NOT NULL, policy TEXT NOT NULL, asker TEXT, choice TEXT,

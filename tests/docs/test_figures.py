@@ -274,6 +274,16 @@ def test_figures_of_bench_live(noonward: CommandLine, monkeypatch: pytest.Monkey
     hold_against_page("bench live", [noonward("bench", "live", "--json").out])
 
 
+def test_figures_of_bench_live_http(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.bench import live_http
+
+    monkeypatch.setattr(live_http, "BATCH", 50)
+    short = ("--http", "--seconds", "0.5", "--rate", "200")
+    hold_against_page("bench live --http", [noonward("bench", "live", *short, "--json").out])
+    refused = noonward("bench", "live", "--http", "--month")
+    assert (refused.code, "give one of them" in refused.err) == (2, True)
+
+
 def test_figures_of_bench_learn(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     from noonward.bench import learn as bench_learn
 

@@ -148,9 +148,9 @@ def _ablations(training_seeds: int, windows: int, json: bool) -> None:
     if json:
         print(to_json(found.metrics(), windows=windows, training_seeds=training_seeds))
         return
-    caption = f"{windows} generated windows of validation months, {training_seeds} training seed(s); 95 % intervals"
-    table = Table(title="share of the gap from local FCFS to the bound", caption=caption)
-    for title in ("training", "what is changed", "share of the gap"):
+    caption = f"{windows} generated windows of validation months, {training_seeds} training seed(s); 95% intervals"
+    table = Table(title="share of possible improvement over local FCFS", caption=caption)
+    for title in ("training", "what is changed", "share of possible improvement"):
         table.add_column(title, overflow="fold")
     for each in ABLATIONS:
         share = found.share[each.name]
@@ -396,7 +396,7 @@ def load_shaping(
     if json:
         print(to_json(metrics, source=found.source, draws=draws, seed=seed, report=str(report)))
         return
-    table = Table("figure", "value", "95 % interval", "reference", "unit", title=f"load shaping, {found.source}")
+    table = Table("figure", "value", "95% interval", "reference", "unit", title=f"load shaping, {found.source}")
     for metric in metrics:
         value = "–" if metric.value is None else f"{metric.value:.4f}"
         interval = "–" if metric.low is None else f"{metric.low:.4f} to {metric.high:.4f}"

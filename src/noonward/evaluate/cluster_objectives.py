@@ -122,10 +122,10 @@ class ClusterObjective(Objective):
             return f"at least {bound.get('joules_per_unit', math.nan):.3f} J/unit"
         upper, best = bound["utility_usd"], bound.get("best_known_usd", math.nan)
         if math.isnan(best):
-            return f"utility at most {upper:.2f} USD; no schedule was looked for, so its duality gap is not known"
+            return f"utility at most {upper:.2f} USD; no schedule was looked for, so its optimality gap is not known"
         return (
             f"utility at most {upper:.2f} USD; best schedule known {best:.2f} USD "
-            f"(duality gap {(upper - best) / abs(upper):.2%})"
+            f"(optimality gap {(upper - best) / abs(upper):.2%})"
         )
 
     def metrics(self, comparison: Comparison) -> list[Metric]:
@@ -168,7 +168,7 @@ class ClusterObjective(Objective):
         work = ratio(comparison.values(policy, "gpu_hours"), comparison.values(comparison.reference, "gpu_hours")).value
         if abs(work - 1) > SAME_WORK:
             more = "more" if work > 1 else "fewer"
-            told.append(f"It runs {100 * abs(work - 1):.1f} % {more} GPU-hours, so bills alone do not compare.")
+            told.append(f"It runs {100 * abs(work - 1):.1f}% {more} GPU-hours, so bills alone do not compare.")
         return told
 
     def tables(self, comparison: Comparison) -> list[TextTable]:
@@ -282,7 +282,7 @@ class UtilityObjective(ClusterObjective):
         return (
             (Column("Utility", "USD", "up"), lambda c, p: number(c.mean(p, "utility_usd"), utility_digits(c))),
             (Column("Change against reference", "%", "up"), lambda c, p: percent(c.gain(p), signed=True)),
-            (Column("Share of the gap to the bound", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
+            (Column("Share of possible improvement", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
             (Column("GPU-hours", "GPU h", "up"), _ledger("gpu_hours")),
             (Column("Done", "jobs", "up"), _ledger("done")),
             (Column("Overdue", "jobs", "down"), _ledger("overdue")),
@@ -348,7 +348,7 @@ class UtilityObjective(ClusterObjective):
             sentences.append(
                 f"Upper bound: {number(mean(upper_E))} USD. No scheduler earns more, not even one that knows every "
                 f"job, price and carbon intensity beforehand. The best schedule known (with that knowledge) earns "
-                f"{number(mean(known_E))} USD, so the bound is at most {100 * gap.value:.1f} % too high (its duality "
+                f"{number(mean(known_E))} USD, so the bound is at most {100 * gap.value:.1f}% too high (its optimality "
                 "gap)."
             )
         reference, best = comparison.reference, self.ranked(comparison)[0]
@@ -357,7 +357,7 @@ class UtilityObjective(ClusterObjective):
         if best != reference:
             rest += f" and {best} {number(comparison.mean(best, 'controllable_usd'))} USD"
         sentences.append(
-            f"Fixed cost: {number(fixed, 1)} USD an environment for energy and carbon of GPUs kept ready over the "
+            f"Fixed cost: {number(fixed, 1)} USD per environment for energy and carbon of GPUs kept ready over the "
             f"window, whatever a policy does. {rest}."
         )
         return sentences
@@ -596,7 +596,7 @@ def _wait_table(comparison: Comparison, column: str) -> TextTable:
         title=f"Who waits, by {column}",
         header=(column, "policy", "jobs", "mean wait (h)", "longest wait (h)", "late (jobs)", "not done (jobs)"),
         rows=tuple(rows),
-        caption="Waits run from a job's arrival to its start. Jobs are means of an environment.",
+        caption="Waits run from a job's arrival to its start. Jobs are means per environment.",
     )
 
 

@@ -303,7 +303,7 @@ class Comparison:
                 "spreads and intervals are too narrow"
             )
         if not self.bounded:
-            notes.append("no bound was looked for, so the share of what is possible is not known")
+            notes.append("no bound was computed, so the share of possible improvement is not known")
         cut = sum("cut" in bound for bound in self.bounds)
         if cut:
             notes.append(
@@ -335,5 +335,5 @@ def _caption(comparison: Comparison) -> str:
         return "One environment: the numbers have no spread; run more environments for intervals."
     return (
         f"Mean ± standard deviation over {count} environments. Changes and shares are paired (the same environments "
-        f"for every policy), against {comparison.reference}, with the 95 % confidence interval in brackets."
+        f"for every policy), against {comparison.reference}, with the 95% confidence interval in brackets."
     )

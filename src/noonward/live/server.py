@@ -92,6 +92,7 @@ def _answer(config: LiveConfig, controller: Controller, listener: socket.socket,
     server = uvicorn.Server(
         uvicorn.Config(
             make_app(controller),
+            log_config=None,
             log_level="warning",
             access_log=False,
             lifespan="off",

@@ -77,7 +77,9 @@ class Pages:
 
         async def answer(request: Request) -> Response:
             try:
-                response = await handler(request, await self.sessions.visitor(request, scope))
+                visitor = await self.sessions.visitor(request, scope)
+                request.state.who = visitor.holder.name
+                response = await handler(request, visitor)
             except RefusedError as refused:
                 return self.refused(request, refused.status, refused.message)
             except NoonwardError as error:
@@ -171,6 +173,8 @@ class Pages:
         """Computes the savings of a week; a failure is logged, and the next visit tries again."""
         try:
             await self.api.settled(WEEK_DAYS)
+        except RefusedError:
+            return  # others were computed just now
         except Exception:
             _log.exception("the savings of the last week could not be computed")
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from noonward.decision.scheduler import Scheduler
 from noonward.forecasts.forecast import Forecast, ForecastKind, NetName, Noise
 from noonward.forecasts.learned import SMALL
+from noonward.schedule.cluster.adaptive import AdaptiveRouter
 from noonward.schedule.cluster.bandit import Ucb1
 from noonward.schedule.cluster.bid_price import BidPrice, Expected, JobsPerHour, Memory, Rounds, Samples
 from noonward.schedule.cluster.booking import Booked
@@ -37,8 +38,8 @@ from noonward.schedule.trained_files import PolicyFile
 
 FORECASTS: Final = {
     "perfect": "a perfect forecast",
-    "persistence": "the last day's values as forecast",
-    "regression": "a regression on the last days",
+    "persistence": "the prices of the day before as forecast",
+    "regression": "a forecast from the last days (regression)",
     "noisy": "a noisy forecast",
 }
 """Forecasts that planners are registered with, and their words."""
@@ -194,11 +195,15 @@ def _check_forecast(forecast: str, noise: float, net: int | str, **_: object) ->
 
 def _add_bookers(registry: Registry) -> None:
     def bid_words(forecast: str, price: str, **_: object) -> str:
-        start = "" if price == "none" else "; prices start from learned ones"
-        return f"Booked and rebooked hourly where value exceeds the price of capacity, under {WORDS[forecast]}{start}."
+        start = "" if price == "none" else "; the prices of GPUs start from learned ones"
+        return f"Plans every hour which job runs where and when, by a price of GPUs and {WORDS[forecast]}{start}."
 
     makers: tuple[tuple[str, Callable[..., Scheduler], Callable[..., str]], ...] = (
-        ("booked", booked, lambda forecast, **_: f"Best (site, start) booked at arrival under {WORDS[forecast]}."),
+        (
+            "booked",
+            booked,
+            lambda forecast, **_: f"Reserves the best site and start of each job at its arrival, by {WORDS[forecast]}.",
+        ),
         ("bid-price", bid_price, bid_words),
     )
     for name, make, describe in makers:
@@ -285,6 +290,11 @@ def greedy_tradeoff(watts: SecondW) -> Scheduler:
     return WeighedRouter(second=watts)
 
 
+def adaptive_tradeoff(limit_s: LimitS) -> Scheduler:
+    """Returns a router whose price of time keeps a limit of the mean latency."""
+    return AdaptiveRouter(limit_s=limit_s)
+
+
 def sla_energy(target_s: LimitS) -> Scheduler:
     """Returns a router by the least extra energy within a limit."""
     return WeighedRouter(target_s=target_s)
@@ -297,6 +307,14 @@ def _add_weighed(registry: Registry) -> None:
         greedy_tradeoff,
         lambda watts: (
             f"Site, gang and clock of least extra energy plus {watts:g} J per second in system, among those free."
+        ),
+    )
+    _add_family(
+        registry,
+        "adaptive-tradeoff",
+        adaptive_tradeoff,
+        lambda limit_s: (
+            f"The same at a price of time that follows the excess over a mean time in system of {limit_s:g} s."
         ),
     )
     _add(

@@ -134,10 +134,10 @@ def knowledge_table(study: KnowledgeStudy, environments: int) -> TextTable:
         shares = [study.gap_closed(policy, way) for way in study.by_way]
         rows.append((policy, *(_share(each) for each in shares)))
     return TextTable(
-        title="share of the gap from local FCFS to the bound, by what is told of run times",
+        title="share of possible improvement over local FCFS, by what is told of run times",
         header=("policy", *study.by_way),
         rows=tuple(rows),
-        caption=f"{environments} environments; 95 % intervals; limits are 1 to 4 times the run time, or as in a log "
+        caption=f"{environments} environments; 95% intervals; limits are 1 to 4 times the run time, or as in a log "
         "(-log)",
     )
 

@@ -23,6 +23,11 @@ def test_every_registered_policy_conforms(name):
     assert check_scheduler(name, seeds=[0]) is None
 
 
+@pytest.mark.parametrize("name", ["bid-price-learned", "masac-plus"])
+def test_policies_with_learned_forecasts_conform(name):
+    assert check_scheduler(name, seeds=[0]) is None
+
+
 class StartHere(Scheduler):
     needs = Needs(protocols=("each-slot",))
 
@@ -83,6 +88,19 @@ class LooksAhead(StartHere):
 class CountsJobsToCome(StartHere):
     def decide(self, view, answers):
         if len(engine_behind().environment.jobs) == 60:
+            super().decide(view, answers)
+
+
+class ReadsTheReach(StartHere):
+    """Reads how long the longest job will run, also of those to come, from how far forecasts reach."""
+
+    needs = Needs(protocols=("each-slot",), forecast=Forecast("persistence"))
+
+    def reset(self, brief, rng):
+        self.starts = brief.lookahead_h < 12
+
+    def decide(self, view, answers):
+        if self.starts:
             super().decide(view, answers)
 
 
@@ -183,6 +201,7 @@ class Fails(StartHere):
         (NeverForgets, r"answers differently when run again"),
         (LooksAhead, r"LooksAhead answers differently before .* s when only jobs that arrive later are changed"),
         (CountsJobsToCome, r"answers differently before .* s when only jobs that arrive later are changed"),
+        (ReadsTheReach, r"before .* s when only the run times of jobs that arrive later are changed"),
         (KnowsPrices, r"before .* s when only prices and carbon intensities of later hours are changed"),
         (
             KnowsPricesBeyondItsForecast,

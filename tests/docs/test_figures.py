@@ -33,6 +33,7 @@ def as_pattern(name: str) -> re.Pattern[str]:
         text.replace("CASE", r"[\w=.,]+")
         .replace("CHOICE", "(?:best|cheapest|cleanest|now|worst)")
         .replace("POINT", r"[\w.-]+")
+        .replace("FREEDOM", "(?:none|suspend|elastic|caps|all)")
         .replace("ASSUMPTIONS", r"[\w.-]+")
         .replace("WAY", "(?:known|learned|limit|class-mean)")
         .replace("CELL", r"N\d+/0\.\d\d")
@@ -77,6 +78,7 @@ DVFS = ("dvfs-training", "--set", "window_h=1", "-n", 1)
 
 LIMITS = "{mean_latency_s: 60, p99_latency_s: 60, queue_max: 1, power_cap_w: {us-west: 9000}}"
 TINY = ("tiny", "-n", 10, "--non-clairvoyant")
+FREED = ("tiny", "--set", "fleet.freedoms.fine-tuning.interruptible=true", "--freedom", "suspend", "-n", 1)
 MIXED = ("dvfs-mixed", "--set", "window_h=1", "--set", f"constraints={LIMITS}", "-n", 1)
 
 
@@ -93,7 +95,8 @@ def test_figures_of_compare(noonward: CommandLine) -> None:
 
 
 def test_figures_of_bound(noonward: CommandLine) -> None:
-    hold_against_page("bound", [noonward("bound", *what, "--json").out for what in (("tiny", "-n", 1), TINY, DVFS)])
+    asked = (("tiny", "-n", 1), TINY, DVFS, FREED)
+    hold_against_page("bound", [noonward("bound", *what, "--json").out for what in asked])
 
 
 def test_figures_of_plan(noonward: CommandLine) -> None:

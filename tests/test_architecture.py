@@ -22,6 +22,7 @@ BASE = frozenset(
         "files",
         "notices",
         "kernel_cache",
+        "solver",
         "sources",
         "vectorised",
     }
@@ -39,6 +40,7 @@ ALLOWED = {
     "kernel_cache": frozenset({"notices"}),
     "compiled": frozenset({"units", "errors", "notices", "kernel_cache", "sources"}),
     "draws": frozenset({"compiled"}),
+    "solver": frozenset[str](),
     "sorting": frozenset({"arrays", "compiled"}),
     "files": frozenset({"units", "errors"}),
     "model": BASE,

@@ -29,8 +29,8 @@ Environment variables:
 | `NOONWARD_EDGE_FOLDER` | folder of an edge service |
 | `NOONWARD_CACHE_DIR` | folder of compiled functions |
 | `NOONWARD_FORECASTS` | folder of forecasts made by `noonward fit-forecast` |
-| `NOONWARD_JOB` | set for a job of the live service: its number (not through `sbatch`) |
-| `NOONWARD_GPUS` | set for a job of the live service: its number of GPUs (not through Slurm) |
+| `NOONWARD_JOB`, `NOONWARD_GPUS` | set for a job of the live service: its number, and its number of GPUs |
+| `NOONWARD_TASK`, `NOONWARD_TASKS` | set for a task of an array: its number from 0 on, and how many there are |
 """
 WIDTH = 100
 

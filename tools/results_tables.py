@@ -1,14 +1,19 @@
-"""Writes the results tables of README.md and docs/ from what ``compare`` or ``reproduce fine-tuning`` printed.
+r"""Writes the results tables of README.md and docs/ from what ``compare`` or ``reproduce fine-tuning`` printed.
 
     noonward compare fine-tuning --no-report --json > packaged.json
     python tools/results_tables.py fine-tuning packaged.json docs/results.md
-    python tools/results_tables.py short-fine-tuning packaged.json README.md
+
+    noonward compare fine-tuning --set jobs.knowledge.run_time=learned --set jobs.knowledge.limit.to=4 \
+        --policies masac-plus,bid-price-regression,patient,cheapest-feasible,masac,local-fcfs \
+        --no-bound --no-report --json > learned.json
+    python tools/results_tables.py short-fine-tuning packaged.json README.md --learned learned.json
 
     noonward reproduce fine-tuning --json > reproduced.json
     python tools/results_tables.py reproduce-generated reproduced.json docs/results.md
 
 The table ``reproduce-generated`` (``reproduce-real``) is made from the figures that end in ``@generated`` (``@real``).
-A name that begins with ``short-`` gives the README's table: seven rows, four columns.
+A name that begins with ``short-`` gives the README's table: seven rows, four columns. Its share *with run times
+learned* is of the bound and the baseline of the other file: the environments are the same.
 A table stands between the lines ``<!-- results NAME -->`` and ``<!-- end of results -->``.
 """
 
@@ -26,7 +31,7 @@ HEAD = (
     "|---|---|---|---|---|---|---|---|---|---|",
 )
 SHORT_HEAD = (
-    "| policy | utility against local FCFS | share of possible improvement | job energy cost, USD per GPU-hour |",
+    "| policy | utility against local FCFS | share of possible improvement | with run times learned |",
     "|---|---|---|---|",
 )
 SHORT_ROWS = ("masac-plus", "bid-price-regression", "patient", "cheapest-feasible", "masac", "local-fcfs")
@@ -76,8 +81,13 @@ def table(figures: dict[str, dict[str, Any]]) -> list[str]:
     return [*HEAD, *rows]
 
 
-def short_table(figures: dict[str, dict[str, Any]]) -> list[str]:
-    """Returns the lines of the README's table: the bound, and the policies of ``SHORT_ROWS``."""
+def short_table(figures: dict[str, dict[str, Any]], learned: dict[str, dict[str, Any]]) -> list[str]:
+    """Returns the lines of the README's table: the bound, and the policies of ``SHORT_ROWS``.
+
+    Args:
+        figures: Figures where run times are known.
+        learned: Those of the same environments where they are learned.
+    """
     base, bound = (figures[f"utility_usd/{name}"]["value"] for name in ("local-fcfs", "bound"))
     rows = [f"| *upper bound* | *{100 * (bound / base - 1):+.1f}%* | *100%* | |"]
     for policy in SHORT_ROWS:
@@ -86,7 +96,7 @@ def short_table(figures: dict[str, dict[str, Any]]) -> list[str]:
             f"`{policy}`",
             "baseline" if base_row else percent(figures[f"gain_over_local-fcfs/{policy}"]),
             "0%" if base_row else share(figures[f"gap_closed/{policy}"]),
-            f"{figures[f'usd_per_gpu_hour/{policy}']['value']:.4f}",
+            f"{100 * (learned[f'utility_usd/{policy}']['value'] - base) / (bound - base):.0f}%",
         )
         rows.append("| " + " | ".join(cells) + " |")
     return [*SHORT_HEAD, *rows]
@@ -98,12 +108,19 @@ def main() -> None:
     parser.add_argument("name", help="name of the table, as in its first line")
     parser.add_argument("figures", type=Path, help="what 'noonward compare ... --json' printed")
     parser.add_argument("pages", type=Path, nargs="+", help="files to write the table into")
+    parser.add_argument("--learned", type=Path, help="the same with run times learned, for the short table")
     given = parser.parse_args()
     content = json.loads(given.figures.read_text(encoding="utf-8"))
     kind = given.name.removeprefix("reproduce-") if given.name.startswith("reproduce-") else ""
     named = ((*figure["name"].partition("@"), figure) for figure in content["figures"])
     figures = {name: figure for name, _, of, figure in named if of == kind}
-    lines = (short_table if given.name.startswith("short-") else table)(figures)
+    if given.name.startswith("short-"):
+        if given.learned is None:
+            parser.error("the short table needs --learned FILE")
+        learned = json.loads(given.learned.read_text(encoding="utf-8"))["figures"]
+        lines = short_table(figures, {figure["name"]: figure for figure in learned})
+    else:
+        lines = table(figures)
     begin = f"<!-- results {given.name} -->"
     for page in given.pages:
         before, _, rest = page.read_text(encoding="utf-8").partition(begin)

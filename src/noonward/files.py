@@ -1,4 +1,4 @@
-"""Files and folders that are written whole or not at all, locks on folders, and safe names for files."""
+"""Files and folders that are written whole or not at all, arrays in files, locks on folders, safe names for files."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ import errno
 import hashlib
 import io
 import itertools
+import math
 import os
 import re
 import shutil
 import socket
 import tempfile
 import weakref
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, TextIO
 
-from noonward.errors import FileError
+from noonward.errors import DataError, FileError
 
 if TYPE_CHECKING:
     import polars as pl
+    from numpy.typing import NDArray
 
 LOCK: Final = ".lock"
 """File within a folder that the process working there holds locked."""
@@ -97,6 +100,51 @@ def table_bytes(table: pl.DataFrame, suffix: str, compression: Literal["zstd", "
     else:
         table.write_parquet(content, compression=compression)
     return content.getvalue()
+
+
+def stored_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+    """Returns the arrays of an ``.npz`` file by name; nothing in it is run, and no more memory is taken than it fills.
+
+    Args:
+        path: File.
+        names: Arrays to read, those that the file holds of them; None: all.
+
+    Raises:
+        DataError: The file cannot be opened, is damaged, or holds other things than plain arrays; the message says why,
+            without the path.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+            return {
+                name: _plain_array(archive.read(entry), name)
+                for name, entry in entries.items()
+                if names is None or name in names
+            }
+    except DataError:
+        raise
+    except OSError as error:
+        raise DataError(error.strerror or "it cannot be read") from error
+    except Exception as error:  # zipfile, zlib and NumPy raise almost anything on damaged content
+        raise DataError("it is no archive of plain arrays") from error
+
+
+def _plain_array(content: bytes, name: str) -> NDArray[Any]:
+    """Returns the array of an ``.npy`` file's content.
+
+    Raises:
+        DataError: It claims more or fewer values than the content holds.
+        ValueError: It is none, or would have to be unpickled.
+    """
+    import numpy as np
+
+    stream = io.BytesIO(content)
+    formats = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    shape, _, dtype = formats[np.lib.format.read_magic(stream)](stream)
+    claimed, held = math.prod(shape) * dtype.itemsize, len(content) - stream.tell()
+    if claimed != held and not dtype.hasobject:
+        raise DataError(f"its array {name!r} claims {claimed} bytes of values and holds {held}")
+    return np.asarray(np.lib.format.read_array(io.BytesIO(content), allow_pickle=False))
 
 
 @contextmanager

@@ -46,9 +46,17 @@ def test_sites_alone_give_a_scenario_that_runs(noonward: CommandLine) -> None:
     assert scenario.fleet.gpu_types["A100-80-SXM"].idle_w == gpu_library()["A100-80-SXM"].idle_w
     assert scenario.end == "drained"
     assert (scenario.reference_policy, scenario.goal) == ("local-fcfs", "least-cost")
-    assert "bid-price-regression" in scenario.policies
+    assert {"bid-price-published", "booked-published"} < set(scenario.policies)
+    assert "bid-price-regression" not in scenario.policies
     assert len(build_environment(scenario).jobs) > 0
     assert noonward("simulate", "mine.yaml", "--policy", "local-fcfs").code == 0
+
+
+def test_where_a_zone_has_no_day_ahead_market_planners_forecast_all_prices(noonward: CommandLine) -> None:
+    assert noonward("init", "mine.yaml", *BERLIN, "--site", "sydney=AU-NSW:8xA30").code == 0
+    policies = load_scenario("mine.yaml").policies
+    assert {"bid-price-regression", "booked-regression"} < set(policies)
+    assert not any("published" in name for name in policies)
 
 
 def test_jobs_and_signals_run_on_the_days_that_they_share(noonward: CommandLine, files: None) -> None:
@@ -73,7 +81,9 @@ def test_a_table_under_the_fleets_own_names_is_used_as_it_is(noonward: CommandLi
     assert answer.code == 0, answer.err
     assert not Path("mine-jobs.csv").exists()
     content = yaml.safe_load(Path("mine.yaml").read_text())
-    assert content["jobs"] == {"source": "table", "path": "jobs.csv", "leave_alone_min": 15}
+    assert content["jobs"] == {
+        "source": "table", "path": "jobs.csv", "leave_alone_min": 15, "knowledge": {"run_time": "learned"},
+    }  # fmt: skip
     assert content["end"] == "drained"
     assert np.isinf(build_environment(load_scenario("mine.yaml")).jobs.slack_s_J).all()
 

@@ -62,9 +62,28 @@ def test_limits_are_drawn_by_their_law(low, high):
     assert factor.mean() == pytest.approx((low + high) / 2, abs=0.1)
 
 
+def test_limits_may_follow_the_deciles_of_a_log():
+    deciles = "1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 8"
+    law = f"jobs.knowledge.limit={{law: log, deciles: [{deciles}]}}"
+    environment = build_environment(
+        tiny("jobs.knowledge.run_time=limit", law, "jobs.count=800", "fleet.sites.0.gpus=200")
+    )
+    factor = limits(environment) / environment.jobs.work_J
+    assert np.quantile(factor, [0.1, 0.3, 0.65, 0.85]).tolist() == pytest.approx([1, 1, 2, 2], abs=1e-3)
+    assert 2 < np.quantile(factor, 0.95) < 8  # half way up the logarithm: 4
+    packaged = limits(build_environment(tiny("jobs.knowledge.run_time=limit", "jobs.knowledge.limit.law=log")))
+    assert packaged.max() > packaged.min()
+
+
 def test_limits_below_the_run_time_are_refused():
-    for law in ("{law: uniform, from: 0.5, to: 4}", "{law: uniform, from: 3, to: 2}"):
-        with pytest.raises(ScenarioError, match=r"from|below"):
+    for law in (
+        "{law: uniform, from: 0.5, to: 4}",
+        "{law: uniform, from: 3, to: 2}",
+        "{law: log, deciles: [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 1.5]}",
+        "{law: log, deciles: [0.5, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2]}",
+        "{law: log, deciles: [1, 2, 3]}",
+    ):
+        with pytest.raises(ScenarioError, match=r"from|below|deciles"):
             tiny("jobs.knowledge.run_time=limit", f"jobs.knowledge.limit={law}")
 
 

@@ -227,8 +227,30 @@ def test_helios_and_acme_are_tables_of_jobs_whose_run_times_are_end_less_start(r
     jobs, _ = read(helios + row, "helios.csv", clock=Clock("Asia/Shanghai"))
     names = ("job_id", "user", "team", "gpus", "submit_time", "duration_s", "state")
     assert jobs.select(names).row(0) == ("1", "u1", "v1", 8, "2020-03-31T16:00:00Z", 3600.0, "done")
+    assert "partition" not in jobs.columns  # 60 s of waiting are no queue
+    told, _ = read(helios + row, "told.csv", clock=Clock("Asia/Shanghai"), columns={"partition": "queue"})
+    assert told["partition"].to_list() == ["60"]
     acme = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n"
     row = (
         "k1,u2,1,8,9,SFT,FAILED,2023-05-17 11:00:00+00:00,2023-05-17 11:00:10+00:00,2023-05-17 11:00:18+00:00,18,q,1\n"
     )
     assert read(acme + row, "kalos.csv")[0].select("duration_s", "state").row(0) == (8.0, "failed")
+
+
+def test_rows_of_slurms_database_are_read_as_mit_supercloud_has_published_them(read: Read) -> None:
+    head = "id_job,id_user,timelimit,time_submit,time_start,time_end,nodes_alloc,gres_used,partition,state,tres_alloc\n"
+    rows = (
+        '7,u1,1440,1609459200,1609459300,1609462900,1,gpu:volta:2,normal,3,"1=40,2=170000,4=1,5=40,1001=2,1002=2"\n'
+        '8,u1,4294967295,1609459200,1609459300,1609459400,1,,normal,6,"1=40,4=1,1002=1"\n'
+        '9,u2,60,1609459200,1609459300,1609459400,1,,normal,3,"1=40,4=1"\n'
+        "10,u2,60,1609459200,0,0,0,,normal,4,\n"
+    )
+    jobs, account = read(head + rows, "slurm-log.csv")
+    assert account.format == "rows of Slurm's database (MIT Supercloud)"
+    names = ("job_id", "user", "gpus", "submit_time", "duration_s", "limit_s", "partition", "state")
+    assert jobs.select(names).rows() == [
+        ("7", "u1", 2, "2021-01-01T00:00:00Z", 3600.0, 86400.0, "normal", "done"),
+        ("8", "u1", 1, "2021-01-01T00:00:00Z", 100.0, None, "normal", "timeout"),
+    ]
+    with pytest.raises(DataError, match="is no state of Slurm's database"):
+        read(head + rows.replace(",normal,3,", ",normal,33,"), "slurm-log.csv")

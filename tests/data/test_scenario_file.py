@@ -254,3 +254,14 @@ def test_a_file_that_extends_may_replace_the_sites(tmp_path: Path) -> None:
     path.write_text(f"extends: tiny\nname: mine\nfleet:\n{sites}")
     with pytest.raises(ScenarioError, match=r"jobs\.origin_shares names the unknown ingress 'north'; known: here"):
         load_scenario(path)
+
+
+def test_what_is_stated_of_day_ahead_prices_reaches_the_signals_and_an_unknown_market_is_refused():
+    plain = load_scenario("tiny")
+    told = load_scenario("tiny", ["signals.day_ahead={PL: false}"])
+    assert build_environment(told).signals.day_ahead == {"PL": False}
+    assert not build_environment(plain).signals.day_ahead
+    assert "day_ahead" not in plain.model_dump()["signals"]
+    assert plain.digest != told.digest
+    with pytest.raises(ScenarioError, match="no day-ahead market is known for the zones SG; known are those of"):
+        load_scenario("tiny", ["signals.day_ahead={SG: true}"])

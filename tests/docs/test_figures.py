@@ -83,7 +83,13 @@ MIXED = ("dvfs-mixed", "--set", "window_h=1", "--set", f"constraints={LIMITS}", 
 
 
 def test_figures_of_compare(noonward: CommandLine) -> None:
+    log = ["submit_time,origin,gpus,duration_s,limit_s,slack_s"]
+    log += [f"2022-05-02T{hour:02d}:00:00Z,north,1,1800,7200,3600" for hour in range(20)]
+    Path("log.csv").write_text("\n".join(log) + "\n", encoding="utf-8")
     runs = [
+        noonward(
+            "compare", "tiny", "-n", 1, "--jobs", "log.csv", "--policies", "local-fcfs,random", "--no-report", "--json"
+        ),
         noonward("compare", "tiny", "-n", 1, "--no-report", "--json"),
         noonward(
             "compare", "tiny", "-n", 1, "--set", "goal=least-cost", "--policies", "random", "--no-report", "--json"
@@ -269,6 +275,16 @@ def test_figures_of_bench_live(noonward: CommandLine, monkeypatch: pytest.Monkey
     }.items():
         monkeypatch.setattr(bench_live, name, small)
     hold_against_page("bench live", [noonward("bench", "live", "--json").out])
+
+
+def test_figures_of_bench_live_http(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.bench import live_http
+
+    monkeypatch.setattr(live_http, "BATCH", 50)
+    short = ("--http", "--seconds", "0.5", "--rate", "200")
+    hold_against_page("bench live --http", [noonward("bench", "live", *short, "--json").out])
+    refused = noonward("bench", "live", "--http", "--month")
+    assert (refused.code, "give one of them" in refused.err) == (2, True)
 
 
 def test_figures_of_bench_learn(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

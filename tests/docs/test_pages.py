@@ -31,6 +31,8 @@ noonward serve --demo
 noonward sites
 noonward submit "sleep 6" --work 1h --origin warsaw --max-delay 10h
 noonward why 1
+noonward submit "sleep 6" --work 1h --time 2h --env MODEL=small --tasks 3 --origin warsaw
+noonward jobs --state failed
 noonward live drain warsaw
 noonward live policy local-fcfs
 noonward live backup copy.sqlite

@@ -28,13 +28,16 @@ def test_tables_and_sample_of_the_demo_are_what_it_prints(tmp_path):
     assert "noonward compare fine-tuning\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
     tool = tool_named("results_tables")
     figures = {figure["name"]: figure for figure in json.loads(printed("--no-report", "--json"))["figures"]}
-    for page, name, make in (
-        ("docs/results.md", "fine-tuning", tool.table),
-        ("README.md", "short-fine-tuning", tool.short_table),
+    told = ["--set", "jobs.knowledge.run_time=learned", "--set", "jobs.knowledge.limit.to=4"]
+    told += ["--policies", ",".join(tool.SHORT_ROWS), "--no-bound", "--no-report", "--json"]
+    learned = {figure["name"]: figure for figure in json.loads(printed(*told))["figures"]}
+    for page, name, lines in (
+        ("docs/results.md", "fine-tuning", tool.table(figures)),
+        ("README.md", "short-fine-tuning", tool.short_table(figures, learned)),
     ):
         text = (ROOT / page).read_text(encoding="utf-8")
         shown = text.partition(f"<!-- results {name} -->")[2].partition(tool.END)[0].strip().split("\n")
-        assert shown == make(figures), f"{page}: run tools/results_tables.py {name}"
+        assert shown == lines, f"{page}: run tools/results_tables.py {name}"
     sampler, text = tool_named("readme_samples"), (ROOT / "README.md").read_text(encoding="utf-8")
     (found,) = [m for m in sampler.SAMPLE.finditer(text) if m["command"] == "noonward compare fine-tuning"]
     assert found["text"] == sampler.sample(printed("--no-report"), found), "run tools/readme_samples.py"

@@ -49,6 +49,25 @@ def test_the_own_site_is_reached_over_no_link():
     assert reaches_s(jobs, queued=True) == [10.5, 0.0, 20.5, 0.0]
 
 
+def test_a_journey_is_settled_when_it_begins_and_costs_nothing_if_it_never_does():
+    times = (0.0, 0.0, 0.0, 3600.0)
+    jobs = [{"arrival_s": at, "move_gb": 300.0, "slack_s": 1e5} for at in times]  # 3,000 s each on the link
+    paid = {"usd_per_gb": ((0.01,) * 2,) * 2, "kwh_per_gb": ((0.1,) * 2,) * 2}
+    price, carbon = [[50.0]] * 2, [[100.0, 300.0]] * 2
+    for queued, begins_s in ((False, [0.0, 0.0, 0.0, 3600.0]), (True, [0.0, 3000.0, 6000.0])):  # the last: at 9,000 s
+        small = plain(
+            [1, 9], jobs, protocol="on-arrival", network=LINE | paid, queued=queued, drained=False, window_h=2,
+            price=price, carbon=carbon,
+        )  # fmt: skip
+        outcome = run(small.environment(), Second())
+        ledger = settle(outcome)
+        assert outcome.transfer_X["time_s"].tolist() == begins_s
+        assert (ledger.moves, ledger.move_usd) == (len(begins_s), pytest.approx(3.0 * len(begins_s)))
+        assert ledger.move_kg == pytest.approx(sum(30.0 * (0.1 if begin_s < 3600.0 else 0.3) for begin_s in begins_s))
+        assert outcome.meters.move_usd == pytest.approx(ledger.move_usd)
+        assert outcome.meters.move_kg == pytest.approx(ledger.move_kg)
+
+
 def test_time_in_system_counts_the_wait_and_links_carry_one_job_at_a_time():
     environment = world("window_h=6", *QUEUED)
     outcome = run(environment, make_scheduler("greedy-tradeoff(watts=30)"))

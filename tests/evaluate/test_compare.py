@@ -13,6 +13,7 @@ from noonward.evaluate.cluster_objectives import ClusterObjective
 from noonward.evaluate.compare import compare
 from noonward.evaluate.comparison import Bound
 from noonward.files import file_name
+from noonward.notices import listening
 from noonward.runtime import runs as runs_module
 from trained_files import write_random_policy
 
@@ -143,6 +144,29 @@ def test_a_comparison_goes_on_where_it_stopped(runs, tmp_path):
         ("MostFree", 0), ("MostFree", 1),
         ("LocalFcfs", 2), ("CheapestFeasible", 2), ("RandomMasked", 2), ("MostFree", 2),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "jobs.parquet", "hours.parquet", "ledger.json", "service.json"])
+def test_a_damaged_record_is_run_again_with_a_word(runs, tmp_path, file):
+    first = compare(TINY, ["random"], environments=1, out=tmp_path)
+    place = first.records["random"][0].folder / file
+    whole = place.read_bytes()
+    place.write_bytes(whole.replace(b"1", b"2", 1) if file.endswith(".json") else whole[: len(whole) // 2])
+    told = []
+    with listening(lambda kind, about: told.append(about) if kind == "record" else None):
+        assert compare(TINY, ["random"], environments=1, out=tmp_path) == first
+    assert len(runs) == 2
+    assert place.read_bytes() == whole
+    assert [f"{file} is not as it was recorded" in about for about in told] == [True]
+
+
+def test_a_changed_bound_is_computed_again(runs, tmp_path):
+    first = compare(TINY, ["random"], environments=1, out=tmp_path)
+    place = first.folder / "bound" / "000.json"
+    content = json.loads(place.read_text(encoding="utf-8"))
+    for bound in ({"utility_usd": 99.0}, {"utility_usd": "x"}, {}, [], None):
+        place.write_text(json.dumps(content | {"bound": bound}), encoding="utf-8")
+        assert compare(TINY, ["random"], environments=1, out=tmp_path).bounds == first.bounds
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,17 @@ from noonward.decision.partly_compiled import PARTIAL_RULE, PartlyCompiledSchedu
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.evaluate.conformance import ConformanceError, check_scheduler
+from noonward.forecasts.forecast import Forecast
 from noonward.schedule.policies import policies
 
 
 @pytest.mark.parametrize("name", [policy.name for policy in policies(trained=False, kind="cluster")])
 def test_every_registered_policy_conforms(name):
+    assert check_scheduler(name, seeds=[0]) is None
+
+
+@pytest.mark.parametrize("name", ["bid-price-learned", "masac-plus"])
+def test_policies_with_learned_forecasts_conform(name):
     assert check_scheduler(name, seeds=[0]) is None
 
 
@@ -92,6 +98,33 @@ class KnowsPrices(StartHere):
             super().decide(view, answers)
 
 
+class KnowsPricesBeyondItsForecast(StartHere):
+    """Is given the truth of the hours that its forecast reaches, and reads a later one."""
+
+    needs = Needs(protocols=("each-slot",), signals=True, forecast=Forecast("perfect"))
+
+    def reset(self, brief, rng):
+        self.reach_h = brief.lookahead_h
+
+    def decide(self, view, answers):
+        price_H = engine_behind().environment.signals.price_usd_per_mwh_ZH[0]
+        beyond = 24 + int(view.now_s // 3600) + self.reach_h + 1  # after a day of history
+        if price_H[beyond] >= price_H[beyond + 1]:
+            super().decide(view, answers)
+
+
+class KnowsRunTimes(StartHere):
+    """Holds some jobs by their exact run times, though nobody told it these where run times are learned."""
+
+    def decide(self, view, answers):
+        engine = engine_behind()
+        for site, slot in view.asked():
+            if view.allowed(site, site):
+                row = engine.world.track_J[slot]["row"]
+                if int(engine.environment.jobs.work_J[row]) % 2 or view.now_s > 20_000:
+                    answers.send(site, site)
+
+
 class TakesSlotsForJobs(StartHere):
     """Starts a job when it is asked about it again, but takes a job in a slot it knows for the one it met there."""
 
@@ -156,6 +189,11 @@ class Fails(StartHere):
         (LooksAhead, r"LooksAhead answers differently before .* s when only jobs that arrive later are changed"),
         (CountsJobsToCome, r"answers differently before .* s when only jobs that arrive later are changed"),
         (KnowsPrices, r"before .* s when only prices and carbon intensities of later hours are changed"),
+        (
+            KnowsPricesBeyondItsForecast,
+            r"when only prices .* of hours beyond its forecast, which reaches \d+ h, are chan",
+        ),
+        (KnowsRunTimes, r"when only the run times, which it is not told, of jobs that have not ended are changed"),
         (TakesSlotsForJobs, r"TakesSlotsForJobs answers differently when jobs take other slots of view\.job_J"),
         (Forgetful, r"Forgetful answers differently when it is restored from its state after \d+ questions"),
         (KeepsNoCopy, r"KeepsNoCopy answers differently when it is restored"),

@@ -249,7 +249,7 @@ def test_policies_that_miss_the_quality_are_ranked_last_and_never_proposed(tmp_p
     told = " ".join(said)
     assert "reuse-first itself does not meet the constraints: mean quality 0.2019 [0.2019, 0.2019], the goal" in told
     assert f"not proposed, as constraints are not met: {hasty} (mean quality 0.14" in told
-    assert "10.0 images an environment below the least quality of 0.2)" in told
+    assert "10.0 images per environment below the least quality of 0.2)" in told
     assert any(note.startswith("ranked after all others, however soon they respond: ") for note in found.notes)
     missed = {m.name: m.value for m in found.metrics() if m.name.startswith("constraints_missed/")}
     assert list(missed.values()) == [2, 1, 0]

@@ -39,7 +39,7 @@ def test_it_is_small_and_holds_no_program(html):
 def test_methods_are_folded_and_complete(money, html):
     folded = html[html.index("<details>") :]
     assert "open" not in re.findall(r"<details[^>]*>", html)[0]
-    for words in ("id='results'", money.scenario.digest, "noonward compare tiny", "its duality gap"):
+    for words in ("id='results'", money.scenario.digest, "noonward compare tiny", "its optimality gap"):
         assert words in folded
 
 

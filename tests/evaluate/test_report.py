@@ -101,7 +101,7 @@ def test_report_says_what_was_compared(money, page):
         "generated from the statistics of the year 2022",
         f"numpy {np.__version__}",
         default_command(money),
-        "its duality gap",
+        "its optimality gap",
         "whatever a policy does",
     ):
         assert words in page.text

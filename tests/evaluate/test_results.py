@@ -52,8 +52,8 @@ def test_changes_and_shares_of_the_gap_by_hand(money):
     utilities = {"local-fcfs": [100.0, 300.0], "random": [130.0, 330.0]}
     found = with_utilities(money, utilities, bounds=[150.0, 400.0])
     assert cells(found, "Change against reference")["random"].startswith("+15.0 [")
-    assert cells(found, "Share of the gap to the bound")["random"].startswith("40.0 [")
-    assert cells(found, "Share of the gap to the bound")["upper bound"] == "100.0 [100.0, 100.0]"
+    assert cells(found, "Share of possible improvement")["random"].startswith("40.0 [")
+    assert cells(found, "Share of possible improvement")["upper bound"] == "100.0 [100.0, 100.0]"
     assert cells(found, "Change against reference")["upper bound"].startswith("+37.5 [")
 
 

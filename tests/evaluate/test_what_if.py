@@ -138,7 +138,7 @@ def test_prices_at_which_jobs_are_left_out_are_named_and_kept_out_of_the_words()
     gone = case("800", usd=(1.0, 1.0), kg=(0.1, 0.1), gpu_hours=(80.0, 90.0))
     found = words(study(case("0"), clean, gone))
     assert "at 100 USD/t it saves" in found[0]
-    assert found[-1] == "At 800 USD/t, mine serves 15 % fewer GPU-hours, so this point is in no sentence above."
+    assert found[-1] == "At 800 USD/t, mine serves 15% fewer GPU-hours, so this point is in no sentence above."
 
 
 def test_points_that_leave_jobs_out_come_last_and_without_a_cause():
@@ -147,7 +147,7 @@ def test_points_that_leave_jobs_out_come_last_and_without_a_cause():
     found = words(study(few, case("50"), case("100", usd=(11.0, 21.0), kg=(3.0, 3.0)), fewer))
     assert found[0].startswith("At a carbon price of 50 USD/t, mine saves")
     assert found[-1] == (
-        "At 0 USD/t and 400 USD/t, mine serves 2 to 4 % fewer GPU-hours, so these points are in no sentence above."
+        "At 0 USD/t and 400 USD/t, mine serves 2 to 4% fewer GPU-hours, so these points are in no sentence above."
     )
 
 
@@ -157,19 +157,19 @@ def test_a_slack_that_leaves_jobs_out_is_in_no_sentence_about_the_curve(monkeypa
     some, own = (case(f"{at}", usd=(10.0 - at, 20.0 - at), at=at, title=f"{at:g} h") for at in (1.0, 2.0))
     found = words(study(none, some, own, curve="slack"))
     assert found[0].startswith("With a slack of 1 h, mine saves")
-    assert found[-1].startswith("With a slack of 0 h, mine serves 30 % fewer GPU-hours")
+    assert found[-1].startswith("With a slack of 0 h, mine serves 30% fewer GPU-hours")
 
 
 def test_what_a_saving_rests_on_comes_first():
     stay = case("stay", usd=(19.0, 38.0), kg=(9.0, 9.0), title="no moves: jobs run where they arrive")
     other = case("50", title="carbon at 50 in place of 100 USD/t")
     found = words(study(stay, other, name="sensitivity"))
-    assert "It rests most on this: with no moves it saves 5.0 % [5.0, 5.0] of cost." in found
+    assert "It rests most on this: with no moves it saves 5.0% [5.0, 5.0] of cost." in found
     assert any("It hardly depends on: carbon at 50" in each for each in found)
 
 
 def test_dearer_is_said_as_dearer():
-    assert saves(Estimate(-0.2, -0.3, -0.1)) == "costs 20 % [10, 30] more"
+    assert saves(Estimate(-0.2, -0.3, -0.1)) == "costs 20% [10, 30] more"
 
 
 @pytest.fixture(scope="module")

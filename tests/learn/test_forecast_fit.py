@@ -58,7 +58,7 @@ def test_the_held_out_hours_change_nothing_but_the_errors(short):
 
 def test_holes_are_left_out(short):
     assert np.isfinite(fit.fit_forecast(waves(hole=slice(300, 330)), SMALL).error_KFZL).all()
-    with pytest.raises(DataError, match="price of XX-OWN is known in 70 %"):
+    with pytest.raises(DataError, match="price of XX-OWN is known in 70%"):
         fit.fit_forecast(waves(hole=slice(0, 24 * 30)), SMALL)
 
 

@@ -10,6 +10,7 @@ from noonward.live.handover import IN_A_ROW, LOST_POLLS, UNREACHABLE
 from noonward.live.requests import JobRequest
 from noonward.live.service_name import rename_restored
 from noonward.live.store.sqlite import backup, restore
+from noonward.live.terms import EVERY
 from noonward.live.why import why
 
 
@@ -20,6 +21,7 @@ class CrashError(Exception):
 class Cluster:
     """A cluster that keeps its jobs when the service dies, and kills the service at a chosen call."""
 
+    takes = EVERY
     exact_ends = False
     at_once = 1
 
@@ -236,7 +238,7 @@ def test_a_hold_by_the_cluster_is_told_until_it_runs(live):
     assert why(live.controller, job).waits_for == "north, whose cluster holds it: JobHeldAdmin"
     kinds = [row["kind"] for row in live.store.read("SELECT kind FROM events WHERE job = ? ORDER BY id", job)]
     assert kinds[-2:] == ["running", "requeued"]
-    live.cluster.jobs["1"] |= {"phase": "queued", "reason": "Priority"}  # its administrator has released it
+    live.cluster.jobs["1"] |= {"phase": "queued", "reason": ""}  # its administrator has released it
     for _ in range(2):
         live.controller.track(0)
     assert why(live.controller, job).waits_for == "its end; it was started at north"
@@ -443,6 +445,17 @@ def test_after_a_restore_what_ran_meanwhile_is_found_and_not_run_again(live):
     reason = live.store.read("SELECT reason FROM jobs WHERE id = ?", jobs[0])[0]["reason"]
     assert reason.startswith("lost: south was given it as 7 before the store was restored")
     assert live.controller.books.token(new, 0) != live.cluster.jobs["4"]["token"]
+
+
+def test_a_job_that_was_steered_to_a_site_that_cannot_give_what_it_asks_fails(live):
+    live.cluster.takes = EVERY - {"image"}
+    job, good = submit(live, image="a.sif"), submit(live)
+    live.set_time(60.0)
+    live.controller.decide()
+    live.controller.deliver(0)
+    assert (state(live, job), live.cluster.ran) == ("failed", [good])
+    row = live.store.read("SELECT reason FROM jobs WHERE id = ?", job)[0]
+    assert row["reason"] == "the cluster of north cannot be told image of a job"
 
 
 def test_an_order_is_what_was_submitted(live):

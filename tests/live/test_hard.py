@@ -6,6 +6,7 @@ import resource
 import socket
 import ssl
 import subprocess
+import sys
 
 import httpx
 import pytest
@@ -231,6 +232,17 @@ def certificate(folder):
         capture_output=True,
     )  # fmt: skip
     return file, key
+
+
+def test_a_key_that_others_may_read_is_refused(tmp_path):
+    file, key = certificate(tmp_path)
+    key.chmod(0o644)
+    done = subprocess.run(
+        [sys.executable, "-c", SERVICE, str(tmp_path / "live"), str(file), str(key)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "can be read by other users of the machine; chmod 600 it" in done.stderr
 
 
 def test_tls_files_are_used(tmp_path, monkeypatch):

@@ -56,6 +56,17 @@ def test_pages_of_a_service_without_signals_or_jobs(service):
             assert browser.get(path).status_code == 200
 
 
+def test_failed_jobs_are_counted_and_their_pages_show_it(live, browser):
+    assert 'class="bad"' not in browser.get("/").text
+    live.store.do(
+        lambda connection, now_s: (
+            connection.execute("UPDATE jobs SET state = 'failed', ended_s = 1.0 WHERE id = 1") and None
+        )
+    )
+    assert '<li class="bad"><a id="count-failed" href="/jobs?state=failed"><strong>1</strong>' in browser.get("/").text
+    assert '<p class="answer bad">It has ended: failed' in browser.get("/jobs/1").text
+
+
 def test_a_job_is_submitted_by_a_form_once(live, browser):
     page = browser.get("/submit")
     fields = {"word": word_of(page), "key": "one", "name": "mine", "work": "60", "gpus_min": "1", "origin": "north"}

@@ -149,3 +149,27 @@ def test_store_and_tokens_from_the_command_line(noonward, tmp_path):
     assert "holds no store" in noonward("live", "vacuum", "--folder", tmp_path / "none").err
     with pytest.raises(ServiceError):
         Client("http://127.0.0.1:1", timeout_s=0.2).sites()
+
+
+def test_jobs_status_and_savings_are_shown_in_the_terminal(demo, noonward):
+    at = ("--address", demo.address)
+    with Client(demo.address) as client:
+        wait_for(lambda: client.jobs(state="running") or client.jobs(state="done"), "a job's run", 120.0)
+    listed = noonward("jobs", "--limit", 3, *at)
+    assert listed.code == 0
+    assert "the newest 3; --limit shows more" in listed.out
+    jobs = json.loads(noonward("jobs", "--limit", 3, "--json", *at).out)
+    assert [job["id"] for job in jobs] == sorted((job["id"] for job in jobs), reverse=True)
+    assert noonward("jobs", "--state", "lost", *at).out == "no such job\n"
+    refused = noonward("jobs", "--state", "sleeping", *at)
+    assert refused.code == 2
+    assert "sleeping" in refused.err
+    status = noonward("status", *at)
+    assert "policy: " in status.out
+    assert "GPUs free" in status.out
+    assert json.loads(noonward("status", "--json", *at).out)["mode"] == "live"
+    saved = noonward("savings", "--days", 1, *at)
+    assert saved.code == 0
+    assert "saved per day: " in saved.out
+    assert len(json.loads(noonward("sites", "--json", *at).out)) == 3
+    assert json.loads(noonward("why", jobs[0]["id"], "--json", *at).out)["job"] == jobs[0]["id"]

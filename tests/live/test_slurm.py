@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from noonward.live.executors.slurm import SlurmExecutor
 from noonward.live.executors.slurmrestd import SlurmRestExecutor
 from noonward.live.executors.web import ClusterWeb
 from noonward.live.requests import JobRequest
+from noonward.live.terms import Terms
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"Slurm is not installed: {', '.join(MISSING)} missing")
 
@@ -120,6 +122,48 @@ def test_an_ordinary_user_whose_service_has_no_folder_runs_jobs_that_get_no_secr
     names = {line.split("=")[0] for line in lines[2:]}
     assert {"PATH", "DATA", "NOONWARD_JOB", "NOONWARD_GPUS", "SLURM_JOB_ID"} <= names
     assert not {"PGPASSWORD", "TZ", "SLURM_TIME_FORMAT"} & names
+
+
+def test_what_a_job_asks_of_its_cluster_is_what_slurm_gives_it(executor, site, tmp_path):
+    (tmp_path / "apptainer").write_text('#!/bin/sh\necho "in $2"; shift 2; exec "$@"\n')
+    (tmp_path / "apptainer").chmod(0o755)
+    able = SlurmExecutor(
+        lambda posix_s: posix_s - 1.7e9, conf=site.conf, gpus_per_node=2, container=(f"{tmp_path}/apptainer", "exec")
+    )
+    terms = Terms(
+        time_limit_s=90.0,
+        environment={"MODEL": "it's small"},
+        workdir=str(tmp_path),
+        output=f"{tmp_path}/%x.log",
+        image="/images/a.sif",
+        exclusive=True,
+        task=1,
+        tasks=2,
+    )
+    command = "#SBATCH --mem=5M\npwd; echo $MODEL $NOONWARD_JOB $NOONWARD_GPUS $NOONWARD_TASK; sleep 600"
+    one = replace(order("nw-t8-1-0", command), terms=terms)
+    one = replace(one, handle=able.submit_held(one))
+    said = site.call("scontrol", "show", "job", one.handle)
+    able.release(one)
+    printed = tmp_path / "nw-t8-1-0.log"
+    wait_for(lambda: printed.exists() and printed.read_text().count("\n") == 3, "its lines")
+    able.cancel(one)
+    assert printed.read_text().splitlines()[:3] == ["in /images/a.sif", str(tmp_path), "it's small 1 1 1"]
+    assert "TimeLimit=00:02:00" in said
+    assert "MinMemoryNode=5M" in said
+    assert "OverSubscribe=NO" in said
+    wait_for(lambda: phase(able, one) == "cancelled", "the cancellation")
+
+
+def test_a_job_that_can_never_start_has_failed_with_slurms_reason(executor, site):
+    wrong = SlurmExecutor(lambda posix_s: posix_s, conf=site.conf, gpus_per_node=8, options=("--output=/dev/null",))
+    one = submitted(wrong, "nw-t9-1-0", "sleep 600", gpus=6)  # a node has two
+    wrong.release(one)
+    wait_for(lambda: phase(wrong, one) in ("node-failed", "queued"), "Slurm's reason")
+    wait_for(lambda: wrong.statuses([one])[0].reason, "Slurm's reason")
+    found = wrong.statuses([one])[0]
+    wrong.cancel(one)
+    assert (found.phase, found.reason) == ("node-failed", "BadConstraints")
 
 
 def test_a_requeued_job_queues_and_runs_again(executor, site):
@@ -229,6 +273,13 @@ def test_slurmrestd_does_what_the_commands_do(rest, site, tmp_path):
     assert rest.usable_gpus(0) == 2
     rest.cancel(gang)
     wait_for(lambda: phase(rest, gang) == "cancelled", "the end of the gang")
+    terms = Terms(time_limit_s=90.0, exclusive=True, environment={"A": "b"}, workdir="/tmp")
+    asked = replace(order("nw-r1-6-0"), terms=terms)
+    asked = replace(asked, handle=rest.submit_held(asked))
+    said = site.call("scontrol", "show", "job", asked.handle)
+    rest.cancel(asked)
+    assert "TimeLimit=00:02:00" in said
+    assert "OverSubscribe=NO" in said
     refused = SlurmRestExecutor(lambda posix_s: posix_s, rest._web, partition="nowhere")
     with pytest.raises(RefusedError, match=r"refused POST /job/submit: .*partition"):
         refused.submit_held(order("nw-r1-5-0"))

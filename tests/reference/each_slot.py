@@ -194,9 +194,11 @@ def simulate(plant, jobs, answer, ledger):
     slot = 0
     while True:
         time_s = slot * plant.slot_s
-        if not plant.drained and time_s > plant.window_s:
+        if not plant.drained and time_s >= plant.window_s:
             run.take(plant.window_s)
-            run.ended_s = plant.window_s
+            run.now_s = run.ended_s = plant.window_s
+            if time_s == plant.window_s:
+                run.drop_overdue()
             break
         run.take(time_s)
         run.now_s = time_s

@@ -150,6 +150,7 @@ class Simulator:
         ledger: Told of travels, starts and finishes (reference.ledger); None for none.
         late_until_s: Time until which jobs may start after their latest start; -inf where they are dropped then.
         queued: Whether a link carries the data of one job at a time, in the order of arrival.
+        last_s: Time after which no event is taken: journeys that would begin later cost nothing.
     """
 
     def __init__(
@@ -167,8 +168,9 @@ class Simulator:
         ledger=None,
         late_until_s=-math.inf,
         queued=False,
+        last_s=math.inf,
     ):
-        self.queued, self.links = queued, {}
+        self.queued, self.links, self.last_s = queued, {}, last_s
         self.late_until_s = late_until_s
         self.state = State(sites, caps, busy=[0] * len(sites), queues=[OrderedDict() for _ in sites])
         self.sites, self.latency_s, self.link_s_per_gb, self.home_site = sites, latency_s, link_s_per_gb, home_site
@@ -256,9 +258,10 @@ class Simulator:
             assert job.site in self.state.feasible, job
             job.asked = gpus, level
             job.latest_start_s = self.latest_start_s(job, job.site)
+            begin_s = self.begins_s(job, job.site)
             self.send(job, earliest_start_s)
-            if self.ledger is not None:
-                self.ledger.move(job, job.origin, job.site, self.state.now_s)
+            if self.ledger is not None and begin_s <= self.last_s:
+                self.ledger.move(job, job.origin, job.site, begin_s)
         self.push_next_arrival()
 
     def start_from_queue(self, s):
@@ -335,7 +338,8 @@ def simulate(sites, latency_s, jobs, route, horizon_s, *, queue_times_s=(), drai
         The jobs in order of arrival, each with its status ("done", "overdue", "running", "queued" or "in transit") and
         the times it got to (`finish_s` of a running job lies past the horizon), and queue_lengths[i][site].
     """
-    simulator = Simulator(sites, latency_s, jobs, route, **options)
+    last_s = math.inf if drained else horizon_s
+    simulator = Simulator(sites, latency_s, jobs, route, last_s=last_s, **options)
     events, queue_times, queue_lengths = simulator.events, list(queue_times_s), []
     while queue_times or events:
         time_s = events[0][0] if events else math.inf

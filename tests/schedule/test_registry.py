@@ -34,8 +34,9 @@ def test_policies_of_a_protocol_answer_it():
 
 def test_policies_say_what_they_cannot_do_without():
     valuing = {"cheapest-feasible", "patient"}
-    kinds = get_args(ForecastKind)
-    valuing |= {f"{way}-{kind}" for way in ("booked", "bid-price") for kind in kinds if kind != "learned"}
+    kinds = [kind for kind in get_args(ForecastKind) if kind != "learned" and "+" not in kind]
+    valuing |= {f"{way}-{kind}" for way in ("booked", "bid-price") for kind in kinds}
+    valuing.add("bid-price-published-learned")
     made = {policy.name: policy.make() for policy in policies(trained=False, kind="cluster")}
     assert {name for name, scheduler in made.items() if scheduler.needs.economics} == valuing
     sampling = {name for name in made if name.startswith(("bid-price-", "plan-"))} | {"at-once", "spread-evenly"}

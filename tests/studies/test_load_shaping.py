@@ -155,10 +155,12 @@ def test_the_paper_setting_has_its_seven_classes():
 def test_rolling_days_are_planned_from_the_days_before_them(tmp_path):
     """Every plan of a run is measured on the same days; two runs of one spec are equal."""
     runs = promise_runs(sources=("drifting",), promises=(0.8,), seed=3, days=2, samples=5)
-    assert [run.label for run in runs] == ["drifting, run 0, promise 0.8", "drifting, run 0, eps 0.05"]
+    assert [run.label for run in runs] == [
+        "drifting, run 0, promise 0.8", "drifting, run 0, one day 0.8", "drifting, run 0, eps 0.05"
+    ]  # fmt: skip
     found = reproduce_promises(runs)
     assert found.sources == ["drifting"]
-    assert found.plans == ["promise-0.8", "eps-0.05"]
+    assert found.plans == ["promise-0.8", "one-day-0.8", "eps-0.05"]
     again = reproduce_promises(runs[:1]).found["drifting", "promise-0.8"]
     assert found.found["drifting", "promise-0.8"] == again
     assert all(len(days.held) == 2 and days.failed == 0 for days in found.found.values())

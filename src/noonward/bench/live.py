@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -118,6 +120,23 @@ def bench_live(step: Progress, *, database: str | None = None, month: bool = Fal
 
 async def _submissions(folder: Path, step: Progress, *database: str) -> tuple[float, float]:
     """Returns durable jobs per second by batches and by single requests, to a service in a process of its own."""
+    with served(folder, *database) as (port, _):
+        one = {"name": "job", "command": "true", "work": 60.0, "origin": "north", "max_delay_s": 1e6}
+        batch = await _rate(port, json.dumps([one] * BATCH), BATCHES, 4) * BATCH
+        step("batches")
+        single = await _rate(port, json.dumps(one), SINGLES, CONNECTIONS)
+        step("single submissions")
+    return batch, single
+
+
+@contextlib.contextmanager
+def served(folder: Path, *database: str) -> Iterator[tuple[int, int]]:
+    """Yields port and process number of a service whose decisions are made once an hour.
+
+    Args:
+        folder: Folder of its store.
+        database: Address of a PostgreSQL database that holds the store instead; none: a file.
+    """
     process = subprocess.Popen(
         [sys.executable, "-c", _SERVICE, str(folder), *database], stdout=subprocess.PIPE, text=True, env={**os.environ}
     )
@@ -125,18 +144,12 @@ async def _submissions(folder: Path, step: Progress, *database: str) -> tuple[fl
         assert process.stdout is not None, "it is a pipe"
         found = re.search(r":(\d+)$", process.stdout.readline().strip())
         assert found is not None, "a service prints its address when it is ready"
-        port = int(found[1])
-        one = {"name": "job", "command": "true", "work": 60.0, "origin": "north", "max_delay_s": 1e6}
-        batch = await _rate(port, json.dumps([one] * BATCH), BATCHES, 4) * BATCH
-        step("batches")
-        single = await _rate(port, json.dumps(one), SINGLES, CONNECTIONS)
-        step("single submissions")
+        yield int(found[1]), process.pid
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
-    return batch, single
 
 
 async def _rate(port: int, body: str, requests: int, connections: int) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.errors import InfeasiblePlanError
+from noonward.solver import quiet_solver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,14 +25,6 @@ class Optimum:
     value: float
     x: F8
     dual: F8
-
-
-def quiet_solver() -> highspy.Highs:
-    """Returns a HiGHS instance that prints nothing and runs on one thread, so that runs repeat."""
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    return solver
 
 
 def solved(solver: highspy.Highs, what: str) -> Optimum:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noonward.cli.options import Json, print_table, progress_bar
+from noonward.cli.options import Json, duration, print_table, progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,13 @@ def bench(
     month: Annotated[
         bool, typer.Option("--month", help="live: also how memory grows over a month of 10^6 jobs (7 minutes of CPU).")
     ] = False,
+    http: Annotated[
+        bool, typer.Option("--http", help="live: only submissions over HTTP at a steady rate, and memory meanwhile.")
+    ] = False,
+    seconds: Annotated[
+        float, typer.Option(parser=duration(1.0), metavar="DURATION", help="live --http: how long, e.g. 10m.")
+    ] = 20.0,
+    rate: Annotated[float, typer.Option(min=1.0, help="live --http: submissions per second.")] = 1000.0,
     json: Json = False,
 ) -> None:
     """Measure how fast Noonward is here, on one core.
@@ -50,8 +57,10 @@ def bench(
         "bid-price": (bench_bid_price, 3, ""),
         "edge": (bench_edge, 13, "reference: steps per second of the published simulator of EAT"),
         "live": (
-            functools.partial(_bench_live, database=database, month=month),
-            5 + 2 * (database is not None) + month,
+            functools.partial(_bench_http, seconds=seconds, rate_per_s=rate, database=database)
+            if http
+            else functools.partial(_bench_live, database=database, month=month),
+            2 if http else 5 + 2 * (database is not None) + month,
             "client and service share this machine",
         ),
         "plan": (bench_plan, 5, ""),
@@ -60,8 +69,12 @@ def bench(
     }
     if part not in parts:
         raise ScenarioError(f"unknown benchmark {part!r}; {nearest(part, parts)}")
-    if part != "live" and (month or database is not None):
-        raise ScenarioError(f"--month and --database belong to 'noonward bench live'; leave them out for {part}")
+    if part != "live" and (month or http or database is not None):
+        raise ScenarioError(
+            f"--month, --http and --database belong to 'noonward bench live'; leave them out for {part}"
+        )
+    if month and http:
+        raise ScenarioError("--month and --http are two measurements; give one of them")
     measure, steps, remark = parts[part]
     with progress_bar(steps, "benchmarks") as step:
         metrics = measure(step)
@@ -87,3 +100,14 @@ def _bench_live(step: Progress, *, database: str | None, month: bool) -> list[Me
     except ImportError as error:
         raise MissingExtraError(error.name or "msgspec", "live") from error
     return bench_live(step, database=database, month=month)
+
+
+def _bench_http(step: Progress, *, seconds: float, rate_per_s: float, database: str | None) -> list[Metric]:
+    """Measures submissions over HTTP to the live service, whose extra may be missing."""
+    from noonward.errors import MissingExtraError
+
+    try:
+        from noonward.bench.live_http import bench_http
+    except ImportError as error:
+        raise MissingExtraError(error.name or "msgspec", "live") from error
+    return bench_http(step, seconds=seconds, rate_per_s=rate_per_s, database=database)

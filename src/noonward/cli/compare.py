@@ -94,6 +94,7 @@ def compare(
         with_reference,
     )
     from noonward.evaluate.compare import compare as run_comparison
+    from noonward.evaluate.kept import keep
     from noonward.evaluate.metrics import to_json
     from noonward.evaluate.what_if.run import require_economics
     from noonward.runtime.runs import environment_of
@@ -141,7 +142,8 @@ def compare(
         )
         command = command_line()
         pages = study_all(found, out, executor, step, command) if what_if else []
-    path = _write_reports(found, command) if report else None
+    keep(found, command)
+    path = write_reports(found, command) if report else None
     export(found, csv, xlsx, jobs_file)
     if json:
         more = {"scenario": scenario.name, "environments": runs, "seed": seed, "notes": list(found.notes)}
@@ -157,7 +159,7 @@ def compare(
         print(f"report:  {path}")
 
 
-def _write_reports(found: Comparison, command: str) -> Path:
+def write_reports(found: Comparison, command: str) -> Path:
     """Writes the page for a meeting, and the page with every figure; returns the former's path.
 
     The page for a meeting links to the latter, and to the studies in the same folder.

@@ -1,4 +1,4 @@
-"""What a command says on the error stream while it compiles functions."""
+"""What a command says on the error stream while it compiles functions, and of damaged files that it makes again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EVERY_S: Final = 5.0
 
 
 class CompileNotice:
-    """Says that functions are compiled, how many so far and for how long, and that a damaged file was dropped."""
+    """Says that functions are compiled, how many so far and for how long, and which damaged files were dropped."""
 
     def __init__(self) -> None:
         self._began: float | None = None
@@ -22,6 +22,9 @@ class CompileNotice:
         """Receives a notice of ``noonward.notices``."""
         if kind == "damaged":
             print(f"{about} was damaged: its folder is dropped, its functions are compiled again", file=sys.stderr)
+            return
+        if kind == "record":
+            print(f"{about.removesuffix('; run the policy again')}: it is run again", file=sys.stderr)
             return
         if kind not in ("compile", "part"):
             return

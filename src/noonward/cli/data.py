@@ -101,7 +101,7 @@ def jobs(
         kind = "trace"
     print(f"{kind}: {len(gpus)} jobs over {(arrival_s.max() - arrival_s.min()) / HOUR_S:.1f} h")
     print(f"GPUs: mean {gpus.mean():.2f}, largest {gpus.max()}")
-    shown = ", ".join(f"{q:.0f} %: {np.percentile(seconds, q):.0f}" for q in (5, 25, 50, 75, 95, 99))
+    shown = ", ".join(f"{q:.0f}%: {np.percentile(seconds, q):.0f}" for q in (5, 25, 50, 75, 95, 99))
     print(f"duration or work, quantiles: {shown}")
     if scenario is not None:
         _tried(scenario, jobs=file, timezone=timezone)

@@ -8,11 +8,11 @@ from typing import Any, Final
 from typer.core import TyperGroup
 
 PANELS: Final = {
-    "Evaluate": ("compare", "trade-off", "sensitivity", "when", "bound", "plan", "simulate", "policies"),
+    "Evaluate": ("compare", "trade-off", "sensitivity", "when", "bound", "plan", "simulate", "policies", "report"),
     "Your data": ("import", "init", "scenario", "data", "signals"),
-    "Live": ("serve", "advise", "submit", "why", "sites", "live", "edge"),
+    "Live": ("serve", "advise", "submit", "jobs", "why", "sites", "status", "savings", "live", "edge"),
     "Learn": ("train", "fit-forecast"),
-    "Project": ("reproduce", "bench", "warmup"),
+    "Project": ("reproduce", "bench", "warmup", "doctor"),
 }
 """Commands by panel of ``noonward --help``; a test holds every command to be in one."""
 EXAMPLES: Final = {
@@ -48,8 +48,13 @@ EXAMPLES: Final = {
     ),
     "serve": ("serve --demo", "serve live.yaml --shadow"),
     "submit": ("submit 'sleep 6' --work 1h", "submit ./train.sh --work 6h --gpus 8 --max-delay 12h"),
+    "jobs": ("jobs", "jobs --state running --json"),
     "why": ("why 1",),
     "sites": ("sites",),
+    "status": ("status",),
+    "savings": ("savings --days 14",),
+    "doctor": ("doctor",),
+    "report": ("report runs/tiny-fea703a7-seed0",),
     "live backup": ("live backup copy.sqlite",),
     "live restore": ("live restore copy.sqlite --folder other",),
     "live vacuum": ("live vacuum",),

@@ -1,4 +1,4 @@
-"""``noonward submit``, ``why`` and ``sites``: commands that talk to a running service."""
+"""``noonward submit``, ``jobs``, ``why``, ``sites``, ``status``, ``savings``: they talk to a running service."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import typer
 from noonward.cli.options import duration, print_table
 
 if TYPE_CHECKING:
+    from noonward.live.api.shown import ServiceShown
     from noonward.live.client import Client
 
 Address = Annotated[str, typer.Option(envvar="NOONWARD_ADDRESS", help="Address of the service.")]
+AnswerJson = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
 DEFAULT_ADDRESS = "http://127.0.0.1:8470"
 
 
@@ -29,6 +31,13 @@ def open_client(address: str) -> Client:
     except ImportError as error:
         raise MissingExtraError(error.name or "msgspec", "live") from error
     return Client(address)
+
+
+def print_answer(found: Any) -> None:
+    """Prints what the service answered as JSON, as its interface gives it."""
+    from noonward.live.client import as_json
+
+    print(as_json(found))
 
 
 def submit(
@@ -53,11 +62,31 @@ def submit(
     class_: Annotated[str | None, typer.Option("--class", help="Class of the fleet.")] = None,
     origin: Annotated[str | None, typer.Option(help="Origin (ingress point) of the fleet.")] = None,
     site: Annotated[str | None, typer.Option(help="Site it must run at.")] = None,
+    deadline: Annotated[
+        float | None,
+        typer.Option(parser=duration(1.0), metavar="DURATION", help="It ends within this time from now: 12h, 90m, s."),
+    ] = None,
+    time: Annotated[
+        float | None,
+        typer.Option(parser=duration(1.0), metavar="DURATION", help="Longest run time; then its cluster ends it."),
+    ] = None,
+    tasks: Annotated[int | None, typer.Option(min=1, help="Array: so many jobs, each with its NOONWARD_TASK.")] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its command (repeatable).")
+    ] = None,
+    chdir: Annotated[str | None, typer.Option(help="Folder in which it runs, at the site.")] = None,
+    output: Annotated[str | None, typer.Option(help="File for what it prints, at the site.")] = None,
+    image: Annotated[str | None, typer.Option(help="Container image in which it runs.")] = None,
+    partition: Annotated[str | None, typer.Option(help="Partition of its cluster.")] = None,
+    qos: Annotated[str | None, typer.Option(help="Quality of service at its cluster.")] = None,
+    account: Annotated[str | None, typer.Option(help="Account at its cluster.")] = None,
+    exclusive: Annotated[bool, typer.Option("--exclusive", help="Give it its nodes alone.")] = False,
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: repeating the call with it submits nothing twice.")
     ] = None,
     file: Annotated[Path | None, typer.Option(help="JSON file with one job or a list of jobs, instead.")] = None,
     address: Address = DEFAULT_ADDRESS,
+    json: AnswerJson = False,
 ) -> None:
     """Submit a job, or a file of jobs, to a running service."""
     from noonward.errors import ScenarioError
@@ -71,16 +100,32 @@ def submit(
             given: dict[str, Any] = {
                 "name": name or command.split()[0], "command": command, "work": work, "gpus_min": gpus,
                 "gpus_max": gpus_max, "max_delay_s": max_delay, "class": class_, "origin": origin, "site": site,
+                "deadline_s": deadline, "time_limit_s": time, "tasks": tasks, "environment": _variables(env),
+                "workdir": chdir, "output": output, "image": image, "partition": partition, "qos": qos,
+                "account": account, "exclusive": exclusive or None,
             }  # fmt: skip
             from noonward.live.requests import request_of
 
             jobs = [request_of({field: value for field, value in given.items() if value is not None})]
         found = client.submit(*jobs, key=key)
+    if json:
+        print_answer(found)
+        return
     shown = ", ".join(map(str, found.ids[:10])) + (" ..." if len(found.ids) > 10 else "")
     known = len(found.ids) - found.new
     print(
         f"submitted {found.new} job{'s' * (found.new != 1)}: {shown}" + (f" ({known} known already)" if known else "")
     )
+
+
+def _variables(given: list[str] | None) -> dict[str, str] | None:
+    """Returns variables from NAME=VALUE."""
+    from noonward.errors import ScenarioError
+
+    for each in given or ():
+        if "=" not in each:
+            raise ScenarioError(f"--env {each!r} has no '='; write --env NAME=VALUE")
+    return None if given is None else dict(each.split("=", 1) for each in given)
 
 
 def _from_file(path: Path) -> list[Any]:
@@ -98,13 +143,18 @@ def _from_file(path: Path) -> list[Any]:
 
 
 def why(
-    job: Annotated[int, typer.Argument(min=1, help="Number of the job.")], address: Address = DEFAULT_ADDRESS
+    job: Annotated[int, typer.Argument(min=1, help="Number of the job.")],
+    address: Address = DEFAULT_ADDRESS,
+    json: AnswerJson = False,
 ) -> None:
     """Explain where a job is, and what each site would mean."""
     from rich.table import Table
 
     with open_client(address) as client:
         found = client.why(job)
+    if json:
+        print_answer(found)
+        return
     if found.waits_for.endswith("has ended"):
         print(f"job {job} is {found.state}: it has ended")
         return
@@ -124,12 +174,15 @@ def why(
     print_table(table)
 
 
-def sites(address: Address = DEFAULT_ADDRESS) -> None:
+def sites(address: Address = DEFAULT_ADDRESS, json: AnswerJson = False) -> None:
     """Show sites: free GPUs, queues, prices, carbon, health."""
     from rich.table import Table
 
     with open_client(address) as client:
         service, found = client.service(), client.sites()
+    if json:
+        print_answer(found)
+        return
     table = Table(title=f"{service.now}, policy {service.policy}, {service.open_jobs} open jobs")
     for title in ("site", "executor", "GPUs", "free", "withheld", "waiting", "USD/MWh", "g/kWh", "state"):
         table.add_column(title, justify="left" if title in ("site", "executor", "state") else "right")
@@ -141,5 +194,107 @@ def sites(address: Address = DEFAULT_ADDRESS) -> None:
             *("-" if v is None else f"{v:.1f}" for v in (one.price_usd_per_mwh, one.carbon_g_per_kwh)), state,
         )  # fmt: skip
     print_table(table)
+    _print_problems(service)
+
+
+def jobs(
+    state: Annotated[
+        str | None,
+        typer.Option(
+            help="Only jobs of one state: submitted, transit, waiting, starting, running, done, failed, cancelled, "
+            "overdue or lost."
+        ),
+    ] = None,
+    site: Annotated[str | None, typer.Option(help="Only jobs that are at one site, or on their way to it.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Only jobs submitted with one token, by its name.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many, the newest first.")] = 20,
+    address: Address = DEFAULT_ADDRESS,
+    json: AnswerJson = False,
+) -> None:
+    """List the newest jobs of a running service, and their states."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    with open_client(address) as client:
+        found = client.jobs(state=state, site=site, owner=owner, limit=limit)
+    if json:
+        print_answer(found)
+        return
+    if not found:
+        print("no such job" if state or site or owner else "no job yet")
+        return
+    table = Table("job", "name", "state", "site", "GPUs", "owner", "submitted", "started", "ended", "exit", "remark")
+    for one in found:
+        marks = " (held)" * one.held + " (being cancelled)" * one.cancelling
+        gpus = one.gpus or (f"{one.gpus_min}" if one.gpus_min == one.gpus_max else f"{one.gpus_min}-{one.gpus_max}")
+        table.add_row(
+            str(one.id), escape(one.name), one.state + marks, one.site or "-", str(gpus), escape(one.owner) or "-",
+            one.submitted, one.began or "-", one.ended or "-", "-" if one.exit_code is None else str(one.exit_code),
+            escape(one.reason or ""),
+        )  # fmt: skip
+    print_table(table)
+    if len(found) == limit:
+        print(f"the newest {limit}; --limit shows more")
+
+
+def status(address: Address = DEFAULT_ADDRESS, json: AnswerJson = False) -> None:
+    """Show whether a service is well, and what it is doing.
+
+    Exits with 1 if the service reports a problem.
+    """
+    with open_client(address) as client:
+        service, found = client.service(), client.sites()
+    if json:
+        print_answer(service)
+    else:
+        gpus, free = sum(one.gpus for one in found), sum(one.free for one in found)
+        idle = "; it decides only, and runs nothing" if service.mode == "shadow" else ""
+        speed = "" if service.speed == 1.0 else f", {service.speed:g} times as fast as real time"
+        print(f"noonward {service.version} at {address}: {service.mode}{idle}")
+        print(f"time:   {service.now} (running since {service.start}){speed}")
+        print(f"policy: {service.policy} ({service.protocol})")
+        print(f"jobs:   {service.open_jobs} open")
+        print(
+            f"sites:  {len(found)}, {free} of {gpus} GPUs free; {sum(one.waiting for one in found)} jobs waiting there"
+        )
+        if service.late_signal_hours:
+            print(f"prices: {service.late_signal_hours} hours of zones are not known yet; forecasts stand in for them")
+        _print_problems(service)
+    if service.problems:
+        raise typer.Exit(1)
+
+
+def savings(
+    days: Annotated[int, typer.Option(min=1, max=31, help="Days to look back.")] = 7,
+    address: Address = DEFAULT_ADDRESS,
+    json: AnswerJson = False,
+) -> None:
+    """Show what a running service saved, day by day."""
+    from rich.table import Table
+
+    with open_client(address) as client:
+        found = client.savings(days)
+    if json:
+        print_answer(found)
+        return
+    against = "what happened" if found.reference == "what-happened" else found.reference
+    table = Table(title=f"{found.policy} against {against}")
+    for title in ("day", "jobs", "USD", "USD saved", "kg CO2", "kg CO2 saved"):
+        table.add_column(title, justify="left" if title == "day" else "right")
+    for day in found.days:
+        saved = day.reference_usd - day.energy_usd, day.reference_kg - day.carbon_kg
+        values = (day.energy_usd, saved[0], day.carbon_kg, saved[1])
+        table.add_row(day.day, str(day.jobs), *(f"{value:,.2f}" for value in values))
+    print_table(table)
+    for what, mean in (("USD", found.saved_usd_a_day), ("kg CO2", found.saved_kg_a_day)):
+        within = "" if mean.low is None else f" [{mean.low:,.2f}, {mean.high:,.2f}]"
+        print(f"saved per day: {mean.mean:,.2f} {what}{within}")
+    if found.left_out:
+        print(f"{found.left_out} jobs are left out: they have not ended yet, or would not have")
+    print(f"note: {found.remark}")
+
+
+def _print_problems(service: ServiceShown) -> None:
+    """Prints what a service says is wrong."""
     for loop, problem in service.problems.items():
         print(f"problem of {loop}: {problem}")

@@ -15,6 +15,7 @@ from noonward.cli import (
     bound,
     compare,
     data,
+    doctor,
     edge,
     fit_forecast,
     import_,
@@ -23,6 +24,7 @@ from noonward.cli import (
     live_client,
     plan,
     policies,
+    report,
     reproduce,
     scenario,
     serve,
@@ -67,6 +69,7 @@ def _root(
 
 
 app.command(name="compare")(compare.compare)
+app.command(name="report")(report.report)
 app.command(name="simulate")(simulate.simulate)
 app.command(name="bound")(bound.bound)
 app.command(name="plan")(plan.plan)
@@ -83,8 +86,12 @@ app.command(name="warmup")(warmup.warmup)
 app.command(name="advise")(advise.advise)
 app.command(name="serve")(serve.serve)
 app.command(name="submit")(live_client.submit)
+app.command(name="jobs")(live_client.jobs)
 app.command(name="why")(live_client.why)
 app.command(name="sites")(live_client.sites)
+app.command(name="status")(live_client.status)
+app.command(name="savings")(live_client.savings)
+app.command(name="doctor")(doctor.doctor)
 app.add_typer(live.app, name="live")
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(scenario.app, name="scenario")

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from noonward.cli.options import (
-    Environments,
     JobFile,
     Json,
     Nets,
@@ -149,9 +148,9 @@ def _ablations(training_seeds: int, windows: int, json: bool) -> None:
     if json:
         print(to_json(found.metrics(), windows=windows, training_seeds=training_seeds))
         return
-    caption = f"{windows} generated windows of validation months, {training_seeds} training seed(s); 95 % intervals"
-    table = Table(title="share of the gap from local FCFS to the bound", caption=caption)
-    for title in ("training", "what is changed", "share of the gap"):
+    caption = f"{windows} generated windows of validation months, {training_seeds} training seed(s); 95% intervals"
+    table = Table(title="share of possible improvement over local FCFS", caption=caption)
+    for title in ("training", "what is changed", "share of possible improvement"):
         table.add_column(title, overflow="fold")
     for each in ABLATIONS:
         share = found.share[each.name]
@@ -210,11 +209,42 @@ def _knowledge(
     print_text_table(knowledge_table(found, environments))
 
 
+def _published(
+    signals: list[Path],
+    environments: int | None,
+    seed: int,
+    out: Path,
+    workers: int | None,
+    ray: str | None,
+    json: bool,
+) -> None:
+    """Prints what day-ahead prices as they are published earn planners in European zones."""
+    from noonward.evaluate.metrics import to_json
+    from noonward.studies.fine_tuning.published import ENVIRONMENTS, published_table, runs_of, study_published
+
+    count = ENVIRONMENTS if environments is None else environments
+    with (
+        executor_of(workers, ray) as executor,
+        progress_bar(runs_of(count), "fine-tuning --published") as step,
+    ):
+        found = study_published(signals, environments=count, seed=seed, out=out, progress=step, executor=executor)
+    if json:
+        records = {part: str(comparison.folder) for part, comparison in found.by_part.items()}
+        print(to_json(found.metrics(), environments=count, seed=seed, records=records))
+        return
+    print_text_table(published_table(found, count, real=bool(signals)))
+
+
 @app.command(name="fine-tuning", short_help="MASAC: Sec. IV, Figs. 3 to 6, unseen months.")
 def fine_tuning(
     signals: SignalFiles = None,
     jobs: JobFile = None,
-    environments: Environments = 10,
+    environments: Annotated[
+        int | None,
+        typer.Option(
+            "--environments", "-n", min=1, help="Number of environments. [default: 10; 40 of each part (--published)]"
+        ),
+    ] = None,
     seed: Seed = 0,
     policies: Policies = None,
     ablations: Annotated[
@@ -228,6 +258,10 @@ def fine_tuning(
     knowledge: Annotated[
         bool,
         typer.Option("--knowledge", help="Tell policies limits, class means or learned run times instead."),
+    ] = False,
+    published: Annotated[
+        bool,
+        typer.Option("--published", help="Tell planners in Europe day-ahead prices as they are published instead."),
     ] = False,
     nets: Nets = None,
     out: Out = Path("runs"),
@@ -243,8 +277,16 @@ def fine_tuning(
     from noonward.errors import ScenarioError
     from noonward.evaluate.metrics import to_json
 
-    if ablations + map_ + knowledge > 1:
-        raise ScenarioError("--ablations, --map and --knowledge are studies of their own; give one of them")
+    if ablations + map_ + knowledge + published > 1:
+        raise ScenarioError(
+            "--ablations, --map, --knowledge and --published are studies of their own; give one of them"
+        )
+    if published and (jobs or policies):
+        raise ScenarioError("--published compares fixed policies on generated jobs; leave out --jobs and --policies")
+    if published:
+        _published(signals or [], environments, seed, out, workers, ray, json)
+        return
+    environments = 10 if environments is None else environments
     if knowledge and (signals or jobs):
         raise ScenarioError("--knowledge draws generated environments; leave out --signals and --jobs")
     if ablations and (signals or jobs or policies):
@@ -354,7 +396,7 @@ def load_shaping(
     if json:
         print(to_json(metrics, source=found.source, draws=draws, seed=seed, report=str(report)))
         return
-    table = Table("figure", "value", "95 % interval", "reference", "unit", title=f"load shaping, {found.source}")
+    table = Table("figure", "value", "95% interval", "reference", "unit", title=f"load shaping, {found.source}")
     for metric in metrics:
         value = "–" if metric.value is None else f"{metric.value:.4f}"
         interval = "–" if metric.low is None else f"{metric.low:.4f} to {metric.high:.4f}"

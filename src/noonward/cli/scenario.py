@@ -12,12 +12,21 @@ app = typer.Typer(help="List, show and check scenarios.", no_args_is_help=True, 
 
 
 @app.command(name="list")
-def list_() -> None:
+def list_(
+    json: Annotated[bool, typer.Option("--json", help="Print the list as one JSON array.")] = False,
+) -> None:
     """List the packaged scenarios."""
     from noonward.data.scenarios.load import load_scenario, packaged_scenarios
 
-    for name in packaged_scenarios():
-        print(f"{name:16s} {load_scenario(name).description}")
+    found = [load_scenario(name) for name in packaged_scenarios()]
+    if json:
+        from json import dumps
+
+        rows = [{"name": each.name, "kind": each.kind, "description": each.description} for each in found]
+        print(dumps(rows, indent=1))
+        return
+    for scenario in found:
+        print(f"{scenario.name:16s} {scenario.description}")
 
 
 @app.command()

@@ -40,10 +40,12 @@ def serve(
         _demo(folder or Path("noonward-demo"), 8470 if port is None else port, policy)
         return
     from noonward.live.config import load_config
+    from noonward.live.logs import configure_logs
 
     loaded, scenario = load_config(config)
     given = {"folder": folder, "port": port, "policy": policy, "history": history}
     loaded = loaded.model_copy(update={name: value for name, value in given.items() if value is not None})
+    configure_logs(loaded.log.format, loaded.log.level, requests=loaded.log.requests)
     print(f"store: {loaded.folder if loaded.database is None else 'PostgreSQL'}")
 
     def started(address: str, controller: Controller) -> None:

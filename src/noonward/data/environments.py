@@ -15,7 +15,7 @@ from noonward.data.jobs.dated import job_rows, jobs_that_fit
 from noonward.data.jobs.expected import FineTuningSampler
 from noonward.data.jobs.generate import build_jobs
 from noonward.data.jobs.history import history_of, sample_history
-from noonward.data.jobs.knowledge import job_knowledge
+from noonward.data.jobs.knowledge import job_knowledge, left_alone
 from noonward.data.jobs.load import jobs_of_table
 from noonward.data.sanity import scenario_warnings
 from noonward.data.signals.generate import generate_signals, sinusoidal_signals
@@ -99,6 +99,8 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
     else:
         signals = _loaded(source, _zones(scenario))
         start, jobs = _known_window(scenario, source, signals, index, seed)
+    if signals is not None and scenario.day_ahead:
+        signals = replace(signals, day_ahead=scenario.day_ahead)
     past = past_jobs(scenario, scenario.jobs, start) if isinstance(scenario.jobs, JobTable) else None
     setting = scenario.setting(
         start,
@@ -108,6 +110,11 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
     )
     before_h = 0 if signals is None else DAY_H
     pue = pue_by_hour(scenario.fleet, start - timedelta(hours=before_h), before_h + _hours(scenario, jobs))
+    knowledge = job_knowledge(scenario, start, jobs, past, index, seed)
+    alone_s = MINUTE_S * scenario.jobs.leave_alone_min if isinstance(scenario.jobs, JobTable) else 0.0
+    if knowledge is not None and alone_s:
+        slot_s = scenario.slot_s if scenario.protocol == "each-slot" else 0.0
+        jobs = left_alone(jobs, knowledge, scenario.fleet, alone_s, slot_s)
     return Environment(
         **replace(setting, pue=pue).stated,
         index=index,
@@ -115,7 +122,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         jobs=jobs,
         signals=signals,
         sample_jobs=_sampler(scenario, start, past),
-        knowledge=job_knowledge(scenario, start, jobs, past, index, seed),
+        knowledge=knowledge,
         notes=(
             *([UNBROKEN] if scenario.fleet.freedoms else []),
             *scenario_warnings(scenario, signals if isinstance(source, SignalFiles) else None),

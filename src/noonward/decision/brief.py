@@ -154,7 +154,7 @@ def check_fit(brief: Brief, needs: Needs, name: str) -> None:
             "holds no job of before the window, or no dates; give earlier jobs by --history FILE, begin the window "
             "later (--from), use generated jobs or a trace, or choose another policy"
         )
-    if needs.forecast is not None and needs.forecast.kind == "learned":
+    if needs.forecast is not None and needs.forecast.rest.kind == "learned":
         try:
             require_zones(find_net(needs.forecast.net), (site.zone for site in brief.fleet.sites))
         except ScenarioError as error:

@@ -29,7 +29,7 @@ class Savings:
 
     Attributes:
         policy: The policy.
-        usd: Energy and journeys that are no longer paid, USD an environment, without a price on carbon.
+        usd: Energy and journeys that are no longer paid, USD per environment, without a price on carbon.
         usd_share: The same as a fraction of what today's policy pays.
         kg: Emissions avoided, kgCO2 an environment.
         kwh: Energy saved, kWh an environment.
@@ -242,7 +242,7 @@ def longest_queue(comparison: Comparison, policy: str) -> F8:
 
 
 def interval(estimate: Estimate) -> str:
-    """Returns the 95 % interval of an amount of money in brackets, after a blank; nothing without one."""
+    """Returns the 95% interval of an amount of money in brackets, after a blank; nothing without one."""
     if estimate.low is None or estimate.high is None:
         return ""
     digits = 0 if abs(estimate.value) >= 100 else 1 if abs(estimate.value) >= 10 else 2

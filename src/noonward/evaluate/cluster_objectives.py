@@ -38,6 +38,7 @@ from noonward.evaluate.answer import (
     window_words,
 )
 from noonward.evaluate.comparison import Bound, BoundValue, Cell, Comparison, Objective, no_value
+from noonward.evaluate.knowing import TOLD, knowing_metrics, knowing_table, worth
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.replay import replay_notes
 from noonward.evaluate.service_tables import class_table, constraint_table, service_metrics
@@ -121,10 +122,10 @@ class ClusterObjective(Objective):
             return f"at least {bound.get('joules_per_unit', math.nan):.3f} J/unit"
         upper, best = bound["utility_usd"], bound.get("best_known_usd", math.nan)
         if math.isnan(best):
-            return f"utility at most {upper:.2f} USD; no schedule was looked for, so its duality gap is not known"
+            return f"utility at most {upper:.2f} USD; no schedule was looked for, so its optimality gap is not known"
         return (
             f"utility at most {upper:.2f} USD; best schedule known {best:.2f} USD "
-            f"(duality gap {(upper - best) / abs(upper):.2%})"
+            f"(optimality gap {(upper - best) / abs(upper):.2%})"
         )
 
     def metrics(self, comparison: Comparison) -> list[Metric]:
@@ -149,7 +150,7 @@ class ClusterObjective(Objective):
         for each in self.bound_values:
             if not no_value(comparison.bounds, each.name):
                 out.append(Metric.of(each.metric, mean(comparison.bound_values(each.name)), each.unit))
-        return out + self.gap_metrics(comparison.bounds) + service_metrics(comparison)
+        return out + self.gap_metrics(comparison.bounds) + service_metrics(comparison) + knowing_metrics(comparison)
 
     def value_metrics(self, comparison: Comparison, policy: str) -> list[Metric]:
         """Returns a policy's metrics of the ranked value."""
@@ -167,12 +168,13 @@ class ClusterObjective(Objective):
         work = ratio(comparison.values(policy, "gpu_hours"), comparison.values(comparison.reference, "gpu_hours")).value
         if abs(work - 1) > SAME_WORK:
             more = "more" if work > 1 else "fewer"
-            told.append(f"It runs {100 * abs(work - 1):.1f} % {more} GPU-hours, so bills alone do not compare.")
+            told.append(f"It runs {100 * abs(work - 1):.1f}% {more} GPU-hours, so bills alone do not compare.")
         return told
 
     def tables(self, comparison: Comparison) -> list[TextTable]:
-        """Returns latency per job class, and the constraints with what was attained."""
-        return [table for table in (class_table(comparison), constraint_table(comparison)) if table is not None]
+        """Returns latency per job class, the constraints with what was attained, and what run times are worth."""
+        tables = class_table(comparison), constraint_table(comparison), knowing_table(comparison)
+        return [table for table in tables if table is not None]
 
     def notes(self, comparison: Comparison) -> list[str]:
         """Returns how far a log could be replayed, and what the environments share, which their intervals rest on."""
@@ -280,7 +282,7 @@ class UtilityObjective(ClusterObjective):
         return (
             (Column("Utility", "USD", "up"), lambda c, p: number(c.mean(p, "utility_usd"), utility_digits(c))),
             (Column("Change against reference", "%", "up"), lambda c, p: percent(c.gain(p), signed=True)),
-            (Column("Share of the gap to the bound", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
+            (Column("Share of possible improvement", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
             (Column("GPU-hours", "GPU h", "up"), _ledger("gpu_hours")),
             (Column("Done", "jobs", "up"), _ledger("done")),
             (Column("Overdue", "jobs", "down"), _ledger("overdue")),
@@ -346,7 +348,7 @@ class UtilityObjective(ClusterObjective):
             sentences.append(
                 f"Upper bound: {number(mean(upper_E))} USD. No scheduler earns more, not even one that knows every "
                 f"job, price and carbon intensity beforehand. The best schedule known (with that knowledge) earns "
-                f"{number(mean(known_E))} USD, so the bound is at most {100 * gap.value:.1f} % too high (its duality "
+                f"{number(mean(known_E))} USD, so the bound is at most {100 * gap.value:.1f}% too high (its optimality "
                 "gap)."
             )
         reference, best = comparison.reference, self.ranked(comparison)[0]
@@ -355,7 +357,7 @@ class UtilityObjective(ClusterObjective):
         if best != reference:
             rest += f" and {best} {number(comparison.mean(best, 'controllable_usd'))} USD"
         sentences.append(
-            f"Fixed cost: {number(fixed, 1)} USD an environment for energy and carbon of GPUs kept ready over the "
+            f"Fixed cost: {number(fixed, 1)} USD per environment for energy and carbon of GPUs kept ready over the "
             f"window, whatever a policy does. {rest}."
         )
         return sentences
@@ -517,7 +519,18 @@ class CostObjective(UtilityObjective):
         alone_min = getattr(scenario.jobs, "leave_alone_min", 0.0)
         alone = f"; jobs under {alone_min:g} minutes are not to be delayed" if alone_min else ""
         without = f"; {' and '.join(free)} without a price" if free else ""
-        return [f"{', '.join(told)[0].upper()}{', '.join(told)[1:]}{without}{alone}{limit}."]
+        return [f"{', '.join(told)[0].upper()}{', '.join(told)[1:]}{without}{alone}{limit}.", self._told(comparison)]
+
+    def _told(self, comparison: Comparison) -> str:
+        """Returns the sentence on what policies are told of run times, and what the truth would be worth."""
+        way = comparison.scenario.jobs.knowledge.run_time
+        said = f"Policies are told {TOLD[way]}"
+        if comparison.knowing is None or way == "known":
+            return f"{said}."
+        more = comparison.currency.of(worth(comparison, "known"))
+        amount = money(Estimate(abs(more.value)), comparison.currency.name)
+        less = "more" if more.value >= 0 else "less"
+        return f"{said}; if {comparison.knowing.policy} knew run times, it would save {amount} {less}{interval(more)}."
 
     def limits(self, comparison: Comparison) -> list[str]:
         """Returns the cost that no policy can change, and how tight the bound is."""
@@ -583,7 +596,7 @@ def _wait_table(comparison: Comparison, column: str) -> TextTable:
         title=f"Who waits, by {column}",
         header=(column, "policy", "jobs", "mean wait (h)", "longest wait (h)", "late (jobs)", "not done (jobs)"),
         rows=tuple(rows),
-        caption="Waits run from a job's arrival to its start. Jobs are means of an environment.",
+        caption="Waits run from a job's arrival to its start. Jobs are means per environment.",
     )
 
 

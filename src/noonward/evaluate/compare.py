@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noonward.errors import ScenarioError
 from noonward.evaluate import frames
-from noonward.evaluate.answer import summary_text
+from noonward.evaluate.answer import best_to_adopt, can_run, summary_text
 from noonward.evaluate.asked import (
     comparison_folder,
     count_of,
@@ -20,12 +21,15 @@ from noonward.evaluate.asked import (
     with_reference,
 )
 from noonward.evaluate.bound_runs import BoundRun
-from noonward.evaluate.comparison import Bound, Comparison
+from noonward.evaluate.comparison import Bound, Comparison, Knowing
 from noonward.evaluate.given import GivenPolicy, scenario_given
+from noonward.evaluate.knowing import told, ways_of
 from noonward.evaluate.table import US_DOLLAR, Currency
 from noonward.files import PassingFolder
 from noonward.ledger.record import Record
 from noonward.model.cluster.scenario import Scenario
+from noonward.model.kinds import CLUSTER
+from noonward.notices import tell
 from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.runs import RecordedRun, environment_of
 from noonward.runtime.shared import forget
@@ -182,7 +186,7 @@ def _compare(
     asked = [BoundRun(scenario, index, seed, folder, bound_seconds) for index in range(environments)] if bound else []
     found = map_runs([*runs, *asked], executor, progress, kept_one)
     bounds = [each.bound for each in found[len(runs) :]] if bound else [Bound() for _ in range(environments)]
-    return ComparisonResult(
+    result = ComparisonResult(
         scenario=scenario,
         seed=seed,
         folder=folder,
@@ -194,3 +198,32 @@ def _compare(
         currency=currency,
         held=held,
     )
+    knowing = _knowing(result, out, progress, executor)
+    return result if knowing is None else replace(result, knowing=knowing)
+
+
+def _knowing(comparison: Comparison, out: Path, progress: Progress | None, executor: Executor | None) -> Knowing | None:
+    """Runs the policy that the verdict names, or else the best one that can run, told of run times in other ways.
+
+    The ways other than the scenario's own take a run per environment each.
+    """
+    scenario, today = comparison.scenario, comparison.reference
+    ways = ways_of(scenario) if scenario.kind == CLUSTER.name else ()
+    if not ways:
+        return None
+    able = [name for name in comparison.ranked() if name != today and can_run(comparison.policies[name])]
+    best = best_to_adopt(comparison)
+    policy = best if best in able else next(iter(able), None)
+    if policy is None:
+        return None
+    own, seed, count = scenario.jobs.knowledge.run_time, comparison.seed, len(comparison.bounds)
+    others = [way for way in ways if way != own]
+    runs = [
+        RecordedRun(other, index, seed, comparison.policies[policy], comparison_folder(other, seed, out))
+        for other in (told(scenario, way) for way in others)
+        for index in range(count)
+    ]
+    tell("runs", str(len(runs)))
+    found = map_runs(runs, executor, progress)
+    of = {way: found[n * count : (n + 1) * count] for n, way in enumerate(others)} | {own: comparison.records[policy]}
+    return Knowing(policy=policy, by_way={way: of[way] for way in ways})

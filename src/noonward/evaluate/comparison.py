@@ -21,6 +21,7 @@ from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.evaluate.table import US_DOLLAR, Column, Currency, Figure, Row, Summary, TextTable
 from noonward.ledger.record import Record
+from noonward.model.cluster.knowledge import RunTimeKnowledge
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import AnyScenario, find_kind
 from noonward.schedule.registry import Policy
@@ -203,6 +204,19 @@ def no_value(bounds: list[Bound], name: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Knowing:
+    """Runs of one policy over a comparison's windows, told of run times in several ways.
+
+    Attributes:
+        policy: The policy.
+        by_way: Its records, one per window, by way.
+    """
+
+    policy: str
+    by_way: dict[RunTimeKnowledge, list[Record]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """Policies over the same environments.
 
@@ -216,6 +230,7 @@ class Comparison:
         bounds: One bound an environment; empty bounds where none was asked for.
         bounded: Whether bounds were asked for.
         currency: Currency that money is shown in.
+        knowing: Further runs of one policy, told of run times in other ways; None: none were made.
         held: What keeps a temporary folder of records until the comparison is dropped; None: the folder stays.
     """
 
@@ -228,6 +243,7 @@ class Comparison:
     bounds: list[Bound]
     bounded: bool = True
     currency: Currency = US_DOLLAR
+    knowing: Knowing | None = None
     held: Any = field(default=None, repr=False, compare=False)
 
     def values(self, policy: str, name: str) -> np.ndarray:
@@ -239,9 +255,9 @@ class Comparison:
         return mean(self.values(policy, name))
 
     def only(self, windows: Sequence[int]) -> Self:
-        """Returns the comparison of some of its environments, by number."""
+        """Returns the comparison of some of its environments, by number; ``knowing`` is of all and left out."""
         records = {policy: [records[n] for n in windows] for policy, records in self.records.items()}
-        return replace(self, records=records, bounds=[self.bounds[n] for n in windows])
+        return replace(self, records=records, bounds=[self.bounds[n] for n in windows], knowing=None)
 
     @property
     def objective(self) -> Objective:
@@ -287,7 +303,7 @@ class Comparison:
                 "spreads and intervals are too narrow"
             )
         if not self.bounded:
-            notes.append("no bound was looked for, so the share of what is possible is not known")
+            notes.append("no bound was computed, so the share of possible improvement is not known")
         cut = sum("cut" in bound for bound in self.bounds)
         if cut:
             notes.append(
@@ -319,5 +335,5 @@ def _caption(comparison: Comparison) -> str:
         return "One environment: the numbers have no spread; run more environments for intervals."
     return (
         f"Mean ± standard deviation over {count} environments. Changes and shares are paired (the same environments "
-        f"for every policy), against {comparison.reference}, with the 95 % confidence interval in brackets."
+        f"for every policy), against {comparison.reference}, with the 95% confidence interval in brackets."
     )

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from noonward.decision.brief import Brief
 from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.decision.partly_compiled import PartlyCompiledScheduler
@@ -18,14 +19,17 @@ from noonward.engine.cluster.kernels.world import World
 from noonward.engine.run import run
 from noonward.errors import ConformanceError
 from noonward.evaluate.edge_conformance import check_edge_scheduler
+from noonward.forecasts.published import published_until
 from noonward.ledger.segments import Outcome
 from noonward.model.cluster.environment import Environment, GpuCaps
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.knowledge import DONE, JobKnowledge, JobTraits, Knowledge
 from noonward.model.cluster.setting import Protocol
 from noonward.model.economics import Economics
+from noonward.model.markets import day_ahead_market
 from noonward.model.network import Network
-from noonward.model.signals import Signals
+from noonward.model.signals import PRICE_NAME, Signals
 from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 from noonward.units import HOUR_S
@@ -34,6 +38,8 @@ WINDOW_H: Final = 12
 JOBS: Final = 60
 HISTORY_H: Final = 24
 START: Final = datetime(2022, 3, 1, tzinfo=UTC)
+ZONES: Final = ("DE", "AU-SA", "AU-WA")
+"""Zones of the sites: the first has a day-ahead market; all are known to the learned forecasts."""
 FORESEEING: Final = ("perfect", "noisy")
 """Kinds of forecast that are made from the truth."""
 QUESTIONS_MAX: Final = 100_000
@@ -42,11 +48,15 @@ QUESTIONS_MAX: Final = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class _Trace:
-    """A run that was watched: per question (time s, kind, asked and answers as bytes), outcome, and a state it had."""
+    """A run that was watched: per question (time s, kind, asked and answers as bytes), outcome, and a state it had.
+
+    ``hours`` is how many hours of the scheduler's curves the answers hold.
+    """
 
     questions: list[tuple[float, int, bytes]]
     outcome: Outcome
     state: State
+    hours: int
 
 
 def check_scheduler(
@@ -55,13 +65,15 @@ def check_scheduler(
     """Checks that a scheduler keeps the rules of the interface.
 
     Runs it on small random environments (drained, with jobs that may be late, cut off at the window, with and without
-    capacity curves, with gangs, clock levels, signals and economics) and checks that
+    capacity curves, with run times that are learned as jobs end, with gangs, clock levels, signals and economics) and
+    checks that
 
     - every answer is feasible;
     - it does not write the view;
     - the same seed gives the same answers;
-    - answers do not depend on jobs that have not arrived yet, nor on prices and carbon intensities of hours to come,
-      unless it needs ``foresight`` or a forecast that is made from the truth (``perfect``, ``noisy``);
+    - answers do not depend on what lies after them, unless it needs ``foresight``: on jobs that have not arrived yet,
+      on how much longer jobs run whose run times it is not told, nor on prices and carbon intensities of hours to come;
+      under a forecast that is made from the truth (``perfect``, ``noisy``), of hours beyond its reach;
     - answers do not depend on the slots that jobs take in the view;
     - restored from ``state()`` in mid-run, it answers like one that never stopped;
     - the compiled loop does what the Python loop does, if it has a compiled rule;
@@ -123,10 +135,16 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
     if scheduler.needs.foresight:
         return
     _check_future(scheduler, seed, first, _other_jobs(environment), "jobs that arrive later")
-    forecast = scheduler.needs.forecast
-    if forecast is None or forecast.kind not in FORESEEING:
-        what = "prices and carbon intensities of later hours"
-        _check_future(scheduler, seed, first, _other_signals(environment), what)
+    if environment.knowledge is not None:
+        what = "the run times, which it is not told, of jobs that have not ended"
+        _check_future(scheduler, seed, first, _other_run_times(environment, first.outcome), what)
+    forecast, reach_h = scheduler.needs.forecast, 0
+    published = forecast is not None and forecast.published
+    what = f"prices {'that are not published yet ' if published else ''}and carbon intensities of later hours"
+    if forecast is not None and forecast.kind in FORESEEING:
+        reach_h = Brief.of(environment, scheduler.needs).lookahead_h
+        what = f"prices and carbon intensities of hours beyond its forecast, which reaches {reach_h} h,"
+    _check_future(scheduler, seed, first, _other_signals(environment, reach_h, published), what)
 
 
 def _check_future(
@@ -134,7 +152,7 @@ def _check_future(
 ) -> None:
     """Compares what was answered before a time with a run in which only what comes later is changed."""
     environment, time_s = changed
-    other = _watch(scheduler, environment, seed)
+    other = _watch(scheduler, environment, seed, hours=first.hours)
     before = [[question for question in trace.questions if question[0] < time_s] for trace in (first, other)]
     if before[0] != before[1]:
         raise _broken(
@@ -168,6 +186,7 @@ def _watch(
     stop: int = -1,
     restore: tuple[int, State] | None = None,
     roll_slots: bool = False,
+    hours: int | None = None,
 ) -> _Trace:
     """Runs a scheduler question by question.
 
@@ -178,6 +197,7 @@ def _watch(
         stop: Questions after which its state is taken; the run then continues.
         restore: Questions after which it is reset, and the state it is restored from.
         roll_slots: Have jobs take other slots of the view than they usually do.
+        hours: Hours of the scheduler's curves to keep; None: all.
 
     Raises:
         ConformanceError: It fails, writes the view or does not end.
@@ -210,12 +230,13 @@ def _watch(
                 raise _broken(
                     scheduler, environment, f"writes view.{name} at {view.now_s:g} s", "write to answers only"
                 )
-        questions.append((view.now_s, view.kind, _answered(view, answers)))
+        questions.append((view.now_s, view.kind, _answered(view, answers, hours)))
         if len(questions) > QUESTIONS_MAX:
             raise _broken(
                 scheduler, environment, f"still runs after {QUESTIONS_MAX} questions", "move jobs less to and fro"
             )
-    return _Trace(questions=questions, outcome=engine.outcome(), state=state)
+    curve_hours = engine.answers.limit_SH.shape[1]
+    return _Trace(questions=questions, outcome=engine.outcome(), state=state, hours=curve_hours)
 
 
 def _roll_slots(world: World, by: int) -> None:
@@ -226,9 +247,10 @@ def _roll_slots(world: World, by: int) -> None:
         world.engine_1["free_slot"], world.engine_1["new_slot"] = free_V[0], len(world.track_J)
 
 
-def _answered(view: ClusterView, answers: Answers) -> bytes:
-    """Returns what was asked and answered, curves included."""
-    return view.serial_N.tobytes() + answers.answer_N[view.asked_N >= 0].tobytes() + answers.limit_SH.tobytes()
+def _answered(view: ClusterView, answers: Answers, hours: int | None) -> bytes:
+    """Returns what was asked and answered, some hours of the curves included."""
+    answer_N, limit_SH = answers.answer_N[view.asked_N >= 0], answers.limit_SH[:, :hours]
+    return view.serial_N.tobytes() + answer_N.tobytes() + limit_SH.tobytes()
 
 
 def _bytes(view: ClusterView) -> dict[str, bytes]:
@@ -247,6 +269,7 @@ def _environments(protocol: Protocol, seed: int) -> Iterator[Environment]:
     hours = drained.hours
     caps_SH = rng.integers(1, [[9], [5], [7]], size=(3, hours)).astype(np.float64)
     yield replace(drained, scenario=f"check {protocol}, drained, seed {seed}")
+    yield replace(drained, scenario=f"check {protocol}, run times learned, seed {seed}", knowledge=_knowledge(drained))
     late = replace(drained, late_until_s=WINDOW_H * HOUR_S, late_usd_per_gpu_hour=0.05)
     yield replace(late, scenario=f"check {protocol}, jobs may be late, seed {seed}")
     for hard in (True, False):
@@ -276,7 +299,7 @@ def _environment(protocol: Protocol, rng: np.random.Generator, *, drained: bool)
         jobs=_jobs(rng, drained=drained),
         signals=Signals(
             start=START - timedelta(hours=HISTORY_H),
-            zones=("Z0", "Z1", "Z2"),
+            zones=ZONES,
             value_ZH={
                 "price_usd_per_mwh": rng.uniform(-20.0, 200.0, (3, hours)),
                 "carbon_g_per_kwh": rng.uniform(0.0, 700.0, (3, hours)),
@@ -302,7 +325,7 @@ def _fleet() -> Fleet:
         for s in range(3)
     }
     sites = tuple(
-        {"name": f"site{s}", "zone": f"Z{s}", "gpu_type": f"type{s}", "gpus": gpus, "pue": 1.1 + 0.1 * s}
+        {"name": f"site{s}", "zone": ZONES[s], "gpu_type": f"type{s}", "gpus": gpus, "pue": 1.1 + 0.1 * s}
         for s, gpus in enumerate((8, 4, 6))
     )
     return Fleet.model_validate({"gpu_types": kinds, "sites": sites})
@@ -333,6 +356,28 @@ def _jobs(rng: np.random.Generator, *, drained: bool) -> Jobs:
     )
 
 
+def _knowledge(environment: Environment) -> JobKnowledge:
+    """Returns what is told where run times are learned: limits of four times the run times, and as many past jobs."""
+    jobs = environment.jobs
+    traits = JobTraits.build([np.tile(jobs.class_J, 2).astype(str)], limit_J=np.tile(4 * jobs.work_J, 2))
+    return JobKnowledge(
+        told=Knowledge(run_time="learned"),
+        traits=traits,
+        past_work_P=jobs.work_J[::-1].copy(),
+        past_cause_P=np.full(JOBS, DONE),
+        cause_J=np.full(JOBS, DONE),
+        reach_s=4 * HOUR_S,
+    )
+
+
+def _other_run_times(environment: Environment, outcome: Outcome) -> tuple[Environment, float]:
+    """Returns an environment in which all jobs that have not ended by a time run longer, and that time, s."""
+    jobs, time_s = environment.jobs, WINDOW_H / 4 * HOUR_S
+    ended_J = outcome.job_J["finish_s"] <= time_s
+    changed = replace(jobs, work_J=np.where(ended_J, jobs.work_J, 1.5 * jobs.work_J))
+    return replace(environment, jobs=changed), time_s
+
+
 def _other_jobs(environment: Environment) -> tuple[Environment, float]:
     """Returns an environment whose later half of jobs is another and shorter, and the time of the first change, s.
 
@@ -349,17 +394,33 @@ def _other_jobs(environment: Environment) -> tuple[Environment, float]:
         slack_s_J=np.where(later_J, jobs.slack_s_J / 2, jobs.slack_s_J),
         data_gb_J=np.where(later_J, 4.0, jobs.data_gb_J),
     )
-    fewer = {name: column[: -len(jobs) // 4] for name, column in vars(changed).items()}
-    return replace(environment, jobs=Jobs(**fewer)), float(jobs.arrival_s_J[first])
+    left = slice(None, -len(jobs) // 4)
+    fewer = {name: column[left] for name, column in vars(changed).items()}
+    knowledge = environment.knowledge
+    if knowledge is not None:
+        traits = JobTraits(key_JL=knowledge.traits.key_JL[left], limit_J=knowledge.traits.limit_J[left])
+        knowledge = replace(knowledge, traits=traits, cause_J=knowledge.cause_J[left])
+    return replace(environment, jobs=Jobs(**fewer), knowledge=knowledge), float(jobs.arrival_s_J[first])
 
 
-def _other_signals(environment: Environment) -> tuple[Environment, float]:
-    """Returns an environment with other prices and intensities from the middle of the window, and that time, s."""
+def _other_signals(environment: Environment, reach_h: int, published: bool) -> tuple[Environment, float]:
+    """Returns an environment with other prices and intensities from some hour on, and until when they are unknown, s.
+
+    Args:
+        environment: Environment.
+        reach_h: Hours that the scheduler's forecast shows as they will be.
+        published: Prices that have been published by then stay as they are.
+    """
     signals = environment.signals
     assert signals is not None
     hours = WINDOW_H // 3
-    first = HISTORY_H + hours
+    first = HISTORY_H + hours + reach_h
     value_ZH = {name: array.copy() for name, array in signals.value_ZH.items()}
     for array in value_ZH.values():
         array[:, first:] = array[::-1, first:].copy()
+    if published:
+        market_Z = [day_ahead_market(zone, signals.day_ahead) for zone in signals.zones]
+        until_Z = published_until(market_Z, signals.start, np.array([first - 1]))[:, 0]
+        for z, until in enumerate(until_Z.tolist()):
+            value_ZH[PRICE_NAME][z, first:until] = signals.price_usd_per_mwh_ZH[z, first:until]
     return replace(environment, signals=replace(signals, value_ZH=value_ZH)), hours * HOUR_S

@@ -73,7 +73,7 @@ class EdgeObjective(Objective):
         poor = {name: comparison.mean(name, "below_quality_min").value for name in comparison.records}
         if poor[policy] > min(poor.values()):
             missed.append(
-                f"{poor[policy]:.1f} images an environment below the least quality of {setting.quality_min:g}"
+                f"{poor[policy]:.1f} images per environment below the least quality of {setting.quality_min:g}"
             )
         return missed
 
@@ -97,7 +97,7 @@ class EdgeObjective(Objective):
         columns: tuple[tuple[Column, Cell], ...] = (
             (Column("Response", "s", "down"), _ledger("response_s", 1)),
             (Column("Change against reference", "%", "down"), lambda c, p: percent(c.gain(p), signed=True)),
-            (Column("Share of the gap to the bound", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
+            (Column("Share of possible improvement", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
             (Column("95th percentile", "s", "down"), _ledger("p95_response_s", 1)),
             (Column("Quality", "0 to 0.284", "up"), _ledger("quality", 3)),
             (Column("Launches that load", "%", "down"), _ledger("reload_rate", 0, 100.0)),
@@ -194,7 +194,7 @@ class EdgeObjective(Objective):
             f"Lower bound: {number(mean(lower_E), 1)} s for tasks of {steps:g} steps. No scheduler "
             "responds sooner on average with as many steps, not even one that knows every arrival beforehand. The best "
             f"schedule known (with that knowledge) responds in {number(mean(known_E), 1)} s, "
-            f"{100 * above.value:.1f} % above it."
+            f"{100 * above.value:.1f}% above it."
         ]
 
 

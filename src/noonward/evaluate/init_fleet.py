@@ -14,6 +14,7 @@ from noonward.data.scenarios.own_fleet import OwnFleet, parse_site
 from noonward.data.scenarios.own_scenario import write_own_fleet
 from noonward.errors import ScenarioError
 from noonward.evaluate.asked import fitting_policies
+from noonward.evaluate.published import with_published
 from noonward.files import SLUG, table_bytes, write_text
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import Scenario
@@ -23,7 +24,8 @@ CANDIDATES: Final = (
     "what-happened", "local-fcfs", "local-backfill", "price-greedy", "carbon-greedy", "cheapest-feasible",
     "booked-persistence", "booked-regression", "bid-price-persistence", "bid-price-regression", "masac-plus",
 )  # fmt: skip
-"""Policies that your own fleet compares, those that fit: what happened, rules, planners, learned ones."""
+"""Policies that your own fleet compares, those that fit: what happened, rules, planners, learned ones. Where every zone
+has a day-ahead market, planners read published prices (``with_published``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +138,8 @@ def require_new(path: Path, force: bool) -> None:
 
 def _write(asked: OwnFleet, path: Path, force: bool) -> Made:
     """Writes your own scenario, after it was tried: what does not fit is one error, and nothing is written."""
-    made = write_own_fleet(asked, path.parent, CANDIDATES)
+    candidates = with_published(CANDIDATES, [pool.zone for pool in asked.pools])
+    made = write_own_fleet(asked, path.parent, candidates)
     table = path.parent / f"{path.stem}-jobs.csv"
     if made.jobs is not None and table.exists() and not force:
         raise ScenarioError(f"{table} exists; choose another name, or replace it with --force")

@@ -19,7 +19,7 @@ class Metric:
         name: Stable name, ``quantity/policy``.
         value: Value, or None where it is not defined.
         unit: Unit.
-        low: Lower end of the 95 % interval, or None.
+        low: Lower end of the 95% interval, or None.
         high: Upper end, or None.
         reference: The paper's or a peer's value, or None.
     """

@@ -1,4 +1,4 @@
-"""Means and ratios with 95 % confidence intervals, over environments and paired."""
+"""Means and ratios with 95% confidence intervals, over environments and paired."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _T975: Final = (
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % confidence interval.
+    """A value with its 95% confidence interval.
 
     Attributes:
         value: Estimate; NaN if it is not defined.

@@ -100,7 +100,7 @@ def number(estimate: Estimate, digits: int = 0) -> str:
 
 
 def percent(estimate: Estimate, *, signed: bool = False, digits: int = 1) -> str:
-    """Returns a fraction in percent with its 95 % interval.
+    """Returns a fraction in percent with its 95% interval.
 
     Example:
         >>> percent(Estimate(0.27, 0.173, 0.368), signed=True), percent(Estimate(0.5)), percent(Estimate(0.5), digits=3)

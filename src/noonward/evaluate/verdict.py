@@ -59,7 +59,7 @@ def halves(windows: int, candidates: int) -> tuple[tuple[int, ...], tuple[int, .
 def decide(values: Mapping[str, F8], today: str, candidates: Sequence[str], better: Literal["up", "down"]) -> Verdict:
     """Returns the verdict on policies measured in the same windows.
 
-    A policy is adopted only if the 95 % interval of its paired gain, in windows that did not choose it, lies above 0.
+    A policy is adopted only if the 95% interval of its paired gain, in windows that did not choose it, lies above 0.
 
     Args:
         values: Measure of every policy per window.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, get_args
 
 import numpy as np
@@ -16,6 +16,7 @@ from noonward.forecasts.learned import SEEDS, LearnedForecaster, find_net
 from noonward.forecasts.noisy import NoisyForecaster
 from noonward.forecasts.perfect import PerfectForecaster
 from noonward.forecasts.persistence import PersistenceForecaster
+from noonward.forecasts.published import PublishedForecaster
 from noonward.forecasts.regression import RegressionForecaster
 from noonward.model.signals import Signals
 
@@ -27,7 +28,22 @@ NetName = Annotated[
     Field(union_mode="left_to_right", description="training seed, mean, small-seed0 to -seed2 or your own"),
 ]
 """Net of a learned forecast."""
-ForecastKind = Literal["perfect", "persistence", "regression", "learned", "noisy"]
+ForecastKind = Literal[
+    "perfect",
+    "persistence",
+    "regression",
+    "learned",
+    "noisy",
+    "published",
+    "published+regression",
+    "published+learned",
+]
+BEYOND: Final[Mapping[ForecastKind, ForecastKind]] = {
+    "published": "persistence",
+    "published+regression": "regression",
+    "published+learned": "learned",
+}
+"""Kinds that take day-ahead prices as they were published, with the kind that forecasts all else."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +54,13 @@ class Forecast:
         kind: ``perfect``: the truth; ``persistence``: the value known for the same hour of the last 24 hours;
             ``regression``: a weighted sum of what the last days say (:mod:`noonward.forecasts.regression`);
             ``learned``: the same, corrected by a net that knows the zone (:mod:`noonward.forecasts.learned`);
-            ``noisy``: the truth plus an error that grows with the lead (:mod:`noonward.forecasts.noisy`).
+            ``noisy``: the truth plus an error that grows with the lead (:mod:`noonward.forecasts.noisy`);
+            ``published``, ``published+regression``, ``published+learned``: day-ahead prices as far as they have been
+            published, all else by persistence, the regression or the net (:mod:`noonward.forecasts.published`).
         noise: Standard deviation of the error 24 hours ahead, as a share of the signal's own over the history before
             the run (``noisy``).
-        net: Training seed of the packaged net (``learned``), 0 to 2; ``mean``: the mean of the three; or the name of
-            one by ``noonward fit-forecast``.
+        net: Training seed of the packaged net (``learned``, ``published+learned``), 0 to 2; ``mean``: the mean of the
+            three; or the name of one by ``noonward fit-forecast``.
     """
 
     kind: ForecastKind
@@ -59,6 +77,16 @@ class Forecast:
     def foresight(self) -> bool:
         """Whether it reads hours to come, which a live service does not know."""
         return self.kind in ("perfect", "noisy")
+
+    @property
+    def published(self) -> bool:
+        """Whether it reads hours to come whose prices have been published."""
+        return self.kind in BEYOND
+
+    @property
+    def rest(self) -> Forecast:
+        """The forecast of what has not been published: itself where it reads nothing published."""
+        return replace(self, kind=BEYOND.get(self.kind, self.kind))
 
     def forecaster(self, signals: Signals, history_h: int, rng: np.random.Generator) -> Forecaster:
         """Returns what makes the forecasts of one run.
@@ -89,6 +117,12 @@ _MAKERS: Final[dict[ForecastKind, _Maker]] = {
     ),
     "noisy": lambda forecast, signals, history_h, rng: NoisyForecaster(
         forecast.noise, _history(signals, history_h), rng
+    ),
+    **dict.fromkeys(
+        BEYOND,
+        lambda forecast, signals, history_h, rng: PublishedForecaster(
+            forecast.rest.forecaster(signals, history_h, rng), signals
+        ),
     ),
 }
 """How the forecaster of each kind is made."""

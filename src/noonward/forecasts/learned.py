@@ -18,13 +18,13 @@ from datetime import datetime
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
-from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8
 from noonward.errors import DataError, ScenarioError, SignalRangeError
-from noonward.files import whole_file
+from noonward.files import stored_arrays, whole_file
 from noonward.forecasts.forecaster import Forecaster
 from noonward.forecasts.regression import FEATURES, USUAL_DAYS, features, regressed, standing_in
 from noonward.model.precision import rounded_signals
@@ -37,6 +37,8 @@ LEAST_UNIT: Final = (1.0, 2.0)
 FARTHEST: Final = 8.0
 """Values count up to this many units from the last day's mean."""
 KNOWN_H: Final = DAY_H * USUAL_DAYS
+INPUTS: Final = 2 * (3 * DAY_H + 2) + 1 + 4 + 7
+"""Inputs of a net beside the zones: of both signals three days, level and unit; hours known, time of day, weekday."""
 SEEDS: Final = 3
 """Training seeds whose nets are packaged."""
 MEAN: Final = "mean"
@@ -261,10 +263,7 @@ def find_net(net: int | str) -> ForecastNet | MeanNet:
 
 @lru_cache(maxsize=8)
 def _own_net(path: Path, changed: int) -> ForecastNet:
-    try:
-        return read_net(path)
-    except (OSError, ValueError, KeyError, BadZipFile) as error:
-        raise DataError(f"{path} holds no forecast ({error}); make it anew by 'noonward fit-forecast'") from error
+    return read_net(path)
 
 
 @cache
@@ -282,18 +281,79 @@ def packaged_net(net: int | str = 0) -> ForecastNet:
 
 
 def read_net(path: Path) -> ForecastNet:
-    """Returns the net of a file that ``write_net`` wrote."""
-    with np.load(path, allow_pickle=False) as content:
+    """Returns the net of a file that ``write_net`` wrote.
+
+    Raises:
+        DataError: The file is missing or damaged, or its parts do not fit.
+    """
+    try:
+        content = stored_arrays(path)
         record = json.loads(str(content["record"]))
-        layers = range(sum(name.startswith("weight_") for name in content.files))
-        return ForecastNet(
+        layers = range(sum(name.startswith("weight_") for name in content))
+        net = ForecastNet(
             zones=tuple(record["zones"]),
-            mean_F=content["mean_F"].astype(np.float64),
-            spread_F=content["spread_F"].astype(np.float64),
-            weights=tuple(content[f"weight_{layer}"].astype(np.float64) for layer in layers),
-            biases=tuple(content[f"bias_{layer}"].astype(np.float64) for layer in layers),
+            mean_F=_numbers(content["mean_F"]),
+            spread_F=_numbers(content["spread_F"]),
+            weights=tuple(_numbers(content[f"weight_{layer}"]) for layer in layers),
+            biases=tuple(_numbers(content[f"bias_{layer}"]) for layer in layers),
             record=record,
         )
+    except (DataError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise _no_forecast(path, error) from error
+    wrong = _misfit(net)
+    if wrong:
+        raise _no_forecast(path, wrong)
+    return net
+
+
+def _numbers(array: NDArray[Any]) -> F8:
+    """Returns an array in double precision.
+
+    Raises:
+        TypeError: It holds other things than floating-point numbers.
+    """
+    if not np.issubdtype(array.dtype, np.floating):
+        raise TypeError(f"an array is of type {array.dtype}")
+    return array.astype(np.float64)
+
+
+def _no_forecast(path: Path, why: object) -> DataError:
+    """Returns the error for a file that holds no forecast."""
+    return DataError(f"{path} holds no forecast ({why}); make it anew by 'noonward fit-forecast'")
+
+
+def _misfit(net: ForecastNet) -> str:
+    """Returns what of a net does not fit the rest or is of a wrong type; nothing if all does."""
+    record, months = net.record, net.record.get("months", {})
+    if not net.zones or not all(isinstance(zone, str) for zone in net.zones):
+        return "its 'zones' are no list of names"
+    if not isinstance(months, dict) or not all(
+        isinstance(listed, list) and all(type(month) is int for month in listed) for listed in months.values()
+    ):
+        return "its 'months' are no lists of numbers"
+    if "fitted_until" in record:
+        try:
+            aware = datetime.fromisoformat(record["fitted_until"]).tzinfo is not None
+        except (TypeError, ValueError):
+            aware = False
+        if not aware:
+            return "its 'fitted_until' is no time with its distance from UTC"
+    ins = INPUTS + len(net.zones)
+    if net.mean_F.shape != (ins,) or net.spread_F.shape != (ins,) or not (net.spread_F > 0).all():
+        return f"its inputs have no mean and spread above 0 each; {len(net.zones)} zones make {ins} inputs"
+    last = len(net.weights) - 1
+    for layer, (weight, bias) in enumerate(zip(net.weights, net.biases, strict=True)):
+        outs = 2 * LEADS if layer == last else weight.shape[-1] if weight.ndim else 0
+        if weight.shape != (ins, outs) or bias.shape != (outs,):
+            return (
+                f"layer {layer} has weights of shape {weight.shape} and biases of shape {bias.shape}, expected "
+                f"({ins}, {outs}) and ({outs},)"
+            )
+        ins = outs
+    arrays = (net.mean_F, net.spread_F, *net.weights, *net.biases)
+    if last < 0 or not all(np.isfinite(array).all() for array in arrays):
+        return "it holds a value that is not finite, or no layer"
+    return ""
 
 
 def write_net(net: ForecastNet, path: Path) -> None:

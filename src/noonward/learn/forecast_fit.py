@@ -178,7 +178,7 @@ def require_hours(signals: Signals) -> None:
             if share < LEAST_KNOWN:
                 raise DataError(
                     f"the {name} of {zone} is known in {share:.0%} of the hours".replace("%", " %")
-                    + f"; a forecast needs at least {100 * LEAST_KNOWN:g} %: complete the files, or leave the zone out"
+                    + f"; a forecast needs at least {100 * LEAST_KNOWN:g}%: complete the files, or leave the zone out"
                 )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from noonward.files import table_bytes
 from noonward.ledger.edge import EdgeLedger, EdgeOutcome, settle_edge, settle_tasks
-from noonward.ledger.folder import FORMAT, damaged, json_bytes, read_json_files
+from noonward.ledger.folder import FORMAT, damaged, json_bytes, read_json_files, read_table
 from noonward.ledger.machine import machine, versions
 from noonward.model.edge.environment import EdgeEnvironment
 from noonward.sources import package_digest
@@ -42,9 +42,7 @@ class EdgeRecord:
     @property
     def tasks(self) -> pl.DataFrame:
         """One row a task (``task_table``)."""
-        import polars as pl
-
-        return pl.read_parquet(self.folder / "tasks.parquet")
+        return read_table(self.folder, "tasks.parquet")
 
 
 def edge_environment_digest(environment: EdgeEnvironment) -> str:
@@ -113,8 +111,8 @@ def read_edge_record(folder: Path) -> EdgeRecord:
     contents = read_json_files(folder, FILES)
     try:
         ledger = EdgeLedger.from_dict(contents["ledger"])
-    except (KeyError, TypeError) as error:
-        raise damaged(folder, error) from error
+    except (KeyError, TypeError, AttributeError) as error:  # whole, but written by something else
+        raise damaged(folder, f"its ledger is none of this version ({error})") from error
     return EdgeRecord(folder=folder, manifest=contents["manifest"], ledger=ledger)
 
 

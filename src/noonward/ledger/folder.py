@@ -1,13 +1,21 @@
-"""Folders of run records, of any kind of scenario: the version of their format, their JSON files, how they are read."""
+"""Folders of run records, of any kind of scenario: the version of their format, digests of their files, reading."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from noonward.errors import DataError
+from noonward.files import whole_folder
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MANIFEST: Final = "manifest.json"
+"""File that says what was run and holds the digests of all files, its own included."""
 
 FORMAT: Final = 3
 """Version of the format of records."""
@@ -18,6 +26,36 @@ def json_bytes(content: dict[str, Any]) -> bytes:
     return (json.dumps(content, indent=1) + "\n").encode()
 
 
+def digest_of(content: bytes) -> str:
+    """Returns the digest of a file's content that a manifest holds."""
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def manifest_digest(manifest: dict[str, Any]) -> str:
+    """Returns the digest of a manifest without its digests, whatever the order of its entries."""
+    content = {name: value for name, value in manifest.items() if name != "digests"}
+    return digest_of(json.dumps(content, sort_keys=True).encode())
+
+
+def write_files(files: dict[str, bytes], folder: Path) -> None:
+    """Writes a record's files to its folder, whole or not at all; a record that lies there is replaced.
+
+    The manifest is written last, with an entry ``digests``: the digest of every file by name, and its own.
+
+    Args:
+        files: Content of the files by name, ``manifest.json`` among them.
+        folder: Where.
+    """
+    others = {name: content for name, content in files.items() if name != MANIFEST}
+    manifest = json.loads(files[MANIFEST])
+    digests = {name: digest_of(content) for name, content in others.items()}
+    sealed = manifest | {"digests": digests | {MANIFEST: manifest_digest(manifest)}}
+    with whole_folder(folder) as part:
+        for name, content in others.items():
+            (part / name).write_bytes(content)
+        (part / MANIFEST).write_bytes(json_bytes(sealed))
+
+
 def read_json_files(folder: Path, files: Sequence[str]) -> dict[str, Any]:
     """Returns the content of a record's JSON files by name without ending.
 
@@ -26,27 +64,74 @@ def read_json_files(folder: Path, files: Sequence[str]) -> dict[str, Any]:
         files: Names of all its files, ``manifest.json`` among them.
 
     Raises:
-        DataError: A file is missing or no JSON, or the record is of another format.
+        DataError: A file is missing, is not the one that was recorded, or is no JSON; or the record is of another
+            format.
     """
     missing = [name for name in files if not (folder / name).is_file()]
     if missing:
         raise DataError(f"{folder} is no run record: {', '.join(missing)} missing; run the policy again")
-    try:
-        contents = {
-            Path(name).stem: json.loads((folder / name).read_text(encoding="utf-8"))
-            for name in files
-            if name.endswith(".json")
-        }
-    except ValueError as error:
-        raise damaged(folder, error) from error
-    if contents["manifest"].get("format") != FORMAT:
+    manifest = _json(folder, MANIFEST, (folder / MANIFEST).read_bytes())
+    if manifest.get("format") != FORMAT:
         raise DataError(
-            f"{folder} is a run record of format {contents['manifest'].get('format')}; this version reads format "
+            f"{folder} is a run record of format {manifest.get('format')}; this version reads format "
             f"{FORMAT}; run the policy again"
         )
+    digests = manifest.get("digests")
+    if not isinstance(digests, dict):
+        raise damaged(folder, f"its {MANIFEST} holds no digests of its files")
+    if digests.get(MANIFEST) != manifest_digest(manifest):
+        raise damaged(folder, _other(MANIFEST))
+    contents = {"manifest": manifest}
+    for name in files:
+        if name == MANIFEST:
+            continue
+        content = (folder / name).read_bytes()
+        if digests.get(name) != digest_of(content):
+            raise damaged(folder, _other(name))
+        if name.endswith(".json"):
+            contents[Path(name).stem] = _json(folder, name, content)
     return contents
 
 
-def damaged(folder: Path, error: Exception) -> DataError:
-    """Returns the error for a record that cannot be read."""
-    return DataError(f"{folder} is a damaged run record: {error}; run the policy again")
+def read_table(folder: Path, name: str) -> pl.DataFrame:
+    """Returns a Parquet file of a record as a table.
+
+    Raises:
+        DataError: It is missing or damaged, though it was whole when the record was read.
+    """
+    import polars as pl
+
+    try:
+        return pl.read_parquet(folder / name)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise damaged(folder, f"{name} cannot be read any more") from error
+
+
+def damaged(folder: Path, why: object) -> DataError:
+    """Returns the error for a record that cannot be read.
+
+    Args:
+        folder: Its folder.
+        why: What is wrong, as a phrase or an error.
+    """
+    return DataError(f"{folder} is a damaged run record: {why}; run the policy again")
+
+
+def _other(name: str) -> str:
+    """Returns what is wrong with a file whose digest differs."""
+    return f"{name} is not as it was recorded (its digest differs)"
+
+
+def _json(folder: Path, name: str, content: bytes) -> dict[str, Any]:
+    """Returns the object in a JSON file of a record.
+
+    Raises:
+        DataError: It is none.
+    """
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise damaged(folder, f"{name} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise damaged(folder, f"{name} is no JSON object")
+    return found

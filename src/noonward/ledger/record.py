@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from noonward.arrays import I8
-from noonward.errors import DataError
-from noonward.files import table_bytes, whole_folder
-from noonward.ledger.folder import FORMAT, json_bytes, read_json_files
+from noonward.files import table_bytes
+from noonward.ledger.folder import FORMAT, damaged, json_bytes, read_json_files, read_table, write_files
 from noonward.ledger.ledger import Ledger, SettledRun, settle_run, total
 from noonward.ledger.machine import machine, versions
 from noonward.ledger.segments import JOB_OUTCOME, STATUS_NAMES, Outcome
@@ -53,16 +52,12 @@ class Record:
     @property
     def jobs(self) -> pl.DataFrame:
         """One row a job (``job_table``)."""
-        import polars as pl
-
-        return pl.read_parquet(self.folder / "jobs.parquet")
+        return read_table(self.folder, "jobs.parquet")
 
     @property
     def hours(self) -> pl.DataFrame:
         """One row a site and hour (``hour_table``)."""
-        import polars as pl
-
-        return pl.read_parquet(self.folder / "hours.parquet")
+        return read_table(self.folder, "hours.parquet")
 
 
 def manifest_of(
@@ -179,13 +174,6 @@ def record_files(
     return files
 
 
-def write_files(files: dict[str, bytes], folder: Path) -> None:
-    """Writes a record's files to its folder, whole or not at all; a record that lies there is replaced."""
-    with whole_folder(folder) as part:
-        for name, content in files.items():
-            (part / name).write_bytes(content)
-
-
 def read_record(folder: Path) -> Record:
     """Returns a run from its folder.
 
@@ -195,8 +183,8 @@ def read_record(folder: Path) -> Record:
     contents = read_json_files(folder, FILES)
     try:
         ledger, service = Ledger.from_dict(contents["ledger"]), Service.from_dict(contents["service"])
-    except KeyError as error:
-        raise DataError(f"{folder} is a run record without {error}; run the policy again") from error
+    except (KeyError, TypeError, AttributeError) as error:  # whole, but written by something else
+        raise damaged(folder, f"its ledger or service is none of this version ({error})") from error
     return Record(folder=folder, manifest=contents["manifest"], ledger=ledger, service=service)
 
 

@@ -300,7 +300,7 @@ class Day(msgspec.Struct, kw_only=True):
 
 
 class Interval(msgspec.Struct, kw_only=True):
-    """A mean over days and the middle 95 % of 2,000 draws of days with replacement; none with fewer than 3 days."""
+    """A mean over days and the middle 95% of 2,000 draws of days with replacement; none with fewer than 3 days."""
 
     mean: float
     low: float | None

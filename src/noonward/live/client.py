@@ -22,6 +22,11 @@ TOKEN_VARIABLE: Final = "NOONWARD_TOKEN"
 T = TypeVar("T")
 
 
+def as_json(found: Any) -> str:
+    """Returns an answer of the service as indented JSON, as its interface gives it."""
+    return msgspec.json.format(msgspec.json.encode(found), indent=1).decode()
+
+
 class ServiceError(NoonwardError):
     """The service did not answer, or refused.
 

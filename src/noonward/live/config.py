@@ -49,7 +49,10 @@ class SlurmSite(Spec):
     gpus_per_node: Gang = 8
     """GPUs of a node."""
     time_limit_factor: Positive | None = None
-    """Time limit over the expected run time; none: the partition's."""
+    """Time limit over the expected run time, of jobs that state none; none: the partition's."""
+    container: tuple[str, ...] = ()
+    """Words of the command that runs a container image, e.g. ``[apptainer, exec, --nv]``; none: jobs that name an image
+    do not run there."""
 
 
 class SlurmRestSite(Spec):
@@ -72,7 +75,9 @@ class SlurmRestSite(Spec):
     gpus_per_node: Gang = 8
     """GPUs of a node."""
     time_limit_factor: Positive | None = None
-    """Time limit over the expected run time; none: the partition's."""
+    """Time limit over the expected run time, of jobs that state none; none: the partition's."""
+    container: tuple[str, ...] = ()
+    """Words of the command that runs a container image; none: jobs that name an image do not run there."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -125,6 +130,17 @@ class RaySite(Spec):
     """Name of the GPUs as a custom resource; none: Ray's own."""
 
 
+class LogConfig(Spec):
+    """What is logged, to standard error."""
+
+    format: Literal["text", "json"] = "text"
+    """Lines of text, or a JSON object per line."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level that is shown."""
+    requests: bool = False
+    """Whether every request is a line."""
+
+
 class ShadowConfig(Spec):
     """How jobs of a cluster that is watched in shadow are taken."""
 
@@ -172,12 +188,18 @@ class LiveConfig(Spec):
     """Key file (PEM)."""
     shadow: ShadowConfig = ShadowConfig()
     """How jobs of clusters that are watched in shadow are taken."""
+    log: LogConfig = LogConfig()
+    """What is logged."""
     environment: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], ...] = ()
     """Variables of the service's environment that jobs of Slurm and local sites get beside PATH, HOME and the like."""
     without_tokens: bool = False
     """Whether it runs jobs at clusters though it has no tokens: whoever uses its machine is then administrator."""
     largest_gang: Gang = 64
     """Largest gang that a job may ask for, GPUs."""
+    requests_per_s: Positive | None = 1000.0
+    """Requests per second that each token may make on average; none: any number."""
+    jobs_per_s: Positive | None = None
+    """Jobs per second that each token may submit on average; none: any number."""
     poll_s: Positive = 5.0
     """How often clusters are asked, s."""
     retention_days: Annotated[float, Field(ge=60)] = 400.0

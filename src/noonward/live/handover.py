@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+import msgspec
+
 from noonward.errors import NoonwardError
 from noonward.live.executors.protocol import ClusterError, Executor, Order, RefusedError, Status
 from noonward.live.service_name import ServiceName
 from noonward.live.store.database import Connection, Row
 from noonward.live.store.events import add_event
 from noonward.live.store.store import Store
+from noonward.live.terms import Terms, stated
 
 LOST_POLLS: Final = 20
 """A job that its cluster does not know this many times in a row is lost."""
@@ -140,10 +143,16 @@ class SiteAgent:
                 self._require_nowhere_else(order)
             self._fresh.discard(order.token)
             if handle is None:
+                self._require_taken(order)
                 handle = self.executor.submit_held(order)
             self._stage(order.token, "placed", handle)
         self.executor.release(_order(row, handle))
         self._stage(order.token, "released", handle, event=("released", {"site": self.name, "handle": handle}))
+
+    def _require_taken(self, order: Order) -> None:
+        """Raises RefusedError where a job asks for what the site's executor cannot pass on: it was steered here."""
+        if lacking := stated(order.terms) - self.executor.takes:
+            raise RefusedError(f"the cluster of {self.name} cannot be told {', '.join(sorted(lacking))} of a job")
 
     def _require_nowhere_else(self, order: Order) -> None:
         """Raises _ElsewhereError where another site's cluster knows a job."""
@@ -224,7 +233,7 @@ class SiteAgent:
         began = status.phase == "running" and row["state"] == "starting"
         requeued = status.phase in ("queued", "held") and row["state"] == "running"
         stopped = status.phase == "held" and row["reason"] != status.reason
-        let_go = status.phase == "queued" and row["state"] == "starting" and row["reason"] is not None
+        let_go = status.phase == "queued" and row["state"] == "starting" and (row["reason"] or "") != status.reason
         over = status.phase == "node-failed" or status.phase in _TERMINAL
         return status if began or requeued or stopped or let_go or over else None
 
@@ -271,7 +280,7 @@ class SiteAgent:
             return False
         if status.phase in ("queued", "held"):
             kind = "requeued" if row["state"] == "running" else f"{status.phase} by its cluster"
-            reason = status.reason if status.phase == "held" else None
+            reason = status.reason or None
             connection.execute(
                 "UPDATE jobs SET state = 'starting', began_s = NULL, reason = ? WHERE id = ?", (reason, job)
             )
@@ -347,15 +356,17 @@ class SiteAgent:
 
 
 def _order(row: Row, handle: str | None = None) -> Order:
+    asked = json.loads(row["request"])
     return Order(
         token=row["token"],
         job=row["id"],
         name=row["name"],
-        command=json.loads(row["request"]).get("command", ""),
+        command=asked.get("command", ""),
         gpus=row["gpus"],
         run_s=row["run_s"],
         start_s=row["start_s"],
         handle=row["handle"] if handle is None else handle,
+        terms=msgspec.convert(asked, Terms),
     )
 
 

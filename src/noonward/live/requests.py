@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
 
 from noonward.errors import DataError, nearest
+from noonward.live.terms import EVERY, Terms, require_valid, stated
 from noonward.model.cluster.environment import LONGEST_RUN_H
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.spec import LARGEST, LARGEST_GANG
@@ -22,8 +24,8 @@ MOST_JOBS: Final = 10_000
 """Jobs in a batch, at most."""
 
 
-class JobRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True, omit_defaults=True):
-    """A job as it is submitted."""
+class JobRequest(Terms, forbid_unknown_fields=True, kw_only=True, frozen=True, omit_defaults=True):
+    """A job as it is submitted; what it asks of its cluster stands in ``Terms``."""
 
     name: Name
     """Name, for people."""
@@ -41,6 +43,9 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
     """Largest gang; the smallest where it is left out."""
     max_delay_s: Annotated[float, msgspec.Meta(ge=0, le=LARGEST)] | None = None
     """Longest time from submission to start, s; a job that cannot start by then is dropped. None: it waits."""
+    deadline_s: Annotated[float, msgspec.Meta(gt=0, le=LARGEST)] | None = None
+    """Time from submission by which it ends, s, if runs take what is expected: it may start so late that it ends by
+    then wherever it runs, on however few of its GPUs and at whichever clock. None: any."""
     data_gb: Size = 0.0
     """Data that travels with it to another site, GB."""
     model_gb: Size = 0.0
@@ -86,9 +91,10 @@ class RequestChecker:
     Args:
         fleet: The fleet.
         largest_gang: Largest gang that the service's tables of power and speed are made for, GPUs.
+        takes: Terms that each site's executor can pass on; None: every site takes all of them.
     """
 
-    def __init__(self, fleet: Fleet, largest_gang: int) -> None:
+    def __init__(self, fleet: Fleet, largest_gang: int, takes: Sequence[frozenset[str]] | None = None) -> None:
         tables = fleet.tables(1)
         self.sites, self.classes = fleet.site_names, fleet.classes
         self.ingress = tuple(point.name for point in fleet.ingress_points)
@@ -96,6 +102,8 @@ class RequestChecker:
         tables_of_gangs = fleet.tables(largest_gang)
         # The quickest run per unit of work, s: of a site's largest gang at its highest clock.
         self._least_s_C = np.nanmin(tables_of_gangs.seconds_per_unit_SCGF, axis=(0, 2, 3)).tolist()
+        self._seconds_SCGF = tables_of_gangs.seconds_per_unit_SCGF
+        self._takes_S = [EVERY] * len(self.sites) if takes is None else list(takes)
         self._gpus_S = tables.gpus_S.tolist()
         self._range_CS = tables.range_CS.tolist()
         self._encode = msgspec.json.Encoder(order="deterministic").encode
@@ -126,8 +134,10 @@ class RequestChecker:
                 f"may last {LONGEST_RUN_H * HOUR_S:.3g} s; give less"
             )
         pinned = -1 if request.site is None else self._index("site", request.site, self.sites)
-        vetoed = sorted({self._index("not_sites", site, self.sites) for site in request.not_sites})
-        self._require_room(request, class_, pinned, vetoed)
+        unwanted = {self._index("not_sites", site, self.sites) for site in request.not_sites}
+        self._require_room(request, class_, pinned, unwanted)
+        require_valid(request, f"job {request.name!r}")
+        vetoed = sorted(unwanted | self._unable(request, pinned, unwanted))
         # Browsers and editors of Windows end lines with CR LF, which shells and sbatch refuse.
         command = request.command.replace("\r\n", "\n").replace("\r", "\n")
         content = self._encode(msgspec.structs.replace(request, key=None, command=command))
@@ -144,7 +154,7 @@ class RequestChecker:
             gpus_min=request.gpus_min,
             gpus_max=most,
             work=float(request.work),
-            max_delay_s=None if request.max_delay_s is None else float(request.max_delay_s),
+            max_delay_s=self._max_delay_s(request, class_, most, pinned, vetoed),
             move_gb=request.data_gb + request.model_gb,
             result_gb=float(request.result_gb),
             retries=request.retries,
@@ -159,7 +169,46 @@ class RequestChecker:
             raise DataError(f"{what} {name!r} is unknown; {nearest(name, known)}")
         return known.index(name)
 
-    def _require_room(self, request: JobRequest, class_: int, pinned: int, vetoed: list[int]) -> None:
+    def _unable(self, request: JobRequest, pinned: int, vetoed: set[int]) -> set[int]:
+        """Returns the sites whose executors cannot pass on what a job asks of its cluster.
+
+        Raises:
+            DataError: They are all that the job may run at.
+        """
+        asked = stated(request)
+        if not asked:
+            return set()
+        unable = {s for s, takes in enumerate(self._takes_S) if asked - takes}
+        allowed = ({pinned} if pinned >= 0 else set(range(len(self.sites)))) - vetoed
+        if not allowed - unable:
+            lacking = sorted({name for s in allowed for name in asked - self._takes_S[s]})
+            raise DataError(
+                f"job {request.name!r} states {', '.join(lacking)}, which no cluster that it may run at takes; leave "
+                "it out, or allow more sites (docs/live.md says which executors take what)"
+            )
+        return unable
+
+    def _max_delay_s(
+        self, request: JobRequest, class_: int, most: int, pinned: int, vetoed: Sequence[int]
+    ) -> float | None:
+        """Returns the longest time from submission to start that keeps a job's delay and its deadline, s.
+
+        Raises:
+            DataError: It would have to start before it is submitted.
+        """
+        if request.deadline_s is None:
+            return None if request.max_delay_s is None else float(request.max_delay_s)
+        sites = [s for s in range(len(self.sites)) if s not in vetoed and pinned in (-1, s)]
+        longest_s = request.work * float(np.nanmax(self._seconds_SCGF[sites, class_, request.gpus_min : most + 1]))
+        left_s = request.deadline_s - longest_s
+        if left_s < 0:
+            raise DataError(
+                f"job {request.name!r} has deadline_s {request.deadline_s:g}, and may run for {longest_s:.0f} s on its "
+                "fewest GPUs at the lowest clock of a site that it may run at; give more time or GPUs, or fewer sites"
+            )
+        return left_s if request.max_delay_s is None else min(left_s, float(request.max_delay_s))
+
+    def _require_room(self, request: JobRequest, class_: int, pinned: int, vetoed: set[int]) -> None:
         """Raises DataError where a job fits into no site."""
         for s, gpus in enumerate(self._gpus_S):
             allowed = pinned in (-1, s) and s not in vetoed and self._range_CS[class_][s]
@@ -169,6 +218,38 @@ class RequestChecker:
             f"job {request.name!r} needs {request.gpus_min} GPUs at once, and no site that it may run at has as many; "
             "ask for fewer, or allow more sites"
         )
+
+
+def expanded(requests: Sequence[JobRequest]) -> list[JobRequest]:
+    """Returns requests with a job for each task of those that are arrays.
+
+    Raises:
+        DataError: They are more than ``MOST_JOBS`` then.
+
+    Example:
+        >>> [each.name for each in expanded([JobRequest(name="a", work=1, tasks=2), JobRequest(name="b", work=1)])]
+        ['a[0]', 'a[1]', 'b']
+    """
+    count = sum(1 if request.task is not None else request.tasks or 1 for request in requests)
+    if count > MOST_JOBS:
+        raise DataError(f"the batch has {count} jobs and tasks; it must hold 1 to {MOST_JOBS}")
+    return [
+        each
+        for request in requests
+        for each in ([request] if request.tasks is None or request.task is not None else _tasks(request, request.tasks))
+    ]
+
+
+def _tasks(request: JobRequest, tasks: int) -> list[JobRequest]:
+    return [
+        msgspec.structs.replace(
+            request,
+            task=n,
+            name=f"{request.name[:190]}[{n}]",
+            key=None if request.key is None else f"{request.key[:190]}/{n}",
+        )
+        for n in range(tasks)
+    ]
 
 
 def request_of(content: Any) -> JobRequest:

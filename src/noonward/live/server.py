@@ -45,11 +45,13 @@ def serve(
 
     Raises:
         LeadershipLostError: Another instance has taken the lead.
-        ScenarioError: It needs tokens and has none, or the store is of a service that ran live, or in shadow, instead.
+        ScenarioError: Others may read its TLS key, it needs tokens and has none, or the store is of a service that ran
+            live, or in shadow, instead.
         FileError: The folder is in use, or the port is taken.
         MissingExtraError: The extra ``live`` is not installed.
     """
     _require_extra()
+    _require_own_key(config.tls_key)
     _allow_many_files()
     with locked_folder(config.folder, "noonward serve"):
         store = _store(config, clock or SystemClock(), waits)
@@ -90,6 +92,7 @@ def _answer(config: LiveConfig, controller: Controller, listener: socket.socket,
     server = uvicorn.Server(
         uvicorn.Config(
             make_app(controller),
+            log_config=None,
             log_level="warning",
             access_log=False,
             lifespan="off",
@@ -154,6 +157,12 @@ def _allow_many_files() -> None:
         return
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _require_own_key(key: Path | None) -> None:
+    """Raises ScenarioError where other users may read the key of TLS."""
+    if key is not None and key.is_file() and key.stat().st_mode & 0o077:
+        raise ScenarioError(f"tls_key {key} can be read by other users of the machine; chmod 600 it")
 
 
 def _require_tokens(setup: Setup, store: Store) -> None:

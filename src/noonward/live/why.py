@@ -74,7 +74,9 @@ def why(controller: Controller, job: int) -> Why:
     row = controller.store.read("SELECT * FROM jobs WHERE id = ?", job)[0]
     with controller.lock:
         world = controller.world
-        seat = next((seat for seat in world.seat_of.values() if seat.about.job == job), None)
+        seat = world.seat_of.get(row["serial"])
+        if seat is not None and seat.about.job != job:
+            seat = None
         candidates = [] if seat is None or seat.state == STARTING else _candidates(controller, world, seat)
         words, start_s = _waits_for(controller, world, seat, dict(row), candidates)
     end_s = row["ended_s"]

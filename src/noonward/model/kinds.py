@@ -56,7 +56,8 @@ class Kind:
         record_files: ``(outcome, *, policy, seed, scenario_digest, code, notes) -> {file name: content}``; among them
             ``manifest.json`` with ``kind`` (``noonward.ledger.record`` says what else it holds). ``code`` is the
             digest of the sources that the run rests on.
-        read_record: ``folder -> record``; the record has ``folder``, ``manifest`` and ``ledger``.
+        read_record: ``folder -> record``; the record has ``folder``, ``manifest`` and ``ledger``. It raises DataError
+            where the folder is damaged (``noonward.ledger.folder.read_json_files`` finds that out).
         describe: ``environment -> str``: what a check of the scenario prints.
         objective: ``scenario -> noonward.evaluate.comparison.Objective``.
     """

@@ -87,6 +87,8 @@ class Signals:
         parts: Values within the hours, by quantity and zone, of those that change within hours: shape (hours, parts),
             2, 3, 4, 6 or 12 parts of equal length. ``value_ZH`` holds the means of their hours, which forecasts,
             charts and journeys of data read; power is settled by the parts.
+        day_ahead: Whether the price of a zone is that of its day-ahead market, where that is not as the packaged table
+            says (``noonward.model.markets``).
 
     Raises:
         DataError: Shapes disagree, the start is not a UTC hour, a zone stands twice, a name states no unit, a carbon
@@ -98,6 +100,7 @@ class Signals:
     value_ZH: Mapping[str, F8]
     notes: tuple[str, ...] = ()
     parts: Mapping[tuple[str, str], F8] = field(default_factory=dict)
+    day_ahead: Mapping[str, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.start.tzinfo is None or self.start.utcoffset() != timedelta(0):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from noonward.errors import DataError, ScenarioError
+from noonward.ledger.folder import MANIFEST
 from noonward.model.kinds import CLUSTER, AnyScenario, find_kind
 
 
@@ -102,8 +103,8 @@ def read_record(folder: Path) -> Any:
         DataError: The folder is no complete record, is damaged, or is of another format.
     """
     try:
-        kind = json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("kind", CLUSTER.name)
-    except (OSError, ValueError, AttributeError):
+        kind = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("kind", CLUSTER.name)
+    except (OSError, ValueError, AttributeError, RecursionError):
         kind = CLUSTER.name  # whose reader says what is wrong
     try:
         read = find_kind(kind).part("read_record")

@@ -12,10 +12,12 @@ from typing import Final
 
 from noonward.errors import DataError, NoonwardError, SchedulerError
 from noonward.files import file_name
-from noonward.ledger.record import Record, write_files
+from noonward.ledger.folder import MANIFEST, write_files
+from noonward.ledger.record import Record
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import find_kind
+from noonward.notices import tell
 from noonward.runtime.by_kind import build_environment, environment_digest, read_record, record_files, remarks, run
 from noonward.runtime.rests_on import run_digest
 from noonward.runtime.shared import shared
@@ -145,7 +147,9 @@ class RecordedRun:
         """
         try:
             manifest = read_record(self.place).manifest
-        except DataError:
+        except DataError as error:
+            if (self.place / MANIFEST).is_file() and self.policy.packaged:
+                tell("record", str(error))
             return False
         return bool(
             self.policy.packaged

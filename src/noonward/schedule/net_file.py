@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-import zipfile
+import reprlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +12,53 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, FiniteFloat, StrictInt, StrictStr, ValidationError
 
 from noonward.arrays import F4
 from noonward.errors import DataError, nearest
-from noonward.files import whole_file
+from noonward.files import stored_arrays, whole_file
 
 FORMAT: Final = 2
 KEPT: Final = 16
 """Files whose entries a process keeps."""
+
+
+class Training(BaseModel):
+    """What every file's ``record`` says in the same way; more may stand beside it.
+
+    Attributes:
+        months: Months that it learned from, ``train`` and ``validation``, 1 to 12.
+        config: Settings of the training.
+        curve: Figures per epoch.
+    """
+
+    months: dict[str, list[StrictInt]] = {}
+    config: dict[str, Any] = {}
+    curve: list[dict[str, Any]] = []
+
+
+class Meta(BaseModel):
+    """Types of what every file says about itself; its head's own entries stand in a class derived from this one.
+
+    Attributes:
+        algorithm: What trained it.
+        scenario: Scenario it was trained in.
+        head: What its outputs are.
+        observation: What it is fed.
+        record: How it was trained.
+        constraints: Multipliers and excesses at the end of training.
+        limits: Limits it was trained to keep.
+    """
+
+    model_config = ConfigDict(protected_namespaces=())
+
+    algorithm: StrictStr
+    scenario: StrictStr
+    head: StrictStr
+    observation: dict[str, Any]
+    record: Training
+    constraints: dict[str, FiniteFloat] = {}
+    limits: dict[str, FiniteFloat] = {}
 
 
 @dataclass(frozen=True)
@@ -193,6 +232,25 @@ def read_nets(path: Path) -> tuple[dict[str, tuple[Block, ...]], dict[str, Any]]
     return nets, meta
 
 
+def check_meta(meta: Mapping[str, Any], types: type[Meta], path: Path) -> None:
+    """Raises DataError unless what a file says about itself is of the types that its readers rely on.
+
+    Args:
+        meta: What it says.
+        types: Their types.
+        path: File.
+    """
+    try:
+        types.model_validate(meta)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(step) for step in first["loc"]) or "it"
+        if first["type"] == "missing":
+            raise DataError(f"{path}: meta lacks {place}; export the policy again") from error
+        given = reprlib.repr(first["input"])
+        raise DataError(f"{path}: meta has {place} {given}: {first['msg']}; export the policy again") from error
+
+
 def _is_list_of_blocks(blocks: Any) -> bool:
     """Returns whether a value lists blocks: objects of strings, each with a type."""
     return isinstance(blocks, list) and all(
@@ -223,6 +281,10 @@ def _check_block(block: Block, where: str) -> None:
     for name, axes in kind.arrays.items():
         if block.arrays[name].ndim != axes:
             raise DataError(f"{where} has {name} of shape {block.arrays[name].shape}; it must have {axes} axes")
+        if not np.issubdtype(block.arrays[name].dtype, np.floating):
+            raise DataError(
+                f"{where} has {name} of type {block.arrays[name].dtype}; it must hold floating-point numbers"
+            )
     for name, allowed in kind.settings.items():
         if block.settings[name] not in allowed:
             given = block.settings[name]
@@ -232,24 +294,19 @@ def _check_block(block: Block, where: str) -> None:
 def _entries(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
     """Returns the entries of a file, all or those of some names that it holds."""
     try:
-        if names is None:
-            facts = path.stat()
-            return _whole(path, facts.st_ino, facts.st_mtime_ns, facts.st_size)
-        return _read(path, names)
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "it is no archive of plain arrays"
+        if names is not None:
+            return stored_arrays(path, names)
+        facts = path.stat()
+        return _whole(path, facts.st_ino, facts.st_mtime_ns, facts.st_size)
+    except (DataError, OSError) as error:
+        why = (error.strerror or error) if isinstance(error, OSError) else error
         raise DataError(f"{path} is no trained policy: {why}; give a file that 'train --export' wrote") from error
-
-
-def _read(path: Path, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
-    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files if names is None or name in names}
 
 
 @functools.lru_cache(maxsize=KEPT)
 def _whole(path: Path, inode: int, time_ns: int, size: int) -> dict[str, NDArray[Any]]:
     """Returns the entries of a file, which is read once for as long as it stays the same."""
-    return _read(path, None)
+    return stored_arrays(path)
 
 
 def _json(entries: Mapping[str, NDArray[Any]], name: str, path: Path) -> Any:

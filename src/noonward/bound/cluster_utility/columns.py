@@ -332,8 +332,9 @@ def _with_late_starts(options: Options, costs: Market, last_O: F8, slot_s: float
     """
     in_time = options.take(options.earliest_s_O <= options.latest_s_O)
     most_O = most_usd(options, costs, np.zeros(len(last_O), dtype=np.int64))
+    worth_s_O = np.full(len(most_O), -np.inf)
     with np.errstate(divide="ignore"):
-        worth_s_O = np.where(most_O > 0, most_O / options.late_usd_per_s_O, -np.inf)
+        np.divide(most_O, options.late_usd_per_s_O, out=worth_s_O, where=most_O > 0)
     until_O = floor_to(np.minimum(last_O, options.due_s_O + worth_s_O), slot_s)
     after_O = options.latest_s_O + slot_s if slot_s else options.due_s_O
     late = replace(

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8
 from noonward.bound.cluster_utility.dual import Dual
-from noonward.bound.highs import Optimum, quiet_solver, solved
+from noonward.bound.highs import Optimum, solved
+from noonward.solver import quiet_solver
 
 
 class Master:

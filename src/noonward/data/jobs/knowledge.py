@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -29,6 +29,8 @@ NAMED: Final = ("user", "name")
 """Columns of job tables whose values are groups of jobs, from broad to narrow."""
 REACH: Final = 1.5
 """Times the longest past run with its slack that forecasts reach."""
+ENOUGH: Final = 4
+"""Past jobs of a group from which on they say whether its jobs are short."""
 FIRST_REACH_S: Final = 10 * DAY_S
 """How far forecasts reach where no past job is known, s."""
 
@@ -59,10 +61,10 @@ def job_knowledge(
     details = past_details = None
     if isinstance(source, JobTable):
         details = job_rows(source).details[jobs.row_J]
-        past, past_work_P, running_P = _table_past(past, fleet, start)
+        known = job_rows(source if source.history is None else source.model_copy(update={"path": source.history}))
+        past, past_work_P, running_P = _table_past(past, known.start_s_J, fleet, start)
         if past is not None:
-            known = source if source.history is None else source.model_copy(update={"path": source.history})
-            past_details = job_rows(known).details[past.row_J]
+            past_details = known.details[past.row_J]
     else:
         if isinstance(source, FineTuningJobs):  # a trace may give the same jobs again; its statistics are packaged
             source = source.model_copy(update={"trace": "calibrated", "columns": {}})
@@ -105,15 +107,73 @@ def job_knowledge(
     )
 
 
-def _table_past(past: Jobs | None, fleet: Fleet, start: datetime) -> tuple[Jobs | None, F8, NDArray[np.bool_]]:
-    """Returns the jobs of before a start, the work that each has done by then, and which may still run."""
+def _table_past(
+    past: Jobs | None, start_s_R: F8 | None, fleet: Fleet, start: datetime
+) -> tuple[Jobs | None, F8, NDArray[np.bool_]]:
+    """Returns the jobs of before a start, the work that each has done by then, and which may still run.
+
+    Args:
+        past: Jobs, as ``history.history_of`` returns them.
+        start_s_R: Recorded start of the rows of their table, seconds since 1970-01-01 UTC, NaN where there is none; a
+            job without one is taken to have started when it was submitted. None: no row has one.
+        fleet: The fleet.
+        start: Start of the window.
+    """
     if past is None or not (past.arrival_s_J + MONDAY_S < start.timestamp()).any():
         return None, np.zeros(0), np.zeros(0, bool)
     before_P = past.arrival_s_J + MONDAY_S < start.timestamp()
     past = Jobs(**{each.name: getattr(past, each.name)[before_P] for each in fields(past)})
-    since_s_P = start.timestamp() - MONDAY_S - past.arrival_s_J
+    began_s_P = past.arrival_s_J + MONDAY_S
+    if start_s_R is not None:
+        began_s_P = np.fmax(began_s_P, start_s_R[past.row_J])
+    since_s_P = np.maximum(start.timestamp() - began_s_P, 0.0)
     running_P = _fixed(fleet)[past.class_J] & (past.work_J > since_s_P)
     return past, np.where(running_P, since_s_P, past.work_J), running_P
+
+
+def left_alone(jobs: Jobs, knowledge: JobKnowledge, fleet: Fleet, alone_s: float, slot_s: float) -> Jobs:
+    """Returns jobs of which those that are told to be short have no slack but that to the first slot.
+
+    A job is short by its limit or, where run times are learned, if so many (``quantile``) of the past jobs of the
+    narrowest of its groups with at least ``ENOUGH`` were; under ``class-mean`` by that mean. The job's own run time is
+    not read.
+
+    Args:
+        jobs: Jobs.
+        knowledge: What is told of them.
+        fleet: The fleet; only jobs whose work is a run time can be short.
+        alone_s: Run time below which a job is short, s.
+        slot_s: Length of a slot, s; 0: there are none.
+    """
+    limit_J = knowledge.traits.limit_J[len(knowledge.past_work_P) :]
+    if knowledge.told.run_time == "class-mean":
+        expected_s_J = knowledge.class_mean_J()
+    elif knowledge.told.run_time == "learned":
+        expected_s_J = np.minimum(limit_J, _usual_work_J(knowledge))
+    else:
+        expected_s_J = limit_J
+    short_J = (expected_s_J < alone_s) & _fixed(fleet)[jobs.class_J]
+    first_s_J = np.ceil(jobs.arrival_s_J / slot_s) * slot_s - jobs.arrival_s_J if slot_s else np.zeros(len(jobs))
+    return replace(jobs, slack_s_J=np.where(short_J, first_s_J, jobs.slack_s_J))
+
+
+def _usual_work_J(knowledge: JobKnowledge) -> F8:
+    """Returns the work that so many (``quantile``) past jobs like each did not exceed; infinite without such jobs."""
+    past, key_JL = len(knowledge.past_work_P), knowledge.traits.key_JL
+    ended_P = knowledge.past_cause_P != RUNNING
+    out_J = np.full(len(key_JL) - past, np.inf)
+    for level in range(key_JL.shape[1]):
+        table = pl.DataFrame({"key": key_JL[:past, level][ended_P], "work": knowledge.past_work_P[ended_P]})
+        usual = (
+            table.filter(pl.col("key") >= 0)
+            .group_by("key")
+            .agg(pl.len().alias("jobs"), pl.col("work").quantile(knowledge.told.quantile, "linear"))
+            .filter(pl.col("jobs") >= ENOUGH)
+        )
+        found = pl.DataFrame({"key": key_JL[past:, level]}).join(usual, on="key", how="left", maintain_order="left")
+        work_J = found["work"].fill_null(np.nan).to_numpy()
+        out_J = np.where(np.isnan(work_J), out_J, work_J)
+    return out_J
 
 
 def table_traits(details: pl.DataFrame, gpus_J: I8) -> tuple[JobTraits, I8]:
@@ -148,7 +208,7 @@ def _fixed(fleet: Fleet) -> NDArray[np.bool_]:
 def _limits(told: Knowledge, fleet: Fleet, jobs: Jobs, details: pl.DataFrame | None, rng: np.random.Generator) -> F8:
     """Returns the limits of jobs, units of work; infinite for none."""
     if told.limit is not None:
-        factor_J = rng.uniform(told.limit.from_, told.limit.to, len(jobs))
+        factor_J = told.limit.draw(rng, len(jobs))
         return np.maximum(np.round(jobs.work_J * factor_J, TIME_DECIMALS), jobs.work_J)
     if details is None:
         return np.full(len(jobs), np.inf)

@@ -144,4 +144,8 @@ def _job_lines(asked: OwnFleet, jobs: str, hours: int) -> list[str]:
         else [f"  slack_h: {slack}          # largest delay of a start that is in time. Left out: no limit"]
     )
     alone = f"  leave_alone_min: {asked.leave_alone_min:g}    # shorter jobs are late unless they start at once"
-    return ["jobs:", "  source: table", f"  path: {jobs}", *said, alone]
+    told = [
+        "  knowledge:           # what policies are told of a job's run time when it arrives",
+        "    run_time: learned  # what the log says of jobs like it, at most its limit (limit_s); 'known': the truth",
+    ]
+    return ["jobs:", "  source: table", f"  path: {jobs}", *said, alone, *told]

@@ -22,7 +22,8 @@ class ForecastIssuer:
     What an hour's forecast says does not depend on when it is asked for, nor on which others are asked for with it:
     a backtest that knows all signals may fill a buffer of many hours at once, a live service asks every hour, after
     ``append`` of what that hour published. Both get the same values (but for ``perfect`` and ``noisy``, which read
-    hours to come and know none of them live).
+    hours to come and know none of them live). Prices that are published ahead are in the signals of a backtest; a
+    live service gives them by ``publish``.
 
     Args:
         forecast: Kind of forecast and its settings.
@@ -57,6 +58,8 @@ class ForecastIssuer:
         self._value_KZH = price_and_carbon(of_zones)
         self._forecaster = forecast.forecaster(of_zones, self._first, rng)
         self._start, self._pue, self._foresight = start, pue, forecast.foresight
+        self._reads_published = forecast.published
+        self._ahead: dict[int, F8] = {}
 
     @property
     def known_h(self) -> int:
@@ -82,6 +85,17 @@ class ForecastIssuer:
         self._end = of_zones.end
         self._value_KZH = np.concatenate([self._value_KZH, price_and_carbon(of_zones)], axis=2)
 
+    def publish(self, hour: int, price_ZH: F8) -> None:
+        """States the prices that were known in an hour of the hours after it, for forecasts that read published ones.
+
+        Args:
+            hour: Hour of issue, counted from the run's start.
+            price_ZH: Prices of the hours from the next one on by zone, each zone once in the order of the sites,
+                USD/MWh; NaN: not published.
+        """
+        if self._reads_published:
+            self._ahead[hour] = price_ZH
+
     def issue(self, hour: int, forecast_KISL: F8) -> int:
         """Writes the forecasts issued in some hours, as running integrals from the hour of issue, value x s.
 
@@ -102,14 +116,28 @@ class ForecastIssuer:
                 f"a forecast was asked for in hour {hour} of the run, but the signals of hours 0 to {self.known_h - 1} "
                 "are known; add the hour's signals first"
             )
-        issue_I = self._first + hour + np.arange(hours)
-        value_KIZL = self._forecaster.values(self._value_KZH, issue_I, forecast_KISL.shape[3] - 1)
+        value_KIZL = self._values(hour, hours, forecast_KISL.shape[3] - 1)
         if self._pue is None:
             forecast_KISL[:, :hours] = integrated(value_KIZL)[:, :, self._row_S]
         else:
             factor_ISL = self._factors(self._pue, hour, hours, value_KIZL.shape[3])
             forecast_KISL[:, :hours] = integrated(value_KIZL[:, :, self._row_S] * factor_ISL)
         return hours
+
+    def _values(self, hour: int, hours: int, leads: int) -> F8:
+        """Returns what is forecast in some hours of issue; what was published by then counts where it was stated."""
+        issue_I = self._first + hour + np.arange(hours)
+        if not any(each in self._ahead for each in range(hour, hour + hours)):
+            return self._forecaster.values(self._value_KZH, issue_I, leads)
+        parts = []
+        for issue in issue_I.tolist():
+            value_KZH = self._value_KZH
+            price_ZH = self._ahead.get(issue - self._first)
+            if price_ZH is not None:
+                ahead_KZH = np.stack([price_ZH, np.full_like(price_ZH, np.nan)])
+                value_KZH = np.concatenate([value_KZH[..., : issue + 1], ahead_KZH], axis=2)
+            parts.append(self._forecaster.values(value_KZH, np.array([issue]), leads))
+        return np.concatenate(parts, axis=1)
 
     def _factors(self, pue: PueByHour, hour: int, hours: int, leads: int) -> F8:
         """Returns the factors that are expected in some hours of issue, (hours of issue, sites, leads)."""

@@ -147,7 +147,12 @@ class Observation:
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"unknown observation {name} {value!r}; {nearest(str(value), allowed)}")
-        if self.forecast_h < 0 or self.gpus_max < 1 or self.levels < 0:
+        for names, kind in ((("forecast_h", "gpus_max", "levels", "classes"), int), (("signals", "preferences"), bool)):
+            for name in names:
+                if type(getattr(self, name)) is not kind:
+                    said = "a whole number" if kind is int else "true or false"
+                    raise ValueError(f"observation {name} is {getattr(self, name)!r}; allowed: {said}")
+        if self.forecast_h < 0 or self.gpus_max < 1 or self.levels < 0 or self.classes < 0:
             raise ValueError(
                 f"observation with {self.forecast_h} hours of forecast, gangs up to {self.gpus_max} GPUs and "
                 f"{self.levels} clock levels; allowed: at least 0 hours, 1 GPU and 0 levels"

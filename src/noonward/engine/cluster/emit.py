@@ -57,14 +57,15 @@ def _outcomes(world: World) -> Records:
 
 
 def _transfers(environment: Environment, world: World, outcome_R: Records) -> Records:
-    """Returns the jobs' own journeys, in the order of time, then those of the results, in the order of the jobs."""
+    """Returns the jobs' own journeys, by time or by arrival, then those of the results, in the order of the jobs."""
     submitted_R = world.submitted_R
     noted_X = _noted_journeys(world)
     once = environment.protocol == "on-arrival" and bool((submitted_R["move_gb"] > 0).any())
     if not once and not (submitted_R["result_gb"] > 0).any():
         return noted_X
     more_X = np.empty((1 + once) * len(submitted_R), TRANSFER)
-    used = _emit_transfers(outcome_R, submitted_R, world.shown.home_I, once, more_X)
+    link_IS = world.shown.link_IS
+    used = _emit_transfers(outcome_R, submitted_R, world.shown.home_I, once, link_IS, np.zeros(link_IS.shape), more_X)
     return np.concatenate([noted_X, more_X[:used]])
 
 
@@ -83,8 +84,23 @@ def _noted_journeys(world: World) -> Records:
 
 
 @kernel(allocates=False)
-def _emit_transfers(outcome_R: Records, submitted_R: Records, home_I: I8, once: bool, out_X: Records) -> int:
-    """Writes the journeys of jobs that travelled once, at their arrival, and those of all results; returns how many."""
+def _emit_transfers(
+    outcome_R: Records, submitted_R: Records, home_I: I8, once: bool, link_IS: Records, free_s_IS: F8, out_X: Records
+) -> int:
+    """Writes the journeys of jobs that travelled once and those of all results; returns how many.
+
+    The former begin at the job's arrival, or when the data before it are through where its link queues
+    (``kernels.on_arrival.send``).
+
+    Args:
+        outcome_R: What became of every job.
+        submitted_R: What was asked, in the order of arrival.
+        home_I: Site that an ingress point belongs to, or -1.
+        once: Whether jobs travel once, when they arrive.
+        link_IS: Links.
+        free_s_IS: Zeros; when each link is through with what it carries, s.
+        out_X: Receives the journeys.
+    """
     x = 0
     for kind in (OWN_JOURNEY, RESULT):
         for j in range(len(outcome_R)):
@@ -92,6 +108,10 @@ def _emit_transfers(outcome_R: Records, submitted_R: Records, home_I: I8, once: 
             if kind == OWN_JOURNEY:
                 size_gb, time_s = submitted.move_gb, submitted.arrival_s
                 travelled = once and outcome.moves > 0
+                if travelled and link_IS[submitted.origin, outcome.site].queued:
+                    time_s = max(time_s, free_s_IS[submitted.origin, outcome.site])
+                    data_s = size_gb * link_IS[submitted.origin, outcome.site].seconds_per_gb
+                    free_s_IS[submitted.origin, outcome.site] = time_s + data_s
             else:
                 size_gb, time_s = submitted.result_gb, outcome.finish_s
                 travelled = outcome.status == DONE and size_gb > 0.0 and home_I[submitted.origin] != outcome.site

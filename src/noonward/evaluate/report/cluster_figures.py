@@ -49,7 +49,7 @@ def utilisation_map(comparison: Comparison, environment: int = 0) -> Figure:
         values_SH = utilisation_SH(record)
         figure.add_heatmap(
             z=values_SH, x=utc_hours(record, values_SH.shape[1] + 1), y=site_names(record), coloraxis="coloraxis",
-            hovertemplate=f"{policy}, %{{y}}, %{{x}} UTC: %{{z:.0f}} %<extra></extra>", row=i // 2 + 1, col=i % 2 + 1,
+            hovertemplate=f"{policy}, %{{y}}, %{{x}} UTC: %{{z:.0f}}%<extra></extra>", row=i // 2 + 1, col=i % 2 + 1,
         )  # fmt: skip
     figure.update_layout(coloraxis=share_axis("GPUs in use (%)", 100))
     figure.update_yaxes(autorange="reversed", tickfont={"size": 11}, dtick=1)
@@ -89,7 +89,7 @@ def utilisation_bars(comparison: Comparison, good: str) -> Figure:
             x=[estimate.value for estimate in estimates], y=names, orientation="h", showlegend=False, name=sites[s],
             marker={"color": [styles[policy].color for policy in names], "opacity": 0.6},
             error_x=whiskers(estimates, INK),
-            hovertemplate=f"{sites[s]}, %{{y}}: %{{x:.1f}} %<extra></extra>", row=s // columns + 1, col=s % columns + 1,
+            hovertemplate=f"{sites[s]}, %{{y}}: %{{x:.1f}}%<extra></extra>", row=s // columns + 1, col=s % columns + 1,
         )  # fmt: skip
     figure.update_xaxes(range=[0, 105], tickvals=[0, 50, 100])
     close_grid(figure, len(sites), rows, columns, "GPUs in use (%)")
@@ -98,7 +98,7 @@ def utilisation_bars(comparison: Comparison, good: str) -> Figure:
     figure.update_layout(bargap=0.25)
     lay_out(figure, rows * (130 + 22 * len(names)))
     caption = (
-        "Share of a site's GPU-hours within the window that ran jobs, mean over the environments with 95 % intervals; "
+        "Share of a site's GPU-hours within the window that ran jobs, mean over the environments with 95% intervals; "
         f"use of {good} is better."
     )
     return Figure(name="utilisation", title="Mean utilisation of the sites", caption=caption, plot=figure)
@@ -194,7 +194,7 @@ def routing_figure(comparison: Comparison) -> Figure:
         labels = [f"{site['name']} ({site['gpus']})" for site in records[0].manifest["sites"]]
         figure.add_heatmap(
             z=shares, x=labels, y=list(records[0].manifest["ingress"]), coloraxis="coloraxis", row=i // columns + 1,
-            col=i % columns + 1, hovertemplate=f"{policy}: %{{y}} to %{{x}}: %{{z:.1f}} %<extra></extra>",
+            col=i % columns + 1, hovertemplate=f"{policy}: %{{y}} to %{{x}}: %{{z:.1f}}%<extra></extra>",
         )  # fmt: skip
     figure.update_layout(coloraxis=share_axis("share of the ingress' jobs (%)"))
     figure.update_xaxes(tickangle=-60, tickfont={"size": 11}, dtick=1)
@@ -203,7 +203,7 @@ def routing_figure(comparison: Comparison) -> Figure:
     close_grid(figure, len(names), rows, columns, "site (GPUs)")
     lay_out(figure, 150 + rows * 230)
     caption = (
-        "Each row shows where the jobs of one ingress went (rows sum to 100 %; means over the "
+        "Each row shows where the jobs of one ingress went (rows sum to 100%; means over the "
         "environments). Even columns mean that sites are loaded alike whatever their size, which overloads small ones."
     )
     return Figure(name="routing", title="Where the jobs of each ingress go", caption=caption, plot=figure)

@@ -37,7 +37,7 @@ def response_figure(comparison: Comparison) -> Figure:
     figure.update_yaxes(title="policy", autorange="reversed")
     lay_out(figure, 140 + 28 * len(names))
     caption = (
-        "Mean time from a task's submission to its finished image, with 95 % intervals over the environments; shorter "
+        "Mean time from a task's submission to its finished image, with 95% intervals over the environments; shorter "
         "is better. Policies that miss the scenario's quality stand last. No policy of as many steps is left of the "
         "bound."
     )

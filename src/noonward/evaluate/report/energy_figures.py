@@ -64,8 +64,8 @@ def energy_latency_figure(comparison: Comparison, frontier: FluidFrontier | None
     figure.update_xaxes(title="mean time in system, all arrivals up to the end (s)", **ticks)
     lay_out(figure, 480, legend="right")
     caption = (
-        "Lower and further left is better; marks are means over the environments with 95 % intervals. Open marks leave "
-        f"more than {100 * BEHIND:.0f} % of the jobs unfinished: their queues grow, and their times with the horizon."
+        "Lower and further left is better; marks are means over the environments with 95% intervals. Open marks leave "
+        f"more than {100 * BEHIND:.0f}% of the jobs unfinished: their queues grow, and their times with the horizon."
     )
     if frontier is not None:
         caption += " No scheduler that processes all of the work can enter the grey region below the frontier."
@@ -139,7 +139,7 @@ def latency_figure(comparison: Comparison) -> Figure:
             figure.add_scatter(
                 x=x_X, y=share_EX.mean(axis=0), mode="lines", name=policy, legendgroup=policy, showlegend=column == 1,
                 line={"color": look.color, "dash": look.dash, "width": 2},
-                hovertemplate=f"{policy}: %{{y:.1f}} % within %{{x:.3g}} s<extra></extra>", row=1, col=column,
+                hovertemplate=f"{policy}: %{{y:.1f}}% within %{{x:.3g}} s<extra></extra>", row=1, col=column,
             )  # fmt: skip
     figure.update_xaxes(type="log", dtick=1, exponentformat="power")
     figure.update_xaxes(title="time in system (s)", row=1, col=1)
@@ -149,7 +149,7 @@ def latency_figure(comparison: Comparison) -> Figure:
     lay_out(figure, 440, legend="right")
     caption = (
         "Share of all arrived jobs that finished (left) or started (right) within a time; "
-        "higher and further left is better. A curve that levels off below 100 % leaves jobs undone. Bands span the "
+        "higher and further left is better. A curve that levels off below 100% leaves jobs undone. Bands span the "
         "environments."
     )
     return Figure(name="latency", title="Distributions of latency", caption=caption, plot=figure)

@@ -105,7 +105,7 @@ def lay_out(figure: go.Figure, height: int, *, legend: Literal["none", "above", 
 
 
 def whiskers(estimates: Sequence[Estimate], color: str, scale: float = 1.0) -> dict[str, Any]:
-    """Returns plotly error bars of 95 % intervals; none where there is no spread."""
+    """Returns plotly error bars of 95% intervals; none where there is no spread."""
     up = [0.0 if e.high is None else scale * (e.high - e.value) for e in estimates]
     down = [0.0 if e.low is None else scale * (e.value - e.low) for e in estimates]
     bars = {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.5, "width": 4}

@@ -19,6 +19,8 @@ from noonward.evaluate.report import page
 from noonward.evaluate.report.charts import BAD, GOOD, QUIET, STYLE, Bar, Point, bar_chart, difference_map, scatter
 from noonward.evaluate.report.figure_style import grid, site_names, utc_hours, window_hours
 from noonward.evaluate.report.site_section import site_caption, site_section
+from noonward.evaluate.report.tiles import STYLE as TILES_STYLE
+from noonward.evaluate.report.tiles import tiles_html
 from noonward.evaluate.statistics import Estimate, mean
 
 _CSS = """
@@ -51,10 +53,13 @@ def write_meeting_report(
     parts = [
         f"<p class='caption'>{escape(scenario.name)}: {escape(scenario.description)}</p>",
         f"<h1>{page.prose(first)}</h1>",
-        page.lead_html(rest),
+        page.lead_html(rest[:1]),
+        tiles_html(comparison),
+        _what_it_does(comparison),
+        page.list_html(rest[1:]),
         page.notes_html(comparison.notes),
         "<div class='pair'>",
-        _section("What each policy saves", _saving_caption(comparison), saving_chart(comparison)),
+        _section("What each policy gains", _saving_caption(comparison), saving_chart(comparison)),
         _cost_and_carbon(comparison),
         "</div>",
         _sites(comparison),
@@ -72,7 +77,16 @@ def write_meeting_report(
         told = " · ".join(f"<a href='{escape(quote(link.name))}'>{escape(text)}</a>" for link, text in links)
         parts.append(f"<p>In the same folder: {told}</p>")
     parts.append("<footer>Made by noonward. This file loads nothing from the network.</footer>")
-    return page.write_page(first.split(":")[0], "\n".join(part for part in parts if part), path, css=STYLE + _CSS)
+    return page.write_page(
+        first.split(":")[0], "\n".join(part for part in parts if part), path, css=STYLE + TILES_STYLE + _CSS
+    )
+
+
+def _what_it_does(comparison: Comparison) -> str:
+    """Returns a sentence on the policy that the verdict names, from its registration; nothing where it has none."""
+    best = best_to_adopt(comparison)
+    said = comparison.policies[best].summary
+    return f"<p><b>{escape(best)}</b>: {page.prose(said)}</p>" if said and best != comparison.reference else ""
 
 
 def improvement(comparison: Comparison, policy: str) -> Estimate:
@@ -123,8 +137,8 @@ def _saving_caption(comparison: Comparison) -> str:
     else:
         what = f"{'Gain in' if objective.better == 'up' else 'Reduction of'} {objective.value_name}"
     return (
-        f"{what} against {spoken(comparison.reference)}, mean of an environment; to the right is better. "
-        "Lines are 95 % intervals."
+        f"{what} against {spoken(comparison.reference)}, mean per environment; to the right is better. "
+        "Lines are 95% intervals."
     )
 
 

@@ -121,7 +121,7 @@ def write_figures(
     )
     table = TextTable(
         title="Results",
-        header=("figure", "value", "95 % interval", "reference", "unit"),
+        header=("figure", "value", "95% interval", "reference", "unit"),
         rows=rows,
         caption="References are the paper's values, or what is promised.",
     )
@@ -168,9 +168,13 @@ def write_tables(
 
 def lead_html(sentences: Sequence[str]) -> str:
     """Returns what follows a headline: the first sentence large, what it rests on as a list."""
-    first, rest = sentences[:1], sentences[1:]
-    items = "".join(f"<li>{prose(each)}</li>" for each in rest)
-    return f"<p class='lead'>{prose(' '.join(first))}</p>" + (f"<ul>{items}</ul>" if items else "")
+    return f"<p class='lead'>{prose(' '.join(sentences[:1]))}</p>" + list_html(sentences[1:])
+
+
+def list_html(sentences: Sequence[str]) -> str:
+    """Returns sentences as a list; nothing without any."""
+    items = "".join(f"<li>{prose(each)}</li>" for each in sentences)
+    return f"<ul>{items}</ul>" if items else ""
 
 
 def notes_html(notes: Sequence[str]) -> str:
@@ -339,7 +343,7 @@ def folded_parts(comparison: Comparison, command: str) -> list[tuple[str, str]]:
     tables = "".join(table_html(table) for table in comparison.objective.tables(comparison))
     return [
         ("All policies in figures", _results(comparison) + tables),
-        ("What is possible, and what no policy can change", _beyond(comparison) or "<p>No bound was looked for.</p>"),
+        ("The upper bound, and what no policy can change", _beyond(comparison) or "<p>No bound was looked for.</p>"),
         ("What was compared", f"<dl>{facts}</dl>{_policies(comparison)}"),
         ("How to make this again", _again(comparison, command)),
     ]

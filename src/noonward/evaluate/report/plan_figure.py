@@ -56,7 +56,7 @@ def plan_figure(
         )  # fmt: skip
         figure.add_scatter(x=hours, y=low_TD[:, d], line={"width": 0, "shape": "hv"}, showlegend=False, **more)
         figure.add_scatter(
-            x=hours, y=high_TD[:, d], name="load of the sampled days (5 to 95 %)", fill="tonexty", **shown,
+            x=hours, y=high_TD[:, d], name="load of the sampled days (5 to 95%)", fill="tonexty", **shown,
             line={"width": 0, "shape": "hv"}, fillcolor="rgba(0,114,178,0.25)", **more,
         )  # fmt: skip
         if ran_SH is not None:

@@ -40,7 +40,7 @@ def gain_figure(comparison: Comparison) -> Figure:
     if bounded:
         rows = {"upper bound": upper, "best known schedule": best_known_values(comparison), **rows}
         looks |= {name: Style(AXIS, "line-ns-open", "solid") for name in ("upper bound", "best known schedule")}
-    titles = [f"Change of utility against {comparison.reference}", "Share of the gap to the upper bound closed"]
+    titles = [f"Change of utility against {comparison.reference}", "Share of possible improvement"]
     figure = make_subplots(1, 2 if bounded else 1, shared_yaxes=True, horizontal_spacing=0.04, subplot_titles=titles)
     objective = comparison.objective
     panels = [(objective.change, "%", 1), *([(objective.gap_closed, "%", 2)] if bounded else [])]
@@ -49,17 +49,17 @@ def gain_figure(comparison: Comparison) -> Figure:
         _dots(figure, estimates, looks, column, unit)
     figure.update_xaxes(title="change of utility (% of the reference)", zeroline=True, zerolinewidth=1.5, row=1, col=1)
     if bounded:
-        figure.update_xaxes(title="share of the gap (%)", zeroline=True, zerolinewidth=1.5, row=1, col=2)
+        figure.update_xaxes(title="share of possible improvement (%)", zeroline=True, zerolinewidth=1.5, row=1, col=2)
         figure.add_vline(x=100, line={"color": AXIS, "dash": "dash", "width": 1}, row=1, col=2)
     figure.update_yaxes(autorange="reversed")
     figure.update_yaxes(title="policy", row=1, col=1)
     lay_out(figure, 130 + 34 * len(rows))
     caption = (
-        "Further right is better. Dots are paired estimates over the same environments, bars their 95 % intervals: a "
+        "Further right is better. Dots are paired estimates over the same environments, bars their 95% intervals: a "
         f"policy whose bar crosses 0 cannot be distinguished from {comparison.reference}."
     )
     if bounded:
-        caption += " At 100 % (dashed) a policy would earn the upper bound, which knows the whole future."
+        caption += " At 100% (dashed) a policy would earn the upper bound, which knows the whole future."
     return Figure(name="gain", title="How much each policy gains", caption=caption, plot=figure)
 
 
@@ -123,7 +123,7 @@ def outcome_figure(comparison: Comparison) -> Figure:
     lay_out(figure, 2 * (150 + 24 * len(names)))
     caption = (
         "What is better stands above each panel. Coloured marks are means over the environments "
-        "with 95 % intervals. Each grey line joins one environment's results: follow it to compare policies within it."
+        "with 95% intervals. Each grey line joins one environment's results: follow it to compare policies within it."
     )
     title = "Utility, GPU-hours, cost and carbon over the test environments"
     return Figure(name="outcomes", title=title, caption=caption, plot=figure)
@@ -170,7 +170,7 @@ def money_figure(comparison: Comparison) -> Figure:
             )  # fmt: skip
         totals = [mean(values_E) for values_E in values_PEM.sum(axis=2)]
         figure.add_scatter(
-            x=[total.value for total in totals], y=names, mode="markers", name="sum, with 95 % interval",
+            x=[total.value for total in totals], y=names, mode="markers", name="sum, with 95% interval",
             showlegend=column == 1, error_x=whiskers(totals, INK),
             marker={"symbol": "diamond", "size": 9, "color": "white", "line": {"color": INK, "width": 1.5}},
             hovertemplate="%{y}: %{x:.1f} USD<extra></extra>", row=1, col=column,

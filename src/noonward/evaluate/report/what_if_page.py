@@ -135,9 +135,7 @@ def _slack_chart(study: Study, curve: Curve) -> tuple[str, str, str]:
         name_x=lambda value: names.get(value, f"{value:g}"),
         from_zero=True,
     )
-    caption = (
-        f"What {study.policy} saves where jobs may start so much later than they arrive. Lines are 95 % intervals."
-    )
+    caption = f"What {study.policy} saves where jobs may start so much later than they arrive. Lines are 95% intervals."
     return "Saving against allowed delay", caption, chart
 
 
@@ -160,13 +158,13 @@ def _bars(study: Study) -> tuple[str, str, str]:
                 value=100 * saved.value,
                 low=None if saved.low is None else 100 * saved.low,
                 high=None if saved.high is None else 100 * saved.high,
-                text=f"{100 * saved.value:+.1f} %",
+                text=f"{100 * saved.value:+.1f}%",
                 color=GOOD if case is study.base else BAD if saved.value < 0 else "#7fb183",
             )
         )
     caption = (
         f"Cost that {study.policy} saves per GPU-hour against {spoken(study.today)}, one change at a time. Lines are "
-        "95 % intervals."
+        "95% intervals."
     )
     return "What the saving rests on", caption, bar_chart(bars, "%")
 

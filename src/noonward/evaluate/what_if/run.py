@@ -14,6 +14,7 @@ from noonward.errors import NoonwardError, ScenarioError
 from noonward.evaluate.answer import can_run
 from noonward.evaluate.asked import comparison_folder, count_of, policies_of, require_fit, with_reference
 from noonward.evaluate.given import policies_given, scenario_given
+from noonward.evaluate.published import with_published
 from noonward.evaluate.report.what_if_page import study_html, write_what_if_page
 from noonward.evaluate.what_if.changes import Change, ChangedRun
 from noonward.evaluate.what_if.study import Case, Curve, Name, Study
@@ -281,7 +282,11 @@ class _Asked:
 
 def _preferred(environment: Any, own: Sequence[Policy]) -> Policy:
     """Returns the first policy of ``PREFERRED``, else of the scenario's own, that fits and can be adopted."""
-    for policy in (*policies_given(PREFERRED, environment.kind), *own[1:]):
+    preferred: tuple[str, ...] = PREFERRED
+    if environment.kind == CLUSTER.name and environment.signals is not None:
+        signals = environment.signals
+        preferred = with_published(PREFERRED, [site.zone for site in environment.fleet.sites], signals.day_ahead)
+    for policy in (*policies_given(preferred, environment.kind), *own[1:]):
         try:
             require_fit(environment, [policy])
         except ScenarioError:

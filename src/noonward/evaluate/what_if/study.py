@@ -167,7 +167,7 @@ class Study:
     def tables(self) -> list[TextTable]:
         """Returns one table a curve, or one of all cases."""
         said = f"per GPU-hour, against {spoken(self.today)}"
-        note = "" if self.environments == 1 else " In brackets: 95 % intervals over the environments, paired."
+        note = "" if self.environments == 1 else " In brackets: 95% intervals over the environments, paired."
         header = ("saved, %", "emissions avoided, %", "cost, USD/(1000 GPU h)", "emissions, kg/(1000 GPU h)")
         rest = ("GPU-hours", "mean delay", "late or not done")
         tables = []

@@ -37,10 +37,10 @@ def share(estimate: Estimate) -> str:
 
     Example:
         >>> share(Estimate(0.372, 0.31, 0.43)), share(Estimate(0.05))
-        ('37 % [31, 43]', '5.0 %')
+        ('37% [31, 43]', '5.0%')
     """
     digits = 0 if abs(estimate.value) >= 0.1 else 1
-    text = f"{100 * estimate.value:.{digits}f} %"
+    text = f"{100 * estimate.value:.{digits}f}%"
     if estimate.low is None or estimate.high is None:
         return text
     return f"{text} [{100 * estimate.low:.{digits}f}, {100 * estimate.high:.{digits}f}]"
@@ -51,7 +51,7 @@ def saves(estimate: Estimate) -> str:
 
     Example:
         >>> saves(Estimate(0.3)), saves(Estimate(-0.1, -0.2, 0.05))
-        ('saves 30 % of cost', 'costs 10 % [-5, 20] more')
+        ('saves 30% of cost', 'costs 10% [-5, 20] more')
     """
     if estimate.value >= 0:
         return f"saves {share(estimate)} of cost"
@@ -83,7 +83,7 @@ def _left_out_words(study: Study, curve: Curve) -> list[str]:
     where = f"At {points}" if curve.name == "carbon" else f"With a slack of {points}"
     where = f"With {points} the jobs' own slack" if own else where
     drawn = "these points are" if before else "this point is"
-    return [f"{where}, {study.policy} serves {fewer} % fewer GPU-hours, so {drawn} in no sentence above."]
+    return [f"{where}, {study.policy} serves {fewer}% fewer GPU-hours, so {drawn} in no sentence above."]
 
 
 def _price_of_curve(study: Study, cases: list[Case]) -> list[str]:
@@ -119,7 +119,7 @@ def _slack_words(study: Study, curve: Curve, served: list[Case]) -> list[str]:
         given = f"{enough.at:g} times that slack" if own else f"a slack of {enough.title}"
         told.append(
             f"{given[0].upper()}{given[1:]} is enough for {MOST_OF_IT:.0%} of that gain, at "
-            f"{lasting(enough.delay_s.value)} of mean delay.".replace("%", " %", 1)
+            f"{lasting(enough.delay_s.value)} of mean delay."
         )
     return told
 

@@ -2,66 +2,189 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from noonward import __version__
+from noonward.live.api.watched import BOUNDS_S, RequestCounts
 from noonward.live.controller import Controller
+from noonward.live.store.schema import ENDED, OPEN
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_EVENTS: Final = "SELECT max(id) AS last, kind, count(*) AS n FROM events WHERE id > ? GROUP BY kind"
+_HANDOVER: Final = """
+SELECT count(*) AS n, min(j.start_s) AS first FROM outbox o JOIN jobs j ON j.token = o.token
+WHERE o.site = ? AND o.stage IN ('queued', 'intent', 'placed')
+"""
+_AGAIN, _STRAY = "queued again", "stray cancelled"
 
 
-def exposition(controller: Controller) -> str:
-    """Returns the service's figures as Prometheus reads them."""
-    store, world = controller.store, controller.world
-    lines: list[str] = []
+class Figures:
+    """What a service tells Prometheus. Counters begin at 0 when it starts.
 
-    def add(name: str, kind: str, words: str, values: dict[str, float]) -> None:
-        lines.extend((f"# HELP noonward_{name} {words}", f"# TYPE noonward_{name} {kind}"))
-        lines.extend(f"noonward_{name}{labels} {value:.10g}" for labels, value in values.items())
+    Args:
+        controller: Controller of the service.
+        requests: Requests that were answered.
+    """
 
-    counted = store.read(
-        "SELECT state, count(*) AS n FROM jobs WHERE state IN ('submitted','transit','waiting','starting','running') "
-        "GROUP BY state"
-    )
-    found = {row["state"]: row["n"] for row in counted}
-    states = ("submitted", "transit", "waiting", "starting", "running")
-    add("jobs", "gauge", "Jobs that have not ended, by state.", {f'{{state="{s}"}}': found.get(s, 0) for s in states})
-    last = store.read("SELECT coalesce(max(id), 0) AS n FROM jobs")[0]["n"]
-    add("jobs_submitted_total", "counter", "Jobs submitted.", {"": last})
-    decided = store.read("SELECT coalesce(max(id), 0) AS n FROM decisions")[0]["n"]
-    add("decisions_total", "counter", "Decisions stored.", {"": decided})
-    with controller.lock:
-        for field, words in (
-            ("free", "GPUs free by the books."),
-            ("waiting", "Jobs that wait."),
-            ("price", "Price of the hour, USD/MWh."),
-            ("carbon", "Carbon intensity of the hour, g/kWh."),
+    def __init__(self, controller: Controller, requests: RequestCounts) -> None:
+        self._controller, self._requests = controller, requests
+        self._lock = threading.Lock()
+        self._happened: Counter[str] = Counter()
+        self._last_event = int(controller.store.read("SELECT coalesce(max(id), 0) AS n FROM events")[0]["n"])
+
+    def exposition(self) -> str:
+        """Returns the figures as Prometheus reads them."""
+        lines = _Lines()
+        self._service(lines)
+        self._jobs(lines)
+        self._sites(lines)
+        self._requests_answered(lines)
+        self._process(lines)
+        return lines.text
+
+    def _service(self, lines: _Lines) -> None:
+        controller = self._controller
+        mode = "shadow" if controller.setup.runs_nothing else "live"
+        said = _labels(version=__version__, mode=mode, policy=controller.policy)
+        lines.add("info", "gauge", "What runs.", {said: 1.0})
+        beats = {_labels(loop=name): float(beat.failures) for name, beat in controller.heartbeats.items()}
+        lines.add("loop_failures", "gauge", "Failures in a row of each loop.", beats)
+        late = 0 if controller.keeper is None else controller.keeper.late_h()
+        lines.add("signals_late_hours", "gauge", "Hours of zones that something stands in for.", {"": late})
+        if taken := controller.decision_s[-1000:]:
+            p99_s = float(np.percentile(taken, 99))
+            lines.add("decision_p99_seconds", "gauge", "99th percentile of the last decisions.", {"": p99_s})
+        store = controller.store
+        lines.add("store_commits_total", "counter", "Commits of the store.", {"": store.commits})
+        if controller.setup.config.database is None:
+            size = sum(file.stat().st_size for file in _files(store.path) if file.exists())
+            lines.add("store_bytes", "gauge", "Size of the store's files.", {"": size})
+
+    def _jobs(self, lines: _Lines) -> None:
+        store, happened = self._controller.store, self._happened_so_far()
+        states = ", ".join(f"'{state}'" for state in OPEN)
+        counted = store.read(f"SELECT state, count(*) AS n FROM jobs WHERE state IN ({states}) GROUP BY state")
+        found = {row["state"]: row["n"] for row in counted}
+        by_state = {_labels(state=state): found.get(state, 0) for state in OPEN}
+        lines.add("jobs", "gauge", "Jobs that have not ended, by state.", by_state)
+        last = store.read("SELECT coalesce(max(id), 0) AS n FROM jobs")[0]["n"]
+        lines.add("jobs_submitted_total", "counter", "Jobs submitted.", {"": last})
+        decided = store.read("SELECT coalesce(max(id), 0) AS n FROM decisions")[0]["n"]
+        lines.add("decisions_total", "counter", "Decisions stored.", {"": decided})
+        ended = {_labels(state=state): happened[state] for state in ENDED}
+        lines.add("jobs_ended_total", "counter", "Jobs that have ended, by state.", ended)
+        again, strays = {"": happened[_AGAIN]}, {"": happened[_STRAY]}
+        lines.add("jobs_again_total", "counter", "Jobs queued again after a site failed under them.", again)
+        lines.add("strays_cancelled_total", "counter", "Held jobs of a crash that were cancelled.", strays)
+
+    def _happened_so_far(self) -> Counter[str]:
+        """Returns how often what is counted has happened; only events since the last call are read."""
+        with self._lock:
+            for row in self._controller.store.read(_EVENTS, self._last_event):
+                if row["kind"] in (*ENDED, _AGAIN, _STRAY):
+                    self._happened[row["kind"]] += row["n"]
+                self._last_event = max(self._last_event, row["last"])
+            return self._happened.copy()
+
+    def _sites(self, lines: _Lines) -> None:
+        controller, store = self._controller, self._controller.store
+        with controller.lock:
+            values_of = {field: controller.world.view.site_S[field].tolist() for field in _OF_SITES}
+        for field, words in _OF_SITES.items():
+            values = zip(controller.setup.sites, values_of[field], strict=True)
+            lines.add(f"site_{field}", "gauge", words, {_labels(site=name): v for name, v in values if v == v})
+        rows = store.read("SELECT name, reachable, drained, dispatch, withheld FROM sites ORDER BY name")
+        for column, name, words in (
+            ("reachable", "site_reachable", "1 if the cluster answers."),
+            ("drained", "site_drained", "1 if the site is drained."),
+            ("dispatch", "site_dispatch", "1 if jobs are handed to the cluster."),
+            ("withheld", "site_withheld_gpus", "GPUs not for the service."),
         ):
-            values = world.view.site_S[field].tolist()
-            labelled = {_site(name): value for name, value in zip(controller.setup.sites, values, strict=True)}
-            add(f"site_{field}", "gauge", words, {label: v for label, v in labelled.items() if v == v})
-    rows = store.read("SELECT name, reachable, drained, withheld FROM sites ORDER BY name")
-    add("site_reachable", "gauge", "1 if the cluster answers.", {_site(row["name"]): row["reachable"] for row in rows})
-    add("site_drained", "gauge", "1 if the site is drained.", {_site(row["name"]): row["drained"] for row in rows})
-    add("site_withheld_gpus", "gauge", "GPUs not for the service.", {_site(r["name"]): r["withheld"] for r in rows})
-    late = 0 if controller.keeper is None else controller.keeper.late_h()
-    add("signals_late_hours", "gauge", "Hours of zones that something stands in for.", {"": late})
-    beats = {f'{{loop="{name}"}}': float(beat.failures) for name, beat in controller.heartbeats.items()}
-    if beats:
-        add("loop_failures", "gauge", "Failures in a row of each loop.", beats)
-    taken = controller.decision_s[-1000:]
-    if taken:
-        add(
-            "decision_p99_seconds",
-            "gauge",
-            "99th percentile of the last decisions.",
-            {"": float(np.percentile(taken, 99))},
-        )
-    add("store_commits_total", "counter", "Commits of the store.", {"": store.commits})
-    return "\n".join(lines) + "\n"
+            lines.add(name, "gauge", words, {_labels(site=row["name"]): row[column] for row in rows})
+        now_s = store.now_s()
+        waiting = {name: store.read(_HANDOVER, name)[0] for name in controller.setup.sites}
+        counts = {_labels(site=name): row["n"] for name, row in waiting.items()}
+        lines.add("site_handover_waiting", "gauge", "Decided jobs that are not handed over yet.", counts)
+        ages = {
+            _labels(site=name): 0.0 if row["first"] is None else max(0.0, now_s - row["first"])
+            for name, row in waiting.items()
+        }
+        lines.add("site_handover_oldest_seconds", "gauge", "Time since the first of them was to start.", ages)
+
+    def _requests_answered(self, lines: _Lines) -> None:
+        requests = self._requests
+        answered = {
+            _labels(method=method, route=route, status=str(status)): count
+            for (method, route, status), count in sorted(requests.answered.items())
+        }
+        lines.add("http_requests_total", "counter", "Requests that were answered.", answered)
+        buckets: dict[str, float] = {}
+        for route, within in sorted(requests.within.items()):
+            total = 0
+            for bound, count in zip([*map(str, BOUNDS_S), "+Inf"], within, strict=True):
+                total += count
+                buckets["_bucket" + _labels(route=route, le=bound)] = total
+            buckets["_sum" + _labels(route=route)] = requests.seconds[route]
+            buckets["_count" + _labels(route=route)] = total
+        lines.add("http_request_seconds", "histogram", "How long requests took.", buckets)
+
+    def _process(self, lines: _Lines) -> None:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        lines.add("process_cpu_seconds_total", "counter", "CPU time.", {"": used.ru_utime + used.ru_stime})
+        status = Path("/proc/self/statm")
+        if status.is_file():
+            resident = int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            lines.add("process_resident_bytes", "gauge", "Memory of the process.", {"": resident})
+            lines.add("process_open_files", "gauge", "Open files.", {"": len(list(Path("/proc/self/fd").iterdir()))})
 
 
-def _site(name: str) -> str:
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'{{site="{escaped}"}}'
+_OF_SITES: Final = {
+    "free": "GPUs free by the books.",
+    "waiting": "Jobs that wait.",
+    "price": "Price of the hour, USD/MWh.",
+    "carbon": "Carbon intensity of the hour, g/kWh.",
+}
+
+
+class _Lines:
+    """Lines of the text format."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """All lines."""
+        return "\n".join(self._lines) + "\n"
+
+    def add(self, name: str, kind: str, words: str, values: Mapping[str, float]) -> None:
+        """Adds a figure with a value for each of some labels; none without values."""
+        if values:
+            self._lines.extend((f"# HELP noonward_{name} {words}", f"# TYPE noonward_{name} {kind}"))
+            self._lines.extend(f"noonward_{name}{labels} {value:.10g}" for labels, value in values.items())
+
+
+def _labels(**labels: str) -> str:
+    r"""Returns labels as Prometheus reads them.
+
+    Example:
+        >>> _labels(site='a "b"', le="0.1")
+        '{site="a \\"b\\"",le="0.1"}'
+    """
+    escaped = {
+        name: value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for name, value in labels.items()
+    }
+    return "{" + ",".join(f'{name}="{value}"' for name, value in escaped.items()) + "}"
+
+
+def _files(path: Path) -> list[Path]:
+    """Returns the files of a SQLite database."""
+    return [path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")]

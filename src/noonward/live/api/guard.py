@@ -12,11 +12,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 
+from noonward.live.api.rates import Rate
 from noonward.live.store.store import Store
 from noonward.live.tokens import Holder, Scope, any_tokens, holder_of, is_loopback
 
 MOST_BYTES: Final = 16 * 2**20
 """Largest body of a request."""
+MOST_BODIES: Final = 256 * 2**20
+"""Memory that the bodies which arrive at one time may take together, bytes."""
 BODY_S: Final = 60.0
 """How long a body may take to arrive, s."""
 KNOWN_S: Final = 2.0
@@ -49,11 +52,12 @@ class RefusedError(Exception):
         status: HTTP status.
         code: Word for programs.
         message: What is wrong and what to do.
+        after_s: When it may be tried again, s from now; None: this does not help.
     """
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, code: str, message: str, after_s: float | None = None) -> None:
         super().__init__(message)
-        self.status, self.code, self.message = status, code, message
+        self.status, self.code, self.message, self.after_s = status, code, message, after_s
 
 
 class Guard:
@@ -66,10 +70,20 @@ class Guard:
     Args:
         store: Store with the tokens.
         needs_tokens: Whether nobody is answered where there are no tokens.
+        requests_per_s: Requests per second that each token may make on average; None: any number.
+        jobs_per_s: Jobs per second that each token may submit on average; None: any number.
     """
 
-    def __init__(self, store: Store, *, needs_tokens: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        needs_tokens: bool,
+        requests_per_s: float | None = None,
+        jobs_per_s: float | None = None,
+    ) -> None:
         self._store, self._needs_tokens = store, needs_tokens
+        self.requests, self.jobs = Rate(requests_per_s), Rate(jobs_per_s)
         self._known: dict[str, tuple[float, Holder | None]] = {}
         self._open: tuple[float, bool] = (-1e9, False)
 
@@ -91,14 +105,31 @@ class Guard:
         """Returns who holds a token.
 
         Raises:
-            RefusedError: It is void, or allows too little.
+            RefusedError: It is void, allows too little, or asks too often.
         """
         holder = await self._of(token)
         if holder is None:
             raise RefusedError(401, "token", "the token is void or has expired; ask the administrator for a new one")
         if not holder.may(scope):
             raise RefusedError(403, "scope", f"this needs a token of scope {scope}; {holder.name} has {holder.scope}")
+        self._charge(self.requests, holder, 1, "requests_per_s", "requests")
         return holder
+
+    def charge_jobs(self, holder: Holder, jobs: int) -> None:
+        """Counts jobs that are submitted.
+
+        Raises:
+            RefusedError: They are too many per second.
+        """
+        self._charge(self.jobs, holder, jobs, "jobs_per_s", "jobs")
+
+    @staticmethod
+    def _charge(rate: Rate, holder: Holder, amount: int, key: str, what: str) -> None:
+        if after_s := rate.take(holder.name, amount):
+            raise RefusedError(
+                429, "rate", f"{holder.name} may make {rate.per_s:g} {what} per second on average ({key}); try again "
+                f"in {after_s:.3g} s", after_s,
+            )  # fmt: skip
 
     async def is_open(self, request: Request) -> bool:
         """Returns whether there are no tokens, so that whoever asks from this machine is administrator.
@@ -137,6 +168,27 @@ class Guard:
             raise RefusedError(403, "origin", f"requests from pages of {origin} are refused")
 
 
+class Bodies:
+    """The bodies that arrive just now: together they may take so much memory, whoever sends them.
+
+    Args:
+        most_bytes: How much, bytes.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BODIES) -> None:
+        self._most, self.bytes = most_bytes, 0
+
+    def grow(self, size: int) -> None:
+        """Counts bytes that have arrived; ``RefusedError`` where all bodies are too large together."""
+        if self.bytes + size > self._most:
+            raise RefusedError(503, "busy", "many large bodies arrive at once; send this one again in a while", 5.0)
+        self.bytes += size
+
+    def drop(self, size: int) -> None:
+        """Forgets bytes of a body that was read or refused."""
+        self.bytes -= size
+
+
 async def body_of(request: Request, kind: str = "application/json") -> bytes:
     """Returns the body of a request.
 
@@ -145,14 +197,15 @@ async def body_of(request: Request, kind: str = "application/json") -> bytes:
         kind: Content type that it must have.
 
     Raises:
-        RefusedError: It is too large or too slow, or of another content type.
+        RefusedError: It is too large or too slow, of another content type, or all that arrive are too large together.
     """
+    bodies: Bodies = request.app.state.bodies
     said_kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if said_kind != kind:
         raise RefusedError(415, "content-type", f"send 'Content-Type: {kind}' and a body of that type")
     said = request.headers.get("content-length", "0")
     parts: list[bytes] = []
-    size = 0
+    size = held = 0
     if said.isdigit() and int(said) > MOST_BYTES:
         raise RefusedError(
             413, "size", f"the body has {said} bytes; at most {MOST_BYTES} are taken: send smaller batches"
@@ -163,9 +216,13 @@ async def body_of(request: Request, kind: str = "application/json") -> bytes:
                 size += len(part)
                 if size > MOST_BYTES:
                     raise RefusedError(413, "size", f"the body has more than {MOST_BYTES} bytes: send smaller batches")
+                bodies.grow(len(part))
+                held += len(part)
                 parts.append(part)
     except TimeoutError:
         raise RefusedError(408, "slow", f"the body did not arrive within {BODY_S:g} s; send it again") from None
+    finally:
+        bodies.drop(held)
     return b"".join(parts)
 
 

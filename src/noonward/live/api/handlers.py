@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
@@ -19,12 +20,13 @@ from noonward.errors import DataError, NoonwardError, ScenarioError
 from noonward.live import operator
 from noonward.live.accounts import Savings, savings
 from noonward.live.api import shown
-from noonward.live.api.figures import CONTENT_TYPE, exposition
+from noonward.live.api.figures import CONTENT_TYPE, Figures
 from noonward.live.api.guard import Guard, RefusedError, body_of, decoded
 from noonward.live.api.openapi import document
+from noonward.live.api.watched import RequestCounts
 from noonward.live.controller import Controller
 from noonward.live.operator import NoSuchJobError, NotYoursError, TooLateError
-from noonward.live.requests import MOST_JOBS, JobRequest, RequestChecker
+from noonward.live.requests import MOST_JOBS, JobRequest, JobRow, RequestChecker, expanded
 from noonward.live.store.database import Connection, StoreError
 from noonward.live.store.schema import ENDED, OPEN
 from noonward.live.store.submit import KeyConflictError, submission
@@ -34,11 +36,17 @@ from noonward.schedule.policies import default_registry
 
 MOST_ROWS: Final = 1000
 """Rows of a page, at most."""
+MOST_STREAMS: Final = 20
+"""Streams of events that a token may have open."""
+SETTLE_SHARE: Final = 0.2
+"""Share of the time in which savings are computed, at most."""
 NEWS_S: Final = 1.0
 """How often a stream of events looks for new ones, s."""
 SETTLED_S: Final = 600.0
 """How long savings that were computed are shown, s of the service's time; at least ``LEAST_SETTLED_S`` real ones."""
 LEAST_SETTLED_S: Final = 15.0
+AT_ONCE: Final = 200
+"""Jobs of a batch that are checked before another request may have its turn."""
 READY_S: Final = 1.0
 """How long an answer about readiness holds, s."""
 _STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
@@ -70,14 +78,28 @@ class Api:
     def __init__(self, controller: Controller) -> None:
         self.controller, self.store = controller, controller.store
         fleet = controller.setup.scenario.fleet
-        self.guard = Guard(controller.store, needs_tokens=bool(controller.setup.needs_tokens))
-        self.checker = RequestChecker(fleet, controller.setup.config.largest_gang)
+        config = controller.setup.config
+        self.guard = Guard(
+            controller.store,
+            needs_tokens=bool(controller.setup.needs_tokens),
+            requests_per_s=config.requests_per_s,
+            jobs_per_s=config.jobs_per_s,
+        )
+        self.checker = RequestChecker(
+            fleet,
+            controller.setup.config.largest_gang,
+            [agent.executor.takes for agent in controller.agents],
+        )
         self.shower = shown.Shower(fleet.site_names, controller.time_of)
         self._jobs: msgspec.json.Decoder[JobRequest | list[JobRequest]] = msgspec.json.Decoder(
             JobRequest | list[JobRequest]
         )
         self._settling, self._readying = asyncio.Lock(), asyncio.Lock()
         self._ready = (-math.inf, "")
+        self._streams: Counter[str] = Counter()
+        self.requests = RequestCounts()
+        self.figures = Figures(controller, self.requests)
+        self._settle_from = -math.inf
         self._savings: dict[int, tuple[float, Savings | None]] = {}
         self._change = msgspec.json.Decoder(shown.Change)
         self._site_change = msgspec.json.Decoder(shown.SiteChange)
@@ -115,9 +137,11 @@ class Api:
     def _guarded(self, scope: Scope, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             try:
-                return await handler(request, await self.guard.holder(request, scope))
+                holder = await self.guard.holder(request, scope)
+                request.state.who = holder.name
+                return await handler(request, holder)
             except RefusedError as refused:
-                return problem(refused.status, refused.code, refused.message)
+                return problem(refused.status, refused.code, refused.message, refused.after_s)
             except NoonwardError as error:
                 known = refusal(error)
                 if known is None:
@@ -137,10 +161,21 @@ class Api:
         key = request.headers.get("idempotency-key")
         if key is not None:
             many = _with_keys(many, key)
-        rows = [self.checker.row(one) for one in many]
+        many = expanded(many)
+        self.guard.charge_jobs(holder, len(many))
+        rows = await self._checked(many)
         ids, new = await asyncio.wrap_future(self.store.write(submission(rows, holder.name)))
         self.controller.decide_wake.set()
         return answer(shown.Submitted(ids=ids, new=new), 201 if new else 200)
+
+    async def _checked(self, many: list[JobRequest]) -> list[JobRow]:
+        """Returns jobs as they are stored; other requests are answered between parts of a large batch."""
+        rows: list[JobRow] = []
+        for first in range(0, len(many), AT_ONCE):
+            if first:
+                await asyncio.sleep(0)
+            rows += [self.checker.row(one) for one in many[first : first + AT_ONCE]]
+        return rows
 
     async def jobs(self, request: Request, holder: Holder) -> Response:
         """Lists jobs, newest first."""
@@ -300,13 +335,28 @@ class Api:
         return answer(found)
 
     async def settled(self, days: int) -> Savings | None:
-        """Returns what was saved in the last days, as computed lately; None without signals or reference policy."""
+        """Returns what was saved in the last days, as computed lately; None without signals or reference policy.
+
+        Raises:
+            RefusedError: These days were not computed before, and others were so lately that this one must wait.
+        """
         async with self._settling:
+            began = time.monotonic()
             at, found = self._savings.get(days, (-math.inf, None))
             kept_s = max(LEAST_SETTLED_S, SETTLED_S / self.store.clock.speed)
-            if time.monotonic() - at > kept_s:
-                found = await run_in_threadpool(savings, self.controller, days)
-                self._savings[days] = (time.monotonic(), found)
+            if began - at <= kept_s:
+                return found
+            if (pause_s := self._settle_from - began) > 0:
+                if days in self._savings:
+                    return found
+                raise RefusedError(
+                    429, "busy", f"savings of {days} days can be computed in {pause_s:.0f} s; those of other days were "
+                    "computed just now", pause_s,
+                )  # fmt: skip
+            found = await run_in_threadpool(savings, self.controller, days)
+            ended = time.monotonic()
+            self._savings[days] = (ended, found)
+            self._settle_from = ended + (ended - began) * (1.0 / SETTLE_SHARE - 1.0)
         return found
 
     def last_savings(self, days: int) -> Savings | None:
@@ -329,14 +379,27 @@ class Api:
         """Lists events from a number on; as a stream where the request accepts ``text/event-stream``."""
         after, limit = number(request, "after", 0, 2**53), number(request, "limit", MOST_ROWS, MOST_ROWS)
         if "text/event-stream" in request.headers.get("accept", ""):
+            if self._streams[holder.name] >= MOST_STREAMS:
+                raise RefusedError(
+                    429, "streams", f"{holder.name} has {MOST_STREAMS} streams of events open; close one of them", 1.0
+                )
             last = request.headers.get("last-event-id", "")
             start = int(last) if last.isdigit() and len(last) < 16 else after
-            return StreamingResponse(self._stream(request, start), media_type="text/event-stream")
+            return StreamingResponse(self._counted(request, holder, start), media_type="text/event-stream")
         return answer(await run_in_threadpool(self._events, after, limit))
 
     def _events(self, after: int, limit: int) -> list[shown.Event]:
         rows = self.store.read("SELECT * FROM events WHERE id > ? ORDER BY id LIMIT ?", after, limit)
         return [self.shower.event(row) for row in rows]
+
+    async def _counted(self, request: Request, holder: Holder, after: int) -> AsyncIterator[bytes]:
+        """Yields a stream of events while it counts as one of its holder's."""
+        self._streams[holder.name] += 1
+        try:
+            async for part in self._stream(request, after):
+                yield part
+        finally:
+            self._streams[holder.name] -= 1
 
     async def _stream(self, request: Request, after: int) -> AsyncIterator[bytes]:
         while not await request.is_disconnected():
@@ -390,7 +453,7 @@ class Api:
 
     async def metrics(self, request: Request, holder: Holder) -> Response:
         """Figures for Prometheus."""
-        return Response(await run_in_threadpool(exposition, self.controller), media_type=CONTENT_TYPE)
+        return Response(await run_in_threadpool(self.figures.exposition), media_type=CONTENT_TYPE)
 
     async def healthz(self, request: Request) -> Response:
         """Says whether every loop makes its steps."""
@@ -437,9 +500,18 @@ def answer(content: Any, status: int = 200) -> Response:
     return Response(_encode(content), status, media_type="application/json")
 
 
-def problem(status: int, code: str, message: str) -> Response:
-    """Returns why a request was refused."""
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "5"} if status == 503 else None
+def problem(status: int, code: str, message: str, after_s: float | None = None) -> Response:
+    """Returns why a request was refused.
+
+    Args:
+        status: HTTP status.
+        code: Word for programs.
+        message: What is wrong and what to do.
+        after_s: When it may be tried again, s; None: after five seconds where the service is at fault.
+    """
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    if after_s is not None or status == 503:
+        headers = {"Retry-After": str(math.ceil(5.0 if after_s is None else after_s))}
     return Response(
         _encode(shown.Problem(code=code, message=message)), status, media_type="application/json", headers=headers
     )

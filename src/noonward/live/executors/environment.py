@@ -13,6 +13,19 @@ PASSED_ON: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR"
 """Variables that every job is given where the service has them, beside those whose names begin with ``LC_``."""
 
 
+def own_variables(order: Order) -> dict[str, str]:
+    """Returns the variables that every job is given by the service, whatever runs it, and those it asked for.
+
+    Example:
+        >>> one = Order(token="t", job=7, name="a", command="", gpus=2, run_s=1.0, start_s=0.0)
+        >>> own_variables(one)
+        {'NOONWARD_JOB': '7', 'NOONWARD_GPUS': '2'}
+    """
+    terms = order.terms
+    task = {} if terms.task is None else {"NOONWARD_TASK": str(terms.task), "NOONWARD_TASKS": str(terms.tasks)}
+    return {**terms.environment, "NOONWARD_JOB": str(order.job), "NOONWARD_GPUS": str(order.gpus), **task}
+
+
 def job_environment(order: Order, names: Sequence[str] = (), of: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Returns the environment of a job that takes over the service's.
 
@@ -27,7 +40,7 @@ def job_environment(order: Order, names: Sequence[str] = (), of: Mapping[str, st
         {'PATH': '/bin', 'DATA': '/data', 'NOONWARD_JOB': '7', 'NOONWARD_GPUS': '2'}
     """
     given = {name: value for name, value in of.items() if name in (*PASSED_ON, *names) or name.startswith("LC_")}
-    return given | {"NOONWARD_JOB": str(order.job), "NOONWARD_GPUS": str(order.gpus)}
+    return given | own_variables(order)
 
 
 def working_folder() -> Path:

@@ -26,7 +26,7 @@ class KubernetesExecutor:
         second_of: Time of a clock, s since 1970, to s since the service's start.
         web: The API server.
         namespace: Namespace.
-        image: Container image that commands run in.
+        image: Container image that commands run in which name none.
         queue: Local queue of Kueue; None: Kueue is not used.
         gpu_resource: Name of the GPUs as a resource.
         gpus_per_node: GPUs of a node.
@@ -35,6 +35,7 @@ class KubernetesExecutor:
     """
 
     at_once = 8
+    takes = frozenset({"time_limit_s", "environment", "workdir", "image"})
     exact_ends = False
 
     def __init__(

@@ -20,11 +20,11 @@ from noonward.live.executors.protocol import ClusterError, Order, Phase, Status
 _RUNNER: Final = """
 mkdir "$1/claimed" 2>/dev/null || exit 0
 echo $$ $3 > "$1/pid.part" && mv "$1/pid.part" "$1/pid"
-sh -c "$2" > "$1/output" 2>&1
+( cd "$4" && exec sh -c "$2" ) > "$5" 2>&1
 echo $? > "$1/exit.part" && mv "$1/exit.part" "$1/exit"
 """
 """Runs a command once: whoever makes the folder ``claimed`` first runs it, every other runner ends at once."""
-_START: Final = '/bin/sh -c "$1" noonward "$2" "$3" $$ < /dev/null > /dev/null 2>&1 &'
+_START: Final = '/bin/sh -c "$1" noonward "$2" "$3" $$ "$4" "$5" < /dev/null > /dev/null 2>&1 &'
 """Starts a runner that is no child of the service; its process group is that of the shell which started it."""
 CLAIM_S: Final = 60.0
 """A job that was released so long ago and not claimed, or claimed and named no process, is taken for dead, s."""
@@ -34,7 +34,7 @@ class LocalExecutor:
     """Runs each job in a session of its own, with a folder named for its token.
 
     Files of a job: ``order.json`` (it is known, and held), ``released``, ``claimed`` (a runner has it), ``pid``,
-    ``output``, ``exit`` (its exit code), ``cancelled``.
+    ``output`` (unless it names another file), ``exit`` (its exit code), ``cancelled``.
 
     Args:
         folder: Folder of the jobs' folders; one per site.
@@ -43,6 +43,7 @@ class LocalExecutor:
     """
 
     at_once = 1
+    takes = frozenset({"environment", "workdir", "output"})
     exact_ends = False
 
     def __init__(self, folder: Path, second_of: Callable[[float], float], *, environment: Sequence[str] = ()) -> None:
@@ -65,13 +66,15 @@ class LocalExecutor:
 
     def release(self, order: Order) -> None:
         """Starts a runner, unless the job was claimed or cancelled before."""
-        place = self.folder / order.token
+        place, terms = self.folder / order.token, order.terms
         if (place / "claimed").exists() or (place / "cancelled").exists():
             return
+        workdir = terms.workdir or "."
+        output = place / "output" if terms.output is None else Path(workdir) / terms.output
         try:
             (place / "released").touch()
             subprocess.run(
-                ["/bin/sh", "-c", _START, "noonward", _RUNNER, str(place), order.command or ":"],
+                ["/bin/sh", "-c", _START, "noonward", _RUNNER, str(place), order.command or ":", workdir, str(output)],
                 check=True,
                 start_new_session=True,
                 env=job_environment(order, self._passed_on),

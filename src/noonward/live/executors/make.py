@@ -58,6 +58,7 @@ def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> 
             fields=site.fields,
             gpus_per_node=site.gpus_per_node,
             time_limit_factor=site.time_limit_factor,
+            container=site.container,
         )
     return _slurm(site, config, store)
 
@@ -74,6 +75,7 @@ def _slurm(site: SlurmSite, config: LiveConfig, store: Store) -> SlurmExecutor:
         environment=config.environment,
         gpus_per_node=site.gpus_per_node,
         time_limit_factor=site.time_limit_factor,
+        container=site.container,
     )
 
 

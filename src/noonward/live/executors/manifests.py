@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
+from noonward.live.executors.environment import own_variables
 from noonward.live.executors.protocol import Order
+from noonward.live.terms import Terms
 
 MANAGED: Final = {"app.kubernetes.io/managed-by": "noonward"}
 """Label of every object of this product."""
@@ -37,9 +40,9 @@ def manifest(
     meta = {"name": order.token, "labels": dict(MANAGED), "annotations": {"noonward/name": order.name}}
     pods = _pods(order, nodes, image, gpu_resource, node_selector, requests)
     if nodes == 1:
-        spec = {"suspend": True, **_job(pods, 1)}
+        spec = {"suspend": True, **_job(pods, 1, order.terms)}
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
-    workers = {"name": WORKERS, "replicas": 1, "template": {"spec": _job(pods, nodes)}}
+    workers = {"name": WORKERS, "replicas": 1, "template": {"spec": _job(pods, nodes, order.terms)}}
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -48,10 +51,12 @@ def manifest(
     }
 
 
-def _job(pods: dict[str, Any], nodes: int) -> dict[str, Any]:
+def _job(pods: dict[str, Any], nodes: int, terms: Terms) -> dict[str, Any]:
     """Returns the specification of a Job: nothing is run twice, and a disrupted pod fails it by a reason of its own."""
     disrupted = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    limit = {} if terms.time_limit_s is None else {"activeDeadlineSeconds": max(1, math.ceil(terms.time_limit_s))}
     return {
+        **limit,
         "backoffLimit": 0,
         "parallelism": nodes,
         "completions": nodes,
@@ -67,14 +72,13 @@ def _pods(
     gpus = str(-(-order.gpus // nodes))
     container = {
         "name": "job",
-        "image": image,
+        "image": order.terms.image or image,
         "command": ["/bin/sh", "-c", order.command or ":"],
-        "env": [
-            {"name": "NOONWARD_JOB", "value": str(order.job)},
-            {"name": "NOONWARD_GPUS", "value": str(order.gpus)},
-        ],
+        "env": [{"name": name, "value": value} for name, value in own_variables(order).items()],
         "resources": {"requests": {**requests, gpu_resource: gpus}, "limits": {gpu_resource: gpus}},
     }
+    if order.terms.workdir is not None:
+        container["workingDir"] = order.terms.workdir
     spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
     if node_selector:
         spec["nodeSelector"] = node_selector

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from noonward.live.executors.protocol import Order, Status
+from noonward.live.terms import EVERY
 
 
 class ModelExecutor:
@@ -17,6 +18,7 @@ class ModelExecutor:
     """
 
     at_once = 1
+    takes = EVERY
     exact_ends = True
 
     def __init__(self, now_s: Callable[[], float]) -> None:

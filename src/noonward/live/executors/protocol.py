@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from noonward.errors import NoonwardError
+from noonward.live.terms import NONE, Terms
 
 Phase = Literal["held", "queued", "running", "done", "failed", "cancelled", "node-failed", "unknown"]
 """Where a job stands at its cluster; ``node-failed``: the cluster failed under it, not the job itself; ``unknown``: the
@@ -34,6 +35,7 @@ class Order:
         run_s: Run time that the model expects, s.
         start_s: Start that was decided, s since the service's start.
         handle: The cluster's own name of the job, once it is known.
+        terms: What it asks of its cluster beside.
     """
 
     token: str
@@ -44,6 +46,7 @@ class Order:
     run_s: float
     start_s: float
     handle: str | None = None
+    terms: Terms = NONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +60,7 @@ class Status:
         began_s: When it began to run, s since the service's start, by the cluster's clock; None: not yet or unknown.
         ended_s: When it ended.
         exit_code: Exit code of its command, if known.
-        reason: Reason that the cluster gives.
+        reason: Reason that the cluster gives; empty for a job that waits for its turn there.
     """
 
     token: str
@@ -78,6 +81,8 @@ class Executor(Protocol):
 
     at_once: int
     """Jobs that it may hand over side by side."""
+    takes: frozenset[str]
+    """Terms of jobs that it can pass on (``noonward.live.terms``); jobs that state others do not run there."""
     exact_ends: bool
     """Whether its times of ending are those of the model, so that they may lie before they are noticed."""
 

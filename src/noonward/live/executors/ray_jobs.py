@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from noonward.live.executors.environment import own_variables
 from noonward.live.executors.protocol import Order, Phase, RefusedError, Status
 from noonward.live.executors.web import ClusterWeb
 
@@ -32,6 +34,7 @@ class RayExecutor:
     """
 
     at_once = 8
+    takes = frozenset({"environment", "workdir"})
     exact_ends = False
 
     def __init__(
@@ -56,11 +59,12 @@ class RayExecutor:
 
     def release(self, order: Order) -> None:
         """Submits the job; does nothing if Ray knows its token."""
+        command, workdir = order.command or ":", order.terms.workdir
         content: dict[str, Any] = {
-            "entrypoint": order.command or ":",
+            "entrypoint": command if workdir is None else f"cd {shlex.quote(workdir)} && {{\n{command}\n}}",
             "submission_id": order.token,
             "metadata": {"noonward": order.token, "name": order.name},
-            "runtime_env": {"env_vars": {"NOONWARD_JOB": str(order.job), "NOONWARD_GPUS": str(order.gpus)}},
+            "runtime_env": {"env_vars": own_variables(order)},
         }
         if order.gpus <= self._gpus_per_node and self._resource is None:
             content["entrypoint_num_gpus"] = order.gpus

@@ -12,8 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from noonward.live.executors.environment import job_environment, working_folder
+from noonward.live.executors.environment import job_environment, own_variables, working_folder
 from noonward.live.executors.protocol import ClusterError, Order, Phase, RefusedError, Status
+from noonward.live.executors.script import batch_script
+from noonward.live.terms import EVERY
 from noonward.units import MINUTE_S
 
 PREFIX: Final = "nw-"
@@ -51,6 +53,10 @@ DOWN: Final = re.compile(r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|NOT_RESPONDING|REBOOT|P
 """States of nodes that run nothing new."""
 GIVEN_UP: Final = ("launch failed", "JobHoldMaxRequeue")
 """How Slurm's reason begins for a job that it could not launch, or launched too often, and holds for ever."""
+NEVER: Final = frozenset({"BadConstraints", "PartitionTimeLimit", "InvalidAccount", "InvalidQOS"})
+"""Slurm's reasons for a job that cannot start whatever ends: no nodes are as it asks, or its limits exceed others."""
+ORDINARY: Final = frozenset({"", "None", "Resources", "Priority", "BeginTime", "Cleaning"})
+"""Slurm's reasons for a job that waits for its turn."""
 _log: Final = logging.getLogger("noonward.live")
 NO_ACCOUNTING: Final = re.compile(r"AccountingStorageType\s*=\s*(accounting_storage/none|\(null\))")
 """What ``scontrol show config`` says where nothing keeps accounts."""
@@ -78,7 +84,9 @@ class SlurmExecutor:
         output: File for what a job prints, as sbatch takes it; None: one named for the job's token in ``chdir``.
         environment: Variables of the service's environment that jobs get beside those of ``PASSED_ON``.
         gpus_per_node: GPUs of a node; larger gangs take as many whole nodes as they need.
-        time_limit_factor: Time limit over the expected run time; None: the partition's limit.
+        time_limit_factor: Time limit over the expected run time, of jobs that state none; None: the partition's limit.
+        container: Words of the command that runs a container image, e.g. ``("apptainer", "exec", "--nv")``; none: jobs
+            that name an image do not run here.
         commands: Folder of the commands; None: from the search path.
 
     Raises:
@@ -101,13 +109,15 @@ class SlurmExecutor:
         environment: Sequence[str] = (),
         gpus_per_node: int = 8,
         time_limit_factor: float | None = None,
+        container: Sequence[str] = (),
         commands: Path | None = None,
     ) -> None:
         self._second_of = second_of
         self._clusters = () if clusters is None else (f"--clusters={clusters}",)
-        self._partition = () if partition is None else (f"--partition={partition}",)
-        folder = working_folder() if chdir is None else chdir
-        self._options = (f"--chdir={folder}", f"--output={output or f'{folder}/%x.out'}", *options)
+        self._partition, self._options, self._container = partition, tuple(options), tuple(container)
+        self._folder = working_folder() if chdir is None else chdir
+        self._output = output or f"{self._folder}/%x.out"
+        self.takes = takes_of(container)
         self._passed_on = tuple(environment)
         self._gpus_per_node = gpus_per_node
         self._factor = time_limit_factor
@@ -134,21 +144,43 @@ class SlurmExecutor:
 
     def submit_held(self, order: Order) -> str:
         """Submits a job with ``--hold``; its name and comment are the token."""
-        script = "#!/bin/sh\n" + (order.command or ":") + "\n"
-        given = job_environment(order, self._passed_on)
+        script = batch_script(order, container=self._container)
+        given = {
+            name: value
+            for name, value in job_environment(order, self._passed_on).items()
+            if name not in own_variables(order)
+        }
         given |= {name: value for name, value in self._environment.items() if name.startswith(_OF_SBATCH)}
         arguments = [
             "--parsable", "--hold", f"--job-name={order.token}", f"--comment={order.token}", *self._clusters,
-            *self._partition, *self._gang(order.gpus), *self._options,
+            *self._gang(order.gpus), *self._of_terms(order),
         ]  # fmt: skip
-        if self._factor is not None:
-            arguments.append(f"--time={max(1, int(-(-order.run_s * self._factor // MINUTE_S)))}")
         try:
-            return self._call("sbatch", *arguments, given=script, environment=given).strip().split(";")[0]
+            printed = self._call("sbatch", *arguments, given=script, environment=given)
         except _FailedError as error:
             if AWAY.search(error.words):
                 raise
             raise RefusedError(f"sbatch refused it: {error.words}") from error
+        handle = printed.strip().split(";")[0]
+        if not handle.isdigit():
+            raise RefusedError(f"sbatch took it and gave it no number, but printed {printed.strip()[:200]!r}")
+        return handle
+
+    def _of_terms(self, order: Order) -> tuple[str, ...]:
+        """Returns the options that the site states, and those of a job, which come last and so hold."""
+        terms, limit = order.terms, time_limit_min(order, self._factor)
+        said = {
+            "partition": terms.partition or self._partition,
+            "chdir": terms.workdir or self._folder,
+            "output": terms.output or self._output,
+        }
+        own = {"qos": terms.qos, "account": terms.account, "time": limit}
+        return (
+            *(f"--{name}={value}" for name, value in said.items() if value is not None),
+            *self._options,
+            *(f"--{name}={value}" for name, value in own.items() if value is not None),
+            *(("--exclusive",) if terms.exclusive else ()),
+        )
 
     def _gang(self, gpus: int) -> tuple[str, ...]:
         """Returns the options that ask for a gang."""
@@ -248,7 +280,7 @@ class SlurmExecutor:
             began_s=None if phase in ("held", "queued") else self._time(began),
             ended_s=self._time(ended) if over else None,
             exit_code=code if phase in ("done", "failed") else None,
-            reason=reason if reason != "None" else state,
+            reason=waiting_reason(phase, state, reason),
         )
 
     def accounted(self, handles: Sequence[str]) -> list[Status]:
@@ -330,13 +362,47 @@ def phase_of(state: str, reason: str) -> Phase:
         ('queued', 'held', 'running')
         >>> phase_of("PENDING", "launch failed requeued held"), phase_of("PENDING", "job requeued in held state")
         ('node-failed', 'held')
+        >>> phase_of("PENDING", "BadConstraints")
+        'node-failed'
     """
     phase = PHASES.get(state, "running")
     if phase != "queued":
         return phase
-    if reason.startswith(GIVEN_UP):
+    if reason.startswith(GIVEN_UP) or reason in NEVER:
         return "node-failed"
     return "held" if reason.startswith("JobHeld") or reason.endswith("held state") else "queued"
+
+
+def waiting_reason(phase: Phase, state: str, reason: str) -> str:
+    """Returns the reason that is shown of a job; none of one that waits for its turn.
+
+    Example:
+        >>> waiting_reason("queued", "PENDING", "Priority"), waiting_reason("queued", "PENDING", "QOSMaxGRESPerUser")
+        ('', 'QOSMaxGRESPerUser')
+        >>> waiting_reason("done", "COMPLETED", "None")
+        'COMPLETED'
+    """
+    if phase == "queued" and reason in ORDINARY:
+        return ""
+    return reason if reason != "None" else state
+
+
+def time_limit_min(order: Order, factor: float | None) -> int | None:
+    """Returns the time limit that Slurm is told, whole minutes; None: the partition's.
+
+    Args:
+        order: The job; a limit that it states itself goes first.
+        factor: Time limit over the expected run time; None: none.
+    """
+    limit_s = order.terms.time_limit_s
+    if limit_s is None and factor is not None:
+        limit_s = order.run_s * factor
+    return None if limit_s is None else max(1, int(-(-limit_s // MINUTE_S)))
+
+
+def takes_of(container: Sequence[str]) -> frozenset[str]:
+    """Returns the terms that a Slurm cluster takes: images where it has a command that runs them."""
+    return EVERY if container else EVERY - {"image"}
 
 
 def wait_code(text: str) -> int | None:

@@ -7,9 +7,20 @@ from typing import Any, Final
 
 from noonward.live.executors.environment import job_environment
 from noonward.live.executors.protocol import ClusterError, Order, RefusedError, Status
-from noonward.live.executors.slurm import AWAY, DOWN, PHASES, PREFIX, gpus_of, phase_of, wait_code
+from noonward.live.executors.script import batch_script
+from noonward.live.executors.slurm import (
+    AWAY,
+    DOWN,
+    PHASES,
+    PREFIX,
+    gpus_of,
+    phase_of,
+    takes_of,
+    time_limit_min,
+    wait_code,
+    waiting_reason,
+)
 from noonward.live.executors.web import ClusterWeb
-from noonward.units import MINUTE_S
 
 _BASE: Final = "/slurm/v0.0.38"
 
@@ -23,7 +34,8 @@ class SlurmRestExecutor:
         partition: Partition; None: the default one.
         fields: Further fields of a submission, e.g. ``{"account": "ai"}``.
         gpus_per_node: GPUs of a node; larger gangs take as many nodes as they need, each the same number of GPUs.
-        time_limit_factor: Time limit over the expected run time; None: the partition's limit.
+        time_limit_factor: Time limit over the expected run time, of jobs that state none; None: the partition's limit.
+        container: Words of the command that runs a container image; none: jobs that name an image do not run here.
     """
 
     at_once = 8
@@ -38,10 +50,12 @@ class SlurmRestExecutor:
         fields: Mapping[str, Any] | None = None,
         gpus_per_node: int = 8,
         time_limit_factor: float | None = None,
+        container: Sequence[str] = (),
     ) -> None:
         self._second_of, self._web = second_of, web
         self._partition, self._fields = partition, dict(fields or {})
         self._gpus_per_node, self._factor = gpus_per_node, time_limit_factor
+        self._container, self.takes = tuple(container), takes_of(container)
 
     def find(self, order: Order) -> str | None:
         """Returns the number of the oldest job of this token that was not cancelled, or None."""
@@ -64,11 +78,18 @@ class SlurmRestExecutor:
         } | self._fields
         if nodes > 1:
             job["tasks_per_node"] = 1
-        if self._partition is not None:
-            job["partition"] = self._partition
-        if self._factor is not None:
-            job["time_limit"] = max(1, int(-(-order.run_s * self._factor // MINUTE_S)))
-        script = "#!/bin/sh\n" + (order.command or ":") + "\n"
+        terms = order.terms
+        own = {
+            "partition": terms.partition or self._partition,
+            "time_limit": time_limit_min(order, self._factor),
+            "current_working_directory": terms.workdir,
+            "standard_output": terms.output,
+            "qos": terms.qos,
+            "account": terms.account,
+            "exclusive": "exclusive" if terms.exclusive else None,
+        }
+        job |= {name: value for name, value in own.items() if value is not None}
+        script = batch_script(order, {}, self._container)
         try:
             return str(self._call("POST", "/job/submit", {"script": script, "job": job})["job_id"])
         except _AnsweredError as error:
@@ -125,7 +146,7 @@ class SlurmRestExecutor:
             began_s=None if phase in ("held", "queued") else self._time(said.get("start_time")),
             ended_s=self._time(said.get("end_time")) if over else None,
             exit_code=wait_code(str(said.get("exit_code"))) if phase in ("done", "failed") else None,
-            reason=reason if reason != "None" else said["job_state"],
+            reason=waiting_reason(phase, said["job_state"], reason),
         )
 
     def _time(self, posix_s: float | None) -> float | None:

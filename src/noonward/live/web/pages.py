@@ -28,6 +28,7 @@ from noonward.live.web.words import event_words, headline, problems
 from noonward.live.web.world_map import places
 from noonward.live.why import why
 from noonward.schedule.policies import policies
+from noonward.units import DAY_S
 
 ROWS: Final = 50
 """Rows of a page."""
@@ -76,7 +77,9 @@ class Pages:
 
         async def answer(request: Request) -> Response:
             try:
-                response = await handler(request, await self.sessions.visitor(request, scope))
+                visitor = await self.sessions.visitor(request, scope)
+                request.state.who = visitor.holder.name
+                response = await handler(request, visitor)
             except RefusedError as refused:
                 return self.refused(request, refused.status, refused.message)
             except NoonwardError as error:
@@ -137,10 +140,15 @@ class Pages:
             states = ", ".join(f"'{state}'" for state in OPEN)
             counted = self.store.read(f"SELECT state, count(*) AS n FROM jobs WHERE state IN ({states}) GROUP BY state")
             counts = {row["state"]: row["n"] for row in counted}
+            ended = self.store.read(
+                "SELECT state, count(*) AS n FROM jobs WHERE ended_s >= ? GROUP BY state", self.store.now_s() - DAY_S
+            )
+            lately = {row["state"]: row["n"] for row in ended}
             last = self.store.read("SELECT coalesce(max(id), 0) AS n FROM events")[0]["n"]
             events = [self.api.shower.event(row) for row in self._newest_events(last)]
             return {
                 "counts": [(state, counts.get(state, 0)) for state in OPEN],
+                "lately": [(state, lately.get(state, 0)) for state in ENDED],
                 "jobs": self.api.job_list(None, None, 2**53, 8).jobs,
                 "events": [(event, event_words(event)) for event in events],
             }
@@ -165,6 +173,8 @@ class Pages:
         """Computes the savings of a week; a failure is logged, and the next visit tries again."""
         try:
             await self.api.settled(WEEK_DAYS)
+        except RefusedError:
+            return  # others were computed just now
         except Exception:
             _log.exception("the savings of the last week could not be computed")
 

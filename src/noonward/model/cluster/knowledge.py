@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from noonward.arrays import F8, I8
 from noonward.model.cluster.setting import add_array
@@ -43,6 +43,42 @@ class UniformLimit(Spec):
             raise ValueError(f"to {self.to:g} is below from {self.from_:g}")
         return self
 
+    def draw(self, rng: np.random.Generator, count: int) -> F8:
+        """Returns limits over run times."""
+        return rng.uniform(self.from_, self.to, count)
+
+
+class LogLimit(Spec):
+    """Limits that users state: their jobs' run times, times a factor as a job log shows it."""
+
+    law: Literal["log"]
+    """``log``."""
+    deciles: Annotated[tuple[Annotated[Positive, Field(ge=1)], ...], Field(min_length=11, max_length=11)] = (
+        1.0, 1.0, 1.03, 1.09, 1.19, 1.8, 2.96, 5.33, 7.83, 15.88, 79.98,
+    )  # fmt: skip
+    """Limit over run time that 0, 10, ... 100% of the jobs do not exceed, ascending; between them its logarithm grows
+    evenly. Those of the UniLu Gaia log of 2014 (Parallel Workloads Archive; J. Emeras), of its 17,444 jobs that ran for
+    an hour or longer; the last is the 99th percentile, and jobs that outran their limit count as 1."""
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        if list(self.deciles) != sorted(self.deciles):
+            raise ValueError(f"deciles {', '.join(f'{each:g}' for each in self.deciles)} must ascend")
+        return self
+
+    def draw(self, rng: np.random.Generator, count: int) -> F8:
+        """Returns limits over run times."""
+        log_J = np.interp(rng.uniform(0.0, 10.0, count), np.arange(11.0), np.log2(self.deciles))
+        return np.exp2(log_J)
+
+
+def _law_of(stated: Any) -> str:
+    return str(stated.get("law", "uniform") if isinstance(stated, dict) else stated.law)
+
+
+Limits = Annotated[Annotated[UniformLimit, Tag("uniform")] | Annotated[LogLimit, Tag("log")], Discriminator(_law_of)]
+"""Laws of limits; ``uniform`` where none is named."""
+
 
 class Knowledge(Spec):
     """What schedulers are told of jobs when these arrive; the engine runs the truth."""
@@ -50,7 +86,7 @@ class Knowledge(Spec):
     run_time: RunTimeKnowledge = "known"
     """``known``: the run time; ``limit``: the limit its user stated; ``class-mean``: the mean of its class in the past;
     ``learned``: a quantile of what the past says of jobs like it, renewed when it runs longer."""
-    limit: UniformLimit | None = None
+    limit: Limits | None = None
     """Law of the limits; none: those of the job table, if it has any."""
     quantile: Annotated[float, Field(gt=0, lt=1)] = 0.8
     """Share of jobs that a learned estimate is to cover."""

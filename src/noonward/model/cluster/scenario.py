@@ -7,15 +7,16 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from noonward.errors import nearest
+from noonward.errors import ScenarioError, nearest
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.knowledge import Knowledge
 from noonward.model.cluster.lateness import Lateness
 from noonward.model.cluster.setting import Protocol, Setting
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
+from noonward.model.markets import require_markets
 from noonward.model.network import Network
 from noonward.model.spec import LARGEST, Count, Gang, Hours, NonNegative, Positive, Share, Sigma, Slot, Slug, Spec
 from noonward.units import HOUR_S
@@ -38,7 +39,32 @@ class Range(Spec):
         return self
 
 
-class GeneratedSignals(Spec):
+class MarketSignals(Spec):
+    """Hourly price and carbon of electricity markets."""
+
+    day_ahead: dict[str, bool] = Field(default_factory=dict)
+    """Whether a zone's price is that of its day-ahead market, which is published a day before; by default as the
+    packaged table of markets says (docs/published-prices.md)."""
+
+    @field_validator("day_ahead")
+    @classmethod
+    def _with_markets(cls, day_ahead: dict[str, bool]) -> dict[str, bool]:
+        try:
+            require_markets(day_ahead)
+        except ScenarioError as error:
+            raise ValueError(str(error)) from None
+        return day_ahead
+
+    @model_serializer(mode="wrap")
+    def _as_stated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves out ``day_ahead`` where nothing is stated, so that digests of such scenarios stay as they were."""
+        content: dict[str, Any] = handler(self)
+        if not self.day_ahead:
+            content.pop("day_ahead", None)
+        return content
+
+
+class GeneratedSignals(MarketSignals):
     """Hourly price and carbon from the calibrated generator."""
 
     source: Literal["generated"] = "generated"
@@ -77,7 +103,7 @@ class SignalFile(Spec):
     """Gaps of at most so many hours are filled along a straight line."""
 
 
-class SignalFiles(Spec):
+class SignalFiles(MarketSignals):
     """Hourly price and carbon from files (docs/data.md states the formats and the rules for gaps)."""
 
     source: Literal["files"]
@@ -336,7 +362,8 @@ class JobTable(JobsToRun):
     history: Path | None = None
     """Dated table of jobs that planners draw the jobs to come from; none: the table's own jobs before the window."""
     leave_alone_min: NonNegative = 0.0
-    """Jobs that run for less than this, min, have no slack: they are late unless they start at once."""
+    """Jobs that run for less than this, min, have no slack: they are late unless they start at once. Where their run
+    times are not known, those that are told to: by their limit, or as most jobs like them did."""
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -476,6 +503,11 @@ class Scenario(Spec):
             late_until_s=late_until_s,
             late_usd_per_gpu_hour=self.lateness.usd_per_gpu_hour,
         )
+
+    @property
+    def day_ahead(self) -> dict[str, bool]:
+        """What is stated of zones: whether their price is that of the day-ahead market."""
+        return self.signals.day_ahead if isinstance(self.signals, MarketSignals) else {}
 
     @property
     def digest(self) -> str:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from noonward.decision.scheduler import Scheduler
-from noonward.forecasts.forecast import Forecast, NetName, Noise
+from noonward.forecasts.forecast import Forecast, ForecastKind, NetName, Noise
 from noonward.forecasts.learned import SMALL
+from noonward.schedule.cluster.adaptive import AdaptiveRouter
 from noonward.schedule.cluster.bandit import Ucb1
 from noonward.schedule.cluster.bid_price import BidPrice, Expected, JobsPerHour, Memory, Rounds, Samples
 from noonward.schedule.cluster.booking import Booked
@@ -37,19 +38,29 @@ from noonward.schedule.trained_files import PolicyFile
 
 FORECASTS: Final = {
     "perfect": "a perfect forecast",
-    "persistence": "the last day's values as forecast",
-    "regression": "a regression on the last days",
+    "persistence": "the prices of the day before as forecast",
+    "regression": "a forecast from the last days (regression)",
     "noisy": "a noisy forecast",
 }
 """Forecasts that planners are registered with, and their words."""
+LEARNED: Final = ("learned", "published+learned")
+"""Forecasts by a net."""
 FORESEEN: Final = ("perfect", "noisy")
 """Forecasts that are made from the true future."""
 NOISE: Final = Forecast("noisy").noise
 """Error of a noisy forecast where a policy's name gives none."""
 FIRST_ROUNDS: Final = 20
 """Improvements of prices that start from learned ones, before the first answer."""
-Planned = Literal["perfect", "persistence", "regression", "noisy", "learned"]
-"""Forecasts that a planner's name may give."""
+WORDS: Final = {
+    **FORECASTS,
+    "learned": "a forecast by a trained net",
+    "published": "day-ahead prices as published, the last day's values beyond",
+    "published+regression": "day-ahead prices as published, a regression beyond",
+    "published+learned": "day-ahead prices as published, a forecast by a trained net beyond",
+}
+"""Forecasts that a planner's name may give, and their words."""
+PUBLISHED: Final[ForecastKind] = "published+regression"
+"""Forecast of the planners whose short names end in ``-published``: it serves any zone."""
 
 
 def add_policies(registry: Registry, *nets: Path) -> None:
@@ -65,18 +76,21 @@ def add_policies(registry: Registry, *nets: Path) -> None:
         made = functools.partial(bid_price, "learned", net=file.seed, samples=4, rounds=16)
         _add_file(registry, file, made, learned, packaged=True)
     for file in priced_planners():
-        made = functools.partial(
-            bid_price,
-            "learned",
-            net=SMALL[file.seed],
-            samples=3,
-            rounds=8,
-            memory=0.8,
-            price=str(file.seed),  # type: ignore[arg-type]
-            expected=2000,
-            jobs_per_hour=16.0,
-        )
+        made = functools.partial(bid_price, "learned", **_priced(file.seed))
         _add_file(registry, file, made, learned, packaged=True)
+
+
+def _priced(seed: int) -> dict[str, Any]:
+    """Returns the settings of bid prices that start from learned ones, by training seed."""
+    return {
+        "net": SMALL[seed],
+        "samples": 3,
+        "rounds": 8,
+        "memory": 0.8,
+        "price": str(seed),
+        "expected": 2000,
+        "jobs_per_hour": 16.0,
+    }
 
 
 def add_trained(registry: Registry, *folders: Path, packaged: bool = False) -> None:
@@ -138,13 +152,13 @@ def _add_slot_rules(registry: Registry) -> None:
     _add(registry, WHAT_HAPPENED, WhatHappened, "recorded")
 
 
-def booked(forecast: Planned, noise: Noise = NOISE, net: NetName = 0) -> Scheduler:
+def booked(forecast: ForecastKind, noise: Noise = NOISE, net: NetName = 0) -> Scheduler:
     """Returns a booker under a forecast."""
     return Booked(Forecast(forecast, noise=noise, net=net))
 
 
 def bid_price(
-    forecast: Planned,
+    forecast: ForecastKind,
     noise: Noise = NOISE,
     net: NetName = 0,
     samples: Samples = 2,
@@ -175,19 +189,21 @@ def _check_forecast(forecast: str, noise: float, net: int | str, **_: object) ->
     """Raises ValueError for the argument of another forecast: it would change nothing."""
     if forecast != "noisy" and noise != NOISE:
         raise ValueError(f"noise is given, but the forecast is {forecast}; noise goes with forecast=noisy")
-    if forecast != "learned" and net != 0:
-        raise ValueError(f"net is given, but the forecast is {forecast}; net goes with forecast=learned")
+    if forecast not in LEARNED and net != 0:
+        raise ValueError(f"net is given, but the forecast is {forecast}; net goes with forecast={' or '.join(LEARNED)}")
 
 
 def _add_bookers(registry: Registry) -> None:
-    words = {**FORECASTS, "learned": "a forecast by a trained net"}
-
     def bid_words(forecast: str, price: str, **_: object) -> str:
-        start = "" if price == "none" else "; prices start from learned ones"
-        return f"Booked and rebooked hourly where value exceeds the price of capacity, under {words[forecast]}{start}."
+        start = "" if price == "none" else "; the prices of GPUs start from learned ones"
+        return f"Plans every hour which job runs where and when, by a price of GPUs and {WORDS[forecast]}{start}."
 
     makers: tuple[tuple[str, Callable[..., Scheduler], Callable[..., str]], ...] = (
-        ("booked", booked, lambda forecast, **_: f"Best (site, start) booked at arrival under {words[forecast]}."),
+        (
+            "booked",
+            booked,
+            lambda forecast, **_: f"Reserves the best site and start of each job at its arrival, by {WORDS[forecast]}.",
+        ),
         ("bid-price", bid_price, bid_words),
     )
     for name, make, describe in makers:
@@ -197,6 +213,9 @@ def _add_bookers(registry: Registry) -> None:
     for forecast in FORECASTS:
         for name, _, _ in makers:
             registry.add_member(f"{name}-{forecast}", name, {"forecast": forecast})
+    for name, _, _ in makers:
+        registry.add_member(f"{name}-published", name, {"forecast": PUBLISHED})
+    registry.add_member("bid-price-published-learned", "bid-price", {"forecast": "published+learned", **_priced(0)})
 
 
 def default_policy(clock: Clock = 0.6) -> Scheduler:
@@ -271,6 +290,11 @@ def greedy_tradeoff(watts: SecondW) -> Scheduler:
     return WeighedRouter(second=watts)
 
 
+def adaptive_tradeoff(limit_s: LimitS) -> Scheduler:
+    """Returns a router whose price of time keeps a limit of the mean latency."""
+    return AdaptiveRouter(limit_s=limit_s)
+
+
 def sla_energy(target_s: LimitS) -> Scheduler:
     """Returns a router by the least extra energy within a limit."""
     return WeighedRouter(target_s=target_s)
@@ -283,6 +307,14 @@ def _add_weighed(registry: Registry) -> None:
         greedy_tradeoff,
         lambda watts: (
             f"Site, gang and clock of least extra energy plus {watts:g} J per second in system, among those free."
+        ),
+    )
+    _add_family(
+        registry,
+        "adaptive-tradeoff",
+        adaptive_tradeoff,
+        lambda limit_s: (
+            f"The same at a price of time that follows the excess over a mean time in system of {limit_s:g} s."
         ),
     )
     _add(

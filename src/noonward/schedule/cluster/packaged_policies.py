@@ -28,7 +28,7 @@ def planners() -> list[PolicyFile]:
     What learned here is the net: it was trained on signals alone, for the sites of ``fine-tuning``, at which
     ``reproduce`` compares it. It runs wherever the net knows the zones.
     """
-    said = "Bid prices under a forecast by a net that was trained on signals, with seed {}."
+    said = "Plans every hour by a price of GPUs and the forecast of a net trained on prices and carbon, seed {}."
     return [
         _planner("masac-plus", seed, net_path(seed), {"summary": said.format(seed), **packaged_record(seed)})
         for seed in range(SEEDS)
@@ -40,7 +40,7 @@ def priced_planners() -> list[PolicyFile]:
 
     Their capacity prices start from those that the packaged ``masac-credit`` of the seed has learned.
     """
-    said = "Bid prices under a net's forecasts; they start from learned ones, seed {}."
+    said = "Plans every hour by a price of GPUs, which starts from a learned one, and a net's forecasts, seed {}."
     return [
         _planner(
             "bid-price-learned", seed, price_path(seed), {**packaged_record(SMALL[seed]), "summary": said.format(seed)}

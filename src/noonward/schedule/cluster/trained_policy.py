@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from pydantic import StrictStr
 
 from noonward.arrays import F4
 from noonward.compiled import kernel
@@ -35,6 +36,14 @@ LAYERS, GLOBAL_SIZE, OWN_SIZE, SITE_GANG, SAMPLED, OF_FLEET = range(6)
 """Positions in row 0 of ``memory.index_XY``."""
 INS, OUTS, WEIGHT_AT, NETS = range(4)
 """Positions in the row of a layer, 1 + l; weights and biases of its nets lie one net after the other."""
+
+
+class _Meta(net_file.Meta):
+    """Types of what a file for clusters says about itself."""
+
+    protocol: StrictStr
+    sites: list[StrictStr]
+    forecast: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +156,7 @@ def _checked_meta(meta: dict[str, Any], path: Path) -> dict[str, Any]:
             raise DataError(f"{path}: meta has the unknown {name} {given!r}; {nearest(str(given), allowed)}")
     if meta["head"] != "site-gang" and not {"execute", "gang_mask"}.isdisjoint(meta):
         raise DataError(f"{path}: 'execute' and 'gang_mask' are for the head 'site-gang'; leave them out")
+    net_file.check_meta(meta, _Meta, path)
     return meta
 
 

@@ -69,8 +69,9 @@ def _least_crowded(view: ClusterView) -> int:
     return best
 
 
-@rule
-def _weighed(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+@kernel(inline=True, allocates=False)
+def weighed_choice(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    """Answers with the site, gang and clock of least weighed cost for the job asked about."""
     job = view.asked_N[0]
     record = view.job_J[job]
     most = record.gpus_max
@@ -90,6 +91,11 @@ def _weighed(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     if best < 0:
         best, best_gpus = _least_crowded(view), most
     answer.choice, answer.gpus, answer.level = 1 + best, best_gpus, best_level
+
+
+@rule
+def _weighed(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    weighed_choice(view, answers, memory)
 
 
 class WeighedRouter(CompiledScheduler):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, model_validator
 
 from noonward.arrays import F8
 from noonward.compiled import kernel
@@ -54,6 +55,57 @@ SEEN_W, NOISY_W, TIME_B, SECOND_W, SECOND_B, WHOLE_W, WHOLE_B = range(10, 17)
 SLOT_WHOLE_W, SLOT_TOKEN_W, SLOT_NOISY_W, SLOT_B, SCORE_W, SCORE_B, KEEP_T, SIGNAL_T = range(17, len(PARTS))
 EPSILON: Final = 1e-5
 """Added to the variance where tokens are normalised."""
+
+
+_Size = Annotated[StrictInt, Field(ge=1)]
+
+
+class _NetMeta(BaseModel):
+    """The shape of a net, as its file says it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    width: _Size
+    heads: _Size
+    context: _Size
+    first: _Size
+    second: _Size
+    slot: _Size
+    attention: StrictBool
+    rounds: Annotated[StrictInt, Field(ge=0)]
+    noise_is_predicted: StrictBool
+    tanh: StrictBool
+    limit: Annotated[FiniteFloat, Field(ge=0)]
+    noisy: StrictBool
+    every_tick: StrictBool = False
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"a width of {self.width} does not fall into {self.heads} heads")
+        return self
+
+
+class _Shown(BaseModel):
+    """What a net is fed: at most as many servers as a word has bits, and as many tasks."""
+
+    servers: Annotated[StrictInt, Field(ge=1, le=64)]
+    places: _Size
+
+
+class _Meta(net_file.Meta):
+    """Types of what a file for edge scenarios says about itself."""
+
+    observation: _Shown  # type: ignore[assignment]
+    net: _NetMeta
+    steps: tuple[_Size, _Size]
+    prices: list[tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]]
+
+    @model_validator(mode="after")
+    def _steps_rise(self) -> Self:
+        if self.steps[1] < self.steps[0]:
+            raise ValueError(f"steps go from {self.steps[0]} to {self.steps[1]}; the first must not be larger")
+        return self
 
 
 @kernel(inline=True, allocates=False)
@@ -357,11 +409,7 @@ def read_policy(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
 def _check(arrays: dict[str, NDArray[Any]], meta: dict[str, Any], path: Path) -> None:
     """Raises DataError unless a policy's parts fit each other."""
     _checked(meta, path)
-    try:
-        shapes = _shapes(meta)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: meta does not say the net's shape ({error}); export the policy again") from error
-    for name, shape in shapes.items():
+    for name, shape in _shapes(meta).items():
         array = arrays[name]
         if array.shape != shape:
             raise DataError(f"{path}: {name} has shape {array.shape}; by its meta it must have {shape}")
@@ -376,6 +424,7 @@ def _checked(meta: dict[str, Any], path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: meta lacks {', '.join(missing)}; export the policy again")
     if meta["head"] not in HEADS:
         raise DataError(f"{path}: meta has the unknown head {meta['head']!r}; {nearest(str(meta['head']), HEADS)}")
+    net_file.check_meta(meta, _Meta, path)
     return meta
 
 

@@ -2,6 +2,7 @@
 
 from noonward.schedule.plan.classes import LoadClass, Queued
 from noonward.schedule.plan.horizon import load_of_starts, remaining
+from noonward.schedule.plan.one_day import OneDayPlanner
 from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.promise import PromisePlanner
 from noonward.schedule.plan.result import Certificate, Fractions, Plan, Prices, tail_mean
@@ -12,6 +13,7 @@ __all__ = [
     "Certificate",
     "Fractions",
     "LoadClass",
+    "OneDayPlanner",
     "Plan",
     "PlanProblem",
     "Planner",

@@ -12,6 +12,7 @@ import numpy as np
 from noonward.arrays import F8, I8
 from noonward.errors import InfeasiblePlanError
 from noonward.schedule.plan.problem import PlanProblem
+from noonward.solver import quiet_solver
 
 Goal = Literal["cost", "stretch", "tail"]
 """What is minimised: f(v), the capacity needed, or the guarantee's left side less its right side."""
@@ -117,9 +118,7 @@ class Program:
         self.fit_NP: I8 = np.full((self.samples, self.places), -1, dtype=np.int64)
         self.slope_G: I8 = np.full(self.pairs, -1, dtype=np.int64)
         self.raised_G: I8 = np.full(self.pairs, -1, dtype=np.int64)
-        self.solver = highspy.Highs()
-        self.solver.setOptionValue("output_flag", False)
-        self.solver.setOptionValue("threads", 1)
+        self.solver = quiet_solver()
         self._add_columns(goal)
 
     def _add_columns(self, goal: Goal) -> None:

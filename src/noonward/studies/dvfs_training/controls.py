@@ -270,7 +270,7 @@ def distance_table(comparison: Comparison, least: LeastEnergies) -> TextTable:
         caption="The bound is the least energy per unit of any scheduler with that mean time in system. The controls' "
         "frontier is the lower convex hull of their energies over mean times, week by week; a policy below it does "
         "better than any mix of the controls. That of greedy-tradeoff(watts=W) is over "
-        f"{len(TRADEOFFS_W)} weights W, finer than the registered ones. 95 % intervals in brackets; undefined for "
+        f"{len(TRADEOFFS_W)} weights W, finer than the registered ones. 95% intervals in brackets; undefined for "
         "policies faster than all others.",
     )
 
@@ -337,7 +337,7 @@ def seeds_table(comparison: Comparison, least: LeastEnergies) -> TextTable | Non
         return None
     return TextTable(
         title="How much training seeds differ",
-        header=("policy", "figure", "mean over seeds ± standard deviation", "95 %, over weeks", "by seed"),
+        header=("policy", "figure", "mean over seeds ± standard deviation", "95%, over weeks", "by seed"),
         rows=tuple(rows),
         caption="A seed's figure is its mean over the weeks; the column before gives the half-width of that mean's "
         "interval, of the widest seed.",
@@ -364,12 +364,12 @@ def published_table(comparison: Comparison) -> TextTable:
         title=f"{PUBLISHED} against {RANDOM}",
         header=("figure", "paired change (%)"),
         rows=tuple((words, percent(change, signed=True, digits=2)) for _, words, change in against_random(comparison)),
-        caption=f"{RANDOM} draws a site with a free GPU and a gang at random. 95 % intervals over weeks.",
+        caption=f"{RANDOM} draws a site with a free GPU and a gang at random. 95% intervals over weeks.",
     )
 
 
 def study_metrics(comparison: Comparison, least: LeastEnergies) -> list[Metric]:
-    """Returns the metrics of the study: means over weeks with 95 % intervals, changes paired."""
+    """Returns the metrics of the study: means over weeks with 95% intervals, changes paired."""
     metrics = []
     for policy in comparison.records:
         energy_E = comparison.values(policy, "joules_per_unit")

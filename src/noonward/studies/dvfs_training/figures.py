@@ -75,7 +75,7 @@ def frontier_figure(comparison: Comparison, frontier: FluidFrontier | None = Non
     figure.update_xaxes(title="time in system (s)", tickangle=0, **ticks)
     lay_out(figure, 520, legend="right")
     caption = (
-        "Lower and further left is better; means over the environments with 95 % intervals of the energy. Lines join "
+        "Lower and further left is better; means over the environments with 95% intervals of the energy. Lines join "
         "policies of one family. No scheduler that does all of the work enters the grey region (left; it bounds no "
         "percentile)."
     )

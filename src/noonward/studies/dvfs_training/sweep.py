@@ -231,7 +231,7 @@ def sweep_figure(found: Sweep) -> Figure:
         name="sweep",
         title="Distance to the bound under other parameters",
         caption="Energy per unit above the least that any scheduler with the same mean time in system needs; lower is "
-        "better. Whiskers: 95 % intervals.",
+        "better. Whiskers: 95% intervals.",
         plot=figure,
     )
 

@@ -21,7 +21,7 @@ from noonward.studies.edge_inference.reproduce import ENDS, EdgeInference, cell_
 LEAST_QUALITY: Final = 0.22
 """Policies of less quality are left out of Fig. 8, as in the paper."""
 BASE: Final = "reuse-first"
-"""Policy whose response is 100 % in the figure of the best policies."""
+"""Policy whose response is 100% in the figure of the best policies."""
 DRAWS: Final = 4000
 """Loads that Fig. 6 draws per gang size."""
 
@@ -117,7 +117,7 @@ def share_figure(found: EdgeInference) -> Figure:
                 showlegend=column == 1, mode="lines" if policy in ENDS else "lines+markers",
                 line={"color": style.get("color", AXIS), "dash": style.get("dash", dashes.get(policy))},
                 marker={"symbol": style.get("symbol"), "size": 7}, row=1, col=column,
-                hovertemplate=f"{title}, %{{x}}/s: %{{y:.1f}} %<extra></extra>",
+                hovertemplate=f"{title}, %{{x}}/s: %{{y:.1f}}%<extra></extra>",
             )  # fmt: skip
         figure.update_xaxes(tickvals=rates, row=1, col=column)
     lay_out(figure, 520, legend="right")
@@ -206,7 +206,7 @@ def load_figure() -> Figure:
     figure.update_yaxes(title="seconds to load", rangemode="tozero")
     caption = (
         "After EAT, Fig. 6. Boxes (median and quartiles): every server of a gang draws its load from the law fitted on "
-        "the real trace, where 36 % find the model in the host's memory, and the gang waits for its slowest. Markers: "
+        "the real trace, where 36% find the model in the host's memory, and the gang waits for its slowest. Markers: "
         "the constant times of both parameter sets."
     )
     return Figure(name="load-times", title="Time to load a model", caption=caption, plot=figure)

@@ -69,7 +69,7 @@ def findings(found: EdgeInference) -> list[str]:
     known = [value for value in gap if value is not None]
     if known:
         out.append(
-            f"The schedule of the clairvoyant beam lies {100 * min(known):.0f} to {100 * max(known):.0f} % above the "
+            f"The schedule of the clairvoyant beam lies {100 * min(known):.0f} to {100 * max(known):.0f}% above the "
             "bound: at most so much of the gap is the bound's own."
         )
     return out
@@ -94,8 +94,8 @@ def _best(found: EdgeInference) -> list[str]:
         saved = [1 - _response(found, policy, cell) / _response(found, "reuse-first", cell) for cell in found.cells]
         if known and policy in found.policies and "reuse-first" in found.policies:
             out.append(
-                f"{policy} responds {100 * min(saved):.0f} to {100 * max(saved):.0f} % sooner than reuse-first and "
-                f"closes {100 * min(known):.0f} to {100 * max(known):.0f} % of its gap to the bound."
+                f"{policy} responds {100 * min(saved):.0f} to {100 * max(saved):.0f}% sooner than reuse-first and "
+                f"closes {100 * min(known):.0f} to {100 * max(known):.0f}% of the possible improvement over it."
             )
     return out
 
@@ -118,7 +118,7 @@ def _learned(found: EdgeInference) -> list[str]:
         if others:
             out.append(
                 f"{policy} responds sooner than {', '.join(others)} in {', '.join(better)} of {len(found.cells)} "
-                f"cells, and later in {', '.join(worse)}, paired and beyond the 95 % interval."
+                f"cells, and later in {', '.join(worse)}, paired and beyond the 95% interval."
             )
     return out
 

@@ -74,10 +74,10 @@ def gap_table(found: EdgeInference, cells: list[Cell]) -> TextTable:
         estimates = [found.estimate("gap_closed", policy, cell) for cell in cells]
         rows.append((ENDS.get(policy, policy), *(UNDEFINED if e is None else percent(e) for e in estimates)))
     return TextTable(
-        title=f"Share of the gap from reuse-first to the bound, %, {cells[0][0]} servers",
+        title=f"Share of possible improvement over reuse-first, %, {cells[0][0]} servers",
         header=_header(cells),
         rows=tuple(rows),
-        caption="Paired over the episodes, with the 95 % interval; 100 is the bound, for 24 steps. A policy that gives "
+        caption="Paired over the episodes, with the 95% interval; 100 is the bound, for 24 steps. A policy that gives "
         "fewer steps closes more of it with worse images.",
     )
 

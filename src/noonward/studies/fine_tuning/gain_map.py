@@ -234,7 +234,7 @@ class GainMap:
         return ratio(self.gpu_hours_E(cell, policy) - least_E, least_E)
 
     def holds_pair(self, cell: Cell, policy: str) -> bool:
-        """Returns whether both of the paper's numbers lie within a policy's 95 % intervals."""
+        """Returns whether both of the paper's numbers lie within a policy's 95% intervals."""
         pair = ((self.gain(cell, policy), PAPER_GAIN), (self.more_hours(cell, policy), PAPER_GPU_HOURS))
         return all(
             found.low is not None and found.high is not None and found.low <= said <= found.high for found, said in pair

@@ -38,8 +38,8 @@ def write_gain_map(found: GainMap, path: Path, *, environments: int, seed: int, 
     """
     return write_tables(
         "Under which assumptions do MASAC's published gains come out?",
-        f"The paper reports {100 * PAPER_GAIN:.1f} % more utility than local FCFS and up to "
-        f"{100 * PAPER_GPU_HOURS:.1f} % more GPU-hours than the other policies. It leaves out demand, GPU power, "
+        f"The paper reports {100 * PAPER_GAIN:.1f}% more utility than local FCFS and up to "
+        f"{100 * PAPER_GPU_HOURS:.1f}% more GPU-hours than the other policies. It leaves out demand, GPU power, "
         "gangs, the law of slack and more. Here these are varied. Every set of assumptions has "
         f"{environments} generated environments of the test's months (draw {seed}).",
         [map_table(found)],
@@ -69,7 +69,7 @@ def map_table(found: GainMap) -> TextTable:
         header=("assumptions", *found.compared, "bound (utility)"),
         rows=tuple(rows),
         caption=f"The paper: {100 * PAPER_GAIN:+.1f} / {100 * PAPER_GPU_HOURS:+.1f}. ●: both of its numbers lie within "
-        "the 95 % intervals. What a row does not name is as in the packaged scenario. Learned policies were trained "
+        "the 95% intervals. What a row does not name is as in the packaged scenario. Learned policies were trained "
         "under the packaged assumptions alone (demand 0.85, 80 W).",
     )
 
@@ -83,8 +83,8 @@ def map_findings(found: GainMap) -> list[str]:
         gain, hours = found.gain(cell, policy), found.more_hours(cell, policy)
         where = f"in {len(holding)} of {len(found.cells)} cells ({', '.join(holding)})" if holding else "in no cell"
         out.append(
-            f"{policy}: both of the paper's numbers lie within the 95 % intervals {where}. Nearest: {cell.name}, with "
-            f"{_percent(gain)} % utility and {_percent(hours)} % GPU-hours."
+            f"{policy}: both of the paper's numbers lie within the 95% intervals {where}. Nearest: {cell.name}, with "
+            f"{_percent(gain)}% utility and {_percent(hours)}% GPU-hours."
         )
     return out
 

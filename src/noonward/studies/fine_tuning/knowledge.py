@@ -15,13 +15,18 @@ from noonward.evaluate.table import TextTable
 from noonward.runtime.executor import Executor, Progress
 from noonward.studies.fine_tuning.reproduce import REFERENCE, SCENARIO
 
+UNIFORM: Final = "jobs.knowledge.limit={law: uniform, from: 1, to: 4}"
+LOG: Final = "jobs.knowledge.limit={law: log}"
 WAYS: Final = {
     "known": (),
-    "learned": ("jobs.knowledge.run_time=learned", "jobs.knowledge.limit={law: uniform, from: 1, to: 4}"),
-    "limit": ("jobs.knowledge.run_time=limit", "jobs.knowledge.limit={law: uniform, from: 1, to: 4}"),
+    "learned": ("jobs.knowledge.run_time=learned", UNIFORM),
+    "limit": ("jobs.knowledge.run_time=limit", UNIFORM),
+    "learned-log": ("jobs.knowledge.run_time=learned", LOG),
+    "limit-log": ("jobs.knowledge.run_time=limit", LOG),
     "class-mean": ("jobs.knowledge.run_time=class-mean",),
 }
-"""What schedulers are told of run times, and the settings that say so: limits are 1 to 4 times the run time."""
+"""What schedulers are told of run times, and the settings that say so: limits are 1 to 4 times the run time or, in the
+ways that end in ``-log``, as a job log shows them (``LogLimit``)."""
 POLICIES: Final = (
     "bid-price-regression",
     "bid-price-persistence",
@@ -129,10 +134,11 @@ def knowledge_table(study: KnowledgeStudy, environments: int) -> TextTable:
         shares = [study.gap_closed(policy, way) for way in study.by_way]
         rows.append((policy, *(_share(each) for each in shares)))
     return TextTable(
-        title="share of the gap from local FCFS to the bound, by what is told of run times",
+        title="share of possible improvement over local FCFS, by what is told of run times",
         header=("policy", *study.by_way),
         rows=tuple(rows),
-        caption=f"{environments} environments; 95 % intervals; limits are 1 to 4 times the run time",
+        caption=f"{environments} environments; 95% intervals; limits are 1 to 4 times the run time, or as in a log "
+        "(-log)",
     )
 
 

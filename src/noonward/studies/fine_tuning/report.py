@@ -23,7 +23,7 @@ GOOD_SITES: Final = "sites with low prices and clean power"
 """Sites whose use is better, in words."""
 _TEST_CLAIMS = (
     ("utility of MASAC over local FCFS (%)", "gain_over_local-fcfs/masac", "+28.6"),
-    ("its share of the gap to the bound (%)", "gap_closed/masac", "not given"),
+    ("its share of possible improvement (%)", "gap_closed/masac", "not given"),
     ("share of that gain that is revenue from GPU-hours (%)", "revenue_share_of_gain/masac", "mainly"),
     ("GPU-hours of MASAC over the least of S0 to S3 (%)", "masac_gpu_hours_over/least", "up to +15.6"),
     ("utility of MASAC over MADQN (%)", "masac_gain_over_madqn", "above"),
@@ -73,7 +73,7 @@ def claims_tables(found: FineTuning) -> list[TextTable]:
                 title="The paper's claims in test environments",
                 header=("claim", "the paper", *(f"{half.name} environments" for half in found.halves)),
                 rows=tuple(rows),
-                caption="Paired over the environments, 95 % intervals in brackets; a learned policy counts with the "
+                caption="Paired over the environments, 95% intervals in brackets; a learned policy counts with the "
                 "mean over its training seeds in each environment.",
             )
         )
@@ -88,8 +88,8 @@ def claims_tables(found: FineTuning) -> list[TextTable]:
                 title="The paper's claims about training",
                 header=("claim", "the paper", "here"),
                 rows=tuple(rows),
-                caption="Means over training seeds, 95 % intervals in brackets. Converged: the first epoch from which "
-                "five epochs average 95 % of the way from the first epoch to the mean of the last tenth; not defined "
+                caption="Means over training seeds, 95% intervals in brackets. Converged: the first epoch from which "
+                "five epochs average 95% of the way from the first epoch to the mean of the last tenth; not defined "
                 "where the reward did not rise. Fluctuation: standard deviation over the mean. Curves of "
                 "seeds that were trained longer are cut to the shortest.",
             )
@@ -144,7 +144,7 @@ def findings(found: FineTuning) -> list[str]:
             )
         out.append(
             f"Best in {half.name} environments without knowing the future: {best}, "
-            f"{percent(gain, signed=True)} % over local FCFS, {percent(share)} % of the gap to the bound."
+            f"{percent(gain, signed=True)}% over local FCFS, {percent(share)}% of the possible improvement."
         )
     return out
 
@@ -165,14 +165,14 @@ def _masac_findings(half: Half, values: dict[str, Metric]) -> list[str]:
     most = max(found.records, key=lambda policy: found.mean(policy, "gpu_hours").value)
     room = found.mean(most, "gpu_hours").value / found.mean("local-fcfs", "gpu_hours").value - 1
     out = [
-        f"MASAC against local FCFS in {half.name} environments: {_percent(gain)} % utility (the paper: +28.6 %), "
-        f"{_percent(hours)} % GPU-hours.",
-        f"What drives it: of all policies here {most} runs most GPU-hours, {100 * room:.1f} % more than local FCFS. "
+        f"MASAC against local FCFS in {half.name} environments: {_percent(gain)}% utility (the paper: +28.6%), "
+        f"{_percent(hours)}% GPU-hours.",
+        f"What drives it: of all policies here {most} runs most GPU-hours, {100 * room:.1f}% more than local FCFS. "
         "Revenue grows with GPU-hours alone; what is gained beyond comes from cheaper and cleaner energy.",
     ]
     share = values[f"revenue_share_of_gain/masac{at}"]
     if share.value is not None:
-        out[1] += f" Revenue from GPU-hours is {100 * share.value:.0f} % of MASAC's gain (the paper: mainly)."
+        out[1] += f" Revenue from GPU-hours is {100 * share.value:.0f}% of MASAC's gain (the paper: mainly)."
     madqn = values.get(f"masac_less_madqn_usd{at}")
     if madqn is not None and madqn.value is not None:
         more = "more" if madqn.value > 0 else "less"

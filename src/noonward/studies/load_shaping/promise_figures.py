@@ -55,6 +55,7 @@ def cost_figure(found: Promises) -> Figure:
         color = SITE_COLORS[index % len(SITE_COLORS)]
         for plans, symbol, dash, legend in (
             (_promised(found), "circle", "solid", True),
+            ([plan for plan in found.plans if plan.startswith("one-day-")], "diamond-open", "dash", False),
             ([f"eps-{eps:g}" for eps in RADII], "x", "dot", False),
         ):
             each = [found.found[source, plan] for plan in plans if (source, plan) in found.found]
@@ -80,7 +81,7 @@ def cost_figure(found: Promises) -> Figure:
     return Figure(
         name="promise-cost",
         title="What keeping days within the curve costs",
-        caption="Circles: plans with a promise, 60 % to 95 %. Crosses: plans with a radius of 0.05, "
+        caption="Circles: plans with a promise, 60% to 95%. Crosses: plans with a radius of 0.05, "
         "the paper's larger one. Higher and further left is better.",
         plot=figure,
     )

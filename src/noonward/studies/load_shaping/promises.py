@@ -29,7 +29,7 @@ TURNS: Final = 1
 
 
 def chance_range(days: int, promise: float, share: float = 0.95) -> tuple[float, float]:
-    """Returns the range of held shares that days which hold independently, each as promised, show in 95 % of cases.
+    """Returns the range of held shares that days which hold independently, each as promised, show in 95% of cases.
 
     The quantiles of the binomial law at (1 - share) / 2 and (1 + share) / 2, over the number of days.
 
@@ -73,7 +73,7 @@ class Promises:
         """Returns the metrics for ``--json``: ``PLAN/held_share@SOURCE`` and the two costs above the perfect plan."""
         out = []
         for (source, plan), days in self.found.items():
-            name = plan.replace("promise-", "promise/", 1)
+            name = plan.replace("promise-", "promise/", 1).replace("one-day-", "one-day/", 1)
             held = mean([float(held) for held in days.held]).within(0.0, 1.0)
             out += [
                 Metric.of(f"{name}/held_share@{source}", held, "fraction", days.promise),
@@ -126,13 +126,14 @@ def promise_runs(
         raise DataError(f"there is no source {unknown[0]!r}; there are {', '.join(known)}")
     for promise in promises:
         PromisePlanner(promise)
-    plans: list[tuple[float | None, float | None]] = [(promise, None) for promise in promises]
-    plans += [(None, eps) for eps in RADII]
+    plans: list[tuple[float | None, float | None, bool]] = [(promise, None, False) for promise in promises]
+    plans += [(promise, None, True) for promise in promises]
+    plans += [(None, eps, False) for eps in RADII]
     return [
-        RollingRun(source, turn, promise, eps, seed, profiles, days, samples, folder)
+        RollingRun(source, turn, promise, eps, seed, profiles, days, samples, folder, one_day)
         for source in (sources or known)
         for turn in range(min(turns, clusters.get(source, 1)))
-        for promise, eps in plans
+        for promise, eps, one_day in plans
     ]
 
 

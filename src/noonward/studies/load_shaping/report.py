@@ -73,7 +73,7 @@ def promise_table(found: Promises) -> TextTable:
         rows=tuple(rows),
         caption=(
             "held: days within the curve everywhere. by chance: what independent days that hold as promised would show "
-            "in 95 % of cases. load cost and reserve: cost of the load that ran and of the "
+            "in 95% of cases. load cost and reserve: cost of the load that ran and of the "
             "curve, above the plan that knows the day. limited: days on which the machines held less than the margin "
             "that the promise asked for"
         ),

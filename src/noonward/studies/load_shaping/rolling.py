@@ -17,6 +17,7 @@ from noonward.files import file_name, write_text
 from noonward.runtime.executor import PlainSpec
 from noonward.runtime.rests_on import installed_digest
 from noonward.schedule.plan.baselines import perfect_forecast
+from noonward.schedule.plan.one_day import OneDayPlanner
 from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.promise import PromisePlanner
 from noonward.schedule.plan.result import Plan
@@ -103,7 +104,7 @@ class RollingDays:
 
     Attributes:
         source: Source.
-        plan: Which plan: ``promise-P`` or ``eps-E``.
+        plan: Which plan: ``promise-P``, ``one-day-P`` or ``eps-E``.
         promise: Share of days promised.
         held: Per day, whether the load stayed within the curve everywhere.
         load_cost: Per day, cost f of the load that ran, above the perfect forecast's, fraction.
@@ -145,7 +146,7 @@ class StoredDays:
 
 @dataclass(frozen=True)
 class RollingRun(PlainSpec):
-    """A spec: one source's days, planned one after the other, at one promise or one radius.
+    """A spec: one source's days, planned one after the other, at one promise (by either planner) or one radius.
 
     What was found before is read back from its file, as long as all that it rests on is the same.
 
@@ -159,6 +160,7 @@ class RollingRun(PlainSpec):
         days: Rolling days at most.
         samples: Past days that a plan is made from.
         folder: Folder of all runs; None: nothing is read back or written.
+        one_day: Plan from one predicted day (``OneDayPlanner``), the control of the promise.
     """
 
     source: str
@@ -170,11 +172,14 @@ class RollingRun(PlainSpec):
     days: int
     samples: int
     folder: Path | None = None
+    one_day: bool = False
 
     @property
     def method(self) -> str:
         """How days are planned."""
-        return f"promise-{self.promise:g}" if self.promise is not None else f"eps-{self.eps:g}"
+        if self.promise is None:
+            return f"eps-{self.eps:g}"
+        return f"{'one-day' if self.one_day else 'promise'}-{self.promise:g}"
 
     @property
     def label(self) -> str:
@@ -241,13 +246,13 @@ class RollingRun(PlainSpec):
 
     def _with_promise(self, load_NKC: F8, days: range) -> RollingDays:
         assert self.promise is not None
-        planner = PromisePlanner(self.promise, samples=self.samples)
+        planner = OneDayPlanner(self.promise) if self.one_day else PromisePlanner(self.promise, samples=self.samples)
         out = RollingDays(source=self.source, plan=self.method, promise=self.promise)
         for day in days:
             problem = paper_problem(load_NKC[max(0, day - self.samples) : day], eps=0.0)
             plan = planner.plan(problem, load_NKC[:day])
             out.count(problem, plan, load_NKC[day], perfect_forecast(problem, load_NKC[day]).objective)
-            out.limited += planner.chosen.limited
+            out.limited += planner.limited if isinstance(planner, OneDayPlanner) else planner.chosen.limited
             planner.finish(load_NKC[day])
         return out
 

@@ -66,6 +66,10 @@ def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame
     column = find_columns(table, NAMES, options, account)
     if column["gpus"] is None:
         raise _missing(table, "GPUs", "gpus")
+    waits = column["partition"]
+    if waits is not None and "partition" not in options.columns and _all_numbers(table.frame[waits]):
+        account.add("read", table.frame.height, f"column {waits!r} holds numbers: taken as waiting times, not as names")
+        column["partition"] = None
     nothing = pl.Series([None]).new_from_index(0, table.frame.height)
     texts = texts_of(table, column, "job_id", "origin", "gpu_type", "state", "user", "team", "name", "partition")
     times = {
@@ -97,6 +101,12 @@ def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame
     }
     frame |= {key: table.frame[name] for key in ("class", "site", "start_site") if (name := column[key]) is not None}
     return pl.DataFrame(frame)
+
+
+def _all_numbers(texts: pl.Series) -> bool:
+    """Returns whether all texts that are not empty are numbers, as in the column ``queue`` of Helios and Acme (s)."""
+    stated = texts.drop_nulls().filter(texts.drop_nulls() != "")
+    return len(stated) > 0 and stated.cast(pl.Float64, strict=False).is_not_null().all()
 
 
 def _duration(table: TextTable, column: dict[str, str | None], options: LogOptions) -> pl.Series:

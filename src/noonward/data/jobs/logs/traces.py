@@ -1,4 +1,4 @@
-"""Public traces of GPU clusters in their own layouts: Alibaba's openb pods and PAI tasks, Microsoft's Philly.
+"""Public traces of GPU clusters in their own layouts: Alibaba's openb and PAI, Microsoft's Philly, MIT Supercloud.
 
 Alibaba's times are seconds since a start that the trace does not tell: ``--first-day`` says where they lie. Read as
 seconds since 1970, those of PAI have the true weekday and hour (UTC+8), by whole weeks away from the true date.
@@ -26,6 +26,12 @@ _TASKS: Final = (
 )  # fmt: skip
 """Columns of PAI's table of tasks, whose file has no header."""
 _TASK_STATES: Final = ("terminated", "failed", "running", "waiting", "interrupted")
+_SLURM_ROWS: Final = {"id_job", "time_submit", "time_start", "time_end", "timelimit", "state", "tres_alloc"}
+_SLURM_STATES: Final = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL",
+                        "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY")  # fmt: skip
+"""Words of the numbers that Slurm's database holds for the states of jobs."""
+_NO_LIMIT_MIN: Final = 4294967295
+"""What Slurm's database holds for a job without a time limit, min."""
 _SHARES: Final = "jobs asked for shares of GPUs: a job's sum is rounded up to whole GPUs"
 _PACIFIC: Final = Clock("America/Los_Angeles")
 
@@ -87,6 +93,43 @@ def _read_tasks(file: TextFile, options: LogOptions, account: Account) -> pl.Dat
         gpu_type=table.frame["gpu_type"],
         state=table.frame["status"],
         name=table.frame["task_name"],
+    )
+
+
+def _is_slurm_rows(file: TextFile) -> bool:
+    return set(file.names()) >= _SLURM_ROWS
+
+
+def _read_slurm_rows(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame:
+    """Reads rows of Slurm's own table of jobs, as MIT Supercloud has published them: numbers for states and resources.
+
+    Resource 1001 counts GPUs (the first one that a site adds); where a row has none, 1002, GPUs of one type.
+    """
+    table = file.table()
+    account.rows_in = table.frame.height
+    resources = table.frame[table.column("tres_alloc")].fill_null("")
+    gpus, typed = (resources.str.extract(rf"(?:^|,)\s*{key}=(\d+)").cast(pl.Float64) for key in (1001, 1002))
+    submitted, began, ended = (_seconds(table, name) for name in ("time_submit", "time_start", "time_end"))
+    number = table.numbers(table.column("state"), "the number of a state", decimal=".")
+    table.refuse(
+        ~number.is_in([float(each) for each in range(len(_SLURM_STATES))]),
+        "state",
+        "is no state of Slurm's database (0 to 11)",
+    )
+    limit = table.numbers(table.column("timelimit"), "minutes", decimal=".")
+    texts = {key: name for key in ("id_user", "partition") if (name := table.find(key)) is not None}
+    return _frame(
+        table,
+        account,
+        gpus=gpus.fill_null(typed).fill_null(0.0),
+        job_id=table.frame[table.column("id_job")],
+        submit_time=submitted,
+        start_time=began.set(began == datetime(1970, 1, 1), None),
+        end_time=ended.set(ended == datetime(1970, 1, 1), None),
+        state=number.cast(pl.Int64).replace_strict(dict(enumerate(_SLURM_STATES)), return_dtype=pl.String),
+        user=table.frame[texts["id_user"]] if "id_user" in texts else None,
+        partition=table.frame[texts["partition"]] if "partition" in texts else None,
+        limit_s=(limit * 60.0).set((limit == 0) | (limit >= _NO_LIMIT_MIN), None),
     )
 
 
@@ -163,5 +206,11 @@ FORMATS: Final = (
     LogFormat(name="openb", title="Alibaba openb pods (2023)", recognises=_is_pods, read=_read_pods),
     LogFormat(name="pai", title="Alibaba PAI tasks (2020)", recognises=_is_tasks, read=_read_tasks),
     LogFormat(name="philly", title="Microsoft Philly jobs (2017)", recognises=_is_philly, read=_read_philly),
+    LogFormat(
+        name="supercloud",
+        title="rows of Slurm's database (MIT Supercloud)",
+        recognises=_is_slurm_rows,
+        read=_read_slurm_rows,
+    ),
 )
 """Formats of this module."""

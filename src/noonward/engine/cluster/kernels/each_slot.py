@@ -100,7 +100,7 @@ def carry_out(w: World, job: int, s: int) -> None:
     push(w, w.track_J[job].reach_s, REACH, view.job_J[job].serial, job)
     if view.job_J[job].move_gb > 0.0 and not w.engine_1[0].told:
         note_journey(w, job, view.site_S[s].ingress, d)
-    move(w, job, view.site_S[s].ingress, d)
+    move(w, job, view.site_S[s].ingress, d, view.run_1[0].now_s)
     note(w, SENT, job)
 
 
@@ -249,7 +249,7 @@ def advance_each_slot(w: World) -> int:
             # The first slot begins at second 0, the others one slot after the last or when something happens.
             w.engine_1[0].until_s = next_slot_s(w)
         time = w.engine_1[0].until_s
-        last = np.isinf(time) or (not w.engine_1[0].drained and time > view.run_1[0].window_s)
+        last = np.isinf(time) or (not w.engine_1[0].drained and time >= view.run_1[0].window_s)
         if last and w.engine_1[0].drained:
             return close_run(w)
         lacks = take_events(w, view.run_1[0].window_s if last else time)
@@ -258,6 +258,8 @@ def advance_each_slot(w: World) -> int:
             return lacks
         if last:
             view.run_1[0].now_s = view.run_1[0].window_s
+            if time == view.run_1[0].window_s:
+                drop_overdue(w)
             return close_run(w)
         w.engine_1[0].until_s = np.nan
         view.run_1[0].now_s = time

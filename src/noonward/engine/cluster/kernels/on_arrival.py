@@ -148,7 +148,9 @@ def apply_route(w: World) -> int:
     w.track_J[job].earliest_s = earliest
     w.outcome_R[row].status = TRANSIT
     w.outcome_R[row].site = s
-    move(w, job, view.job_J[job].origin, s)
+    begin_s = departure_s(view, job, s)
+    if w.engine_1[0].told or w.engine_1[0].drained or begin_s <= view.run_1[0].window_s:
+        move(w, job, view.job_J[job].origin, s, begin_s)
     w.track_J[job].reach_s = send(w, job, s)
     push(w, w.track_J[job].reach_s, REACH, view.job_J[job].serial, job)
     note(w, SENT, job)
@@ -160,7 +162,8 @@ def send(w: World, job: int, s: int) -> float:
     """Puts a job on its link; returns when it reaches its site, s.
 
     A link that queues begins with a job's data when it is through with those before: ``begin = max(now, free)``,
-    ``free = begin + GB x s/GB``; the job is there after ``begin + latency + GB x s/GB``.
+    ``free = begin + GB x s/GB``; the job is there after ``begin + latency + GB x s/GB``. The journey is settled at
+    ``begin``; one that would begin after a run that is cut off at its window costs nothing.
     """
     ingress, size_gb = w.shown.job_J[job].origin, w.shown.job_J[job].move_gb
     begin_s = departure_s(w.shown, job, s)

@@ -378,11 +378,11 @@ def transfer(w: World, ingress: int, s: int, size_gb: float, time: float) -> tup
 
 
 @kernel(inline=True, allocates=False)
-def move(w: World, job: int, ingress: int, s: int) -> None:
-    """Settles a job's own journey and counts it as a move."""
+def move(w: World, job: int, ingress: int, s: int, begin_s: float) -> None:
+    """Settles a job's own journey, which begins at a time, and counts it as a move."""
     if w.shown.home_I[ingress] == s or w.shown.job_J[job].move_gb == 0.0:
         return
-    kwh, usd, kg = transfer(w, ingress, s, w.shown.job_J[job].move_gb, w.shown.run_1[0].now_s)
+    kwh, usd, kg = transfer(w, ingress, s, w.shown.job_J[job].move_gb, begin_s)
     w.outcome_R[w.track_J[job].row].moves += 1
     w.engine_1[0].move_kwh += kwh
     w.engine_1[0].move_usd += usd

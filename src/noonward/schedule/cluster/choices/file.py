@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
+from pydantic import Field, FiniteFloat, StrictBool, StrictStr
 
 from noonward.arrays import F4
 from noonward.errors import DataError, ScenarioError
@@ -21,6 +22,17 @@ NETS: Final = {"score": 3, "price": 2}
 """Layers of each net in a file."""
 USE: Final = ("ask_s", "residual", "price_scale", "state_only")
 """Keys of ``meta`` that say how the policy uses its nets."""
+
+
+class _Meta(net_file.Meta):
+    """Types of what a file says about itself."""
+
+    sites: list[StrictStr]
+    forecast: dict[str, Any]
+    ask_s: Annotated[FiniteFloat, Field(gt=0)]
+    residual: StrictBool
+    price_scale: FiniteFloat
+    state_only: StrictBool
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,10 @@ class ChoiceNets:
                     raise DataError(
                         f"{where}: a layer has weights of shape {weight.shape} and biases of shape {bias.shape}; "
                         f"expected (1, {ins}, {outs}) and (1, {outs}); train and export the policy with this version"
+                    )
+                if weight.dtype != np.float32 or bias.dtype != np.float32:
+                    raise DataError(
+                        f"{where}: a layer is of type {weight.dtype} and {bias.dtype}; both must be float32"
                     )
                 if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
                     raise DataError(f"{where}: a layer holds a value that is not finite; the training diverged")
@@ -104,6 +120,7 @@ def read_choice_policy(path: Path) -> tuple[ChoiceNets, Forecast, dict[str, Any]
         DataError: The file is missing, damaged, of another format, or its parts do not fit.
     """
     found, meta = net_file.read_nets(path)
+    net_file.check_meta(meta, _Meta, path)
     if {name: len(blocks) for name, blocks in found.items()} != NETS or any(
         block.type != "dense" for blocks in found.values() for block in blocks
     ):
@@ -115,9 +132,6 @@ def read_choice_policy(path: Path) -> tuple[ChoiceNets, Forecast, dict[str, Any]
     nets.check(str(path))
     try:
         forecast = Forecast(**meta["forecast"])
-        missing = [name for name in USE if name not in meta]
-    except (KeyError, TypeError, ValueError, ScenarioError) as error:
+    except (TypeError, ValueError, ScenarioError) as error:
         raise DataError(f"{path}: unknown forecast: {error}; export it with this version") from error
-    if missing:
-        raise DataError(f"{path}: meta lacks {', '.join(missing)}; export the policy again")
     return nets, forecast, meta

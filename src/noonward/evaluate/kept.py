@@ -1,0 +1,112 @@
+"""Comparisons that were carried out: what each was, kept beside its records, and how it is read back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from noonward.errors import DataError, NoonwardError, ScenarioError
+from noonward.evaluate.compare import ComparisonResult
+from noonward.evaluate.comparison import Bound, Comparison
+from noonward.evaluate.given import scenario_given
+from noonward.evaluate.table import Currency
+from noonward.files import file_name, write_text
+from noonward.runtime.by_kind import read_record
+from noonward.schedule.registry import Policy
+
+PREFIX: Final = "comparison-"
+"""How the name of a kept comparison begins; its digest and ``.json`` follow."""
+
+
+def _not_run() -> Any:
+    """Makes no scheduler: what is read back is never run."""
+    raise ScenarioError("a comparison that was read back runs nothing; run 'noonward compare' again")
+
+
+def keep(comparison: Comparison, command: str) -> Path:
+    """Writes what a comparison was beside its records, for ``read_comparison``, and returns the file.
+
+    Args:
+        comparison: Comparison.
+        command: The command that made it.
+    """
+    path = comparison.folder / f"{PREFIX}{comparison.digest}.json"
+    content = {
+        "command": command,
+        "scenario": comparison.scenario.model_dump(mode="json"),
+        "seed": comparison.seed,
+        "policies": [
+            {"name": each.name, "summary": each.summary, "family": each.family, "roles": sorted(each.roles)}
+            for each in map(comparison.policies.__getitem__, comparison.records)
+        ],
+        "reference": comparison.reference,
+        "bounds": comparison.bounds,
+        "bounded": comparison.bounded,
+        "currency": asdict(comparison.currency),
+    }
+    write_text(path, json.dumps(content, indent=1, allow_nan=True) + "\n")
+    return path
+
+
+def kept_comparisons(folder: Path) -> list[Path]:
+    """Returns the files of the comparisons that are kept in a folder of records, the oldest first.
+
+    Raises:
+        DataError: There is none.
+    """
+    found = sorted(folder.glob(f"{PREFIX}*.json"), key=lambda path: (path.stat().st_mtime, path.name))
+    if not found:
+        raise DataError(
+            f"{folder} holds no comparison ({PREFIX}*.json); give the folder that 'noonward compare' printed as "
+            "'records:', or run the comparison again"
+        )
+    return found
+
+
+def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:
+    """Returns a comparison from its records, and the command that made it; nothing is simulated.
+
+    Args:
+        path: File of a kept comparison.
+
+    Raises:
+        DataError: The file is no kept comparison, or one of its records is missing or damaged.
+    """
+    path = Path(path)
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        bounds = [Bound(**bound) for bound in content["bounds"]]
+        scenario = scenario_given(content["scenario"])
+        folder, seed, command = path.parent, int(content["seed"]), str(content["command"])
+        policies = {
+            str(said["name"]): Policy(
+                make=_not_run, kind=scenario.kind, **{**said, "roles": frozenset(said["roles"])}, registered=False
+            )
+            for said in content["policies"]
+        }
+        records = {
+            name: [read_record(folder / file_name(name) / f"{index:03d}") for index in range(len(bounds))]
+            for name in policies
+        }
+        reference, currency = content["reference"], Currency(**content["currency"])
+        if reference not in records:
+            raise KeyError(reference)
+        bounded = bool(content["bounded"])
+    except NoonwardError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path} is no kept comparison, or is damaged ({error}); run the comparison again") from error
+    found = ComparisonResult(
+        scenario=scenario,
+        seed=seed,
+        folder=folder,
+        reference=reference,
+        policies=policies,
+        records=records,
+        bounds=bounds,
+        bounded=bounded,
+        currency=currency,
+    )
+    return found, command

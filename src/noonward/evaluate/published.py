@@ -1,0 +1,35 @@
+"""Which planners a fleet is offered: those that read published prices, where every zone has a day-ahead market."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from noonward.model.markets import day_ahead_market
+
+WITH_PUBLISHED: Final[Mapping[str, str]] = {
+    "booked-regression": "booked-published",
+    "bid-price-regression": "bid-price-published",
+}
+"""The same planner under published prices, by the name of the one that forecasts all of them."""
+
+
+def with_published(
+    names: Sequence[str], zones: Iterable[str], stated: Mapping[str, bool] | None = None
+) -> tuple[str, ...]:
+    """Returns names of policies, planners that read published prices in place of the others where all zones have such.
+
+    Args:
+        names: Names.
+        zones: Zones of the fleet.
+        stated: What the scenario says of zones (``signals.day_ahead``).
+
+    Example:
+        >>> with_published(("local-fcfs", "bid-price-regression"), ("DE", "FR"))
+        ('local-fcfs', 'bid-price-published')
+        >>> with_published(("local-fcfs", "bid-price-regression"), ("DE", "SG"))
+        ('local-fcfs', 'bid-price-regression')
+    """
+    if any(day_ahead_market(zone, stated) is None for zone in zones):
+        return tuple(names)
+    return tuple(WITH_PUBLISHED.get(name, name) for name in names)

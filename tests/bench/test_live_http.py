@@ -1,0 +1,24 @@
+"""The benchmark of submissions over HTTP: what it names, and that it counts what the service stored."""
+
+import pytest
+
+from noonward.bench import live_http
+
+
+def test_it_measures_a_service_of_its_own(monkeypatch):
+    monkeypatch.setattr(live_http, "BATCHES", 1)
+    monkeypatch.setattr(live_http, "BATCH", 50)
+    steps = []
+    found = {m.name: m for m in live_http.bench_http(steps.append, seconds=0.5, rate_per_s=200.0)}
+    assert list(found) == [
+        "live/http_jobs_per_s", "live/http_p99_ms", "live/rss_growth_mib_per_1e6_jobs", "live/http_batch_jobs_per_s",
+    ]  # fmt: skip
+    assert 0 < found["live/http_jobs_per_s"].value <= 210
+    assert found["live/http_p99_ms"].value > 0
+    assert len(steps) == 2
+
+
+def test_what_is_not_stored_is_an_error(monkeypatch):
+    monkeypatch.setitem(live_http._JOB, "origin", "nowhere")
+    with pytest.raises(RuntimeError, match="422"):
+        live_http.bench_http(lambda step: None, seconds=0.1, rate_per_s=100.0)

@@ -247,6 +247,10 @@ def test_a_history_of_its_own_serves_a_window_without_a_past(tmp_path: Path, job
     # 3 October 2022 is a Monday like 3 May 2021, 4 October a Tuesday like 4 May.
     assert set(sampled(with_days(scenario, date(2022, 10, 3)))) == {2.0}
     assert set(sampled(with_days(scenario, date(2022, 10, 4)))) == {5.0}
+    # Jobs of after the window's start are none of its past, whichever file they stand in.
+    later = [f"2022-10-10T{hour:02d}:10:00Z" for hour in range(24)] * 7
+    pl.read_csv(past).with_columns(submit_time=pl.Series(later)).write_csv(past)
+    assert build_environment(with_days(scenario, date(2022, 10, 3))).sample_jobs is None
     pl.read_csv(past).drop("submit_time").with_columns(arrival_s=0).write_csv(past)
     with pytest.raises(DataError, match="has no dates; give it a column 'submit_time'"):
         build_environment(scenario)

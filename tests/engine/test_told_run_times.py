@@ -154,6 +154,22 @@ def test_run_times_of_the_future_change_no_decision(name, way):
         assert one[early].tolist() == other[early].tolist()
 
 
+@pytest.mark.parametrize("name", [*UNTOLD, "masac-plus", "masac-credit", "bid-price-learned"])
+def test_the_longest_job_to_come_changes_no_decision_before_it_arrives(name):
+    """Forecasts reach as far as jobs run; what a policy reads of them must not tell how long later jobs will run."""
+    drawn = build_environment(load_scenario("tiny"), 1)
+    jobs, last = drawn.jobs, len(drawn.jobs) - 5
+    slowest_C = np.nanmax(drawn.fleet.tables(4).seconds_per_unit_SCGF[:, :, 1:], (0, 2, 3))
+    work_J = np.minimum(jobs.work_J, 2 * HOUR_S / slowest_C[jobs.class_J])
+    short = replace(jobs, work_J=work_J, slack_s_J=np.minimum(jobs.slack_s_J, 3 * HOUR_S))
+    long = replace(short, work_J=np.where(np.arange(len(jobs)) == last, 6 * work_J, work_J))
+    before, after = (run(replace(drawn, jobs=each), make_scheduler(name)).job_J for each in (short, long))
+    early = np.minimum(before["start_s"], after["start_s"]) < jobs.arrival_s_J[last]
+    assert early.sum() > 3
+    for column in ("site", "start_s"):
+        assert before[column][early].tolist() == after[column][early].tolist()
+
+
 def test_training_refuses_what_is_learned_in_a_run():
     environment = build_environment(load_scenario("tiny", WAYS["learned"]))
     with pytest.raises(ScenarioError, match="known, limit or class-mean"):

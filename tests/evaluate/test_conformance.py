@@ -91,6 +91,19 @@ class CountsJobsToCome(StartHere):
             super().decide(view, answers)
 
 
+class ReadsTheReach(StartHere):
+    """Reads how long the longest job will run, also of those to come, from how far forecasts reach."""
+
+    needs = Needs(protocols=("each-slot",), forecast=Forecast("persistence"))
+
+    def reset(self, brief, rng):
+        self.starts = brief.lookahead_h < 12
+
+    def decide(self, view, answers):
+        if self.starts:
+            super().decide(view, answers)
+
+
 class KnowsPrices(StartHere):
     def decide(self, view, answers):
         hour = int(view.now_s // 3600)
@@ -188,6 +201,7 @@ class Fails(StartHere):
         (NeverForgets, r"answers differently when run again"),
         (LooksAhead, r"LooksAhead answers differently before .* s when only jobs that arrive later are changed"),
         (CountsJobsToCome, r"answers differently before .* s when only jobs that arrive later are changed"),
+        (ReadsTheReach, r"before .* s when only the run times of jobs that arrive later are changed"),
         (KnowsPrices, r"before .* s when only prices and carbon intensities of later hours are changed"),
         (
             KnowsPricesBeyondItsForecast,

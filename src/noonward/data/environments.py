@@ -291,7 +291,7 @@ def past_jobs(scenario: Scenario, source: JobTable, start: datetime) -> Jobs | N
     jobs = jobs_of_table(
         rows.table, scenario.fleet, since_s, slack_s=slack_s, leave_alone_s=MINUTE_S * source.leave_alone_min
     )
-    past = history_of(jobs, rows.submit_s_J[order], start, scenario.window_h, past_alone=source.history is None)
+    past = history_of(jobs, rows.submit_s_J[order], start)
     return None if past is None else jobs_that_fit(past, scenario.fleet, str(told.path))
 
 

@@ -37,6 +37,8 @@ from noonward.units import HOUR_S
 WINDOW_H: Final = 12
 JOBS: Final = 60
 HISTORY_H: Final = 24
+LONGER: Final = 5.0
+"""Factor on the run times of later jobs."""
 START: Final = datetime(2022, 3, 1, tzinfo=UTC)
 ZONES: Final = ("DE", "AU-SA", "AU-WA")
 """Zones of the sites: the first has a day-ahead market; all are known to the learned forecasts."""
@@ -71,9 +73,10 @@ def check_scheduler(
     - every answer is feasible;
     - it does not write the view;
     - the same seed gives the same answers;
-    - answers do not depend on what lies after them, unless it needs ``foresight``: on jobs that have not arrived yet,
-      on how much longer jobs run whose run times it is not told, nor on prices and carbon intensities of hours to come;
-      under a forecast that is made from the truth (``perfect``, ``noisy``), of hours beyond its reach;
+    - answers do not depend on what lies after them, unless it needs ``foresight``: on jobs that have not arrived yet
+      and how long these will run, on how much longer jobs run whose run times it is not told, nor on prices and carbon
+      intensities of hours to come; under a forecast that is made from the truth (``perfect``, ``noisy``), of hours
+      beyond its reach;
     - answers do not depend on the slots that jobs take in the view;
     - restored from ``state()`` in mid-run, it answers like one that never stopped;
     - the compiled loop does what the Python loop does, if it has a compiled rule;
@@ -145,6 +148,10 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
         reach_h = Brief.of(environment, scheduler.needs).lookahead_h
         what = f"prices and carbon intensities of hours beyond its forecast, which reaches {reach_h} h,"
     _check_future(scheduler, seed, first, _other_signals(environment, reach_h, published), what)
+    # Curves are given for as long as an environment's jobs may run, and an error made from the truth for as long.
+    if environment.caps is None and (forecast is None or forecast.kind not in FORESEEING):
+        what = "the run times of jobs that arrive later"
+        _check_future(scheduler, seed, first, _longer_jobs(environment), what)
 
 
 def _check_future(
@@ -401,6 +408,14 @@ def _other_jobs(environment: Environment) -> tuple[Environment, float]:
         traits = JobTraits(key_JL=knowledge.traits.key_JL[left], limit_J=knowledge.traits.limit_J[left])
         knowledge = replace(knowledge, traits=traits, cause_J=knowledge.cause_J[left])
     return replace(environment, jobs=Jobs(**fewer), knowledge=knowledge), float(jobs.arrival_s_J[first])
+
+
+def _longer_jobs(environment: Environment) -> tuple[Environment, float]:
+    """Returns an environment whose later half of jobs runs longer than any before, and the time of the first, s."""
+    jobs = environment.jobs
+    first = len(jobs) // 2
+    work_J = np.where(np.arange(len(jobs)) >= first, LONGER * jobs.work_J, jobs.work_J)
+    return replace(environment, jobs=replace(jobs, work_J=work_J)), float(jobs.arrival_s_J[first])
 
 
 def _other_signals(environment: Environment, reach_h: int, published: bool) -> tuple[Environment, float]:

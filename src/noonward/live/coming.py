@@ -73,7 +73,7 @@ def own_past(store: Store, names: Names) -> Jobs | None:
         result_gb=column["result_gb"].astype(float),
     )
     submit_s_J = column["submitted_s"].astype(float) + store.start.timestamp()
-    return history_of(jobs, submit_s_J, store.start + timedelta(days=36500), 0, past_alone=True)
+    return history_of(jobs, submit_s_J, store.start + timedelta(days=36500))
 
 
 def draw_week(past: Jobs, start: datetime, rng: np.random.Generator) -> Jobs:

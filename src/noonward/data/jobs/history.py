@@ -16,24 +16,19 @@ DRAWS = 1000
 """Draws after which a history whose days hold hardly a job is given up."""
 
 
-def history_of(jobs: Jobs, submit_s_J: np.ndarray, start: datetime, window_h: int, *, past_alone: bool) -> Jobs | None:
-    """Returns the jobs that a planner may know before a window, or None where there are none.
+def history_of(jobs: Jobs, submit_s_J: np.ndarray, start: datetime) -> Jobs | None:
+    """Returns the jobs that a planner may know before a window: those submitted before it, or None without any.
 
     Args:
         jobs: Jobs of a dated table.
         submit_s_J: Their submission, seconds since 1970-01-01 UTC.
         start: Start of the window.
-        window_h: Its length, h.
-        past_alone: Take jobs of before the window alone; else all but those of the window.
 
     Returns:
         The jobs, their arrivals in seconds since midnight UTC of the first one's day, a Monday's midnight being a
         multiple of seven days.
     """
-    since_s_J = submit_s_J - start.timestamp()
-    known_J = since_s_J < 0
-    if not past_alone:
-        known_J |= since_s_J >= window_h * HOUR_S
+    known_J = submit_s_J < start.timestamp()
     if not known_J.any():
         return None
     rows_J = np.flatnonzero(known_J)

@@ -97,7 +97,11 @@ class BidPrice(PartlyCompiledScheduler):
         expected: Expected = 0,
         jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
     ) -> None:
-        self.needs = Needs(protocols=("each-slot",), signals=True, economics=True, forecast=forecast, samples=True)
+        # The plan reads as many hours whatever jobs come: else the longest one to come would be told by the reach.
+        self.needs = Needs(
+            protocols=("each-slot",), signals=True, economics=True, forecast=forecast, samples=True,
+            lookahead_h=0 if forecast.foresight else PRICED_H,
+        )  # fmt: skip
         self.samples = samples
         self.first_rounds = first_rounds
         self.rounds = rounds

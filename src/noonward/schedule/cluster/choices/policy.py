@@ -61,9 +61,9 @@ from noonward.schedule.cluster.choices.layout import (
     WINDOW_S,
 )
 from noonward.schedule.cluster.choices.layout import ROOM as NOTE_ROOM
-from noonward.schedule.cluster.choices.prices import renew_prices
+from noonward.schedule.cluster.choices.prices import PRICED_H, renew_prices
 from noonward.schedule.nets import layer
-from noonward.units import HOUR_S
+from noonward.units import DAY_H, HOUR_S
 
 WORK: Final = 4
 """Rows of ``memory.scratch_XY`` that the nets work in; notes follow."""
@@ -218,7 +218,11 @@ class ChoicePolicy(CompiledScheduler):
         self.state_only, self.temperature, self.deviate, self.notes = state_only, temperature, deviate, notes
         self.path: Path | None = None
         self.meta: dict[str, Any] = {}
-        self.needs = Needs(protocols=("each-slot",), signals=True, economics=True, forecast=forecast)
+        # Prices are read for as many hours whatever jobs come: else the reach would tell the longest one to come.
+        self.needs = Needs(
+            protocols=("each-slot",), signals=True, economics=True, forecast=forecast,
+            lookahead_h=0 if forecast.foresight else PRICED_H + DAY_H,
+        )  # fmt: skip
 
     @classmethod
     def of_file(cls, path: Path | str) -> ChoicePolicy:

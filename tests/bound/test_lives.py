@@ -1,6 +1,9 @@
 """The searches for one job's cheapest life, held to plain dynamic programs, linear programs and each other."""
 
+from pathlib import Path
+
 import numpy as np
+import polars as pl
 import pytest
 
 from noonward.bound.cluster_utility.life_capped import capped_life
@@ -8,6 +11,8 @@ from noonward.bound.cluster_utility.life_resized import resized_life
 from noonward.bound.cluster_utility.life_suspended import suspended_life
 from noonward.bound.highs import minimise
 from noonward.errors import InfeasiblePlanError
+
+SIGNALS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "signals.parquet"
 
 
 def suspended(cost_P, resume_P, units, *, stop_P=None, end_P=None, share_P=None):
@@ -157,3 +162,32 @@ def test_a_gang_that_scales_worse_is_taken_in_cheap_hours_alone():
     )  # fmt: skip
     assert usd == pytest.approx(40.0)  # two cheap hours on two GPUs
     assert weight[0] * (modes == 1).sum() + (1 - weight[0]) * (others == 1).sum() == pytest.approx(2)
+
+
+ZONES = (
+    "DE", "FR", "PL", "ES", "NL", "AU-SA", "AU-NSW", "AU-VIC", "US-CAL-CISO", "US-TEX-ERCO", "US-NY-NYIS",
+    "US-MIDA-PJM", "CA-ON", "SG", "GB", "SE-SE3", "JP-TK", "CL-SEN",
+)  # fmt: skip
+
+
+@pytest.mark.skipif(not SIGNALS.exists(), reason="needs the recorded signals of 2022")
+def test_a_day_of_work_in_two_days_saves_a_quarter_of_the_price_in_2022_with_stops_and_an_eighth_without():
+    """Medians over 17 zones, free capacity: 11.8% unbroken; 27.4, 25.0, 21.2% with resumes of 0, 15, 60 minutes."""
+    rows = pl.read_parquet(SIGNALS).filter(pl.col("timestamp").dt.year() == 2022, pl.col("zone").is_in(ZONES))
+    rng, saved = np.random.default_rng(0), []
+    for _, zone in sorted(rows.group_by("zone"), key=lambda pair: pair[0]):
+        price_H = zone.sort("timestamp")["price_usd_per_mwh"].to_numpy().astype(float)
+        if np.isnan(price_H).mean() > 0.05:
+            continue
+        known = np.flatnonzero(~np.isnan(price_H))
+        price_H = np.interp(np.arange(len(price_H)), known, price_H[known])
+        at_once, cost = 0.0, np.zeros(4)
+        for hour in rng.choice(len(price_H) - 48, 100, replace=False):
+            window_H = price_H[hour : hour + 48]
+            at_once += window_H[:24].sum()
+            cost[0] += np.convolve(window_H, np.ones(24), "valid").min()
+            for n, overhead in enumerate((0.0, 0.25, 1.0), 1):
+                cost[n] += suspended(window_H, np.maximum(overhead * window_H, 0.0), 24)[0]
+        saved.append(1 - cost / at_once)
+    assert len(saved) == 17
+    assert np.median(saved, axis=0) == pytest.approx([0.118, 0.274, 0.250, 0.212], abs=0.02)

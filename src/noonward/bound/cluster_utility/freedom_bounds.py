@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from noonward.bound.cluster_utility.dual import Relaxation
-from noonward.bound.cluster_utility.freedom_schedule import FreeSchedule, improved
+from noonward.bound.cluster_utility.freedom_schedule import improved
 from noonward.bound.cluster_utility.freedoms import FREEDOMS, TOLERANCE, FreedomDual, free_options, lower, stated
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.bound.cluster_utility.primal import BookedSchedule
@@ -29,14 +29,10 @@ class FreedomWorth:
     Attributes:
         upper_usd: Upper bound on the utility, USD.
         known_usd: Utility of the best schedule found, USD; NaN where none was looked for.
-        bent: Jobs that it stops or caps.
-        stops: Stops in it.
     """
 
     upper_usd: float
     known_usd: float
-    bent: int = 0
-    stops: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +84,7 @@ def freedom_bounds(
     plain = utility_bound(environment, seed=seed)
     relaxation = Relaxation(environment)
     sets = {name: FREEDOMS if name == ALL else (name,) for name in NAMES if name in names and name != NONE}
-    upper, schedules = {NONE: plain.upper_usd}, {}
+    upper, added = {NONE: plain.upper_usd}, dict[str, float]()
     prices = [plain.price_usd_per_gpu_hour_SH]
     for name in reversed(sets):
         dual = FreedomDual(environment, relaxation, sets[name])
@@ -99,17 +95,12 @@ def freedom_bounds(
         if plain.schedule is not None:
             dual.value(found.price_SH)
             tables = [free_options(environment, relaxation, (each,)) for each in sets[name]]
-            schedules[name] = improved(
-                environment, relaxation, tables, plain.schedule, found.price_SH, dual.lives.priced_J
-            )
-    worth = {NONE: FreedomWorth(upper_usd=upper[NONE], known_usd=plain.lower_usd)}
+            added[name] = improved(environment, relaxation, tables, plain.schedule, found.price_SH, dual.lives.priced_J)
+    known = {NONE: plain.lower_usd}
     for name in sets:
-        best: FreeSchedule | None = schedules.get(name)
-        if name == ALL and best is not None:
-            best = max(schedules.values(), key=lambda each: each.value_usd)
-        known_usd = math.nan if best is None else plain.idle_usd + best.value_usd
-        bent, stops = (0, 0) if best is None else (best.bent, best.stops)
-        worth[name] = FreedomWorth(upper_usd=upper[name], known_usd=known_usd, bent=bent, stops=stops)
+        values = list(added.values()) if name == ALL else [added.get(name, math.nan)]
+        known[name] = plain.idle_usd + max(values, default=math.nan)
+    worth = {name: FreedomWorth(upper_usd=upper[name], known_usd=known[name]) for name in known}
     return FreedomBounds(worth=worth, bill_usd=_bill_usd(relaxation, plain.schedule, plain.lower_usd))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -194,21 +193,6 @@ def carried_capped(
     return float((begin_s - slot * slot_s) / part_s * most)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FreeSchedule:
-    """A schedule whose jobs may be stopped or capped.
-
-    Attributes:
-        value_usd: What it adds to the utility of an idle fleet, USD.
-        bent: Jobs that are stopped or capped.
-        stops: Stops of all jobs.
-    """
-
-    value_usd: float
-    bent: int
-    stops: int
-
-
 class FreeBooks:
     """Bookings of jobs that may be stopped or capped, on the free GPUs of slots.
 
@@ -220,8 +204,6 @@ class FreeBooks:
 
     Attributes:
         value_J: Value of every job's booking, USD.
-        bent_J: Whether it was booked with a freedom.
-        stops_J: How often it is stopped.
     """
 
     def __init__(
@@ -242,8 +224,6 @@ class FreeBooks:
         slots = int(np.ceil(relaxation.shape[1] * HOUR_S / slot_s)) + 2
         self._free_ST = np.repeat(relaxation.gpus_S[:, None].astype(np.int32), slots, axis=1)
         self.value_J = unbroken.value_usd_J.copy()
-        self.stops_J = np.zeros(len(self.value_J), np.int64)
-        self.bent_J = np.zeros(len(self.value_J), dtype=bool)
         self._held: list[tuple[int, I8, I8, int]] = []
         for j, run_s in enumerate(_run_s_J(relaxation, unbroken)):
             site, gpus = int(unbroken.site_J[j]), int(unbroken.gpus_J[j])
@@ -269,7 +249,7 @@ class FreeBooks:
         self._change(j, -1)
         none = np.empty(0, np.int64)
         self._held[j] = (-1, none, none, 0)
-        self.value_J[j], self.stops_J[j], self.bent_J[j] = 0.0, 0, False
+        self.value_J[j] = 0.0
 
     def improve(self, j: int, price_SH: F8) -> float:
         """Gives a job its best life among the GPUs that are free, if it is worth more than what the job has.
@@ -317,7 +297,6 @@ class FreeBooks:
                     continue
                 priced_best, best_usd = value - rent_usd, value
                 self._held[j] = (s, self._room[0][:count].copy(), self._room[1][:count].copy(), gang)
-                self.bent_J[j], self.stops_J[j] = True, (count - 1) // 3
         self._change(j, 1)
         self.value_J[j] = best_usd
         return float(best_usd - had_usd)
@@ -331,10 +310,10 @@ def improved(
     price_SH: F8,
     priced_J: F8,
     passes: int = PASSES,
-) -> FreeSchedule:
-    """Returns the better of two schedules: unbroken runs improved, and jobs booked anew at capacity prices, improved.
+) -> float:
+    """Returns what the best schedule found adds to the utility of an idle fleet, USD.
 
-    To improve is to give one job after the other its best life at the prices of energy alone among the GPUs that are
+    Two are tried: unbroken runs improved, and jobs booked anew at capacity prices and improved. To improve is to give one job after the other its best life at the prices of energy alone among the GPUs that are
     free; it is taken if, carried out with all overhead, it is worth more. So the value never falls, and a job that did
     not run may find room.
 
@@ -347,7 +326,7 @@ def improved(
         priced_J: The jobs' values after these, USD: who is worth most per GPU-hour is booked first.
         passes: Times that every job is looked at.
     """
-    best: FreeSchedule | None = None
+    best_usd = unbroken.value_usd
     for anew in (False, True):
         books = FreeBooks(environment, relaxation, tables, unbroken)
         jobs = books.free_jobs
@@ -362,13 +341,8 @@ def improved(
             gained_usd = sum(books.improve(j, free_SH) for j in (jobs if turn % 2 == 0 else jobs[::-1]).tolist())
             if gained_usd <= LEAST_SHARE * abs(float(books.value_J.sum())):
                 break
-        found = FreeSchedule(
-            value_usd=float(books.value_J.sum()), bent=int(books.bent_J.sum()), stops=int(books.stops_J.sum())
-        )
-        if best is None or found.value_usd > best.value_usd:
-            best = found
-    assert best is not None
-    return best
+        best_usd = max(best_usd, float(books.value_J.sum()))
+    return best_usd
 
 
 def _run_s_J(relaxation: Relaxation, unbroken: BookedSchedule) -> F8:

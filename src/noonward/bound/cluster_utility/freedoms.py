@@ -24,9 +24,10 @@ from noonward.bound.cluster_utility.kernels_freedoms import (
     take_use,
 )
 from noonward.bound.cluster_utility.prices import descend
-from noonward.bound.highs import Optimum, quiet_solver, solved
+from noonward.bound.highs import Optimum, solved
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.freedom import Freedom
+from noonward.solver import quiet_solver
 from noonward.units import HOUR_S
 
 FREEDOMS: Final = ("suspend", "elastic", "caps")

@@ -87,6 +87,9 @@ NOT_TURNED = {
     ["Site.pue_by_hour", "PueFile.path", "PueFile.cooling", "PueFile.timezone"],
     "files of PUE or weather (tests/data/test_cooling.py turns each)",
 ) | dict.fromkeys(
+    ["Site.gpus_by_time", "GpuStep.from_", "GpuStep.gpus", "GpuFile.path", "GpuFile.timezone"],
+    "GPUs that change with time (tests/data/test_gpus_by_time.py turns each)",
+) | dict.fromkeys(
     ["JobTable.format", "JobTable.timezone", "JobTable.origin", "JobTable.slack_h", "JobTable.history"],
     "told to a file's reader (tests/data/test_dated_jobs.py turns each)",
 )  # fmt: skip

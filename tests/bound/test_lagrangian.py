@@ -217,7 +217,7 @@ def test_candidates_suffice_at_any_capacity_prices(seed, periods):
     env = replace(env, links=links, jobs=jobs)
     relaxation = Relaxation(env)
     shorter = build_columns(env, relaxation.options, relaxation.costs, 3600.0 / periods)
-    dual = Dual(shorter, relaxation.gpus_S, relaxation.shape[1] * periods, relaxation.idle_usd)
+    dual = Dual(shorter, np.repeat(relaxation.capacity_SH, periods, axis=1), relaxation.idle_usd)
     price_SP = np.random.default_rng(seed).exponential(0.02 / periods, dual.shape)
     expected = 0.0
     for j in range(3):

@@ -38,7 +38,8 @@ def world():
 def listed(world, scale=1.0):
     """Bookings by arrival."""
     jobs = len(world.env.jobs)
-    books = Bookings.empty(world.relaxation.tables.gpus_S, world.slots, jobs)
+    gpus_S = world.relaxation.tables.gpus_S
+    books = Bookings.empty(np.repeat(gpus_S[:, None], world.slots, axis=1).astype(np.int32), jobs)
     order_J, any_J = np.arange(jobs), np.full(jobs, -1)
     book_listed(world.table, world.known, scale, order_J, any_J, np.random.default_rng(0), books)
     return books

@@ -11,6 +11,7 @@ from noonward.decision.brief import Needs
 from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_ROUTE
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
+from noonward.ledger.ledger import settle
 from noonward.ledger.segments import PLANNED
 from noonward.ledger.settle import settle_transfers
 from reference import each_slot, on_arrival, small_worlds
@@ -110,11 +111,12 @@ def compare_meters(outcome, world, ledger, jobs):
 def compare_rewards(outcome, world, rewards):
     assert len(outcome.rewards_K) == len(rewards) == outcome.steps + 1
     if world.price is None:
-        assert np.isnan(outcome.rewards_K).any()
+        assert np.isnan(outcome.rewards_K).any() or world.unavailable() is not None  # where all is withheld, none
     else:
         scale = sum(map(abs, rewards))
         np.testing.assert_allclose(outcome.rewards_K, rewards, rtol=1e-9, atol=1e-10 * scale)
         assert outcome.meters.utility_usd == pytest.approx(math.fsum(rewards), rel=1e-9, abs=1e-10 * scale)
+        assert settle(outcome).utility_usd == pytest.approx(math.fsum(rewards), rel=1e-9, abs=1e-10 * scale)
 
 
 def replay_each_slot(world, scheduler):
@@ -142,7 +144,15 @@ def replay_each_slot(world, scheduler):
 
 @pytest.mark.parametrize("seed", range(120))
 def test_each_slot_equals_the_slow_oracle(seed):
-    world = small_worlds.draw(seed, "each-slot")
+    compare_each_slot(small_worlds.draw(seed, "each-slot"), seed)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_each_slot_with_withheld_gpus_equals_the_slow_oracle(seed):
+    compare_each_slot(small_worlds.withholding(small_worlds.draw(seed, "each-slot"), seed), seed)
+
+
+def compare_each_slot(world, seed):
     scheduler = Wanderer(seed, holds=(0.1, 0.5, 0.9)[seed % 3])
     outcome = play(world, scheduler)
     jobs, ledger, rewards, ended_s = replay_each_slot(world, scheduler)
@@ -166,7 +176,7 @@ class Replay:
         self.booked_usd = utility_usd
 
     def sites(self, state, sites):
-        assert sites["free"].tolist() == [s.gpus - busy for s, busy in zip(state.sites, state.busy, strict=True)]
+        assert sites["free"].tolist() == [state.shown_free(s) for s in range(len(state.sites))]
         assert sites["waiting"].tolist() == [len(queue) for queue in state.queues]
         assert sites["waiting_gpus"].tolist() == [sum(j.gpus_min for j in queue.values()) for queue in state.queues]
 
@@ -209,6 +219,7 @@ def replay_on_arrival(world, scheduler):
         ledger=replay.ledger,
         late_until_s=world.late_until_s,
         queued=world.queued,
+        withheld=world.unavailable(),
     )
     assert next(replay.log, None) is None
     return jobs, replay
@@ -217,7 +228,15 @@ def replay_on_arrival(world, scheduler):
 @pytest.mark.parametrize("queued", [False, True], ids=("links", "queued-links"))
 @pytest.mark.parametrize("seed", range(120))
 def test_on_arrival_equals_the_slow_oracle(seed, queued):
-    world = small_worlds.draw(seed, "on-arrival")
+    compare_on_arrival(small_worlds.draw(seed, "on-arrival"), seed, queued)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_on_arrival_with_withheld_gpus_equals_the_slow_oracle(seed):
+    compare_on_arrival(small_worlds.withholding(small_worlds.draw(seed, "on-arrival"), seed), seed, seed % 3 == 0)
+
+
+def compare_on_arrival(world, seed, queued):
     world.queued = queued
     scheduler = Wanderer(seed, allocate=seed % 2 == 1, finished=seed % 4 > 1)
     outcome = play(world, scheduler)

@@ -80,6 +80,16 @@ def test_jobs_that_may_be_late_wait_and_start_when_the_engine_starts_them(servic
     assert sum(row["late_s"] > 0 for row in rows) > 10
 
 
+@pytest.mark.parametrize("policy", ["local-fcfs", "random", "booked-persistence", "bid-price-persistence"])
+@pytest.mark.parametrize("restart_every", [0, 25])
+def test_announced_gpus_are_withheld_as_in_a_simulation(service, policy, restart_every):
+    north = "[{from: 2022-12-25, gpus: 4}, {from: 2022-12-25T02:10, gpus: 1}, {from: 2022-12-25T06:30, gpus: 3}]"
+    live = service(policy, *CROWDED, "start=2022-12-25", f"fleet.sites.0.gpus={north}")
+    live.play(restart_every)
+    assert live.environment.withheld.from_s_K.tolist() == [0.0, 7800.0, 23400.0]
+    assert_as_simulated(live, policy)
+
+
 def test_a_service_sees_the_price_of_lateness(service):
     live = service("booked-persistence", *LATE)
     needs = make_scheduler("booked-persistence").needs

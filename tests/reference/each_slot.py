@@ -7,6 +7,7 @@ lists, no running integrals.
 import math
 from dataclasses import dataclass, field
 
+from reference import ledger
 from reference.on_arrival import ORACLE
 
 FINISH, JOIN, ARRIVE = range(3)
@@ -41,6 +42,7 @@ class Plant:
         drained: Run on until every job is done or overdue.
         caps: caps[site][hour] that no start may exceed; None for none.
         late_until_s: Time until which jobs may start after their latest start; -inf where they are dropped then.
+        withheld: withheld[site] = [(time_s, GPUs that no job may take from then on), ...], from time 0; None for none.
     """
 
     sites: list
@@ -52,6 +54,7 @@ class Plant:
     drained: bool
     caps: list | None = None
     late_until_s: float = -math.inf
+    withheld: list | None = None
 
 
 @dataclass
@@ -80,7 +83,8 @@ class Run:
         return max(in_time_s, self.plant.late_until_s)
 
     def free(self, s):
-        return self.plant.sites[s].gpus - sum(j.gpus for j in self.jobs if j.status == "running" and j.site == s)
+        taken = sum(j.gpus for j in self.jobs if j.status == "running" and j.site == s)
+        return max(0, self.plant.sites[s].gpus - taken - ledger.withheld_at(self.plant.withheld, s, self.now_s))
 
     def room(self, s):
         """GPUs that may start now: free ones, and no more than the hour's cap leaves (Eq. 7c)."""

@@ -20,6 +20,11 @@ def at_hour(values_H, time_s):
     return values_H[min(int(time_s // 3600), len(values_H) - 1)]
 
 
+def withheld_at(withheld, s, time_s):
+    """GPUs of a site that no job may take at a time; withheld[site] = [(time_s, GPUs from then on), ...] or None."""
+    return 0 if withheld is None else [gpus for from_s, gpus in withheld[s] if from_s <= time_s][-1]
+
+
 class Ledger:
     """What a run earned and cost so far (MASAC, Eqs. 2-7).
 
@@ -37,9 +42,13 @@ class Ledger:
         mu: USD per tonne of CO2.
         window_s: Time up to which free GPUs are charged.
         late_usd: Price of an hour that a job starts late, per GPU of its smallest gang.
+        withheld: As in `withheld_at`; GPUs that are withheld, and on which no job runs any more, draw nothing.
     """
 
-    def __init__(self, sites, homes, usd_per_gb, kwh_per_gb, price, carbon, alpha, mu, window_s, late_usd=0.0):
+    def __init__(
+        self, sites, homes, usd_per_gb, kwh_per_gb, price, carbon, alpha, mu, window_s, late_usd=0.0, withheld=None
+    ):
+        self.withheld = withheld
         self.sites, self.homes, self.usd_per_gb, self.kwh_per_gb = sites, homes, usd_per_gb, kwh_per_gb
         self.price, self.carbon = price or [None] * len(sites), carbon or [None] * len(sites)
         self.alpha, self.mu, self.window_s = alpha, mu, window_s
@@ -86,6 +95,8 @@ class Ledger:
         if window_end_s > self.now_s:
             for s, site in enumerate(self.sites):
                 self._book(self.free[s], s, site.gpus * site.free_w, self.now_s, window_end_s)
+                if self.withheld is not None:
+                    self._book_off(s, site, window_end_s)
         for job in self.open:
             begin_s, end_s = max(self.now_s, job.start_s), min(time_s, job.finish_s)
             if end_s <= begin_s:
@@ -99,6 +110,16 @@ class Ledger:
                 self._book(self.free[job.site], job.site, freed_w, begin_s, min(end_s, self.window_s))
         self.open = [job for job in self.open if job.finish_s > time_s]
         self.now_s = time_s
+
+    def _book_off(self, s, site, end_s):
+        """Takes from a site's free GPUs those that are off from the last call to a time: withheld and without a job."""
+        mine = [job for job in self.open if job.site == s]
+        times = {self.now_s, end_s, *(from_s for from_s, _ in self.withheld[s])}
+        times |= {time_s for job in mine for time_s in (job.start_s, job.finish_s)}
+        for begin_s, stop_s in itertools.pairwise(sorted(t for t in times if self.now_s <= t <= end_s)):
+            taken = sum(job.gpus for job in mine if job.start_s <= begin_s and job.finish_s >= stop_s)
+            off = min(withheld_at(self.withheld, s, begin_s), site.gpus - taken)
+            self._book(self.free[s], s, -off * site.free_w, begin_s, stop_s)
 
     def utility_usd(self):
         """U1 - U2 - U3 - U4 - U5, less the price of lateness."""

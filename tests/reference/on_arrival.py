@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 # ---------------------------------------------------------------- 1. the simulator
 
 ORACLE = -1
-SEND, FINISH, HOUR, JOIN, ARRIVE, LAPSE = range(-1, 5)
+SEND, FINISH, WITHHOLD, HOUR, JOIN, ARRIVE, LAPSE = range(-1, 6)
 
 
 @dataclass(frozen=True)
@@ -118,15 +118,20 @@ class State:
     caps: list | None
     now_s: float = 0.0
     busy: list = field(default_factory=list)
+    withheld: list = field(default_factory=list)
     queues: list = field(default_factory=list)
     feasible: list = field(default_factory=list)
 
     def free(self, s):
-        """GPUs a start at site s may take now: min(gpus, cap of the hour) - busy, never below 0."""
+        """GPUs a start at site s may take now: min(gpus, cap of the hour) - busy - withheld, never below 0."""
         limit = self.sites[s].gpus
         if self.caps is not None:
             limit = min(limit, math.floor(self.caps[s][int(self.now_s // 3600)]))
-        return max(0, limit - self.busy[s])
+        return max(0, limit - (self.sites[s].gpus - self.shown_free(s)))
+
+    def shown_free(self, s):
+        """GPUs that are neither busy nor withheld."""
+        return max(0, self.sites[s].gpus - self.busy[s] - self.withheld[s])
 
 
 class Simulator:
@@ -150,6 +155,7 @@ class Simulator:
         ledger: Told of travels, starts and finishes (reference.ledger); None for none.
         late_until_s: Time until which jobs may start after their latest start; -inf where they are dropped then.
         queued: Whether a link carries the data of one job at a time, in the order of arrival.
+        withheld: withheld[site] = [(time_s, GPUs that no job may take from then on), ...], from time 0; None for none.
         last_s: Time after which no event is taken: journeys that would begin later cost nothing.
     """
 
@@ -168,6 +174,7 @@ class Simulator:
         ledger=None,
         late_until_s=-math.inf,
         queued=False,
+        withheld=None,
         last_s=math.inf,
     ):
         self.queued, self.links, self.last_s = queued, {}, last_s
@@ -177,6 +184,10 @@ class Simulator:
         self.route, self.allocate, self.finished, self.ledger = route, allocate, finished, ledger
         self.source, self.seen, self.events = iter(jobs), [], []
         self.best = functools.cache(lambda s, n, class_: sites[s].best_level(n, class_))
+        self.state.withheld = [0 if withheld is None else withheld[s][0][1] for s in range(len(sites))]
+        for s, steps in enumerate(withheld or ()):
+            for time_s, gpus in steps[1:]:
+                heapq.heappush(self.events, (time_s, WITHHOLD, s, gpus))
         if caps is not None:
             for hour in range(1, len(caps[0])):
                 self.push(hour * 3600.0, HOUR, None)
@@ -307,8 +318,11 @@ class Simulator:
 
     def take(self):
         """Takes the next event."""
-        self.state.now_s, kind, _, job = heapq.heappop(self.events)
-        if kind == HOUR:
+        self.state.now_s, kind, index, job = heapq.heappop(self.events)
+        if kind == WITHHOLD:
+            self.state.withheld[index] = job
+            self.start_from_queue(index)
+        elif kind == HOUR:
             for s in range(len(self.sites)):
                 self.start_from_queue(s)
         else:
@@ -319,7 +333,8 @@ class Simulator:
     def settled(self):
         """Whether no job is left to arrive, travel, wait or run (turns of the hour and void lapses may be left)."""
         void = all(
-            kind in (HOUR, SEND) or (kind == LAPSE and job.status != "queued") for _, kind, _, job in self.events
+            kind in (HOUR, SEND, WITHHOLD) or (kind == LAPSE and job.status != "queued")
+            for _, kind, _, job in self.events
         )
         return void and all(job.status in ("done", "overdue") for job in self.seen)
 

@@ -10,6 +10,7 @@ import numpy as np
 from noonward.model.cluster.environment import Environment, GpuCaps
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.withheld import StandingJobs, Withheld
 from noonward.model.economics import Economics
 from noonward.model.network import Network
 from noonward.model.signals import Signals
@@ -43,6 +44,8 @@ class World:
     late_until_s: float = -math.inf
     late_usd: float = 0.0
     queued: bool = False
+    withheld: list | None = None  # withheld[site] = [(time_s, GPUs that no job may take from then on), ...]
+    standing: list = field(default_factory=list)  # (site, GPUs, end_s) of jobs that were running before the run
     extra: dict = field(default_factory=dict)
     another: object = None  # draws the rows of another such world, given a random.Random
 
@@ -97,8 +100,41 @@ class World:
             late_until_s=self.late_until_s,
             late_usd_per_gpu_hour=self.late_usd,
             sample_jobs=None if self.another is None else self.sample,
+            withheld=self.announced(fleet),
+            standing=self.standing_jobs(),
             caps=None if self.caps is None else GpuCaps(gpus_SH=np.array(self.caps, dtype=np.float64), hard=self.hard),
         )
+
+    def announced(self, fleet):
+        """What is withheld, as the package's environment holds it."""
+        changes = [
+            (time_s, s, gpus - (steps[k - 1][1] if k else 0))
+            for s, steps in enumerate(self.withheld or ())
+            for k, (time_s, gpus) in enumerate(steps)
+        ]
+        return Withheld.of(changes, fleet.tables(1).gpus_S)
+
+    def standing_jobs(self):
+        if not self.standing:
+            return None
+        site_J, gpus_J, end_s_J = (np.array(column) for column in zip(*self.standing, strict=True))
+        return StandingJobs(
+            site_J=site_J, gpus_J=gpus_J, end_s_J=end_s_J, told_end_s_J=end_s_J, power_w_J=100.0 * gpus_J
+        )
+
+    def unavailable(self):
+        """Withheld GPUs with those of standing jobs, as the oracles take them; None for none."""
+        if self.withheld is None and not self.standing:
+            return None
+        out = []
+        for s, site in enumerate(self.sites):
+            steps = (self.withheld or [[(0.0, 0)]] * len(self.sites))[s]
+            mine = [(gpus, end_s) for where, gpus, end_s in self.standing if where == s]
+            times = sorted({0.0, *(time_s for time_s, _ in steps), *(end_s for _, end_s in mine)})
+            held = [sum(gpus for gpus, end_s in mine if time_s < end_s) for time_s in times]
+            said = [ledger.withheld_at([steps], 0, time_s) for time_s in times]
+            out.append([(t, min(site.gpus, h + w)) for t, h, w in zip(times, held, said, strict=True)])
+        return out
 
     def sample(self, rng):
         """Another table of jobs like these, for schedulers that plan for jobs to come."""
@@ -173,6 +209,7 @@ class World:
             self.mu,
             self.window_h * HOUR_S,
             self.late_usd,
+            self.unavailable(),
         )
 
     def plant(self):
@@ -186,6 +223,7 @@ class World:
             self.drained,
             self.hard_caps,
             self.late_until_s,
+            self.unavailable(),
         )
 
     def latency_s(self):
@@ -319,6 +357,28 @@ def draw(seed, protocol, *, drained=None, caps=None, signals=None, history_h=0):
         world.hard = caps == "hard"
         hours = world.hours() + 1  # an event may fall on the very end
         world.caps = [[rng.randint(0, site.gpus + 1) + rng.choice((0.0, 0.5)) for _ in range(hours)] for site in sites]
+    return world
+
+
+def withholding(world, seed):
+    """Gives a world GPUs that are withheld for a time, some of them again and again, and jobs that stand at its start.
+
+    Steps lie anywhere, on slots, on hours and on arrivals; a site may lose all its GPUs.
+    """
+    rng = random.Random(f"{seed} withheld")
+    span_s = world.window_h * HOUR_S * 1.5
+    times = [0.0, 3600.0, 2 * world.slot_s, *(row["arrival_s"] for row in world.rows)]
+    if rng.random() < 0.8:
+        world.withheld = []
+        for site in world.sites:
+            count = rng.randint(0, 4)
+            at = sorted({rng.choice((rng.choice(times), rng.uniform(0.0, span_s))) for _ in range(count)} - {0.0})
+            world.withheld.append([(time_s, rng.choice((0, rng.randint(0, site.gpus)))) for time_s in (0.0, *at)])
+    if rng.random() < 0.6:
+        for _ in range(rng.randint(1, 4)):
+            s = rng.randrange(len(world.sites))
+            end_s = rng.choice((rng.uniform(1.0, span_s), 3600.0, world.slot_s))
+            world.standing.append((s, rng.randint(1, world.sites[s].gpus), end_s))
     return world
 
 

@@ -302,6 +302,10 @@ def _offered(environment: Environment) -> tuple[_Program, float, int]:
             f"a fluid bound needs 'end: window' and jobs of one class; drained is {environment.drained}, the jobs have "
             f"{len(classes)} classes"
         )
+    if environment.unavailable is not None:
+        raise ScenarioError(
+            "a fluid bound needs sites that have all their GPUs throughout; some are withheld for a time"
+        )
     arrived = jobs.arrival_s_J <= environment.window_s
     gangs = (int(jobs.gpus_min_J.min()), int(jobs.gpus_max_J.max()))
     program = _program(

@@ -71,6 +71,9 @@ def submit(
         typer.Option(parser=duration(1.0), metavar="DURATION", help="Longest run time; then its cluster ends it."),
     ] = None,
     tasks: Annotated[int | None, typer.Option(min=1, help="Array: so many jobs, each with its NOONWARD_TASK.")] = None,
+    after: Annotated[
+        list[int] | None, typer.Option(min=1, help="Job that is done before it is considered (repeatable).")
+    ] = None,
     env: Annotated[
         list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Variable of its command (repeatable).")
     ] = None,
@@ -100,9 +103,9 @@ def submit(
             given: dict[str, Any] = {
                 "name": name or command.split()[0], "command": command, "work": work, "gpus_min": gpus,
                 "gpus_max": gpus_max, "max_delay_s": max_delay, "class": class_, "origin": origin, "site": site,
-                "deadline_s": deadline, "time_limit_s": time, "tasks": tasks, "environment": _variables(env),
-                "workdir": chdir, "output": output, "image": image, "partition": partition, "qos": qos,
-                "account": account, "exclusive": exclusive or None,
+                "deadline_s": deadline, "time_limit_s": time, "tasks": tasks, "after": after,
+                "environment": _variables(env), "workdir": chdir, "output": output, "image": image,
+                "partition": partition, "qos": qos, "account": account, "exclusive": exclusive or None,
             }  # fmt: skip
             from noonward.live.requests import request_of
 

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from noonward.data.cooling import pue_by_hour
+from noonward.data.gpus_by_time import withheld_gpus
 from noonward.data.jobs.dated import job_rows, jobs_that_fit
 from noonward.data.jobs.expected import FineTuningSampler
 from noonward.data.jobs.generate import build_jobs
@@ -116,7 +117,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         slot_s = scenario.slot_s if scenario.protocol == "each-slot" else 0.0
         jobs = left_alone(jobs, knowledge, scenario.fleet, alone_s, slot_s)
     return Environment(
-        **replace(setting, pue=pue).stated,
+        **replace(setting, pue=pue, withheld=withheld_gpus(scenario.fleet, start)).stated,
         index=index,
         seed=seed,
         jobs=jobs,

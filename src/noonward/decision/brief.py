@@ -64,7 +64,8 @@ class Needs:
 class Brief(Setting):
     """What a scheduler is told before the first job: nothing of the jobs and signals to come.
 
-    A simulation makes it from an environment (``Brief.of``), a live service from its configuration.
+    A simulation makes it from an environment (``Brief.of``), a live service from its configuration. ``withheld`` counts
+    the GPUs of jobs that were running before the run, too, until they are expected to end.
 
     Attributes:
         largest_gang: Largest gang (``gpus_max``) that a job may have, GPUs.
@@ -96,8 +97,9 @@ class Brief(Setting):
         """
         jobs = environment.jobs
         shown = needs.forecast is not None and environment.signals is not None
+        stated = {**environment.stated, "withheld": environment.expected_unavailable}
         return cls(
-            **environment.stated,
+            **stated,
             largest_gang=int(jobs.gpus_max_J.max()),
             largest_need=int(jobs.gpus_min_J.max()),
             signals=environment.signals is not None,

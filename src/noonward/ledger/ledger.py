@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from noonward.arrays import F8
 from noonward.ledger.segments import DONE, OVERDUE, Outcome, PowerSegments
 from noonward.ledger.settle import SettledPower, settle_power, settle_transfers
 from noonward.ledger.utility import utility_usd
+from noonward.ledger.withheld import standing_power, switched_off
 from noonward.model.signals import SiteSignals
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
@@ -83,6 +84,10 @@ class Ledger:
         late_gpu_hours: Hours that jobs started after arrival + slack, times their smallest gangs, GPU h.
         late_usd: Price of that, USD; NaN without economics.
         waiting_usd: Price of the hours that jobs waited between arrival and start, USD; 0 where they have none.
+        standing_kwh: Facility energy of jobs that were running before the run, until they end, kWh: the same under
+            every policy, and in no other figure.
+        standing_usd: Its cost, USD.
+        standing_kg: Its emissions, kgCO2.
         further: Accounts of signals beside price and carbon intensity, by the name of their total, e.g. ``water_l``.
     """
 
@@ -119,6 +124,9 @@ class Ledger:
     late_gpu_hours: float
     late_usd: float
     waiting_usd: float = 0.0
+    standing_kwh: float = 0.0
+    standing_usd: float = 0.0
+    standing_kg: float = 0.0
     further: dict[str, Account] = field(default_factory=dict)
 
     @property
@@ -175,14 +183,15 @@ class Ledger:
     def as_dict(self) -> dict[str, Any]:
         """Returns all fields and derived figures, NaN as None.
 
-        ``further`` only where there is a further signal, ``waiting_usd`` only where waiting cost something, and no
-        ``total_usd``, which is a sum of others.
+        ``further`` only where there is a further signal, ``waiting_usd`` only where waiting cost something, figures of
+        standing jobs only where there are any, and no ``total_usd``, which is a sum of others.
         """
         derived = {name: getattr(self, name) for name, value in vars(type(self)).items() if isinstance(value, property)}
         content = {**asdict(self), **derived}
         del content["total_usd"]
-        if not self.waiting_usd:
-            del content["waiting_usd"]
+        for name in MAY_LACK:
+            if not content[name]:
+                del content[name]
         further = content.pop("further")
         if further:
             content["further"] = {name: _none_for_nan(account) for name, account in further.items()}
@@ -193,7 +202,7 @@ class Ledger:
         """Returns a ledger from what ``as_dict`` returned."""
         names = [one.name for one in fields(cls) if one.name != "further"]
         values: dict[str, Any] = _nan_for_none(
-            {name: content[name] for name in names if name in content or name != "waiting_usd"}
+            {name: content[name] for name in names if name in content or name not in MAY_LACK}
         )
         further = {name: Account(**_nan_for_none(one)) for name, one in content.get("further", {}).items()}
         return cls(**values, further=further)
@@ -213,6 +222,10 @@ class Ledger:
             for total in ledgers[0].further
         }
         return cls(**means, further=further)
+
+
+MAY_LACK: Final = ("waiting_usd", "standing_kwh", "standing_usd", "standing_kg")
+"""Figures that are 0 where a scenario does not state what they count; they are then left out of files."""
 
 
 def _mean(values: Sequence[Any]) -> float:
@@ -237,6 +250,8 @@ class SettledRun:
         move_JA: Their own journeys.
         result_JA: Journeys of their results.
         fixed_A: A fleet that stays free all through the window.
+        free_A: GPUs that are free: of the fixed amount what jobs do not displace.
+        standing_A: Jobs that were running before the run.
     """
 
     signals: SiteSignals
@@ -244,6 +259,8 @@ class SettledRun:
     move_JA: F8
     result_JA: F8
     fixed_A: F8
+    free_A: F8
+    standing_A: F8
 
 
 def settle_run(outcome: Outcome) -> SettledRun:
@@ -256,13 +273,23 @@ def settle_run(outcome: Outcome) -> SettledRun:
         loads = settle_power(outcome.loads, signals, jobs, free_w_S, window_s)
         power = replace(power, job_JA=power.job_JA + loads.job_JA, displaced_JA=power.displaced_JA + loads.displaced_JA)
     move_JA, result_JA = settle_transfers(outcome.transfer_X, environment.links, tables.home_I, signals, jobs)
+    whole_A = fixed_power(signals, tables.gpus_S * free_w_S, window_s)
     return SettledRun(
         signals=signals,
         power=power,
         move_JA=move_JA,
         result_JA=result_JA,
-        fixed_A=fixed_power(signals, tables.gpus_S * free_w_S, window_s),
+        fixed_A=whole_A - settled_A(switched_off(environment), signals),
+        free_A=whole_A - power.displaced_JA.sum(axis=0) - settled_A(switched_off(environment, outcome.power), signals),
+        standing_A=settled_A(standing_power(environment), signals),
     )
+
+
+def settled_A(segments: PowerSegments | None, signals: SiteSignals) -> F8:
+    """Returns the amounts of power that is of no job of the run, summed; zeros for none."""
+    if segments is None:
+        return np.zeros(1 + len(signals.quantities))
+    return np.asarray(settle_power(segments, signals, len(segments)).job_JA.sum(axis=0))
 
 
 def fixed_power(signals: SiteSignals, watts_S: F8, window_s: float) -> F8:
@@ -291,7 +318,7 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
     """
     environment, job_J = outcome.environment, outcome.job_J
     fixed, job = settled.fixed_A, settled.power.job_JA.sum(axis=0)
-    free = fixed - settled.power.displaced_JA.sum(axis=0)
+    free = settled.free_A
     if not outcome.started_J.any():
         job = np.where(np.isnan(fixed), np.nan, 0.0)
     gpu_hours = float(settled.power.gpu_s_J.sum() / HOUR_S)
@@ -347,6 +374,9 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
         late_gpu_hours=late_gpu_hours,
         late_usd=float(late_usd),
         waiting_usd=waiting_usd,
+        standing_kwh=float(settled.standing_A[0]),
+        standing_usd=float(settled.standing_A[1]),
+        standing_kg=float(settled.standing_A[2]),
         further={
             quantity.total: Account(
                 job=float(job[a]),

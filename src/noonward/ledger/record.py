@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noonward.arrays import I8
 from noonward.files import table_bytes
@@ -19,6 +20,7 @@ from noonward.ledger.machine import machine, versions
 from noonward.ledger.segments import JOB_OUTCOME, STATUS_NAMES, Outcome
 from noonward.ledger.service import Service, measure_service, waiting_jobs
 from noonward.ledger.sweep import count_arrivals, count_waiting, spread_power
+from noonward.ledger.withheld import switched_off
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.setting import add_array
 from noonward.model.signals import CARBON_NAME, PRICE_NAME
@@ -116,6 +118,9 @@ def environment_digest(environment: Environment) -> str:
             arrays.append(signals.parts[key][:until])
     if environment.knowledge is not None:
         environment.knowledge.add_to(digest)
+    if environment.standing is not None:
+        digest.update(b"standing")
+        arrays += list(vars(environment.standing).values())
     if environment.caps is not None:
         digest.update(f"caps {environment.caps.hard}".encode())
         arrays.append(environment.caps.gpus_SH)
@@ -251,8 +256,8 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
 def hour_table(outcome: Outcome) -> pl.DataFrame:
     """Returns one row a site and hour: GPU-hours, energy, queue, arrivals, prices, intensities.
 
-    ``waiting`` counts jobs that wait at the hour's start, without those that end overdue. ``free_kwh`` is charged in
-    the window only.
+    ``gpus`` are those that jobs may take, on average over the hour. ``waiting`` counts jobs that wait at the hour's
+    start, without those that end overdue. ``free_kwh`` is charged in the window only.
     """
     import polars as pl
 
@@ -264,7 +269,14 @@ def hour_table(outcome: Outcome) -> pl.DataFrame:
     spread_power(power.site_K, power.from_s_K, power.to_s_K, power.gpus_K, power.watts_K, busy_SH2)
     waiting_SH = _waiting(outcome, hours)
     window_H = np.clip(environment.window_s / HOUR_S - np.arange(hours), 0.0, 1.0)
-    free_gpu_hours = np.maximum(0.0, tables.gpus_S[:, None] - busy_SH2[:, :, 0]) * window_H
+    gpus_SH: NDArray[Any] = np.repeat(tables.gpus_S[:, None], hours, axis=1)
+    free_gpu_hours = np.maximum(0.0, gpus_SH - busy_SH2[:, :, 0]) * window_H
+    if environment.unavailable is not None:
+        off, off_SH2 = switched_off(environment, power), np.zeros((sites, hours + 1, 2))
+        assert off is not None
+        spread_power(off.site_K, off.from_s_K, off.to_s_K, off.gpus_K, off.watts_K, off_SH2)
+        free_gpu_hours = np.maximum(0.0, free_gpu_hours - off_SH2[:, :hours, 0])
+        gpus_SH = gpus_SH - environment.unavailable.mean_SH(0, hours)
     free_kwh = free_gpu_hours * (tables.free_w_S * tables.pue_S)[:, None] / 1000.0
     known = min(hours, environment.hours)
     price, carbon = np.full((2, sites, hours), np.nan)
@@ -278,7 +290,7 @@ def hour_table(outcome: Outcome) -> pl.DataFrame:
             "hour": np.tile(np.arange(hours), sites),
             "site": _texts(environment.sites, np.repeat(np.arange(sites), hours)),
             "busy_gpu_hours": busy_SH2[:, :, 0].ravel(),
-            "gpus": np.repeat(tables.gpus_S, hours),
+            "gpus": gpus_SH.ravel(),
             "job_kwh": busy_SH2[:, :, 1].ravel(),
             "free_kwh": free_kwh.ravel(),
             "waiting": waiting_SH.ravel(),

@@ -10,6 +10,7 @@ import numpy as np
 from noonward.arrays import F8, I4, I8
 from noonward.ledger.segments import DONE, OVERDUE, TRANSIT, Outcome
 from noonward.ledger.sweep import sweep_power, sweep_queues
+from noonward.ledger.withheld import standing_power, switched_off
 from noonward.model.limits import Constraints
 from noonward.sorting import time_order
 from noonward.units import HOUR_S
@@ -166,7 +167,7 @@ def _queues(outcome: Outcome) -> tuple[int, list[int], list[float]]:
 def power_totals(outcome: Outcome, cap_w_S: F8) -> F8:
     """Returns energy J, highest power W, seconds above a limit, and seconds of the window, per site, [S, 4].
 
-    Power is that of running jobs, of loads of models, and of free GPUs.
+    Power is that of running jobs, of those that were running before the run, of loads of models, and of free GPUs.
 
     Args:
         outcome: The run.
@@ -185,6 +186,10 @@ def power_totals(outcome: Outcome, cap_w_S: F8) -> F8:
         watts_K - gpus_K * free_w_S[site_K],
         tables.gpus_S * free_w_S,
     )
+    for more, sign in ((standing_power(environment), 1.0), (switched_off(environment, outcome.power), -1.0)):
+        if more is not None:
+            site_K, extra_w_K = np.concatenate([site_K, more.site_K]), np.concatenate([extra_w_K, sign * more.watts_K])
+            from_s_K, to_s_K = np.concatenate([from_s_K, more.from_s_K]), np.concatenate([to_s_K, more.to_s_K])
     if environment.pue is not None:
         factor_SH = environment.site_signals.factor_SH
         site_K, from_s_K, to_s_K, extra_w_K = _by_hour(site_K, from_s_K, to_s_K, extra_w_K, base_w_S, factor_SH)

@@ -26,6 +26,7 @@ from noonward.live.setup import Setup
 from noonward.live.shadow.executor import ShadowExecutor
 from noonward.live.shadow.watcher import Watcher
 from noonward.live.store.database import Connection
+from noonward.live.store.dependencies import let_arrive
 from noonward.live.store.retention import retire
 from noonward.live.store.set_back import set_back
 from noonward.live.store.store import Store
@@ -97,6 +98,7 @@ class Controller:
         self._stop = threading.Event()
         self._wakes: list[threading.Event] = []
         self._threads: list[threading.Thread] = []
+        self._announced = setup.setting(window_s=np.inf, drained=True).withheld
         self.names = Names.of(setup.scenario.fleet)
         take_fleet(store, self.names)
         self._store_sites()
@@ -186,6 +188,7 @@ class Controller:
         """Takes what has happened, asks the scheduler and stores what it decided; returns whether it asked."""
         if self.store.ahead_s:
             self._mend_clock()
+        let_arrive(self.store)
         # A change of its own: whatever was stamped before it is committed.
         now_s = self.store.do(lambda connection, now_s: now_s)
         until_s = now_s
@@ -198,7 +201,7 @@ class Controller:
         with self.lock:
             began = time.perf_counter()
             ready = self.books.save()  # what an earlier step could not store
-            self._take_operator()
+            self._take_operator(float(until_s))
             self._take_ended()
             self.world.arrive(new_arrivals(self.store, self.names, until_s))
             asked = self.world.asks
@@ -242,8 +245,11 @@ class Controller:
             serial, time_s = self._ended.get()
             self.world.finish(serial, time_s)
 
-    def _take_operator(self) -> None:
-        """Takes over what operators changed: holds, pins, vetoes, cancellations, drained sites, withheld GPUs."""
+    def _take_operator(self, until_s: float) -> None:
+        """Takes over what operators changed: holds, pins, vetoes, cancellations, drained sites, withheld GPUs.
+
+        GPUs that the scenario announced to be withheld are, whatever a cluster has; it may have fewer.
+        """
         by_job = {seat.about.job: seat for seat in self.world.seat_of.values()} if not self._touched.empty() else {}
         while not self._touched.empty():
             job = self._touched.get()
@@ -260,7 +266,8 @@ class Controller:
             if row["name"] in self.setup.sites:
                 s = self.setup.sites.index(row["name"])
                 self.world.drain(s, bool(row["drained"]) or not row["reachable"])
-                self.world.withhold(s, row["withheld"])
+                announced = 0 if self._announced is None else int(self._announced.at(np.array([until_s]))[0, s])
+                self.world.withhold(s, max(row["withheld"], announced))
 
     def deliver(self, s: int) -> None:
         """Hands a site's jobs over."""

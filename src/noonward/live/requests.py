@@ -60,6 +60,8 @@ class JobRequest(Terms, forbid_unknown_fields=True, kw_only=True, frozen=True, o
     """Whether it waits for its release before it is decided about."""
     retries: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
     """How often it is queued again after a site failed under it."""
+    after: Annotated[tuple[int, ...], msgspec.Meta(max_length=1000)] = ()
+    """Numbers of jobs that are done before it arrives; if one of them ends otherwise, it is cancelled."""
     key: Key | None = None
     """Idempotency key: a second request of the same key and content is answered with the first one's job."""
 
@@ -83,6 +85,7 @@ class JobRow(msgspec.Struct, frozen=True):
     move_gb: float
     result_gb: float
     retries: int
+    after: tuple[int, ...] = ()
 
 
 class RequestChecker:
@@ -158,6 +161,7 @@ class RequestChecker:
             move_gb=request.data_gb + request.model_gb,
             result_gb=float(request.result_gb),
             retries=request.retries,
+            after=request.after,
         )
 
     def _index(self, what: str, name: str | None, known: tuple[str, ...]) -> int:

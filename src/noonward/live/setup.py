@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from noonward.data.cooling import pue_by_hour
+from noonward.data.gpus_by_time import withheld_gpus
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError
@@ -112,7 +113,8 @@ class Setup:
         """
         late_until_s = np.inf if self.scenario.lateness.rule == "wait" else -np.inf
         setting = self.scenario.setting(self.start, window_s=window_s, drained=drained, late_until_s=late_until_s)
-        return replace(setting, pue=pue_by_hour(self.scenario.fleet, self.start - timedelta(hours=DAY_H), None))
+        pue = pue_by_hour(self.scenario.fleet, self.start - timedelta(hours=DAY_H), None)
+        return replace(setting, pue=pue, withheld=withheld_gpus(self.scenario.fleet, self.start))
 
     @property
     def runs_nothing(self) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from noonward.decision.cluster.view import ClusterView
 from noonward.live.controller import Controller
 from noonward.live.handover import PUT_OFF
+from noonward.live.store.dependencies import waits_for as others_of
 from noonward.live.world.kernels import join_time, latest_s, travel_s
 from noonward.live.world.seats import STARTING, TRANSIT, Seat
 from noonward.live.world.world import World
@@ -187,6 +188,8 @@ def _waits_for(
     if row["held"]:
         return "its release: it is held", None
     if seat is None:
+        if others := others_of(controller.store, row["id"]):
+            return others, None
         if world.brief.protocol == "on-arrival":
             return "the next question", None
         next_s = (np.floor(row["arrival_s"] / slot_s) + 1) * slot_s

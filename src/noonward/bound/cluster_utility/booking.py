@@ -36,10 +36,10 @@ class Bookings(NamedTuple):
     end_J: I8
 
     @classmethod
-    def empty(cls, gpus_S: I8, slots: int, jobs: int) -> Bookings:
+    def empty(cls, free_ST: I4, jobs: int) -> Bookings:
         """Returns bookings of no job."""
         return cls(
-            free_ST=np.repeat(gpus_S[:, None], slots, axis=1).astype(np.int32),
+            free_ST=free_ST.copy(),
             option_J=np.full(jobs, -1, dtype=np.int64),
             slot_J=np.zeros(jobs, dtype=np.int64),
             value_J=np.zeros(jobs),

@@ -14,6 +14,7 @@ from noonward.errors import ScenarioError
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.fleet import FleetTables
 from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.withheld import Withheld
 from noonward.model.economics import Economics
 from noonward.model.network import Links
 from noonward.model.signals import Signals, cumulative
@@ -37,6 +38,7 @@ class Market:
         usd_per_g: Carbon price mu, USD per gram.
         revenue_usd_per_gpu_hour: Revenue alpha.
         idle_usd: Utility of a fleet that runs nothing: the cost of all free GPUs over the window, negated, USD.
+        run_on_usd: What jobs that run on withheld GPUs can earn beyond their values at most, USD (``market``).
     """
 
     weight_cumulative_SP: F8
@@ -45,6 +47,7 @@ class Market:
     usd_per_g: float
     revenue_usd_per_gpu_hour: float
     idle_usd: float
+    run_on_usd: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,21 +157,62 @@ def require_bounded(environment: Environment) -> tuple[Signals, Economics]:
 
 
 def market(environment: Environment, tables: FleetTables) -> Market:
-    """Reads prices and intensities over the environment's hours."""
+    """Reads prices and intensities over the environment's hours.
+
+    A withheld GPU draws nothing, so that nothing is saved where a job runs on one that was withheld after its start;
+    its value counts what it would save. Where energy has a price below 0, that is less than the job earns: at most by
+    what all withheld GPUs would draw free in those hours (``run_on_usd``).
+    """
     _, economics = require_bounded(environment)
     signals = environment.site_signals
     weight_SP = signals.price_SP + economics.carbon_usd_per_t / KG_PER_TONNE * signals.carbon_SP
     weight_cumulative_SP = cumulative(weight_SP, signals.part_s)
     window = int(environment.window_s / HOUR_S) * signals.parts
-    idle_w_S = tables.gpus_S * tables.free_w_S * tables.pue_S
+    free_w_S = tables.free_w_S * tables.pue_S
+    idle_usd = -float((tables.gpus_S * free_w_S) @ weight_cumulative_SP[:, window]) / WATT_SECONDS_PER_MWH
+    run_on_usd, steps = 0.0, environment.unavailable
+    if steps is not None:
+        edge_s_P = signals.part_s * np.arange(window + 1)
+        for s, free_w in enumerate(free_w_S.tolist()):
+            edge_s = np.unique(np.concatenate([edge_s_P, steps.from_s_K[steps.from_s_K < edge_s_P[-1]]]))
+            part = (edge_s[:-1] / signals.part_s).astype(np.int64)
+            usd = steps.at(edge_s[:-1])[:, s] * free_w * np.diff(edge_s) * weight_SP[s, part] / WATT_SECONDS_PER_MWH
+            idle_usd += float(usd.sum())
+            run_on_usd -= float(np.minimum(usd, 0.0).sum())
     return Market(
         weight_cumulative_SP=weight_cumulative_SP,
         part_s=signals.part_s,
         carbon_SH=signals.carbon_SH,
         usd_per_g=economics.carbon_usd_per_t / GRAMS_PER_TONNE,
         revenue_usd_per_gpu_hour=economics.revenue_usd_per_gpu_hour,
-        idle_usd=-float(idle_w_S @ weight_cumulative_SP[:, window]) / WATT_SECONDS_PER_MWH,
+        idle_usd=idle_usd,
+        run_on_usd=run_on_usd,
     )
+
+
+def capacity(environment: Environment, tables: FleetTables, options: Options, hours: int) -> F8:
+    """Returns GPUs that jobs take at most at once in some hours, (S, hours).
+
+    A GPU counts in an hour if it may be taken in any part of it. Jobs run on when GPUs are withheld: what runs at a
+    time has not begun to run longer ago than the longest run at its site, and when the last of it began, all of it
+    was within what was there. So an hour has the most GPUs of any hour from so long before it up to it.
+
+    Args:
+        environment: Environment.
+        tables: Tables of its fleet.
+        options: What its jobs may become.
+        hours: Number of hours.
+    """
+    gpus_SH = np.repeat(tables.gpus_S[:, None], hours, axis=1).astype(np.float64)
+    steps = environment.unavailable
+    if steps is None:
+        return gpus_SH
+    gpus_SH += Withheld(from_s_K=steps.from_s_K, gpus_KS=-steps.gpus_KS).most(0.0, HOUR_S, hours)
+    for s in range(len(gpus_SH)):
+        reach_h = math.ceil(float(options.run_s_O[options.site_O == s].max(initial=0.0)) / HOUR_S)
+        before_H = np.concatenate([np.zeros(reach_h), gpus_SH[s]])
+        gpus_SH[s] = np.lib.stride_tricks.sliding_window_view(before_H, reach_h + 1).max(axis=1)
+    return gpus_SH
 
 
 def _shortest(first_IS: F8, hop_SS: F8) -> F8:

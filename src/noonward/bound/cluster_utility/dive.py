@@ -40,7 +40,7 @@ def dive(master: Master, gpu_hours_J: F8) -> I8:
     largest_J[order_J[asked_J <= LARGEST_SHARE * asked_J[-1]]] = True
     job_K = master.job_of(master.columns)
     first_K, position, used = master.use(master.columns)
-    left_P = np.repeat(master.dual.gpus_S, master.dual.shape[1]).astype(np.float64)
+    left_P = master.dual.capacity_SH.flatten()
     done_J = np.zeros(jobs, dtype=bool)
     while True:
         optimum = master.optimum

@@ -11,6 +11,7 @@ from noonward.bound.cluster_utility.columns import (
     Options,
     build_columns,
     build_options,
+    capacity,
     market,
     require_bounded,
 )
@@ -23,23 +24,26 @@ from noonward.model.cluster.fleet import FleetTables
 class Dual:
     """The dual function of some jobs over some hours: capacity priced, every job on its own.
 
-    ``D(lambda) = idle + sum_j max(0, max_(n,t) v_j(n,t) - g_j integral_[t, t+d] lambda_n) + sum_(n,h) lambda R_n``
+    ``D(lambda) = idle + sum_j max(0, max_(n,t) v_j(n,t) - g_j integral_[t, t+d] lambda_n) + sum_(n,h) lambda R_nh``
 
     Args:
         columns: What the jobs may become.
-        gpus_S: GPUs of the sites.
-        hours: Periods that are priced: hours, unless the columns are of shorter ones.
+        capacity_SH: GPUs that jobs take at most, R, by site and period: hours, unless the columns are of shorter ones.
         idle_usd: Utility of a fleet that runs nothing, USD.
 
     Attributes:
         shape: Sites and periods.
+        gpus_S: Most GPUs of any period, at least 1, per site.
         evaluations: How often D was evaluated.
         best_J: Column that every job took at the last evaluation, or -1.
     """
 
-    def __init__(self, columns: Columns, gpus_S: I8, hours: int, idle_usd: float) -> None:
-        self.columns, self.gpus_S, self.idle_usd = columns, gpus_S, idle_usd
-        self.shape = (len(gpus_S), hours)
+    def __init__(self, columns: Columns, capacity_SH: F8, idle_usd: float) -> None:
+        self.columns, self.capacity_SH, self.idle_usd = columns, capacity_SH, idle_usd
+        self.gpus_S: F8 = np.maximum(capacity_SH.max(axis=1, initial=1.0), 1.0)
+        self.shape: tuple[int, int] = capacity_SH.shape
+        self._constant = bool((capacity_SH == self.gpus_S[:, None]).all())
+        hours = self.shape[1]
         self.evaluations = 0
         self.best_J: I8 = np.empty(len(columns.first_J) - 1, dtype=np.int64)
         self._cumulative_SH = np.zeros((self.shape[0], hours + 1))
@@ -70,8 +74,10 @@ class Dual:
             self._cumulative_SH.ravel(), c.first_J, c.value_K, c.gpus_K, c.from_K, c.from_share_K, c.to_K, c.to_share_K,
             self.best_J, self._usage_SH.ravel(),
         )  # fmt: skip
-        free_SH: F8 = self.gpus_S[:, None].astype(np.float64) - self._usage_SH[:, :-1]
-        capacity_usd = float(self.gpus_S @ price_SH.sum(axis=1))
+        free_SH: F8 = self.capacity_SH - self._usage_SH[:, :-1]
+        # Where capacity is constant, prices are summed first: bounds keep the digits that they were published with.
+        paid_SH = None if self._constant else self.capacity_SH * price_SH
+        capacity_usd = float(self.gpus_S @ price_SH.sum(axis=1) if paid_SH is None else paid_SH.sum())
         return self.idle_usd + taken_usd + capacity_usd, free_SH
 
 
@@ -79,7 +85,8 @@ class Relaxation(Dual):
     """The dual function of an environment.
 
     For every ``lambda >= 0``, D is at least the utility of every schedule: a job's use over an hour is at most its
-    GPU-hours, so a schedule within capacity pays no more for capacity than ``sum lambda R``.
+    GPU-hours, so a schedule within capacity pays no more for capacity than ``sum lambda R``. Where GPUs are withheld
+    for a time, R is what ``columns.capacity`` states.
 
     Args:
         environment: Environment with economics and signals whose runs last until drained. Under ``each-slot`` starts
@@ -95,7 +102,8 @@ class Relaxation(Dual):
         self.costs: Market = market(environment, self.tables)
         self.options: Options = build_options(environment, self.tables, self.costs)
         columns = build_columns(environment, self.options, self.costs)
-        super().__init__(columns, self.tables.gpus_S, self.costs.carbon_SH.shape[1], self.costs.idle_usd)
+        capacity_SH = capacity(environment, self.tables, self.options, self.costs.carbon_SH.shape[1])
+        super().__init__(columns, capacity_SH, self.costs.idle_usd + self.costs.run_on_usd)
 
     def priced_usd_J(self, price_SH: F8) -> F8:
         """Returns every job's best value after capacity prices, USD, at least 0."""

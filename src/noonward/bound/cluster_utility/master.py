@@ -34,8 +34,7 @@ class Master:
         self.optimum: Optimum | None = None
         self._solver = quiet_solver()
         self._solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
-        jobs, (_, hours) = len(dual.best_J), dual.shape
-        upper_R = np.concatenate([np.ones(jobs), np.repeat(dual.gpus_S, hours).astype(np.float64)])
+        upper_R = np.concatenate([np.ones(len(dual.best_J)), dual.capacity_SH.ravel()])
         none = np.empty(0, dtype=np.int32)
         self._solver.addRows(len(upper_R), np.full(len(upper_R), -np.inf), upper_R, 0, none, none, np.empty(0))
 

@@ -93,9 +93,7 @@ def nonclairvoyant_bound(
             strength, value_K, idle_J,
         )  # fmt: skip
     jobs_K = np.repeat(np.arange(len(idle_J)), np.diff(columns.first_J))
-    dual = Dual(
-        replace(columns, value_K=value_K - idle_J[jobs_K]), relaxation.gpus_S, relaxation.shape[1], relaxation.idle_usd
-    )
+    dual = Dual(replace(columns, value_K=value_K - idle_J[jobs_K]), relaxation.capacity_SH, relaxation.idle_usd)
     penalised_usd = _least(dual, iterations, tolerance) + float(idle_J.sum())
     return NonclairvoyantBound(penalised_usd=penalised_usd, clairvoyant_usd=clairvoyant_usd)
 
@@ -171,7 +169,7 @@ def _first_prices(
         columns.option_K, columns.start_s_K, options.site_O, options.run_s_O, options.revenue_usd_O, options.power_w_O,
         options.saved_w_O, known_usd_O, weight_SP, window_s,
     )  # fmt: skip
-    dual = Dual(replace(columns, value_K=value_K), relaxation.gpus_S, relaxation.shape[1], 0.0)
+    dual = Dual(replace(columns, value_K=value_K), relaxation.capacity_SH, 0.0)
     return descend(dual, FIRST_ITERATIONS)[1]
 
 

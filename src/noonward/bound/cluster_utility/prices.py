@@ -267,7 +267,7 @@ def refine(
     Returns:
         (least D in USD, excess over the last master in USD, evaluations).
     """
-    fine = Dual(columns, coarse.gpus_S, coarse.shape[1] * periods, coarse.idle_usd)
+    fine = Dual(columns, np.repeat(coarse.capacity_SH, periods, axis=1), coarse.idle_usd)
     price_SP = np.repeat(price_SH / periods, periods, axis=1)
     fine.value(price_SP)
     chosen = fine.best_J[fine.best_J >= 0]
@@ -330,4 +330,4 @@ def piece(dual: Dual, price_SH: F8, first: int, until: int) -> tuple[Dual, int] 
         to_K=to_K,
         to_share_K=to_share_K,
     )
-    return Dual(part, dual.gpus_S, until - first, 0.0), int(first_J[0])
+    return Dual(part, dual.capacity_SH[:, first:until], 0.0), int(first_J[0])

@@ -189,6 +189,9 @@ def book(
     count = len(environment.jobs)
     gpu_hours_J = least_gpu_hours(options, count)
     known = guide(table, environment, price_SH, priced_usd_J, gpu_hours_J)
+    free_ST = np.repeat(tables.gpus_S[:, None], slots, axis=1).astype(np.int32)
+    if environment.unavailable is not None:  # what is left throughout a slot, so that no booked job runs on
+        free_ST -= environment.unavailable.most(0.0, environment.slot_s, slots).astype(np.int32)
     generator = stream(seed, "policy", "utility-bound")
     by_density_J, any_J = np.argsort(-priced_usd_J / gpu_hours_J, kind="stable"), np.full(count, -1, dtype=np.int64)
 
@@ -197,16 +200,16 @@ def book(
             book_listed(table, known, factor, order_J, any_J, generator, books)
         return books
 
-    best = Bookings.empty(tables.gpus_S, slots, count)
+    best = Bookings.empty(free_ST, count)
     for order_J in (by_density_J, np.arange(count))[-orders:]:
         for scale in PRICE_SCALES[:orders]:
-            books = listed(scale, order_J, Bookings.empty(tables.gpus_S, slots, count))
+            books = listed(scale, order_J, Bookings.empty(free_ST, count))
             if books.value_J.sum() > best.value_J.sum():
                 best = books
     if rounds and best.value_J.any():
         books = best.copied()
         if option_J is not None:
-            books = Bookings.empty(tables.gpus_S, slots, count)
+            books = Bookings.empty(free_ST, count)
             placed_J = np.flatnonzero(option_J >= 0)
             placed_J = placed_J[np.argsort(-gpu_hours_J[placed_J], kind="stable")]
             book_listed(table, known, 1.0, placed_J, option_J, generator, books)

@@ -130,7 +130,7 @@ def _make_room(
             behind it.
 
     Returns:
-        How many jobs were picked, with the run's own; 0 where ``MOST_EJECTED`` do not suffice.
+        How many jobs were picked, with the run's own; 0 where ``MOST_EJECTED``, or all in the way, do not suffice.
     """
     picked, near, keys = room.picked, room.near, room.keys
     site, end = table.site_O[option], slot + table.slots_O[option]
@@ -151,6 +151,8 @@ def _make_room(
         for i in range(close):
             if keys[i] < least and books.slot_J[near[i]] <= t and books.end_J[near[i]] > t:
                 least, which = keys[i], i
+        if which < 0:  # no job is in the way: the GPUs are withheld
+            break
         j = near[which]
         keys[which] = np.inf
         change(table, books.free_ST, books.option_J[j], books.slot_J[j], table.gpus_O[books.option_J[j]])

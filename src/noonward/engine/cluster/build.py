@@ -18,16 +18,20 @@ from noonward.engine.cluster.kernels.world import (
     EVENT,
     FACTOR_SUM,
     HARD_CAPS,
+    KIND_SHIFT,
     NO_CAPS,
     NO_REWARDS,
     PRICE_SUM,
+    SERIAL_SHIFT,
     SITE_STATE,
     TRACK,
+    WITHHOLD,
     World,
 )
 from noonward.ledger.segments import JOB_OUTCOME
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.jobs import SUBMITTED
+from noonward.model.cluster.withheld import Withheld
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 
@@ -60,6 +64,8 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     engine_1["part_s"] = environment.site_signals.part_s
     engine_1["rewards"] = rewards
     engine_1["caps"] = kind
+    if environment.unavailable is not None:
+        world = _withholding(world, environment.unavailable, HOUR_S * environment.hours)
     limit_SH = np.zeros((len(environment.sites), 0))
     if own:
         limit_SH = caps_SH if environment.caps is None else caps_SH.copy()
@@ -124,6 +130,23 @@ def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int) -> World:
         issued_2=np.zeros(2, np.int64),
         caps_SH=np.zeros((sites, 1)),
     )
+
+
+def _withholding(world: World, steps: Withheld, until_s: float) -> World:
+    """Returns a world at second 0 in which GPUs are withheld, and are by the steps up to a time, which are events."""
+    world.state_S["withheld"] = steps.gpus_KS[0]
+    world.shown.site_S["free"] = world.shown.site_S["gpus"] - steps.gpus_KS[0]
+    later_K = np.flatnonzero((steps.from_s_K > 0) & (steps.from_s_K <= until_s))
+    changed_KS = np.diff(steps.gpus_KS, axis=0, prepend=0)[later_K] != 0
+    step_E, site_E = np.nonzero(changed_KS)
+    event_E = np.zeros(len(step_E), EVENT)
+    event_E["time"] = steps.from_s_K[later_K][step_E]
+    gpus_E = steps.gpus_KS[later_K][step_E, site_E]
+    event_E["item"] = (WITHHOLD << KIND_SHIFT) | (gpus_E << SERIAL_SHIFT) | site_E
+    heap_E = np.zeros(len(world.heap_E) + len(event_E), EVENT)
+    heap_E[: len(event_E)] = np.sort(event_E, order=("time", "item"))  # which is a heap
+    world.engine_1["heap_size"] = world.engine_1["steps_left"] = len(event_E)
+    return world._replace(heap_E=heap_E)
 
 
 def with_more_slots(world: World) -> World:

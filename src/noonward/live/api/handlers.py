@@ -286,10 +286,11 @@ class Api:
         undispatched = [self.store.read(UNDISPATCHED, site)[0]["n"] for site in self.shower.sites]
         with self.controller.lock:
             now = self.controller.world.view.site_S.copy()
+            held_S = self.controller.world.engine.world.state_S["withheld"].tolist()
         return [
             shown.SiteShown(
                 name=site.name, zone=site.zone, executor=self.controller.setup.config.sites[site.name].executor,
-                gpus=site.gpus, free=int(now["free"][s]), withheld=stored[site.name]["withheld"],
+                gpus=site.gpus, free=int(now["free"][s]), withheld=max(stored[site.name]["withheld"], held_S[s]),
                 waiting=int(now["waiting"][s]), waiting_gpus=int(now["waiting_gpus"][s]),
                 drained=bool(stored[site.name]["drained"]), dispatch=bool(stored[site.name]["dispatch"]),
                 undispatched=undispatched[s], reachable=bool(stored[site.name]["reachable"]),

@@ -21,7 +21,7 @@ import msgspec
 
 from noonward.errors import MissingExtraError
 from noonward.live.store.database import Connection, Cursor, LeadershipLostError, StoreError, Value
-from noonward.live.store.schema import TABLES, VERSION, require_version
+from noonward.live.store.schema import VERSION, require_version, statements
 
 LOCK: Final = 0x4E4F4F4E
 """First number of the advisory lock ("NOON"); the second is a hash of the schema's name."""
@@ -191,10 +191,10 @@ class PostgresDatabase:
         return connection
 
     def _make_tables(self, connection: _Connection) -> None:
-        """Makes the tables where there are none, all or none of them.
+        """Makes the tables where there are none, or brings older ones up to date, all or none of them.
 
         Raises:
-            FileError: There are tables of another version.
+            FileError: There are tables of a version that cannot be brought up to date.
         """
         connection.execute("SELECT pg_advisory_lock(?, hashtext(current_schema()))", (LOCK + 1,))
         try:
@@ -202,8 +202,8 @@ class PostgresDatabase:
             connection.execute("INSERT INTO leader VALUES (1, 0, 0) ON CONFLICT (id) DO NOTHING")
             version = int(connection.execute("SELECT version FROM leader").fetchone()[0])
             require_version(version, self.title)
-            if version == 0:
-                connection.execute(f"BEGIN; {translated_tables(TABLES)}; UPDATE leader SET version = {VERSION}; COMMIT")
+            if needed := statements(version):
+                connection.execute(f"BEGIN; {translated_tables(needed)}; UPDATE leader SET version = {VERSION}; COMMIT")
         finally:
             connection.execute("SELECT pg_advisory_unlock(?, hashtext(current_schema()))", (LOCK + 1,))
 

@@ -18,7 +18,7 @@ SELECT id FROM jobs WHERE ended_s < ? AND id < (SELECT max(id) FROM jobs)
 ORDER BY ended_s LIMIT ?
 """
 """Jobs that a replay from the place in the journal no longer names; the newest job keeps the numbers going."""
-_OF_JOBS: Final = ("events", "decisions", "outbox", "watched")
+_OF_JOBS: Final = ("events", "decisions", "outbox", "watched", "needs")
 """Tables that say more of a job."""
 
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from typing import Final
 
 from noonward.errors import FileError
 
-VERSION: Final = 8
-"""Version of the tables; stores of other versions are refused."""
-TABLES: Final = """
+VERSION: Final = 9
+"""Version of the tables; newer stores are refused, older ones are brought up to date from ``min(UPGRADES)`` on."""
+NEEDS: Final = """
+CREATE TABLE needs (job INTEGER NOT NULL, needed INTEGER NOT NULL, PRIMARY KEY (job, needed)) WITHOUT ROWID;
+"""
+UPGRADES: Final[Mapping[int, str]] = {8: NEEDS}
+"""Statements that bring tables of a version to the next one."""
+TABLES: Final = (
+    NEEDS
+    + """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE jobs (
     id INTEGER PRIMARY KEY,
@@ -103,6 +111,7 @@ CREATE TABLE journal (id INTEGER PRIMARY KEY, opened_s REAL, after_event INTEGER
 CREATE INDEX journal_opened ON journal (opened_s) WHERE opened_s IS NOT NULL;
 CREATE TABLE curves (hour INTEGER PRIMARY KEY, value BLOB NOT NULL, hard INTEGER NOT NULL, made_s REAL NOT NULL);
 """
+)
 OPEN: Final = ("submitted", "transit", "waiting", "starting", "running")
 """States of jobs that have not ended."""
 ENDED: Final = ("done", "failed", "cancelled", "overdue", "lost")
@@ -121,20 +130,39 @@ def require_version(version: int, title: str) -> None:
             f"the store {title} has version {version}, this program knows version {VERSION}; update noonward, or "
             "restore a backup made with this version"
         )
-    if 0 < version < VERSION:
+    if 0 < version < min(UPGRADES):
         raise FileError(
             f"the store {title} has version {version}, made before the first release, and cannot be brought up to "
             f"version {VERSION}; begin in another folder or database"
         )
 
 
-def make_tables(connection: sqlite3.Connection, title: str) -> None:
-    """Makes the tables of a file that has none, all or none of them.
+def statements(version: int) -> str:
+    """Returns what brings tables of a version, or none (0), up to date; empty for those that are."""
+    return TABLES if version == 0 else "".join(UPGRADES[each] for each in range(version, VERSION))
+
+
+def version_of(connection: sqlite3.Connection, title: str) -> int:
+    """Returns the version of a file's tables; 0: it has none.
 
     Raises:
-        FileError: The file has tables of another version.
+        FileError: It is newer than the program, or too old.
     """
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     require_version(version, title)
-    if version == 0:
-        connection.executescript(f"BEGIN IMMEDIATE; {TABLES}; PRAGMA user_version = {VERSION}; COMMIT")
+    return version
+
+
+def make_tables(connection: sqlite3.Connection, title: str) -> None:
+    """Makes the tables of a file that has none, or brings older ones up to date, all or none of them.
+
+    Raises:
+        FileError: The file has tables of a version that cannot be brought up to date.
+    """
+    if needed := statements(version_of(connection, title)):
+        try:
+            connection.executescript(f"BEGIN IMMEDIATE; {needed}; PRAGMA user_version = {VERSION}; COMMIT")
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise

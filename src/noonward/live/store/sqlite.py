@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from noonward.errors import FileError
 from noonward.live.store.database import Connection, Value
-from noonward.live.store.schema import make_tables
+from noonward.live.store.schema import VERSION, make_tables, version_of
 
 NAME: Final = "noonward.sqlite"
 """Name of the store's file in its folder."""
@@ -41,13 +41,16 @@ class SqliteFile:
         self.title = str(self.path)
 
     def writer(self) -> Connection:
-        """Returns a connection that writes.
+        """Returns a connection that writes. A file of an older version is copied, then brought up to date.
 
         Raises:
             FileError: The file cannot be opened, is of another version, or is no store.
         """
         with explained(self.path), closed_on_error(connect(self.path)) as connection:
             self.path.chmod(OWNER_ALONE)
+            version = version_of(connection, self.title)
+            if 0 < version < VERSION:
+                backup(self.path.parent, self.path.with_name(f"{NAME}.v{version}"))
             make_tables(connection, self.title)
         return cast(Connection, connection)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from noonward.errors import DataError
 from noonward.live.requests import JobRow
 from noonward.live.store.database import Change, Connection
+from noonward.live.store.dependencies import NEVER_S, store_needs
 
 _INSERT = """
 INSERT INTO jobs (id, key, digest, name, request, held, pinned, vetoed, owner, origin, class, gpus_min, gpus_max, work,
@@ -32,7 +33,8 @@ def submission(rows: Sequence[JobRow], owner: str = "") -> Change[tuple[list[int
 
     Returns:
         A change that returns the number of each job, and how many are new: a job whose key is known already keeps its
-        first number. It raises KeyConflictError where a known key comes with another job.
+        first number. It raises KeyConflictError where a known key comes with another job, and DataError
+        where a job comes after one that there is not.
     """
 
     def change(connection: Connection, now_s: float) -> tuple[list[int], int]:
@@ -43,12 +45,14 @@ def submission(rows: Sequence[JobRow], owner: str = "") -> Change[tuple[list[int
                 (
                     first + i, row.key, row.digest, row.name, row.request, row.held, row.pinned, row.vetoed, owner,
                     row.origin, row.class_, row.gpus_min, row.gpus_max, row.work, row.max_delay_s, row.move_gb,
-                    row.result_gb, row.retries, now_s, now_s,
+                    row.result_gb, row.retries, now_s,
+                    NEVER_S if row.after else now_s,
                 )
                 for i, row in enumerate(rows)
             ],
         )  # fmt: skip
         new = stored.rowcount
+        store_needs(connection, [(first + i, row.after) for i, row in enumerate(rows) if row.after])
         connection.execute(_EVENT, (json.dumps({"by": owner} if owner else {}), first, first + len(rows)))
         if new == len(rows):
             return list(range(first, first + len(rows))), new

@@ -22,6 +22,7 @@ _WORDS: Final = {
     "lost": "lost: its cluster has forgotten it",
     "held": "held",
     "let go": "released by hand",
+    "what it comes after is done": "the jobs it comes after are done",
     "steered": "sites chosen by hand",
     "queued by its cluster": "released at its cluster, where it waits",
     "requeued": "queued again by its cluster",
@@ -114,7 +115,7 @@ def event_words(event: Event) -> str:
         parts[0] = "sent"
     if event.kind == "start decided":
         parts.append(f"on {data['gpus']} GPU{'s' * (data['gpus'] != 1)}")
-    if data.get("reason") and event.kind in ("failed", "lost", "queued again", "requeued"):
+    if data.get("reason") and event.kind in ("failed", "lost", "cancelled", "queued again", "requeued"):
         parts.append(f"({data['reason']})")
     if "by" in data:
         parts.append(f"by {data['by']}")

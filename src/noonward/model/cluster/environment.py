@@ -16,6 +16,7 @@ from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import SUBMITTED, TOLD, Jobs
 from noonward.model.cluster.knowledge import JobKnowledge
 from noonward.model.cluster.setting import Setting
+from noonward.model.cluster.withheld import StandingJobs, Withheld
 from noonward.model.signals import Signals, SiteSignals
 from noonward.model.spec import LONGEST_WINDOW_H
 from noonward.units import HOUR_S
@@ -56,6 +57,8 @@ class Environment(Setting):
             this environment or the trace they were taken from), or None.
         notes: What a reader of any result must know.
         knowledge: What schedulers are told of the jobs in place of their run times; None: they are told these.
+        standing: Jobs that were running before the start, or None. They are no jobs of the run: nobody is asked about
+            them, and they hold their GPUs to their end.
         details: What the table of jobs says of each beyond what it needs, one row per job in their order, in the
             columns ``job_id``, ``user``, ``team``, ``name``, ``partition`` (text), ``limit_s`` (s) and ``state``
             (docs/data.md; null: it does not say); None where the jobs are from no table. No scheduler sees it.
@@ -77,6 +80,7 @@ class Environment(Setting):
     notes: tuple[str, ...] = ()
     details: pl.DataFrame | None = None
     knowledge: JobKnowledge | None = None
+    standing: StandingJobs | None = None
 
     def __post_init__(self) -> None:
         jobs, fleet = self.jobs, self.fleet
@@ -132,6 +136,20 @@ class Environment(Setting):
                 f"capacity curves have shape {self.caps.gpus_SH.shape}; expected {len(fleet.sites)} sites and at "
                 f"least {self.hours} hours"
             )
+
+    @functools.cached_property
+    def unavailable(self) -> Withheld | None:
+        """GPUs that no job of the run may take: withheld ones, and those of jobs that were running before the start."""
+        return self._unavailable(told=False)
+
+    @functools.cached_property
+    def expected_unavailable(self) -> Withheld | None:
+        """The same as schedulers expect it, who may not know when jobs end."""
+        return self._unavailable(told=True)
+
+    def _unavailable(self, *, told: bool) -> Withheld | None:
+        gpus_S = np.array([site.gpus for site in self.fleet.sites], dtype=np.int64)
+        return self.withheld if self.standing is None else self.standing.withheld(gpus_S, told=told, also=self.withheld)
 
     def _check_sizes(self) -> None:
         """Raises ScenarioError if a job fits into no site that its class may run at."""

@@ -51,9 +51,9 @@ class Site(Spec):
     @classmethod
     def _gpus_of_steps(cls, said: Any) -> Any:
         """Takes steps of GPUs, or their file, for those by time; of a file the most is known once it is read."""
-        if not isinstance(said, dict) or not isinstance(said.get("gpus"), str | dict | GpuFile | list | tuple):
+        told = said.get("gpus") if isinstance(said, dict) else None
+        if not isinstance(told, str | dict | GpuFile | list | tuple) or (isinstance(told, str) and told.isdigit()):
             return said
-        told = said["gpus"]
         if not isinstance(told, list | tuple):
             return {**said, "gpus": 1, "gpus_by_time": {"path": told} if isinstance(told, str) else told}
         steps = [GpuStep.model_validate(step) for step in told]

@@ -124,7 +124,7 @@ class BidPrice(PartlyCompiledScheduler):
         self._window_h, self._start_hour = brief.window_s / HOUR_S, float(brief.start.hour)
         self._stretch_h = min(self._window_h, float(STRETCH_H))
         self._last_start_s = np.inf if brief.drained else brief.window_s
-        self._per_hour = round(HOUR_S / brief.slot_s)
+        self._per_hour, self._withheld = round(HOUR_S / brief.slot_s), brief.withheld
         self._sampled, self._per_draw_C = self._jobs_to_come(brief, rng)
         sites = len(brief.sites)
         self._hour = -1
@@ -244,7 +244,9 @@ class BidPrice(PartlyCompiledScheduler):
             sum_up_energy(view, prices.energy_SR)
             self._prices = prices
             more = hours * self._per_hour - self._booked_ST.shape[1]
-            self._booked_ST = np.concatenate([self._booked_ST, np.zeros((sites, more), np.int64)], axis=1)
+            blank_ST = np.zeros((sites, more), np.int64)
+            self._withhold(blank_ST, max(self._hour, 0) * self._per_hour + self._booked_ST.shape[1])
+            self._booked_ST = np.concatenate([self._booked_ST, blank_ST], axis=1)
         return prices
 
     def _move(self, hour: int) -> None:
@@ -262,7 +264,14 @@ class BidPrice(PartlyCompiledScheduler):
         left = self._booked_ST.shape[1] - past
         self._booked_ST[:, :left] = self._booked_ST[:, past:]
         self._booked_ST[:, left:] = 0
+        self._withhold(self._booked_ST[:, left:], hour * self._per_hour + left)
         self._hour = hour
+
+    def _withhold(self, booked_ST: I8, slot: int) -> None:
+        """Books the GPUs that are known to be withheld in some slots, the first of which is given."""
+        if self._withheld is not None:
+            slot_s = HOUR_S / self._per_hour
+            booked_ST += self._withheld.most(slot * slot_s, slot_s, booked_ST.shape[1])
 
     def _renew(self, view: ClusterView, prices: Prices, rounds: int) -> None:
         """Improves the prices and books all jobs that wait anew."""
@@ -304,4 +313,6 @@ class BidPrice(PartlyCompiledScheduler):
         committed_ST = self._booked_ST[:, : PRICED_H * self._per_hour].copy()
         release(committed_ST, self._hour * self._per_hour, self._plan_J, waiting_W)
         hourly_SHT = committed_ST.reshape(len(site_S), PRICED_H, self._per_hour)
-        return np.asarray(site_S["gpus"][:, None] - hourly_SHT.sum(axis=2) / self._per_hour)
+        left_SH: F8 = site_S["gpus"][:, None] - hourly_SHT.sum(axis=2) / self._per_hour
+        # Jobs that run on when GPUs are withheld are booked beside these.
+        return left_SH if self._withheld is None else np.maximum(left_SH, 0.0)

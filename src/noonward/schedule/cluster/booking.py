@@ -35,9 +35,10 @@ REFUSED = -1
 SITE, SLOT, END, GPUS, STARTED = range(5)
 """Positions in ``memory.job_index_JP``: a job's booked site, its first slot there and the one after its last, its GPUs,
 and 1 once it has been told to start."""
-FREED, LAST_START_S, GIVEN_BACK = range(3)
+FREED, LAST_START_S, GIVEN_BACK, STEP = range(4)
 """Positions in ``memory.number_P``: the first slot whose row of ``memory.index_XY`` counts; the latest start, s; the
-last slot in which a job that had gone gave room back, or -1."""
+last slot in which a job that had gone gave room back, or -1; the step of ``memory.table_XY`` that holds in the slot
+whose row was opened last."""
 
 
 @kernel(inline=True, allocates=False)
@@ -153,11 +154,29 @@ def _mark(memory: RuleMemory, site: int, slot: int, end: int, gpus: int) -> None
 
 @kernel(inline=True, allocates=False)
 def _free_past(memory: RuleMemory, slot: int) -> None:
-    """Sets the rows of past slots to zero, so that later slots can take them."""
-    first = max(int(memory.number_P[FREED]), slot - memory.index_XY.shape[0])
-    for past in range(first, slot):
-        memory.index_XY[_row(memory, past), :] = 0
+    """Opens the rows of past slots for later ones, in which nothing is booked but the GPUs that are withheld."""
+    rows = memory.index_XY.shape[0]
+    for past in range(max(int(memory.number_P[FREED]), slot - rows), slot):
+        row = _row(memory, past)
+        memory.index_XY[row, :] = 0
+        if memory.table_XY.shape[1] > 1:
+            _withhold(memory, past + rows, row)
     memory.number_P[FREED] = slot
+
+
+@kernel(inline=True, allocates=False)
+def _withhold(memory: RuleMemory, slot: int, row: int) -> None:
+    """Books the GPUs that are withheld at any time of a slot; slots are opened in their order."""
+    step, steps = int(memory.number_P[STEP]), memory.table_XY.shape[0]
+    while step + 1 < steps and memory.table_XY[step + 1, 0] <= slot:
+        step += 1
+    memory.number_P[STEP] = step
+    while True:
+        for s in range(memory.index_XY.shape[1]):
+            memory.index_XY[row, s] = max(memory.index_XY[row, s], int(memory.table_XY[step, 1 + s]))
+        step += 1
+        if step >= steps or memory.table_XY[step, 0] >= slot + 1:
+            return
 
 
 @kernel(inline=True, allocates=False)
@@ -219,9 +238,10 @@ class Booked(CompiledScheduler):
 
     The value is the job's utility over leaving its GPUs free, under the forecast issued in the hour of its arrival.
     A job that would lose money everywhere, or finds no room, is refused (held until it is overdue, or until another
-    gives room back). The books follow the jobs: what is left of a booking is given back when its job ends early, and
-    a run that goes on gets a longer one. Where all run times are as expected, a booked start is always feasible; only
-    a hard capacity curve, which the rule does not know, can keep a job waiting beyond it.
+    gives room back). GPUs that are announced to be withheld are booked from the start. The books follow the jobs: what
+    is left of a booking is given back when its job ends early, and a run that goes on gets a longer one. Where all run
+    times are as expected, a booked start is always feasible; only a hard capacity curve, which the rule does not know,
+    can keep a job waiting beyond it.
 
     Args:
         forecast: Forecast to plan by.
@@ -248,10 +268,12 @@ class Booked(CompiledScheduler):
         slots = int(np.ceil((brief.lookahead_h + 1) * HOUR_S / brief.slot_s)) + 1
         rows = 1 << (slots - 1).bit_length()
         last_start_s = np.inf if brief.drained else brief.window_s
+        index_XY, table = np.zeros((rows, len(brief.sites)), np.int64), np.zeros((1, 1))
+        if brief.withheld is not None:  # a step per row: its slot, not rounded, and the GPUs that sites withhold
+            index_XY[:] = brief.withheld.most(0.0, brief.slot_s, rows).T
+            table = np.column_stack([brief.withheld.from_s_K / brief.slot_s, brief.withheld.gpus_KS])
         return RuleMemory.make(
-            numbers=(0.0, last_start_s, -1.0),
-            index=np.zeros((rows, len(brief.sites)), np.int64),
-            job_index=(REFUSED, 0, 0, 0, 0),
+            numbers=(0.0, last_start_s, -1.0, 0.0), table=table, index=index_XY, job_index=(REFUSED, 0, 0, 0, 0)
         )
 
     def intended_start(self, view: ClusterView, job: int) -> tuple[int, float] | None:

@@ -65,6 +65,7 @@ class Fractional(Scheduler):
         self.workload = Workload.of(brief, self.draw(brief, rng))
         self.hours = int(min(DAY_H, brief.window_s / HOUR_S))
         self.gpus_S = np.array([site.gpus for site in brief.fleet.sites], dtype=np.float64)
+        self._withheld = brief.withheld
         self.hour = self.first = self.end = -1
         self.booked_HS = np.zeros((0, len(self.gpus_S)))
         self.tracker: Tracker | None = None
@@ -105,10 +106,16 @@ class Fractional(Scheduler):
         return PlanProblem(
             classes=self.workload.classes,
             load_NKC=self.workload.days(self.first, self.end - self.first),
-            capacity_TD=np.tile(self.gpus_S, (span, 1)),
+            capacity_TD=self._capacity(span),
             cost_TD=np.zeros((span, sites)),
             peak_cost_D=np.zeros(sites),
         )
+
+    def _capacity(self, span: int) -> F8:
+        """Returns the GPUs that jobs may take in the hours from ``first`` on, (hours, sites)."""
+        if self._withheld is None:
+            return np.tile(self.gpus_S, (span, 1))
+        return np.ascontiguousarray((self.gpus_S[:, None] - self._withheld.mean_SH(self.first, span)).T)
 
     def fractions(self, view: ClusterView, answers: Answers) -> Fractions:
         """Returns the fractions to follow in the hours ``first`` to ``end``."""

@@ -29,6 +29,7 @@ from noonward.engine.cluster.kernels.physics import (
     show_hour,
     start,
     take_slot,
+    withhold,
 )
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
@@ -42,6 +43,7 @@ from noonward.engine.cluster.kernels.world import (
     SENT,
     SITE_SHIFT,
     TRANSIT,
+    WITHHOLD,
     World,
 )
 
@@ -63,7 +65,8 @@ def check_slot_action(w: World, job: int, s: int) -> int:
 def journeys_fit(w: World) -> bool:
     """Returns whether a journey from every site can still be noted."""
     jobs, sites = w.submitted_R.shape[0], w.shown.site_S.shape[0]
-    return jobs + w.engine_1[0].journeys + sites <= w.heap_E.shape[0]  # the heap holds at most one event a job
+    events = jobs + w.engine_1[0].steps_left  # at most: of a job the heap holds one
+    return events + w.engine_1[0].journeys + sites <= w.heap_E.shape[0]
 
 
 @kernel(inline=True, allocates=False)
@@ -156,7 +159,7 @@ def next_slot_s(w: World) -> float:
         if w.state_S[s].head >= 0:
             return view.run_1[0].now_s + slot_s
     time = np.inf
-    if w.engine_1[0].heap_size > 0:
+    if w.engine_1[0].heap_size > w.engine_1[0].steps_left:
         time = w.heap_E[0].time
     if w.engine_1[0].next_arrival < w.submitted_R.shape[0]:
         time = min(time, w.submitted_R[w.engine_1[0].next_arrival].arrival_s)
@@ -190,6 +193,9 @@ def take_events(w: World, until: float) -> int:
             enqueue(w, job, view.home_I[view.job_J[job].origin])
             continue
         drop_top(w)
+        if kind == WITHHOLD:
+            withhold(w, time, serial, job)
+            continue
         if view.job_J[job].serial != serial:
             continue  # it was withdrawn
         view.run_1[0].now_s = max(view.run_1[0].now_s, time)

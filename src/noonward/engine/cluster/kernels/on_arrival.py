@@ -37,6 +37,7 @@ from noonward.engine.cluster.kernels.physics import (
     show_hour,
     start,
     take_slot,
+    withhold,
 )
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
@@ -53,6 +54,7 @@ from noonward.engine.cluster.kernels.world import (
     SENT,
     TRANSIT,
     WAITING,
+    WITHHOLD,
     World,
 )
 from noonward.units import HOUR_S
@@ -316,6 +318,11 @@ def advance_on_arrival(w: World) -> int:
                 return code
             continue
         drop_top(w)
+        if kind == WITHHOLD:
+            withhold(w, time, serial, job)
+            w.engine_1[0].dispatch = job
+            w.engine_1[0].dispatch_last = job
+            continue
         if kind != HOUR and view.job_J[job].serial != serial:
             continue  # it has ended or was withdrawn
         row = w.track_J[job].row
@@ -345,8 +352,11 @@ def advance_on_arrival(w: World) -> int:
 
 @kernel(inline=True, allocates=False)
 def idle(w: World, kind: int) -> bool:
-    """Returns whether only turns of the hour and void deadlines are left: nothing runs, waits or travels."""
-    if kind != HOUR and kind != DEADLINE:
+    """Returns whether only turns of the hour, steps of what is withheld and void deadlines are left.
+
+    Nothing then runs, waits or travels.
+    """
+    if kind != HOUR and kind != WITHHOLD and kind != DEADLINE:
         return False
     for s in range(w.shown.site_S.shape[0]):
         if w.shown.site_S[s].waiting > 0 or w.state_S[s].taken > 0:

@@ -289,6 +289,16 @@ def show_free(w: World, s: int) -> None:
 
 
 @kernel(inline=True, allocates=False)
+def withhold(w: World, time: float, gpus: int, s: int) -> None:
+    """Withholds so many GPUs of a site from a time on; jobs that run on them run on."""
+    w.engine_1[0].steps_left -= 1
+    w.shown.run_1[0].now_s = max(w.shown.run_1[0].now_s, time)
+    read_meters(w, s, time)
+    w.state_S[s].withheld = gpus
+    show_free(w, s)
+
+
+@kernel(inline=True, allocates=False)
 def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
     """Starts a job now: takes GPUs, fixes clock and power, schedules the finish unless it is told."""
     view, row = w.shown, w.track_J[job].row

@@ -18,13 +18,15 @@ __all__ = ["DONE", "OVERDUE", "PLANNED", "RUNNING", "TRANSIT", "WAITING", "World
 
 FINISH: Final = 0
 """Event: a job finishes. Events at one time are taken in the order of these numbers, then of the job."""
-HOUR: Final = 1
+WITHHOLD: Final = 1
+"""Event: other GPUs of a site are withheld from now on; its serial is their number, its slot the site."""
+HOUR: Final = 2
 """Event: an hour begins and the capacity curves change."""
-REACH: Final = 2
+REACH: Final = 3
 """Event: a job reaches a site, or the earliest start it was given."""
-ARRIVAL: Final = 3
+ARRIVAL: Final = 4
 """Event: a job arrives at its ingress point."""
-DEADLINE: Final = 4
+DEADLINE: Final = 5
 """Event: a waiting job's latest start has passed."""
 TAKEN, JOINED, SENT, STARTED, FREED, DROPPED = 1, 2, 3, 4, 5, 6
 """What an engine that is told from outside notes of a job: it has come in sight, joined a queue, left for a site,
@@ -64,6 +66,7 @@ ENGINE: Final = np.dtype(
         ("until_s", "f8"),  # time up to which events are being taken, or NaN (protocol each-slot)
         ("part_s", "f8"),  # how long a price or an intensity holds, s
         ("heap_size", "i8"),
+        ("steps_left", "i8"),  # events among them that change what is withheld
         ("dispatch", "i8"),  # site whose queue is looked at next, or -1
         ("dispatch_last", "i8"),  # last site to look at
         ("estimated", "i8"),  # jobs whose told run times are there

@@ -1,0 +1,124 @@
+"""Stores of an older version are copied and brought up to date; copies made under load are whole."""
+
+import contextlib
+import sqlite3
+import threading
+
+import pytest
+
+from live.postgres_server import MISSING, PostgresServer
+from noonward.errors import FileError
+from noonward.live.requests import JobRequest
+from noonward.live.store import schema
+from noonward.live.store.postgres import PostgresDatabase
+from noonward.live.store.sqlite import NAME, backup, restore
+from noonward.live.store.store import Store
+from noonward.live.store.submit import submission
+
+OLD = "DROP TABLE needs"
+"""What makes tables of version 8 of today's."""
+
+
+@pytest.fixture
+def old(service):
+    """A service whose store, with a job that runs and one that waits, is of version 8."""
+    live = service("local-fcfs")
+    for _ in range(2):
+        live.submit(JobRequest(name="a", work=600.0, origin="north", gpus_min=8))
+    live.set_time(60.0)
+    live.steps()
+    live.store.close()
+    with contextlib.closing(sqlite3.connect(live.folder / NAME)) as connection:
+        connection.executescript(f"{OLD}; PRAGMA user_version = 8")
+    return live
+
+
+def version(path):
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return connection.execute("PRAGMA user_version").fetchone()[0]
+
+
+def test_a_store_of_version_8_is_copied_and_goes_on(old):
+    old.open()
+    old.submit(JobRequest(name="b", work=600.0, origin="south", after=(1,)))
+    for seconds in (720.0, 780.0, 1380.0, 1440.0, 2100.0, 2160.0):
+        old.set_time(seconds)
+        old.steps()
+    assert [row["state"] for row in old.store.read("SELECT state FROM jobs ORDER BY id")] == ["done"] * 3
+    assert version(old.folder / NAME) == schema.VERSION
+    copy = old.folder / f"{NAME}.v8"
+    assert (version(copy), copy.stat().st_mode & 0o777) == (8, 0o600)
+    with contextlib.closing(sqlite3.connect(copy)) as connection:
+        assert connection.execute("SELECT count(*) FROM jobs").fetchone()[0] == 2
+
+
+def test_a_step_that_fails_leaves_the_old_store(old, monkeypatch):
+    monkeypatch.setattr(schema, "UPGRADES", {8: schema.NEEDS + "CREATE TABLE jobs (id INTEGER);"})
+    with pytest.raises(FileError, match="table jobs already exists"):
+        old.open()
+    assert version(old.folder / NAME) == 8
+    monkeypatch.undo()
+    old.open()
+    assert version(old.folder / NAME) == schema.VERSION
+
+
+def test_a_copy_of_version_8_can_be_restored(old, tmp_path):
+    old.open()
+    restore(old.folder / f"{NAME}.v8", tmp_path / "other")
+    store = Store(tmp_path / "other", old.clock)
+    assert store.read("SELECT count(*) AS n FROM jobs")[0]["n"] == 2
+    store.close()
+
+
+@pytest.mark.skipif(MISSING, reason="PostgreSQL is not installed")
+def test_tables_of_version_8_in_a_postgresql_are_brought_up_to_date(service):
+    with PostgresServer() as server:
+        url = server.database()
+        live = service("local-fcfs", database=url)
+        live.submit(JobRequest(name="a", work=600.0, origin="north"))
+        live.store.close()
+        writer = PostgresDatabase(url, leads=False).writer()
+        writer.execute(OLD)
+        writer.execute("UPDATE leader SET version = 8")
+        writer.close()
+        live.open()
+        live.submit(JobRequest(name="b", work=600.0, origin="north", after=(1,)))
+        for seconds in (60.0, 720.0, 780.0, 840.0):
+            live.set_time(seconds)
+            live.steps()
+        assert [row["state"] for row in live.store.read("SELECT state FROM jobs ORDER BY id")] == ["done", "running"]
+        assert live.store.read("SELECT version FROM leader")[0]["version"] == schema.VERSION
+        live.store.close()
+
+
+def test_a_copy_made_under_load_holds_all_that_was_acknowledged_before(service, tmp_path):
+    live = service("local-fcfs")
+    row = live.checker.row(JobRequest(name="a", work=600.0, origin="north"))
+    acknowledged, stop = [0], threading.Event()
+
+    def load():
+        while not stop.is_set():
+            acknowledged[0] = live.store.do(submission([row] * 20))[0][-1]
+
+    loader = threading.Thread(target=load)
+    loader.start()
+    try:
+        copies = []
+        for n in range(4):
+            while acknowledged[0] < 200 * (n + 1):
+                loader.join(0.001)
+            before = acknowledged[0]
+            backup(live.folder, tmp_path / f"{n}.sqlite")
+            copies.append((before, acknowledged[0] + 20))
+    finally:
+        stop.set()
+        loader.join()
+    for n, (before, after) in enumerate(copies):
+        restore(tmp_path / f"{n}.sqlite", tmp_path / str(n))
+        store = Store(tmp_path / str(n), live.clock)
+        jobs = [each["id"] for each in store.read("SELECT id FROM jobs ORDER BY id")]
+        events = [each["job"] for each in store.read("SELECT job FROM events WHERE kind = 'submitted' ORDER BY job")]
+        store.close()
+        assert jobs == events == list(range(1, len(jobs) + 1))
+        assert len(jobs) % 20 == 0  # batches are whole
+        assert before <= len(jobs) <= after

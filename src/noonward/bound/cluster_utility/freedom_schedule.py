@@ -313,9 +313,9 @@ def improved(
 ) -> float:
     """Returns what the best schedule found adds to the utility of an idle fleet, USD.
 
-    Two are tried: unbroken runs improved, and jobs booked anew at capacity prices and improved. To improve is to give one job after the other its best life at the prices of energy alone among the GPUs that are
-    free; it is taken if, carried out with all overhead, it is worth more. So the value never falls, and a job that did
-    not run may find room.
+    Two are tried: unbroken runs improved, and jobs booked anew at capacity prices and improved. To improve is to give
+    one job after the other its best life at the prices of energy alone among the GPUs that are free; it is taken if,
+    carried out with all overhead, it is worth more. So the value never falls, and a job that did not run may find room.
 
     Args:
         environment: Environment of the protocol ``each-slot`` without hard capacity curves.

@@ -32,11 +32,11 @@ from noonward.units import HOUR_S
 
 FREEDOMS: Final = ("suspend", "elastic", "caps")
 """Names of the freedoms."""
-STEPS: Final = 120
-"""Subgradient steps."""
-NEAR_TARGET: Final = 0.003
-"""First distance of their target, as a share of what jobs add: the prices to begin at are near."""
-MASTER_ROUNDS: Final = 8
+STEPS: Final = 80
+"""Subgradient steps towards each of the targets."""
+TARGET_SHARES: Final = (0.03, 0.003)
+"""First distances of their targets, as shares of what jobs add: the prices to begin at may be near."""
+MASTER_ROUNDS: Final = 12
 """Most masters of the column generation."""
 TOLERANCE: Final = 5e-4
 """Excess over the linear relaxation at which the search for prices stops, over what all jobs add."""
@@ -325,13 +325,16 @@ def lower(
         dual: The dual function.
         price_SH: Prices to begin at, USD per GPU-hour.
         tolerance: Excess over the master, as a share of what all jobs add, at which to stop.
-        steps: Subgradient steps.
+        steps: Subgradient steps towards each of two targets.
         rounds: Most masters solved.
     """
     master = LifeMaster(dual)
-    best_usd, best_SH, _ = descend(
-        _Collected(dual, master, steps // 2), steps, price_SH=price_SH, target_share=NEAR_TARGET
-    )
+    best_usd, best_SH = math.inf, price_SH
+    for target_share in TARGET_SHARES:
+        collected = _Collected(dual, master, steps // 2)
+        found_usd, found_SH, _ = descend(collected, steps, price_SH=best_SH, target_share=target_share)
+        if found_usd < best_usd:
+            best_usd, best_SH = found_usd, found_SH
     excess_usd = math.inf
     for _ in range(rounds):
         master_usd = master.solve()

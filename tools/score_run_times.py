@@ -5,7 +5,8 @@ Usage: python tools/score_run_times.py LOG
 LOG is a job log or dated job table (docs/data.md). The first 80% of the jobs are the past; the others are predicted as
 they arrive, and learned as they end. Printed: the mean CRPS (s; the absolute error of a single value) of the learned
 distribution, the limit, the mean of the past, and the mean of the user's last two jobs that have ended; and the share
-of jobs that end within predicted quantiles.
+of jobs that end within predicted quantiles; and the mean Brier score (sum of squares over done, failed and cancelled)
+of the predicted chances of how a job ends, against the shares of the past, where the log says how jobs ended.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from noonward.data.jobs.dated import job_rows
 from noonward.data.jobs.knowledge import table_traits
-from noonward.forecasts.run_times import LearnedRunTimes, crps_J
+from noonward.forecasts.run_times import CAUSES, LearnedRunTimes, crps_J
 from noonward.model.cluster.scenario import JobTable
 
 QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)
@@ -49,6 +50,8 @@ def main() -> None:
         last.setdefault(user_J[job], []).append(work_J[job])
     mean = float(work_J[ended].mean())
     scores: dict[str, list[float]] = {"learned": [], "mean of the past": [], "user's last two": [], "limit": []}
+    brier: dict[str, list[float]] = {"learned": [], "shares of the past": []}
+    share_C = np.array([(cause_J[ended] == cause).mean() for cause in CAUSES])
     within: dict[float, list[bool]] = {share: [] for share in QUANTILES}
     for hour in np.unique(submit_s_J[first:] // 3600).tolist():
         done = sorted((job for job in running if end_s_J[job] <= hour * 3600), key=end_s_J.__getitem__)
@@ -66,6 +69,10 @@ def main() -> None:
         scores["user's last two"] += np.abs(work_J[jobs] - two).tolist()
         limited = jobs[np.isfinite(traits.limit_J[jobs])]
         scores["limit"] += np.abs(traits.limit_J[limited] - work_J[limited]).tolist()
+        happened_JC = cause_J[jobs, None] == np.array(CAUSES)
+        chance_JC = np.stack([model.chance_J(jobs, cause) for cause in CAUSES], axis=1)
+        brier["learned"] += ((chance_JC - happened_JC) ** 2).sum(axis=1).tolist()
+        brier["shares of the past"] += ((share_C - happened_JC) ** 2).sum(axis=1).tolist()
         for share, covered in within.items():
             covered += (work_J[jobs] <= model.quantile(jobs, share)).tolist()
     print(f"{len(work_J) - first:,} jobs predicted, {first:,} before them")
@@ -73,6 +80,8 @@ def main() -> None:
         print(f"{name:18} CRPS {np.mean(values):,.0f} s" if values else f"{name:18} none is known")
     for share, covered in within.items():
         print(f"ended within the quantile {share:g}: {np.mean(covered):.1%}")
+    for name, values in brier.items():
+        print(f"{name:18} Brier score of how jobs end {np.mean(values):.3f}")
 
 
 if __name__ == "__main__":

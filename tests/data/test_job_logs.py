@@ -243,7 +243,7 @@ def test_who_asked_and_how_it_ended_is_kept(read: Read) -> None:
     assert jobs["duration_s"].to_list() == [3600.0, 7200.0, 600.0, 600.0, 600.0]
     assert reasons(account, "read") == {
         "jobs that did not finish are kept with the time that they ran, since they took their GPUs: 1 cancelled, "
-        "1 failed, 1 node-fail, 1 timeout": 4
+        "1 failed, 1 node-fail, 1 timeout; 2 GPU-hours, no useful work": 4
     }
 
 

@@ -83,8 +83,8 @@ MIXED = ("dvfs-mixed", "--set", "window_h=1", "--set", f"constraints={LIMITS}", 
 
 
 def test_figures_of_compare(noonward: CommandLine) -> None:
-    log = ["submit_time,origin,gpus,duration_s,limit_s,slack_s"]
-    log += [f"2022-05-02T{hour:02d}:00:00Z,north,1,1800,7200,3600" for hour in range(20)]
+    log = ["submit_time,origin,gpus,duration_s,limit_s,slack_s,state"]
+    log += [f"2022-05-02T{hour:02d}:00:00Z,north,1,1800,7200,3600,{['done', 'failed'][hour % 2]}" for hour in range(20)]
     Path("log.csv").write_text("\n".join(log) + "\n", encoding="utf-8")
     runs = [
         noonward(

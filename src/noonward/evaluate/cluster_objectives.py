@@ -38,6 +38,7 @@ from noonward.evaluate.answer import (
     window_words,
 )
 from noonward.evaluate.comparison import Bound, BoundValue, Cell, Comparison, Objective, no_value
+from noonward.evaluate.ends import ends_metrics, ends_sentence, ends_table
 from noonward.evaluate.knowing import TOLD, knowing_metrics, knowing_table, worth
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.replay import replay_notes
@@ -150,7 +151,13 @@ class ClusterObjective(Objective):
         for each in self.bound_values:
             if not no_value(comparison.bounds, each.name):
                 out.append(Metric.of(each.metric, mean(comparison.bound_values(each.name)), each.unit))
-        return out + self.gap_metrics(comparison.bounds) + service_metrics(comparison) + knowing_metrics(comparison)
+        return (
+            out
+            + self.gap_metrics(comparison.bounds)
+            + service_metrics(comparison)
+            + knowing_metrics(comparison)
+            + ends_metrics(comparison)
+        )
 
     def value_metrics(self, comparison: Comparison, policy: str) -> list[Metric]:
         """Returns a policy's metrics of the ranked value."""
@@ -172,8 +179,13 @@ class ClusterObjective(Objective):
         return told
 
     def tables(self, comparison: Comparison) -> list[TextTable]:
-        """Returns latency per job class, the constraints with what was attained, and what run times are worth."""
-        tables = class_table(comparison), constraint_table(comparison), knowing_table(comparison)
+        """Returns latency per class, constraints with what was attained, what run times are worth, how jobs ended."""
+        tables = (
+            class_table(comparison),
+            constraint_table(comparison),
+            knowing_table(comparison),
+            ends_table(comparison),
+        )
         return [table for table in tables if table is not None]
 
     def notes(self, comparison: Comparison) -> list[str]:
@@ -481,7 +493,8 @@ class CostObjective(UtilityObjective):
             day = comparison.records[policy][worst].manifest["start"][:10]
             told.append(f"Worst of these windows ({day}): {amount} {what}; {int((saved_E < 0).sum())} of "
                         f"{len(saved_E)} windows cost more than today.")  # fmt: skip
-        return [*told, *super().consequences(comparison, policy), *longest_waits(comparison, policy)]
+        told += [*super().consequences(comparison, policy), *longest_waits(comparison, policy)]
+        return [*told, *ends_sentence(comparison, policy)]
 
     def tables(self, comparison: Comparison) -> list[TextTable]:
         """Returns waits and late jobs per class and per team, today's beside the policy's that the verdict names."""

@@ -16,13 +16,13 @@ COLUMNS = ("arrival_s", "slack_s", "start_s", "finish_s", "gpus", "status", "ori
 """Columns of the table that are read."""
 
 
-GROUPS = ("class", "team")
-"""Columns that jobs are grouped by; a table of jobs may lack the second."""
+GROUPS = ("class", "team", "state")
+"""Columns that jobs are grouped by; a table of jobs may lack all but the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Figures of the jobs of one class or team.
+    """Figures of the jobs of one class or team, or that ended alike.
 
     Attributes:
         jobs: Jobs.

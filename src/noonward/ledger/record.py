@@ -198,8 +198,8 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
 
     Times are seconds since the run's start. ``energy_kwh``, ``energy_usd`` and ``carbon_kg`` are those of its power
     segments; journeys stand apart. ``units`` are those processed; ``units_per_s`` is its rate. Where a log says when
-    jobs started, ``recorded_start_s`` and ``recorded_site`` hold that; where it says who asked for them, ``job_id``,
-    ``user`` and ``team`` stand first.
+    jobs started, ``recorded_start_s`` and ``recorded_site`` hold that; where it says who asked for them and how they
+    ended, ``job_id``, ``user``, ``team`` and ``state`` stand first.
 
     Args:
         outcome: The run.
@@ -216,7 +216,7 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
     level = np.where(started, job_J["level"], 0)
     seconds_J = np.where(started, job_J["finish_s"] - job_J["start_s"], np.nan)
     details = environment.details
-    asked = {} if details is None else {name: details[name] for name in ("job_id", "user", "team")}
+    asked = {} if details is None else {name: details[name] for name in ("job_id", "user", "team", "state")}
     asked = {name: column for name, column in asked.items() if not column.is_null().all()}
     recorded: dict[str, Any] = {}
     if jobs.has_record:

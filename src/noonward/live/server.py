@@ -19,6 +19,7 @@ from noonward.live.store.database import LeadershipLostError
 from noonward.live.store.postgres import PostgresDatabase
 from noonward.live.store.store import Store
 from noonward.live.tokens import any_tokens
+from noonward.live.watchdog import tell, watched
 from noonward.model.cluster.scenario import Scenario
 
 
@@ -53,7 +54,11 @@ def serve(
     _require_extra()
     _require_own_key(config.tls_key)
     _allow_many_files()
-    with locked_folder(config.folder, "noonward serve"):
+    running: list[Controller] = []
+    with (
+        locked_folder(config.folder, "noonward serve"),
+        watched(lambda: not any(beat.late for each in running for beat in each.heartbeats.values())),
+    ):
         store = _store(config, clock or SystemClock(), waits)
         if store is None:
             return
@@ -63,6 +68,7 @@ def serve(
             _require_mode(store, "shadow" if shadow else "live")
             controller = Controller(setup, store)
             controller.rehearse()
+            running.append(controller)
             with _bound(config.host, config.port) as listener:
                 lost = _answer(config, controller, listener, started)
         finally:
@@ -116,6 +122,7 @@ def _answer(config: LiveConfig, controller: Controller, listener: socket.socket,
         if callable(started):
             scheme = "http" if config.tls_certificate is None else "https"
             started(f"{scheme}://{config.host}:{listener.getsockname()[1]}", controller)
+        tell(f"READY=1\nSTATUS=listening at {config.host}:{listener.getsockname()[1]}")
         server.run(sockets=[listener])
     finally:
         controller.stop()
@@ -132,6 +139,7 @@ def _store(config: LiveConfig, clock: Clock, waits: Callable[[], None] | None) -
             return Store(database, clock)
         if waits is not None:
             waits()
+        tell("READY=1\nSTATUS=standing by: another instance leads")
         with _told_to_end() as stop:
             if not database.wait_to_lead(stop):
                 return None

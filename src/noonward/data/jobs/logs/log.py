@@ -18,6 +18,7 @@ from noonward.data.jobs.classes import RAW, ClassRule, classed
 from noonward.data.jobs.details import anonymous, states_of
 from noonward.data.text_table import MISSING, TextFile, TextTable, plain_name
 from noonward.errors import DataError, RowError
+from noonward.units import HOUR_S
 
 LOG_COLUMNS: Final[Mapping[str, pl.DataType | type[pl.DataType]]] = {
     "line": pl.Int64,
@@ -331,11 +332,13 @@ def _with_states(log: pl.DataFrame, account: Account) -> pl.DataFrame:
         words = ", ".join(sorted(set(other["state"]))[:5])
         account.add("read", other.height, f"jobs end in an unknown state ({words}): left empty", other["line"][0])
     cut = states.filter(states != "done").value_counts().sort("count", "state", descending=[True, False])
+    run_s = (log["end_time"] - log["start_time"]).dt.total_seconds()
+    hours = float((log["gpus"] * run_s).filter(states != "done").sum()) / HOUR_S
     account.add(
         "read",
         int(cut["count"].sum()),
         "jobs that did not finish are kept with the time that they ran, since they took their GPUs: "
-        + _counts(dict(zip(*cut.get_columns(), strict=True))),
+        f"{_counts(dict(zip(*cut.get_columns(), strict=True)))}; {hours:,.0f} GPU-hours, no useful work",
     )
     return log.with_columns(states.alias("state"))
 

@@ -135,6 +135,18 @@ def test_an_interrupted_record_is_run_again(noonward: CommandLine) -> None:
     assert ledger.read_bytes() == before
 
 
+def test_a_changed_record_is_run_again_and_this_is_said(noonward: CommandLine) -> None:
+    command = ("compare", "tiny", "-n", 1, "--policies", "local-fcfs", "--no-report", "--json")
+    first = noonward(*command)
+    (ledger,) = Path("runs").rglob("ledger.json")
+    before = ledger.read_bytes()
+    ledger.write_bytes(before.replace(b"1", b"2", 1))
+    again = noonward(*command)
+    assert again.out == first.out
+    assert "ledger.json is not as it was recorded (its digest differs): it is run again" in again.err
+    assert ledger.read_bytes() == before
+
+
 def test_generated_files_give_the_same_run_as_the_scenario_they_came_from(noonward: CommandLine) -> None:
     assert noonward("data", "generate", "tiny", "--out", "files").code == 0
     runs = [

@@ -38,12 +38,19 @@ def test_a_comparison_read_back_says_the_same(compared):
     assert found.scenario.digest[:8] in folder.name
 
 
-@pytest.mark.parametrize("harm", ["record", "kept", "none"])
+@pytest.mark.parametrize("harm", ["record", "ledger", "kept", "bound", "none"])
 def test_what_cannot_be_read_is_refused_in_one_line(noonward, compared, tmp_path, harm):
     folder = shutil.copytree(compared[0], tmp_path / "copy")
     (kept,) = folder.glob("comparison-*.json")
     if harm == "record":
         shutil.rmtree(folder / "cheapest-feasible" / "001")
+    elif harm == "ledger":
+        ledger = folder / "cheapest-feasible" / "001" / "ledger.json"
+        ledger.write_text(ledger.read_text().replace("1", "2", 1))
+    elif harm == "bound":
+        content = json.loads(kept.read_text())
+        content["bounds"][0]["utility_usd"] = 1e6
+        kept.write_text(json.dumps(content))
     elif harm == "kept":
         content = json.loads(kept.read_text())
         del content["seed"]

@@ -21,7 +21,7 @@ from noonward.live.config import RaySite
 from noonward.live.requests import JobRequest
 from noonward.live.server import _require_tokens
 from noonward.live.tokens import make_token, revoke_token
-from noonward.live.why import why
+from noonward.live.why import reasons, why
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "live"
 JOB = {"name": "a", "command": "true", "work": 600.0, "origin": "north"}
@@ -281,7 +281,8 @@ def test_why_names_what_a_job_waits_for(live, http):
     live.set_time(60.0)
     live.steps()
     found = http.get("/v1/jobs/2/why").json()
-    assert found["waits_for"] == "2 free GPUs at north (0 are free)"
+    assert (found["reason"], found["waits_for"]) == ("gpus", "2 free GPUs at north (0 are free)")
+    assert reasons(live.controller, 100) == [("free GPUs", 1)]
     assert found["expected_start"].endswith("00:11:00Z")
     north, south = found["candidates"]
     assert (north["feasible"], north["reason"]) == (False, "it needs 2 GPUs at once, 0 are free")
@@ -324,6 +325,7 @@ def test_savings_of_different_days_are_kept_apart(live, http, monkeypatch):
         )  # fmt: skip
 
     monkeypatch.setattr(handlers, "savings", savings)
+    monkeypatch.setattr(handlers, "SETTLE_SHARE", 1.0)  # other days need not wait, however long the first ones took
     for days in (31, 7, 31, 7):
         assert http.get(f"/v1/savings?days={days}").json()["policy"] == str(days)
     assert computed == [31, 7]

@@ -5,9 +5,11 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
+from noonward.live.accounts import Day, Interval, Savings
 from noonward.live.api.app import make_app
 from noonward.live.requests import JobRequest
 from noonward.live.tokens import make_token, revoke_token
+from noonward.live.web.words import headline
 
 PATHS = ("/", "/jobs", "/jobs/1", "/sites/north", "/plan", "/signals", "/savings", "/decisions", "/submit")
 OWN = re.compile(r"""(?:src|href|action|hx-get)=["']([^"']*)""")
@@ -64,7 +66,7 @@ def test_failed_jobs_are_counted_and_their_pages_show_it(live, browser):
         )
     )
     assert '<li class="bad"><a id="count-failed" href="/jobs?state=failed"><strong>1</strong>' in browser.get("/").text
-    assert '<p class="answer bad">It has ended: failed' in browser.get("/jobs/1").text
+    assert '<p class="answer bad">It failed' in browser.get("/jobs/1").text
 
 
 def test_a_job_is_submitted_by_a_form_once(live, browser):
@@ -216,3 +218,25 @@ def test_a_session_ends_when_it_is_not_used_and_the_oldest_makes_room(live, monk
             assert first.get("/").status_code == 303
             monkeypatch.setattr("noonward.live.web.sessions.IDLE_S", -1.0)
             assert second.get("/").status_code == 303
+
+
+@pytest.mark.parametrize(
+    ("usd", "kg", "said"),
+    [
+        (8.0, 4.0, "Saved 2.00 USD (20%) and 1.00 kg CO2 (20%) against local-fcfs: 3 jobs, 1 day."),
+        (12.0, 6.0, "Cost 2.00 USD (20%) and 1.00 kg CO2 (20%) more against local-fcfs: 3 jobs, 1 day."),
+        (8.0, 6.0, "Saved 2.00 USD (20%); 1.00 kg CO2 (20%) more against local-fcfs: 3 jobs, 1 day."),
+        (12.0, 4.0, "Cost 2.00 USD (20%) more; saved 1.00 kg CO2 (20%) against local-fcfs: 3 jobs, 1 day."),
+    ],
+)
+def test_the_headline_says_what_was_saved_and_what_was_not(usd, kg, said):
+    day = Day(
+        day="2026-01-01T00:00:00Z", jobs=3, energy_kwh=1.0, energy_usd=usd, carbon_kg=kg, wait_h=0.0,
+        reference_kwh=1.0, reference_usd=10.0, reference_kg=5.0, reference_wait_h=0.0,
+    )  # fmt: skip
+    none = Interval(mean=0.0, low=None, high=None)
+    found = Savings(
+        reference="local-fcfs", policy="other", days=[day], left_out=0, saved_usd_a_day=none, saved_kg_a_day=none,
+        run_times=None, remark="",
+    )  # fmt: skip
+    assert headline(found) == said

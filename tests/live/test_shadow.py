@@ -157,7 +157,7 @@ def test_jobs_of_a_cluster_are_decided_about_left_alone_and_compared_with_what_h
             assert found.run_times.expected_h == pytest.approx(2.0)
             assert found.run_times.took_h < 0.05
             # Both ran in the same hours at the same power: which sign a difference of rounding has is the hour's.
-            assert headline(found).endswith(" than what happened, for 1 job of 1 day.")
+            assert headline(found).endswith(" against what happened: 1 job, 1 day.")
             assert found.days[0].energy_kwh == pytest.approx(found.days[0].reference_kwh, rel=1e-6)
             names = [row["name"] for row in store.read("SELECT name FROM jobs ORDER BY id")]
             assert names == ["short", "gone"]

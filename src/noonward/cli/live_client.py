@@ -280,8 +280,7 @@ def savings(
     if json:
         print_answer(found)
         return
-    against = "what happened" if found.reference == "what-happened" else found.reference
-    table = Table(title=f"{found.policy} against {against}")
+    table = Table(title=f"{found.policy} against {found.reference}")
     for title in ("day", "jobs", "USD", "USD saved", "kg CO2", "kg CO2 saved"):
         table.add_column(title, justify="left" if title == "day" else "right")
     for day in found.days:

@@ -18,6 +18,7 @@ from noonward.data.jobs.generate import build_jobs
 from noonward.data.jobs.history import history_of, sample_history
 from noonward.data.jobs.knowledge import job_knowledge, left_alone
 from noonward.data.jobs.load import jobs_of_table
+from noonward.data.jobs.standing import at_start, waiting_rows, words_at_start
 from noonward.data.sanity import scenario_warnings
 from noonward.data.signals.generate import generate_signals, sinusoidal_signals
 from noonward.data.signals.load import load_signals
@@ -109,6 +110,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         drained=scenario.end == "drained",
         late_until_s=_late_until_s(scenario, jobs),
     )
+    found = at_start(scenario, scenario.jobs, start) if isinstance(scenario.jobs, JobTable) else None
     before_h = 0 if signals is None else DAY_H
     pue = pue_by_hour(scenario.fleet, start - timedelta(hours=before_h), before_h + _hours(scenario, jobs))
     knowledge = job_knowledge(scenario, start, jobs, past, index, seed)
@@ -122,6 +124,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         seed=seed,
         jobs=jobs,
         signals=signals,
+        standing=None if found is None else found.standing,
         sample_jobs=_sampler(scenario, start, past),
         knowledge=knowledge,
         notes=(
@@ -129,6 +132,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
             *scenario_warnings(scenario, signals if isinstance(source, SignalFiles) else None),
             *(() if signals is None else signals.notes),
             *_window_notes(scenario, start, jobs),
+            *(() if found is None else words_at_start(found, scenario.fleet)),
         ),
         details=job_rows(scenario.jobs).details[jobs.row_J] if isinstance(scenario.jobs, JobTable) else None,
     )
@@ -210,6 +214,7 @@ def _window_notes(scenario: Scenario, start: datetime, jobs: Jobs) -> tuple[str,
             notes.append(f"{name} has no dates (column submit_time): its jobs run on the day each window starts on")
     else:
         inside = int(rows.arrivals_s(start, scenario.window_h)[1].sum())
+        taken = inside + int(waiting_rows(scenario.jobs, start).sum())
         if inside < len(rows.table):
             notes.append(
                 f"{inside:,} of the {len(rows.table):,} jobs of {name} are submitted between {start:%Y-%m-%d} and "
@@ -230,9 +235,9 @@ def _window_notes(scenario: Scenario, start: datetime, jobs: Jobs) -> tuple[str,
                 f"late jobs may start until {(late_until_s - window_s) / HOUR_S:.0f} h after the window, under every "
                 f"policy: {name} records starts up to then"
             )
-        if len(jobs) < inside:
+        if len(jobs) < taken:
             notes.append(
-                f"{inside - len(jobs):,} of {inside:,} jobs of {name} need more GPUs at once than any site has; they "
+                f"{taken - len(jobs):,} of {taken:,} jobs of {name} need more GPUs at once than any site has; they "
                 "are left out"
             )
     return tuple(notes)
@@ -286,13 +291,14 @@ def past_jobs(scenario: Scenario, source: JobTable, start: datetime) -> Jobs | N
         if source.history is None:
             return None
         raise DataError(f"--history {source.history} has no dates; give it a column 'submit_time'")
-    order = np.argsort(rows.submit_s_J, kind="stable")
+    # Jobs that wait when the window starts are jobs of the window: their run times are not known from the past.
+    known_J = np.ones(len(rows.table), bool) if source.history is not None else ~waiting_rows(source, start)
     slack_s = np.inf if source.slack_h is None else source.slack_h * HOUR_S
     since_s = rows.submit_s_J - rows.submit_s_J.min()
     jobs = jobs_of_table(
-        rows.table, scenario.fleet, since_s, slack_s=slack_s, leave_alone_s=MINUTE_S * source.leave_alone_min
+        rows.table, scenario.fleet, since_s, known_J, slack_s=slack_s, leave_alone_s=MINUTE_S * source.leave_alone_min
     )
-    past = history_of(jobs, rows.submit_s_J[order], start)
+    past = history_of(jobs, rows.submit_s_J[jobs.row_J], start)
     return None if past is None else jobs_that_fit(past, scenario.fleet, str(told.path))
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from noonward.evaluate.comparison import Bound, objective_of
 from noonward.files import write_text
-from noonward.ledger.folder import digest_of
+from noonward.ledger.folder import content_digest
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import find_kind
 from noonward.runtime.by_kind import environment_digest
@@ -85,7 +85,7 @@ class BoundRun:
         if self.folder is not None:
             try:
                 content: dict[str, Any] = json.loads(self.place.read_text(encoding="utf-8"))
-                whole = content.pop("digest", None) == _digest(content)
+                whole = content.pop("digest", None) == content_digest(content)
                 kept, had = Bound(**content["bound"]), content.get("seconds")
                 enough = "cut" not in kept or (self.seconds is not None and had is not None and had >= self.seconds)
                 if whole and content["of"] == of and enough:
@@ -101,10 +101,5 @@ class BoundRun:
             content: dict[str, Any] = {"of": found.of, "bound": found.bound}
             if "cut" in found.bound:
                 content["seconds"] = self.seconds
-            write_text(self.place, json.dumps(content | {"digest": _digest(content)}, indent=1) + "\n")
+            write_text(self.place, json.dumps(content | {"digest": content_digest(content)}, indent=1) + "\n")
         return found
-
-
-def _digest(content: dict[str, Any]) -> str:
-    """Returns the digest of what a bound's file says, whatever the order of its entries."""
-    return digest_of(json.dumps(content, sort_keys=True).encode())

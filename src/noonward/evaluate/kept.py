@@ -13,6 +13,7 @@ from noonward.evaluate.comparison import Bound, Comparison
 from noonward.evaluate.given import scenario_given
 from noonward.evaluate.table import Currency
 from noonward.files import file_name, write_text
+from noonward.ledger.folder import content_digest
 from noonward.runtime.by_kind import read_record
 from noonward.schedule.registry import Policy
 
@@ -46,7 +47,8 @@ def keep(comparison: Comparison, command: str) -> Path:
         "bounded": comparison.bounded,
         "currency": asdict(comparison.currency),
     }
-    write_text(path, json.dumps(content, indent=1, allow_nan=True) + "\n")
+    content = json.loads(json.dumps(content))
+    write_text(path, json.dumps(content | {"digest": content_digest(content)}, indent=1) + "\n")
     return path
 
 
@@ -72,11 +74,14 @@ def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:
         path: File of a kept comparison.
 
     Raises:
-        DataError: The file is no kept comparison, or one of its records is missing or damaged.
+        DataError: The file is no kept comparison or is not as it was written, or one of its records is missing or
+            damaged.
     """
     path = Path(path)
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if content.pop("digest", None) != content_digest(content):
+            raise ValueError("it is not as it was written: its digest differs")
         bounds = [Bound(**bound) for bound in content["bounds"]]
         scenario = scenario_given(content["scenario"])
         folder, seed, command = path.parent, int(content["seed"]), str(content["command"])
@@ -96,7 +101,7 @@ def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:
         bounded = bool(content["bounded"])
     except NoonwardError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{path} is no kept comparison, or is damaged ({error}); run the comparison again") from error
     found = ComparisonResult(
         scenario=scenario,

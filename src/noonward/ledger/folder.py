@@ -33,7 +33,11 @@ def digest_of(content: bytes) -> str:
 
 def manifest_digest(manifest: dict[str, Any]) -> str:
     """Returns the digest of a manifest without its digests, whatever the order of its entries."""
-    content = {name: value for name, value in manifest.items() if name != "digests"}
+    return content_digest({name: value for name, value in manifest.items() if name != "digests"})
+
+
+def content_digest(content: dict[str, Any]) -> str:
+    """Returns the digest of what a JSON file says, whatever the order of its entries."""
     return digest_of(json.dumps(content, sort_keys=True).encode())
 
 

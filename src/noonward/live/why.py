@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from collections import Counter
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -49,11 +50,46 @@ class Candidate(msgspec.Struct, kw_only=True):
     """Latest start here that keeps the job's delay."""
 
 
+Reason = Literal[
+    "hand-over",
+    "end",
+    "release",
+    "question",
+    "start",
+    "transfer",
+    "site",
+    "plan",
+    "queue",
+    "gpus",
+    "policy",
+    "refused",
+    "jobs",
+]
+"""Kinds of what a job waits for."""
+IN_WORDS: Final[dict[Reason, str]] = {
+    "start": "their planned start in a better hour",
+    "gpus": "free GPUs",
+    "queue": "jobs ahead of them",
+    "policy": "a better hour: the policy defers them",
+    "plan": "the capacity plan",
+    "transfer": "their transfer",
+    "release": "a release: they are held",
+    "question": "the next decision",
+    "site": "a site that may take them",
+    "refused": "nothing in sight: no site and time pays",
+    "hand-over": "their hand-over to the cluster",
+    "jobs": "the end of other jobs",
+}
+"""What several jobs wait for, the usual first; jobs that run or have ended wait for nothing."""
+
+
 class Why(msgspec.Struct, kw_only=True):
     """Why a job is where it is."""
 
     job: int
     state: str
+    reason: Reason
+    """Kind of what it waits for."""
     waits_for: str
     """What it waits for, in words."""
     expected_start: str | None
@@ -79,19 +115,35 @@ def why(controller: Controller, job: int) -> Why:
         if seat is not None and seat.about.job != job:
             seat = None
         candidates = [] if seat is None or seat.state == STARTING else _candidates(controller, world, seat)
-        words, start_s = _waits_for(controller, world, seat, dict(row), candidates)
+        reason, words, start_s = _waits_for(controller, world, seat, dict(row), candidates)
     end_s = row["ended_s"]
     if end_s is None and row["start_s"] is not None:
         end_s = (row["began_s"] or row["start_s"]) + row["run_s"]
     return Why(
         job=job,
         state=row["state"],
+        reason=reason,
         waits_for=words,
         expected_start=None if start_s is None else controller.time_of(start_s),
         expected_end=None if end_s is None else controller.time_of(end_s),
         policy=controller.policy,
         candidates=candidates,
     )
+
+
+def reasons(controller: Controller, most: int) -> list[tuple[str, int]]:
+    """Returns what the newest jobs that have not started wait for, in words, and how many do; the usual first.
+
+    Args:
+        controller: Controller of the service.
+        most: Jobs that are looked at.
+    """
+    rows = controller.store.read(
+        "SELECT id FROM jobs WHERE state IN ('submitted', 'transit', 'waiting', 'starting') ORDER BY id DESC LIMIT ?",
+        most,
+    )
+    counted = Counter(why(controller, row["id"]).reason for row in rows)
+    return [(words, counted[reason]) for reason, words in IN_WORDS.items() if counted[reason]]
 
 
 def _candidates(controller: Controller, world: World, seat: Seat) -> list[Candidate]:
@@ -171,58 +223,68 @@ def _reason(world: World, seat: Seat, s: int, feasible: bool, latest: float) -> 
 
 def _waits_for(
     controller: Controller, world: World, seat: Seat | None, row: dict[str, Any], candidates: list[Candidate]
-) -> tuple[str, float | None]:
-    """Returns what a job waits for, and its earliest known start."""
+) -> tuple[Reason, str, float | None]:
+    """Returns what a job waits for, as its kind and in words, and its earliest known start."""
     state, slot_s = row["state"], world.brief.slot_s
     if row["start_s"] is not None:
         if state == "starting" and str(row["reason"]).startswith(PUT_OFF):
             site = row["site"]
-            return f"its hand-over to {site}, which is tried again: {row['reason']}", row["start_s"]
+            return "hand-over", f"its hand-over to {site}, which is tried again: {row['reason']}", row["start_s"]
         if state == "starting" and row["reason"]:
-            return f"{row['site']}, whose cluster holds it: {row['reason']}", row["start_s"]
+            return "hand-over", f"{row['site']}, whose cluster holds it: {row['reason']}", row["start_s"]
         if state in ("starting", "running"):
-            return f"its end; it was started at {row['site']}", row["start_s"]
-        return "nothing: it has ended", row["start_s"]
+            return "end", f"its end; it was started at {row['site']}", row["start_s"]
+        return "end", "nothing: it has ended", row["start_s"]
     if state not in ("submitted", "transit", "waiting"):
-        return "nothing: it has ended", None
+        return "end", "nothing: it has ended", None
     if row["held"]:
-        return "its release: it is held", None
+        return "release", "its release: it is held", None
     if seat is None:
         if others := others_of(controller.store, row["id"]):
-            return others, None
+            return "jobs", others, None
         if world.brief.protocol == "on-arrival":
-            return "the next question", None
+            return "question", "the next question", None
         next_s = (np.floor(row["arrival_s"] / slot_s) + 1) * slot_s
-        return "the next slot boundary, at which it is asked about", float(next_s)
+        return "question", "the next slot boundary, at which it is asked about", float(next_s)
     if seat.state == TRANSIT:
         reach_s, site = float(seat.reach_s or 0.0), world.brief.sites[seat.site]
         if seat.earliest_s > reach_s:
-            return f"the start that the policy {controller.policy} has planned at {site}", seat.earliest_s
-        return f"its journey to {site}", reach_s
+            return "start", f"the start that the policy {controller.policy} has planned at {site}", seat.earliest_s
+        return "transfer", f"its transfer to {site}", reach_s
     own = (
         next((one for one in candidates if one.site == world.brief.sites[seat.site]), None) if seat.site >= 0 else None
     )
     if own is None:
-        return "a site that may take it", None
+        return "site", "a site that may take it", None
     if world.brief.protocol == "on-arrival" or not own.feasible:
         if own.free >= seat.about.gpus_min > world.engine.room(seat.site):
-            return f"the capacity curve of {own.site}: this hour it leaves no {seat.about.gpus_min} GPUs to start", None
+            words = f"the capacity curve of {own.site}: this hour it leaves no {seat.about.gpus_min} GPUs to start"
+            return "plan", words, None
         if own.free >= seat.about.gpus_min and world.brief.protocol == "on-arrival":
-            return f"the jobs before it in the queue of {own.site}", None
+            return "queue", f"the jobs before it in the queue of {own.site}", None
         room_s = _room_s(world, seat)
-        return f"{seat.about.gpus_min} free GPUs at {own.site} ({own.free} are free)", room_s
+        return "gpus", f"{seat.about.gpus_min} free GPUs at {own.site} ({own.free} are free)", room_s
     return _intention(controller.policy, world, seat)
 
 
-def _intention(policy: str, world: World, seat: Seat) -> tuple[str, float | None]:
+def _intention(policy: str, world: World, seat: Seat) -> tuple[Reason, str, float | None]:
     """Returns what a policy waits for that holds a job though it could start."""
     intended = world.scheduler.intended_start(world.view, seat.slot) if isinstance(world.scheduler, Intends) else None
     if intended is None:
-        return f"the policy {policy}, which holds it though it could start: it is asked again every slot", None
+        return (
+            "policy",
+            f"the policy {policy}, which defers it though it could start: it is asked again every slot",
+            None,
+        )
     site, start_s = intended
     if site < 0:
-        return f"nothing that is in sight: the policy {policy} has refused it, since it pays at no site and time", None
-    return f"the start that the policy {policy} has booked at {world.brief.sites[site]}", max(start_s, world.now_s)
+        words = f"nothing that is in sight: the policy {policy} has refused it, since it pays at no site and time"
+        return "refused", words, None
+    return (
+        "start",
+        f"the start that the policy {policy} has reserved at {world.brief.sites[site]}",
+        max(start_s, world.now_s),
+    )
 
 
 def _room_s(world: World, seat: Seat) -> float | None:

@@ -20,6 +20,7 @@ from noonward.data.jobs.dated import job_rows, jobs_that_fit
 from noonward.data.jobs.kernels import CELL_S, burst_factors, draw_times, scale_to_demand
 from noonward.data.jobs.load import JobTrace, jobs_of_table, load_job_trace
 from noonward.data.jobs.size import require_size
+from noonward.data.jobs.standing import from_start, waiting_rows
 from noonward.data.jobs.streams import (
     generate_mixed_jobs,
     generate_poisson_jobs,
@@ -114,7 +115,11 @@ def _(spec: JobTable, fleet: Fleet, start: datetime, window_h: int, slot_s: floa
     alone_s = MINUTE_S * spec.leave_alone_min if spec.knowledge.run_time == "known" else 0.0
     if rows.submit_s_J is not None:
         arrival_s_J, inside_J = rows.arrivals_s(start, window_h)
+        waiting_J = waiting_rows(spec, start)
+        arrival_s_J = np.where(waiting_J, 0.0, arrival_s_J)
+        inside_J = inside_J | waiting_J
         jobs = jobs_of_table(rows.table, fleet, arrival_s_J, inside_J, slack_s, rows.starts_s(start), alone_s)
+        jobs = from_start(jobs, rows, start) if waiting_J.any() else jobs
         return jobs_that_fit(jobs, fleet, str(spec.path))
     jobs = jobs_of_table(rows.table, fleet, slack_s=slack_s, leave_alone_s=alone_s)
     late = int((jobs.arrival_s_J >= window_h * HOUR_S).sum())

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import yaml
 
 from noonward.data.scenarios.load import scenario_from
 from noonward.data.scenarios.own_fleet import OwnFleet
-from noonward.data.scenarios.own_jobs import own_jobs, with_classes
+from noonward.data.scenarios.own_jobs import dated_rows, own_jobs, with_classes
 from noonward.data.scenarios.own_text import scenario_text
 from noonward.data.scenarios.own_window import own_window
 from noonward.files import write_table
@@ -62,6 +63,8 @@ def write_own_fleet(asked: OwnFleet, folder: Path, policies: Sequence[str] = ())
     asked = with_classes(asked, notes)
     table = own_jobs(asked, notes)
     first, hours = own_window(asked, notes)
-    text = scenario_text(asked, folder, table is not None, first, hours, policies)
+    rows = dated_rows(asked)
+    starts = rows is not None and rows.start_s_J is not None and not np.isnan(rows.start_s_J).all()
+    text = scenario_text(asked, folder, table is not None, starts, first, hours, policies)
     scenario = scenario_from(yaml.safe_load(text), f"{asked.name}.yaml", folder)
     return Written(text=text, scenario=scenario, jobs=table, notes=tuple(notes))

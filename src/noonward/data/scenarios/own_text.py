@@ -27,7 +27,7 @@ def _relative(path: Path, folder: Path) -> str:
 
 
 def scenario_text(
-    asked: OwnFleet, folder: Path, table: bool, first: date | None, hours: int, policies: Sequence[str]
+    asked: OwnFleet, folder: Path, table: bool, starts: bool, first: date | None, hours: int, policies: Sequence[str]
 ) -> str:
     """Returns the scenario as commented YAML.
 
@@ -35,6 +35,7 @@ def scenario_text(
         asked: What it is made from.
         folder: Folder that the file will lie in; paths are written relative to it where they lie below.
         table: Whether the job table was written anew, beside the file.
+        starts: Whether it says when its jobs started.
         first: First day of the window.
         hours: Its length, h.
         policies: Policies to compare; none: none are written.
@@ -86,7 +87,7 @@ def scenario_text(
         "network: {throughput_gb_per_min: 1, usd_per_gb: 0, kwh_per_gb: 0}  # what moving a job's data takes and costs"
     )
     lines += _signal_lines(asked, folder)
-    lines += _job_lines(asked, _job_path(asked, folder, table), hours)
+    lines += _job_lines(asked, _job_path(asked, folder, table), hours, starts)
     lines += [
         "economics:",
         f"  revenue_usd_per_gpu_hour: {asked.revenue_usd_per_gpu_hour:g}  # what serving a GPU-hour is worth to "
@@ -123,7 +124,7 @@ def _signal_lines(asked: OwnFleet, folder: Path) -> list[str]:
     return lines + [f"    - {_relative(path, folder)}" for path in asked.signals]
 
 
-def _job_lines(asked: OwnFleet, jobs: str, hours: int) -> list[str]:
+def _job_lines(asked: OwnFleet, jobs: str, hours: int, starts: bool) -> list[str]:
     if asked.jobs is None:
         gpus = sum(pool.gpus for pool in asked.pools)
         shares = ", ".join(f"{pool.name}: {pool.gpus}" for pool in asked.pools)
@@ -148,4 +149,7 @@ def _job_lines(asked: OwnFleet, jobs: str, hours: int) -> list[str]:
         "  knowledge:           # what policies are told of a job's run time when it arrives",
         "    run_time: learned  # what the log says of jobs like it, at most its limit (limit_s); 'known': the truth",
     ]
-    return ["jobs:", "  source: table", f"  path: {jobs}", *said, alone, *told]
+    there = (
+        "  at_start: as-recorded  # jobs that were running or waiting when the window starts are there; 'empty': none"
+    )
+    return ["jobs:", "  source: table", f"  path: {jobs}", *said, alone, *([there] if starts else []), *told]

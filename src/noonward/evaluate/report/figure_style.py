@@ -172,7 +172,8 @@ def time_ticks(record: Record, hours: int) -> list[datetime]:
 
 
 def utilisation_SH(record: Record) -> np.ndarray:
-    """Returns the share of GPUs that run jobs per site and hour of the window, percent."""
+    """Returns the share of GPUs that run jobs per site and hour of the window, percent; 0 where there is no GPU."""
     busy_SH, gpus_SH = grid(record, "busy_gpu_hours", "gpus")
     hours = window_hours(record)
-    return np.asarray(100.0 * busy_SH[:, :hours] / gpus_SH[:, :hours])
+    busy_SH, gpus_SH = busy_SH[:, :hours], gpus_SH[:, :hours]
+    return np.asarray(np.divide(100.0 * busy_SH, gpus_SH, out=np.zeros(busy_SH.shape), where=gpus_SH > 0))

@@ -16,6 +16,7 @@ from noonward import __version__
 from noonward.live.api.watched import BOUNDS_S, RequestCounts
 from noonward.live.controller import Controller
 from noonward.live.store.schema import ENDED, OPEN
+from noonward.live.store.sqlite import SqliteFile
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _EVENTS: Final = "SELECT max(id) AS last, kind, count(*) AS n FROM events WHERE id > ? GROUP BY kind"
@@ -64,7 +65,7 @@ class Figures:
             lines.add("decision_p99_seconds", "gauge", "99th percentile of the last decisions.", {"": p99_s})
         store = controller.store
         lines.add("store_commits_total", "counter", "Commits of the store.", {"": store.commits})
-        if controller.setup.config.database is None:
+        if isinstance(store.database, SqliteFile):
             size = sum(file.stat().st_size for file in _files(store.path) if file.exists())
             lines.add("store_bytes", "gauge", "Size of the store's files.", {"": size})
 

@@ -26,7 +26,7 @@ from noonward.live.web.sessions import Sessions, Visitor
 from noonward.live.web.timelines import LEADS, busy_gpus, signal_lines
 from noonward.live.web.words import event_words, headline, problems
 from noonward.live.web.world_map import places
-from noonward.live.why import why
+from noonward.live.why import reasons, why
 from noonward.schedule.policies import policies
 from noonward.units import DAY_S
 
@@ -149,6 +149,8 @@ class Pages:
             return {
                 "counts": [(state, counts.get(state, 0)) for state in OPEN],
                 "lately": [(state, lately.get(state, 0)) for state in ENDED],
+                "reasons": reasons(self.controller, ROWS),
+                "looked_at": ROWS,
                 "jobs": self.api.job_list(None, None, 2**53, 8).jobs,
                 "events": [(event, event_words(event)) for event in events],
             }

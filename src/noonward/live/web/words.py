@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from noonward.live.accounts import WHAT_HAPPENED, Interval, Savings
+from noonward.live.accounts import Interval, Savings
 from noonward.live.api.shown import Event, ServiceShown, SiteShown
 
 _WORDS: Final = {
@@ -38,20 +38,26 @@ def headline(savings: Savings | None) -> str | None:
     if savings is None or not savings.days:
         return None
     jobs, days = sum(day.jobs for day in savings.days), len(savings.days)
-    usd = sum(day.energy_usd for day in savings.days), sum(day.reference_usd for day in savings.days)
-    other = savings.reference if savings.reference == WHAT_HAPPENED else f"under {savings.reference}"
-    kg = sum(day.carbon_kg for day in savings.days), sum(day.reference_kg for day in savings.days)
-    return (
-        f"{_less(*usd, 'USD')} and {_less(*kg, 'kg CO2')} than {other}, for {jobs:,} "
-        f"job{'s' * (jobs != 1)} of {days} day{'s' * (days != 1)}."
+    usd = (
+        sum(day.reference_usd - day.energy_usd for day in savings.days),
+        sum(day.reference_usd for day in savings.days),
     )
+    kg = sum(day.reference_kg - day.carbon_kg for day in savings.days), sum(day.reference_kg for day in savings.days)
+    money, carbon = _amount_of(*usd, "USD"), _amount_of(*kg, "kg CO2")
+    if usd[0] >= 0 <= kg[0]:
+        said = f"Saved {money} and {carbon}"
+    elif usd[0] < 0 > kg[0]:
+        said = f"Cost {money} and {carbon} more"
+    else:
+        said = f"Saved {money}; {carbon} more" if usd[0] >= 0 else f"Cost {money} more; saved {carbon}"
+    what, how_long = f"{jobs:,} job{'s' * (jobs != 1)}", f"{days} day{'s' * (days != 1)}"
+    return f"{said} against {savings.reference}: {what}, {how_long}."
 
 
-def _less(value: float, reference: float, unit: str) -> str:
-    """Returns by how much a value is below its reference, to three digits."""
-    saved = reference - value
-    share = f" ({abs(saved) / reference:.0%})".replace("%", " %") if reference > 0 else ""
-    return f"{amount(abs(saved))} {unit}{share} {'less' if saved >= 0 else 'more'}"
+def _amount_of(saved: float, reference: float, unit: str) -> str:
+    """Returns the size of a saving, with its share of the reference."""
+    share = f" ({abs(saved) / reference:.0%})" if reference > 0 else ""
+    return f"{amount(abs(saved))} {unit}{share}"
 
 
 def amount(value: float) -> str:

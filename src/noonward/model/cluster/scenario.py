@@ -364,12 +364,17 @@ class JobTable(JobsToRun):
     leave_alone_min: NonNegative = 0.0
     """Jobs that run for less than this, min, have no slack: they are late unless they start at once. Where their run
     times are not known, those that are told to: by their limit, or as most jobs like them did."""
+    at_start: Literal["empty", "as-recorded"] = "empty"
+    """What is there when a window starts: ``empty``: nothing; ``as-recorded``: the jobs that the table says were
+    running, on their GPUs until they end, and those that were waiting, which arrive at once."""
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         content: dict[str, Any] = write(self)
         if not self.leave_alone_min:
             content.pop("leave_alone_min", None)
+        if self.at_start == "empty":
+            content.pop("at_start", None)
         return content
 
 

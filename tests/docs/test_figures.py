@@ -197,6 +197,19 @@ def test_figures_of_the_study_of_knowledge(noonward: CommandLine, monkeypatch: p
     hold_against_page("reproduce fine-tuning --knowledge", [noonward(*command).out])
 
 
+def test_figures_of_the_study_of_published_prices(
+    noonward: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from noonward.studies.fine_tuning.published import study_published
+
+    small = tmp_path / "small.yaml"
+    small.write_text("extends: fine-tuning\nname: small\nwindow_h: 12\njobs: {count: 80}\n", encoding="utf-8")
+    changed = {**(study_published.__kwdefaults__ or {}), "scenario": str(small)}
+    monkeypatch.setattr(study_published, "__kwdefaults__", changed)
+    command = ("reproduce", "fine-tuning", "--published", "-n", 2, "--workers", 1, "--json")
+    hold_against_page("reproduce fine-tuning --published", [noonward(*command).out])
+
+
 def test_figures_of_the_map(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     from noonward.studies.fine_tuning import gain_map
 

@@ -17,6 +17,8 @@ from noonward.data.signals.load import write_generated_signals
 from noonward.errors import ScenarioError
 from noonward.evaluate.answer import headline
 from noonward.evaluate.asked import count_of, windows_given
+from noonward.evaluate.cluster_objectives import carbon_scope
+from noonward.evaluate.report.meeting import write_meeting_report
 
 FIRST = datetime(2022, 10, 1, tzinfo=UTC)
 DAYS = 30
@@ -89,13 +91,32 @@ def test_a_pinned_window_is_not_run_ten_times(fleet: Any) -> None:
     assert count_of(windows_given(fleet, None, 2), None) == 2
 
 
-def test_windows_are_compared(fleet: Any) -> None:
+def test_windows_are_compared(fleet: Any, tmp_path: Path) -> None:
     found = compare(fleet, ["local-fcfs", "cheapest-feasible"], windows=3, bound=False, currency="EUR=1.08")
     assert len(found.bounds) == 3
     assert len({record.manifest["start"] for record in found.records["local-fcfs"]}) == 3
     assert headline(found)[0] in str(found)
     assert "Total cost (EUR)" in str(found)
-    assert not any("distinct" in note or "overlap" in note for note in found.notes)
+    assert not any("distinct" in note or "overlap" in note or "left out" in note for note in found.notes)
+    html = write_meeting_report(found, tmp_path / "report.html", command="noonward compare").read_text(encoding="utf-8")
+    adopted = headline(found)[0].startswith("Keep") is False
+    assert ("Window by window" in html) == adopted
+    assert adopted
+    days = [record.manifest["start"][:10] for record in found.records["local-fcfs"]]
+    assert all(day in html[html.index("Window by window") :] for day in days)
+
+
+def test_how_emissions_are_counted_is_said_in_a_sentence(fleet: Any, tmp_path: Path) -> None:
+    assert carbon_scope(fleet).startswith(
+        "location-based, average carbon intensity of each hour's electricity (the sig"
+    )
+    signals = pl.read_csv(fleet.signals.paths[0]).with_columns(carbon_kind=pl.lit("marginal"))
+    signals.write_csv(tmp_path / "signals.csv")
+    marginal = with_files(fleet, [tmp_path / "signals.csv"], None)
+    assert carbon_scope(marginal).startswith(
+        "location-based, marginal carbon intensity of each hour's electricity, life"
+    )
+    assert "average carbon intensity" in carbon_scope(load_scenario("tiny"))
 
 
 def test_jobs_left_alone_have_no_slack(fleet: Any) -> None:

@@ -14,7 +14,7 @@ from noonward.decision.brief import Brief
 from noonward.live.clock import ManualClock
 from noonward.live.config import LiveConfig
 from noonward.live.controller import Controller
-from noonward.live.grid.sources import SignalSource
+from noonward.live.grid.sources import SignalSource, _part
 from noonward.live.requests import JobRequest, RequestChecker
 from noonward.live.setup import Setup
 from noonward.live.store.postgres import PostgresDatabase
@@ -34,6 +34,9 @@ class FixedSource(SignalSource):
 
     def fetch(self, zones, start, hours):
         return self.signals.select(zones).window(start, hours)
+
+    def published(self, zones, start, hours):
+        return _part(self.signals, zones, start, hours)
 
 
 class SimulatedSetup(Setup):

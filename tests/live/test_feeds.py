@@ -11,11 +11,13 @@ from noonward.live.clock import ManualClock
 from noonward.live.config import checked_config
 from noonward.live.grid.feed_source import feed_source
 from noonward.live.grid.feeds.catalogue import FEEDS
+from noonward.live.grid.feeds.settings import SignalFeed
 from noonward.live.grid.keeper import EXPECTED, HISTORY_H, STAND_IN, SignalKeeper
 from noonward.live.grid.sources import SourceError
 from noonward.live.grid.web import FIRST_PAUSE_S, MOST_REDIRECTS
 from noonward.live.setup import Setup
 from noonward.live.store.store import Store
+from noonward.model.markets import day_ahead_market
 
 NOW = datetime(2026, 11, 20, 18, 20, tzinfo=UTC)
 START = NOW.replace(minute=0)
@@ -297,3 +299,39 @@ def test_a_service_decides_by_its_publishers(world):
     controller.world.hours.show(controller.world.view, 0)
     assert controller.world.view.site_S["price"].tolist() == [2.0 * price(START)] * 2
     assert controller.problems == {}
+
+
+def french(world, name):
+    """A source of French prices: those of ENTSO-E are known a day ahead, AEMO's are not."""
+    (told,) = world.said(name)
+    return feed_source([SignalFeed.model_validate(told | {"zones": {"FR": AREAS[name]}})], world.store)
+
+
+def test_feeds_of_day_ahead_prices_say_which_hours_are_published(world, server):
+    source = french(world, "entsoe")
+    source.refresh(("FR",), START - timedelta(hours=2), 3)
+    ahead = [START + timedelta(hours=h) for h in range(1, 49)]
+    published_H = source.published(("FR",), ahead[0], 48).price_usd_per_mwh_ZH[0]
+    known = (day_ahead_market("FR").known_until(START) - ahead[0]) // timedelta(hours=1)
+    assert known == 28  # 19:00 in Paris: to the end of tomorrow
+    assert published_H[:known] == pytest.approx([2.0 * price(hour) for hour in ahead[:known]], rel=1e-12)
+    assert np.isnan(published_H[known:]).all()
+    other = french(world, "aemo")
+    other.refresh(("FR",), START - timedelta(hours=2), 3)
+    assert np.isfinite(other.fetch(("FR",), START - timedelta(hours=2), 2).price_usd_per_mwh_ZH).all()
+    assert np.isnan(other.published(("FR",), START - timedelta(hours=2), 48).price_usd_per_mwh_ZH).all()
+
+
+def test_prices_of_the_next_day_are_asked_for_once_they_are_published(world, server):
+    source = french(world, "entsoe")
+    source.refresh(("FR",), START - timedelta(hours=2), 3)
+    asked = len(server.seen)
+    world.set_time(3 * 3600.0)
+    source.refresh(("FR",), START, 4)
+    assert len(server.seen) == asked  # all that is published is known
+    world.set_time(18 * 3600.0)
+    source.refresh(("FR",), START, 19)
+    assert len(server.seen) == asked + 1
+    noon = START + timedelta(hours=18)  # 13:00 in Paris
+    found = source.published(("FR",), noon, 48).price_usd_per_mwh_ZH[0]
+    assert np.isfinite(found).sum() == 35

@@ -1,6 +1,7 @@
 """A day whose jobs took longer or shorter than planned, failed, and were steered: replayed with the same decisions."""
 
 import json
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -102,6 +103,23 @@ def assert_replays(live, *policies):
         )[0]["n"]
     )
     assert found.compared > 20
+
+
+def test_prices_that_were_published_late_are_replayed_as_they_were_known(service):
+    live = service("booked-published", *CROWDED, "fleet.sites.0.zone=DE", "fleet.sites.1.zone=FR")
+    source = live.controller.setup.source
+    whole = source.published
+    unknown = {"price_usd_per_mwh": np.full((2, 1), np.nan)}
+
+    def late(zones, start, hours):
+        found = whole(zones, start, hours)
+        return found if start.hour % 3 else replace(found, value_ZH=unknown)
+
+    source.published = late
+    play(live, 10, 60.0)
+    assert_replays(live, "booked-published")
+    live.store.do(lambda connection, now_s: connection.execute("DELETE FROM published"))
+    assert not replay_journal(live.controller.setup, live.store).same
 
 
 @pytest.mark.parametrize("policy", ["random", "booked-persistence", "bid-price-persistence"])

@@ -138,3 +138,29 @@ def test_a_forecast_is_issued_from_what_was_known(service):
     for hour, value_KSL in kept.items():
         assert value_KSL.shape == (2, 2, KEPT_H)
         assert value_KSL[0, :, 0] == pytest.approx(known[:, hour], rel=1e-6)
+
+
+def test_prices_known_ahead_are_kept_as_they_were_known_in_every_hour(store):
+    source = Source(5)
+    keeper = SignalKeeper(store, source, ZONES)
+    keeper.update(0)
+    source.until = 30
+    keeper.update(2)
+    found = keeper.published(0, 10)
+    assert sorted(found) == [0, 1, 2]
+    assert found[0].tolist() == [[1.0, 2.0, 3.0, 4.0, 5.0], [1001.0, 1002.0, 1003.0, 1004.0, 1005.0]]
+    assert found[2][0].tolist() == list(range(3, 31))
+    others = SignalKeeper(store, source, ("B", "C")).published(0, 1)[0]
+    assert others[0, 0] == 1001.0
+    assert np.isnan(others[1]).all()
+
+
+def test_where_no_hour_ahead_is_known_or_the_source_is_down_that_is_kept_too(store):
+    source = Source(3)
+    keeper = SignalKeeper(store, source, ZONES)
+    keeper.update(3)
+    source.down = True
+    keeper.update(4)
+    assert {hour: price_ZH.shape for hour, price_ZH in keeper.published(2, 9).items()} == {
+        2: (2, 1), 3: (2, 0), 4: (2, 0)
+    }  # fmt: skip

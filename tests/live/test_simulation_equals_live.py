@@ -11,6 +11,7 @@ CROWDED = ("jobs.count=60", "jobs.demand=0.9")
 LATE = (*CROWDED, "lateness.rule=wait", "lateness.usd_per_gpu_hour=2", "lateness.overtime_h=240")
 FEWER = ("jobs.classes.inference.rate_per_s=0.002", "jobs.classes.training.rate_per_s=0.002")
 SMALL_DAY = ("jobs.cluster_gpus=150", "jobs.mean_gpus=24", "jobs.slack_s=10800")
+EUROPE = ("fleet.sites.0.zone=DE", "fleet.sites.1.zone=FR")
 STATE = {"done": 4, "overdue": 5}
 
 
@@ -48,6 +49,13 @@ def test_each_slot(service, policy, restart_every):
 def test_plans_with_jobs_to_come(service, policy, restart_every):
     live = service(policy)
     live.play(restart_every)
+    assert_as_simulated(live, policy)
+
+
+@pytest.mark.parametrize("policy", ["bid-price-published", "booked-published"])
+def test_plans_with_published_prices(service, policy):
+    live = service(policy, *EUROPE)
+    live.play(100)
     assert_as_simulated(live, policy)
 
 

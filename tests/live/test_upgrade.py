@@ -15,7 +15,7 @@ from noonward.live.store.sqlite import NAME, backup, restore
 from noonward.live.store.store import Store
 from noonward.live.store.submit import submission
 
-OLD = "DROP TABLE needs"
+OLD = "DROP TABLE needs; DROP TABLE published"
 """What makes tables of version 8 of today's."""
 
 
@@ -53,7 +53,8 @@ def test_a_store_of_version_8_is_copied_and_goes_on(old):
 
 
 def test_a_step_that_fails_leaves_the_old_store(old, monkeypatch):
-    monkeypatch.setattr(schema, "UPGRADES", {8: schema.NEEDS + "CREATE TABLE jobs (id INTEGER);"})
+    failing = {8: schema.NEEDS + "CREATE TABLE jobs (id INTEGER);"}
+    monkeypatch.setattr(schema, "UPGRADES", {**schema.UPGRADES, **failing})
     with pytest.raises(FileError, match="table jobs already exists"):
         old.open()
     assert version(old.folder / NAME) == 8

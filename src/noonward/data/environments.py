@@ -215,7 +215,7 @@ def _window_notes(scenario: Scenario, start: datetime, jobs: Jobs) -> tuple[str,
     else:
         inside = int(rows.arrivals_s(start, scenario.window_h)[1].sum())
         taken = inside + int(waiting_rows(scenario.jobs, start).sum())
-        if inside < len(rows.table):
+        if inside < len(rows.table) and scenario.windows is None:
             notes.append(
                 f"{inside:,} of the {len(rows.table):,} jobs of {name} are submitted between {start:%Y-%m-%d} and "
                 f"{end:%Y-%m-%d %H:%M} UTC; the others are left out"

@@ -16,6 +16,7 @@ from noonward.bound.cluster_energy import FluidFrontier, environment_energy_boun
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.data.environments import build_environment
 from noonward.data.jobs.dated import job_rows
+from noonward.data.signals.load import stated_carbon_kinds
 from noonward.errors import InfeasiblePlanError
 from noonward.evaluate.answer import (
     SAME_WORK,
@@ -219,6 +220,7 @@ class ClusterObjective(Objective):
             ("Fleet", f"{count}, {gpus:,} GPUs: {listed}"),
             ("Horizon", f"jobs arrive over {scenario.window_h} hours; {end}"),
             ("Signals", describe_signals(scenario.signals)),
+            *([] if scenario.signals is None else [("Emissions", carbon_scope(scenario))]),
             *([] if scenario.signals is None else [("Start", "every environment starts at 00:00 UTC of its day")]),
         ]
 
@@ -235,6 +237,22 @@ def _shared_windows(starts: Sequence[datetime], window_h: int) -> list[str]:
     if overlap:
         return [f"{overlap} of the {len(starts)} windows overlap the one before, so they are not independent of it"]
     return []
+
+
+def carbon_scope(scenario: Scenario) -> str:
+    """Returns by which method emissions are counted, and what they contain, in a sentence."""
+    said = stated_carbon_kinds(scenario.signals) if isinstance(scenario.signals, SignalFiles) else []
+    kind = " and ".join(said) if said else "average"
+    untold = (
+        " (the signal files do not say otherwise)" if isinstance(scenario.signals, SignalFiles) and not said else ""
+    )
+    pue = sorted({site.pue for site in scenario.fleet.sites if isinstance(site.pue, int | float)})
+    times = f", times a PUE of {pue[0]:g}" if len(pue) == 1 else ", times each site's PUE" if pue else ""
+    return (
+        f"location-based, {kind} carbon intensity of each hour's electricity{untold}, life-cycle or direct as its "
+        f"publisher counts it; of the power that the fleet states per GPU (the card alone unless the host's share was "
+        f"added){times}; making the hardware is left out"
+    )
 
 
 def describe_signals(signals: SignalSource | None) -> str:

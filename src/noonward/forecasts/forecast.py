@@ -88,6 +88,12 @@ class Forecast:
         """The forecast of what has not been published: itself where it reads nothing published."""
         return replace(self, kind=BEYOND.get(self.kind, self.kind))
 
+    @property
+    def with_published(self) -> Forecast:
+        """The same forecast, published prices taken as they are; itself where there is no such kind."""
+        kinds = {beyond: kind for kind, beyond in BEYOND.items()}
+        return replace(self, kind=kinds.get(self.kind, self.kind))
+
     def forecaster(self, signals: Signals, history_h: int, rng: np.random.Generator) -> Forecaster:
         """Returns what makes the forecasts of one run.
 

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8
+from noonward.blas import one_thread
 from noonward.errors import DataError, ScenarioError, SignalRangeError
 from noonward.files import stored_arrays, whole_file
 from noonward.forecasts.forecaster import Forecaster
@@ -210,7 +211,8 @@ class LearnedForecaster(Forecaster):
         value_KIZL = regressed(value_KZH, issue_I, leads)
         seen = known(value_KZH, issue_I, self._start, self._place_Z, len(self._net.zones))
         hours, zones, inputs = seen.input_IZF.shape
-        error_IZKL = self._net(seen.input_IZF.reshape(-1, inputs)).reshape(hours, zones, 2, LEADS)
+        with one_thread():
+            error_IZKL = self._net(seen.input_IZF.reshape(-1, inputs)).reshape(hours, zones, 2, LEADS)
         lead_L = [standing_in(lead, LEADS) - 1 for lead in range(1, leads)]
         value_KIZL[..., 1:] += np.moveaxis(error_IZKL[..., lead_L], 2, 0) * seen.unit_KIZ[..., None]
         value_KIZL[..., 1:] = rounded_signals(value_KIZL[..., 1:])

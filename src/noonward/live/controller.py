@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -154,11 +154,13 @@ class Controller:
     def _hours(self, forecast: object) -> Hours | None:
         if self.keeper is None:
             return None
-        signals = self.keeper.signals(-HISTORY_H, (self.keeper.last_hour or 0) + 1)
+        until = (self.keeper.last_hour or 0) + 1
+        signals = replace(self.keeper.signals(-HISTORY_H, until), day_ahead=self.setup.scenario.day_ahead)
         zones = [site.zone for site in self.setup.scenario.fleet.sites]
         rng = stream(self.setup.config.seed, "forecast", 0)
         pue = self.setup.setting(window_s=np.inf, drained=True).pue
-        return Hours(signals, self.setup.start, zones, forecast, rng, pue)  # type: ignore[arg-type]
+        published = self.keeper.published(0, until)
+        return Hours(signals, self.setup.start, zones, forecast, rng, pue, published)  # type: ignore[arg-type]
 
     # Steps.
 
@@ -238,7 +240,8 @@ class Controller:
         if hours is None or self.keeper is None or hours.known_h > hour:
             return
         self.keeper.update(hour)
-        hours.append(self.keeper.signals(hours.known_h, hour + 1))
+        first = hours.known_h
+        hours.append(self.keeper.signals(first, hour + 1), self.keeper.published(first, hour + 1))
 
     def _take_ended(self) -> None:
         while not self._ended.empty():

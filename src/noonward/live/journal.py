@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 import msgspec
 
+from noonward.arrays import F8
 from noonward.errors import NoonwardError, ScenarioError
 from noonward.live.books import OPENED, Opening, named, restore_curves
 from noonward.live.grid.keeper import HISTORY_H, SignalKeeper
@@ -26,6 +27,13 @@ from noonward.units import HOUR_S
 
 DECIDED: Final = ("start decided", "sent", "infeasible answer", OVERDUE)
 """Events that a decision leaves in the store."""
+
+
+class _Known(NamedTuple):
+    """Signals as they were known at the time, and the prices that were known ahead in every hour."""
+
+    signals: Signals
+    published: dict[int, F8]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +80,7 @@ def replay_journal(setup: Setup, store: Store) -> Replayed:
     recorded: Iterator[Note] = iter(())
     since_s, began = 0.0, False
     names = Names.of(setup.scenario.fleet)
-    signals = _signals(setup, store)
+    known = _signals(setup, store)
     for row in store.read("SELECT opened_s, after_event, inputs FROM journal ORDER BY id"):
         for what, *how in msgspec.msgpack.decode(row["inputs"]):
             if what == OPENED:
@@ -83,7 +91,7 @@ def replay_journal(setup: Setup, store: Store) -> Replayed:
                 policies.append(opening.policy)
                 if world is None:
                     recorded, since_s = _recorded(store, row["after_event"]), row["opened_s"]
-                world = _opened(setup, signals, world, opening)
+                world = _opened(setup, known, world, opening)
             elif world is not None:
                 with contextlib.suppress(NoonwardError):  # a question that failed then fails again
                     world.again(what, *how)
@@ -125,20 +133,22 @@ def _each_once(policies: list[str]) -> tuple[str, ...]:
     return tuple(name for n, name in enumerate(policies) if n == 0 or name != policies[n - 1])
 
 
-def _signals(setup: Setup, store: Store) -> Signals | None:
+def _signals(setup: Setup, store: Store) -> _Known | None:
     """Returns the signals as they were known at the time, up to the last question."""
     if setup.source is None:
         return None
     hours = int((store.value("asked_s") or 0.0) // HOUR_S) + 1
-    return SignalKeeper(store, setup.source, setup.zones).signals(-HISTORY_H, hours)
+    keeper = SignalKeeper(store, setup.source, setup.zones)
+    signals = replace(keeper.signals(-HISTORY_H, hours), day_ahead=setup.scenario.day_ahead)
+    return _Known(signals, keeper.published(0, hours))
 
 
-def _opened(setup: Setup, signals: Signals | None, before: World | None, opening: Opening) -> World:
+def _opened(setup: Setup, known: _Known | None, before: World | None, opening: Opening) -> World:
     """Returns the books after a start of the service, or after another policy was chosen.
 
     Args:
         setup: Parts of the service.
-        signals: Signals.
+        known: Signals as they were known.
         before: The books until then; None at first.
         opening: Where the service stood.
 
@@ -156,9 +166,9 @@ def _opened(setup: Setup, signals: Signals | None, before: World | None, opening
     scheduler = setup.scheduler(opening.policy)
     seed, zones = setup.config.seed, [site.zone for site in setup.scenario.fleet.sites]
     brief, hours = setup.brief(scheduler.needs), None
-    if signals is not None:
+    if known is not None:
         rng = stream(seed, "forecast", 0)
-        hours = Hours(signals, setup.start, zones, scheduler.needs.forecast, rng, brief.pue)
+        hours = Hours(known.signals, setup.start, zones, scheduler.needs.forecast, rng, brief.pue, known.published)
     world = World(brief, scheduler, hours, stream(seed, "policy", 0))
     scheduler.load_state(from_bytes(opening.state))
     restore_curves(world, opening.curves)

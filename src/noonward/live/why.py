@@ -51,7 +51,19 @@ class Candidate(msgspec.Struct, kw_only=True):
 
 
 Reason = Literal[
-    "hand-over", "end", "release", "question", "start", "transfer", "site", "plan", "queue", "gpus", "policy", "refused"
+    "hand-over",
+    "end",
+    "release",
+    "question",
+    "start",
+    "transfer",
+    "site",
+    "plan",
+    "queue",
+    "gpus",
+    "policy",
+    "refused",
+    "jobs",
 ]
 """Kinds of what a job waits for."""
 IN_WORDS: Final[dict[Reason, str]] = {
@@ -66,6 +78,7 @@ IN_WORDS: Final[dict[Reason, str]] = {
     "site": "a site that may take them",
     "refused": "nothing in sight: no site and time pays",
     "hand-over": "their hand-over to the cluster",
+    "jobs": "the end of other jobs",
 }
 """What several jobs wait for, the usual first; jobs that run or have ended wait for nothing."""
 
@@ -228,7 +241,7 @@ def _waits_for(
         return "release", "its release: it is held", None
     if seat is None:
         if others := others_of(controller.store, row["id"]):
-            return "hand-over", others, None
+            return "jobs", others, None
         if world.brief.protocol == "on-arrival":
             return "question", "the next question", None
         next_s = (np.floor(row["arrival_s"] / slot_s) + 1) * slot_s

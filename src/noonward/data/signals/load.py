@@ -36,7 +36,7 @@ from noonward.data.signals.rows import FLAGS, Layout, carbon_kind, known_zones, 
 from noonward.data.text_table import read_head
 from noonward.errors import DataError, nearest
 from noonward.files import write_table
-from noonward.model.cluster.scenario import SignalFile
+from noonward.model.cluster.scenario import SignalFile, SignalFiles
 from noonward.model.signals import CARBON_NAME, PRICE_NAME, Signals
 
 _ESTIMATED_SHARE_WORTH_A_NOTE = 0.2
@@ -171,6 +171,17 @@ def _open(file: SignalFile, format: str | None, columns: Mapping[str, str]) -> _
             f"columns can be renamed in tidy files only; leave them out for {path.name}, of format {kind!r}"
         )
     return _File(path=path, imported=import_signals(path, options_of(file, kind)))
+
+
+def stated_carbon_kinds(source: SignalFiles) -> list[str]:
+    """Returns which kinds of carbon intensity, ``average`` or ``marginal``, a scenario's files say they hold.
+
+    Raises:
+        DataError: A file cannot be read.
+    """
+    files = [each if isinstance(each, SignalFile) else SignalFile(path=each) for each in source.paths]
+    kinds = {_open(file, source.format, source.columns).kind for file in files}
+    return sorted(kind for kind in kinds if kind is not None)
 
 
 def options_of(file: SignalFile, format: str | None) -> ImportOptions:

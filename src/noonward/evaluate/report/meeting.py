@@ -12,8 +12,8 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from noonward.evaluate.answer import best_to_adopt, bills, can_run, headline, spoken
-from noonward.evaluate.cluster_objectives import ClusterObjective
+from noonward.evaluate.answer import best_to_adopt, bills, can_run, headline, spoken, verdict_of
+from noonward.evaluate.cluster_objectives import ClusterObjective, carbon_scope
 from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.report import page
 from noonward.evaluate.report.charts import BAD, GOOD, QUIET, STYLE, Bar, Point, bar_chart, difference_map, scatter
@@ -62,6 +62,7 @@ def write_meeting_report(
         _section("What each policy gains", _saving_caption(comparison), saving_chart(comparison)),
         _cost_and_carbon(comparison),
         "</div>",
+        _windows(comparison),
         _sites(comparison),
         _moves(comparison),
         *(
@@ -160,10 +161,39 @@ def _cost_and_carbon(comparison: Comparison) -> str:
         )
     caption = (
         f"Down and left is better: what is paid for energy and transfers, and what is emitted. Black: "
-        f"{spoken(comparison.reference)}; green: {best}. Policies that run fewer GPU-hours pay less for less."
+        f"{spoken(comparison.reference)}; green: {best}. Policies that run fewer GPU-hours pay less for less. "
+        f"Emissions: {carbon_scope(comparison.scenario)}."
     )
     chart = scatter(points, "paid for energy and transfers (USD)", f"emissions ({'t' if tonnes else 'kg'} CO2)")
     return _section("Cost and carbon", caption, chart)
+
+
+def _windows(comparison: Comparison) -> str:
+    """Returns what the policy of the verdict saves window by window, the measuring windows dark."""
+    verdict = verdict_of(comparison)
+    best, today, objective = verdict.policy, comparison.reference, comparison.objective
+    count = len(comparison.bounds)
+    if best == today or count < 2 or not isinstance(objective, ClusterObjective):
+        return ""
+    sign = 1.0 if objective.better == "up" else -1.0
+    gain_E = sign * (comparison.values(best, objective.value) - comparison.values(today, objective.value))
+    if objective.value == "total_usd":
+        gain_E = gain_E / comparison.currency.usd
+    unit, digits = unit_of_improvement(comparison), 0 if abs(gain_E).max() >= 100 else 2
+    bars = [
+        Bar(
+            name=objective.name_environment(comparison, comparison.records[best][n]),
+            value=float(gain_E[n]),
+            low=None,
+            high=None,
+            text=f"{gain_E[n]:+,.{digits}f} {unit}",
+            color=BAD if gain_E[n] < 0 else GOOD if n in verdict.measured else "#7fb183",
+        )
+        for n in range(count)
+    ]
+    chosen = "" if len(verdict.measured) == count else " Pale windows chose the policy, dark ones measure it."
+    caption = f"{best} against {spoken(today)} in each window; to the right is better.{chosen}"
+    return _section("Window by window", caption, bar_chart(bars, unit))
 
 
 def _moves(comparison: Comparison) -> str:

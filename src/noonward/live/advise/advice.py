@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -18,7 +18,7 @@ from noonward.ledger.segments import DONE
 from noonward.live.accounts import Fate, amounts, simulated_fates
 from noonward.live.advise.squeue import QueuedJob
 from noonward.live.config import LiveConfig, ModelSite
-from noonward.live.grid.keeper import HISTORY_H
+from noonward.live.grid.keeper import HISTORY_H, PUBLISHED_H
 from noonward.live.grid.sources import source_of
 from noonward.live.setup import Setup
 from noonward.live.world.seats import STARTING, Arrival, Seat
@@ -292,7 +292,10 @@ def assumed_signals(setup: Setup, options: Options, hours: int) -> Signals:
                 "the signal files up to date, or say when the queue was made (--now)"
             )
     zones = list(setup.zones)
+    known = replace(known, day_ahead=setup.scenario.day_ahead)
     issuer = ForecastIssuer(_forecast(setup, options), known, setup.start, zones, stream(0, "forecast", 0))
+    ahead = setup.source.published(setup.zones, setup.start + timedelta(hours=1), PUBLISHED_H)
+    issuer.publish(0, ahead.price_usd_per_mwh_ZH)
     sums_KISL = np.zeros((2, 1, len(zones), hours + 1))
     issuer.issue(0, sums_KISL)
     later_KZH: F8 = np.diff(sums_KISL[:, 0], axis=2)[:, :, 1:] / HOUR_S
@@ -303,8 +306,9 @@ def assumed_signals(setup: Setup, options: Options, hours: int) -> Signals:
 
 
 def _forecast(setup: Setup, options: Options) -> Forecast:
-    """Returns the forecast that the policy plans by; persistence for one that is given none."""
-    return setup.scheduler(options.policy).needs.forecast or Forecast(kind="persistence")
+    """Returns the forecast that the policy plans by, with published prices; persistence for one that is given none."""
+    own = setup.scheduler(options.policy).needs.forecast or Forecast(kind="persistence")
+    return own.with_published
 
 
 def _delay_s(fate: Fate, now_s: float, slot_s: float) -> float:

@@ -22,6 +22,7 @@ from noonward.live.grid.feeds.settings import SignalFeed
 from noonward.live.grid.sources import SignalSource, SourceError
 from noonward.live.grid.web import Web
 from noonward.live.store.store import Store
+from noonward.model.markets import day_ahead_market
 from noonward.model.signals import CARBON_NAME, PRICE_NAME, Signals
 from noonward.units import DAY_H
 
@@ -105,7 +106,10 @@ class FeedSource(SignalSource):
         """Asks about an area, unless nothing is missing or it was asked a moment ago."""
         key = zone, each.feed.quantity
         known, ahead = self._final.setdefault(key, {}), _hour(now) + timedelta(hours=1)
-        missing = tuple(hour for hour in _hours(start, ahead) if hour not in known)
+        market = day_ahead_market(zone) if each.feed.day_ahead else None
+        wanted = ahead if market is None else market.known_until(now)
+        until = max(until, wanted)
+        missing = tuple(hour for hour in _hours(start, wanted) if hour not in known)
         if not missing and (ahead in known or ahead in self._expected.get(key, {})):
             return
         last = each.asked.get(zone)
@@ -165,6 +169,12 @@ class FeedSource(SignalSource):
     def fetch(self, zones: tuple[str, ...], start: datetime, hours: int) -> Signals:
         """Returns what is known for good; asks nobody."""
         return self._part(self._final, zones, start, hours)
+
+    def published(self, zones: tuple[str, ...], start: datetime, hours: int) -> Signals:
+        """Returns the prices of hours to come that feeds of day-ahead prices have given; asks nobody."""
+        day_ahead = {zone for each in self._feeds if each.feed.day_ahead for zone in each.area_of}
+        held = {key: known for key, known in self._final.items() if key[0] in day_ahead and key[1] == "price"}
+        return self._part(held, zones, start, hours)
 
     def expected(self, zones: tuple[str, ...], start: datetime, hours: int) -> Signals:
         """Returns what publishers expected or estimated; asks nobody."""

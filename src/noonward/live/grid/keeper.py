@@ -14,6 +14,7 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.errors import SignalRangeError
 from noonward.live.grid.sources import SignalSource, SourceError
+from noonward.live.states import from_bytes, to_bytes
 from noonward.live.store.database import Connection
 from noonward.live.store.store import Store
 from noonward.model.signals import CARBON_NAME, PRICE_NAME, Signals
@@ -25,6 +26,8 @@ STAND_IN: Final = "stands in: the same hour of an earlier day"
 """How the source of a value begins that is not known yet and that nobody expects."""
 EXPECTED: Final = "expected by its publisher"
 """How the source of a value begins that its publisher states and may still correct."""
+PUBLISHED_H: Final = 2 * DAY_H
+"""Hours to come whose published prices are kept with every hour: a market publishes less."""
 LATE_H: Final = 7 * DAY_H
 """Hours for which the truth is waited for."""
 _QUANTITIES: Final = (("price", PRICE_NAME), ("carbon", CARBON_NAME))
@@ -109,9 +112,42 @@ class SignalKeeper:
                 return
             unknown = np.full((len(self.zones), hours), np.nan)
             found = Signals(start=start, zones=self.zones, value_ZH={PRICE_NAME: unknown, CARBON_NAME: unknown})
-        self._keep(asked, found, expected)
+        self._keep(asked, found, expected, self._published_rows(asked))
 
-    def _keep(self, asked: _Asked, found: Signals, expected: Signals | None) -> None:
+    def _published_rows(self, asked: _Asked) -> list[tuple[int, bytes]]:
+        """Returns a row per new hour of the service: the prices that are known ahead, up to the last of them."""
+        rows = []
+        for hour in range(max(asked.first_new, 0), asked.hour + 1):
+            start = self.store.start + timedelta(hours=hour + 1)
+            try:
+                price_ZH = self.source.published(self.zones, start, PUBLISHED_H).price_usd_per_mwh_ZH
+            except SourceError:
+                price_ZH = np.zeros((len(self.zones), 0))
+            known = np.flatnonzero(np.isfinite(price_ZH).any(axis=0))
+            price_ZH = price_ZH[:, : known[-1] + 1 if len(known) else 0]
+            rows.append((hour, to_bytes({"zones": list(self.zones), "price_ZH": price_ZH})))
+        return rows
+
+    def published(self, first: int, until: int) -> dict[int, F8]:
+        """Returns the prices that were known ahead in some hours, by hour: those of the hours after it, (Z, H).
+
+        Prices that were not known then are NaN.
+
+        Args:
+            first: First hour since the service's start.
+            until: Hour after the last.
+        """
+        found = {}
+        for row in self.store.read("SELECT * FROM published WHERE hour >= ? AND hour < ?", first, until):
+            held = from_bytes(row["value"])
+            known = dict(zip(held["zones"], held["price_ZH"], strict=True))
+            unknown_H = np.full(held["price_ZH"].shape[1], np.nan)
+            found[row["hour"]] = np.stack([known.get(zone, unknown_H) for zone in self.zones])
+        return found
+
+    def _keep(
+        self, asked: _Asked, found: Signals, expected: Signals | None, published: list[tuple[int, bytes]]
+    ) -> None:
         begin, first_new = asked.begin, asked.first_new
         used: dict[tuple[str, int], list[float]] = {}
         sources: dict[tuple[str, int], str] = {}
@@ -143,6 +179,9 @@ class SignalKeeper:
                 "INSERT INTO signals (zone, hour, price, carbon, source, true_price, true_carbon, stored_s) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 [(*key, *used[key], sources[key], *truth[key], now_s) for key in used],
+            )
+            connection.executemany(
+                "INSERT INTO published (hour, value) VALUES (?, ?) ON CONFLICT DO NOTHING", published
             )
             connection.executemany(
                 "UPDATE signals SET true_price = coalesce(true_price, ?), true_carbon = coalesce(true_carbon, ?) "

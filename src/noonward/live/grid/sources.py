@@ -45,6 +45,16 @@ class SignalSource(ABC):
         """Returns what its publisher expects of hours whose signals are not known yet; None: it expects nothing."""
         return None
 
+    def published(self, zones: tuple[str, ...], start: datetime, hours: int) -> Signals:
+        """Returns the prices that are known of hours to come; NaN where none is. Asks nobody.
+
+        Of a zone with a day-ahead market (``noonward.model.markets``), those that have been published count.
+
+        Raises:
+            SourceError: It cannot be asked now.
+        """
+        return self.fetch(zones, start, hours)
+
 
 class GeneratedSource(SignalSource):
     """Hours drawn from the packaged statistics, the same for a seed: for trying the service out.

@@ -76,7 +76,7 @@ def _rest(before_s: float) -> Callable[[Connection, float], None]:
     """Returns the change that deletes old forecasts, capacity curves, and watched jobs that were left alone."""
 
     def change(connection: Connection, now_s: float) -> None:
-        for table in ("forecasts", "curves"):
+        for table in ("forecasts", "published", "curves"):
             connection.execute(f"DELETE FROM {table} WHERE hour < ?", (int(before_s // HOUR_S),))
         connection.execute("DELETE FROM watched WHERE job < 0 AND end_s < ?", (before_s,))
 

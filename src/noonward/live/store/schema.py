@@ -8,15 +8,19 @@ from typing import Final
 
 from noonward.errors import FileError
 
-VERSION: Final = 9
+VERSION: Final = 10
 """Version of the tables; newer stores are refused, older ones are brought up to date from ``min(UPGRADES)`` on."""
 NEEDS: Final = """
 CREATE TABLE needs (job INTEGER NOT NULL, needed INTEGER NOT NULL, PRIMARY KEY (job, needed)) WITHOUT ROWID;
 """
-UPGRADES: Final[Mapping[int, str]] = {8: NEEDS}
+PUBLISHED: Final = """
+CREATE TABLE published (hour INTEGER PRIMARY KEY, value BLOB NOT NULL);
+"""
+UPGRADES: Final[Mapping[int, str]] = {8: NEEDS, 9: PUBLISHED}
 """Statements that bring tables of a version to the next one."""
 TABLES: Final = (
     NEEDS
+    + PUBLISHED
     + """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE jobs (

@@ -48,7 +48,7 @@ def set_back(store: Store) -> float:
         future = " OR ".join(f"{name} > :now" for name in _TIMES)
         connection.execute(f"UPDATE jobs SET {columns} WHERE {future}", said)
         connection.execute("UPDATE sites SET seen_s = ? WHERE seen_s > ?", (now_s, now_s))
-        for table in ("signals", "forecasts", "curves"):
+        for table in ("signals", "forecasts", "published", "curves"):
             connection.execute(f"DELETE FROM {table} WHERE hour > ?", (int(now_s // HOUR_S),))
         connection.execute(f"DELETE FROM meta WHERE {STATES}")
         store.keep(connection, {"asked_s": now_s})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -29,6 +30,8 @@ class Hours:
         forecast: Forecast that the scheduler is given; None: none.
         rng: Stream ``forecast``.
         pue: PUE of the sites by the hour, from a day before the start on, or None.
+        published: Prices that were known ahead in some hours, by hour: those of the hours after it by zone, each zone
+            once in the order of the sites; of other hours, the signals say what was published.
 
     Attributes:
         issued: Hour of the last forecast and its price (USD/MWh) and intensity (g/kWh) by site and hour from then on;
@@ -47,27 +50,40 @@ class Hours:
         forecast: Forecast | None,
         rng: np.random.Generator,
         pue: PueByHour | None = None,
+        published: Mapping[int, F8] | None = None,
     ) -> None:
         self._pue = pue
         self.signals, self.start, self.zones = signals, start, tuple(zones)
         self._issuer = None if forecast is None else ForecastIssuer(forecast, signals, start, zones, rng, pue)
+        self._publish(published)
         self._shown: tuple[int, int] | None = None
         self.issued: tuple[int, F8] | None = None
+
+    def _publish(self, published: Mapping[int, F8] | None) -> None:
+        for hour, price_ZH in (published or {}).items():
+            if self._issuer is not None:
+                self._issuer.publish(hour, price_ZH)
 
     @property
     def known_h(self) -> int:
         """Hours from the start on that are known."""
         return round((self.signals.end - self.start).total_seconds() / HOUR_S)
 
-    def append(self, signals: Signals) -> None:
-        """Adds hours that have become known, from ``known_h`` on."""
+    def append(self, signals: Signals, published: Mapping[int, F8] | None = None) -> None:
+        """Adds hours that have become known, from ``known_h`` on.
+
+        Args:
+            signals: Their signals.
+            published: Prices that were known ahead in them, as at the start.
+        """
         joined = {
             name: np.concatenate([self.signals.of(name), signals.select(self.signals.zones).of(name)], axis=1)
             for name in self.signals.value_ZH
         }
         if self._issuer is not None:
             self._issuer.append(signals)
-        self.signals = Signals(start=self.signals.start, zones=self.signals.zones, value_ZH=joined)
+        self._publish(published)
+        self.signals = replace(self.signals, value_ZH=joined, parts={})
 
     def show(self, view: ClusterView, hour: int) -> None:
         """Writes an hour's signals and forecast into a view; an hour not yet known shows the last that is.

@@ -162,3 +162,26 @@ def test_a_window_beyond_the_end_of_the_log_is_said(fleet_of: Callable[..., Any]
     assert any(note in said for said in build_environment(longer).notes)
     assert not any("ends on" in said for said in build_environment(scenario).notes)
     assert any(note in said for said in compare(longer, ["what-happened"], environments=1, bound=False).notes)
+
+
+def test_jobs_that_follow_each_other_at_odd_seconds_start_as_recorded(tmp_path: Path) -> None:
+    """One GPU that is never free for long: replayed in slots of a minute, every job would start later than the last."""
+    starts_s, run_s = [], [61.0, 119.0, 240.0, 59.0, 601.0, 33.0, 90.0]
+    for n in range(len(run_s)):
+        starts_s.append(7.0 + sum(run_s[:n]) + n)
+    table = {
+        "submit_time": [f"{DAY + timedelta(seconds=n):%Y-%m-%dT%H:%M:%SZ}" for n in range(len(run_s))],
+        "start_time": [f"{DAY + timedelta(seconds=s):%Y-%m-%dT%H:%M:%SZ}" for s in starts_s],
+        "origin": "north",
+        "gpus": 1,
+        "duration_s": run_s,
+    }
+    path = tmp_path / "jobs.csv"
+    pl.DataFrame(table).write_csv(path)
+    scenario = with_days(with_files(load_scenario("tiny"), [], path), DAY.date())
+    scenario = with_settings(scenario, ["fleet.sites.0.gpus=1", "lateness.rule=wait"])
+    jobs, environment = replayed(scenario)
+    assert jobs["start_s"].tolist() == starts_s == environment.jobs.recorded_start_s_J.tolist()
+    found = compare(scenario, ["what-happened"], environments=1, bound=False)
+    assert not any("later than recorded" in note for note in found.notes)
+    assert any("in the first second with room" in note and "decide every 60 s" in note for note in found.notes)

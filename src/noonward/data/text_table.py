@@ -7,12 +7,13 @@ import functools
 import gzip
 import io
 import itertools
+import json
 import re
 import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -98,6 +99,32 @@ class TextFile:
         lines = io.StringIO(self.text, newline="")
         return [n for n, line in enumerate(lines, start=1) if n > 1 and line.strip("\ufeff \t\r\n") == first]
 
+    def json(self, advice: str) -> Any:
+        """Returns what the file says in JSON.
+
+        Args:
+            advice: What to do where it is none.
+
+        Raises:
+            DataError: It is no JSON.
+        """
+        try:
+            return json.loads(self.text)
+        except ValueError as error:
+            raise DataError(f"{self.name} is not valid JSON ({error}); {advice}") from error
+
+    def refuse_lengths(self, wrong: Sequence[tuple[int, int]], allowed: str, advice: str) -> None:
+        """Raises RowError if lines have a wrong number of fields.
+
+        Args:
+            wrong: Line and number of fields of each such line.
+            allowed: What says how many there are, and the number.
+            advice: What to do.
+        """
+        if wrong:
+            why = f"{wrong[0][1]} fields, but {allowed}"
+            raise RowError(f"{self.name}, line {wrong[0][0]}: {why}; {advice}", [line for line, _ in wrong], why)
+
     def table(self, *, header_line: int = 0, skip_after: int = 0) -> TextTable:
         """Returns the file's rows.
 
@@ -132,14 +159,8 @@ class TextFile:
             raise DataError(
                 f"{self.name}, line {first + reader.line_num}, cannot be read ({error}); export the file again"
             ) from error
-        if long:
-            why = f"{long[0][1]} fields, but the header has {width}"
-            raise RowError(
-                f"{self.name}, line {long[0][0]}: {why}; put values that hold the separator in double quotes, or "
-                "export the file again",
-                [line for line, _ in long],
-                why,
-            )
+        advice = "put values that hold the separator in double quotes, or export the file again"
+        self.refuse_lengths(long, f"the header has {width}", advice)
         if not rows:
             if self.start[:1] in "{[":
                 raise DataError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.setting import Protocol, Setting
 from noonward.units import HOUR_S
 
+REPLAY_SLOT_S: Final = 1.0
+"""Slot of schedulers that replay a log, s: logs state whole seconds."""
 Curves = Literal["advisory", "hard"]
 """Kinds of capacity curves, see ``GpuCaps``."""
 
@@ -36,7 +38,7 @@ class Needs:
         curves: Kind of the capacity curves it sets (``answers.limit``); None: it sets none. They start at the sites'
             GPUs. An environment with curves of its own keeps those instead.
         foresight: True if it reads future jobs (``brief.future``); use it only as a benchmark.
-        record: It replays where and when a log says that jobs started (``brief.recorded``).
+        record: It replays where and when a log says that jobs started (``brief.recorded``), in slots of a second.
 
     Raises:
         ValueError: A protocol is unknown.
@@ -98,6 +100,8 @@ class Brief(Setting):
         jobs = environment.jobs
         shown = needs.forecast is not None and environment.signals is not None
         stated = {**environment.stated, "withheld": environment.expected_unavailable}
+        if needs.record:
+            stated["slot_s"] = min(environment.slot_s, REPLAY_SLOT_S)
         return cls(
             **stated,
             largest_gang=int(jobs.gpus_max_J.max()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from noonward.decision.brief import REPLAY_SLOT_S
 from noonward.evaluate.answer import lasting
 from noonward.evaluate.comparison import Comparison
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
@@ -18,14 +19,15 @@ def replay_notes(comparison: Comparison) -> list[str]:
         pl.read_parquet(record.folder / "jobs.parquet", columns=asked) for record in comparison.records[WHAT_HAPPENED]
     ]
     jobs = pl.concat([table.with_columns(pl.col("site", "recorded_site").cast(pl.String)) for table in tables])
-    slot_s = comparison.scenario.slot_s
+    slot_s = min(comparison.scenario.slot_s, REPLAY_SLOT_S)
     later_s = jobs["start_s"] - pl.select(pl.max_horizontal(jobs["arrival_s"], jobs["recorded_start_s"])).to_series()
     late_s = later_s.fill_nan(None).drop_nulls().to_numpy()
     late_s = late_s[late_s >= slot_s - 1e-6]
     moved = jobs.filter(pl.col("start_s").is_finite() & (pl.col("site") != pl.col("recorded_site"))).height
     never = jobs.filter(~pl.col("start_s").is_finite()).height
     count = jobs.height
-    rule = f"a job of the log starts in the first slot ({slot_s:g} s) with room at or after its recorded start"
+    others = f"the other policies decide every {comparison.scenario.slot_s:g} s"
+    rule = f"a job of the log starts in the first second with room at or after its recorded start; {others}"
     told = [f"what-happened replays the log: {rule}"]
     if len(late_s):
         told.append(

@@ -6,6 +6,9 @@ Its inputs are what is known of a zone at the hour of issue, in that zone's own 
 errors at every lead, in the same unit. ``noonward fit-forecast`` (``noonward.learn.forecast_fit``) trains one for zones
 of your own, which is then known by its name; three are packaged, known by their training seeds. NumPy alone runs it, in
 double precision: differences in the order of sums from CPU to CPU vanish when the result is rounded.
+
+Its files are its own, not those of policies (``schedule.net_file``), which come after forecasts: beside layers they
+hold the zones and scales of the inputs.
 """
 
 from __future__ import annotations

@@ -117,6 +117,25 @@ class SignalFormat:
     keys: tuple[str, ...] = ()
 
 
+def hour_starts(table: TextTable, day: str, hour: str, named: pl.Series, pattern: str, allowed: str) -> pl.Series:
+    """Returns day and start of hours that are named by their end, 1 to 24, as ``read_times`` reads them.
+
+    Args:
+        table: Rows.
+        day: Column of the day.
+        hour: Column of the hour.
+        named: The hours as they are named.
+        pattern: What a name is; its group is the number.
+        allowed: What is allowed, for the message.
+
+    Raises:
+        RowError: A name is no hour.
+    """
+    end = named.str.extract(pattern, 1).cast(pl.Int64, strict=False)
+    table.refuse(end.is_null() | (end < 1) | (end > 24), hour, f"is no hour ending; expected {allowed}")
+    return table.frame[day] + " " + (end - 1).cast(pl.String).str.zfill(2) + ":00"
+
+
 def make_readings(
     table: TextTable,
     times: Times,

@@ -74,7 +74,8 @@ LINK: Final = np.dtype(
 )
 """A link from an ingress point to a site; all zero at home."""
 ANSWER: Final = np.dtype([("choice", "i8"), ("gpus", "i8"), ("level", "i8"), ("earliest_s", "f8")])
-"""An answer: choice (HOLD or 1 + site), largest gang (0: all the job can use), level or ORACLE, earliest start."""
+"""An answer: choice (HOLD or 1 + site), largest gang (0: all the job can use), level or ORACLE, earliest start (of HOLD
+under each-slot: the time before which the site need not be asked again)."""
 
 
 class ClusterView(NamedTuple):
@@ -194,9 +195,15 @@ class Answers(NamedTuple):
         """
         self.answer_N[asker] = (1 + site, gpus, level, earliest_s)
 
-    def hold(self, asker: int) -> None:
-        """Answers that an asker's job waits another slot."""
-        self.answer_N[asker] = (HOLD, 0, ORACLE, 0.0)
+    def hold(self, asker: int, until_s: float = 0.0) -> None:
+        """Answers that an asker's job waits another slot.
+
+        Args:
+            asker: Position of the asker.
+            until_s: Time before which a simulation does not ask about the job again (protocol each-slot), s; at the
+                latest its last start is when it does. A live service asks in every slot.
+        """
+        self.answer_N[asker] = (HOLD, 0, ORACLE, until_s)
 
     def limit(self, first_hour: int, gpus_SH: F8) -> None:
         """Sets capacity curves from an hour on; hours after the run's last are left out.

@@ -59,6 +59,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     world = _blank_world(brief, needs, SLOTS, len(environment.jobs))
     engine_1 = world.engine_1
     engine_1["drained"] = environment.drained
+    engine_1["guessed"] = environment.knowledge is not None
     engine_1["estimated"] = 0 if environment.learns_run_times else len(environment.jobs)
     engine_1["has_signals"] = environment.signals is not None
     engine_1["part_s"] = environment.site_signals.part_s

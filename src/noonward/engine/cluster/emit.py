@@ -58,10 +58,11 @@ def _outcomes(world: World) -> Records:
 
 def _transfers(environment: Environment, world: World, outcome_R: Records) -> Records:
     """Returns the jobs' own journeys, by time or by arrival, then those of the results, in the order of the jobs."""
-    submitted_R = world.submitted_R
+    submitted_R, jobs = world.submitted_R, environment.jobs
     noted_X = _noted_journeys(world)
-    once = environment.protocol == "on-arrival" and bool((submitted_R["move_gb"] > 0).any())
-    if not once and not (submitted_R["result_gb"] > 0).any():
+    travel = (jobs.data_gb_J > 0).any() or (jobs.model_gb_J > 0).any()
+    once = environment.protocol == "on-arrival" and bool(travel)
+    if not once and not (jobs.result_gb_J > 0).any():
         return noted_X
     more_X = np.empty((1 + once) * len(submitted_R), TRANSFER)
     link_IS = world.shown.link_IS

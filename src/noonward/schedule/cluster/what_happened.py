@@ -79,12 +79,15 @@ def _as_recorded(view: ClusterView, answers: Answers, memory: RuleMemory) -> Non
         d = int(memory.table_XY[serial, SITE])
         if view.mask_NA[s, 1 + d] and (d != s or now >= memory.table_XY[serial, START]):
             answers.answer_N[s].choice = 1 + d
+        elif d == s:
+            answers.answer_N[s].earliest_s = memory.table_XY[serial, START]
 
 
 class WhatHappened(CompiledScheduler):
     """Replays a log: every job at the site and from the time that the log states (docs/own-fleet.md).
 
-    A job leaves for its site when it arrives, and starts in the first slot with room at or after its recorded start.
+    A job leaves for its site when it arrives, and starts in the first second with room at or after its recorded start:
+    its slots are seconds, so that no job is late only because others end at a slot.
     Jobs for whose record the fleet has no place follow ``replay_of``.
     """
 

@@ -6,7 +6,6 @@ the number of pods. A failed Job has no completion time: the time of its conditi
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -30,10 +29,7 @@ def _recognises(file: TextFile) -> bool:
 
 
 def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame:
-    try:
-        content: Any = json.loads(file.text)
-    except ValueError as error:
-        raise DataError(f"{file.name} is not valid JSON ({error}); write it again: kubectl get jobs -o json") from error
+    content = file.json("write it again: kubectl get jobs -o json")
     items = content.get("items", [content]) if isinstance(content, dict) else []
     items = [item for item in items if isinstance(item, dict)]
     kind = next((kind for kind in _ROWS if any(item.get("kind", "Job") == kind for item in items)), None)

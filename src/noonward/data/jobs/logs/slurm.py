@@ -28,7 +28,7 @@ from noonward.data.jobs.logs.log import (
     texts_of,
 )
 from noonward.data.text_table import TextFile, TextTable, plain_name, separator_of, text_table
-from noonward.errors import DataError, RowError
+from noonward.errors import DataError
 
 _MISSING: Final = ("", "unknown", "none", "n/a", "invalid")
 _FREE_TEXT: Final = ("jobname", "comment", "admincomment", "workdir", "submitline")
@@ -126,14 +126,8 @@ def _table(file: TextFile, account: Account) -> TextTable:
             continue
         rows.append(fields)
         lines.append(number)
-    if bad:
-        why = f"{bad[0][1]} fields, but the header names {len(names)}"
-        raise RowError(
-            f"{file.name}, line {bad[0][0]}: {why}; export it again with sacct --parsable2, leaving out free texts "
-            "such as JobName",
-            [line for line, _ in bad],
-            why,
-        )
+    advice = "export it again with sacct --parsable2, leaving out free texts such as JobName"
+    file.refuse_lengths(bad, f"the header names {len(names)}", advice)
     if not rows:
         raise DataError(f"{file.name} holds a header and no job; export it again")
     account.add("changed", mended, f"a separator within {names[free or 0]} was taken as part of it")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,10 +20,8 @@ def _recognises(file: TextFile) -> bool:
 
 
 def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame:
-    try:
-        jobs: Any = json.loads(file.text)["jobs"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{file.name} is not valid JSON of sacct ({error}); write it again: sacct --json") from error
+    content = file.json("write it again: sacct --json")
+    jobs = content.get("jobs")
     if not isinstance(jobs, list) or not jobs:
         raise DataError(f"{file.name} holds no job; write it again: sacct --json --starttime 2024-01-01")
     if "job_state" in jobs[0]:

@@ -18,7 +18,7 @@ import polars as pl
 from noonward.data.account import Account
 from noonward.data.jobs.logs.log import LOG_COLUMNS, LogFormat, LogOptions
 from noonward.data.text_table import TextFile, text_table
-from noonward.errors import DataError, RowError
+from noonward.errors import DataError
 
 FIELDS: Final = (
     "job", "submit", "wait", "run", "processors", "cpu time", "memory", "processors asked", "time asked",
@@ -45,11 +45,7 @@ def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame
             continue
         lines.append(number)
         rows.append(fields)
-    if bad:
-        why = f"{bad[0][1]} fields, but a job of the Standard Workload Format has {len(FIELDS)}"
-        raise RowError(
-            f"{file.name}, line {bad[0][0]}: {why}; correct or remove the line", [line for line, _ in bad], why
-        )
+    file.refuse_lengths(bad, f"a job of the Standard Workload Format has {len(FIELDS)}", "correct or remove the line")
     if not rows:
         raise DataError(f"{file.name} holds a head and no job; download it again")
     table = text_table(file, FIELDS, rows, lines)

@@ -7,7 +7,6 @@ SenseTime's Helios and Shanghai's Acme are plain tables of jobs.
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import Any, Final
 
@@ -159,10 +158,7 @@ def _is_philly(file: TextFile) -> bool:
 
 
 def _read_philly(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame:
-    try:
-        jobs: Any = json.loads(file.text)
-    except ValueError as error:
-        raise DataError(f"{file.name} is not valid JSON ({error}); download it again") from error
+    jobs = file.json("download it again")
     rows = [row for job in jobs for row in _attempts(job, file)]
     account.rows_in = len(rows)
     account.add("read", len(rows) - len(jobs), "further attempts are jobs of their own, submitted when they began")

@@ -10,7 +10,7 @@ import polars as pl
 
 from noonward.data.account import Account
 from noonward.data.clock import Clock, read_times
-from noonward.data.signals.readings import ImportOptions, Readings, SignalFormat, make_readings
+from noonward.data.signals.readings import ImportOptions, Readings, SignalFormat, hour_starts, make_readings
 from noonward.data.text_table import TextFile
 
 _CLOCK = Clock("America/Chicago")
@@ -28,9 +28,7 @@ def _read(file: TextFile, options: ImportOptions, account: Account) -> Readings:
     point = table.column("SettlementPoint", "Settlement Point")
     flag = table.find("DSTFlag", "Repeated Hour Flag")
     ends = table.frame[hour].fill_null("").str.replace(r"\*$", "")
-    end = ends.str.extract(r"^(\d{1,2})(?::00)?$", 1).cast(pl.Int64, strict=False)
-    table.refuse(end.is_null() | (end < 1) | (end > 24), hour, "is no hour ending; expected 01:00 to 24:00")
-    texts = table.frame[day] + " " + (end - 1).cast(pl.String).str.zfill(2) + ":00"
+    texts = hour_starts(table, day, hour, ends, r"^(\d{1,2})(?::00)?$", "01:00 to 24:00")
     second = None
     if flag is not None:
         said = table.frame[flag].str.to_lowercase().is_in(["y", "true"])

@@ -9,7 +9,7 @@ import polars as pl
 
 from noonward.data.account import Account
 from noonward.data.clock import Clock, read_times
-from noonward.data.signals.readings import ImportOptions, Readings, SignalFormat, make_readings
+from noonward.data.signals.readings import ImportOptions, Readings, SignalFormat, hour_starts, make_readings
 from noonward.data.text_table import TextFile
 
 _CLOCK = Clock("America/New_York")
@@ -35,10 +35,8 @@ def _read(file: TextFile, options: ImportOptions, account: Account) -> Readings:
     account.rows_in = table.frame.height
     day, hour, place = (table.column(name) for name in ("Date", "Hour Ending", "Location Name"))
     named = table.frame[hour].str.to_uppercase()
-    end = named.str.extract(r"^(\d{1,2})X?$", 1).cast(pl.Int64, strict=False)
-    table.refuse(end.is_null() | (end < 1) | (end > 24), hour, "is no hour ending; expected 01 to 24, or 02X")
     again = named.str.ends_with("X")
-    texts = table.frame[day] + " " + (end - 1).cast(pl.String).str.zfill(2) + ":00"
+    texts = hour_starts(table, day, hour, named, r"^(\d{1,2})X?$", "01 to 24, or 02X")
     paired = pl.DataFrame({"text": texts, "place": table.frame[place], "again": again})
     second = paired.select(pl.when(pl.col("again").any().over("text", "place")).then("again"))["again"]
     times = read_times(table, day, _CLOCK, order="mdy", series=table.frame[place], second=second, text=texts)

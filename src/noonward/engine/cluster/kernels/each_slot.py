@@ -6,7 +6,7 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import fill_mask, is_overdue, joins_at, slot_at
-from noonward.decision.cluster.view import ASK_SLOT, HOLD, ORACLE
+from noonward.decision.cluster.view import ASK_SLOT, HOLD, ORACLE, last_start_s
 from noonward.engine.cluster.kernels.lateness import pay_lateness
 from noonward.engine.cluster.kernels.physics import (
     drop_top,
@@ -85,7 +85,9 @@ def carry_out(w: World, job: int, s: int) -> None:
     choice = w.answers.answer_N[s].choice
     behind = w.track_J[job].next
     w.state_S[s].cursor = behind
+    w.track_J[job].earliest_s = 0.0
     if choice == HOLD:
+        w.track_J[job].earliest_s = min(w.answers.answer_N[s].earliest_s, last_start_s(view, job, s))
         return
     leave_queue(w, job, s)
     d = choice - 1
@@ -126,12 +128,27 @@ def apply_each_slot(w: World) -> int:
 
 
 @kernel(inline=True, allocates=False)
+def rests(w: World, job: int) -> bool:
+    """Returns whether a site holds a job until a later time; where the engine is told, it is asked all the same."""
+    return w.track_J[job].earliest_s > w.shown.run_1[0].now_s and not w.engine_1[0].told
+
+
+@kernel(inline=True, allocates=False)
+def next_asked(w: World, job: int) -> int:
+    """Returns a waiting job, or the first behind it that its site is asked about now; -1 for none."""
+    job = not_held(w, job)
+    while job >= 0 and rests(w, job):
+        job = not_held(w, w.track_J[job].next)
+    return job
+
+
+@kernel(inline=True, allocates=False)
 def ask_slot(w: World) -> int:
     """Asks every site about its next job of this slot; returns ASK_SLOT, or 0 when all have been asked about."""
     view = w.shown
     some = False
     for s in range(view.site_S.shape[0]):
-        job = not_held(w, w.state_S[s].cursor)
+        job = next_asked(w, w.state_S[s].cursor)
         view.asked_N[s] = job
         if job >= 0:
             some = True
@@ -155,12 +172,16 @@ def next_slot_s(w: World) -> float:
     """Returns the next slot with something to ask or to do, s; infinite when nothing is left."""
     view = w.shown
     slot_s = view.run_1[0].slot_s
-    for s in range(view.site_S.shape[0]):
-        if w.state_S[s].head >= 0:
-            return view.run_1[0].now_s + slot_s
     time = np.inf
+    for s in range(view.site_S.shape[0]):
+        job = w.state_S[s].head
+        while job >= 0:
+            if not rests(w, job):
+                return view.run_1[0].now_s + slot_s
+            time = min(time, w.track_J[job].earliest_s)
+            job = w.track_J[job].next
     if w.engine_1[0].heap_size > w.engine_1[0].steps_left:
-        time = w.heap_E[0].time
+        time = min(time, w.heap_E[0].time)
     if w.engine_1[0].next_arrival < w.submitted_R.shape[0]:
         time = min(time, w.submitted_R[w.engine_1[0].next_arrival].arrival_s)
     return slot_at(slot_s, time) if not np.isinf(time) else np.inf

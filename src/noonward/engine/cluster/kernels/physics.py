@@ -309,7 +309,7 @@ def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
     unit_s = view.speed_KSCGF[SECONDS, s, view.job_J[job].class_, gpus, level]
     seconds = view.job_J[job].work * unit_s
     told_s = seconds
-    if not w.engine_1[0].told:
+    if w.engine_1[0].guessed:
         seconds = w.submitted_R[row].work * unit_s
     power_w = view.speed_KSCGF[POWER_W, s, view.job_J[job].class_, gpus, level] * view.site_S[s].pue
     w.state_S[s].taken += gpus
@@ -333,9 +333,11 @@ def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
 @kernel(inline=True, allocates=False)
 def runs_on(w: World, job: int) -> bool:
     """Returns whether a job that was expected to end now runs on; schedulers are then told a longer run time."""
+    if not w.engine_1[0].guessed:
+        return False
     view, row = w.shown, w.track_J[job].row
     outcome, now = w.outcome_R[row], w.shown.run_1[0].now_s
-    if w.engine_1[0].told or outcome.finish_s <= now:
+    if outcome.finish_s <= now:
         return False
     record, told = w.submitted_R[row], view.job_J[job].work
     longer = told * OVERRUN

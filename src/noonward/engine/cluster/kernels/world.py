@@ -85,6 +85,7 @@ ENGINE: Final = np.dtype(
         ("rewards", "i8"),  # what is read at every question: NO_REWARDS, AS_EARNED, AT_START, OWN
         ("told", "i8"),  # 1 where finishes are told from outside; 0 where the engine tells itself
         ("told_s", "f8"),  # time up to which all is told, s
+        ("guessed", "i8"),  # 1 where schedulers are told other run times than the true ones
         ("hour_waits", "i8"),  # 1 while the next hour is an event (told)
         ("caps", "i8"),  # NO_CAPS, ADVISORY_CAPS, HARD_CAPS
         ("move_kwh", "f8"),  # totals of the jobs' own journeys

@@ -280,6 +280,9 @@ SINE = {
 SHAPED = {"jobs": {"source": "load-shapes", "cluster_gpus": 16.0, "mean_gpus": 3.0, "spread": 0.2, "slack_s": 3000.0}}
 
 WORLDS = {
+    "MixedJobs.rate_factor": (MIX, {"jobs.rate_factor": 2.0}),
+    "ClassStream.slack_ratio": (MIX, {OF_CLASS + "slack_ratio": 0.01}),
+    "LogNormalWork.work_max": (MIX, {WORK + ".work_max": 900.0}),
     "Fleet.ranges": ({}, {"fleet.ranges": {"fine-tuning": ["north"]}}),
     "SinusoidalSignals.price_usd_per_mwh": (SINE, {"signals.price_usd_per_mwh": 60.0}),
     "SinusoidalSignals.carbon_g_per_kwh": (SINE, {"signals.carbon_g_per_kwh": 200.0}),

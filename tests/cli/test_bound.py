@@ -1,5 +1,7 @@
 """``noonward bound`` where no schedule is looked for: what is said, and that nothing undefined is printed."""
 
+import json
+
 from command_line import CommandLine
 from noonward.bound.cluster_utility.nonclairvoyant import NonclairvoyantBound
 from noonward.evaluate.nonclairvoyant import NonclairvoyantRun
@@ -20,6 +22,39 @@ def test_a_mean_over_few_environments_is_refused_as_a_bound(noonward: CommandLin
     assert answer.code == 2
     assert "--non-clairvoyant with 3 environments" in answer.err
     assert "give at least 10 (-n 10)" in answer.err
+
+
+FREE = ("--set", "fleet.freedoms.fine-tuning={interruptible: true, caps: zeus-v100-bert}")
+
+
+def test_the_table_of_freedoms_shows_every_name_asked_for_in_order(noonward: CommandLine) -> None:
+    asked = ("bound", "tiny", *FREE, "-n", 2, "--workers", 1, "--freedom", "caps,suspend")
+    answer = noonward(*asked)
+    assert answer.code == 0, answer.err
+    assert "tiny: what freedoms of jobs are worth, 2 environments, seed 0" in " ".join(answer.out.split())
+    rows = [line.strip("│| ").split() for line in answer.out.splitlines()]
+    assert [row[0] for row in rows if row and row[0] in ("none", "suspend", "caps")] == ["none", "suspend", "caps"]
+    figures = {each["name"]: each for each in json.loads(noonward(*asked, "--json").out)["figures"]}
+    for name in ("suspend", "caps"):
+        upper, known = (figures[f"utility_usd/{kind}@{name}"]["value"] for kind in ("bound", "best-known"))
+        assert figures["utility_usd/bound@none"]["value"] <= upper + 1e-9
+        assert figures["utility_usd/best-known@none"]["value"] <= known + 1e-9 <= upper + 2e-9
+        most = upper - figures["utility_usd/best-known@none"]["value"]
+        assert abs(figures[f"worth_usd/most@{name}"]["value"] - most) < 1e-9
+
+
+def test_freedoms_that_cannot_be_bounded_are_refused_with_a_reason(noonward: CommandLine) -> None:
+    for asked, said in (
+        (("tiny", "--freedom", "suspend"), "the fleet states none; state it, for example with --set"),
+        (("tiny", "--freedom", "suspnd"), "unknown freedom 'suspnd'; did you mean 'suspend'"),
+        (("tiny", *FREE, "--freedom", "caps", "--non-clairvoyant"), "leave out --non-clairvoyant"),
+        (("tiny", *FREE, "--freedom", "caps", "--bound-seconds", 9), "--freedom takes no --bound-seconds"),
+        (("edge-inference", "--freedom", "caps"), "--freedom is for scenarios of kind cluster"),
+        (("dvfs-training", "--freedom", "caps"), "has no economics"),
+    ):
+        answer = noonward("bound", *asked, "-n", 1)
+        assert answer.code == 2
+        assert said in " ".join(answer.err.split())
 
 
 def test_a_mean_over_enough_environments_is_printed_with_its_interval(noonward: CommandLine, monkeypatch) -> None:

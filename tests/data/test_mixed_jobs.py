@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from noonward.data.environments import build_environment
 from noonward.data.jobs.streams import generate_mixed_jobs
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import ScenarioError
@@ -64,3 +65,27 @@ def test_an_empty_draw_and_an_unknown_class_are_refused():
         )
     with pytest.raises(ScenarioError, match="gpus_max 1 is below gpus_min 2"):
         load_scenario("dvfs-mixed", ["jobs.classes.inference.gpus_min=2", "jobs.classes.inference.gpus_max=1"])
+
+
+def test_slack_and_largest_work_are_those_of_the_class():
+    jobs = build_environment(load_scenario("training-days", ["jobs.rate_factor=20"])).jobs
+    ratio_J = jobs.slack_s_J / jobs.work_J
+    assert 0 <= ratio_J.min() < 0.01
+    assert 0.99 < ratio_J.max() <= 1
+    assert abs(ratio_J.mean() - 0.5) < 0.02
+    assert jobs.work_J.min() == 21600
+    assert jobs.work_J.max() == 432000
+
+
+def test_twice_the_rates_are_twice_the_jobs():
+    one, two = (
+        len(build_environment(load_scenario("training-days", [f"jobs.rate_factor={n}"])).jobs) for n in (10, 20)
+    )
+    assert abs(two / one - 2) < 0.1
+
+
+def test_slack_by_run_time_is_for_classes_of_fixed_duration_and_work_has_an_order():
+    with pytest.raises(ScenarioError, match=r"jobs\.classes\.inference\.slack_ratio is for classes of fixed duration"):
+        load_scenario("dvfs-mixed", ["jobs.classes.inference.slack_ratio=1"])
+    with pytest.raises(ScenarioError, match=r"work_max 5 is below work_min 21600"):
+        load_scenario("training-days", ["jobs.classes.tune-8.work.work_max=5"])

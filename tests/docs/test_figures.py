@@ -33,6 +33,7 @@ def as_pattern(name: str) -> re.Pattern[str]:
         text.replace("CASE", r"[\w=.,]+")
         .replace("CHOICE", "(?:best|cheapest|cleanest|now|worst)")
         .replace("POINT", r"[\w.-]+")
+        .replace("FREEDOM", "(?:none|suspend|elastic|caps|all)")
         .replace("ASSUMPTIONS", r"[\w.-]+")
         .replace("WAY", "(?:known|learned|limit|class-mean)")
         .replace("CELL", r"N\d+/0\.\d\d")
@@ -77,6 +78,7 @@ DVFS = ("dvfs-training", "--set", "window_h=1", "-n", 1)
 
 LIMITS = "{mean_latency_s: 60, p99_latency_s: 60, queue_max: 1, power_cap_w: {us-west: 9000}}"
 TINY = ("tiny", "-n", 10, "--non-clairvoyant")
+FREED = ("tiny", "--set", "fleet.freedoms.fine-tuning.interruptible=true", "--freedom", "suspend", "-n", 1)
 MIXED = ("dvfs-mixed", "--set", "window_h=1", "--set", f"constraints={LIMITS}", "-n", 1)
 
 
@@ -99,7 +101,8 @@ def test_figures_of_compare(noonward: CommandLine) -> None:
 
 
 def test_figures_of_bound(noonward: CommandLine) -> None:
-    hold_against_page("bound", [noonward("bound", *what, "--json").out for what in (("tiny", "-n", 1), TINY, DVFS)])
+    asked = (("tiny", "-n", 1), TINY, DVFS, FREED)
+    hold_against_page("bound", [noonward("bound", *what, "--json").out for what in asked])
 
 
 def test_figures_of_plan(noonward: CommandLine) -> None:
@@ -192,6 +195,19 @@ def test_figures_of_the_study_of_knowledge(noonward: CommandLine, monkeypatch: p
     monkeypatch.setattr(knowledge.study_knowledge, "__kwdefaults__", {**kept, "scenario": "tiny"})
     command = ("reproduce", "fine-tuning", "--knowledge", "-n", 1, "--policies", "cheapest-feasible", "--json")
     hold_against_page("reproduce fine-tuning --knowledge", [noonward(*command).out])
+
+
+def test_figures_of_the_study_of_published_prices(
+    noonward: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from noonward.studies.fine_tuning.published import study_published
+
+    small = tmp_path / "small.yaml"
+    small.write_text("extends: fine-tuning\nname: small\nwindow_h: 12\njobs: {count: 80}\n", encoding="utf-8")
+    changed = {**(study_published.__kwdefaults__ or {}), "scenario": str(small)}
+    monkeypatch.setattr(study_published, "__kwdefaults__", changed)
+    command = ("reproduce", "fine-tuning", "--published", "-n", 2, "--workers", 1, "--json")
+    hold_against_page("reproduce fine-tuning --published", [noonward(*command).out])
 
 
 def test_figures_of_the_map(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,14 @@ def bound(
         bool,
         typer.Option("--non-clairvoyant", help="Bound policies that do not know future signals, instead."),
     ] = False,
+    freedom: Annotated[
+        str | None,
+        typer.Option(
+            "--freedom",
+            metavar="LIST",
+            help="Bound what freedoms of jobs can be worth: none, suspend, elastic, caps or all, separated by commas.",
+        ),
+    ] = None,
     workers: Workers = None,
     ray: RayAddress = None,
     json: Json = False,
@@ -61,10 +69,17 @@ def bound(
     scenario = open_scenario(name, settings, signals, jobs, first, last)
     require_seconds(scenario, seconds)
     runs = count_of(scenario, environments)
+    if non_clairvoyant and freedom is not None:
+        raise ScenarioError("--freedom bounds schedules that know all signals; leave out --non-clairvoyant, or it")
     if non_clairvoyant:
         if seconds is not None:
             raise ScenarioError("--non-clairvoyant takes no --bound-seconds; leave one of them out")
         _non_clairvoyant(scenario, runs, seed, workers, ray, json)
+        return
+    if freedom is not None:
+        if seconds is not None:
+            raise ScenarioError("--freedom takes no --bound-seconds; leave one of them out")
+        _freedoms(scenario, freedom, runs, seed, workers, ray, json)
         return
     objective = objective_of(scenario)
     specs = [BoundRun(scenario, index, seed, None, seconds) for index in range(runs)]
@@ -94,6 +109,31 @@ def bound(
         print(f"mean {metric.name}: {metric.value:,.{digits}f}{interval} {metric.unit}")
     for note in notes:
         print(f"note: {note}")
+
+
+def _freedoms(
+    scenario: object, listed: str, runs: int, seed: int, workers: int | None, ray: str | None, json: bool
+) -> None:
+    """Prints what freedoms of jobs can be worth at most, with the best schedules known."""
+    from noonward.cli.options import print_text_table
+    from noonward.evaluate.freedoms import (
+        FreedomRun,
+        freedom_metrics,
+        freedom_names,
+        freedom_table,
+        require_cluster,
+    )
+    from noonward.evaluate.metrics import to_json
+    from noonward.runtime.executor import map_runs
+
+    stated, names = require_cluster(scenario), freedom_names(listed)
+    specs = [FreedomRun(stated, index, seed, names) for index in range(runs)]
+    with executor_of(workers, ray) as executor, progress_bar(runs, "bounds") as step:
+        found = map_runs(specs, executor, step)
+    if json:
+        print(to_json(freedom_metrics(found), scenario=stated.name, seed=seed, environments=runs))
+        return
+    print_text_table(freedom_table(stated, found, seed))
 
 
 def _non_clairvoyant(

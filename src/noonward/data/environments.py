@@ -293,7 +293,7 @@ def past_jobs(scenario: Scenario, source: JobTable, start: datetime) -> Jobs | N
         raise DataError(f"--history {source.history} has no dates; give it a column 'submit_time'")
     # Jobs that wait when the window starts are jobs of the window: their run times are not known from the past.
     known_J = np.ones(len(rows.table), bool) if source.history is not None else ~waiting_rows(source, start)
-    slack_s = np.inf if source.slack_h is None else source.slack_h * HOUR_S
+    slack_s = rows.slack_s(source.slack_h)
     since_s = rows.submit_s_J - rows.submit_s_J.min()
     jobs = jobs_of_table(
         rows.table, scenario.fleet, since_s, known_J, slack_s=slack_s, leave_alone_s=MINUTE_S * source.leave_alone_min

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -28,7 +28,27 @@ def never() -> bool:
     return False
 
 
-def descend(dual: Dual, iterations: int, late: Callable[[], bool] = never) -> tuple[float, F8, I8]:
+class Priced(Protocol):
+    """A dual function that can be evaluated at capacity prices (``Dual`` states what each is)."""
+
+    idle_usd: float
+    best_J: I8
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Sites and periods."""
+
+    def value(self, price_SH: F8) -> tuple[float, F8]:
+        """Returns D in USD and a subgradient."""
+
+
+def descend(
+    dual: Priced,
+    iterations: int,
+    late: Callable[[], bool] = never,
+    price_SH: F8 | None = None,
+    target_share: float = FIRST_TARGET_SHARE,
+) -> tuple[float, F8, I8]:
     """Lowers the dual function by projected subgradient steps of Polyak's length towards a moving target.
 
     ``lambda <- max(0, lambda - (D - D_best + delta) / |g|^2 g)``; after 15 steps without a lower D, delta shrinks by
@@ -38,18 +58,20 @@ def descend(dual: Dual, iterations: int, late: Callable[[], bool] = never) -> tu
         dual: The dual function.
         iterations: Most evaluations, at least 1.
         late: Whether no further evaluation may begin; asked after each.
+        price_SH: Prices to begin at, USD; None: 0.
+        target_share: First distance of the target, as a share of what D exceeds an idle fleet by.
 
     Returns:
         (least D in USD, its prices, the columns jobs chose in the later half of the search).
     """
-    price_SH = np.zeros(dual.shape)
+    price_SH = np.zeros(dual.shape) if price_SH is None else price_SH
     best_usd, best_SH = math.inf, price_SH
     delta_usd, fails = 0.0, 0
     seen: list[I8] = []
     for step in range(iterations):
         value_usd, free_SH = dual.value(price_SH)
         if step == 0:
-            delta_usd = FIRST_TARGET_SHARE * (value_usd - dual.idle_usd)
+            delta_usd = target_share * (value_usd - dual.idle_usd)
         if value_usd < best_usd:
             best_usd, best_SH, fails = value_usd, price_SH, 0
         else:

@@ -58,6 +58,8 @@ class JobRows:
         table: The rows, in the file's order.
         submit_s_J: Submission, seconds since 1970-01-01 UTC, of every row; None where the table has no dates.
         start_s_J: Recorded start on the same clock, NaN where a row has none; None where the table has no such column.
+        due_slack_s_J: Slack that leaves a job its deadline: from its submission to the deadline, less its run time, at
+            least 0 s; NaN where it has none. None where the table has no such column.
         account: What was done to a log that was read as a table; None for a job table.
         details: What it says of every row beyond what the job needs (``noonward.data.jobs.details.DETAILS``): who
             asked, under which name and limit (s), how it ended; null where it does not say. ``Jobs.row_J`` says which
@@ -67,6 +69,7 @@ class JobRows:
     table: TableFile
     submit_s_J: F8 | None
     start_s_J: F8 | None
+    due_slack_s_J: F8 | None
     account: Account | None
     details: pl.DataFrame
 
@@ -96,6 +99,17 @@ class JobRows:
                 f"jobs are of {self.days[0]} to {self.days[1]}: choose days among these with --from and --to"
             )
         return since_s_J, inside_J
+
+    def slack_s(self, slack_h: float | None) -> F8 | float:
+        """Returns the slack of the rows, s: that of their deadlines, of others what is said for all, h.
+
+        Args:
+            slack_h: Slack of jobs for which the table says none, h; None: no limit.
+        """
+        otherwise_s = np.inf if slack_h is None else slack_h * HOUR_S
+        if self.due_slack_s_J is None:
+            return otherwise_s
+        return np.where(np.isnan(self.due_slack_s_J), otherwise_s, self.due_slack_s_J)
 
     def starts_s(self, start: datetime) -> F8 | None:
         """Returns every row's recorded start in seconds since a window's start; None where none is recorded."""
@@ -161,12 +175,39 @@ def _cached_rows(
             "one: both "
             "say when a job arrives"
         )
-    submit_s = start_s = None
+    submit_s = start_s = due_slack_s = None
+    if table.has("deadline"):
+        _check_deadlines(table)
     if table.has("submit_time"):
         submit_s = _seconds(table, "submit_time", clock)
         if table.has("start_time"):
             start_s = _seconds(table, "start_time", clock, empty=True)
-    return JobRows(table=table, submit_s_J=submit_s, start_s_J=start_s, account=account, details=details_of(table))
+        if table.has("deadline"):
+            run_s = table.numbers("duration_s", "give the run time in seconds, above 0", low=0, above=True)
+            due_slack_s = np.maximum(_seconds(table, "deadline", clock, empty=True) - submit_s - run_s, 0.0)
+    return JobRows(
+        table=table,
+        submit_s_J=submit_s,
+        start_s_J=start_s,
+        due_slack_s_J=due_slack_s,
+        account=account,
+        details=details_of(table),
+    )
+
+
+def _check_deadlines(table: TableFile) -> None:
+    """Raises DataError where a table's deadlines say nothing, or another column says the same."""
+    name = table.column_of["deadline"]
+    if table.has("slack_s"):
+        raise DataError(
+            f"{table.path} has both {name!r} and {table.column_of['slack_s']!r}; remove one: both say when a job is "
+            "late"
+        )
+    if not (table.has("submit_time") and table.has("duration_s")):
+        raise DataError(
+            f"{table.path} has the column {name!r}, by which jobs must have ended; it goes with 'submit_time' and "
+            "'duration_s': give both, or 'slack_s' in its place"
+        )
 
 
 def _seconds(table: TableFile, key: str, clock: Clock | None, *, empty: bool = False) -> F8:

@@ -111,7 +111,7 @@ def _(
 @build_jobs.register
 def _(spec: JobTable, fleet: Fleet, start: datetime, window_h: int, slot_s: float, rng: np.random.Generator) -> Jobs:
     rows = job_rows(spec)
-    slack_s = np.inf if spec.slack_h is None else spec.slack_h * HOUR_S
+    slack_s = rows.slack_s(spec.slack_h)
     alone_s = MINUTE_S * spec.leave_alone_min if spec.knowledge.run_time == "known" else 0.0
     if rows.submit_s_J is not None:
         arrival_s_J, inside_J = rows.arrivals_s(start, window_h)

@@ -38,7 +38,7 @@ TABLE_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
         key: key
         for key in (
             "arrival_s", "submit_time", "origin", "class", "gpus", "gpus_min", "gpus_max", "duration_s", "work",
-            "slack_s", "data_gb", "model_gb", "result_gb", "site", "start_time", "start_site", *DETAILS,
+            "slack_s", "deadline", "data_gb", "model_gb", "result_gb", "site", "start_time", "start_site", *DETAILS,
         )
     }
 )  # fmt: skip
@@ -144,7 +144,7 @@ def jobs_of_table(
     fleet: Fleet,
     arrival_s_J: F8 | None = None,
     inside_J: NDArray[np.bool_] | None = None,
-    slack_s: float = np.inf,
+    slack_s: F8 | float = np.inf,
     start_s_J: F8 | None = None,
     leave_alone_s: float = 0.0,
 ) -> Jobs:
@@ -161,7 +161,7 @@ def jobs_of_table(
         fleet: The fleet whose ingress points, classes and sites the names are.
         arrival_s_J: Arrivals of its rows, seconds since the window's start; None: its own column ``arrival_s``.
         inside_J: Rows to take; all are checked. None: all.
-        slack_s: Slack of its jobs where it has no column of them, s.
+        slack_s: Slack of its jobs where it has no column of them, s; one for all, or one per row.
         start_s_J: Recorded starts of its rows, seconds since the window's start, NaN for none; None: none is recorded.
         leave_alone_s: Jobs that run for less than this, s, have no slack.
 

@@ -62,7 +62,8 @@ def generate_mixed_jobs(spec: MixedJobs, fleet: Fleet, window_s: float, rng: np.
 
     Per class and ingress a Poisson process of rate ``rate (1 + amplitude sin(2 pi t / period))``, by thinning one of
     the highest rate; work by the class' law, in millionths of a unit. The streams are spawned in the fleet's order of
-    classes. No limit on the delay; data by class.
+    classes. Slack is work x ratio where a class has one, the ratio uniform on [0, 2 ``slack_ratio``], else there is no
+    limit on the delay; data by class.
 
     Args:
         spec: Streams by class.
@@ -74,33 +75,34 @@ def generate_mixed_jobs(spec: MixedJobs, fleet: Fleet, window_s: float, rng: np.
         ScenarioError: The draw holds no job.
     """
     points = len(fleet.ingress_points)
-    most = sum(stream.rate_per_s * (1 + stream.amplitude) for stream in spec.classes.values()) * window_s * points
+    most = sum(stream.rate_per_s * (1 + stream.amplitude) for stream in spec.classes.values())
+    most *= spec.rate_factor * window_s * points
     require_size(most, "the classes' rate_per_s")
     parts = []
     for c, (name, class_rng) in enumerate(zip(fleet.classes, rng.spawn(len(fleet.classes)), strict=True)):
         if name in spec.classes:
             stream = spec.classes[name]
-            arrival_s, origin, work = _class_jobs(stream, points, window_s, class_rng)
+            arrival_s, origin, work, slack_s = _class_jobs(stream, spec.rate_factor, points, window_s, class_rng)
             gangs = np.array([[c, stream.gpus_min, stream.gpus_max]] * len(work), dtype=np.int64).reshape(-1, 3)
-            parts.append((arrival_s, origin, work, *gangs.T, np.full(len(work), stream.data_gb)))
-    arrival_s, origin, work, class_, gpus_min, gpus_max, data_gb = (
+            parts.append((arrival_s, origin, work, slack_s, *gangs.T, np.full(len(work), stream.data_gb)))
+    arrival_s, origin, work, slack_s, class_, gpus_min, gpus_max, data_gb = (
         np.concatenate(column) for column in zip(*parts, strict=True)
     )
     if not len(work):
-        rate = sum(stream.rate_per_s for stream in spec.classes.values())
+        rate = spec.rate_factor * sum(stream.rate_per_s for stream in spec.classes.values())
         raise _no_job(rate * window_s * points)
     return Jobs.build(
-        arrival_s=arrival_s, origin=origin, work=work, class_=class_, gpus_min=gpus_min, gpus_max=gpus_max,
-        data_gb=data_gb,
+        arrival_s=arrival_s, origin=origin, work=work, slack_s=slack_s, class_=class_, gpus_min=gpus_min,
+        gpus_max=gpus_max, data_gb=data_gb,
     )  # fmt: skip
 
 
 def _class_jobs(
-    stream: ClassStream, points: int, window_s: float, rng: np.random.Generator
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """Returns arrivals in s, ingress indices and work of one class."""
-    arrival_rng, work_rng = rng.spawn(2)
-    count_I = arrival_rng.poisson(stream.rate_per_s * (1 + stream.amplitude) * window_s, size=points)
+    stream: ClassStream, factor: float, points: int, window_s: float, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Returns arrivals in s, ingress indices, work, and slack in s of one class."""
+    arrival_rng, work_rng, slack_rng = rng.spawn(3)
+    count_I = arrival_rng.poisson(factor * stream.rate_per_s * (1 + stream.amplitude) * window_s, size=points)
     time_s = arrival_rng.random(int(count_I.sum())) * window_s
     wave = np.round(np.sin(2 * np.pi * time_s / (stream.period_h * HOUR_S)), SHAPE_DECIMALS)
     rate = 1 + stream.amplitude * wave
@@ -111,8 +113,12 @@ def _class_jobs(
         work = law.work_min * (1.0 + work_rng.pareto(law.tail, size=count))
     else:
         work = np.exp(work_rng.normal(math.log(law.median_work), law.sigma, size=count))
+        work = np.minimum(work, np.inf if law.work_max is None else law.work_max)
     work = np.maximum(np.round(work, WORK_DECIMALS), law.work_min)
-    return time_s[kept], np.repeat(np.arange(points), count_I)[kept], work
+    slack_s = np.full(count, np.inf)
+    if stream.slack_ratio is not None:
+        slack_s = np.floor(slack_rng.uniform(0.0, 2 * stream.slack_ratio, size=count) * work)
+    return time_s[kept], np.repeat(np.arange(points), count_I)[kept], work, slack_s
 
 
 def generate_shaped_jobs(spec: ShapedJobs, fleet: Fleet, window_h: int, rng: np.random.Generator) -> Jobs:

@@ -192,6 +192,14 @@ class FineTuningJobs(JobsToRun):
         return self
 
 
+def _said(spec: Any, write: SerializerFunctionWrapHandler, *optional: str) -> dict[str, Any]:
+    """Returns a part's content without fields that hold their default: digests of what does not state them stay."""
+    content: dict[str, Any] = write(spec)
+    fields = type(spec).model_fields
+    unsaid = [name for name in optional if getattr(spec, name) == fields[name].default]
+    return {name: value for name, value in content.items() if name not in unsaid}
+
+
 def _ordered_gangs(jobs: Any) -> Any:
     """Raises ValueError unless the smallest gang is at most the largest."""
     if jobs.gpus_max < jobs.gpus_min:
@@ -232,6 +240,18 @@ class LogNormalWork(Spec):
     """Standard deviation of the work's logarithm."""
     work_min: Positive = 0.1
     """Smaller draws become this, units."""
+    work_max: Positive | None = None
+    """Larger draws become this, units; none: any work."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.work_max is not None and self.work_max < self.work_min:
+            raise ValueError(f"work_max {self.work_max:g} is below work_min {self.work_min:g}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _said(self, write, "work_max")
 
 
 class ParetoWork(Spec):
@@ -262,8 +282,15 @@ class ClassStream(Spec):
     """Largest gang."""
     data_gb: NonNegative = 0.0
     """Data that travel with a job to its site, GB."""
+    slack_ratio: NonNegative | None = None
+    """Mean of slack over run time of a class of fixed duration; the ratio is uniform on 0 to twice this. None: no limit
+    on the delay."""
 
     _gangs = model_validator(mode="after")(_ordered_gangs)
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _said(self, write, "slack_ratio")
 
 
 class MixedJobs(JobsToRun):
@@ -272,6 +299,12 @@ class MixedJobs(JobsToRun):
     source: Literal["mixed"]
     classes: dict[str, ClassStream] = Field(min_length=1)
     """Stream per job class of the fleet."""
+    rate_factor: Positive = 1.0
+    """Factor on the rates of all classes: more or fewer jobs of the same mix."""
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _said(self, write, "rate_factor")
 
 
 class ShapedJobs(JobsToRun):
@@ -417,6 +450,12 @@ class Scenario(Spec):
                 if name not in self.fleet.classes:
                     raise ValueError(
                         f"jobs.classes names the unknown class {name!r}; {nearest(name, self.fleet.classes)}"
+                    )
+                profiles = [kind.classes[name] for kind in self.fleet.gpu_types.values()]
+                if self.jobs.classes[name].slack_ratio is not None and any(p.time != "duration" for p in profiles):
+                    raise ValueError(
+                        f"jobs.classes.{name}.slack_ratio is for classes of fixed duration, whose run time is the same "
+                        "on every gang; leave it out, or set the class' time to duration"
                     )
         if self.constraints is not None:
             self.constraints.check(self.fleet)

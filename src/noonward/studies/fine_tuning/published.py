@@ -85,12 +85,14 @@ class PublishedStudy:
             end = "" if part == "test" else f"@{part}"
             for pair in PAIRS:
                 name = f"published/points_over_{pair}{end}"
-                out.append(Metric.of(name, self.gained(part, pair), "percent points of the gap"))
+                out.append(Metric.of(name, self.gained(part, pair), "percent points"))
                 share = self.better(part, pair) / len(found.values(REFERENCE, "utility_usd"))
                 out.append(Metric.of(f"published/windows_better_than_{pair}{end}", share, "fraction"))
             out.append(Metric.of(f"published/distance_closed{end}", self.distance_closed(part), "fraction"))
             for policy in POLICIES[1:]:
-                out.append(Metric.of(f"published/gap_closed/{policy}{end}", self.gap_closed(part, policy), "fraction"))
+                out.append(
+                    Metric.of(f"published/gap_closed/{_label(policy)}{end}", self.gap_closed(part, policy), "fraction")
+                )
         return out
 
 
@@ -163,7 +165,7 @@ def published_table(study: PublishedStudy, environments: int, real: bool) -> Tex
     rows: list[tuple[str, ...]] = []
     for policy in POLICIES[1:]:
         shares = [_shown(study.gap_closed(part, policy), 100, "%") for part in study.by_part]
-        rows.append((policy.partition("(")[0] + ("-perfect" if policy == PERFECT else ""), *shares))
+        rows.append((_label(policy), *shares))
     for pair, (first, second) in PAIRS.items():
         gained = [
             f"{_shown(study.gained(part, pair), 1, '')}, better in {study.better(part, pair)}" for part in study.by_part
@@ -182,6 +184,11 @@ def published_table(study: PublishedStudy, environments: int, real: bool) -> Tex
         caption=f"{environments} windows of {'real' if real else 'generated'} signals in each part, paired; 95 % "
         f"intervals; sites in {', '.join(ZONES)}",
     )
+
+
+def _label(policy: str) -> str:
+    """Returns what tables and metrics call a policy."""
+    return "perfect-foresight" if policy == PERFECT else policy
 
 
 def _shown(estimate: Estimate, factor: float, unit: str) -> str:

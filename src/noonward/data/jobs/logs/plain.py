@@ -46,6 +46,7 @@ NAMES: Final = {
     "site": ("site",),
     "start_site": ("start_site", "ran_at", "run_site", "execution_site"),
     "slack_s": ("slack_s",),
+    "deadline": ("deadline", "due", "end_by"),
     "data_gb": ("data_gb",),
     "model_gb": ("model_gb",),
     "result_gb": ("result_gb",),
@@ -99,6 +100,15 @@ def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame
         for key in ("slack_s", "data_gb", "model_gb", "result_gb")
         if (name := column[key]) is not None
     }
+    if column["deadline"] is not None:
+        if column["slack_s"] is not None:
+            raise DataError(
+                f"{table.file.name} has both {column['deadline']!r} and {column['slack_s']!r}; leave one out: both say "
+                "when a job is late"
+            )
+        due = log_times(table, column["deadline"], options, account, _MISSING)
+        frame["slack_s"] = _slack_s(due, times, frame["duration_s"])
+        account.add("read", int(due.is_not_null().sum()), "deadlines became the largest delay of a start (slack_s)")
     frame |= {key: table.frame[name] for key in ("class", "site", "start_site") if (name := column[key]) is not None}
     return pl.DataFrame(frame)
 
@@ -107,6 +117,13 @@ def _all_numbers(texts: pl.Series) -> bool:
     """Returns whether all texts that are not empty are numbers, as in the column ``queue`` of Helios and Acme (s)."""
     stated = texts.drop_nulls().filter(texts.drop_nulls() != "")
     return len(stated) > 0 and stated.cast(pl.Float64, strict=False).is_not_null().all()
+
+
+def _slack_s(due: pl.Series, times: dict[str, pl.Series], duration_s: pl.Series) -> pl.Series:
+    """Returns the slack that leaves jobs their deadlines, s, at least 0; infinite for jobs without one."""
+    ran_s = (times["end_time"] - times["start_time"]).dt.total_microseconds() / 1e6
+    spare_s = (due - times["submit_time"]).dt.total_microseconds() / 1e6 - duration_s.fill_null(ran_s)
+    return spare_s.clip(lower_bound=0.0).fill_null(float("inf"))
 
 
 def _duration(table: TextTable, column: dict[str, str | None], options: LogOptions) -> pl.Series:

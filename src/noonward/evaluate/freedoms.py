@@ -1,0 +1,173 @@
+"""What freedoms of jobs can be worth at most: bounds over a scenario's environments, their table and their metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from noonward.arrays import F8
+from noonward.bound.cluster_utility.freedom_bounds import NAMES, NONE, FreedomBounds, freedom_bounds
+from noonward.errors import ScenarioError, nearest
+from noonward.evaluate.metrics import Metric
+from noonward.evaluate.statistics import mean, ratio
+from noonward.evaluate.table import TextTable
+from noonward.model.cluster.scenario import Scenario
+from noonward.runtime.executor import PlainSpec
+from noonward.runtime.runs import environment_of
+
+
+def freedom_names(listed: str) -> tuple[str, ...]:
+    """Returns the freedoms of a comma-separated list, ``none`` among them, in the order of ``NAMES``.
+
+    Raises:
+        ScenarioError: One is unknown.
+
+    Example:
+        >>> freedom_names("caps,suspend")
+        ('none', 'suspend', 'caps')
+    """
+    asked = [name.strip() for name in listed.split(",") if name.strip()]
+    for name in asked:
+        if name not in NAMES:
+            raise ScenarioError(f"unknown freedom {name!r}; {nearest(name, NAMES)}")
+    return tuple(name for name in NAMES if name == NONE or name in asked)
+
+
+@dataclass(frozen=True)
+class FreedomRun(PlainSpec):
+    """A spec: the bounds of one environment.
+
+    Attributes:
+        scenario: Scenario of kind ``cluster``.
+        index: Number of the environment.
+        seed: Seed.
+        names: Freedoms, of ``NAMES``.
+    """
+
+    scenario: Scenario
+    index: int
+    seed: int
+    names: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """Which environment."""
+        return f"bounds of freedoms, environment {self.index}"
+
+    def run(self) -> FreedomBounds:
+        """Returns the bounds."""
+        return freedom_bounds(environment_of(self.scenario, self.index, self.seed), self.names, seed=self.seed)
+
+
+def require_cluster(scenario: object) -> Scenario:
+    """Returns a scenario whose jobs can have freedoms.
+
+    Raises:
+        ScenarioError: It is of another kind, or has no economics.
+    """
+    if not isinstance(scenario, Scenario):
+        raise ScenarioError("--freedom is for scenarios of kind cluster, whose jobs run for hours; leave it out")
+    if scenario.economics is None:
+        raise ScenarioError(
+            f"--freedom bounds the utility, and scenario {scenario.name!r} has no economics; give economics and "
+            "signals, or leave --freedom out"
+        )
+    return scenario
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worth:
+    """What a freedom is worth in each environment, USD.
+
+    Attributes:
+        most_E: At most: its bound less the best schedule known without freedoms; NaN where none was looked for.
+        between_E: Its bound less the bound without freedoms.
+        found_E: The best schedule known with it less the best one without; NaN where none was looked for.
+    """
+
+    most_E: F8
+    between_E: F8
+    found_E: F8
+
+
+def worth_of(found: Sequence[FreedomBounds], name: str) -> Worth:
+    """Returns what a freedom is worth."""
+    upper_E, known_E = _upper_E(found, name), _known_E(found, name)
+    none_E = _known_E(found, NONE)
+    return Worth(most_E=upper_E - none_E, between_E=upper_E - _upper_E(found, NONE), found_E=known_E - none_E)
+
+
+def freedom_metrics(found: Sequence[FreedomBounds]) -> list[Metric]:
+    """Returns bounds, best schedules known, and what freedoms add to either, over the environments.
+
+    Args:
+        found: What every environment gave, the same names in each.
+    """
+    bill_E = np.array([each.bill_usd for each in found])
+    out = []
+    for name in found[0].worth:
+        out.append(Metric.of(f"utility_usd/bound@{name}", mean(_upper_E(found, name)), "USD"))
+        if not np.isnan(_known_E(found, name)).any():
+            out.append(Metric.of(f"utility_usd/best-known@{name}", mean(_known_E(found, name)), "USD"))
+    for name in found[0].worth:
+        worth = worth_of(found, name)
+        for kind, usd_E in (("most", worth.most_E), ("between-bounds", worth.between_E), ("found", worth.found_E)):
+            if name != NONE and not np.isnan(usd_E).any():
+                out.append(Metric.of(f"worth_usd/{kind}@{name}", mean(usd_E), "USD"))
+                if not np.isnan(bill_E).any():
+                    out.append(Metric.of(f"worth_of_bill/{kind}@{name}", ratio(usd_E, bill_E), "fraction"))
+    return out
+
+
+def freedom_table(scenario: Scenario, found: Sequence[FreedomBounds], seed: int) -> TextTable:
+    """Returns the table of what freedoms can be worth at most, and what the best schedules known make of them."""
+    rows = []
+    bill_E = np.array([each.bill_usd for each in found])
+    for name in found[0].worth:
+        cells = [name, _usd(_upper_E(found, name)), _usd(_known_E(found, name))]
+        worth = worth_of(found, name)
+        for usd_E in (worth.found_E, worth.between_E, worth.most_E):
+            share = ratio(usd_E, bill_E).value
+            of_bill = "" if np.isnan(share) else f" ({share:.1%})"
+            cells.append("" if name == NONE else _usd(usd_E) + of_bill)
+        rows.append(tuple(cells))
+    count = len(found)
+    bill = "" if np.isnan(bill_E).any() else f" Its bill, idle GPUs included, is {_usd(bill_E)} USD."
+    return TextTable(
+        title=f"{scenario.name}: what freedoms of jobs are worth, {count} environment{'s' * (count != 1)}, seed {seed}",
+        header=(
+            "Freedom",
+            "Upper bound\nUSD",
+            "Best schedule\nknown, USD",
+            "Worth, by the\nschedules, USD",
+            "Worth, by the\nbounds, USD",
+            "Worth at most\nUSD",
+        ),
+        rows=tuple(rows),
+        caption=(
+            "Utility with all signals and jobs known. Worth at most: the bound with the freedom less the best schedule "
+            f"known without one; no policy gains more by it.{bill} In round brackets shares of the bill, in square "
+            "ones 95% intervals over environments."
+        ),
+    )
+
+
+def _usd(values_E: F8) -> str:
+    """Returns the mean over environments with its interval."""
+    estimate = mean(values_E)
+    if np.isnan(estimate.value):
+        return "-"
+    digits = 2 if abs(estimate.value) < 1e4 else 0
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:,.{digits}f}"
+    return f"{estimate.value:,.{digits}f} [{estimate.low:,.{digits}f}, {estimate.high:,.{digits}f}]"
+
+
+def _upper_E(found: Sequence[FreedomBounds], name: str) -> F8:
+    return np.array([each.worth[name].upper_usd for each in found])
+
+
+def _known_E(found: Sequence[FreedomBounds], name: str) -> F8:
+    return np.array([each.worth[name].known_usd for each in found])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 __version__: Final = "0.1.0"
 
 _HOMES: Final = {
+    "ASK_RUNNING": "noonward.decision.cluster.view",
     "CARBON": "noonward.decision.cluster.view",
     "PRICE": "noonward.decision.cluster.view",
     "Answers": "noonward.decision.cluster.view",
@@ -56,6 +57,7 @@ _HOMES: Final = {
 }
 
 __all__ = [
+    "ASK_RUNNING",
     "CARBON",
     "PRICE",
     "Answers",
@@ -119,6 +121,7 @@ if TYPE_CHECKING:
     from noonward.decision.cluster.observation import Observation
     from noonward.decision.cluster.rule import rule
     from noonward.decision.cluster.view import (
+        ASK_RUNNING,
         CARBON,
         PRICE,
         Answers,

@@ -11,7 +11,7 @@ from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.batch import BatchEngine
 from noonward.engine.run import run
 from noonward.ledger.ledger import Account, Ledger, settle, settle_run
-from noonward.ledger.segments import OWN_JOURNEY, RESULT, ModelLoads, PowerSegments
+from noonward.ledger.segments import LOAD, OWN_JOURNEY, RESULT, Overhead, PowerSegments
 from noonward.ledger.settle import settle_power
 
 WATER = {**SIGNALS.value_ZH, "water_l_per_kwh": np.array([[1.0, 2.0, 3.0, 3.0], [0.5, 0.5, 4.0, 4.0]])}
@@ -30,7 +30,7 @@ class ToAndFro(Scheduler):
 
 def segments(kind=PowerSegments, **columns):
     given = {"gpus_K": [1] * len(columns["site_K"])} | columns
-    ints = ("site_K", "job_K", "gpus_K")
+    ints = ("site_K", "job_K", "gpus_K", "kind_K")
     return kind(**{name: np.array(column, np.int32 if name in ints else float) for name, column in given.items()})
 
 
@@ -41,7 +41,7 @@ def test_the_engine_emits_a_segment_a_job_and_its_transfers():
     assert (power.from_s_K / HOUR_S).tolist() == [0.5, 1.5]
     assert (power.to_s_K / HOUR_S).tolist() == [1.5, 2.5]
     assert power.watts_K.tolist() == [1500.0, 2000.0]
-    assert len(outcome.loads) == 0
+    assert len(outcome.overhead) == 0
     assert outcome.transfer_X.tolist() == [(OWN_JOURNEY, 1, 0, 1, 10.0, 0.0), (RESULT, 1, 0, 1, 5.0, 2.5 * HOUR_S)]
 
 
@@ -79,9 +79,11 @@ def test_a_gang_that_restarts_is_settled_by_both_of_its_segments():
         assert getattr(split, name) == pytest.approx(value), name
 
 
-def test_loads_of_models_draw_energy_and_earn_nothing():
-    loads = segments(ModelLoads, site_K=[0], job_K=[0], from_s_K=[0.0], to_s_K=[0.5 * HOUR_S], watts_K=[3000.0])
-    before, after = settle(played()), settle(replace(played(), loads=loads))
+def test_loads_of_checkpoints_draw_energy_and_earn_nothing():
+    load = segments(
+        Overhead, site_K=[0], job_K=[0], from_s_K=[0.0], to_s_K=[0.5 * HOUR_S], watts_K=[3000.0], kind_K=[LOAD]
+    )
+    before, after = settle(played()), settle(replace(played(), overhead=load))
     assert after.job_kwh == pytest.approx(before.job_kwh + 1.5)
     assert after.job_energy_usd == pytest.approx(before.job_energy_usd + 0.15)
     assert after.free_kwh == pytest.approx(before.free_kwh - 0.15 * 0.5)  # its GPU is not free

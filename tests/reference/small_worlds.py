@@ -44,6 +44,7 @@ class World:
     late_until_s: float = -math.inf
     late_usd: float = 0.0
     queued: bool = False
+    freedoms: dict = field(default_factory=dict)  # class -> reference.suspension.Freedom
     withheld: list | None = None  # withheld[site] = [(time_s, GPUs that no job may take from then on), ...]
     standing: list = field(default_factory=list)  # (site, GPUs, end_s) of jobs that were running before the run
     extra: dict = field(default_factory=dict)
@@ -63,6 +64,8 @@ class World:
             slot_s = self.slot_s if self.protocol == "each-slot" else 0.0
             last_s = row["arrival_s"] + row["slack_s"]
             last_s = self.late_until_s if math.isinf(last_s) else max(last_s, self.late_until_s)
+            if self.late_until_s > -math.inf:
+                last_s += max((freedom.load_s for freedom in self.freedoms.values()), default=0.0)
             end_s = max(end_s, last_s + row["work"] * slowest + slot_s)
         return math.ceil(end_s / HOUR_S)
 
@@ -174,6 +177,7 @@ class World:
                     f"class{c}": tuple(f"site{s}" for s, site in enumerate(self.sites) if c not in site.barred)
                     for c in sorted({c for site in self.sites for c in site.barred})
                 },
+                "freedoms": {f"class{c}": freedom.spec() for c, freedom in self.freedoms.items()},
             }
         )
 
@@ -198,7 +202,10 @@ class World:
         ]
 
     def ledger(self):
-        return ledger.Ledger(
+        return ledger.Ledger(*self.ledger_arguments())
+
+    def ledger_arguments(self):
+        return (
             self.sites,
             self.homes,
             self.network["usd_per_gb"],

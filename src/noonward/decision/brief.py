@@ -38,6 +38,8 @@ class Needs:
         curves: Kind of the capacity curves it sets (``answers.limit``); None: it sets none. They start at the sites'
             GPUs. An environment with curves of its own keeps those instead.
         foresight: True if it reads future jobs (``brief.future``); use it only as a benchmark.
+        running: It is asked about running jobs that may be suspended (ASK_RUNNING; protocol each-slot), where the
+            scenario has such.
         record: It replays where and when a log says that jobs started (``brief.recorded``), in slots of a second.
 
     Raises:
@@ -54,6 +56,7 @@ class Needs:
     finished: bool = False
     curves: Curves | None = None
     foresight: bool = False
+    running: bool = False
     record: bool = False
 
     def __post_init__(self) -> None:
@@ -159,6 +162,11 @@ def check_fit(brief: Brief, needs: Needs, name: str) -> None:
             f"scheduler {name} plans for jobs to come, but the jobs of {scenario} cannot be sampled: their table "
             "holds no job of before the window, or no dates; give earlier jobs by --history FILE, begin the window "
             "later (--from), use generated jobs or a trace, or choose another policy"
+        )
+    if needs.running and brief.protocol != "each-slot" and brief.fleet.freedoms:
+        raise ScenarioError(
+            f"scheduler {name} suspends running jobs, which protocol {brief.protocol} does not ask about; choose "
+            "protocol=each-slot or another policy"
         )
     if needs.forecast is not None and needs.forecast.rest.kind == "learned":
         try:

@@ -67,8 +67,8 @@ def check_scheduler(
     """Checks that a scheduler keeps the rules of the interface.
 
     Runs it on small random environments (drained, with jobs that may be late, cut off at the window, with and without
-    capacity curves, with run times that are learned as jobs end, with gangs, clock levels, signals and economics) and
-    checks that
+    capacity curves, with run times that are learned as jobs end, with gangs, clock levels, signals and economics; one
+    that wants to be asked about running jobs also where jobs may be suspended) and checks that
 
     - every answer is feasible;
     - it does not write the view;
@@ -105,6 +105,10 @@ def check_scheduler(
         for each in chosen:
             for environment in _environments(each, seed):
                 _check(subject, environment, seed)
+            if subject.needs.running and each == "each-slot":
+                for environment in _environments(each, seed):
+                    if not environment.learns_run_times:
+                        _check(subject, _interruptible(environment), seed)
 
 
 def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
@@ -285,6 +289,27 @@ def _environments(protocol: Protocol, seed: int) -> Iterator[Environment]:
         yield replace(drained, scenario=f"check {protocol}, {kind} capacity curves, seed {seed}", caps=caps)
     cut_off = _environment(protocol, rng, drained=False)
     yield replace(cut_off, scenario=f"check {protocol}, cut off at the window, seed {seed}")
+
+
+def _interruptible(environment: Environment) -> Environment:
+    """Returns an environment whose jobs run five times as long and may be suspended, those of one class but twice."""
+    stops = {"stop_s": 120.0, "dark_s": 240.0, "load_s": 390.0}
+    freedoms = {
+        "units": {"interruptible": True, "checkpoint": stops},
+        "duration": {"interruptible": True, "checkpoint": stops, "min_run_s": 1200.0, "most_suspensions": 2},
+    }
+    fleet = Fleet.model_validate({**environment.fleet.model_dump(), "freedoms": freedoms})
+    jobs = replace(environment.jobs, work_J=5 * environment.jobs.work_J)
+    signals = environment.signals
+    assert signals is not None
+    further = {name: np.tile(value_ZH, (1, 3)) for name, value_ZH in signals.value_ZH.items()}
+    signals = replace(signals, value_ZH=further)
+    longest = replace(environment, fleet=fleet, jobs=jobs, signals=signals, caps=None)
+    caps = environment.caps
+    if caps is not None:
+        repeats = -(-longest.hours // caps.gpus_SH.shape[1])
+        caps = replace(caps, gpus_SH=np.tile(caps.gpus_SH, (1, repeats)))
+    return replace(longest, scenario=f"{environment.scenario}, jobs may be suspended", caps=caps)
 
 
 def _environment(protocol: Protocol, rng: np.random.Generator, *, drained: bool) -> Environment:

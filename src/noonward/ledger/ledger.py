@@ -9,12 +9,16 @@ from typing import Any, Final
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.ledger.interruptions import Interruptions, interruptions_of, late_s_of
 from noonward.ledger.segments import DONE, OVERDUE, Outcome, PowerSegments
 from noonward.ledger.settle import SettledPower, settle_power, settle_transfers
 from noonward.ledger.utility import utility_usd
 from noonward.ledger.withheld import standing_power, switched_off
 from noonward.model.signals import SiteSignals
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
+
+PARTS: Final = ("further", "interruptions")
+"""Fields of a ledger that are no numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +93,7 @@ class Ledger:
         standing_usd: Its cost, USD.
         standing_kg: Its emissions, kgCO2.
         further: Accounts of signals beside price and carbon intensity, by the name of their total, e.g. ``water_l``.
+        interruptions: What suspending jobs took; None where no scheduler was asked about running jobs.
     """
 
     jobs: int
@@ -128,6 +133,7 @@ class Ledger:
     standing_usd: float = 0.0
     standing_kg: float = 0.0
     further: dict[str, Account] = field(default_factory=dict)
+    interruptions: Interruptions | None = None
 
     @property
     def energy_kwh(self) -> float:
@@ -184,7 +190,8 @@ class Ledger:
         """Returns all fields and derived figures, NaN as None.
 
         ``further`` only where there is a further signal, ``waiting_usd`` only where waiting cost something, figures of
-        standing jobs only where there are any, and no ``total_usd``, which is a sum of others.
+        standing jobs only where there are any, ``interruptions`` only where schedulers were asked about running jobs,
+        and no ``total_usd``, which is a sum of others.
         """
         derived = {name: getattr(self, name) for name, value in vars(type(self)).items() if isinstance(value, property)}
         content = {**asdict(self), **derived}
@@ -195,22 +202,27 @@ class Ledger:
         further = content.pop("further")
         if further:
             content["further"] = {name: _none_for_nan(account) for name, account in further.items()}
+        interruptions = content.pop("interruptions")
+        if interruptions is not None:
+            content["interruptions"] = _none_for_nan(interruptions)
         return _none_for_nan(content)
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Ledger:
         """Returns a ledger from what ``as_dict`` returned."""
-        names = [one.name for one in fields(cls) if one.name != "further"]
+        names = [one.name for one in fields(cls) if one.name not in PARTS]
         values: dict[str, Any] = _nan_for_none(
             {name: content[name] for name in names if name in content or name not in MAY_LACK}
         )
         further = {name: Account(**_nan_for_none(one)) for name, one in content.get("further", {}).items()}
-        return cls(**values, further=further)
+        taken = content.get("interruptions")
+        interruptions = None if taken is None else Interruptions(**_nan_for_none(taken))
+        return cls(**values, further=further, interruptions=interruptions)
 
     @classmethod
     def mean(cls, ledgers: Sequence[Ledger]) -> Ledger:
         """Returns the means of all fields; of counts too, which are then no whole numbers."""
-        names = [one.name for one in fields(cls) if one.name != "further"]
+        names = [one.name for one in fields(cls) if one.name not in PARTS]
         means: dict[str, Any] = {name: _mean([getattr(one, name) for one in ledgers]) for name in names}
         further = {
             total: Account(
@@ -221,7 +233,13 @@ class Ledger:
             )
             for total in ledgers[0].further
         }
-        return cls(**means, further=further)
+        taken = [one.interruptions for one in ledgers if one.interruptions is not None]
+        interruptions = None
+        if taken:
+            interruptions = Interruptions(
+                **{one.name: _mean([getattr(each, one.name) for each in taken]) for one in fields(Interruptions)}
+            )
+        return cls(**means, further=further, interruptions=interruptions)
 
 
 MAY_LACK: Final = ("waiting_usd", "standing_kwh", "standing_usd", "standing_kg")
@@ -246,7 +264,7 @@ class SettledRun:
 
     Attributes:
         signals: Signals at the sites; they name the amounts.
-        power: Power of the jobs, loads of their models included; GPU-seconds without the loads.
+        power: Power of the jobs, their stops, loads and lost runs included; GPU-seconds without these.
         move_JA: Their own journeys.
         result_JA: Journeys of their results.
         fixed_A: A fleet that stays free all through the window.
@@ -269,18 +287,19 @@ def settle_run(outcome: Outcome) -> SettledRun:
     signals, tables = environment.site_signals, environment.fleet.tables(1)
     free_w_S, window_s = tables.free_w_S * tables.pue_S, environment.window_s
     power = settle_power(outcome.power, signals, jobs, free_w_S, window_s)
-    if len(outcome.loads):
-        loads = settle_power(outcome.loads, signals, jobs, free_w_S, window_s)
-        power = replace(power, job_JA=power.job_JA + loads.job_JA, displaced_JA=power.displaced_JA + loads.displaced_JA)
+    if len(outcome.overhead):
+        more = settle_power(outcome.overhead, signals, jobs, free_w_S, window_s)
+        power = replace(power, job_JA=power.job_JA + more.job_JA, displaced_JA=power.displaced_JA + more.displaced_JA)
     move_JA, result_JA = settle_transfers(outcome.transfer_X, environment.links, tables.home_I, signals, jobs)
     whole_A = fixed_power(signals, tables.gpus_S * free_w_S, window_s)
+    off_A = settled_A(switched_off(environment, outcome.occupied), signals)
     return SettledRun(
         signals=signals,
         power=power,
         move_JA=move_JA,
         result_JA=result_JA,
         fixed_A=whole_A - settled_A(switched_off(environment), signals),
-        free_A=whole_A - power.displaced_JA.sum(axis=0) - settled_A(switched_off(environment, outcome.power), signals),
+        free_A=whole_A - power.displaced_JA.sum(axis=0) - off_A,
         standing_A=settled_A(standing_power(environment), signals),
     )
 
@@ -387,16 +406,18 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
             )
             for a, quantity in enumerate(settled.signals.quantities[2:], start=3)
         },
+        interruptions=interruptions_of(outcome, settled.signals),
     )
 
 
 def late_gpu_hours_of(outcome: Outcome) -> F8:
     """Returns the hours that jobs started after arrival + slack, times their smallest gangs, GPU h, [J].
 
-    Jobs that never start are not in it; where late jobs are dropped it is 0.
+    Jobs that never start are not in it; where late jobs are dropped it is 0. Of a job that was resumed all counts that
+    it stood still beyond its slack.
     """
     jobs = outcome.environment.jobs
-    late_s_J = outcome.job_J["start_s"] - (jobs.arrival_s_J + jobs.slack_s_J)
+    late_s_J = late_s_of(outcome, outcome.job_J["start_s"] - (jobs.arrival_s_J + jobs.slack_s_J))
     late_gpu_hours_J: F8 = jobs.gpus_min_J * np.where(late_s_J > 0, late_s_J, 0.0) / HOUR_S
     return late_gpu_hours_J
 

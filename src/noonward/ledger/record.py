@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from noonward.arrays import I8
 from noonward.files import table_bytes
 from noonward.ledger.folder import FORMAT, damaged, json_bytes, read_json_files, read_table, write_files
+from noonward.ledger.interruptions import overhead_gpu_hours_of, paused_s_of, suspended_h_of
 from noonward.ledger.ledger import Ledger, SettledRun, settle_run, total
 from noonward.ledger.machine import machine, versions
-from noonward.ledger.segments import JOB_OUTCOME, STATUS_NAMES, Outcome
+from noonward.ledger.segments import JOB_OUTCOME, SEGMENT, SEGMENT_NAMES, STATUS_NAMES, Outcome
 from noonward.ledger.service import Service, measure_service, waiting_jobs
 from noonward.ledger.sweep import count_arrivals, count_waiting, spread_power
 from noonward.ledger.withheld import switched_off
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 FILES: Final = ("manifest.json", "jobs.parquet", "hours.parquet", "ledger.json", "service.json")
-"""Files of a record."""
+"""Files of a record; where schedulers were asked about running jobs, it also holds ``segments.parquet``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,14 @@ class Record:
     def hours(self) -> pl.DataFrame:
         """One row a site and hour (``hour_table``)."""
         return read_table(self.folder, "hours.parquet")
+
+    @property
+    def segments(self) -> pl.DataFrame | None:
+        """One row per segment of suspended jobs (``segment_table``); None where nobody was asked about running jobs."""
+        import polars as pl
+
+        path = self.folder / "segments.parquet"
+        return pl.read_parquet(path) if path.exists() else None
 
 
 def manifest_of(
@@ -172,7 +181,10 @@ def record_files(
     ledger, service = total(outcome, settled), measure_service(outcome)
     manifest = manifest_of(outcome, policy, seed, scenario_digest, code, notes)
     files = {}
-    for name, table in (("jobs", job_table(outcome, settled)), ("hours", hour_table(outcome))):
+    tables = {"jobs": job_table(outcome, settled), "hours": hour_table(outcome)}
+    if outcome.segment_K is not None:
+        tables["segments"] = segment_table(outcome)
+    for name, table in tables.items():
         files[f"{name}.parquet"] = table_bytes(table, ".parquet", "lz4")
     for name, content in (("ledger", ledger.as_dict()), ("service", service.as_dict()), ("manifest", manifest)):
         files[f"{name}.json"] = json_bytes(content)
@@ -199,7 +211,8 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
     Times are seconds since the run's start. ``energy_kwh``, ``energy_usd`` and ``carbon_kg`` are those of its power
     segments; journeys stand apart. ``units`` are those processed; ``units_per_s`` is its rate. Where a log says when
     jobs started, ``recorded_start_s`` and ``recorded_site`` hold that; where it says who asked for them and how they
-    ended, ``job_id``, ``user``, ``team`` and ``state`` stand first.
+    ended, ``job_id``, ``user``, ``team`` and ``state`` stand first. Where schedulers were asked about running jobs, the
+    last columns say how often and for how long each job was suspended, and the GPU-hours that took.
 
     Args:
         outcome: The run.
@@ -215,6 +228,7 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
     clock_SF = fleet.tables(1).clock_SF
     level = np.where(started, job_J["level"], 0)
     seconds_J = np.where(started, job_J["finish_s"] - job_J["start_s"], np.nan)
+    still_s_J = paused_s_of(outcome)
     details = environment.details
     asked = {} if details is None else {name: details[name] for name in ("job_id", "user", "team", "state")}
     asked = {name: column for name, column in asked.items() if not column.is_null().all()}
@@ -222,6 +236,14 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
     if jobs.has_record:
         sites = np.maximum(jobs.recorded_site_J, -1)
         recorded = {"recorded_site": _texts(environment.sites, sites), "recorded_start_s": jobs.recorded_start_s_J}
+    interrupted: dict[str, Any] = {}
+    if outcome.segment_K is not None:
+        interrupted = {
+            "suspensions": outcome.suspensions_J,
+            "suspended_h": suspended_h_of(outcome),
+            "overhead_gpu_hours": overhead_gpu_hours_of(outcome, lost=False),
+            "lost_gpu_hours": overhead_gpu_hours_of(outcome, lost=True),
+        }
     return pl.DataFrame(
         {
             **asked,
@@ -239,7 +261,7 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
             "finish_s": job_J["finish_s"],
             "power_w": job_J["power_w"],
             "units": outcome.units_J,
-            "units_per_s": jobs.work_J / seconds_J,
+            "units_per_s": jobs.work_J / (seconds_J - still_s_J),
             "energy_kwh": settled.power.job_JA[:, 0],
             "energy_usd": settled.power.job_JA[:, 1],
             "carbon_kg": settled.power.job_JA[:, 2],
@@ -249,12 +271,36 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
             "result_usd": settled.result_JA[:, 1],
             "result_kg": settled.result_JA[:, 2],
             **recorded,
+            **interrupted,
+        }
+    )
+
+
+def segment_table(outcome: Outcome) -> pl.DataFrame:
+    """Returns one row per segment of the jobs that were suspended: job, kind, site, GPUs, begin and end, power.
+
+    Kinds: ``run``, ``stop`` (writes its checkpoint), ``load`` (loads it), ``lost`` (ran, but was given up later). The
+    job is its row in ``job_table``. Segments that began before the run's end, those that go on then whole.
+    """
+    import polars as pl
+
+    segment_K = outcome.segment_K if outcome.segment_K is not None else np.zeros(0, SEGMENT)
+    segment_K = segment_K[segment_K["from_s"] < outcome.ended_s]
+    return pl.DataFrame(
+        {
+            "job": segment_K["job"],
+            "kind": _texts(SEGMENT_NAMES, segment_K["kind"]),
+            "site": _texts(outcome.environment.sites, segment_K["site"]),
+            "gpus": segment_K["gpus"],
+            "from_s": segment_K["from_s"],
+            "to_s": segment_K["to_s"],
+            "power_w": segment_K["watts"],
         }
     )
 
 
 def hour_table(outcome: Outcome) -> pl.DataFrame:
-    """Returns one row a site and hour: GPU-hours, energy, queue, arrivals, prices, intensities.
+    """Returns one row a site and hour: GPU-hours (with stops and loads), energy, queue, arrivals, prices, intensities.
 
     ``gpus`` are those that jobs may take, on average over the hour. ``waiting`` counts jobs that wait at the hour's
     start, without those that end overdue. ``free_kwh`` is charged in the window only.
@@ -265,7 +311,7 @@ def hour_table(outcome: Outcome) -> pl.DataFrame:
     sites, hours = len(environment.sites), max(1, int(np.ceil(outcome.ended_s / HOUR_S)))
     market, tables = environment.site_signals, environment.fleet.tables(1)
     busy_SH2 = np.zeros((sites, hours, 2))
-    power = outcome.power
+    power = outcome.occupied
     spread_power(power.site_K, power.from_s_K, power.to_s_K, power.gpus_K, power.watts_K, busy_SH2)
     waiting_SH = _waiting(outcome, hours)
     window_H = np.clip(environment.window_s / HOUR_S - np.arange(hours), 0.0, 1.0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, fields
 from typing import Final
 
 import numpy as np
 
-from noonward.arrays import F8, I4, Bools, Records
+from noonward.arrays import F8, I4, I8, Bools, Records
 from noonward.model.cluster.environment import Environment
 
 PLANNED: Final = 0
@@ -56,6 +57,27 @@ TRANSFER: Final = np.dtype(
 """Data that travelled over a link."""
 
 
+RUN, STOP, LOAD, LOST = 0, 1, 2, 3
+"""Kinds of segments: a job runs; writes its checkpoint to be suspended; loads it to be resumed; ran, and its work is
+lost."""
+SEGMENT_NAMES: Final = ("run", "stop", "load", "lost")
+"""Names of the kinds, by number."""
+SEGMENT: Final = np.dtype(
+    [
+        ("job", "i8"),
+        ("kind", "i8"),  # RUN, STOP, LOAD or LOST
+        ("site", "i8"),
+        ("gpus", "i8"),
+        ("from_s", "f8"),
+        ("to_s", "f8"),  # also if that lies after the run's end
+        ("watts", "f8"),  # facility power, W
+        ("units", "f8"),  # work it does
+        ("before", "i8"),  # the job's segment before, as they were noted, or -1
+    ]
+)
+"""A segment of a job that has been suspended."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PowerSegments:
     """Stretches of constant power that jobs drew at sites; a job may have several, side by side or one after another.
@@ -86,6 +108,22 @@ class PowerSegments:
         return cls(site_K=ints, job_K=ints, from_s_K=floats, to_s_K=floats, watts_K=floats, gpus_K=ints)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Overhead(PowerSegments):
+    """Power of GPUs that jobs occupy without earning. Columns: PowerSegments.
+
+    Attributes:
+        kind_K: STOP, LOAD or LOST.
+    """
+
+    kind_K: I4
+
+    @classmethod
+    def none(cls) -> Overhead:
+        """Returns an empty table."""
+        return cls(**vars(PowerSegments.none()), kind_K=np.zeros(0, np.int32))
+
+
 class ModelLoads(PowerSegments):
     """Power drawn while a model is loaded for a job; it occupies GPUs, and earns nothing. Columns: PowerSegments."""
 
@@ -108,6 +146,11 @@ class Meters:
         result_kwh: Energy of the results' journeys, kWh.
         result_usd: Their price, USD.
         result_kg: Their emissions, kgCO2.
+        overhead_gpu_s_S: GPU-seconds of stops and loads per site, in no use above.
+        overhead_kwh_S: Their energy, kWh, within that of jobs.
+        overhead_usd_S: Its price, USD.
+        overhead_kg_S: Its emissions, kgCO2.
+        lost_gpu_s: Use, within that above, of jobs that were suspended and given up, GPU-seconds.
         late_usd: Price of late starts, USD.
         utility_usd: Utility at the last reading, USD.
         events: Events taken.
@@ -126,6 +169,11 @@ class Meters:
     result_kwh: float
     result_usd: float
     result_kg: float
+    overhead_gpu_s_S: F8
+    overhead_kwh_S: F8
+    overhead_usd_S: F8
+    overhead_kg_S: F8
+    lost_gpu_s: float
     late_usd: float
     utility_usd: float
     events: int
@@ -140,7 +188,9 @@ class Outcome:
         job_J: What became of every job: JOB_OUTCOME records.
         power: Power of the jobs.
         transfer_X: Journeys of jobs and results: TRANSFER records; those of one job in the order of time.
-        loads: Loads of models.
+        overhead: Stops and loads of suspended jobs, and runs whose work was lost.
+        segment_K: All segments of the jobs that have been suspended, also beyond the run's end: SEGMENT records by job,
+            then time. None where schedulers were not asked about running jobs.
         over_cap_gpu_s_S: Use above the capacity curves, GPU-seconds per site; zeros without curves.
         ended_s: Time at which the run ended, s.
         steps: Questions asked.
@@ -152,12 +202,22 @@ class Outcome:
     job_J: Records
     power: PowerSegments
     transfer_X: Records
-    loads: PowerSegments = field(default_factory=PowerSegments.none)
+    overhead: Overhead = field(default_factory=Overhead.none)
+    segment_K: Records | None = None
     over_cap_gpu_s_S: F8
     ended_s: float
     steps: int
     meters: Meters
     rewards_K: F8 | None = None
+
+    @property
+    def occupied(self) -> PowerSegments:
+        """Power of all GPUs that jobs occupy: of those that run, stop and load, and of runs whose work was lost."""
+        if not len(self.overhead):
+            return self.power
+        names = [one.name for one in fields(PowerSegments)]
+        parts = {name: np.concatenate([getattr(self.power, name), getattr(self.overhead, name)]) for name in names}
+        return PowerSegments(**parts)
 
     @property
     def started_J(self) -> Bools:
@@ -173,12 +233,40 @@ class Outcome:
         """Units of work that were processed by the run's end; those of running jobs pro rata."""
         start_s_J, finish_s_J = self.job_J["start_s"], self.job_J["finish_s"]
         share_J = (np.minimum(finish_s_J, self.ended_s) - start_s_J) / (finish_s_J - start_s_J)
-        return np.where(np.isnan(share_J), 0.0, share_J) * self.environment.jobs.work_J
+        units_J = np.where(np.isnan(share_J), 0.0, share_J) * self.environment.jobs.work_J
+        if self.segment_K is not None:
+            units_J = np.where(
+                self.suspensions_J > 0, segment_units(self.segment_K, len(units_J), self.ended_s), units_J
+            )
+        return units_J
+
+    @functools.cached_property
+    def suspensions_J(self) -> I8:
+        """How often each job has been suspended."""
+        stops = [] if self.segment_K is None else self.segment_K["job"][self.segment_K["kind"] == STOP]
+        return np.bincount(np.asarray(stops, np.int64), minlength=len(self.job_J))
 
     def tobytes(self) -> bytes:
         """Returns all that was emitted as bytes: the same for two runs in which the same happened."""
-        tables = (self.power, self.loads, self.meters)
+        tables = (self.power, self.overhead, self.meters)
         columns = [getattr(table, one.name) for table in tables for one in fields(table)]
         columns += [self.job_J[name] for name in JOB_OUTCOME.names or ()]
         columns += [self.transfer_X, self.over_cap_gpu_s_S, self.ended_s, self.steps]
         return b"".join(np.asarray(column).tobytes() for column in columns)
+
+
+def segment_units(segment_K: Records, jobs: int, ended_s: float) -> F8:
+    """Returns the units of work that runs did up to a time, per job, [J].
+
+    Args:
+        segment_K: SEGMENT records.
+        jobs: Number of jobs J.
+        ended_s: Time, s; of a run that goes on then its share counts.
+    """
+    run_K = segment_K[segment_K["kind"] == RUN]
+    goes_on = (run_K["from_s"] < ended_s) & (ended_s < run_K["to_s"])
+    share_K = np.where(run_K["to_s"] <= ended_s, 1.0, 0.0)
+    from_s_G, to_s_G = run_K["from_s"][goes_on], run_K["to_s"][goes_on]
+    share_K[goes_on] = (ended_s - from_s_G) / (to_s_G - from_s_G)
+    units_K = share_K * run_K["units"]
+    return np.bincount(run_K["job"], units_K, minlength=jobs).astype(np.float64, copy=False)

@@ -143,10 +143,11 @@ def _class_service(
 def waiting_jobs(outcome: Outcome) -> tuple[F8, F8, I8]:
     """Returns when jobs joined the queue they were in last and when they started (NaN: never), s, and its site.
 
-    Jobs that end overdue or still travel are left out: the outcome does not say when they left a queue.
+    Jobs that end overdue or still travel are left out: the outcome does not say when they left a queue. A suspended job
+    waited up to its first start.
     """
     status_J, reach_s_J, start_s_J, site_J = (outcome.job_J[name] for name in ("status", "reach_s", "start_s", "site"))
-    waited_J = ~np.isnan(reach_s_J) & (status_J != OVERDUE) & (status_J != TRANSIT)
+    waited_J = ~np.isnan(reach_s_J) & (status_J != OVERDUE) & ((status_J != TRANSIT) | (outcome.suspensions_J > 0))
     return reach_s_J[waited_J], start_s_J[waited_J], site_J[waited_J]
 
 
@@ -167,7 +168,7 @@ def _queues(outcome: Outcome) -> tuple[int, list[int], list[float]]:
 def power_totals(outcome: Outcome, cap_w_S: F8) -> F8:
     """Returns energy J, highest power W, seconds above a limit, and seconds of the window, per site, [S, 4].
 
-    Power is that of running jobs, of those that were running before the run, of loads of models, and of free GPUs.
+    Power is that of running jobs, of their stops and loads, of jobs that were running before the run, and of free GPUs.
 
     Args:
         outcome: The run.
@@ -175,7 +176,7 @@ def power_totals(outcome: Outcome, cap_w_S: F8) -> F8:
     """
     environment, tables = outcome.environment, outcome.environment.fleet.tables(1)
     free_w_S = tables.free_w_S * tables.pue_S
-    parts = [part for part in (outcome.power, outcome.loads) if len(part)] or [outcome.power]
+    parts = [part for part in (outcome.power, outcome.overhead) if len(part)] or [outcome.power]
     site_K, from_s_K, to_s_K, watts_K, gpus_K = (
         np.concatenate([getattr(part, name) for part in parts]) if len(parts) > 1 else getattr(parts[0], name)
         for name in ("site_K", "from_s_K", "to_s_K", "watts_K", "gpus_K")
@@ -186,7 +187,7 @@ def power_totals(outcome: Outcome, cap_w_S: F8) -> F8:
         watts_K - gpus_K * free_w_S[site_K],
         tables.gpus_S * free_w_S,
     )
-    for more, sign in ((standing_power(environment), 1.0), (switched_off(environment, outcome.power), -1.0)):
+    for more, sign in ((standing_power(environment), 1.0), (switched_off(environment, outcome.occupied), -1.0)):
         if more is not None:
             site_K, extra_w_K = np.concatenate([site_K, more.site_K]), np.concatenate([extra_w_K, sign * more.watts_K])
             from_s_K, to_s_K = np.concatenate([from_s_K, more.from_s_K]), np.concatenate([to_s_K, more.to_s_K])

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
-from noonward.arrays import resized
+from noonward.arrays import Records, resized
 from noonward.decision.brief import Brief
 from noonward.decision.cluster.layout import VIEW_PARTS, blank
-from noonward.decision.cluster.view import ClusterView
+from noonward.decision.cluster.view import FREEDOM, ClusterView
+from noonward.model.cluster.fleet import Fleet
+
+NO_LIMIT: Final = 2**62
+"""Suspensions of a class that states no limit."""
 
 
-def make_view(brief: Brief, slots: int) -> ClusterView:
+def make_view(brief: Brief, slots: int, *, lives: bool = False) -> ClusterView:
     """Returns the view at second 0: all GPUs free, nobody asked, no job, price, intensity or forecast known.
 
     Whoever keeps the view writes what changes: time and question (``run_1``), free GPUs, queues, prices and intensities
@@ -20,6 +26,7 @@ def make_view(brief: Brief, slots: int) -> ClusterView:
     Args:
         brief: What is known before the first job.
         slots: Rows of ``job_J``, for as many jobs in sight; ``with_slots`` gives it more.
+        lives: Whether it shows what the jobs in sight do (``life_J``).
     """
     fleet, links, economics = brief.fleet, brief.links, brief.economics
     tables = fleet.tables(brief.largest_gang)
@@ -33,6 +40,7 @@ def make_view(brief: Brief, slots: int) -> ClusterView:
         ingress=len(tables.home_I),
         classes=len(fleet.classes),
         leads=max(1, brief.lookahead_h) + 1,
+        lives=slots if lives else 1,
     )
     run, site, link = parts["run_1"], parts["site_S"], parts["link_IS"]
     run["slot_s"], run["window_s"], run["site"] = brief.slot_s, brief.window_s, -1
@@ -54,6 +62,7 @@ def make_view(brief: Brief, slots: int) -> ClusterView:
     parts["range_CS"][:] = tables.range_CS
     parts["job_J"]["serial"] = -1
     parts["speed_KSCGF"] = np.stack([tables.power_w_SCGF, tables.seconds_per_unit_SCGF])
+    parts["freedom_C"] = freedom_records(fleet)
     parts["oracle_SCG"], parts["clock_SF"] = tables.oracle_level_SCG, tables.clock_SF
     return ClusterView(**parts)
 
@@ -62,4 +71,18 @@ def with_slots(view: ClusterView, slots: int) -> ClusterView:
     """Returns a view with another number of rows in ``job_J``; those that both have keep their jobs."""
     job_J = resized(view.job_J, slots)
     job_J["serial"][len(view.job_J) :] = -1
-    return view._replace(job_J=job_J)
+    life_J = resized(view.life_J, slots) if len(view.life_J) > 1 else view.life_J
+    return view._replace(job_J=job_J, life_J=life_J)
+
+
+def freedom_records(fleet: Fleet) -> Records:
+    """Returns what may be done with the running jobs of each class, FREEDOM records."""
+    out = np.zeros(len(fleet.classes), FREEDOM)
+    for c, name in enumerate(fleet.classes):
+        freedom = fleet.freedoms.get(name)
+        if freedom is not None and freedom.interruptible:
+            out[c]["interruptible"], out[c]["min_run_s"] = 1, freedom.min_run_s
+            out[c]["most_suspensions"] = NO_LIMIT if freedom.most_suspensions is None else freedom.most_suspensions
+            for field in ("stop_s", "dark_s", "load_s", "stop_power", "load_power"):
+                out[c][field] = getattr(freedom.checkpoint, field)
+    return out

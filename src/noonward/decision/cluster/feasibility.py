@@ -31,6 +31,12 @@ def first_start_s(view: ClusterView, job: int, s: int, d: int) -> float:
 
 
 @kernel(inline=True, allocates=False)
+def is_suspended(view: ClusterView, job: int) -> bool:
+    """Returns whether a job that waits has run before: it is resumed where it ran, on the gang and clock it had."""
+    return view.life_J.shape[0] > 1 and view.life_J[job].suspensions > 0
+
+
+@kernel(inline=True, allocates=False)
 def can_move(view: ClusterView, job: int, s: int, d: int) -> bool:
     """Returns whether a job at site s fits into site d and can be there before its last start (MASAC, Eq. 7b)."""
     return d != s and fits(view, job, d) and joins_at(view, job, s, d) <= last_start_s(view, job, d)
@@ -41,6 +47,8 @@ def is_overdue(view: ClusterView, job: int, s: int) -> bool:
     """Returns whether a job at site s can no longer start anywhere: not in time nor, where jobs may be, late."""
     if fits(view, job, s) and view.run_1[0].now_s <= last_start_s(view, job, s):
         return False
+    if is_suspended(view, job):
+        return True
     for d in range(view.site_S.shape[0]):
         if can_move(view, job, s, d):
             return False
@@ -70,7 +78,8 @@ def room(view: ClusterView, s: int, limit_SH: F8, hard: bool) -> int:
 def fill_mask(view: ClusterView, job: int, s: int, room_here: int) -> None:
     """Marks what a site may do with a job (protocol each-slot).
 
-    Hold always; start with room and before the last start; move where it is there before that.
+    Hold always; start with room and before the last start; move where it is there before that. A suspended job does not
+    move: ``fill_mask_of_suspended``.
 
     Args:
         view: View; row s of ``mask_NA`` is filled.
@@ -88,6 +97,14 @@ def fill_mask(view: ClusterView, job: int, s: int, room_here: int) -> None:
             )
         else:
             view.mask_NA[s, 1 + d] = can_move(view, job, s, d)
+
+
+@kernel(inline=True, allocates=False)
+def fill_mask_of_suspended(view: ClusterView, s: int) -> None:
+    """Takes the moves from the mask of a job that was suspended at a site: it is resumed there, or held."""
+    for d in range(view.site_S.shape[0]):
+        if d != s:
+            view.mask_NA[s, 1 + d] = 0
 
 
 @kernel(inline=True, allocates=False)

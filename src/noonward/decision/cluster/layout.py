@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from noonward.decision.cluster.view import ANSWER, LINK, RUN, SITE
+from noonward.decision.cluster.view import ANSWER, FREEDOM, LIFE, LINK, RUN, SITE
 from noonward.model.cluster.jobs import JOB
 
 COUNTED: Final = {"one": 1, "two": 2}
@@ -47,6 +47,8 @@ VIEW_PARTS: Final = (
     Part("speed_KSCGF", np.float64, ("two", "sites", "classes", "gangs", "levels"), fill=np.nan),
     Part("oracle_SCG", np.int64, ("sites", "classes", "gangs")),
     Part("clock_SF", np.float64, ("sites", "levels"), fill=np.nan),
+    Part("freedom_C", FREEDOM, ("classes",)),
+    Part("life_J", LIFE, ("lives",), moves=True),
 )
 """The arrays of a ``ClusterView``, in its order."""
 ANSWER_PARTS: Final = (

@@ -26,6 +26,8 @@ ASK_ALLOCATE: Final = 3
 """A job is about to start at its site; gang and clock may be revised (only if the scheduler wants it)."""
 ASK_FINISHED: Final = 4
 """A job has finished; nothing is answered (only if the scheduler wants it)."""
+ASK_RUNNING: Final = 5
+"""Sites are asked about jobs that run and may be suspended (only if the scheduler wants it)."""
 
 PRICE, CARBON = 0, 1
 """Positions of price and carbon intensity in the first axis of forecasts."""
@@ -73,6 +75,34 @@ LINK: Final = np.dtype(
     ]
 )
 """A link from an ingress point to a site; all zero at home."""
+WAITS, RUNS, STOPS, DARK, LOADS = 0, 1, 2, 3, 4
+"""What a job in sight does: waits or travels, runs, writes its checkpoint and holds its GPUs, holds none until it may
+be resumed, or loads its checkpoint."""
+FREEDOM: Final = np.dtype(
+    [
+        ("interruptible", "i8"),  # 1 where its jobs may be suspended
+        ("stop_s", "f8"),  # time to write the checkpoint, GPUs held, s
+        ("dark_s", "f8"),  # time after that until it may be resumed, no GPUs held, s
+        ("load_s", "f8"),  # time to load the checkpoint and warm up, GPUs held, s
+        ("stop_power", "f8"),  # power while it stops, share of its running power
+        ("load_power", "f8"),  # power while it loads, share of its running power
+        ("min_run_s", "f8"),  # shortest run between start or resumption and a suspension, s
+        ("most_suspensions", "i8"),  # how often a job may be suspended
+    ]
+)
+"""What may be done with the running jobs of a class; all zero where nothing may."""
+LIFE: Final = np.dtype(
+    [
+        ("state", "i8"),  # WAITS, RUNS, STOPS, DARK or LOADS
+        ("site", "i8"),  # where it runs, stops or loads, or last did
+        ("gpus", "i8"),  # gang it runs with, or last did
+        ("level", "i8"),  # clock level, likewise
+        ("since_s", "f8"),  # when this began, s
+        ("until_s", "f8"),  # when it is expected to end, s
+        ("suspensions", "i8"),  # how often it has been suspended
+    ]
+)
+"""What a job in sight does; filled where schedulers are asked about running jobs."""
 ANSWER: Final = np.dtype([("choice", "i8"), ("gpus", "i8"), ("level", "i8"), ("earliest_s", "f8")])
 """An answer: choice (HOLD or 1 + site), largest gang (0: all the job can use), level or ORACLE, earliest start (of HOLD
 under each-slot: the time before which the site need not be asked again)."""
@@ -119,6 +149,10 @@ class ClusterView(NamedTuple):
     """Level of least energy per unit."""
     clock_SF: F8
     """Clock levels as shares of the maximum clock."""
+    freedom_C: Records
+    """What may be done with running jobs, one FREEDOM record per class."""
+    life_J: Records
+    """What the jobs in sight do, LIFE records by slot; one unused record where nobody is asked about running jobs."""
 
     @property
     def now_s(self) -> float:
@@ -204,6 +238,14 @@ class Answers(NamedTuple):
                 latest its last start is when it does. A live service asks in every slot.
         """
         self.answer_N[asker] = (HOLD, 0, ORACLE, until_s)
+
+    def suspend(self, asker: int) -> None:
+        """Answers that the running job an asker is asked about is suspended (ASK_RUNNING); else it is kept running.
+
+        Args:
+            asker: Position of the asker, under each-slot the site at which the job runs.
+        """
+        self.answer_N[asker] = (1 + asker, 0, ORACLE, 0.0)
 
     def limit(self, first_hour: int, gpus_SH: F8) -> None:
         """Sets capacity curves from an hour on; hours after the run's last are left out.

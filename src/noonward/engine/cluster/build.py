@@ -13,6 +13,7 @@ from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView
 from noonward.engine.cluster.kernels.world import (
     ADVISORY_CAPS,
+    BENT,
     CARBON_SUM,
     ENGINE,
     EVENT,
@@ -28,7 +29,7 @@ from noonward.engine.cluster.kernels.world import (
     WITHHOLD,
     World,
 )
-from noonward.ledger.segments import JOB_OUTCOME
+from noonward.ledger.segments import JOB_OUTCOME, SEGMENT
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.jobs import SUBMITTED
 from noonward.model.cluster.withheld import Withheld
@@ -37,6 +38,8 @@ from noonward.units import HOUR_S
 
 SLOTS: Final = 256
 """Jobs in sight for which a view has room at first."""
+SEGMENTS: Final = 1024
+"""Segments of suspended jobs for which a world has room at first."""
 TOLD_SLOTS: Final = 64
 """The same in a live service."""
 ISSUED_H: Final = 48
@@ -56,7 +59,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     """
     caps_SH, kind = _caps(environment, needs.curves)
     own = needs.curves is not None
-    world = _blank_world(brief, needs, SLOTS, len(environment.jobs))
+    world = _blank_world(brief, needs, SLOTS, len(environment.jobs), bends=bends(brief, needs))
     engine_1 = world.engine_1
     engine_1["drained"] = environment.drained
     engine_1["guessed"] = environment.knowledge is not None
@@ -101,20 +104,26 @@ def told_world(brief: Brief, needs: Needs) -> World:
     )
 
 
-def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int) -> World:
+def bends(brief: Brief, needs: Needs) -> bool:
+    """Returns whether a scheduler is asked about running jobs: it wants to be, and some may be suspended."""
+    return needs.running and any(freedom.interruptible for freedom in brief.fleet.freedoms.values())
+
+
+def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int, *, bends: bool = False) -> World:
     """Returns a world without jobs and signals that has room for some jobs in sight, and for so many outcomes."""
     sites = len(brief.sites)
-    shown = make_view(brief, slots)
+    shown = make_view(brief, slots, lives=bends)
     engine_1 = np.zeros(1, ENGINE)
     engine_1["part_s"] = HOUR_S
     engine_1["dispatch"] = engine_1["hour_shown"] = engine_1["part_shown"] = engine_1["free_slot"] = -1
     engine_1["until_s"] = np.nan
+    engine_1["bends"] = bends
     engine_1["wants_allocate"] = needs.allocate
     engine_1["wants_finished"] = needs.finished
     engine_1["rewards"] = NO_REWARDS
     engine_1["caps"] = NO_CAPS
     state_S = np.zeros(sites, SITE_STATE)
-    for name in ("head", "tail", "cursor"):
+    for name in ("head", "tail", "cursor", "running", "last_running"):
         state_S[name] = -1
     return World(
         shown=shown,
@@ -130,6 +139,8 @@ def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int) -> World:
         forecast_KISL=np.empty((2, 0, sites, 1)),
         issued_2=np.zeros(2, np.int64),
         caps_SH=np.zeros((sites, 1)),
+        bent_J=np.zeros(slots if bends else 1, BENT),
+        segment_K=np.zeros(SEGMENTS if bends else 0, SEGMENT),
     )
 
 
@@ -155,7 +166,8 @@ def with_more_slots(world: World) -> World:
     slots = 2 * len(world.track_J)
     outcome_R = resized(world.outcome_R, slots) if world.engine_1["told"][0] else world.outcome_R
     shown, track_J = with_slots(world.shown, slots), resized(world.track_J, slots)
-    return world._replace(shown=shown, track_J=track_J, outcome_R=outcome_R)
+    bent_J = resized(world.bent_J, slots) if world.engine_1["bends"][0] else world.bent_J
+    return world._replace(shown=shown, track_J=track_J, outcome_R=outcome_R, bent_J=bent_J)
 
 
 def with_more_journeys(world: World) -> World:
@@ -165,6 +177,11 @@ def with_more_journeys(world: World) -> World:
     heap_E[: engine["heap_size"]] = world.heap_E[: engine["heap_size"]]
     heap_E[2 * size - engine["journeys"] :] = world.heap_E[size - engine["journeys"] :]
     return world._replace(heap_E=heap_E)
+
+
+def with_more_segments(world: World) -> World:
+    """Returns a world that has room for twice as many segments."""
+    return world._replace(segment_K=resized(world.segment_K, 2 * len(world.segment_K)))
 
 
 def _caps(environment: Environment, curves: Curves | None) -> tuple[F8, int]:

@@ -10,7 +10,17 @@ import numpy as np
 from noonward.arrays import F8, I4, I8, Records
 from noonward.compiled import kernel
 from noonward.engine.cluster.kernels.world import INGRESS_SHIFT, SITE_SHIFT, World
-from noonward.ledger.segments import DONE, OWN_JOURNEY, RESULT, TRANSFER, Meters, Outcome, PowerSegments
+from noonward.ledger.segments import (
+    DONE,
+    OWN_JOURNEY,
+    RESULT,
+    RUN,
+    TRANSFER,
+    Meters,
+    Outcome,
+    Overhead,
+    PowerSegments,
+)
 from noonward.model.cluster.environment import Environment
 
 
@@ -33,10 +43,17 @@ def emit(environment: Environment, world: World, rewards_K: F8 | None = None) ->
         "gpus_K": np.empty(count, np.int32),
     }
     used = int(_emit_power(outcome_R, world.shown.now_s, *columns.values()))
+    power = PowerSegments(**{name: column[:used] for name, column in columns.items()})
+    overhead, segment_K = Overhead.none(), None
+    if world.engine_1["bends"][0]:
+        segment_K = _noted_segments(world)
+        power, overhead = _of_suspended(power, segment_K, world.shown.now_s)
     return Outcome(
         environment=environment,
         job_J=outcome_R,
-        power=PowerSegments(**{name: column[:used] for name, column in columns.items()}),
+        power=power,
+        overhead=overhead,
+        segment_K=segment_K,
         transfer_X=_transfers(environment, world, outcome_R),
         over_cap_gpu_s_S=world.state_S["over_cap_gpu_s"].copy(),
         ended_s=world.shown.now_s,
@@ -44,6 +61,32 @@ def emit(environment: Environment, world: World, rewards_K: F8 | None = None) ->
         meters=_meters(world),
         rewards_K=rewards_K,
     )
+
+
+def _noted_segments(world: World) -> Records:
+    """Returns the segments of suspended jobs that are known, by job, then time."""
+    noted_K = world.segment_K[: world.engine_1["segments"][0]]
+    noted_K = noted_K[~np.isnan(noted_K["from_s"])]
+    return noted_K[np.lexsort((noted_K["from_s"], noted_K["job"]))]
+
+
+def _of_suspended(power: PowerSegments, segment_K: Records, now_s: float) -> tuple[PowerSegments, Overhead]:
+    """Returns the power of all jobs and the overhead up to a time; that of suspended jobs is by their segments."""
+    whole = ~np.isin(power.job_K, segment_K["job"])
+    to_s_K = np.minimum(segment_K["to_s"], now_s)
+    begun = to_s_K > segment_K["from_s"]
+    part_K, runs = segment_K[begun], segment_K["kind"][begun] == RUN
+    columns: dict[str, Any] = {
+        "site_K": part_K["site"].astype(np.int32),
+        "job_K": part_K["job"].astype(np.int32),
+        "from_s_K": part_K["from_s"].copy(),
+        "to_s_K": to_s_K[begun],
+        "watts_K": part_K["watts"].copy(),
+        "gpus_K": part_K["gpus"].astype(np.int32),
+    }
+    drawn = {name: np.concatenate([getattr(power, name)[whole], column[runs]]) for name, column in columns.items()}
+    over = {name: column[~runs] for name, column in columns.items()}
+    return PowerSegments(**drawn), Overhead(**over, kind_K=part_K["kind"][~runs].astype(np.int32))
 
 
 def _outcomes(world: World) -> Records:

@@ -21,7 +21,7 @@ from noonward.engine.cluster.kernels.world import (
     UNISSUED,
 )
 from noonward.engine.cluster.stepped import SteppedEngine
-from noonward.errors import InfeasibleActionError
+from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.ledger.segments import Outcome
 from noonward.model.cluster.environment import Environment
 
@@ -40,6 +40,14 @@ class ClusterEngine(SteppedEngine):
     earliest start. The job travels, joins the site's queue, and starts first-come-first-served when as many GPUs as
     its smallest gang are free (and a hard capacity curve allows): with as many as are free, at most the gang asked
     for. A queued job whose latest start has passed is dropped as overdue.
+
+    Running jobs: a scheduler with ``Needs.running`` is asked about the running jobs of interruptible classes
+    (``fleet.freedoms``; ASK_RUNNING, protocol ``each-slot``) at the first slot of every hour, or part of one, of
+    signals, before the queues. Each step asks every site about the next one that may be suspended, in the order in
+    which they began to run; choices: 0 = keep, 1 + own index = suspend. A job that is suspended holds its GPUs while it
+    writes its checkpoint, then waits at its site with less work left, and loads the checkpoint when it is started
+    again, on the gang and clock it had. It may stand still for its slack in all (``resume_until_s``); one that cannot
+    be resumed in time is dropped as overdue, and its work is lost.
 
     Feasible: a start needs a site of the class' range with free GPUs for the smallest gang and ``now <= arrival +
     slack - return delay`` (Eq. 7b, 7c); a move needs that the job fits into the destination, may run there and can be
@@ -73,6 +81,12 @@ class ClusterEngine(SteppedEngine):
         super().__init__(build_world(environment, scheduler.needs, self.brief, rewards=kind), environment.protocol)
         self._issuer = forecast_issuer(environment, scheduler.needs, seed)
         self._estimates = EstimateIssuer(environment) if environment.learns_run_times else None
+        if self.world.engine_1["bends"][0] and environment.learns_run_times:
+            raise ScenarioError(
+                f"scheduler {type(scheduler).__name__} suspends jobs of scenario {environment.scenario!r}, whose run "
+                "times are learned as jobs end, from unbroken runs; set jobs.knowledge.run_time to known, limit or "
+                "class-mean"
+            )
 
     @property
     def reward_usd(self) -> float:

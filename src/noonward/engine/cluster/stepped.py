@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Final
 
 from noonward.decision.cluster.view import Answers, ClusterView
-from noonward.engine.cluster.build import with_more_journeys, with_more_slots
+from noonward.engine.cluster.build import with_more_journeys, with_more_segments, with_more_slots
 from noonward.engine.cluster.kernels import loops
-from noonward.engine.cluster.kernels.world import FULL, NO_SLOT, UNESTIMATED, UNISSUED, World
+from noonward.engine.cluster.kernels.world import FULL, NO_SEGMENT, NO_SLOT, UNESTIMATED, UNISSUED, World
 from noonward.model.cluster.setting import Protocol
 
-STOPS: Final = (FULL, NO_SLOT, UNESTIMATED, UNISSUED)
+STOPS: Final = (FULL, NO_SLOT, NO_SEGMENT, UNESTIMATED, UNISSUED)
 """What a loop stops for until it is provided."""
 
 
@@ -53,5 +53,6 @@ class SteppedEngine:
         return code
 
     def _provide(self, what: int) -> None:
-        """Provides what a loop stopped for: room for journeys (FULL) or for jobs (NO_SLOT)."""
-        self.world = with_more_journeys(self.world) if what == FULL else with_more_slots(self.world)
+        """Provides what a loop stopped for: room for journeys (FULL), segments (NO_SEGMENT) or jobs (NO_SLOT)."""
+        more = {FULL: with_more_journeys, NO_SEGMENT: with_more_segments, NO_SLOT: with_more_slots}
+        self.world = more[what](self.world)

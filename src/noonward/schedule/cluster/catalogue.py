@@ -28,6 +28,7 @@ from noonward.schedule.cluster.slot_rules import (
     PriceGreedy,
     RandomMasked,
 )
+from noonward.schedule.cluster.suspending import Kept, Measure, Quantile, SuspendThreshold
 from noonward.schedule.cluster.weighed import MarketRouter, SecondW, WeighedRouter
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED, WhatHappened
 from noonward.schedule.families import Family, Role
@@ -67,6 +68,7 @@ def add_policies(registry: Registry, *nets: Path) -> None:
     """Adds the package's policies for cluster scenarios, and trained ones of further folders."""
     _add_slot_rules(registry)
     _add_bookers(registry)
+    _add_suspending(registry)
     _add_routers(registry)
     _add_weighed(registry)
     _add_plans(registry)
@@ -216,6 +218,43 @@ def _add_bookers(registry: Registry) -> None:
     for name, _, _ in makers:
         registry.add_member(f"{name}-published", name, {"forecast": PUBLISHED})
     registry.add_member("bid-price-published-learned", "bid-price", {"forecast": "published+learned", **_priced(0)})
+
+
+def suspend_threshold(
+    forecast: ForecastKind = "persistence",
+    noise: Noise = NOISE,
+    net: NetName = 0,
+    measure: Measure = "cost",
+    quantile: Quantile = 0.3,
+    kept: Kept = 0.3,
+) -> Scheduler:
+    """Returns a rule that suspends jobs in dear hours, under a forecast of the next day."""
+    return SuspendThreshold(Forecast(forecast, noise=noise, net=net), measure=measure, quantile=quantile, kept=kept)
+
+
+def _threshold_roles(forecast: str, **_: object) -> frozenset[Role]:
+    return frozenset({"rule", "control", "clairvoyant"} if forecast in FORESEEN else {"rule", "control"})
+
+
+def _add_suspending(registry: Registry) -> None:
+    def describe(forecast: str, measure: str, quantile: float, **_: object) -> str:
+        by = {"cost": "energy and carbon cost", "price": "price", "carbon": "carbon intensity"}[measure]
+        return (
+            f"Runs in the {quantile:.0%} of the next 24 hours of least {by} under {WORDS[forecast]}, suspended in the "
+            "others, while slack is left."
+        )
+
+    registry.add_family(
+        Family(
+            name="suspend-threshold",
+            make=suspend_threshold,
+            describe=describe,
+            roles=_threshold_roles,
+            check=_check_forecast,
+            packaged=True,
+        )
+    )
+    registry.add_member("suspend-threshold-perfect", "suspend-threshold", {"forecast": "perfect"})
 
 
 def default_policy(clock: Clock = 0.6) -> Scheduler:

@@ -161,7 +161,7 @@ class MostFree(SlotRule):
 
 
 @kernel(inline=True, allocates=False)
-def _cheapest_site(view: ClusterView, s: int, job: int) -> int:
+def cheapest_site(view: ClusterView, s: int, job: int) -> int:
     """Returns the site with room now at which a job earns most at the prices of this hour, or -1."""
     best, most = -1, -np.inf
     for d in range(view.site_S.shape[0]):
@@ -178,7 +178,7 @@ def _cheapest_feasible(view: ClusterView, answers: Answers, memory: RuleMemory) 
     for s in range(view.site_S.shape[0]):
         job = view.asked_N[s]
         if job >= 0:
-            answers.answer_N[s].choice = 1 + _cheapest_site(view, s, job)
+            answers.answer_N[s].choice = 1 + cheapest_site(view, s, job)
 
 
 class CheapestFeasible(SlotRule):
@@ -221,7 +221,7 @@ def _patient(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
         job = view.asked_N[s]
         if job < 0:
             continue
-        best = _cheapest_site(view, s, job)
+        best = cheapest_site(view, s, job)
         record = view.job_J[job]
         left_s = record.deadline_s - view.run_1[0].now_s
         if best >= 0 and left_s > KEPT_SLACK * (record.deadline_s - record.arrival_s) and _cost_usd(view, best) > dear:

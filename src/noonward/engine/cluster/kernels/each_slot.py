@@ -5,14 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from noonward.compiled import kernel
-from noonward.decision.cluster.feasibility import fill_mask, is_overdue, joins_at, slot_at
-from noonward.decision.cluster.view import ASK_SLOT, HOLD, ORACLE, last_start_s
+from noonward.decision.cluster.feasibility import (
+    fill_mask,
+    fill_mask_of_suspended,
+    is_overdue,
+    is_suspended,
+    joins_at,
+    slot_at,
+)
+from noonward.decision.cluster.view import ASK_RUNNING, ASK_SLOT, HOLD, ORACLE, last_start_s
 from noonward.engine.cluster.kernels.lateness import pay_lateness
 from noonward.engine.cluster.kernels.physics import (
     drop_top,
     enqueue,
     event_of,
-    finish,
     give_slot_back,
     give_up,
     leave_queue,
@@ -27,9 +33,21 @@ from noonward.engine.cluster.kernels.physics import (
     runs_on,
     set_defaults,
     show_hour,
-    start,
-    take_slot,
     withhold,
+)
+from noonward.engine.cluster.kernels.segments import (
+    RECORDS,
+    end_run,
+    join_queue,
+    loaded,
+    lose_work,
+    next_change_s,
+    next_to_ask,
+    something_changed,
+    start_or_resume,
+    stopped,
+    suspend,
+    take_job,
 )
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
@@ -39,9 +57,14 @@ from noonward.engine.cluster.kernels.world import (
     FINISH,
     FULL,
     INGRESS_SHIFT,
+    LOADED,
+    NO_SEGMENT,
+    OF_QUEUES,
+    OF_RUNNING,
     REACH,
     SENT,
     SITE_SHIFT,
+    STOPPED,
     TRANSIT,
     WITHHOLD,
     World,
@@ -95,7 +118,7 @@ def carry_out(w: World, job: int, s: int) -> None:
         most = view.job_J[job].gpus_max
         if w.answers.answer_N[s].gpus > 0:
             most = min(most, w.answers.answer_N[s].gpus)
-        start(w, job, s, min(most, room_now(w, s)), w.answers.answer_N[s].level)
+        start_or_resume(w, job, s, min(most, room_now(w, s)), w.answers.answer_N[s].level)
         pay_lateness(w, job, s)
         return
     row = w.track_J[job].row
@@ -109,10 +132,32 @@ def carry_out(w: World, job: int, s: int) -> None:
     note(w, SENT, job)
 
 
+@kernel(allocates=False)
+def apply_running(w: World) -> int:
+    """Suspends the running jobs that are to be; returns 0, NO_SEGMENT, or what is wrong (nothing is then changed)."""
+    view, sites = w.shown, w.shown.site_S.shape[0]
+    if w.engine_1[0].segments + RECORDS * sites > w.segment_K.shape[0]:
+        return NO_SEGMENT
+    for s in range(sites):
+        choice = w.answers.answer_N[s].choice
+        if view.asked_N[s] >= 0 and choice != HOLD and choice != 1 + s:
+            view.run_1[0].site = s
+            return FAILED_MASK
+    for s in range(sites):
+        job = view.asked_N[s]
+        if job >= 0:
+            w.state_S[s].cursor = w.track_J[job].next
+            if w.answers.answer_N[s].choice != HOLD:
+                suspend(w, job, s)
+    return 0
+
+
 @kernel(inline=True, allocates=False)
 def apply_each_slot(w: World) -> int:
     """Carries out all sites' answers; returns 0, FULL, or what is wrong with one (nothing is then changed)."""
     view = w.shown
+    if view.run_1[0].kind == ASK_RUNNING:
+        return apply_running(w)
     if not journeys_fit(w):
         return FULL
     for s in range(view.site_S.shape[0]):
@@ -125,6 +170,21 @@ def apply_each_slot(w: World) -> int:
         if view.asked_N[s] >= 0:
             carry_out(w, view.asked_N[s], s)
     return 0
+
+
+@kernel(allocates=False)
+def ask_running(w: World) -> int:
+    """Asks every site about its next running job that may be suspended; returns ASK_RUNNING, or 0 after the last."""
+    view = w.shown
+    some = False
+    for s in range(view.site_S.shape[0]):
+        job = next_to_ask(w, w.state_S[s].cursor)
+        view.asked_N[s] = job
+        view.mask_NA[s, :] = 0
+        if job >= 0:
+            some = True
+            view.mask_NA[s, HOLD] = view.mask_NA[s, 1 + s] = 1
+    return pause(w, ASK_RUNNING) if some else 0
 
 
 @kernel(inline=True, allocates=False)
@@ -153,18 +213,24 @@ def ask_slot(w: World) -> int:
         if job >= 0:
             some = True
             fill_mask(view, job, s, room_now(w, s))
+            if w.engine_1[0].bends and is_suspended(view, job):
+                fill_mask_of_suspended(view, s)
         else:
             view.mask_NA[s, :] = 0
-    if not some:
-        return 0
-    view.run_1[0].kind = ASK_SLOT
-    view.run_1[0].site = -1
+    return pause(w, ASK_SLOT) if some else 0
+
+
+@kernel(inline=True, allocates=False)
+def pause(w: World, kind: int) -> int:
+    """Prepares a question to all sites and returns its kind."""
+    w.shown.run_1[0].kind = kind
+    w.shown.run_1[0].site = -1
     show_hour(w)
     set_defaults(w)
     w.engine_1[0].steps += 1
     if w.engine_1[0].rewards:
         read_reward(w)
-    return ASK_SLOT
+    return kind
 
 
 @kernel(inline=True, allocates=False)
@@ -184,6 +250,10 @@ def next_slot_s(w: World) -> float:
         time = min(time, w.heap_E[0].time)
     if w.engine_1[0].next_arrival < w.submitted_R.shape[0]:
         time = min(time, w.submitted_R[w.engine_1[0].next_arrival].arrival_s)
+    if w.engine_1[0].bends:
+        time = min(time, next_change_s(w))
+        if time <= view.run_1[0].now_s and w.engine_1[0].events > 0:  # a job that stops and is dark for no time
+            return view.run_1[0].now_s + slot_s
     return slot_at(slot_s, time) if not np.isinf(time) else np.inf
 
 
@@ -210,7 +280,7 @@ def take_events(w: World, until: float) -> int:
         w.engine_1[0].events += 1
         if arrives:
             view.run_1[0].now_s = max(view.run_1[0].now_s, arrival)
-            job = take_slot(w)
+            job = take_job(w)
             enqueue(w, job, view.home_I[view.job_J[job].origin])
             continue
         drop_top(w)
@@ -222,24 +292,37 @@ def take_events(w: World, until: float) -> int:
         view.run_1[0].now_s = max(view.run_1[0].now_s, time)
         if kind == FINISH:
             if not runs_on(w, job):
-                finish(w, job)
+                end_run(w, job)
                 give_slot_back(w, job)
+        elif kind == STOPPED:
+            stopped(w, job)
+        elif kind == LOADED:
+            loaded(w, job)
         else:
-            enqueue(w, job, w.outcome_R[w.track_J[job].row].site)
+            join_queue(w, job)
 
 
 @kernel(inline=True, allocates=False)
 def drop_overdue(w: World) -> None:
-    """Drops every pending job that can no longer start in time, and points each site at its first job."""
+    """Drops every pending job that can no longer start in time."""
     for s in range(w.state_S.shape[0]):
         job = w.state_S[s].head
         while job >= 0:
             behind = w.track_J[job].next
             if is_overdue(w.shown, job, s):
                 leave_queue(w, job, s)
+                if w.engine_1[0].bends:
+                    lose_work(w, job)
                 give_up(w, job)
             job = behind
+
+
+@kernel(inline=True, allocates=False)
+def begin_queues(w: World) -> None:
+    """Points each site at the first job of its queue, to be asked about in this slot."""
+    for s in range(w.state_S.shape[0]):
         w.state_S[s].cursor = w.state_S[s].head
+    w.engine_1[0].in_slot = OF_QUEUES
 
 
 @kernel(inline=True, allocates=False)
@@ -264,6 +347,11 @@ def advance_each_slot(w: World) -> int:
     if w.engine_1[0].ended:
         return 0
     while True:
+        if w.engine_1[0].in_slot == OF_RUNNING:
+            code = ask_running(w)
+            if code:
+                return code
+            begin_queues(w)
         if w.engine_1[0].in_slot:
             code = ask_slot(w)
             if code:
@@ -291,4 +379,8 @@ def advance_each_slot(w: World) -> int:
         w.engine_1[0].until_s = np.nan
         view.run_1[0].now_s = time
         drop_overdue(w)
-        w.engine_1[0].in_slot = 1
+        begin_queues(w)
+        if w.engine_1[0].bends and something_changed(w):
+            for s in range(view.site_S.shape[0]):
+                w.state_S[s].cursor = w.state_S[s].running
+            w.engine_1[0].in_slot = OF_RUNNING

@@ -140,6 +140,19 @@ def meter_over_cap(w: World, s: int, t0: float, t1: float, busy: int) -> None:
         hour += 1
 
 
+@kernel(allocates=False)
+def read_overhead(w: World, s: int, t0: float, t1: float) -> None:
+    """Meters the stops and loads of a site between two times apart; their GPU-seconds are no use."""
+    state = w.state_S[s]
+    if state.overhead_gpus > 0:
+        kwh, usd, kg = settle_site(w, s, t0, t1, state.overhead_w)
+        state.gpu_s -= state.overhead_gpus * (t1 - t0)
+        state.overhead_gpu_s += state.overhead_gpus * (t1 - t0)
+        state.overhead_kwh += kwh
+        state.overhead_usd += usd
+        state.overhead_kg += kg
+
+
 @kernel(inline=True, allocates=False)
 def read_meters(w: World, s: int, time: float) -> None:
     """Brings a site's meters to a time, unless clusters have their own; free GPUs count up to the window's end."""
@@ -162,6 +175,8 @@ def read_meters(w: World, s: int, time: float) -> None:
         state.free_kwh += kwh
         state.free_usd += usd
         state.free_kg += kg
+    if w.engine_1[0].bends:
+        read_overhead(w, s, t0, time)
     if w.engine_1[0].caps and busy > 0:
         meter_over_cap(w, s, t0, time, busy)
 
@@ -170,7 +185,7 @@ def read_meters(w: World, s: int, time: float) -> None:
 def utility_usd(w: World) -> float:
     """Returns U1 - U2 - U3 - U4 - U5 of the meters (MASAC, Eqs. 2-7), less the price of lateness, USD."""
     engine, run = w.engine_1[0], w.shown.run_1[0]
-    gpu_s, usd, kg = 0.0, 0.0, engine.move_kg + engine.result_kg
+    gpu_s, usd, kg = 0.0 - engine.lost_gpu_s, 0.0, engine.move_kg + engine.result_kg
     for s in range(w.state_S.shape[0]):
         state = w.state_S[s]
         gpu_s += state.gpu_s
@@ -339,7 +354,11 @@ def runs_on(w: World, job: int) -> bool:
     outcome, now = w.outcome_R[row], w.shown.run_1[0].now_s
     if outcome.finish_s <= now:
         return False
-    record, told = w.submitted_R[row], view.job_J[job].work
+    record, done = w.submitted_R[row], 0.0
+    begin_s = outcome.start_s
+    if w.engine_1[0].bends:  # of a job that was suspended, what was done before counts
+        done, begin_s = record.work - w.bent_J[job].left, view.life_J[job].since_s
+    told = view.job_J[job].work + done
     longer = told * OVERRUN
     if record.told_2 > told:
         longer = record.told_2
@@ -348,8 +367,11 @@ def runs_on(w: World, job: int) -> bool:
     elif record.told_4 > told:
         longer = record.told_4
     unit_s = view.speed_KSCGF[SECONDS, outcome.site, view.job_J[job].class_, outcome.gpus, outcome.level]
+    longer -= done
     view.job_J[job].work = longer
-    ends_s = min(outcome.finish_s, max(outcome.start_s + longer * unit_s, now + 1.0))
+    ends_s = min(outcome.finish_s, max(begin_s + longer * unit_s, now + 1.0))
+    if w.engine_1[0].bends:
+        view.life_J[job].until_s = begin_s + longer * unit_s
     push(w, ends_s, FINISH, view.job_J[job].serial, job)
     return True
 

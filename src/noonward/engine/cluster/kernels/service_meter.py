@@ -95,6 +95,8 @@ def _all_jobs(w: World) -> ClusterView:
         view.speed_KSCGF,
         view.oracle_SCG,
         view.clock_SF,
+        view.freedom_C,
+        view.life_J,
     )
 
 

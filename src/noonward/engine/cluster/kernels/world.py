@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from noonward.arrays import F8, I8, Records
 from noonward.decision.cluster.layout import ANSWER_PARTS, VIEW_PARTS, Part, blank
 from noonward.decision.cluster.view import Answers, ClusterView
-from noonward.ledger.segments import DONE, JOB_OUTCOME, OVERDUE, PLANNED, RUNNING, TRANSIT, WAITING
+from noonward.ledger.segments import DONE, JOB_OUTCOME, OVERDUE, PLANNED, RUNNING, SEGMENT, TRANSIT, WAITING
 from noonward.model.cluster.jobs import SUBMITTED
 
 __all__ = ["DONE", "OVERDUE", "PLANNED", "RUNNING", "TRANSIT", "WAITING", "World"]
@@ -28,6 +28,10 @@ ARRIVAL: Final = 4
 """Event: a job arrives at its ingress point."""
 DEADLINE: Final = 5
 """Event: a waiting job's latest start has passed."""
+STOPPED: Final = 6
+"""Event: a suspended job has written its checkpoint."""
+LOADED: Final = 7
+"""Event: a resumed job has loaded its checkpoint."""
 TAKEN, JOINED, SENT, STARTED, FREED, DROPPED = 1, 2, 3, 4, 5, 6
 """What an engine that is told from outside notes of a job: it has come in sight, joined a queue, left for a site,
 started, given its GPUs back, or can no longer start in time."""
@@ -57,7 +61,11 @@ UNISSUED: Final = -7
 """What a step returns where a question waits for the forecast of its hour, which ``World.forecast_KISL`` lacks."""
 UNESTIMATED: Final = -8
 """What a step returns where what is told of the next job's run time must be estimated first; call it again then."""
+NO_SEGMENT: Final = -9
+"""What carrying out answers returns where ``World.segment_K`` must grow first; nothing is then changed."""
 
+OF_QUEUES, OF_RUNNING = 1, 2
+"""Values of the engine's field ``in_slot``: which jobs of a slot are asked about."""
 ENGINE: Final = np.dtype(
     [
         ("next_arrival", "i8"),  # first job that has not arrived
@@ -76,7 +84,7 @@ ENGINE: Final = np.dtype(
         ("steps", "i8"),  # questions asked
         ("events", "i8"),  # events taken
         ("journeys", "i8"),  # journeys (protocol each-slot) or happenings (told) noted at the end of World.heap_E
-        ("in_slot", "i8"),  # 1 while jobs of the current slot are asked about
+        ("in_slot", "i8"),  # OF_QUEUES or OF_RUNNING while jobs of the current slot are asked about, else 0
         ("ended", "i8"),
         ("drained", "i8"),  # run until every job is done or overdue
         ("has_signals", "i8"),
@@ -95,6 +103,9 @@ ENGINE: Final = np.dtype(
         ("result_usd", "f8"),
         ("result_kg", "f8"),
         ("late_usd", "f8"),  # price of late starts so far
+        ("bends", "i8"),  # 1 where schedulers are asked about running jobs
+        ("segments", "i8"),  # segments noted in World.segment_K
+        ("lost_gpu_s", "f8"),  # runs of suspended jobs that were given up
         ("started_usd", "f8"),  # value of all jobs started, each counted whole (AT_START, OWN)
         ("utility_usd", "f8"),  # utility up to the last reading
         ("reward_usd", "f8"),  # its growth at the last reading
@@ -114,15 +125,23 @@ TRACK: Final = np.dtype(
     ]
 )
 """What the engine keeps per job in sight beside its JOB_OUTCOME record."""
+BENT: Final = np.dtype(
+    [
+        ("left", "f8"),  # work left when its present run began, or when it was suspended
+        ("late_s", "f8"),  # lateness that has been paid for
+        ("noted", "i8"),  # its last segment in World.segment_K, or -1
+    ]
+)
+"""What the engine keeps per job in sight where schedulers are asked about running jobs."""
 SITE_STATE: Final = np.dtype(
     [
         ("head", "i8"),  # first waiting job, or -1
         ("tail", "i8"),
-        ("cursor", "i8"),  # waiting job asked about next in this slot of time, or -1
+        ("cursor", "i8"),  # job asked about next in this slot of time, or -1
         ("taken", "i8"),  # GPUs of running jobs
         ("withheld", "i8"),  # GPUs that no job may take now
         ("drained", "i8"),  # 1 while nothing may start (protocol on-arrival; each-slot masks it)
-        ("busy_w", "f8"),  # facility power of running jobs, W
+        ("busy_w", "f8"),  # facility power of running jobs, those that stop or load included, W
         ("metered_s", "f8"),  # time up to which the meters below have been read
         ("gpu_s", "f8"),
         ("busy_kwh", "f8"),
@@ -133,6 +152,14 @@ SITE_STATE: Final = np.dtype(
         ("free_kg", "f8"),
         ("over_cap_gpu_s", "f8"),  # use above the capacity curve
         ("own_usd", "f8"),  # what starts here and departures from here have earned since the last question (OWN)
+        ("running", "i8"),  # first running job that may ever be suspended, or -1
+        ("last_running", "i8"),
+        ("overhead_gpus", "i8"),  # GPUs of jobs that stop or load
+        ("overhead_w", "f8"),  # their facility power, W
+        ("overhead_gpu_s", "f8"),  # stops and loads: in the busy meters too, but for the GPUs
+        ("overhead_kwh", "f8"),
+        ("overhead_usd", "f8"),
+        ("overhead_kg", "f8"),
     ]
 )
 """What the engine keeps per site beside the view: its waiting list and its meters."""
@@ -177,6 +204,10 @@ class World(NamedTuple):
     """First hour of issue in ``forecast_KISL``, and the number of hours."""
     caps_SH: F8
     """Capacity curves, GPUs; one unused column without."""
+    bent_J: Records
+    """BENT records of the jobs in sight, by slot; one unused record where nobody is asked about running jobs."""
+    segment_K: Records
+    """SEGMENT records of the jobs that have been suspended, as far as they are noted."""
 
 
 WORLD_PARTS: Final = (
@@ -191,6 +222,8 @@ WORLD_PARTS: Final = (
     Part("forecast_KISL", np.float64, ("two", "issues", "sites", "leads")),
     Part("issued_2", np.int64, ("two",)),
     Part("caps_SH", np.float64, ("sites", "cap_hours")),
+    Part("bent_J", BENT, ("lives",), moves=True),
+    Part("segment_K", SEGMENT, ("segments",), moves=True),
 )
 """The arrays of a ``World`` beside view and answers, in its order."""
 PARTS: Final = (*VIEW_PARTS, *ANSWER_PARTS, *WORLD_PARTS)

@@ -1,0 +1,343 @@
+"""Jobs that are suspended and resumed: run, stop with a checkpoint, dark, wait, load, run; each drawn and noted apart.
+
+A suspended job holds its GPUs at ``stop_power`` for ``stop_s``, none for ``dark_s``, and then waits at its site as a
+job with less work left. When it is started again, it holds its GPUs at ``load_power`` for ``load_s`` before it runs on.
+The heap never holds more than one event of a job: the finish of a job that is suspended is taken out of it. What
+happens seldom is compiled once, as calls: pasted into every loop it slows runs in which nothing is suspended.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from noonward.compiled import kernel
+from noonward.decision.cluster.feasibility import is_suspended, slot_at
+from noonward.decision.cluster.lives import may_suspend
+from noonward.decision.cluster.view import DARK, LOADS, RUNS, SECONDS, STOPS, WAITS
+from noonward.engine.cluster.kernels.physics import (
+    current_part,
+    drop_top,
+    enqueue,
+    finish,
+    push,
+    read_meters,
+    show_free,
+    start,
+    take_slot,
+)
+from noonward.engine.cluster.kernels.world import (
+    FINISH,
+    KIND_SHIFT,
+    LOADED,
+    REACH,
+    RUNNING,
+    SERIAL_SHIFT,
+    STOPPED,
+    TRANSIT,
+    World,
+)
+from noonward.ledger.segments import LOAD, LOST, RUN, STOP
+
+RECORDS: Final = 4
+"""Segments that one suspension notes, at most: the run that ends, the stop, and room for the load and the next run."""
+
+
+@kernel(inline=True, allocates=False)
+def take_job(w: World) -> int:
+    """Takes the next arrival into sight, as a job that has not run; returns its slot."""
+    job = take_slot(w)
+    if w.engine_1[0].bends:
+        open_life(w, job)
+    return job
+
+
+@kernel(allocates=False)
+def open_life(w: World, job: int) -> None:
+    """Notes that a job has not run."""
+    w.shown.life_J[job].state = WAITS
+    w.shown.life_J[job].site = -1
+    w.shown.life_J[job].gpus = 0
+    w.shown.life_J[job].level = -1
+    w.shown.life_J[job].since_s = w.submitted_R[w.track_J[job].row].arrival_s
+    w.shown.life_J[job].until_s = np.inf
+    w.shown.life_J[job].suspensions = 0
+    w.bent_J[job].left = w.submitted_R[w.track_J[job].row].work
+    w.bent_J[job].late_s = 0.0
+    w.bent_J[job].noted = -1
+
+
+@kernel(inline=True, allocates=False)
+def start_or_resume(w: World, job: int, s: int, gpus: int, level: int) -> None:
+    """Starts a job now, or resumes it on the gang and at the clock that it had; arguments as in ``start``."""
+    if w.engine_1[0].bends and is_suspended(w.shown, job):
+        resume(w, job, s)
+        return
+    start(w, job, s, gpus, level)
+    if w.engine_1[0].bends:
+        begin_life(w, job, s)
+
+
+@kernel(allocates=False)
+def begin_life(w: World, job: int, s: int) -> None:
+    """Notes where and on what a job that starts now runs."""
+    outcome = w.outcome_R[w.track_J[job].row]
+    w.shown.life_J[job].site = s
+    w.shown.life_J[job].gpus = outcome.gpus
+    w.shown.life_J[job].level = outcome.level
+    run_on(w, job, s)
+
+
+@kernel(inline=True, allocates=False)
+def unit_seconds(w: World, job: int) -> float:
+    """Returns the seconds per unit of work of a job where it runs or last ran."""
+    life = w.shown.life_J[job]
+    return w.shown.speed_KSCGF[SECONDS, life.site, w.shown.job_J[job].class_, life.gpus, life.level]
+
+
+@kernel(inline=True, allocates=False)
+def run_on(w: World, job: int, s: int) -> None:
+    """Notes that a job begins to run now."""
+    now = w.shown.run_1[0].now_s
+    w.shown.life_J[job].state = RUNS
+    w.shown.life_J[job].since_s = now
+    w.shown.life_J[job].until_s = now + w.shown.job_J[job].work * unit_seconds(w, job)
+    if w.shown.freedom_C[w.shown.job_J[job].class_].interruptible:
+        last = w.state_S[s].last_running
+        w.track_J[job].before, w.track_J[job].next = last, -1
+        if last < 0:
+            w.state_S[s].running = job
+        else:
+            w.track_J[last].next = job
+        w.state_S[s].last_running = job
+
+
+@kernel(allocates=False)
+def leave_running(w: World, job: int, s: int) -> None:
+    """Takes a job out of the list of a site's running jobs, if it is in it."""
+    if not w.shown.freedom_C[w.shown.job_J[job].class_].interruptible:
+        return
+    before, behind = w.track_J[job].before, w.track_J[job].next
+    if before < 0:
+        w.state_S[s].running = behind
+    else:
+        w.track_J[before].next = behind
+    if behind < 0:
+        w.state_S[s].last_running = before
+    else:
+        w.track_J[behind].before = before
+    w.track_J[job].next = w.track_J[job].before = -1
+
+
+@kernel(inline=True, allocates=False)
+def end_run(w: World, job: int) -> None:
+    """Ends a job now: it has done its work."""
+    if w.engine_1[0].bends:
+        leave_running(w, job, w.outcome_R[w.track_J[job].row].site)
+    finish(w, job)
+
+
+@kernel(inline=True, allocates=False)
+def note_segment(w: World, job: int, kind: int, from_s: float, to_s: float, watts: float, units: float) -> None:
+    """Notes a segment of a job; one that begins at NaN is not known yet."""
+    x = w.engine_1[0].segments
+    w.engine_1[0].segments = x + 1
+    outcome = w.outcome_R[w.track_J[job].row]
+    w.segment_K[x].job = w.shown.job_J[job].serial
+    w.segment_K[x].kind = kind
+    w.segment_K[x].site = outcome.site
+    w.segment_K[x].gpus = outcome.gpus
+    w.segment_K[x].from_s = from_s
+    w.segment_K[x].to_s = to_s
+    w.segment_K[x].watts = watts
+    w.segment_K[x].units = units
+    w.segment_K[x].before = w.bent_J[job].noted
+    w.bent_J[job].noted = x
+
+
+@kernel(inline=True, allocates=False)
+def hold_overhead(w: World, s: int, gpus: int, watts: float) -> None:
+    """Lets some GPUs of a site (fewer: negative) begin to stop or load now, at some power; meters have been read."""
+    w.state_S[s].overhead_gpus += gpus
+    w.state_S[s].busy_w += watts
+    w.state_S[s].overhead_w += watts
+    if w.state_S[s].overhead_gpus == 0:
+        w.state_S[s].overhead_w = 0.0
+
+
+@kernel(allocates=False)
+def suspend(w: World, job: int, s: int) -> None:
+    """Stops a running job now: it writes its checkpoint and gives its GPUs back."""
+    view, row = w.shown, w.track_J[job].row
+    now = view.run_1[0].now_s
+    outcome, life, freedom = w.outcome_R[row], view.life_J[job], view.freedom_C[view.job_J[job].class_]
+    gpus, power_w, first = outcome.gpus, outcome.power_w, life.suspensions == 0
+    ran_s = now - life.since_s
+    done = ran_s / unit_seconds(w, job)
+    read_meters(w, s, now)
+    if first:
+        note_segment(w, job, RUN, life.since_s, now, power_w, done)
+    else:
+        w.segment_K[w.bent_J[job].noted].to_s = now
+        w.segment_K[w.bent_J[job].noted].units = done
+    note_segment(w, job, STOP, now, now + freedom.stop_s, freedom.stop_power * power_w, 0.0)
+    note_segment(w, job, LOAD, np.nan, np.nan, freedom.load_power * power_w, 0.0)
+    note_segment(w, job, RUN, np.nan, np.nan, power_w, 0.0)
+    w.bent_J[job].left = max(0.0, w.bent_J[job].left - done)  # rounding alone takes it below 0
+    view.job_J[job].work -= done
+    view.job_J[job].deadline_s += ran_s - (freedom.load_s if first else 0.0)
+    view.job_J[job].gpus_min = view.job_J[job].gpus_max = gpus
+    view.life_J[job].suspensions += 1
+    w.outcome_R[row].status = TRANSIT
+    w.outcome_R[row].finish_s = np.nan
+    drop_finish(w, job)
+    leave_running(w, job, s)
+    w.state_S[s].busy_w -= power_w
+    if freedom.stop_s > 0.0:
+        hold_overhead(w, s, gpus, freedom.stop_power * power_w)
+        view.life_J[job].state = STOPS
+        view.life_J[job].since_s = now
+        view.life_J[job].until_s = now + freedom.stop_s
+        push(w, now + freedom.stop_s, STOPPED, view.job_J[job].serial, job)
+    else:
+        darken(w, job, s)
+
+
+@kernel(allocates=False)
+def stopped(w: World, job: int) -> None:
+    """Ends a job's stop: its checkpoint is written, and its GPUs are free."""
+    outcome = w.outcome_R[w.track_J[job].row]
+    read_meters(w, outcome.site, w.shown.run_1[0].now_s)
+    stop_w = w.shown.freedom_C[w.shown.job_J[job].class_].stop_power * outcome.power_w
+    hold_overhead(w, outcome.site, -outcome.gpus, -stop_w)
+    darken(w, job, outcome.site)
+
+
+@kernel(inline=True, allocates=False)
+def darken(w: World, job: int, s: int) -> None:
+    """Frees a job's GPUs now; it may be resumed once it has been dark for as long as its class says."""
+    now = w.shown.run_1[0].now_s
+    until = now + w.shown.freedom_C[w.shown.job_J[job].class_].dark_s
+    w.state_S[s].taken -= w.outcome_R[w.track_J[job].row].gpus
+    show_free(w, s)
+    if w.state_S[s].taken == 0:
+        w.state_S[s].busy_w = 0.0
+    w.shown.life_J[job].state = DARK
+    w.shown.life_J[job].since_s = now
+    w.shown.life_J[job].until_s = until
+    push(w, until, REACH, w.shown.job_J[job].serial, job)
+
+
+@kernel(inline=True, allocates=False)
+def join_queue(w: World, job: int) -> None:
+    """Lets a job join the queue of its site; a suspended one keeps the time at which it first joined it."""
+    row = w.track_J[job].row
+    reached_s = w.outcome_R[row].reach_s
+    enqueue(w, job, w.outcome_R[row].site)
+    if is_suspended(w.shown, job):
+        w.outcome_R[row].reach_s = reached_s
+        w.shown.life_J[job].state = WAITS
+        w.shown.life_J[job].since_s = w.shown.run_1[0].now_s
+        w.shown.life_J[job].until_s = np.inf
+
+
+@kernel(allocates=False)
+def resume(w: World, job: int, s: int) -> None:
+    """Starts a suspended job again now: it takes its GPUs, loads its checkpoint, and runs on."""
+    view, row = w.shown, w.track_J[job].row
+    now, freedom = view.run_1[0].now_s, view.freedom_C[view.job_J[job].class_]
+    gpus, power_w = w.outcome_R[row].gpus, w.outcome_R[row].power_w
+    read_meters(w, s, now)
+    w.state_S[s].taken += gpus
+    show_free(w, s)
+    begin_s = now + freedom.load_s
+    w.outcome_R[row].status = RUNNING
+    w.outcome_R[row].finish_s = begin_s + w.bent_J[job].left * unit_seconds(w, job)
+    x = w.bent_J[job].noted
+    w.segment_K[x - 1].from_s = now
+    w.segment_K[x - 1].to_s = w.segment_K[x].from_s = begin_s
+    w.segment_K[x].to_s = w.outcome_R[row].finish_s
+    w.segment_K[x].units = w.bent_J[job].left
+    if freedom.load_s > 0.0:
+        hold_overhead(w, s, gpus, freedom.load_power * power_w)
+        view.life_J[job].state = LOADS
+        view.life_J[job].since_s = now
+        view.life_J[job].until_s = begin_s
+        push(w, begin_s, LOADED, view.job_J[job].serial, job)
+    else:
+        run_again(w, job, s, power_w)
+
+
+@kernel(allocates=False)
+def loaded(w: World, job: int) -> None:
+    """Ends a job's load: it runs on."""
+    outcome = w.outcome_R[w.track_J[job].row]
+    read_meters(w, outcome.site, w.shown.run_1[0].now_s)
+    load_w = w.shown.freedom_C[w.shown.job_J[job].class_].load_power * outcome.power_w
+    hold_overhead(w, outcome.site, -outcome.gpus, -load_w)
+    run_again(w, job, outcome.site, outcome.power_w)
+
+
+@kernel(inline=True, allocates=False)
+def run_again(w: World, job: int, s: int, power_w: float) -> None:
+    """Lets a job that has its GPUs run what is left of it from now on; schedules its finish."""
+    w.state_S[s].busy_w += power_w
+    run_on(w, job, s)
+    ends_s = min(w.outcome_R[w.track_J[job].row].finish_s, w.shown.life_J[job].until_s)
+    push(w, ends_s, FINISH, w.shown.job_J[job].serial, job)
+
+
+@kernel(allocates=False)
+def lose_work(w: World, job: int) -> None:
+    """Counts the work of a suspended job that is given up as lost: it earns nothing."""
+    x = w.bent_J[job].noted
+    while x >= 0:
+        segment = w.segment_K[x]
+        if segment.kind == RUN:
+            w.segment_K[x].kind = LOST
+            if not np.isnan(segment.from_s):
+                w.engine_1[0].lost_gpu_s += segment.gpus * (segment.to_s - segment.from_s)
+        x = segment.before
+
+
+@kernel(inline=True, allocates=False)
+def drop_finish(w: World, job: int) -> None:
+    """Takes the finish of a job out of the heap."""
+    item = (FINISH << KIND_SHIFT) | (w.shown.job_J[job].serial << SERIAL_SHIFT) | job
+    i = 0
+    while w.heap_E[i].item != item:
+        i += 1
+    while i > 0:  # lift it to the top
+        parent = (i - 1) >> 1
+        w.heap_E[i].time, w.heap_E[i].item = w.heap_E[parent].time, w.heap_E[parent].item
+        i = parent
+    drop_top(w)
+
+
+@kernel(allocates=False)
+def next_to_ask(w: World, job: int) -> int:
+    """Returns a running job, or the first behind it in its site's list that may be suspended; -1 for none."""
+    while job >= 0 and not may_suspend(w.shown, job):
+        job = w.track_J[job].next
+    return job
+
+
+@kernel(allocates=False)
+def something_changed(w: World) -> bool:
+    """Returns whether this is the first slot of an hour, or part of one, of prices and intensities."""
+    now = w.shown.run_1[0].now_s
+    begins_s = current_part(w, now) * w.engine_1[0].part_s
+    return bool(w.engine_1[0].has_signals and now == slot_at(w.shown.run_1[0].slot_s, begins_s))
+
+
+@kernel(allocates=False)
+def next_change_s(w: World) -> float:
+    """Returns when prices and intensities change next while a job runs that may be suspended, s; infinite for never."""
+    now = w.shown.run_1[0].now_s
+    changes_s = (current_part(w, now) + 1) * w.engine_1[0].part_s
+    if w.engine_1[0].has_signals and changes_s > now:
+        for s in range(w.state_S.shape[0]):
+            if w.state_S[s].running >= 0:
+                return changes_s
+    return np.inf

@@ -1,0 +1,136 @@
+"""What suspending jobs took in a run: stops and loads, lost work, and the time that jobs stood suspended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from noonward.arrays import F8, I8, Records
+from noonward.ledger.segments import LOAD, LOST, RUN, STOP, Outcome, Overhead, PowerSegments
+from noonward.ledger.settle import settle_power
+from noonward.model.signals import SiteSignals
+from noonward.units import HOUR_S
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interruptions:
+    """What suspensions took. Energy, USD and kg are within those of the jobs; money and carbon NaN without signals.
+
+    Attributes:
+        suspensions: How often a job was suspended.
+        suspended_h: Hours that jobs stood suspended, from the end of a stop to the begin of the next load (or, of jobs
+            that were given up or never resumed, up to the run's end), h.
+        overhead_gpu_hours: GPU-hours of stops and loads; they earn nothing.
+        overhead_kwh: Their facility energy, kWh.
+        overhead_usd: Its price, USD.
+        overhead_kg: Its emissions, kgCO2.
+        lost_gpu_hours: GPU-hours that jobs ran before they were suspended and given up; they earn nothing.
+        lost_kwh: Their facility energy, kWh.
+        lost_usd: Its price, USD.
+        lost_kg: Its emissions, kgCO2.
+    """
+
+    suspensions: float
+    suspended_h: float
+    overhead_gpu_hours: float
+    overhead_kwh: float
+    overhead_usd: float
+    overhead_kg: float
+    lost_gpu_hours: float
+    lost_kwh: float
+    lost_usd: float
+    lost_kg: float
+
+
+def interruptions_of(outcome: Outcome, signals: SiteSignals) -> Interruptions | None:
+    """Returns what suspensions took, or None where no scheduler was asked about running jobs."""
+    if outcome.segment_K is None:
+        return None
+    taken: dict[str, float] = {}
+    for name, lost in (("overhead", False), ("lost", True)):
+        gpu_hours, amount_A = _settled(outcome.overhead, lost, signals, len(outcome.job_J))
+        taken |= {
+            f"{name}_gpu_hours": gpu_hours,
+            f"{name}_kwh": float(amount_A[0]),
+            f"{name}_usd": float(amount_A[1]),
+            f"{name}_kg": float(amount_A[2]),
+        }
+    return Interruptions(
+        suspensions=int(outcome.suspensions_J.sum()), suspended_h=float(suspended_h_of(outcome).sum()), **taken
+    )
+
+
+def _settled(overhead: Overhead, lost: bool, signals: SiteSignals, jobs: int) -> tuple[float, F8]:
+    """Returns GPU-hours and amounts of the lost runs, or of the stops and loads; no segment takes nothing."""
+    chosen = (overhead.kind_K == LOST) == lost
+    columns = {one.name: getattr(overhead, one.name)[chosen] for one in fields(PowerSegments)}
+    if not chosen.any():
+        return 0.0, np.zeros(1 + len(signals.quantities))
+    settled = settle_power(PowerSegments(**columns), signals, jobs)
+    return float(settled.gpu_s_J.sum() / HOUR_S), settled.job_JA.sum(axis=0)
+
+
+def suspended_h_of(outcome: Outcome) -> F8:
+    """Returns how long each job stood suspended, from a stop's end to the next load or the run's end, h, [J]."""
+    jobs = len(outcome.job_J)
+    if outcome.segment_K is None:
+        return np.zeros(jobs)
+    segment_K, ended_s = outcome.segment_K, outcome.ended_s
+    stop_K = np.flatnonzero(segment_K["kind"] == STOP)
+    next_K = np.minimum(stop_K + 1, len(segment_K) - 1)
+    resumed = (segment_K["kind"][next_K] == LOAD) & (segment_K["job"][next_K] == segment_K["job"][stop_K])
+    until_s = np.where(resumed, segment_K["from_s"][next_K], ended_s)
+    dark_s = np.maximum(np.minimum(until_s, ended_s) - segment_K["to_s"][stop_K], 0.0)
+    return np.bincount(segment_K["job"][stop_K], dark_s, minlength=jobs) / HOUR_S
+
+
+def paused_s_of(outcome: Outcome) -> F8:
+    """Returns how long each job did not run between its start and its finish, s, [J]."""
+    if outcome.segment_K is None:
+        return np.zeros(len(outcome.job_J))
+    segment_K = outcome.segment_K
+    runs = np.isin(segment_K["kind"], (RUN, LOST))
+    run_s_K = np.where(runs, segment_K["to_s"] - segment_K["from_s"], 0.0)
+    run_s_J = np.bincount(segment_K["job"], run_s_K, minlength=len(outcome.job_J))
+    whole_s_J = outcome.job_J["finish_s"] - outcome.job_J["start_s"]
+    return np.where(outcome.suspensions_J > 0, whole_s_J - run_s_J, 0.0)
+
+
+def overhead_gpu_hours_of(outcome: Outcome, *, lost: bool) -> F8:
+    """Returns each job's GPU-hours of lost runs, or of stops and loads, [J]."""
+    overhead = outcome.overhead
+    chosen = (overhead.kind_K == LOST) == lost
+    gpu_s_K = (overhead.to_s_K - overhead.from_s_K) * overhead.gpus_K
+    return np.bincount(overhead.job_K[chosen], gpu_s_K[chosen], minlength=len(outcome.job_J)) / HOUR_S
+
+
+def late_s_of(outcome: Outcome, started_late_s_J: F8) -> F8:
+    """Returns how long each job stood still beyond its slack up to its last start or resumption, s, [J].
+
+    A job may stand still for its slack in all. Of a job that was resumed all counts that it did not run before:
+    ``end of the last load - time run before it - (arrival + slack)``; where jobs may be late until some time, those
+    without a slack have that time in place of the latter, as they have for their starts.
+
+    Args:
+        outcome: The run.
+        started_late_s_J: Start less arrival + slack, s; kept where a job was never resumed.
+    """
+    if outcome.segment_K is None:
+        return started_late_s_J
+    segment_K, deadline_s_J = outcome.segment_K, outcome.environment.job_records["deadline_s"]
+    load_K = np.flatnonzero((segment_K["kind"] == LOAD) & (segment_K["from_s"] <= outcome.ended_s))
+    last_J = np.full(len(started_late_s_J), -1)
+    last_J[segment_K["job"][load_K]] = load_K
+    resumed = np.flatnonzero(last_J >= 0)
+    before = _run_before(segment_K, last_J)
+    late_s_J = started_late_s_J.copy()
+    late_s_J[resumed] = segment_K["to_s"][last_J[resumed]] - before[resumed] - deadline_s_J[resumed]
+    return late_s_J
+
+
+def _run_before(segment_K: Records, last_J: I8) -> F8:
+    """Returns how long each job ran before one of its segments, s, [J]; 0 where that is -1."""
+    runs = np.isin(segment_K["kind"], (RUN, LOST)) & (np.arange(len(segment_K)) < last_J[segment_K["job"]])
+    run_s_K = np.where(runs, segment_K["to_s"] - segment_K["from_s"], 0.0)
+    return np.bincount(segment_K["job"], run_s_K, minlength=len(last_J)).astype(np.float64, copy=False)

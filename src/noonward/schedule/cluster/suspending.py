@@ -1,0 +1,147 @@
+"""Rules that suspend running jobs in dear hours and resume them in cheap ones (protocol each-slot)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import numpy as np
+from pydantic import Field
+
+from noonward.arguments import checked
+from noonward.compiled import kernel
+from noonward.decision.brief import Brief, Needs
+from noonward.decision.cluster.lives import back_s, resume_until_s
+from noonward.decision.cluster.rule import rule
+from noonward.decision.cluster.value import energy_usd
+from noonward.decision.cluster.view import (
+    ASK_RUNNING,
+    CARBON,
+    PRICE,
+    Answers,
+    ClusterView,
+    RuleMemory,
+    first_seen,
+)
+from noonward.decision.scheduler import CompiledScheduler, forecast_remarks
+from noonward.forecasts.forecast import Forecast
+from noonward.schedule.cluster.slot_rules import cheapest_site
+from noonward.units import HOUR_S
+
+DAY_H: Final = 24
+"""Hours of the forecast among which an hour is cheap or dear."""
+HOUR, CHEAP_H, KEPT, PRICE_WEIGHT, CARBON_WEIGHT = range(5)
+"""Positions in ``memory.number_P``: the hour whose limits ``memory.table_XY`` holds; how many hours of a day are cheap;
+the share of its slack that a job keeps; what price and intensity count, or NaN for their cost."""
+Measure = Literal["cost", "price", "carbon"]
+Quantile = Annotated[float, Field(gt=0, le=1, description="share of a day's hours that are cheap")]
+Kept = Annotated[float, Field(ge=0, le=1, description="share of a job's slack that is left unused")]
+
+
+@kernel(inline=True, allocates=False)
+def _measure(view: ClusterView, memory: RuleMemory, price: float, carbon: float) -> float:
+    """Returns what an hour of some price and intensity counts."""
+    if np.isnan(memory.number_P[PRICE_WEIGHT]):
+        return energy_usd(view, price, carbon)
+    return memory.number_P[PRICE_WEIGHT] * price + memory.number_P[CARBON_WEIGHT] * carbon
+
+
+@kernel(inline=True, allocates=False)
+def _note_limits(view: ClusterView, memory: RuleMemory) -> None:
+    """Notes what an hour may count at each site to be cheap: the last of the cheap hours among the next 24."""
+    hour = view.run_1[0].now_s // HOUR_S
+    if memory.number_P[HOUR] == hour:
+        return
+    memory.number_P[HOUR] = hour
+    forecast_KSL = view.forecast_KSL
+    for s in range(view.site_S.shape[0]):
+        hours = 0
+        for lead in range(min(DAY_H, forecast_KSL.shape[2] - 1)):
+            price = (forecast_KSL[PRICE, s, lead + 1] - forecast_KSL[PRICE, s, lead]) / HOUR_S
+            carbon = (forecast_KSL[CARBON, s, lead + 1] - forecast_KSL[CARBON, s, lead]) / HOUR_S
+            value = _measure(view, memory, price, carbon)
+            if np.isnan(value):
+                break
+            hours += 1
+            at = hours  # keeps the hours in order
+            while at > 1 and memory.table_XY[s, at - 1] > value:
+                memory.table_XY[s, at] = memory.table_XY[s, at - 1]
+                at -= 1
+            memory.table_XY[s, at] = value
+        cheap = int(np.ceil(memory.number_P[CHEAP_H] / DAY_H * hours))
+        memory.table_XY[s, 0] = memory.table_XY[s, max(1, cheap)] if hours > 0 else np.inf
+
+
+@kernel(inline=True, allocates=False)
+def _is_dear(view: ClusterView, memory: RuleMemory, site: int) -> bool:
+    """Returns whether this hour counts more at a site than the limit of its cheap ones."""
+    here = view.site_S[site]
+    return bool(_measure(view, memory, here.price, here.carbon) > memory.table_XY[site, 0])
+
+
+@kernel(inline=True, allocates=False)
+def _kept_s(view: ClusterView, memory: RuleMemory, job: int) -> float:
+    """Returns how much of a job's slack is not to be waited through, s."""
+    if first_seen(view, memory, job):
+        memory.job_number_JP[job, 0] = view.job_J[job].deadline_s - view.job_J[job].arrival_s
+    return memory.number_P[KEPT] * memory.job_number_JP[job, 0]
+
+
+@rule
+def _suspend_threshold(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    _note_limits(view, memory)
+    running = view.run_1[0].kind == ASK_RUNNING
+    for s in range(view.site_S.shape[0]):
+        job = view.asked_N[s]
+        if job < 0:
+            continue
+        kept_s = _kept_s(view, memory, job)
+        if running:
+            if _is_dear(view, memory, s) and resume_until_s(view, job) - back_s(view, job) > kept_s:
+                answers.answer_N[s].choice = 1 + s
+            continue
+        best = cheapest_site(view, s, job)
+        left_s = view.job_J[job].deadline_s - view.run_1[0].now_s
+        if best >= 0 and not np.isinf(left_s) and left_s > kept_s and _is_dear(view, memory, best):
+            best = -1
+        answers.answer_N[s].choice = 1 + best
+
+
+class SuspendThreshold(CompiledScheduler):
+    """Runs jobs in the cheap hours of the next day alone, and suspends them in the others, within their slack.
+
+    Suspend and resume by a threshold, as Ecovisor (Souza et al., ASPLOS'23) and GAIA (Hanafy et al., ASPLOS'24) have
+    it: an hour is cheap at a site if it is among the cheapest 30% of the 24 hours that begin with it. Each job goes to
+    the site with room at which it earns most at the prices of this hour, and waits, or is suspended where its class is
+    interruptible, while the hour is dear there and more than ``kept`` of its slack is left; from then on it runs to
+    its end. A job without a deadline does not wait.
+
+    Args:
+        forecast: Forecast of the next 24 hours.
+        measure: What makes an hour cheap: ``cost`` (energy at its price and its carbon at the carbon price), ``price``
+            or ``carbon`` alone.
+        quantile: Share of the 24 hours that are cheap, above 0 to 1.
+        kept: Share of a job's slack that is left unused, 0 to 1.
+
+    Raises:
+        ScenarioError: A number is out of its range.
+    """
+
+    rule = staticmethod(_suspend_threshold)
+
+    @checked
+    def __init__(
+        self, forecast: Forecast, *, measure: Measure = "cost", quantile: Quantile = 0.3, kept: Kept = 0.3
+    ) -> None:
+        self.needs = Needs(
+            protocols=("each-slot",), signals=True, economics=True, forecast=forecast, lookahead_h=DAY_H, running=True
+        )
+        weights = {"cost": (np.nan, np.nan), "price": (1.0, 0.0), "carbon": (0.0, 1.0)}[measure]
+        self._numbers = (-1.0, quantile * DAY_H, kept, *weights)
+
+    def remarks(self, brief: Brief) -> tuple[str, ...]:
+        """Returns a note where the run lies in months or hours that a learned forecast was trained on."""
+        return forecast_remarks(self.needs.forecast, brief)
+
+    def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
+        """Returns room for the sorted hours of every site, and for each job's slack."""
+        return RuleMemory.make(numbers=self._numbers, table=np.zeros((len(brief.sites), DAY_H + 1)), job_numbers=(0.0,))

@@ -30,6 +30,13 @@ def test_the_page_opens_with_the_answer(money, html):
     assert html.index("<h1>") < html.index("<svg")
 
 
+def test_no_name_stands_before_nothing_and_no_color_for_nobody(money, tmp_path):
+    bare = dataclasses.replace(money, scenario=money.scenario.model_copy(update={"description": ""}))
+    assert f"<p class='caption'>{money.scenario.name}</p>" in written(bare, tmp_path)
+    alone = dataclasses.replace(money, records={money.reference: money.records[money.reference]})
+    assert "green:" not in written(alone, tmp_path)
+
+
 def test_it_is_small_and_holds_no_program(html):
     assert len(html.encode()) < 200_000
     assert "<script" not in html

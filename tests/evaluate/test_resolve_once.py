@@ -35,7 +35,7 @@ def counts(monkeypatch):
         monkeypatch.setattr(owner, method, called)
 
     count(Registry, "find", lambda self, name, *_: name)
-    count(net_file, "_read", lambda path, names: path.name if names is None else None)
+    count(net_file, "stored_arrays", lambda path, *names: None if names else path.name)
     monkeypatch.setattr(ClusterObjective, "compute_bound", lambda self, environment: Bound(utility_usd=10.0))
     return counted
 
@@ -63,7 +63,7 @@ def test_a_net_is_read_once_by_all_runs_and_again_where_its_file_has_changed(cou
     for seed in range(2):
         write_random_policy(file, seed=seed)
         compare(TINY, [str(file)], environments=ENVIRONMENTS, bound=False)
-        assert counts["_read", "net.npz"] == 1 + seed
+        assert counts["stored_arrays", "net.npz"] == 1 + seed
 
 
 def test_a_changed_copy_of_a_net_leaves_the_next_one_as_it_is(tmp_path):

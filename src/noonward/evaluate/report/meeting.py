@@ -51,7 +51,7 @@ def write_meeting_report(
     first, *rest = headline(comparison)
     scenario = comparison.scenario
     parts = [
-        f"<p class='caption'>{escape(scenario.name)}: {escape(scenario.description)}</p>",
+        f"<p class='caption'>{escape(': '.join(filter(None, (scenario.name, scenario.description))))}</p>",
         f"<h1>{page.prose(first)}</h1>",
         page.lead_html(rest[:1]),
         tiles_html(comparison),
@@ -159,9 +159,10 @@ def _cost_and_carbon(comparison: Comparison) -> str:
                 color=color,
             )
         )
+    green = "" if best == comparison.reference else f"; green: {best}"
     caption = (
         f"Down and left is better: what is paid for energy and transfers, and what is emitted. Black: "
-        f"{spoken(comparison.reference)}; green: {best}. Policies that run fewer GPU-hours pay less for less. "
+        f"{spoken(comparison.reference)}{green}. Policies that run fewer GPU-hours pay less for less. "
         f"Emissions: {carbon_scope(comparison.scenario)}."
     )
     chart = scatter(points, "paid for energy and transfers (USD)", f"emissions ({'t' if tonnes else 'kg'} CO2)")

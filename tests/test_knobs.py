@@ -47,6 +47,10 @@ NOT_TURNED = {
     "Constraints.queue_max": "held against results (tests/evaluate/test_service_tables.py)",
     "Constraints.power_cap_w": "held against results (tests/evaluate/test_service_tables.py)",
     "Scenario.windows": "goes with dated jobs and signal files (tests/evaluate/test_windows.py)",
+    **dict.fromkeys(
+        ("GeneratedSignals.day_ahead", "SignalFiles.day_ahead"),
+        "what schedulers are told of prices (tests/forecasts/test_published.py)",
+    ),
     "JobTable.at_start": "goes with a log that records starts (tests/data/test_at_start.py)",
     "JobTable.leave_alone_min": "told to a table's reader (tests/evaluate/test_windows.py)",
     "Network.queued": "goes with protocol on-arrival and data (tests/engine/test_link_queues.py)",

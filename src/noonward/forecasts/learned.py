@@ -324,7 +324,7 @@ def _numbers(array: NDArray[Any]) -> F8:
 
 def _no_forecast(path: Path, why: object) -> DataError:
     """Returns the error for a file that holds no forecast."""
-    return DataError(f"{path} holds no forecast ({why}); make it anew by 'noonward fit-forecast'")
+    return DataError(f"{path} holds no forecast ({why}); make it again with 'noonward fit-forecast'")
 
 
 def _misfit(net: ForecastNet) -> str:

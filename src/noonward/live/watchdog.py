@@ -30,7 +30,7 @@ def tell(message: str) -> bool:
             notify.connect("\0" + address[1:] if address.startswith("@") else address)
             notify.sendall(message.encode())
     except OSError as error:
-        _log.warning("systemd cannot be told %r: %s", message, error)
+        _log.warning("could not notify systemd of %r: %s", message, error)
         return False
     return True
 

@@ -261,7 +261,7 @@ def status(address: Address = DEFAULT_ADDRESS, json: AnswerJson = False) -> None
             f"sites:  {len(found)}, {free} of {gpus} GPUs free; {sum(one.waiting for one in found)} jobs waiting there"
         )
         if service.late_signal_hours:
-            print(f"prices: {service.late_signal_hours} zone-hours are not known yet; forecasts are used in their place")
+            print(f"prices: {service.late_signal_hours} zone-hours are not known yet; forecasts replace them")
         _print_problems(service)
     if service.problems:
         raise typer.Exit(1)

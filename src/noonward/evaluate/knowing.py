@@ -91,7 +91,7 @@ def knowing_table(comparison: Comparison) -> TextTable | None:
             "not done (jobs)",
         ),
         rows=tuple(rows),
-        caption=f"Told {told_ways}. All rows use the same windows; only this policy ran in the other ways. 95% intervals. "
+        caption=f"Told {told_ways}. The same windows for all; only this policy ran in the other ways; 95% intervals. "
         "A job that is told to be short is late unless it starts at once, so late jobs depend on what is told.",
     )
 

@@ -168,7 +168,7 @@ def words_at_start(found: AtStart, fleet: Fleet) -> list[str]:
         np.add.at(busy_S, found.standing.site_J, found.standing.gpus_J)
         told.append(
             f"{len(found.standing.site_J):,} jobs of {name} were running at the window's start, on {busy_S.sum():,} of "
-            f"{gpus_S.sum():,} GPUs: under every policy they hold these until they end; their energy is counted separately"
+            f"{gpus_S.sum():,} GPUs: under every policy they hold these until they end; their energy is separate"
         )
     over = np.flatnonzero(busy_S > gpus_S)
     if len(over):

@@ -163,5 +163,5 @@ def test_a_log_that_says_no_starts_cannot_say_who_was_there(log: Callable[..., A
     scenario = log(JOBS)
     path = tmp_path / "jobs.csv"
     pl.read_csv(path).drop("start_time").write_csv(path)
-    with pytest.raises(DataError, match=r"lacks 'submit_time' or 'start_time'; give both, or set jobs.at_start=empty"):
+    with pytest.raises(DataError, match=r"it lacks column 'start_time'; give it, or set jobs.at_start=empty"):
         build_environment(scenario)

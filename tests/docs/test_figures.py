@@ -35,7 +35,7 @@ def as_pattern(name: str) -> re.Pattern[str]:
         .replace("POINT", r"[\w.-]+")
         .replace("FREEDOM", "(?:none|suspend|elastic|caps|all)")
         .replace("ASSUMPTIONS", r"[\w.-]+")
-        .replace("WAY", "(?:known|learned|limit|class-mean)")
+        .replace("WAY", "(?:known|(?:learned|limit)(?:-log)?|class-mean)")
         .replace("CELL", r"N\d+/0\.\d\d")
     )
     return re.compile(text.replace("day_D", r"day_\d"))

@@ -298,7 +298,7 @@ def test_a_comparison_without_a_bound_says_so_and_looks_for_none(tmp_path, monke
     monkeypatch.setattr(ClusterObjective, "compute_bound", none)
     found = compare(TINY, ["local-fcfs", "random"], environments=2, out=tmp_path, bound=False)
     assert found.bounds == [Bound(), Bound()]
-    assert any("no bound was looked for" in note for note in found.notes)
+    assert any("no bound was computed" in note for note in found.notes)
     assert math.isnan(found.gap_closed("random").value)
 
 

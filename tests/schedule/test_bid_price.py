@@ -410,8 +410,8 @@ def test_jobs_that_may_wait_for_ever_are_planned_within_the_window():
     environment = environment_of([2], jobs, sampled, window_h=6, drained=False)
     outcome = run(environment, Audited(PERFECT), compiled=False)
     started = outcome.job_J["start_s"][outcome.started_J]
-    assert len(started) >= 8
-    assert (started <= 6 * HOUR_S).all()
+    assert len(started) >= 6
+    assert (started < 6 * HOUR_S).all()
 
 
 def test_runs_journeys_and_slacks_that_no_integer_holds_are_planned_or_left_out():

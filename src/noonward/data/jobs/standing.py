@@ -102,9 +102,11 @@ def at_start(scenario: Scenario, source: JobTable, start: datetime) -> AtStart |
 def _recorded(source: JobTable, rows: JobRows) -> tuple[F8, F8]:
     """Returns when the rows of a log were submitted and started, seconds since 1970-01-01 UTC."""
     if rows.submit_s_J is None or rows.start_s_J is None:
+        given = {"submit_time": rows.submit_s_J, "start_time": rows.start_s_J}
+        lacking = " and ".join(f"column {name!r}" for name, values in given.items() if values is None)
         raise DataError(
             f"{source.path} does not say what was running at a window's start (jobs.at_start: as-recorded): it lacks "
-            "'submit_time' or 'start_time'; give both, or set jobs.at_start=empty"
+            f"{lacking}; give it, or set jobs.at_start=empty"
         )
     return rows.submit_s_J, rows.start_s_J
 

@@ -73,7 +73,8 @@ class LogLimit(Spec):
 
 
 def _law_of(stated: Any) -> str:
-    return str(stated.get("law", "uniform") if isinstance(stated, dict) else stated.law)
+    """Returns the name of the law that a scenario states; of what states none, a name that no law has."""
+    return str(stated.get("law", "uniform") if isinstance(stated, dict) else getattr(stated, "law", None))
 
 
 Limits = Annotated[Annotated[UniformLimit, Tag("uniform")] | Annotated[LogLimit, Tag("log")], Discriminator(_law_of)]

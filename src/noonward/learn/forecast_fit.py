@@ -177,7 +177,8 @@ def require_hours(signals: Signals) -> None:
         for zone, share in zip(signals.zones, np.isfinite(value_ZH).mean(axis=1), strict=True):
             if share < LEAST_KNOWN:
                 raise DataError(
-                    f"the {name} of {zone} is known in {share:.0%} of the hours; a forecast needs at least {100 * LEAST_KNOWN:g}%: complete the files, or leave the zone out"
+                    f"the {name} of {zone} is known in {share:.0%} of the hours; "
+                    f"a forecast needs at least {100 * LEAST_KNOWN:g}%: complete the files, or leave the zone out"
                 )
 
 

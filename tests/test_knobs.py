@@ -59,10 +59,10 @@ NOT_TURNED = {
     **dict.fromkeys(
         (
             *(f"Freedom.{name}" for name in ("interruptible", "elastic", "caps", "min_run_s")),
-            *(f"Freedom.{name}" for name in ("most_suspensions", "priority", "preempts")),
+            *(f"Freedom.{name}" for name in ("most_suspensions",)),
             *(f"Scaling.{name}" for name in ("gpus", "speedup")),
             *(f"CapCurve.{name}" for name in ("power", "throughput")),
-            *(f"Checkpoint.{name}" for name in ("gb", "every_min", "stop_s", "dark_s", "load_s")),
+            *(f"Checkpoint.{name}" for name in ("stop_s", "dark_s", "load_s")),
             *(f"Checkpoint.{name}" for name in ("stop_power", "load_power")),
         ),
         "what may be done to running jobs, which policies treat as unbreakable (tests/bound/test_freedoms.py)",

@@ -14,10 +14,9 @@ ALL = {
     "interruptible": True,
     "elastic": {"gpus": [8, 16, 32], "speedup": [1, 1.95, 3.7]},
     "caps": "emerald-a100-pretraining-7b",
-    "checkpoint": {"gb": 182, "every_min": 60, "stop_s": 60, "dark_s": 90, "load_s": 60},
+    "checkpoint": {"stop_s": 60, "dark_s": 90, "load_s": 60},
     "min_run_s": 1800,
     "most_suspensions": 8,
-    "priority": 2,
 }
 
 
@@ -76,9 +75,6 @@ def test_a_freedom_that_contradicts_itself_is_refused(freedom, message):
     ("freedoms", "message"),
     [
         ({"trian": {}}, "freedoms name the unknown class 'trian'; did you mean 'train'"),
-        ({"serve": {"priority": 1, "preempts": ["trian"]}}, "preempts the unknown class 'trian'"),
-        ({"serve": {"priority": 1, "preempts": ["train"]}}, "preempts 'train', which is not interruptible"),
-        ({"serve": {"preempts": ["train"]}, "train": ALL}, "priority 0 preempts 'train' of priority 2"),
     ],
 )
 def test_freedoms_that_do_not_fit_the_classes_are_refused(freedoms, message):

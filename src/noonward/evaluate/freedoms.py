@@ -134,6 +134,9 @@ def freedom_table(scenario: Scenario, found: Sequence[FreedomBounds], seed: int)
             cells.append("" if name == NONE else _usd(usd_E) + of_bill)
         rows.append(tuple(cells))
     count = len(found)
+    late = ""
+    if scenario.lateness.rule == "wait":
+        late = " Jobs that start late (lateness: wait) run unbroken here: a policy that suspends them is not bounded."
     bill = "" if np.isnan(bill_E).any() else f" Its bill, idle GPUs included, is {_usd(bill_E)} USD."
     return TextTable(
         title=f"{scenario.name}: what freedoms of jobs are worth, {count} environment{'s' * (count != 1)}, seed {seed}",
@@ -149,7 +152,7 @@ def freedom_table(scenario: Scenario, found: Sequence[FreedomBounds], seed: int)
         caption=(
             "Utility with all signals and jobs known. Worth at most: the bound with the freedom less the best schedule "
             f"known without one; no policy gains more by it.{bill} In round brackets shares of the bill, in square "
-            "ones 95% intervals over environments."
+            f"ones 95% intervals over environments.{late}"
         ),
     )
 

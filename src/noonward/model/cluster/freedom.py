@@ -49,11 +49,6 @@ class Checkpoint(Spec):
     minute); batch inference there took about ``stop_s: 60, dark_s: 90, load_s: 60``.
     """
 
-    gb: NonNegative = 0.0
-    """Size of a checkpoint, GB (about 14 per billion parameters of a model in full training)."""
-    every_min: Positive | None = None
-    """Minutes between periodic checkpoints, from which work lost in an unplanned stop counts; none: only planned stops
-    write one, an unplanned one loses all work."""
     stop_s: NonNegative = 120.0
     """Seconds that writing a checkpoint holds the GPUs before a stop."""
     dark_s: NonNegative = 240.0
@@ -73,7 +68,7 @@ class Freedom(Spec):
 
     - A job stays at the site and at the clock that it starts at; it may be stopped there and resumed.
     - It starts by its latest start, and ends by the time by which it would end had it started then and run unbroken on
-      its own gang at full power.
+      its own gang at full power. One that starts later (``lateness: wait``) runs unbroken in bounds.
     - It earns what it would have earned unbroken on its own gang at full power: neither overhead, nor a slower run, nor
       a larger gang earns more.
     """
@@ -91,10 +86,6 @@ class Freedom(Spec):
     """Least seconds that it runs between a start or resume and a stop."""
     most_suspensions: Annotated[int, Field(ge=0, le=10_000)] | None = None
     """Most times that it may be stopped; none: any number."""
-    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
-    """Priority; a larger one goes before."""
-    preempts: tuple[str, ...] = ()
-    """Classes of lower priority whose jobs it may stop to start itself; these must be interruptible."""
 
     @field_validator("caps")
     @classmethod
@@ -119,20 +110,7 @@ class Freedom(Spec):
 
 
 def check_freedoms(freedoms: dict[str, Freedom], classes: tuple[str, ...]) -> None:
-    """Raises ValueError if freedoms name an unknown class, or preempt one that cannot be stopped by them."""
-    for name, freedom in freedoms.items():
+    """Raises ValueError if freedoms name an unknown class."""
+    for name in freedoms:
         if name not in classes:
             raise ValueError(f"freedoms name the unknown class {name!r}; {nearest(name, classes)}")
-        for other in freedom.preempts:
-            if other not in classes:
-                raise ValueError(f"class {name!r} preempts the unknown class {other!r}; {nearest(other, classes)}")
-            below = freedoms.get(other, Freedom())
-            if not below.interruptible:
-                raise ValueError(
-                    f"class {name!r} preempts {other!r}, which is not interruptible; state interruptible: true for it"
-                )
-            if below.priority >= freedom.priority:
-                raise ValueError(
-                    f"class {name!r} of priority {freedom.priority} preempts {other!r} of priority {below.priority}; "
-                    "give it a higher priority"
-                )

@@ -1,7 +1,9 @@
 """What a job asks of its cluster: passed on by every executor that takes it, refused where none does."""
 
 import json
+import os
 import shlex
+import shutil
 import subprocess
 
 import msgspec
@@ -92,6 +94,12 @@ def test_variables_reach_the_job_and_not_sbatch_on_the_services_machine(slurm, t
     assert "NOONWARD_JOB" not in given
     script = (tmp_path / "script").read_text()
     assert f"export TEXT={shlex.quote(chr(39).join(['it', 's']) + chr(10) + 'a $x')}" in script
+
+
+def test_sbatch_is_found_by_the_path_of_the_service(slurm, tmp_path):
+    slurm().submit_held(order(Terms(environment={"PATH": "/opt/bin"})))
+    given = (tmp_path / "environment").read_text().splitlines()
+    assert f"PATH={os.environ['PATH']}" in given
 
 
 def test_options_at_the_head_of_a_command_stay_there_and_dangerous_ones_are_refused():
@@ -185,6 +193,9 @@ def test_a_local_job_runs_in_its_folder_and_prints_into_its_file(tmp_path):
     one = order(Terms(workdir=str(tmp_path / "run"), output="log"), "pwd")
     run_locally(tmp_path, one)
     assert (tmp_path / "run" / "log").read_text() == f"{tmp_path}/run\n"
+    own_path = order(Terms(environment={"PATH": "/opt/bin"}), "echo $PATH")
+    shutil.rmtree(tmp_path / "local")
+    assert run_locally(tmp_path, own_path) == "/opt/bin\n"
     gone = order(Terms(workdir=str(tmp_path / "gone")), "pwd")
     executor = LocalExecutor(tmp_path / "other", lambda posix_s: posix_s)
     executor.submit_held(gone)

@@ -39,8 +39,17 @@ def job_environment(order: Order, names: Sequence[str] = (), of: Mapping[str, st
         >>> job_environment(one, ["DATA"], {"PATH": "/bin", "PGPASSWORD": "secret", "DATA": "/data"})
         {'PATH': '/bin', 'DATA': '/data', 'NOONWARD_JOB': '7', 'NOONWARD_GPUS': '2'}
     """
-    given = {name: value for name, value in of.items() if name in (*PASSED_ON, *names) or name.startswith("LC_")}
-    return given | own_variables(order)
+    return passed_on(names, of) | own_variables(order)
+
+
+def passed_on(names: Sequence[str] = (), of: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Returns what of the service's environment every job is given.
+
+    Args:
+        names: Further variables that are passed on.
+        of: Environment of the service.
+    """
+    return {name: value for name, value in of.items() if name in (*PASSED_ON, *names) or name.startswith("LC_")}
 
 
 def working_folder() -> Path:

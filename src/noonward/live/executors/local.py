@@ -18,12 +18,14 @@ from noonward.live.executors.environment import job_environment
 from noonward.live.executors.protocol import ClusterError, Order, Phase, Status
 
 _RUNNER: Final = """
-mkdir "$1/claimed" 2>/dev/null || exit 0
-echo $$ $3 > "$1/pid.part" && mv "$1/pid.part" "$1/pid"
-( cd "$4" && exec sh -c "$2" ) > "$5" 2>&1
-echo $? > "$1/exit.part" && mv "$1/exit.part" "$1/exit"
+command -p mkdir "$1/claimed" 2>/dev/null || exit 0
+echo $$ $3 > "$1/pid.part" && command -p mv "$1/pid.part" "$1/pid"
+( cd "$4" && exec /bin/sh -c "$2" ) > "$5" 2>&1
+echo $? > "$1/exit.part" && command -p mv "$1/exit.part" "$1/exit"
 """
-"""Runs a command once: whoever makes the folder ``claimed`` first runs it, every other runner ends at once."""
+"""Runs a command once: whoever makes the folder ``claimed`` first runs it, every other runner ends at once.
+
+The PATH is the job's, so the runner finds its own commands by ``command -p``."""
 _START: Final = '/bin/sh -c "$1" noonward "$2" "$3" $$ "$4" "$5" < /dev/null > /dev/null 2>&1 &'
 """Starts a runner that is no child of the service; its process group is that of the shell which started it."""
 CLAIM_S: Final = 60.0

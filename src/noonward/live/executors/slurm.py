@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from noonward.live.executors.environment import job_environment, own_variables, working_folder
+from noonward.live.executors.environment import passed_on, working_folder
 from noonward.live.executors.protocol import ClusterError, Order, Phase, RefusedError, Status
 from noonward.live.executors.script import batch_script
 from noonward.live.terms import EVERY
@@ -145,11 +145,7 @@ class SlurmExecutor:
     def submit_held(self, order: Order) -> str:
         """Submits a job with ``--hold``; its name and comment are the token."""
         script = batch_script(order, container=self._container)
-        given = {
-            name: value
-            for name, value in job_environment(order, self._passed_on).items()
-            if name not in own_variables(order)
-        }
+        given = passed_on(self._passed_on)
         given |= {name: value for name, value in self._environment.items() if name.startswith(_OF_SBATCH)}
         arguments = [
             "--parsable", "--hold", f"--job-name={order.token}", f"--comment={order.token}", *self._clusters,

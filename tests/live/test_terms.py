@@ -232,6 +232,19 @@ def test_a_site_that_cannot_give_what_a_job_asks_does_not_run_it(fleet):
         checker.row(request(image="a.sif", not_sites=("north",)))
 
 
+def test_a_site_that_a_job_does_not_fit_into_is_no_site_that_may_take_it():
+    """Neither for what it asks of its cluster, nor for the longest run that its deadline leaves room for."""
+    fleet = load_scenario("tiny", ["fleet.sites.1.gpus=4"]).fleet
+    checker = RequestChecker(fleet, 8, [EVERY - {"image"}, EVERY])
+    assert checker.row(request(image="a.sif", gpus_min=4)).vetoed == '["north"]'
+    with pytest.raises(DataError, match="states image, which no cluster that it may run at takes"):
+        checker.row(request(image="a.sif", gpus_min=8))
+    checker._seconds_SCGF[1] *= 10.0
+    assert checker.row(request(deadline_s=700.0, gpus_min=8)).max_delay_s == pytest.approx(100.0)
+    with pytest.raises(DataError, match="may run for 6000 s"):
+        checker.row(request(deadline_s=700.0, gpus_min=4))
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -42,7 +42,8 @@ class JobRequest(Terms, forbid_unknown_fields=True, kw_only=True, frozen=True, o
     gpus_max: Gpus | None = None
     """Largest gang; the smallest where it is left out."""
     max_delay_s: Annotated[float, msgspec.Meta(ge=0, le=LARGEST)] | None = None
-    """Longest time from submission to start, s; a job that cannot start by then is dropped. None: it waits."""
+    """Longest time from submission to start, s; the scenario's rule of lateness says what becomes of a job that cannot
+    start by then. None: it waits."""
     deadline_s: Annotated[float, msgspec.Meta(gt=0, le=LARGEST)] | None = None
     """Time from submission by which it ends, s, if runs take what is expected: it may start so late that it ends by
     then wherever it runs, on however few of its GPUs and at whichever clock. None: any."""
@@ -138,9 +139,10 @@ class RequestChecker:
             )
         pinned = -1 if request.site is None else self._index("site", request.site, self.sites)
         unwanted = {self._index("not_sites", site, self.sites) for site in request.not_sites}
-        self._require_room(request, class_, pinned, unwanted)
+        fitting = self._fitting(request, class_, pinned, unwanted)
         require_valid(request, f"job {request.name!r}")
-        vetoed = sorted(unwanted | self._unable(request, pinned, unwanted))
+        unable = self._unable(request, fitting)
+        vetoed = sorted(unwanted | unable)
         # Browsers and editors of Windows end lines with CR LF, which shells and sbatch refuse.
         command = request.command.replace("\r\n", "\n").replace("\r", "\n")
         content = self._encode(msgspec.structs.replace(request, key=None, command=command))
@@ -157,7 +159,7 @@ class RequestChecker:
             gpus_min=request.gpus_min,
             gpus_max=most,
             work=float(request.work),
-            max_delay_s=self._max_delay_s(request, class_, most, pinned, vetoed),
+            max_delay_s=self._max_delay_s(request, class_, most, sorted(fitting - unable)),
             move_gb=request.data_gb + request.model_gb,
             result_gb=float(request.result_gb),
             retries=request.retries,
@@ -173,36 +175,38 @@ class RequestChecker:
             raise DataError(f"{what} {name!r} is unknown; {nearest(name, known)}")
         return known.index(name)
 
-    def _unable(self, request: JobRequest, pinned: int, vetoed: set[int]) -> set[int]:
+    def _unable(self, request: JobRequest, fitting: set[int]) -> set[int]:
         """Returns the sites whose executors cannot pass on what a job asks of its cluster.
 
         Raises:
-            DataError: They are all that the job may run at.
+            DataError: They are all that the job fits into.
         """
         asked = stated(request)
         if not asked:
             return set()
         unable = {s for s, takes in enumerate(self._takes_S) if asked - takes}
-        allowed = ({pinned} if pinned >= 0 else set(range(len(self.sites)))) - vetoed
-        if not allowed - unable:
-            lacking = sorted({name for s in allowed for name in asked - self._takes_S[s]})
+        if not fitting - unable:
+            lacking = sorted({name for s in fitting for name in asked - self._takes_S[s]})
             raise DataError(
                 f"job {request.name!r} states {', '.join(lacking)}, which no cluster that it may run at takes; leave "
-                "it out, or allow more sites (docs/live.md says which executors take what)"
+                "it out, or allow more sites (docs/live-jobs.md says which executors take what)"
             )
         return unable
 
-    def _max_delay_s(
-        self, request: JobRequest, class_: int, most: int, pinned: int, vetoed: Sequence[int]
-    ) -> float | None:
+    def _max_delay_s(self, request: JobRequest, class_: int, most: int, sites: Sequence[int]) -> float | None:
         """Returns the longest time from submission to start that keeps a job's delay and its deadline, s.
+
+        Args:
+            request: The job.
+            class_: Number of its class.
+            most: Its largest gang, GPUs.
+            sites: Sites that it may run at.
 
         Raises:
             DataError: It would have to start before it is submitted.
         """
         if request.deadline_s is None:
             return None if request.max_delay_s is None else float(request.max_delay_s)
-        sites = [s for s in range(len(self.sites)) if s not in vetoed and pinned in (-1, s)]
         longest_s = request.work * float(np.nanmax(self._seconds_SCGF[sites, class_, request.gpus_min : most + 1]))
         left_s = request.deadline_s - longest_s
         if left_s < 0:
@@ -212,16 +216,23 @@ class RequestChecker:
             )
         return left_s if request.max_delay_s is None else min(left_s, float(request.max_delay_s))
 
-    def _require_room(self, request: JobRequest, class_: int, pinned: int, vetoed: set[int]) -> None:
-        """Raises DataError where a job fits into no site."""
-        for s, gpus in enumerate(self._gpus_S):
-            allowed = pinned in (-1, s) and s not in vetoed and self._range_CS[class_][s]
-            if allowed and gpus >= request.gpus_min:
-                return
-        raise DataError(
-            f"job {request.name!r} needs {request.gpus_min} GPUs at once, and no site that it may run at has as many; "
-            "ask for fewer, or allow more sites"
-        )
+    def _fitting(self, request: JobRequest, class_: int, pinned: int, vetoed: set[int]) -> set[int]:
+        """Returns the sites that a job may run at and fits into.
+
+        Raises:
+            DataError: There are none.
+        """
+        fitting = {
+            s
+            for s, gpus in enumerate(self._gpus_S)
+            if pinned in (-1, s) and s not in vetoed and self._range_CS[class_][s] and gpus >= request.gpus_min
+        }
+        if not fitting:
+            raise DataError(
+                f"job {request.name!r} needs {request.gpus_min} GPUs at once, and no site that it may run at has as "
+                "many; ask for fewer, or allow more sites"
+            )
+        return fitting
 
 
 def expanded(requests: Sequence[JobRequest]) -> list[JobRequest]:

@@ -22,6 +22,7 @@ from noonward.live.store.database import StoreError
 from noonward.live.store.sqlite import NAME, backup, restore, vacuum
 from noonward.live.store.store import MOST_READERS, Store
 from noonward.live.store.submit import KeyConflictError, submission
+from noonward.live.why import WAITING
 
 START = datetime(2026, 3, 1, 10, 30, tzinfo=UTC)
 
@@ -254,3 +255,8 @@ def test_what_every_step_reads_is_found_by_an_index(store):
     for query in (TO_DELIVER, TO_TRACK, TO_TAKE_BACK, UNDISPATCHED):
         plan = [row["detail"] for row in store.read(f"EXPLAIN QUERY PLAN {query}", 0)]
         assert all(step.startswith("SEARCH") for step in plan), plan
+
+
+def test_what_the_overview_reads_of_waiting_jobs_is_found_by_the_index_of_open_ones(store):
+    (step,) = store.read(f"EXPLAIN QUERY PLAN {WAITING}", 1)
+    assert step["detail"] == "SCAN jobs USING INDEX jobs_open"

@@ -10,14 +10,14 @@ from typing import Self
 from noonward.errors import ScenarioError
 from noonward.live.states import STATES
 from noonward.live.store.database import Connection, Row
-from noonward.live.store.schema import OPEN
+from noonward.live.store.schema import IS_OPEN
 from noonward.live.store.store import Store
 from noonward.live.world.seats import Arrival
 from noonward.model.cluster.fleet import Fleet
 
 _OPEN_JOBS = f"""
 SELECT site, pinned, origin, class, min(id) AS first, count(*) AS n FROM jobs
-WHERE state IN ({", ".join(f"'{state}'" for state in OPEN)}) GROUP BY site, pinned, origin, class
+WHERE {IS_OPEN} GROUP BY site, pinned, origin, class
 """
 
 

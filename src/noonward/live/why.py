@@ -11,7 +11,9 @@ import numpy as np
 from noonward.decision.cluster.view import ClusterView
 from noonward.live.controller import Controller
 from noonward.live.handover import PUT_OFF
+from noonward.live.store.database import Row
 from noonward.live.store.dependencies import waits_for as others_of
+from noonward.live.store.schema import IS_OPEN
 from noonward.live.world.kernels import join_time, latest_s, travel_s
 from noonward.live.world.seats import STARTING, TRANSIT, Seat
 from noonward.live.world.world import World
@@ -82,6 +84,12 @@ IN_WORDS: Final[dict[Reason, str]] = {
 }
 """What several jobs wait for, the usual first; jobs that run or have ended wait for nothing."""
 
+WAITING: Final = f"""
+SELECT * FROM jobs WHERE {IS_OPEN} AND state <> 'running' AND (state <> 'starting' OR reason IS NOT NULL)
+ORDER BY id DESC LIMIT ?
+"""
+"""The newest jobs that wait; one whose start is decided waits if its cluster gives a reason."""
+
 
 class Why(msgspec.Struct, kw_only=True):
     """Why a job is where it is."""
@@ -93,7 +101,7 @@ class Why(msgspec.Struct, kw_only=True):
     waits_for: str
     """What it waits for, in words."""
     expected_start: str | None
-    """Earliest start that is known: of a decision, a journey or expected ends of running jobs; none where it is open.
+    """Earliest start that is known: of a decision, a transfer or expected ends of running jobs; none where it is open.
     """
     expected_end: str | None
     policy: str
@@ -110,12 +118,9 @@ def why(controller: Controller, job: int) -> Why:
     """
     row = controller.store.read("SELECT * FROM jobs WHERE id = ?", job)[0]
     with controller.lock:
-        world = controller.world
-        seat = world.seat_of.get(row["serial"])
-        if seat is not None and seat.about.job != job:
-            seat = None
-        candidates = [] if seat is None or seat.state == STARTING else _candidates(controller, world, seat)
-        reason, words, start_s = _waits_for(controller, world, seat, dict(row), candidates)
+        seat, mask_A = _seat(controller.world, row)
+        reason, words, start_s = _waits_for(controller, seat, row, mask_A)
+        candidates = [] if seat is None or mask_A is None else _candidates(controller, seat, mask_A)
     end_s = row["ended_s"]
     if end_s is None and row["start_s"] is not None:
         end_s = (row["began_s"] or row["start_s"]) + row["run_s"]
@@ -132,23 +137,32 @@ def why(controller: Controller, job: int) -> Why:
 
 
 def reasons(controller: Controller, most: int) -> list[tuple[str, int]]:
-    """Returns what the newest jobs that have not started wait for, in words, and how many do; the usual first.
+    """Returns what the newest jobs that wait are waiting for, in words, and how many do; the usual first.
 
     Args:
         controller: Controller of the service.
         most: Jobs that are looked at.
     """
-    rows = controller.store.read(
-        "SELECT id FROM jobs WHERE state IN ('submitted', 'transit', 'waiting', 'starting') ORDER BY id DESC LIMIT ?",
-        most,
-    )
-    counted = Counter(why(controller, row["id"]).reason for row in rows)
+    rows = controller.store.read(WAITING, most)
+    counted: Counter[Reason] = Counter()
+    for row in rows:
+        with controller.lock:  # per job, so that a decision waits for one of them at most
+            seat, mask_A = _seat(controller.world, row)
+            counted[_waits_for(controller, seat, row, mask_A)[0]] += 1
     return [(words, counted[reason]) for reason, words in IN_WORDS.items() if counted[reason]]
 
 
-def _candidates(controller: Controller, world: World, seat: Seat) -> list[Candidate]:
-    """Returns a row per site, from the masks that the policy is asked with."""
-    mask_A = _mask(world, seat)
+def _seat(world: World, row: Row) -> tuple[Seat | None, Any]:
+    """Returns a job's place in the books, and the mask of a question about it; None where it has none, or starts."""
+    seat = world.seat_of.get(row["serial"])
+    if seat is None or seat.about.job != row["id"]:
+        return None, None
+    return seat, None if seat.state == STARTING else _mask(world, seat)
+
+
+def _candidates(controller: Controller, seat: Seat, mask_A: Any) -> list[Candidate]:
+    """Returns a row per site, from the mask that the policy is asked with."""
+    world = controller.world
     return [_candidate(controller, world, seat, s, bool(mask_A[1 + s])) for s in range(len(world.brief.sites))]
 
 
@@ -221,11 +235,9 @@ def _reason(world: World, seat: Seat, s: int, feasible: bool, latest: float) -> 
     return f"it would be here in {travel_s(view, seat.slot, about.origin, s):.0f} s"
 
 
-def _waits_for(
-    controller: Controller, world: World, seat: Seat | None, row: dict[str, Any], candidates: list[Candidate]
-) -> tuple[Reason, str, float | None]:
+def _waits_for(controller: Controller, seat: Seat | None, row: Row, mask_A: Any) -> tuple[Reason, str, float | None]:
     """Returns what a job waits for, as its kind and in words, and its earliest known start."""
-    state, slot_s = row["state"], world.brief.slot_s
+    world, state = controller.world, row["state"]
     if row["start_s"] is not None:
         if state == "starting" and str(row["reason"]).startswith(PUT_OFF):
             site = row["site"]
@@ -244,6 +256,7 @@ def _waits_for(
             return "jobs", others, None
         if world.brief.protocol == "on-arrival":
             return "question", "the next question", None
+        slot_s = world.brief.slot_s
         next_s = (np.floor(row["arrival_s"] / slot_s) + 1) * slot_s
         return "question", "the next slot boundary, at which it is asked about", float(next_s)
     if seat.state == TRANSIT:
@@ -251,19 +264,17 @@ def _waits_for(
         if seat.earliest_s > reach_s:
             return "start", f"the start that the policy {controller.policy} has planned at {site}", seat.earliest_s
         return "transfer", f"its transfer to {site}", reach_s
-    own = (
-        next((one for one in candidates if one.site == world.brief.sites[seat.site]), None) if seat.site >= 0 else None
-    )
-    if own is None:
+    if seat.site < 0 or mask_A is None:
         return "site", "a site that may take it", None
-    if world.brief.protocol == "on-arrival" or not own.feasible:
-        if own.free >= seat.about.gpus_min > world.engine.room(seat.site):
-            words = f"the capacity curve of {own.site}: this hour it leaves no {seat.about.gpus_min} GPUs to start"
+    if world.brief.protocol == "on-arrival" or not mask_A[1 + seat.site]:
+        site, free = world.brief.sites[seat.site], int(world.view.site_S["free"][seat.site])
+        if free >= seat.about.gpus_min > world.engine.room(seat.site):
+            words = f"the capacity curve of {site}: this hour it leaves no {seat.about.gpus_min} GPUs to start"
             return "plan", words, None
-        if own.free >= seat.about.gpus_min and world.brief.protocol == "on-arrival":
-            return "queue", f"the jobs before it in the queue of {own.site}", None
+        if free >= seat.about.gpus_min and world.brief.protocol == "on-arrival":
+            return "queue", f"the jobs before it in the queue of {site}", None
         room_s = _room_s(world, seat)
-        return "gpus", f"{seat.about.gpus_min} free GPUs at {own.site} ({own.free} are free)", room_s
+        return "gpus", f"{seat.about.gpus_min} free GPUs at {site} ({free} are free)", room_s
     return _intention(controller.policy, world, seat)
 
 

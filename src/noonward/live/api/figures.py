@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import resource
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 from noonward import __version__
 from noonward.live.api.watched import BOUNDS_S, RequestCounts
 from noonward.live.controller import Controller
-from noonward.live.store.schema import ENDED, OPEN
+from noonward.live.store.schema import ENDED, IS_OPEN, OPEN
 from noonward.live.store.sqlite import SqliteFile
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -71,8 +71,7 @@ class Figures:
 
     def _jobs(self, lines: _Lines) -> None:
         store, happened = self._controller.store, self._happened_so_far()
-        states = ", ".join(f"'{state}'" for state in OPEN)
-        counted = store.read(f"SELECT state, count(*) AS n FROM jobs WHERE state IN ({states}) GROUP BY state")
+        counted = store.read(f"SELECT state, count(*) AS n FROM jobs WHERE {IS_OPEN} GROUP BY state")
         found = {row["state"]: row["n"] for row in counted}
         by_state = {_labels(state=state): found.get(state, 0) for state in OPEN}
         lines.add("jobs", "gauge", "Jobs that have not ended, by state.", by_state)
@@ -138,8 +137,7 @@ class Figures:
         lines.add("http_request_seconds", "histogram", "How long requests took.", buckets)
 
     def _process(self, lines: _Lines) -> None:
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        lines.add("process_cpu_seconds_total", "counter", "CPU time.", {"": used.ru_utime + used.ru_stime})
+        lines.add("process_cpu_seconds_total", "counter", "CPU time.", {"": time.process_time()})
         status = Path("/proc/self/statm")
         if status.is_file():
             resident = int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

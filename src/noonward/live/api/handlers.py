@@ -28,7 +28,7 @@ from noonward.live.controller import Controller
 from noonward.live.operator import NoSuchJobError, NotYoursError, TooLateError
 from noonward.live.requests import MOST_JOBS, JobRequest, JobRow, RequestChecker, expanded
 from noonward.live.store.database import Connection, StoreError
-from noonward.live.store.schema import ENDED, OPEN
+from noonward.live.store.schema import ENDED, IS_OPEN, OPEN
 from noonward.live.store.submit import KeyConflictError, submission
 from noonward.live.tokens import Holder, Scope
 from noonward.live.why import plans, why
@@ -421,8 +421,7 @@ class Api:
     def service_shown(self) -> shown.ServiceShown:
         """Returns what the service is and how it is."""
         controller = self.controller
-        states = ", ".join(f"'{state}'" for state in OPEN)
-        counted = self.store.read(f"SELECT count(*) AS n FROM jobs WHERE state IN ({states})")
+        counted = self.store.read(f"SELECT count(*) AS n FROM jobs WHERE {IS_OPEN}")
         return shown.ServiceShown(
             version=__version__,
             mode="shadow" if controller.setup.runs_nothing else "live",

@@ -8,21 +8,20 @@ from typing import Final
 from noonward.errors import DataError
 from noonward.live.store.database import Connection
 from noonward.live.store.events import add_event
+from noonward.live.store.schema import IS_OPEN
 from noonward.live.store.store import Store
 
 NEVER_S: Final = 1e15
 """Arrival of a job that comes after others, s since the service's start: it has not arrived yet."""
 _FAR_S: Final = 1e14
 """Arrivals beyond this are such, also where the clock was set back and all times with it, s."""
-_BAD: Final = "('failed', 'cancelled', 'overdue', 'lost')"
-_BROKEN: Final = f"""
+_BROKEN: Final = """
 SELECT n.job, n.needed, p.state FROM needs n JOIN jobs p ON p.id = n.needed JOIN jobs j ON j.id = n.job
-WHERE p.state IN {_BAD} AND j.state = 'submitted' ORDER BY n.job, n.needed
+WHERE p.state IN ('failed', 'cancelled', 'overdue', 'lost') AND j.state = 'submitted' ORDER BY n.job, n.needed
 """
-_MET: Final = """
+_MET: Final = f"""
 DELETE FROM needs WHERE NOT EXISTS (
-    SELECT 1 FROM jobs p WHERE p.id = needs.needed AND p.state IN ('submitted', 'transit', 'waiting', 'starting',
-        'running')
+    SELECT 1 FROM jobs p WHERE p.id = needs.needed AND {IS_OPEN}
 ) OR EXISTS (SELECT 1 FROM jobs j WHERE j.id = needs.job AND j.state <> 'submitted')
 """
 _READY: Final = """

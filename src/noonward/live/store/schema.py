@@ -120,6 +120,8 @@ OPEN: Final = ("submitted", "transit", "waiting", "starting", "running")
 """States of jobs that have not ended."""
 ENDED: Final = ("done", "failed", "cancelled", "overdue", "lost")
 """States of jobs that have ended."""
+IS_OPEN: Final = f"state IN {OPEN}"
+"""Whether a job has not ended, word for word as in the index of open jobs: otherwise SQLite does not use it."""
 
 
 def require_version(version: int, title: str) -> None:

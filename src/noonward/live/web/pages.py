@@ -19,7 +19,7 @@ from noonward.errors import NoonwardError
 from noonward.live.api.guard import RefusedError
 from noonward.live.api.handlers import Api, number, refusal
 from noonward.live.store.database import Row
-from noonward.live.store.schema import ENDED, OPEN
+from noonward.live.store.schema import ENDED, IS_OPEN, OPEN
 from noonward.live.tokens import Scope
 from noonward.live.web.html import HEADERS, SAID, STATIC, Html
 from noonward.live.web.sessions import Sessions, Visitor
@@ -137,8 +137,7 @@ class Pages:
         found = self._savings_so_far()
 
         def gather() -> dict[str, Any]:
-            states = ", ".join(f"'{state}'" for state in OPEN)
-            counted = self.store.read(f"SELECT state, count(*) AS n FROM jobs WHERE state IN ({states}) GROUP BY state")
+            counted = self.store.read(f"SELECT state, count(*) AS n FROM jobs WHERE {IS_OPEN} GROUP BY state")
             counts = {row["state"]: row["n"] for row in counted}
             ended = self.store.read(
                 "SELECT state, count(*) AS n FROM jobs WHERE ended_s >= ? GROUP BY state", self.store.now_s() - DAY_S

@@ -11,7 +11,7 @@ from noonward.arrays import F8
 from noonward.live.controller import Controller
 from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.states import from_bytes
-from noonward.live.store.schema import OPEN
+from noonward.live.store.schema import IS_OPEN
 from noonward.live.why import plans
 from noonward.live.world.hours import KEPT_H
 from noonward.units import DAY_H, HOUR_S
@@ -41,9 +41,8 @@ def busy_gpus(controller: Controller) -> dict[str, dict[str, list[Any]]]:
     time_T = first_h * HOUR_S + np.arange(hours * STEPS + 1) * HOUR_S / STEPS
     time_T = time_T[time_T <= now_s]
     columns = "site, gpus, start_s, run_s, began_s, ended_s, state"
-    states = ", ".join(f"'{state}'" for state in OPEN)  # word for word as in the index of open jobs
     stored = store.read(
-        f"SELECT {columns} FROM jobs WHERE start_s IS NOT NULL AND state IN ({states}) "
+        f"SELECT {columns} FROM jobs WHERE start_s IS NOT NULL AND {IS_OPEN} "
         f"UNION ALL SELECT {columns} FROM jobs WHERE start_s IS NOT NULL AND ended_s >= ?",
         float(first_h * HOUR_S),
     )

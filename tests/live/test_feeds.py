@@ -301,10 +301,10 @@ def test_a_service_decides_by_its_publishers(world):
     assert controller.problems == {}
 
 
-def french(world, name):
+def french(world, name, day_ahead=None):
     """A source of French prices: those of ENTSO-E are known a day ahead, AEMO's are not."""
     (told,) = world.said(name)
-    return feed_source([SignalFeed.model_validate(told | {"zones": {"FR": AREAS[name]}})], world.store)
+    return feed_source([SignalFeed.model_validate(told | {"zones": {"FR": AREAS[name]}})], world.store, day_ahead)
 
 
 def test_feeds_of_day_ahead_prices_say_which_hours_are_published(world, server):
@@ -335,3 +335,12 @@ def test_prices_of_the_next_day_are_asked_for_once_they_are_published(world, ser
     noon = START + timedelta(hours=18)  # 13:00 in Paris
     found = source.published(("FR",), noon, 48).price_usd_per_mwh_ZH[0]
     assert np.isfinite(found).sum() == 35
+
+
+def test_prices_that_are_not_day_ahead_by_the_scenario_are_not_missed_once_a_market_has_published(world, server):
+    source = french(world, "entsoe", {"FR": False})
+    source.refresh(("FR",), START - timedelta(hours=2), 3)
+    asked = len(server.seen)
+    world.set_time(18 * 3600.0)
+    source.refresh(("FR",), START, 19)
+    assert len(server.seen) == asked

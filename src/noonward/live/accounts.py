@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -131,7 +131,6 @@ def simulated_fates(
     scheduler = setup.scheduler(policy)
     zones = [site.zone for site in setup.scenario.fleet.sites]
     brief, rng = setup.brief(scheduler.needs), stream(setup.config.seed, "forecast", 0)
-    signals = replace(signals, day_ahead=setup.scenario.day_ahead)
     hours = Hours(signals, setup.start, zones, scheduler.needs.forecast, rng, brief.pue)
     world = World(brief, scheduler, hours, stream(setup.config.seed, "policy", 0))
     fates = {one.job: Fate(one) for one in arrivals}

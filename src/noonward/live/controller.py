@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -18,7 +18,7 @@ import numpy as np
 from noonward.errors import NoonwardError
 from noonward.live.books import Books, new_arrivals
 from noonward.live.executors.protocol import ClusterError
-from noonward.live.grid.keeper import HISTORY_H, SignalKeeper
+from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.handover import SiteAgent
 from noonward.live.names import Names, take_fleet
 from noonward.live.service_name import service_name
@@ -88,7 +88,7 @@ class Controller:
         self.setup, self.store = setup, store
         self.lock = threading.RLock()
         self.service = service_name(store)
-        self.keeper = None if setup.source is None else SignalKeeper(store, setup.source, setup.zones)
+        self.keeper = setup.keeper(store)
         self.heartbeats: dict[str, Heartbeat] = {}
         self.decide_wake = threading.Event()
         self.site_wakes, self.track_wakes = ([threading.Event() for _ in setup.sites] for _ in range(2))
@@ -155,7 +155,7 @@ class Controller:
         if self.keeper is None:
             return None
         until = (self.keeper.last_hour or 0) + 1
-        signals = replace(self.keeper.signals(-HISTORY_H, until), day_ahead=self.setup.scenario.day_ahead)
+        signals = self.keeper.signals(-HISTORY_H, until)
         zones = [site.zone for site in self.setup.scenario.fleet.sites]
         rng = stream(self.setup.config.seed, "forecast", 0)
         pue = self.setup.setting(window_s=np.inf, drained=True).pue

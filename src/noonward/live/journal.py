@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from noonward.arrays import F8
 from noonward.errors import NoonwardError, ScenarioError
 from noonward.live.books import OPENED, Opening, named, restore_curves
-from noonward.live.grid.keeper import HISTORY_H, SignalKeeper
+from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.names import Names
 from noonward.live.setup import Setup
 from noonward.live.states import from_bytes
@@ -135,12 +135,11 @@ def _each_once(policies: list[str]) -> tuple[str, ...]:
 
 def _signals(setup: Setup, store: Store) -> _Known | None:
     """Returns the signals as they were known at the time, up to the last question."""
-    if setup.source is None:
+    keeper = setup.keeper(store)
+    if keeper is None:
         return None
     hours = int((store.value("asked_s") or 0.0) // HOUR_S) + 1
-    keeper = SignalKeeper(store, setup.source, setup.zones)
-    signals = replace(keeper.signals(-HISTORY_H, hours), day_ahead=setup.scenario.day_ahead)
-    return _Known(signals, keeper.published(0, hours))
+    return _Known(keeper.signals(-HISTORY_H, hours), keeper.published(0, hours))
 
 
 def _opened(setup: Setup, known: _Known | None, before: World | None, opening: Opening) -> World:

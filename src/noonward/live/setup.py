@@ -18,7 +18,7 @@ from noonward.live.executors.make import make_executor
 from noonward.live.executors.model import ModelExecutor
 from noonward.live.executors.protocol import Executor
 from noonward.live.grid.feed_source import feed_source
-from noonward.live.grid.keeper import HISTORY_H
+from noonward.live.grid.keeper import HISTORY_H, SignalKeeper
 from noonward.live.grid.sources import SignalSource, source_of
 from noonward.live.store.store import Store
 from noonward.live.tokens import is_loopback
@@ -87,7 +87,7 @@ class Setup:
             start=store.start,
             store=store,
             executors=tuple(make_executor(config, name, store, shadow) for name in scenario.fleet.site_names),
-            source=feed_source(config.signals, store)
+            source=feed_source(config.signals, store, scenario.day_ahead)
             if config.signals
             else source_of(scenario, store.start - timedelta(hours=HISTORY_H), GENERATED_H, config.seed),
         )
@@ -101,6 +101,10 @@ class Setup:
     def sites(self) -> tuple[str, ...]:
         """Names of the sites."""
         return self.scenario.fleet.site_names
+
+    def keeper(self, store: Store) -> SignalKeeper | None:
+        """Returns what keeps the service's signals in a store; None without a source."""
+        return None if self.source is None else SignalKeeper(store, self.source, self.zones, self.scenario.day_ahead)
 
     def setting(self, *, window_s: float, drained: bool) -> Setting:
         """Returns the setting of the service, or of a part of its past.

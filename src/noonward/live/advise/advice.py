@@ -302,7 +302,7 @@ def assumed_signals(setup: Setup, options: Options, hours: int) -> Signals:
     value_ZH = {
         name: np.concatenate([known.of(name), later_KZH[k]], axis=1) for k, name in enumerate((PRICE_NAME, CARBON_NAME))
     }
-    return Signals(start=start, zones=setup.zones, value_ZH=value_ZH)
+    return Signals(start=start, zones=setup.zones, value_ZH=value_ZH, day_ahead=known.day_ahead)
 
 
 def _forecast(setup: Setup, options: Options) -> Forecast:

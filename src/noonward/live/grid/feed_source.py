@@ -73,11 +73,12 @@ class FeedSource(SignalSource):
     Args:
         feeds: Feeds; every zone needs one of prices and one of intensities.
         clock: Clock of the service.
+        day_ahead: What the scenario says of zones: whether their price is that of the day-ahead market.
     """
 
-    def __init__(self, feeds: list[FeedOfZones], clock: Clock) -> None:
+    def __init__(self, feeds: list[FeedOfZones], clock: Clock, day_ahead: Mapping[str, bool] | None = None) -> None:
         self.name = "; ".join(dict.fromkeys(each.feed.title for each in feeds))
-        self._feeds, self._clock = feeds, clock
+        self._feeds, self._clock, self._day_ahead = feeds, clock, day_ahead
         self._final: dict[tuple[str, str], dict[datetime, float]] = {}
         self._expected: dict[tuple[str, str], dict[datetime, float]] = {}
 
@@ -106,7 +107,7 @@ class FeedSource(SignalSource):
         """Asks about an area, unless nothing is missing or it was asked a moment ago."""
         key = zone, each.feed.quantity
         known, ahead = self._final.setdefault(key, {}), _hour(now) + timedelta(hours=1)
-        market = day_ahead_market(zone) if each.feed.day_ahead else None
+        market = day_ahead_market(zone, self._day_ahead) if each.feed.day_ahead else None
         wanted = ahead if market is None else market.known_until(now)
         until = max(until, wanted)
         missing = tuple(hour for hour in _hours(start, wanted) if hour not in known)
@@ -202,12 +203,13 @@ def _hours(start: datetime, until: datetime) -> list[datetime]:
     return [start + timedelta(hours=h) for h in range(max(0, (until - start) // timedelta(hours=1)))]
 
 
-def feed_source(feeds: Sequence[SignalFeed], store: Store) -> FeedSource:
+def feed_source(feeds: Sequence[SignalFeed], store: Store, day_ahead: Mapping[str, bool] | None = None) -> FeedSource:
     """Returns the source that feeds make together.
 
     Args:
         feeds: What a configuration says of each.
         store: Store of the service, for its clock.
+        day_ahead: What the scenario says of zones: whether their price is that of the day-ahead market.
 
     Raises:
         FileError: A key file cannot be read.
@@ -219,7 +221,7 @@ def feed_source(feeds: Sequence[SignalFeed], store: Store) -> FeedSource:
         web = Web(kind.title, feed.url or kind.url, store.now_s, feed.quota_per_hour or kind.quota_per_hour)
         key = None if feed.key_file is None else _key(feed.key_file)
         made.append(FeedOfZones(kind(key), web, feed.zones, feed.usd_per))
-    return FeedSource(made, store.clock)
+    return FeedSource(made, store.clock, day_ahead)
 
 
 def _key(path: Path) -> str:

@@ -54,10 +54,13 @@ class SignalKeeper:
         store: Store.
         source: Source.
         zones: Zones of the sites, each once.
+        day_ahead: What the scenario says of zones: whether their price is that of the day-ahead market.
     """
 
-    def __init__(self, store: Store, source: SignalSource, zones: tuple[str, ...]) -> None:
-        self.store, self.source, self.zones = store, source, zones
+    def __init__(
+        self, store: Store, source: SignalSource, zones: tuple[str, ...], day_ahead: Mapping[str, bool] | None = None
+    ) -> None:
+        self.store, self.source, self.zones, self._day_ahead = store, source, zones, dict(day_ahead or {})
         self._problems = {"refresh": "", "fetch": ""}
         self._refreshing = threading.Lock()
 
@@ -245,7 +248,8 @@ class SignalKeeper:
             if row["zone"] in self.zones:
                 value[:, self.zones.index(row["zone"]), row["hour"] - first] = row["price"], row["carbon"]
         start: datetime = self.store.start + timedelta(hours=first)
-        return Signals(start=start, zones=self.zones, value_ZH={PRICE_NAME: value[0], CARBON_NAME: value[1]})
+        value_ZH = {PRICE_NAME: value[0], CARBON_NAME: value[1]}
+        return Signals(start=start, zones=self.zones, value_ZH=value_ZH, day_ahead=self._day_ahead)
 
     @property
     def last_hour(self) -> int | None:

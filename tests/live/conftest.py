@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from command_line import CommandLine
+from live.callers import local_client
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.decision.brief import Brief
@@ -156,3 +157,16 @@ def service(tmp_path):
     yield make
     for each in made:
         each.store.close()
+
+
+@pytest.fixture
+def live(service):
+    """A service whose policy is local-fcfs."""
+    return service("local-fcfs")
+
+
+@pytest.fixture
+def http(live):
+    """A client on the machine of the service."""
+    with local_client(live) as client:
+        yield client

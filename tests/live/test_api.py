@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from starlette.testclient import TestClient
 
+from live.callers import JOB, PEER, local_client
 from noonward.errors import ScenarioError
 from noonward.live.accounts import Interval, Savings
 from noonward.live.api import guard, handlers
@@ -24,19 +25,6 @@ from noonward.live.tokens import make_token, revoke_token
 from noonward.live.why import reasons, why
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "live"
-JOB = {"name": "a", "command": "true", "work": 600.0, "origin": "north"}
-PEER = ("127.0.0.1", 50000)
-
-
-@pytest.fixture
-def live(service):
-    return service("local-fcfs")
-
-
-@pytest.fixture
-def http(live):
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as client:
-        yield client
 
 
 def test_one_job_is_stored_decided_run_and_shown(live, http):
@@ -212,10 +200,10 @@ def test_a_service_of_clusters_stays_closed_when_its_last_token_is_gone(live):
     live.controller.setup = running
     with pytest.raises(ScenarioError, match="could run commands at north as the service's user; make one first"):
         _require_tokens(running, live.store)
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as client:
+    with local_client(live) as client:
         assert client.get("/v1/jobs").status_code == 401
     live.controller.setup = replace(running, config=running.config.model_copy(update={"without_tokens": True}))
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as client:
+    with local_client(live) as client:
         assert client.get("/v1/jobs").status_code == 200
 
 
@@ -294,6 +282,14 @@ def test_why_names_what_a_job_waits_for(live, http):
     assert http.get("/v1/jobs/1/why").json()["candidates"] == []
     http.post("/v1/jobs/2/hold")
     assert http.get("/v1/jobs/2/why").json()["waits_for"] == "its release: it is held"
+
+
+def test_jobs_that_start_are_not_among_the_newest_that_wait(live, http):
+    http.post("/v1/jobs", json=[{**JOB, "gpus_min": 8}, {**JOB, "gpus_min": 2}, {**JOB, "origin": "south"}])
+    live.set_time(60.0)
+    live.controller.decide()
+    assert [http.get(f"/v1/jobs/{job}").json()["state"] for job in (1, 2, 3)] == ["starting", "waiting", "starting"]
+    assert reasons(live.controller, 1) == [("free GPUs", 1)]
 
 
 def test_why_names_the_start_that_a_policy_has_booked(service):
@@ -453,7 +449,7 @@ def test_the_openapi_page_names_every_route(live, http):
 def test_the_client_talks_to_the_service(live):
     import httpx
 
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as inner:
+    with local_client(live) as inner:
 
         def pass_on(request):
             answer = inner.request(

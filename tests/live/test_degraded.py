@@ -5,19 +5,17 @@ import sqlite3
 import subprocess
 
 import pytest
-from starlette.testclient import TestClient
 
+from live.callers import local_client
 from live.chaos import SERVICE
 from live.process import Process
 from live.waiting import wait_for
 from noonward.live.api import handlers
-from noonward.live.api.app import make_app
 from noonward.live.client import Client, ServiceError
 from noonward.live.requests import JobRequest
 from noonward.live.store.database import StoreError
 
 JOB = {"name": "a", "command": "true", "work": 60.0, "origin": "north"}
-PEER = ("127.0.0.1", 50000)
 
 
 class Full:
@@ -64,7 +62,7 @@ def test_jobs_are_refused_and_nothing_decided_is_lost_until_the_store_can_be_wri
     monkeypatch.setattr(handlers, "READY_S", -1.0)
     live = service("local-fcfs")
     big = {**JOB, "command": "x" * 60_000}
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as http:
+    with local_client(live) as http:
         assert http.post("/v1/jobs", json=[JOB] * 6).status_code == 201
         held = trouble(live.store)
         held.begin()
@@ -96,7 +94,7 @@ def test_jobs_are_refused_and_nothing_decided_is_lost_until_the_store_can_be_wri
 
 def test_what_was_decided_while_the_store_could_not_be_written_is_stored_by_the_next_step(service):
     live = service("local-fcfs")
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as http:
+    with local_client(live) as http:
         http.post("/v1/jobs", json=[JOB] * 3)
         live.set_time(60.0)
         do, calls = live.store.do, []

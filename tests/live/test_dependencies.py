@@ -11,11 +11,6 @@ from noonward.live.store.submit import submission
 from noonward.live.why import why
 
 
-@pytest.fixture
-def live(service):
-    return service("local-fcfs")
-
-
 def submit(live, **given):
     return live.submit(JobRequest(**{"name": "a", "work": 600.0, "origin": "north", **given}))[0]
 

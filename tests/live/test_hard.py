@@ -11,6 +11,7 @@ import sys
 import httpx
 import pytest
 
+from live.callers import JOB
 from live.process import Process
 from live.waiting import wait_for
 from noonward.live.client import Client
@@ -27,7 +28,6 @@ if len(sys.argv) > 2:
 config, scenario = checked_config(said, "x", Path())
 serve(config, scenario, started=lambda address, controller: print(address, flush=True))
 """
-JOB = {"name": "a", "command": "true", "work": 600.0, "origin": "north"}
 MANY = 10_000
 """Idle connections."""
 

@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
+from live.callers import JOB, PEER
 from noonward.live.api import guard, handlers
 from noonward.live.api.app import make_app
 from noonward.live.api.guard import Bodies, RefusedError, body_of
@@ -16,14 +17,6 @@ from noonward.live.api.handlers import Api
 from noonward.live.api.rates import BURST_S, MOST_NAMES, Rate
 from noonward.live.requests import JobRequest
 from noonward.live.tokens import Holder, make_token
-
-JOB = {"name": "a", "command": "true", "work": 600.0, "origin": "north"}
-PEER = ("127.0.0.1", 50000)
-
-
-@pytest.fixture
-def live(service):
-    return service("local-fcfs")
 
 
 def limited(live, **limits):

@@ -1,10 +1,9 @@
 """Rows name sites, classes and ingress points: a fleet may change, and no job goes to another cluster."""
 
 import pytest
-from starlette.testclient import TestClient
 
+from live.callers import local_client
 from noonward.errors import ScenarioError
-from noonward.live.api.app import make_app
 from noonward.live.journal import replay_journal
 from noonward.live.operator import cancel_job
 from noonward.live.requests import JobRequest
@@ -22,7 +21,7 @@ def with_sites(live, *names):
 
 
 def shown(live):
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=("127.0.0.1", 1)) as http:
+    with local_client(live) as http:
         for path in PATHS:
             assert http.get(path).status_code == 200, path
         return {job["id"]: (job["state"], job["site"], job["pinned"]) for job in http.get("/v1/jobs").json()["jobs"]}

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from starlette.testclient import TestClient
 
-from noonward.live.api.app import make_app
+from live.callers import JOB, local_client
 from noonward.live.api.handlers import Api
 from noonward.live.config import LiveConfig
 from noonward.live.logs import ACCESS, REQUEST, JsonLines, TextLines, configure_logs
@@ -20,19 +19,6 @@ from noonward.live.logs import ACCESS, REQUEST, JsonLines, TextLines, configure_
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "live"
 CHART = EXAMPLES / "helm"
-JOB = {"name": "a", "command": "true", "work": 600.0, "origin": "north"}
-PEER = ("127.0.0.1", 50000)
-
-
-@pytest.fixture
-def live(service):
-    return service("local-fcfs")
-
-
-@pytest.fixture
-def http(live):
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as client:
-        yield client
 
 
 def figure(http, name):
@@ -54,7 +40,7 @@ def test_jobs_that_end_are_counted_from_the_start_of_the_service(live, http):
     ended = {'{state="done"}': 2, '{state="cancelled"}': 1, '{state="failed"}': 0, '{state="overdue"}': 0}
     assert figure(http, "noonward_jobs_ended_total").items() >= ended.items()
     assert figure(http, "noonward_jobs_ended_total").items() >= ended.items()  # each event is counted once
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as later:
+    with local_client(live) as later:
         assert set(figure(later, "noonward_jobs_ended_total").values()) == {0.0}
 
 
@@ -147,7 +133,7 @@ def test_a_defect_is_logged_under_the_id_that_its_sender_is_told(live, logged, m
         raise ZeroDivisionError("here")
 
     monkeypatch.setattr(Api, "site_list", broken)
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as http:
+    with local_client(live) as http:
         answer = http.get("/v1/sites", headers={"X-Request-Id": "mine"})
     assert (answer.status_code, answer.headers["x-request-id"]) == (500, "mine")
     assert answer.json()["message"].endswith("its log says more of mine")

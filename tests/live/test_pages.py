@@ -5,6 +5,7 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
+from live.callers import PEER, local_client
 from noonward.live.accounts import Day, Interval, Savings
 from noonward.live.api.app import make_app
 from noonward.live.requests import JobRequest
@@ -13,7 +14,6 @@ from noonward.live.web.words import headline
 
 PATHS = ("/", "/jobs", "/jobs/1", "/sites/north", "/plan", "/signals", "/savings", "/decisions", "/submit")
 OWN = re.compile(r"""(?:src|href|action|hx-get)=["']([^"']*)""")
-PEER = ("127.0.0.1", 50000)
 
 
 @pytest.fixture
@@ -27,9 +27,7 @@ def live(service):
 
 @pytest.fixture
 def browser(live):
-    with TestClient(
-        make_app(live.controller), base_url="http://localhost:8470", client=PEER, follow_redirects=False
-    ) as client:
+    with local_client(live, follow_redirects=False) as client:
         yield client
 
 
@@ -53,7 +51,7 @@ def test_every_page_is_shown_and_names_no_other_host(live, browser, path):
 def test_pages_of_a_service_without_signals_or_jobs(service):
     live = service("local-fcfs")
     live.controller.keeper = None
-    with TestClient(make_app(live.controller), base_url="http://localhost:8470", client=PEER) as browser:
+    with local_client(live) as browser:
         for path in ("/", "/jobs", "/plan", "/signals", "/savings", "/decisions", "/sites/south"):
             assert browser.get(path).status_code == 200
 

@@ -1,17 +1,15 @@
 """Policies that plan capacity curves, in a service that knows no more than its own past."""
 
 import pytest
-from starlette.testclient import TestClient
 
+from live.callers import local_client
 from noonward.errors import ScenarioError
-from noonward.live.api.app import make_app
 from noonward.live.requests import JobRequest
 from noonward.live.setup import Setup
 from noonward.live.why import plans, why
 from noonward.units import DAY_S, HOUR_S
 
 NOW_S = 3 * DAY_S + 3 * HOUR_S + 600.0
-PEER = ("127.0.0.1", 50000)
 
 
 @pytest.fixture
@@ -45,7 +43,7 @@ def test_a_plan_is_made_from_the_past_of_the_service_shown_and_kept_over_a_resta
     assert all(len(plan.curve_gpus) == 24 for plan in shown)
     assert min(min(plan.curve_gpus) for plan in shown) < 100
     assert max(max(plan.curve_gpus) for plan in shown) >= 40
-    with TestClient(make_app(planned.controller), base_url="http://localhost:8470", client=PEER) as browser:
+    with local_client(planned) as browser:
         page = browser.get("/plan").text
         assert "capacity curve of the plan" in page
         assert ("a limit" in page) == (kind == "hard")

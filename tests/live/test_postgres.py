@@ -5,13 +5,12 @@ import threading
 from datetime import UTC, datetime
 
 import pytest
-from starlette.testclient import TestClient
 
+from live.callers import local_client
 from live.postgres_server import MISSING, PostgresServer
 from live.waiting import wait_for
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import FileError
-from noonward.live.api.app import make_app
 from noonward.live.clock import ManualClock
 from noonward.live.config import LiveConfig
 from noonward.live.requests import JobRequest, RequestChecker
@@ -28,7 +27,6 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("psycopg") is None, reason="psycopg is missing (extra postgres)"),
 ]
 START = datetime(2026, 3, 1, 10, 30, tzinfo=UTC)
-PEER = ("127.0.0.1", 50000)
 
 
 @pytest.fixture(scope="module")
@@ -286,7 +284,7 @@ def test_a_day_is_decided_as_with_a_file_and_every_page_answers(service, url, po
         assert len(found) > 10
     answers = []
     for each in (live, file):
-        with TestClient(make_app(each.controller), base_url="http://localhost:8470", client=PEER) as client:
+        with local_client(each) as client:
             for path in ("/v1/jobs", "/v1/jobs?state=done", "/v1/jobs/1", "/v1/jobs/1/why", "/v1/sites", "/v1/plans",
                          "/v1/savings", "/v1/decisions?job=1", "/v1/events", "/v1/service", "/readyz"):  # fmt: skip
                 answer = client.get(path)

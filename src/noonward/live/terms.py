@@ -24,7 +24,7 @@ class Terms(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     time_limit_s: Annotated[float, msgspec.Meta(gt=0, le=LARGEST)] | None = None
     """Longest run time, s: the cluster ends the job after it. None: the site's limit."""
     environment: dict[str, str] = {}
-    """Variables of its command, beside those that the service sets."""
+    """Variables of its command, in addition to those that the service sets."""
     workdir: Path | None = None
     """Folder in which it runs, at the site; None: the site's."""
     output: Path | None = None

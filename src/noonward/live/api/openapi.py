@@ -43,7 +43,7 @@ _ROUTES: Final[tuple[tuple[str, str, str, Any, Any, tuple[int, ...], tuple[tuple
     ("post", "/v1/policy", "Let another policy decide", shown.PolicyChange, shown.ServiceShown,
      (200, 400, 408, 413, 415, 422, 503), ()),
 )  # fmt: skip
-"""Method, path, summary, body, answer, statuses beside 401, 403 and 429, query parameters."""
+"""Method, path, summary, body, answer, statuses besides 401, 403 and 429, query parameters."""
 _WORDS: Final = {
     200: "Answer", 201: "Stored", 202: "Accepted", 400: "Not JSON", 401: "No valid token", 403: "Too little scope",
     404: "Unknown", 408: "Too slow", 409: "Conflict", 413: "Too large", 415: "Not JSON", 422: "Not as described",

@@ -35,7 +35,7 @@ class Order:
         run_s: Run time that the model expects, s.
         start_s: Start that was decided, s since the service's start.
         handle: The cluster's own name of the job, once it is known.
-        terms: What it asks of its cluster beside.
+        terms: What else it asks of its cluster.
     """
 
     token: str

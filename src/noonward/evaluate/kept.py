@@ -1,8 +1,7 @@
-"""Comparisons that were carried out: what each was, kept beside its records, and how it is read back."""
+"""Comparisons that were carried out: what each was, kept with its records, and how it is read back."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -12,8 +11,8 @@ from noonward.evaluate.compare import ComparisonResult
 from noonward.evaluate.comparison import Bound, Comparison
 from noonward.evaluate.given import scenario_given
 from noonward.evaluate.table import Currency
-from noonward.files import file_name, write_text
-from noonward.ledger.folder import content_digest
+from noonward.files import file_name
+from noonward.ledger.folder import read_sealed, write_sealed
 from noonward.runtime.by_kind import read_record
 from noonward.schedule.registry import Policy
 
@@ -27,7 +26,7 @@ def _not_run() -> Any:
 
 
 def keep(comparison: Comparison, command: str) -> Path:
-    """Writes what a comparison was beside its records, for ``read_comparison``, and returns the file.
+    """Writes what a comparison was to the folder of its records, for ``read_comparison``, and returns the file.
 
     Args:
         comparison: Comparison.
@@ -40,15 +39,14 @@ def keep(comparison: Comparison, command: str) -> Path:
         "seed": comparison.seed,
         "policies": [
             {"name": each.name, "summary": each.summary, "family": each.family, "roles": sorted(each.roles)}
-            for each in map(comparison.policies.__getitem__, comparison.records)
+            for each in comparison.policies.values()
         ],
         "reference": comparison.reference,
         "bounds": comparison.bounds,
         "bounded": comparison.bounded,
         "currency": asdict(comparison.currency),
     }
-    content = json.loads(json.dumps(content))
-    write_text(path, json.dumps(content | {"digest": content_digest(content)}, indent=1) + "\n")
+    write_sealed(path, content)
     return path
 
 
@@ -79,9 +77,7 @@ def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:
     """
     path = Path(path)
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if content.pop("digest", None) != content_digest(content):
-            raise ValueError("it is not as it was written: its digest differs")
+        content = read_sealed(path)
         bounds = [Bound(**bound) for bound in content["bounds"]]
         scenario = scenario_given(content["scenario"])
         folder, seed, command = path.parent, int(content["seed"]), str(content["command"])
@@ -101,7 +97,7 @@ def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:
         bounded = bool(content["bounded"])
     except NoonwardError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path} is no kept comparison, or is damaged ({error}); run the comparison again") from error
     found = ComparisonResult(
         scenario=scenario,

@@ -255,7 +255,8 @@ def interval(estimate: Estimate, digits: int | None = None) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
     places = digits_of(estimate.value) if digits is None else digits
-    return f" [{estimate.low:,.{places}f}, {estimate.high:,.{places}f}]"
+    low, high = (f"{round(end, places) + 0.0:,.{places}f}" for end in (estimate.low, estimate.high))
+    return f" [{low}, {high}]"
 
 
 def cost_digits(comparison: Comparison) -> int:

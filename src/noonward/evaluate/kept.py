@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from noonward.errors import DataError, NoonwardError, ScenarioError
+from noonward.evaluate.asked import comparison_folder
 from noonward.evaluate.compare import ComparisonResult
-from noonward.evaluate.comparison import Bound, Comparison
+from noonward.evaluate.comparison import Bound, Comparison, Knowing
 from noonward.evaluate.given import scenario_given
+from noonward.evaluate.knowing import told
 from noonward.evaluate.table import Currency
 from noonward.files import file_name
 from noonward.ledger.folder import read_sealed, write_sealed
@@ -32,7 +34,7 @@ def keep(comparison: Comparison, command: str) -> Path:
         comparison: Comparison.
         command: The command that made it.
     """
-    path = comparison.folder / f"{PREFIX}{comparison.digest}.json"
+    path, knowing = comparison.folder / f"{PREFIX}{comparison.digest}.json", comparison.knowing
     content = {
         "command": command,
         "scenario": comparison.scenario.model_dump(mode="json"),
@@ -45,6 +47,7 @@ def keep(comparison: Comparison, command: str) -> Path:
         "bounds": comparison.bounds,
         "bounded": comparison.bounded,
         "currency": asdict(comparison.currency),
+        "knowing": None if knowing is None else {"policy": knowing.policy, "ways": list(knowing.by_way)},
     }
     write_sealed(path, content)
     return path
@@ -68,6 +71,8 @@ def kept_comparisons(folder: Path) -> list[Path]:
 def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:
     """Returns a comparison from its records, and the command that made it; nothing is simulated.
 
+    Runs that were told of run times in other ways (``Knowing``) are read from the folders that lie next to its own.
+
     Args:
         path: File of a kept comparison.
 
@@ -87,14 +92,20 @@ def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:
             )
             for said in content["policies"]
         }
-        records = {
-            name: [read_record(folder / file_name(name) / f"{index:03d}") for index in range(len(bounds))]
-            for name in policies
-        }
+        records = {name: _records(folder, name, len(bounds)) for name in policies}
         reference, currency = content["reference"], Currency(**content["currency"])
         if reference not in records:
             raise KeyError(reference)
-        bounded = bool(content["bounded"])
+        bounded, knowing = bool(content["bounded"]), content["knowing"]
+        if knowing is not None:
+            name, own = knowing["policy"], scenario.jobs.knowledge.run_time
+            by_way = {
+                way: records[name]
+                if way == own
+                else _records(comparison_folder(told(scenario, way), seed, folder.parent), name, len(bounds))
+                for way in knowing["ways"]
+            }
+            knowing = Knowing(policy=name, by_way=by_way)
     except NoonwardError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -109,5 +120,11 @@ def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:
         bounds=bounds,
         bounded=bounded,
         currency=currency,
+        knowing=knowing,
     )
     return found, command
+
+
+def _records(folder: Path, policy: str, count: int) -> list[Any]:
+    """Returns the records of a policy in a folder of records, one per environment."""
+    return [read_record(folder / file_name(policy) / f"{index:03d}") for index in range(count)]

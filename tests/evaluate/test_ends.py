@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from noonward import compare
-from noonward.data.scenarios.load import load_scenario, with_files
+from noonward.data.scenarios.load import load_scenario, with_files, with_settings
 from noonward.evaluate.answer import headline
 from noonward.evaluate.ends import ends_sentence, ends_table, gpu_hours_E
 
@@ -55,6 +55,16 @@ def test_headline_and_table_say_it(found: Any) -> None:
     table = ends_table(found)
     assert table is not None
     assert [row[1:] for row in table.rows] == [("3", "12", "25.0")] * 4
+
+
+def test_a_window_in_which_no_job_finishes_has_no_shares(tmp_path: Path, fleet: Any) -> None:
+    pl.read_csv(fleet.jobs.path).with_columns(duration_s=1e6).write_csv(tmp_path / "jobs.csv")
+    scenario = with_settings(with_files(fleet, [], tmp_path / "jobs.csv"), ["end=window"])
+    found = compare(scenario, ["local-fcfs", "cheapest-feasible"], environments=1, bound=False)
+    assert ends_sentence(found, "cheapest-feasible") == []
+    table = ends_table(found)
+    assert table is not None
+    assert [row[2:] for row in table.rows] == [("0", "–")] * 4
 
 
 def test_nothing_is_said_where_the_log_does_not_say(tmp_path: Path, fleet: Any) -> None:

@@ -1,5 +1,6 @@
 """What knowing run times would be worth: one policy, told in every way, over the windows of one's own log."""
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from noonward.data.scenarios.load import load_scenario, with_files, with_setting
 from noonward.data.signals.generate import generate_signals
 from noonward.data.signals.load import write_generated_signals
 from noonward.evaluate.answer import headline
+from noonward.evaluate.kept import keep, read_comparison
 from noonward.evaluate.knowing import better_E, told, ways_of, worth
 
 FIRST = datetime(2022, 10, 1, tzinfo=UTC)
@@ -85,6 +87,22 @@ def test_headline_table_and_figures_say_it(found: Any) -> None:
     assert shown == pytest.approx(metric.value / 2, abs=0.006)
     assert metric.low is not None
     assert metric.low < metric.value < metric.high
+
+
+def test_a_loss_by_knowing_is_said_with_the_interval_of_the_loss(found: Any) -> None:
+    by_way = found.knowing.by_way
+    swapped = {"known": by_way["limit"], "learned": by_way["known"], "limit": by_way["limit"]}
+    worse = dataclasses.replace(found, knowing=dataclasses.replace(found.knowing, by_way=swapped))
+    lost = -found.currency.of(worth(worse, "known"))
+    assert lost.value > 0
+    assert f"it would save {lost.value:,.2f} EUR less [{lost.low:,.2f}, {lost.high:,.2f}]." in " ".join(headline(worse))
+
+
+def test_a_comparison_read_back_says_it_too(found: Any) -> None:
+    again, _ = read_comparison(keep(found, "noonward compare"))
+    assert headline(again) == headline(found)
+    assert again.objective.tables(again) == found.objective.tables(found)
+    assert list(again.knowing.by_way) == list(found.knowing.by_way)
 
 
 def test_other_scenarios_take_no_further_runs(fleet: Any) -> None:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -152,23 +152,47 @@ def served(folder: Path, *database: str) -> Iterator[tuple[int, int]]:
             process.stdout.close()
 
 
+@contextlib.asynccontextmanager
+async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Yields a connection to a service of this machine; it is closed in the end."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+def request_of(body: str) -> bytes:
+    """Returns a submission as it is sent."""
+    head = f"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    return f"{head}\r\n\r\n{body}".encode()
+
+
+async def submitted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, message: bytes) -> None:
+    """Sends a submission and reads the answer.
+
+    Raises:
+        RuntimeError: It is not stored.
+    """
+    writer.write(message)
+    await writer.drain()
+    answer = await reader.readuntil(b"\r\n\r\n")
+    if b" 201 " not in answer.split(b"\r\n")[0]:
+        raise RuntimeError(f"the service answered {answer.split(bytes([13]))[0].decode()}")
+    size = re.search(rb"content-length: (\d+)", answer, re.IGNORECASE)
+    await reader.readexactly(0 if size is None else int(size[1]))
+
+
 async def _rate(port: int, body: str, requests: int, connections: int) -> float:
     """Returns answered submissions per second, wall time."""
-    head = f"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-    message = f"{head}\r\n\r\n{body}".encode()
+    message = request_of(body)
     left = iter(range(requests))
 
     async def send() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for _ in left:
-            writer.write(message)
-            answer = await reader.readuntil(b"\r\n\r\n")
-            if b" 201 " not in answer.split(b"\r\n")[0]:
-                raise RuntimeError(f"the service answered {answer.split(bytes([13]))[0].decode()}")
-            size = re.search(rb"content-length: (\d+)", answer, re.IGNORECASE)
-            await reader.readexactly(0 if size is None else int(size[1]))
-        writer.close()
-        await writer.wait_closed()
+        async with connected(port) as (reader, writer):
+            for _ in left:
+                await submitted(reader, writer, message)
 
     began = time.perf_counter()
     await asyncio.gather(*(send() for _ in range(connections)))
@@ -279,14 +303,15 @@ def run_through(folder: Path, start: datetime, jobs: int) -> None:
         for s in sites:
             controller.deliver(s)
         if minute % max(1, minutes // 20) == 0:
-            sys.stderr.write(f"{minute * BUNCH} jobs, {_resident_mb():.1f} MB\n")
+            sys.stderr.write(f"{minute * BUNCH} jobs, {resident_mb():.1f} MB\n")
     store.close()
-    sys.stdout.write(f"{_resident_mb():.1f}")
+    sys.stdout.write(f"{resident_mb():.1f}")
 
 
-def _resident_mb() -> float:
-    """Returns the memory of this process, MB."""
-    kilobytes = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
+def resident_mb(process: int | str = "self") -> float:
+    """Returns the memory of a process, MB; NaN where the machine does not say."""
+    status = Path(f"/proc/{process}/status")
+    kilobytes = re.search(r"VmRSS:\s+(\d+) kB", status.read_text()) if status.is_file() else None
     return float(kilobytes[1]) * 1024 / 1e6 if kilobytes else float("nan")
 
 

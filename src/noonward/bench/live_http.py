@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import re
 import tempfile
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from noonward.bench.live import served
+from noonward.bench.live import connected, request_of, resident_mb, served, submitted
 from noonward.evaluate.metrics import Metric
 from noonward.runtime.executor import Progress
 
@@ -72,7 +69,7 @@ async def _steady(port: int, process: int, seconds: float, rate_per_s: float) ->
     numbers = iter(range(count))
     message = request_of(json.dumps(_JOB))
     warm = int(count * WARM_SHARE)
-    memory_kib = [0, 0]
+    memory_mb = [0.0, 0.0]
     began = time.perf_counter()
 
     async def send() -> None:
@@ -84,7 +81,7 @@ async def _steady(port: int, process: int, seconds: float, rate_per_s: float) ->
                 await submitted(reader, writer, message)
                 late_s[n] = time.perf_counter() - due
                 if n == warm:
-                    memory_kib[0] = resident_kib(process)
+                    memory_mb[0] = resident_mb(process)
 
     senders = [asyncio.create_task(send()) for _ in range(CONNECTIONS)]
     try:
@@ -94,8 +91,8 @@ async def _steady(port: int, process: int, seconds: float, rate_per_s: float) ->
             sender.cancel()
         await asyncio.gather(*senders, return_exceptions=True)
     elapsed_s = time.perf_counter() - began
-    memory_kib[1] = resident_kib(process)
-    growth = (memory_kib[1] - memory_kib[0]) / 1024 / (count - warm) * 1e6
+    memory_mb[1] = resident_mb(process)
+    growth = (memory_mb[1] - memory_mb[0]) * 1e6 / 2**20 / (count - warm) * 1e6
     return count / elapsed_s, float(np.percentile(late_s, 99) * 1e3), growth
 
 
@@ -108,42 +105,3 @@ async def _batches(port: int) -> float:
             await submitted(reader, writer, message)
         elapsed_s = time.perf_counter() - began
     return BATCHES * BATCH / elapsed_s
-
-
-@contextlib.asynccontextmanager
-async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Yields a connection to a service of this machine; it is closed in the end."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        yield reader, writer
-    finally:
-        writer.close()
-        await writer.wait_closed()
-
-
-def request_of(body: str) -> bytes:
-    """Returns a submission as it is sent."""
-    head = f"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-    return f"{head}\r\n\r\n{body}".encode()
-
-
-async def submitted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, message: bytes) -> None:
-    """Sends a submission and reads the answer.
-
-    Raises:
-        RuntimeError: It is not stored.
-    """
-    writer.write(message)
-    await writer.drain()
-    answer = await reader.readuntil(b"\r\n\r\n")
-    if b" 201 " not in answer.split(b"\r\n")[0]:
-        raise RuntimeError(f"the service answered {answer.split(bytes([13]))[0].decode()}")
-    size = re.search(rb"content-length: (\d+)", answer, re.IGNORECASE)
-    await reader.readexactly(0 if size is None else int(size[1]))
-
-
-def resident_kib(process: int) -> int:
-    """Returns the memory of a process, KiB; 0 where the machine does not say."""
-    status = Path(f"/proc/{process}/status")
-    found = re.search(r"VmRSS:\s+(\d+) kB", status.read_text()) if status.is_file() else None
-    return int(found[1]) if found else 0

@@ -29,10 +29,10 @@ class Savings:
 
     Attributes:
         policy: The policy.
-        usd: Energy and journeys that are no longer paid, USD per environment, without a price on carbon.
+        usd: Energy and transfers that are no longer paid, USD per environment, without a price on carbon.
         usd_share: The same as a fraction of what today's policy pays.
-        kg: Emissions avoided, kgCO2 an environment.
-        kwh: Energy saved, kWh an environment.
+        kg: Emissions avoided, kgCO2 per environment.
+        kwh: Energy saved, kWh per environment.
         mean_delay_s: Mean delay of its started jobs' starts, s.
         late_jobs: Jobs that it started after arrival + slack, or that had not started by then.
     """
@@ -47,7 +47,7 @@ class Savings:
 
 
 def bill_usd(ledger: Any) -> float:
-    """Returns what is paid for energy and journeys, USD, without a price on carbon; NaN without prices."""
+    """Returns what is paid for energy and transfers, USD, without a price on carbon; NaN without prices."""
     return float(ledger.energy_usd + ledger.move_usd + ledger.result_usd)
 
 
@@ -196,9 +196,8 @@ def money(value: Estimate, unit: str, digits: int | None = None) -> str:
         >>> money(Estimate(21400.0, 18000.0, 24800.0), "USD"), money(Estimate(0.5), "t CO2")
         ('21,400 USD [18,000, 24,800]', '0.50 t CO2')
     """
-    places = digits if digits is not None else 0 if abs(value.value) >= 100 else 1 if abs(value.value) >= 10 else 2
-    text = f"{value.value:,.{places}f} {unit}"
-    return text if value.low is None else f"{text} [{value.low:,.{places}f}, {value.high:,.{places}f}]"
+    places = digits_of(value.value) if digits is None else digits
+    return f"{value.value:,.{places}f} {unit}{interval(value, places)}"
 
 
 def mass(avoided: Estimate) -> str:
@@ -241,18 +240,28 @@ def longest_queue(comparison: Comparison, policy: str) -> F8:
     return np.array([float(record.service.longest_queue) for record in comparison.records[policy]])
 
 
-def interval(estimate: Estimate) -> str:
-    """Returns the 95% interval of an amount of money in brackets, after a blank; nothing without one."""
+def digits_of(amount: float) -> int:
+    """Returns the decimals that an amount is shown with: three significant digits, at most two decimals.
+
+    Example:
+        >>> digits_of(214.6), digits_of(-21.46), digits_of(0.0215)
+        (0, 1, 2)
+    """
+    return 0 if abs(amount) >= 100 else 1 if abs(amount) >= 10 else 2
+
+
+def interval(estimate: Estimate, digits: int | None = None) -> str:
+    """Returns the 95% interval of an amount in brackets, after a blank; nothing without one."""
     if estimate.low is None or estimate.high is None:
         return ""
-    digits = 0 if abs(estimate.value) >= 100 else 1 if abs(estimate.value) >= 10 else 2
-    return f" [{estimate.low:,.{digits}f}, {estimate.high:,.{digits}f}]"
+    places = digits_of(estimate.value) if digits is None else digits
+    low, high = (f"{round(end, places) + 0.0:,.{places}f}" for end in (estimate.low, estimate.high))
+    return f" [{low}, {high}]"
 
 
 def cost_digits(comparison: Comparison) -> int:
     """Returns the decimals costs are shown with: three significant digits of the reference's."""
-    size = abs(float(bills(comparison, comparison.reference).mean()))
-    return 0 if size >= 100 else 1 if size >= 10 else 2
+    return digits_of(float(bills(comparison, comparison.reference).mean()))
 
 
 def best_known_values(comparison: Comparison) -> F8:
@@ -263,8 +272,7 @@ def best_known_values(comparison: Comparison) -> F8:
 
 def utility_digits(comparison: Comparison) -> int:
     """Returns the decimals utilities are shown with: three significant digits of the reference's."""
-    size = abs(comparison.mean(comparison.reference, "utility_usd").value)
-    return 0 if size >= 100 else 1 if size >= 10 else 2
+    return digits_of(comparison.mean(comparison.reference, "utility_usd").value)
 
 
 def groups_of(comparison: Comparison, policy: str, column: str) -> dict[str, list[Group]]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from noonward.evaluate.comparison import Bound, objective_of
-from noonward.files import write_text
-from noonward.ledger.folder import content_digest
+from noonward.ledger.folder import read_sealed, write_sealed
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import find_kind
 from noonward.runtime.by_kind import environment_digest
@@ -84,13 +82,12 @@ class BoundRun:
         notes = tuple(environment.notes)
         if self.folder is not None:
             try:
-                content: dict[str, Any] = json.loads(self.place.read_text(encoding="utf-8"))
-                whole = content.pop("digest", None) == content_digest(content)
+                content = read_sealed(self.place)
                 kept, had = Bound(**content["bound"]), content.get("seconds")
                 enough = "cut" not in kept or (self.seconds is not None and had is not None and had >= self.seconds)
-                if whole and content["of"] == of and enough:
+                if content["of"] == of and enough:
                     return FoundBound(bound=kept, notes=notes)
-            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            except (OSError, ValueError, KeyError, TypeError):
                 pass  # none there, or one that was cut short or changed: it is computed again
         limit = {} if self.seconds is None else {"seconds": self.seconds}
         return FoundBound(bound=objective.compute_bound(environment, **limit), notes=notes, of=of)
@@ -101,5 +98,5 @@ class BoundRun:
             content: dict[str, Any] = {"of": found.of, "bound": found.bound}
             if "cut" in found.bound:
                 content["seconds"] = self.seconds
-            write_text(self.place, json.dumps(content | {"digest": content_digest(content)}, indent=1) + "\n")
+            write_sealed(self.place, content)
         return found

@@ -241,11 +241,9 @@ def _shared_windows(starts: Sequence[datetime], window_h: int) -> list[str]:
 
 def carbon_scope(scenario: Scenario) -> str:
     """Returns by which method emissions are counted, and what they contain, in a sentence."""
-    said = stated_carbon_kinds(scenario.signals) if isinstance(scenario.signals, SignalFiles) else []
-    kind = " and ".join(said) if said else "average"
-    untold = (
-        " (the signal files do not say otherwise)" if isinstance(scenario.signals, SignalFiles) and not said else ""
-    )
+    stated = stated_carbon_kinds(scenario.signals) if isinstance(scenario.signals, SignalFiles) else None
+    kind = " and ".join(stated or ["average"])
+    untold = " (the signal files do not say otherwise)" if stated == [] else ""
     pue = sorted({site.pue for site in scenario.fleet.sites if isinstance(site.pue, int | float)})
     times = f", times a PUE of {pue[0]:g}" if len(pue) == 1 else ", times each site's PUE" if pue else ""
     return (
@@ -394,7 +392,7 @@ class UtilityObjective(ClusterObjective):
 
 
 class CostObjective(UtilityObjective):
-    """Least total cost with all jobs served: energy, carbon, journeys, lateness and waiting, each at its price.
+    """Least total cost with all jobs served: energy, carbon, transfers, lateness and waiting, each at its price.
 
     Schedulers see the scenario's revenue as what serving a GPU-hour is worth, so that they refuse no job that costs
     less; no figure of the comparison contains it. The bound is that of the utility, taken off the revenue of the work
@@ -486,15 +484,12 @@ class CostObjective(UtilityObjective):
     def saying(self, comparison: Comparison, policy: str) -> str:
         """Returns what a policy saves of the total cost, per window and per year, and the emissions avoided."""
         saved, share = comparison.currency.of(self._saved(comparison, policy)), self._share(comparison, policy).value
-        if saved.value < 0:
-            ends = (None, None) if saved.low is None or saved.high is None else (-saved.high, -saved.low)
-            saved = Estimate(saved.value, *ends)
-        verb = "saves" if saved.value >= 0 else "costs"
-        more = "" if saved.value >= 0 else " more"
+        verb, more = ("saves", "") if saved.value >= 0 else ("costs", " more")
+        saved = saved if saved.value >= 0 else -saved
         percentage = "" if math.isnan(share) else f" ({abs(share):.1%})"
         hours = comparison.scenario.window_h
-        year = money(Estimate(abs(saved.value) * YEAR_H / hours), comparison.currency.name)
-        amount = money(Estimate(abs(saved.value)), comparison.currency.name)
+        year = money(Estimate(saved.value * YEAR_H / hours), comparison.currency.name)
+        amount = money(Estimate(saved.value), comparison.currency.name)
         return (
             f"{verb} {amount}{percentage}{more}{interval(saved)} per window of {window_words(hours)}, {year} a year, "
             f"with {mass(savings(comparison, policy).kg)} than {spoken(comparison.reference)}"
@@ -559,8 +554,9 @@ class CostObjective(UtilityObjective):
         if comparison.knowing is None or way == "known":
             return f"{said}."
         more = comparison.currency.of(worth(comparison, "known"))
-        amount = money(Estimate(abs(more.value)), comparison.currency.name)
         less = "more" if more.value >= 0 else "less"
+        more = more if more.value >= 0 else -more
+        amount = money(Estimate(more.value), comparison.currency.name)
         return f"{said}; if {comparison.knowing.policy} knew run times, it would save {amount} {less}{interval(more)}."
 
     def limits(self, comparison: Comparison) -> list[str]:

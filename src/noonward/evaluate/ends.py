@@ -10,7 +10,7 @@ from noonward.arrays import F8
 from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.job_figures import Group, job_figures
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.statistics import Estimate, mean
+from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.evaluate.table import TextTable, number, percent
 
 WORDS: Final = {
@@ -45,10 +45,12 @@ def knows_ends(comparison: Comparison) -> bool:
 
 
 def ends_sentence(comparison: Comparison, policy: str) -> list[str]:
-    """Returns a sentence on the work of a policy that came to nothing; none where the log does not say."""
+    """Returns a sentence on the work of a policy that came to nothing; none where no job finished, or no log says."""
     if not knows_ends(comparison):
         return []
     lost, useful = (float(gpu_hours_E(comparison, policy, useful=each).mean()) for each in (False, True))
+    if not lost + useful:
+        return []  # no job finished
     return [
         f"Of its {lost + useful:,.0f} GPU-hours, {lost:,.0f} ({lost / (lost + useful):.1%}) are of jobs that the log "
         f"says failed, were cancelled, ran into their limit or lost their node; {useful:,.0f} are useful."
@@ -67,7 +69,7 @@ def ends_table(comparison: Comparison) -> TextTable | None:
         if groups:
             hours = sum(group.gpu_hours for group in groups)
             count = Estimate(sum(group.jobs for group in groups) / len(found))
-            rows.append((words, number(count), number(Estimate(hours / len(found))), percent(Estimate(hours / total))))
+            rows.append((words, number(count), number(Estimate(hours / len(found))), percent(ratio([hours], [total]))))
     return TextTable(
         title="How the jobs ended",
         header=("jobs", "jobs per window", "GPU-hours", "share (%)"),

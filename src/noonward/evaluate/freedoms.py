@@ -10,6 +10,7 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.bound.cluster_utility.freedom_bounds import NAMES, NONE, FreedomBounds, freedom_bounds
 from noonward.errors import ScenarioError, nearest
+from noonward.evaluate.answer import interval
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import mean, ratio
 from noonward.evaluate.table import TextTable
@@ -163,9 +164,7 @@ def _usd(values_E: F8) -> str:
     if np.isnan(estimate.value):
         return "-"
     digits = 2 if abs(estimate.value) < 1e4 else 0
-    if estimate.low is None or estimate.high is None:
-        return f"{estimate.value:,.{digits}f}"
-    return f"{estimate.value:,.{digits}f} [{estimate.low:,.{digits}f}, {estimate.high:,.{digits}f}]"
+    return f"{estimate.value:,.{digits}f}{interval(estimate, digits)}"
 
 
 def _upper_E(found: Sequence[FreedomBounds], name: str) -> F8:

@@ -1,19 +1,20 @@
-"""Comparisons that were carried out: what each was, kept beside its records, and how it is read back."""
+"""Comparisons that were carried out: what each was, kept with its records, and how it is read back."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from noonward.errors import DataError, NoonwardError, ScenarioError
+from noonward.evaluate.asked import comparison_folder
 from noonward.evaluate.compare import ComparisonResult
-from noonward.evaluate.comparison import Bound, Comparison
+from noonward.evaluate.comparison import Bound, Comparison, Knowing
 from noonward.evaluate.given import scenario_given
+from noonward.evaluate.knowing import told
 from noonward.evaluate.table import Currency
-from noonward.files import file_name, write_text
-from noonward.ledger.folder import content_digest
+from noonward.files import file_name
+from noonward.ledger.folder import read_sealed, write_sealed
 from noonward.runtime.by_kind import read_record
 from noonward.schedule.registry import Policy
 
@@ -27,28 +28,28 @@ def _not_run() -> Any:
 
 
 def keep(comparison: Comparison, command: str) -> Path:
-    """Writes what a comparison was beside its records, for ``read_comparison``, and returns the file.
+    """Writes what a comparison was to the folder of its records, for ``read_comparison``, and returns the file.
 
     Args:
         comparison: Comparison.
         command: The command that made it.
     """
-    path = comparison.folder / f"{PREFIX}{comparison.digest}.json"
+    path, knowing = comparison.folder / f"{PREFIX}{comparison.digest}.json", comparison.knowing
     content = {
         "command": command,
         "scenario": comparison.scenario.model_dump(mode="json"),
         "seed": comparison.seed,
         "policies": [
             {"name": each.name, "summary": each.summary, "family": each.family, "roles": sorted(each.roles)}
-            for each in map(comparison.policies.__getitem__, comparison.records)
+            for each in comparison.policies.values()
         ],
         "reference": comparison.reference,
         "bounds": comparison.bounds,
         "bounded": comparison.bounded,
         "currency": asdict(comparison.currency),
+        "knowing": None if knowing is None else {"policy": knowing.policy, "ways": list(knowing.by_way)},
     }
-    content = json.loads(json.dumps(content))
-    write_text(path, json.dumps(content | {"digest": content_digest(content)}, indent=1) + "\n")
+    write_sealed(path, content)
     return path
 
 
@@ -70,6 +71,8 @@ def kept_comparisons(folder: Path) -> list[Path]:
 def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:
     """Returns a comparison from its records, and the command that made it; nothing is simulated.
 
+    Runs that were told of run times in other ways (``Knowing``) are read from the folders that lie next to its own.
+
     Args:
         path: File of a kept comparison.
 
@@ -79,9 +82,7 @@ def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:
     """
     path = Path(path)
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if content.pop("digest", None) != content_digest(content):
-            raise ValueError("it is not as it was written: its digest differs")
+        content = read_sealed(path)
         bounds = [Bound(**bound) for bound in content["bounds"]]
         scenario = scenario_given(content["scenario"])
         folder, seed, command = path.parent, int(content["seed"]), str(content["command"])
@@ -91,17 +92,23 @@ def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:
             )
             for said in content["policies"]
         }
-        records = {
-            name: [read_record(folder / file_name(name) / f"{index:03d}") for index in range(len(bounds))]
-            for name in policies
-        }
+        records = {name: _records(folder, name, len(bounds)) for name in policies}
         reference, currency = content["reference"], Currency(**content["currency"])
         if reference not in records:
             raise KeyError(reference)
-        bounded = bool(content["bounded"])
+        bounded, knowing = bool(content["bounded"]), content["knowing"]
+        if knowing is not None:
+            name, own = knowing["policy"], scenario.jobs.knowledge.run_time
+            by_way = {
+                way: records[name]
+                if way == own
+                else _records(comparison_folder(told(scenario, way), seed, folder.parent), name, len(bounds))
+                for way in knowing["ways"]
+            }
+            knowing = Knowing(policy=name, by_way=by_way)
     except NoonwardError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path} is no kept comparison, or is damaged ({error}); run the comparison again") from error
     found = ComparisonResult(
         scenario=scenario,
@@ -113,5 +120,11 @@ def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:
         bounds=bounds,
         bounded=bounded,
         currency=currency,
+        knowing=knowing,
     )
     return found, command
+
+
+def _records(folder: Path, policy: str, count: int) -> list[Any]:
+    """Returns the records of a policy in a folder of records, one per environment."""
+    return [read_record(folder / file_name(policy) / f"{index:03d}") for index in range(count)]

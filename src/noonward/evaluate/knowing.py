@@ -8,6 +8,7 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.data.jobs.dated import job_rows
+from noonward.evaluate.answer import interval
 from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.job_figures import job_figures
 from noonward.evaluate.metrics import Metric
@@ -28,7 +29,7 @@ TOLD: Final = {
 
 
 def ways_of(scenario: Scenario) -> tuple[RunTimeKnowledge, ...]:
-    """Returns the ways of a scenario of one's own jobs whose table has limits; none for other scenarios."""
+    """Returns the ways of a scenario with a job table that has limits; none for other scenarios."""
     table = scenario.jobs
     if not isinstance(table, JobTable) or scenario.economics is None:
         return ()
@@ -109,5 +110,4 @@ def knowing_metrics(comparison: Comparison) -> list[Metric]:
 
 
 def _amount(value: Estimate, digits: int) -> str:
-    text = f"{value.value:,.{digits}f}"
-    return text if value.low is None else f"{text} [{value.low:,.{digits}f}, {value.high:,.{digits}f}]"
+    return f"{value.value:,.{digits}f}{interval(value, digits)}"

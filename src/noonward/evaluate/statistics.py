@@ -34,6 +34,16 @@ class Estimate:
     high: float | None = None
     spread: float | None = None
 
+    def __neg__(self) -> Estimate:
+        """Returns the estimate of the value with the other sign.
+
+        Example:
+            >>> -Estimate(2.0, 1.0, 4.0)
+            Estimate(value=-2.0, low=-4.0, high=-1.0, spread=None)
+        """
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return Estimate(-self.value, low, high, self.spread)
+
     def within(self, least: float, most: float = math.inf) -> Estimate:
         """Returns the estimate with its interval cut to what is possible, such as 0 to 1 for a share.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from noonward.errors import DataError
-from noonward.files import whole_folder
+from noonward.files import whole_folder, write_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,6 +39,29 @@ def manifest_digest(manifest: dict[str, Any]) -> str:
 def content_digest(content: dict[str, Any]) -> str:
     """Returns the digest of what a JSON file says, whatever the order of its entries."""
     return digest_of(json.dumps(content, sort_keys=True).encode())
+
+
+def write_sealed(path: Path, content: dict[str, Any]) -> None:
+    """Writes a JSON file with an entry ``digest`` of the others, for ``read_sealed``."""
+    write_text(path, json.dumps(content | {"digest": content_digest(content)}, indent=1) + "\n")
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Returns the entries of a file of ``write_sealed``, without the digest.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is no JSON object, or is not as it was written.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(content, dict):
+        raise ValueError("it is no JSON object")
+    if content.pop("digest", None) != content_digest(content):
+        raise ValueError("it is not as it was written: its digest differs")
+    return content
 
 
 def write_files(files: dict[str, bytes], folder: Path) -> None:

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from noonward.evaluate.answer import best_to_adopt, bills, can_run, headline, spoken, verdict_of
+from noonward.evaluate.answer import best_to_adopt, bills, can_run, digits_of, headline, spoken, verdict_of
 from noonward.evaluate.cluster_objectives import ClusterObjective, carbon_scope
 from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.report import page
@@ -117,7 +117,7 @@ def saving_chart(comparison: Comparison) -> str:
         known = can_run(comparison.policies[policy])
         missed = bool(comparison.objective.unmet(comparison, policy))
         beside = " (knows the future)" if not known else " (misses a constraint)" if missed else ""
-        digits = 0 if abs(found.value) >= 100 else 1 if abs(found.value) >= 10 else 2
+        digits = digits_of(found.value)
         bars.append(
             Bar(
                 name=policy + beside,

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.evaluate.answer import bills, lasting, savings, spoken, verdict_of
+from noonward.evaluate.answer import bills, digits_of, lasting, money, savings, spoken, verdict_of
 from noonward.evaluate.cluster_objectives import ClusterObjective
 from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.job_figures import job_figures
@@ -58,7 +58,7 @@ def tiles_html(comparison: Comparison) -> str:
 
 
 def tiles(comparison: Comparison, policy: str) -> list[Tile]:
-    """Returns cost, carbon and delay under a policy beside today's, over the windows that measured it."""
+    """Returns cost, carbon and delay under a policy next to today's, over the windows that measured it."""
     shown = comparison.only(verdict_of(comparison).measured)
     today, saved = shown.reference, savings(shown, policy)
     of, unit, now = comparison.currency.of, comparison.currency.name, spoken(today)
@@ -75,13 +75,13 @@ def tiles(comparison: Comparison, policy: str) -> list[Tile]:
             title="Energy and transfers paid",
             big=_share(usd_PE, f"{usd[0] - usd[1]:+,.2f} {unit}"),
             detail=f"{_amount(usd[0])} {unit}; {now}: {_amount(usd[1])}{_between(of(saved.usd), unit)}",
-            change=_negative(saved.usd),
+            change=-saved.usd,
         ),
         Tile(
             title="Emissions",
             big=_share(kg_PE, f"{kg[0] - kg[1]:+,.1f} kg CO2"),
             detail=f"{_amount(kg[0])} kg CO2; {now}: {_amount(kg[1])}{_between(saved.kg, 'kg')}",
-            change=_negative(saved.kg),
+            change=-saved.kg,
         ),
         Tile(
             title="Mean delay of a start",
@@ -110,15 +110,12 @@ def _share(values_PE: list[F8], otherwise: str) -> str:
 
 def _amount(value: float) -> str:
     """Returns an amount with at least three significant digits."""
-    size = abs(value)
-    return f"{value:,.{0 if size >= 100 else 1 if size >= 10 else 2}f}"
+    return f"{value:,.{digits_of(value)}f}"
 
 
 def _between(saved: Estimate, unit: str) -> str:
     """Returns the 95% interval of a saving in words; nothing without one."""
-    if saved.low is None or saved.high is None:
-        return ""
-    return f". Saved per window: {_amount(saved.value)} {unit} [{_amount(saved.low)}, {_amount(saved.high)}]"
+    return "" if saved.low is None else f". Saved per window: {money(saved, unit)}"
 
 
 def _within(change: Estimate) -> str:
@@ -128,9 +125,3 @@ def _within(change: Estimate) -> str:
     size, unit = (3600.0, "h") if abs(change.value) >= 7200 else (60.0, "min")
     low, value, high = (each / size for each in (change.low, change.value, change.high))
     return f". Change: {value:+.1f} {unit} [{low:+.1f}, {high:+.1f}]"
-
-
-def _negative(saved: Estimate) -> Estimate:
-    """Returns a saving as a change."""
-    ends = (None, None) if saved.low is None or saved.high is None else (-saved.high, -saved.low)
-    return Estimate(-saved.value, *ends)

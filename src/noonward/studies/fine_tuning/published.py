@@ -50,9 +50,7 @@ class PublishedStudy:
 
     def gap_closed(self, part: Split, policy: str) -> Estimate:
         """Returns the share of the gap between local FCFS and the bound that a policy closes."""
-        found = self.by_part[part]
-        gained_E = found.values(policy, "utility_usd") - found.values(REFERENCE, "utility_usd")
-        return ratio(gained_E, self._gap_E(part))
+        return self.by_part[part].gap_closed(policy)
 
     def gained(self, part: Split, pair: str) -> Estimate:
         """Returns how much more of that gap a pair's first policy closes than its second: paired, in percent points."""
@@ -178,10 +176,10 @@ def published_table(study: PublishedStudy, environments: int, real: bool) -> Tex
         )
     )
     return TextTable(
-        title="share of the gap from local FCFS to the bound, with and without published day-ahead prices",
+        title="share of possible improvement over local FCFS, with and without published day-ahead prices",
         header=("policy", *(f"{part} months" for part in study.by_part)),
         rows=tuple(rows),
-        caption=f"{environments} windows of {'real' if real else 'generated'} signals in each part, paired; 95 % "
+        caption=f"{environments} windows of {'real' if real else 'generated'} signals in each part, paired; 95% "
         f"intervals; sites in {', '.join(ZONES)}",
     )
 

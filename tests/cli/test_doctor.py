@@ -1,6 +1,9 @@
 """``noonward doctor``: what works on this machine."""
 
 import json
+import re
+import tomllib
+from pathlib import Path
 
 from noonward.cli import doctor
 
@@ -11,6 +14,14 @@ def test_what_works_is_listed(noonward):
     assert answer.code == 0
     assert found["a small run"]["state"] == "ok"
     assert {f"extra {name}" for name, _, _ in doctor.EXTRAS} <= set(found)
+
+
+def test_extras_and_their_modules_are_those_of_the_package():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert {name for name, _, _ in doctor.EXTRAS} == set(extras) - {"recipes", "docs", "dev"}
+    for name, modules, _ in doctor.EXTRAS:
+        assert set(modules) <= {re.split(r"[\[><=]", requirement)[0] for requirement in extras[name]}
 
 
 def test_an_extra_that_is_absent_is_no_problem_and_says_how_to_install_it(noonward, monkeypatch):

@@ -57,6 +57,18 @@ def test_headline_and_table_say_it(found: Any) -> None:
     assert [row[1:] for row in table.rows] == [("3", "12", "25.0")] * 4
 
 
+def test_time_for_which_jobs_stood_suspended_is_no_work(tmp_path: Path, fleet: Any) -> None:
+    pl.read_csv(fleet.jobs.path).with_columns(duration_s=8 * 3600.0).write_csv(tmp_path / "jobs.csv")
+    scenario = with_settings(
+        with_files(fleet, [], tmp_path / "jobs.csv"), ["fleet.freedoms.fine-tuning.interruptible=true"]
+    )
+    found = compare(scenario, ["local-fcfs", "suspend-threshold"], environments=1, bound=False)
+    assert found.jobs().filter(policy="suspend-threshold")["suspended_h"].sum() > 1
+    for policy in found.records:
+        useful, lost = (gpu_hours_E(found, policy, useful=each).sum() for each in (True, False))
+        assert useful + lost == pytest.approx(2 * 8.0 * found.mean(policy, "done").value)
+
+
 def test_a_window_in_which_no_job_finishes_has_no_shares(tmp_path: Path, fleet: Any) -> None:
     pl.read_csv(fleet.jobs.path).with_columns(duration_s=1e6).write_csv(tmp_path / "jobs.csv")
     scenario = with_settings(with_files(fleet, [], tmp_path / "jobs.csv"), ["end=window"])

@@ -1,4 +1,4 @@
-"""What knowing run times would be worth: one policy, told in every way, over the windows of one's own log."""
+"""What knowing run times would be worth: one policy, told in every way, over the windows of a log."""
 
 import dataclasses
 from datetime import UTC, datetime, timedelta

@@ -46,7 +46,13 @@ def test_it_is_small_and_holds_no_program(html):
 def test_methods_are_folded_and_complete(money, html):
     folded = html[html.index("<details>") :]
     assert "open" not in re.findall(r"<details[^>]*>", html)[0]
-    for words in ("id='results'", money.scenario.digest, "noonward compare tiny", "its optimality gap"):
+    for words in (
+        "id='results'",
+        money.scenario.digest,
+        "noonward compare tiny",
+        "its optimality gap",
+        "policies are told each job",
+    ):
         assert words in folded
 
 

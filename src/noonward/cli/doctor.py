@@ -80,7 +80,8 @@ def examine() -> list[Finding]:
     found = [Finding(what="noonward", state="ok", note=core), _cache(), _engine()]
     for extra, modules, use in EXTRAS:
         missing = [module for module in modules if find_spec(module) is None]
-        note = f"{use}: python -m pip install 'noonward[{extra}]' (missing: {', '.join(missing)})" if missing else use
+        how = f"python -m pip install 'noonward[{extra}]' (missing: {', '.join(missing)}); in a clone '.[{extra}]'"
+        note = f"{use}: {how}" if missing else use
         found.append(Finding(what=f"extra {extra}", state="absent" if missing else "ok", note=note))
     for program, use in PROGRAMS:
         place = which(program)

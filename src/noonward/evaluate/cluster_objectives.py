@@ -208,7 +208,7 @@ class ClusterObjective(Objective):
         return jobs if comparison.scenario.signals is None else f"{record.manifest['start'][:10]} ({jobs})"
 
     def facts(self, comparison: Comparison) -> list[tuple[str, str]]:
-        """Returns protocol, fleet, horizon and signals."""
+        """Returns protocol, fleet, horizon, what is told of run times, and signals."""
         scenario = comparison.scenario
         sites = comparison.records[comparison.reference][0].manifest["sites"]
         gpus = sum(int(site["gpus"]) for site in sites)
@@ -219,6 +219,7 @@ class ClusterObjective(Objective):
             ("Protocol", scenario.protocol),
             ("Fleet", f"{count}, {gpus:,} GPUs: {listed}"),
             ("Horizon", f"jobs arrive over {scenario.window_h} hours; {end}"),
+            ("Run times", f"policies are told {TOLD[scenario.jobs.knowledge.run_time]}"),
             ("Signals", describe_signals(scenario.signals)),
             *([] if scenario.signals is None else [("Emissions", carbon_scope(scenario))]),
             *([] if scenario.signals is None else [("Start", "every environment starts at 00:00 UTC of its day")]),

@@ -110,7 +110,7 @@ def compare(
         scenario: Scenario: the name of a packaged one, a ``.yaml`` file, a mapping, or a ``Scenario``.
         policies: Names (or ``module:Class``, or a trained policy's file), schedulers, and classes or functions that
             make one; by default the scenario's, which may name registered policies only. Classes and objects run in
-            this process, and every time anew.
+            this process, and run again every time.
         environments: Number of environments; None: 10, or 1 where they would all be the same.
         windows: Number of windows without overlap, spread over the days of a dated job table, each an environment.
         weeks: The same, of a week each.

@@ -36,6 +36,8 @@ def run_frame(comparison: Comparison) -> pl.DataFrame:
 def job_frame(comparison: Comparison) -> pl.DataFrame:
     """Returns one row a policy, environment and job, with arrival, start and finish in UTC too (null: never).
 
+    A column that some runs lack, such as ``suspended_h`` where a policy suspends no job, is null in their rows.
+
     Raises:
         ScenarioError: Runs of this kind keep no table of jobs.
     """
@@ -64,7 +66,7 @@ def _joined(comparison: Comparison, table: str) -> pl.DataFrame:
             frame = with_times(getattr(record, table), _start(record))
             said = (pl.lit(policy).alias("policy"), pl.lit(index, pl.Int32).alias("environment"))
             frames.append(frame.select(*said, pl.all()))
-    return pl.concat(frames)
+    return pl.concat(frames, how="diagonal")
 
 
 def with_times(frame: pl.DataFrame, start: datetime) -> pl.DataFrame:

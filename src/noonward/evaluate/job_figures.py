@@ -12,7 +12,7 @@ import polars as pl
 from noonward.ledger.record import Record
 from noonward.units import HOUR_S
 
-COLUMNS = ("arrival_s", "slack_s", "start_s", "finish_s", "gpus", "status", "origin", "site")
+COLUMNS = ("arrival_s", "slack_s", "start_s", "gpus", "work", "units_per_s", "status", "origin", "site")
 """Columns of the table that are read."""
 
 
@@ -31,7 +31,7 @@ class Group:
         longest_h: The longest of these, h; 0 without any.
         late: Late jobs, as in ``JobFigures``.
         not_done: Jobs that did not finish.
-        gpu_hours: GPU-hours of the jobs that finished.
+        gpu_hours: GPU-hours that the jobs that finished ran, without the time for which they stood suspended.
     """
 
     jobs: int
@@ -106,7 +106,7 @@ def _groups(jobs: pl.DataFrame, name: str, late: pl.Series) -> dict[str, Group]:
             longest_h=waited_h.max().fill_null(0.0),
             late=pl.col("late").sum(),
             not_done=(~done).sum(),
-            gpu_hours=((pl.col("finish_s") - pl.col("start_s")) * pl.col("gpus")).filter(done).sum() / HOUR_S,
+            gpu_hours=(pl.col("work") / pl.col("units_per_s") * pl.col("gpus")).filter(done).sum() / HOUR_S,
         )
     )
     return {row.pop(name): Group(**row) for row in table.iter_rows(named=True)}

@@ -1,7 +1,7 @@
 """Charts as SVG text: bars with intervals, named points, lines, a map of differences. They need no program.
 
-They are our own beside plotly's figures because a page for a meeting is mailed and printed: its drawings are a few KB
-of text, while plotly needs a script of megabytes to draw and a browser to make a picture of it.
+They are drawn here, and not by plotly as other figures are, because a page for a meeting is mailed and printed: its
+drawings are a few KB of text, while plotly needs a script of megabytes to draw and a browser to make a picture of it.
 """
 
 from __future__ import annotations

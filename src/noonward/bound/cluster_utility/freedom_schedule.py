@@ -12,7 +12,7 @@ from noonward.bound.cluster_utility.dual import Relaxation
 from noonward.bound.cluster_utility.freedoms import life_plan
 from noonward.bound.cluster_utility.kernels import least_intensity, run_value
 from noonward.bound.cluster_utility.kernels_freedoms import CAPPED, RESIZED, FreeOptions, LifePlan, Prices, best_life
-from noonward.bound.cluster_utility.primal import BookedSchedule
+from noonward.bound.cluster_utility.primal import BookedSchedule, free_gpus
 from noonward.compiled import kernel
 from noonward.model.cluster.environment import Environment
 from noonward.units import HOUR_S, WATT_SECONDS_PER_MWH
@@ -222,7 +222,7 @@ class FreeBooks:
         self._weight_SP = np.diff(costs.weight_cumulative_SP, axis=1)
         self._room = np.empty(MOST_SEGMENTS, np.int64), np.empty(MOST_SEGMENTS, np.int64)
         slots = int(np.ceil(relaxation.shape[1] * HOUR_S / slot_s)) + 2
-        self._free_ST = np.repeat(relaxation.gpus_S[:, None].astype(np.int32), slots, axis=1)
+        self._free_ST = free_gpus(environment, relaxation.tables, slots)
         self.value_J = unbroken.value_usd_J.copy()
         self._held: list[tuple[int, I8, I8, int]] = []
         for j, run_s in enumerate(_run_s_J(relaxation, unbroken)):

@@ -173,7 +173,7 @@ def test_an_hour_has_the_most_gpus_since_the_longest_run_could_have_begun():
 
 @pytest.mark.parametrize("freedom", [{"interruptible": True}, {"caps": {"power": [0.5, 1], "throughput": [0.75, 1]}}])
 def test_schedules_with_freedoms_take_no_withheld_gpu(freedom):
-    """Of two jobs of an hour that must start at once one runs: of two GPUs one is withheld until the third job comes."""
+    """Of two jobs of an hour that must start at once one runs: of two GPUs one is withheld until the third comes."""
     env = build(hour_jobs(3), gpus=(2,), pue=(1.0,), price=np.zeros((1, 400)), carbon=np.zeros((1, 400)), revenue=1.0)
     fleet = env.fleet.model_copy(update={"freedoms": {"tune": Freedom.model_validate(freedom)}})
     jobs = replace(env.jobs, arrival_s_J=np.array([0.0, 0.0, 7200.0]), slack_s_J=np.zeros(3))

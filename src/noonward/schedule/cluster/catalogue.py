@@ -228,7 +228,7 @@ def suspend_threshold(
     quantile: Quantile = 0.3,
     kept: Kept = 0.3,
 ) -> Scheduler:
-    """Returns a rule that suspends jobs in dear hours, under a forecast of the next day."""
+    """Returns a rule that suspends jobs in expensive hours, under a forecast of the next day."""
     return SuspendThreshold(Forecast(forecast, noise=noise, net=net), measure=measure, quantile=quantile, kept=kept)
 
 

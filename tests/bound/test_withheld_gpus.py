@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from noonward.bound.cluster_utility.dual import Relaxation
+from noonward.bound.cluster_utility.freedom_bounds import freedom_bounds
 from noonward.bound.cluster_utility.lagrangian import utility_bound
+from noonward.model.cluster.freedom import Freedom
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.withheld import StandingJobs, Withheld
 from noonward.schedule.policies import make_scheduler
@@ -167,3 +169,14 @@ def test_an_hour_has_the_most_gpus_since_the_longest_run_could_have_begun():
     assert capacity_H.tolist()[:3] == [2.0, 2.0, 2.0]
     never = replace(env, withheld=Withheld.of([(7200.0, 0, 3)], np.array([3])))
     assert Relaxation(never).capacity_SH[0].tolist()[:5] == [3.0, 3.0, 3.0, 3.0, 0.0]
+
+
+@pytest.mark.parametrize("freedom", [{"interruptible": True}, {"caps": {"power": [0.5, 1], "throughput": [0.75, 1]}}])
+def test_schedules_with_freedoms_take_no_withheld_gpu(freedom):
+    """Of two jobs of an hour that must start at once one runs: of two GPUs one is withheld until the third comes."""
+    env = build(hour_jobs(3), gpus=(2,), pue=(1.0,), price=np.zeros((1, 400)), carbon=np.zeros((1, 400)), revenue=1.0)
+    fleet = env.fleet.model_copy(update={"freedoms": {"tune": Freedom.model_validate(freedom)}})
+    jobs = replace(env.jobs, arrival_s_J=np.array([0.0, 0.0, 7200.0]), slack_s_J=np.zeros(3))
+    env = replace(env, fleet=fleet, jobs=jobs, withheld=Withheld.of([(0.0, 0, 1), (7200.0, 0, -1)], np.array([2])))
+    for worth in freedom_bounds(env, ("all",)).worth.values():
+        assert worth.known_usd == pytest.approx(2.0)

@@ -112,6 +112,8 @@ def test_json_that_is_no_accounting_is_refused(read: Read) -> None:
     ):
         with pytest.raises(DataError, match=says):
             read(content)
+    with pytest.raises(DataError, match="holds no job"):
+        read([{"job_id": 3, "tres": {}}], format="slurm-json")
 
 
 # ---------------------------------------------------------------- Kubernetes

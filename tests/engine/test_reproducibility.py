@@ -41,9 +41,7 @@ def inputs(environment):
     return [part.tobytes() for part in parts]
 
 
-OF_ANY_ZONE = [
-    policy.name for policy in policies(trained=False, kind="cluster") if not policy.name.endswith("-learned")
-]
+OF_ANY_ZONE = [policy.name for policy in policies(trained=False, kind="cluster") if small_worlds.serves(policy)]
 """Policies whose forecasts, if they read any, serve zones that no net was trained on."""
 
 

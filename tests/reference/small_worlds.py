@@ -22,6 +22,12 @@ HOUR_S = 3600.0
 JOB_COLUMNS = ("arrival_s", "origin", "work", "class_", "gpus_min", "gpus_max", "slack_s", "move_gb", "result_gb")
 
 
+def serves(policy):
+    """Whether a cluster policy runs in small worlds: no net of forecasts knows their zones."""
+    forecast = policy.sample.needs.forecast
+    return forecast is None or not forecast.by_net
+
+
 @dataclass
 class World:
     """A small world in plain numbers; `rows` holds a dict per job, sorted by arrival, with JOB_COLUMNS and preset."""

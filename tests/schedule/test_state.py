@@ -20,7 +20,7 @@ SHORT = {"fine-tuning": ["window_h=24", "jobs.demand=0.2"], "dvfs-training": ["w
 
 def environment_for(policy):
     """A crowded small world, or an hour of what a policy was trained for."""
-    if policy.trained is not None or policy.name.endswith("-learned"):
+    if policy.trained is not None or not small_worlds.serves(policy):
         scenario = "fine-tuning" if policy.trained is None else policy.trained.meta["scenario"]
         return build_environment(load_scenario(scenario, SHORT.get(scenario, ["window_h=2"])))
     needs = policy.make().needs

@@ -68,7 +68,7 @@ def jobs(
     import numpy as np
 
     from noonward.data.jobs.dated import is_dated, job_rows
-    from noonward.data.jobs.load import load_job_table, load_job_trace
+    from noonward.data.jobs.load import load_job_table, load_job_trace, run_times_s
     from noonward.data.table_file import column_names
     from noonward.errors import DataError
     from noonward.model.cluster.scenario import JobTable
@@ -84,7 +84,7 @@ def jobs(
         rows.table.require("gpus", "duration_s")
         arrival_s = rows.submit_s_J
         gpus = rows.table.integers("gpus", "give a whole number of GPUs, at least 1", low=1)
-        seconds = rows.table.numbers("duration_s", "give the run time in seconds, above 0", low=0, above=True)
+        seconds = run_times_s(rows.table)
         kind = f"dated job table, {rows.days[0]} to {rows.days[1]} UTC" if rows.days else "dated job table"
     elif "origin" in column_names(file):
         try:

@@ -22,6 +22,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 import polars as pl
 
 from noonward.data.table import Table
+from noonward.data.text_table import TextTable
 from noonward.errors import DataError, nearest
 
 Order = Literal["ymd", "dmy", "mdy"]
@@ -162,6 +163,24 @@ def read_times(
     taken = pl.select(pl.when(is_second).then(late).otherwise(early)).to_series()
     utc = pl.select(pl.when(local).then(taken).otherwise(utc)).to_series()
     return Times(utc=utc, skipped=skipped, by_order=by_order, guessed=guessed, local=local, short_years=short_years)
+
+
+def stated_times(table: TextTable, timezone: str | None, wanted: str) -> pl.Series:
+    """Returns the UTC times of a table's column ``time``, one in each row.
+
+    Args:
+        table: Table.
+        timezone: Clock of texts without an offset; None: they are refused.
+        wanted: What a row's time is, for the message.
+
+    Raises:
+        DataError: There is no such column, a row has no time, or one that the clock skips; or as ``read_times``.
+    """
+    name = table.column("time")
+    times = read_times(table, name, None if timezone is None else Clock(timezone))
+    table.refuse(times.skipped, name, "does not exist on the file's clock; correct it, or give UTC")
+    table.refuse(times.utc.is_null(), name, f"is no time; give {wanted}")
+    return times.utc
 
 
 def time_of(text: str, clock: Clock | None = None) -> datetime:

@@ -29,7 +29,7 @@ from typing import Final
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.data.clock import Clock, read_times
+from noonward.data.clock import stated_times
 from noonward.data.text_table import TextTable, read_text_file
 from noonward.errors import DataError, SignalRangeError
 from noonward.model.cluster.fleet import Fleet, Site
@@ -185,19 +185,15 @@ def pue_hours(file: PueFile) -> tuple[datetime, F8]:
         DataError: The file cannot be read or breaks one of these rules.
     """
     table = read_text_file(file.path).table()
-    name = table.column("time")
-    times = read_times(table, name, None if file.timezone is None else Clock(file.timezone))
-    table.refuse(times.skipped, name, "does not exist on the file's clock; correct it, or give UTC")
-    table.refuse(times.utc.is_null(), name, "is no time; give the start of an hour, such as 2024-03-31T14:00Z")
-    second_H = times.utc.dt.epoch("s").to_numpy()
-    lines = table.frame["line"].to_list()
+    times = stated_times(table, file.timezone, "the start of an hour, such as 2024-03-31T14:00Z")
+    second_H = times.dt.epoch("s").to_numpy()
     if second_H[0] % HOUR_S:
-        raise DataError(f"{table.file.name}, line {lines[0]}: the time is off the full hour (UTC); give whole hours")
+        raise DataError(f"{table.name}, line {table.lines[0]}: the time is off the full hour (UTC); give whole hours")
     wrong = np.flatnonzero(np.diff(second_H) != HOUR_S)
     if len(wrong):
         raise DataError(
-            f"{table.file.name}, line {lines[wrong[0] + 1]}: this row is {np.diff(second_H)[wrong[0]] / HOUR_S:g} h "
-            "after the one before; give every hour once, in order"
+            f"{table.name}, line {table.lines[int(wrong[0]) + 1]}: this row is "
+            f"{np.diff(second_H)[wrong[0]] / HOUR_S:g} h after the one before; give every hour once, in order"
         )
     pue_H = _stated(table) if file.cooling is None else _cooled(table, file.cooling)
     return datetime.fromtimestamp(int(second_H[0]), UTC), pue_H

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import numpy as np
 
-from noonward.data.clock import Clock, read_times
+from noonward.data.clock import stated_times
 from noonward.data.text_table import read_text_file
 from noonward.errors import DataError
 from noonward.model.cluster.fleet import Fleet, Site
@@ -41,28 +41,23 @@ def gpu_steps(file: GpuFile) -> tuple[GpuStep, ...]:
             number of at least 0, no row has a GPU, or there are too many steps.
     """
     table = read_text_file(file.path).table()
-    name = table.column("time")
-    times = read_times(table, name, None if file.timezone is None else Clock(file.timezone))
-    table.refuse(times.skipped, name, "does not exist on the file's clock; correct it, or give UTC")
-    table.refuse(times.utc.is_null(), name, "is no time; give the time from which there are so many GPUs")
-    second_K = times.utc.dt.epoch("s").to_numpy()
-    lines = table.frame["line"].to_list()
-    wrong = np.flatnonzero(np.diff(second_K) <= 0)
+    time_K = stated_times(table, file.timezone, "the time from which there are so many GPUs")
+    wrong = np.flatnonzero(np.diff(time_K.dt.epoch("s").to_numpy()) <= 0)
     if len(wrong):
         raise DataError(
-            f"{table.file.name}, line {lines[wrong[0] + 1]}: this time is not after the one before; give the steps in "
-            "the order of time, each time once"
+            f"{table.name}, line {table.lines[int(wrong[0]) + 1]}: this time is not after the one before; give the "
+            "steps in the order of time, each time once"
         )
     name = table.column("gpus")
     gpus = table.numbers(name, "GPUs")
     table.refuse(gpus.is_null() | (gpus < 0) | (gpus % 1 != 0), name, "is no whole number of GPUs of at least 0")
     gpus_K = gpus.to_numpy().astype(np.int64)
     if gpus_K.max() < 1:
-        raise DataError(f"{table.file.name}: no row has a GPU; give at least one that has, or leave the site out")
+        raise DataError(f"{table.name}: no row has a GPU; give at least one that has, or leave the site out")
     kept = np.flatnonzero(np.diff(gpus_K, prepend=-1))
     if len(kept) > STEPS:
-        raise DataError(f"{table.file.name} changes the GPUs {len(kept):,} times; give at most {STEPS:,} changes")
-    return tuple(GpuStep(from_=times.utc[int(k)], gpus=int(gpus_K[k])) for k in kept)
+        raise DataError(f"{table.name} changes the GPUs {len(kept):,} times; give at most {STEPS:,} changes")
+    return tuple(GpuStep(from_=time_K[int(k)], gpus=int(gpus_K[k])) for k in kept)
 
 
 def withheld_gpus(fleet: Fleet, start: datetime) -> Withheld | None:

@@ -168,7 +168,7 @@ def check_fit(brief: Brief, needs: Needs, name: str) -> None:
             f"scheduler {name} suspends running jobs, which protocol {brief.protocol} does not ask about; choose "
             "protocol=each-slot or another policy"
         )
-    if needs.forecast is not None and needs.forecast.rest.kind == "learned":
+    if needs.forecast is not None and needs.forecast.by_net:
         try:
             require_zones(find_net(needs.forecast.net), (site.zone for site in brief.fleet.sites))
         except ScenarioError as error:

@@ -158,7 +158,7 @@ def checked_state(scheduler: Scheduler, state: State, like: Mapping[str, Any], *
 
 def forecast_remarks(forecast: Forecast | None, brief: Brief) -> tuple[str, ...]:
     """Returns a note where a run lies in hours, or in months, that its learned forecast was trained on."""
-    if forecast is None or forecast.rest.kind != "learned":
+    if forecast is None or not forecast.by_net:
         return ()
     record = find_net(forecast.net).record
     if "fitted_until" not in record:

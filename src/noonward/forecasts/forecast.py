@@ -89,6 +89,11 @@ class Forecast:
         return replace(self, kind=BEYOND.get(self.kind, self.kind))
 
     @property
+    def by_net(self) -> bool:
+        """Whether a net makes it, or what is not published of it: it serves only the zones that the net knows."""
+        return self.rest.kind == "learned"
+
+    @property
     def with_published(self) -> Forecast:
         """The same forecast, published prices taken as they are; itself where there is no such kind."""
         kinds = {beyond: kind for kind, beyond in BEYOND.items()}

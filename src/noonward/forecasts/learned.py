@@ -7,8 +7,8 @@ errors at every lead, in the same unit. ``noonward fit-forecast`` (``noonward.le
 of your own, which is then known by its name; three are packaged, known by their training seeds. NumPy alone runs it, in
 double precision: differences in the order of sums from CPU to CPU vanish when the result is rounded.
 
-Its files are its own, not those of policies (``schedule.net_file``), which come after forecasts: beside layers they
-hold the zones and scales of the inputs.
+Its files are its own, not those of policies (``schedule.net_file``), which come after forecasts: as well as layers
+they hold the zones and scales of the inputs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FARTHEST: Final = 8.0
 """Values count up to this many units from the last day's mean."""
 KNOWN_H: Final = DAY_H * USUAL_DAYS
 INPUTS: Final = 2 * (3 * DAY_H + 2) + 1 + 4 + 7
-"""Inputs of a net beside the zones: of both signals three days, level and unit; hours known, time of day, weekday."""
+"""Inputs of a net but the zones: of both signals three days, level and unit; hours known, time of day, weekday."""
 SEEDS: Final = 3
 """Training seeds whose nets are packaged."""
 MEAN: Final = "mean"

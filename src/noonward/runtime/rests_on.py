@@ -42,7 +42,7 @@ def run_digest(kind: Kind, policy: Policy, scheduler: object) -> str:
     files = [*_kind_files(kind), *_class_files(type(scheduler))]
     files += [] if policy.trained is None else [policy.trained.path]
     forecast = getattr(getattr(scheduler, "needs", None), "forecast", None)
-    if forecast is not None and forecast.rest.kind == "learned" and isinstance(forecast.net, str):
+    if forecast is not None and forecast.by_net and isinstance(forecast.net, str):
         files += [net_path(forecast.net)] if forecast.net != MEAN else []
     return installed_digest(files)
 

@@ -24,7 +24,7 @@ KEPT: Final = 16
 
 
 class Training(BaseModel):
-    """What every file's ``record`` says in the same way; more may stand beside it.
+    """What every file's ``record`` says in the same way; it may say more.
 
     Attributes:
         months: Months that it learned from, ``train`` and ``validation``, 1 to 12.
@@ -38,7 +38,7 @@ class Training(BaseModel):
 
 
 class Meta(BaseModel):
-    """Types of what every file says about itself; its head's own entries stand in a class derived from this one.
+    """Types of what every file says about itself; a class derived from this one has the entries of a head.
 
     Attributes:
         algorithm: What trained it.

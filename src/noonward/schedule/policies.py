@@ -191,7 +191,7 @@ def _of_file(name: str) -> Any:
 
 
 def _of_module(name: str) -> Any:
-    """Returns a scheduler of one's own by ``module:Class``."""
+    """Returns a scheduler of your own by ``module:Class``."""
     module, _, attribute = name.partition(":")
     try:
         made = getattr(importlib.import_module(module), attribute)()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from noonward.bound.cluster_utility.dual import Relaxation
-from noonward.bound.cluster_utility.freedom_schedule import improved
+from noonward.bound.cluster_utility.freedom_schedule import improved, taken
 from noonward.bound.cluster_utility.freedoms import FREEDOMS, TOLERANCE, FreedomDual, free_options, lower, stated
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.bound.cluster_utility.primal import BookedSchedule
@@ -109,7 +109,4 @@ def _bill_usd(relaxation: Relaxation, schedule: BookedSchedule | None, utility_u
     if schedule is None:
         return math.nan
     options = relaxation.options
-    job_O = options.job_O
-    taken_O = (options.site_O == schedule.site_J[job_O]) & (options.gpus_O == schedule.gpus_J[job_O])
-    taken_O &= (options.level_O == schedule.level_J[job_O]) & ~options.late_O
-    return float(options.revenue_usd_O[taken_O].sum()) - utility_usd
+    return float(options.revenue_usd_O[taken(options, schedule) & ~options.late_O].sum()) - utility_usd

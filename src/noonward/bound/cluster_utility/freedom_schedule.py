@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noonward.arrays import F8, I4, I8
+from noonward.bound.cluster_utility.columns import Options
 from noonward.bound.cluster_utility.dual import Relaxation
-from noonward.bound.cluster_utility.freedoms import life_plan
+from noonward.bound.cluster_utility.freedoms import energy_prices, life_plan
 from noonward.bound.cluster_utility.kernels import least_intensity, run_value
 from noonward.bound.cluster_utility.kernels_freedoms import CAPPED, RESIZED, FreeOptions, LifePlan, Prices, best_life
-from noonward.bound.cluster_utility.primal import BookedSchedule
+from noonward.bound.cluster_utility.primal import BookedSchedule, free_gpus
 from noonward.compiled import kernel
 from noonward.model.cluster.environment import Environment
 from noonward.units import HOUR_S, WATT_SECONDS_PER_MWH
@@ -20,7 +22,7 @@ from noonward.units import HOUR_S, WATT_SECONDS_PER_MWH
 BLOCKED_USD: Final = 1e7
 """Price of a GPU-hour in an hour in which a gang does not fit, USD."""
 PASSES: Final = 3
-"""Times that every job's life is sought anew."""
+"""Times that every job's life is sought again."""
 MOST_SEGMENTS: Final = 400
 """Most segments of a life."""
 LEAST_GAIN_USD: Final = 1e-9
@@ -219,10 +221,10 @@ class FreeBooks:
         self._plans = [life_plan(table, costs.part_s) for table in self._tables]
         self._guesses = [np.zeros(len(table.site_O)) for table in self._tables]
         self._limits = _limits(environment)
-        self._weight_SP = np.diff(costs.weight_cumulative_SP, axis=1)
+        self._prices = energy_prices(environment, relaxation)
         self._room = np.empty(MOST_SEGMENTS, np.int64), np.empty(MOST_SEGMENTS, np.int64)
         slots = int(np.ceil(relaxation.shape[1] * HOUR_S / slot_s)) + 2
-        self._free_ST = np.repeat(relaxation.gpus_S[:, None].astype(np.int32), slots, axis=1)
+        self._free_ST = free_gpus(environment, relaxation.tables, slots)
         self.value_J = unbroken.value_usd_J.copy()
         self._held: list[tuple[int, I8, I8, int]] = []
         for j, run_s in enumerate(_run_s_J(relaxation, unbroken)):
@@ -273,10 +275,7 @@ class FreeBooks:
                 s, gang = int(table.site_O[o]), int(table.gpus_X[table.mode_O[o]])
                 blocked_SH = price_SH.copy()
                 _blocked(self._free_ST[s], gang, round(HOUR_S / slot_s), blocked_SH[s])
-                window_parts = round(self._environment.window_s / costs.part_s)
-                prices = Prices(
-                    self._weight_SP, window_parts, costs.part_s, costs.carbon_SH, costs.usd_per_g, blocked_SH
-                )
+                prices = self._prices._replace(capacity_SH=blocked_SH)
                 hour = int(table.earliest_s_O[o] / HOUR_S)
                 use_H = np.zeros(int(table.end_s_O[o] / HOUR_S) - hour + 2)
                 priced = best_life(table, o, prices, guess, use_H, hour, plan)
@@ -313,24 +312,25 @@ def improved(
 ) -> float:
     """Returns what the best schedule found adds to the utility of an idle fleet, USD.
 
-    Two are tried: unbroken runs improved, and jobs booked anew at capacity prices and improved. To improve is to give
-    one job after the other its best life at the prices of energy alone among the GPUs that are free; it is taken if,
-    carried out with all overhead, it is worth more. So the value never falls, and a job that did not run may find room.
+    Two are tried: unbroken runs improved, and jobs taken out, booked at capacity prices and improved. To improve is to
+    give one job after the other its best life at the prices of energy alone among the GPUs that are free; it is taken
+    if, carried out with all overhead, it is worth more. So the value never falls, and a job that did not run may find
+    room.
 
     Args:
         environment: Environment of the protocol ``each-slot`` without hard capacity curves.
         relaxation: Its dual function without freedoms.
         tables: Options with freedoms (``FreeBooks``).
         unbroken: The schedule to begin with.
-        price_SH: Capacity prices at which jobs are booked anew, USD per GPU-hour.
+        price_SH: Capacity prices at which jobs that were taken out are booked, USD per GPU-hour.
         priced_J: The jobs' values after these, USD: who is worth most per GPU-hour is booked first.
         passes: Times that every job is looked at.
     """
     best_usd = unbroken.value_usd
-    for anew in (False, True):
+    for emptied in (False, True):
         books = FreeBooks(environment, relaxation, tables, unbroken)
         jobs = books.free_jobs
-        if anew:
+        if emptied:
             for j in jobs.tolist():
                 books.take_out(j)
             hours_J = environment.jobs.gpus_min_J * environment.jobs.work_J
@@ -349,11 +349,18 @@ def _run_s_J(relaxation: Relaxation, unbroken: BookedSchedule) -> F8:
     """Returns the run times of booked jobs, s; 0 of those that do not run."""
     options = relaxation.options
     run_s_J = np.zeros(len(unbroken.site_J))
-    job_O = options.job_O
-    taken_O = (options.site_O == unbroken.site_J[job_O]) & (options.gpus_O == unbroken.gpus_J[job_O])
-    taken_O &= options.level_O == unbroken.level_J[job_O]
-    run_s_J[job_O[taken_O]] = options.run_s_O[taken_O]
+    taken_O = taken(options, unbroken)
+    run_s_J[options.job_O[taken_O]] = options.run_s_O[taken_O]
     return run_s_J
+
+
+def taken(options: Options, schedule: BookedSchedule) -> NDArray[np.bool_]:
+    """Returns which options jobs take in a schedule; of one that may also start late, both."""
+    job_O = options.job_O
+    taken_O: NDArray[np.bool_] = options.site_O == schedule.site_J[job_O]
+    taken_O &= options.gpus_O == schedule.gpus_J[job_O]
+    taken_O &= options.level_O == schedule.level_J[job_O]
+    return taken_O
 
 
 def _limits(environment: Environment) -> dict[int, F8]:

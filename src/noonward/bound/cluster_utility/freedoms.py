@@ -145,6 +145,19 @@ def life_plan(options: FreeOptions, part_s: float) -> LifePlan:
     return LifePlan(np.zeros(most), np.zeros(most), np.zeros(most, np.uint8), np.zeros(most, np.uint8))
 
 
+def energy_prices(environment: Environment, relaxation: Relaxation) -> Prices:
+    """Returns the prices that lives are reckoned at, those of capacity 0."""
+    costs = relaxation.costs
+    return Prices(
+        weight_SP=np.diff(costs.weight_cumulative_SP, axis=1),
+        window_parts=round(environment.window_s / costs.part_s),
+        part_s=costs.part_s,
+        carbon_SH=costs.carbon_SH,
+        usd_per_g=costs.usd_per_g,
+        capacity_SH=np.zeros(relaxation.shape),
+    )
+
+
 class FreedomDual:
     """The dual function where jobs may be stopped, resized or capped: capacity priced, every job on its own.
 
@@ -164,7 +177,7 @@ class FreedomDual:
     """
 
     def __init__(self, environment: Environment, relaxation: Relaxation, asked: Collection[str]) -> None:
-        self.relaxation, self.evaluations, self._window_s = relaxation, 0, environment.window_s
+        self.relaxation, self.evaluations = relaxation, 0
         self.options = free_options(environment, relaxation, asked)
         options, jobs = relaxation.options, len(environment.jobs)
         last_hour = relaxation.shape[1] - 1
@@ -185,23 +198,12 @@ class FreedomDual:
         self.plan = life_plan(self.options, relaxation.costs.part_s)
         self.idle_usd, self.best_J = relaxation.idle_usd, self.lives.option_J
         self._guess = np.zeros(len(self.options.site_O))
+        self._prices = energy_prices(environment, relaxation)
 
     @property
     def shape(self) -> tuple[int, int]:
         """Sites and hours."""
         return self.relaxation.shape
-
-    def prices(self, price_SH: F8) -> Prices:
-        """Returns the prices of energy with some prices of capacity, USD per GPU-hour."""
-        costs = self.relaxation.costs
-        return Prices(
-            weight_SP=np.diff(costs.weight_cumulative_SP, axis=1),
-            window_parts=round(self._window_s / costs.part_s),
-            part_s=costs.part_s,
-            carbon_SH=costs.carbon_SH,
-            usd_per_g=costs.usd_per_g,
-            capacity_SH=price_SH,
-        )
 
     def value(self, price_SH: F8) -> tuple[float, F8]:
         """Evaluates the dual function.
@@ -214,10 +216,10 @@ class FreedomDual:
         """
         self.evaluations += 1
         self.relaxation.value(price_SH)
-        c = self.relaxation.columns
+        c, prices = self.relaxation.columns, self._prices._replace(capacity_SH=price_SH)
         choose_lives(
-            self.options, self.prices(price_SH), self.relaxation.best_J, c.value_K, c.gpus_K, c.from_K, c.from_share_K,
-            c.to_K, c.to_share_K, self._guess, self.lives, self.plan,
+            self.options, prices, self.relaxation.best_J, c.value_K, c.gpus_K, c.from_K, c.from_share_K, c.to_K,
+            c.to_share_K, self._guess, self.lives, self.plan,
         )  # fmt: skip
         self.best_J = self.lives.option_J
         gpus_S = self.relaxation.gpus_S

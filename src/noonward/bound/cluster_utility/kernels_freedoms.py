@@ -163,9 +163,9 @@ def _cheapest(
 
 
 @kernel()
-def _spread(use_U: F8, base: int, hour: int, part_s: float, part: int, gpu_s: float) -> None:
-    """Adds GPU-seconds in a part to a job's use by hour."""
-    use_U[base + int(part * part_s / HOUR_S) - hour] += gpu_s / HOUR_S
+def _spread(use_H: F8, hour: int, part_s: float, part: int, gpu_s: float) -> None:
+    """Adds GPU-seconds in a part to a job's use by hour, which begins at ``hour``."""
+    use_H[int(part * part_s / HOUR_S) - hour] += gpu_s / HOUR_S
 
 
 @kernel()
@@ -215,7 +215,7 @@ def best_life(options: FreeOptions, o: int, prices: Prices, guess: F8, use_H: F8
         plan.resumed_P[:], plan.stopped_P[:] = 0, 0
         usd = capped_life(options.rate_X[one:other], cost_PX, end_P, share_P, units, used_P, work_P)
         for p in range(periods):
-            _spread(use_H, 0, hour, part_s, first + p, options.gpus_X[one] * used_P[p] * part_s)
+            _spread(use_H, hour, part_s, first + p, options.gpus_X[one] * used_P[p] * part_s)
         return float(options.worth_usd_O[o] - usd)
     lanes = int(options.lane_X[one:other].max()) + 1
     resume_PL, stop_PL = np.empty((periods, lanes)), np.empty((periods, lanes))
@@ -249,11 +249,11 @@ def best_life(options: FreeOptions, o: int, prices: Prices, guess: F8, use_H: F8
         )  # fmt: skip
         gpus = gpus_L[0]
         for p in range(periods):
-            _spread(use_H, 0, hour, part_s, first + p, gpus * used_P[p] * part_s)
+            _spread(use_H, hour, part_s, first + p, gpus * used_P[p] * part_s)
             if resumed_P[p]:
-                _spread(use_H, 0, hour, part_s, first + resume_at_PL[p, 0], gpus * load_s)
+                _spread(use_H, hour, part_s, first + resume_at_PL[p, 0], gpus * load_s)
             if stopped_P[p]:
-                _spread(use_H, 0, hour, part_s, first + stop_at_PL[p, 0], gpus * stop_s)
+                _spread(use_H, hour, part_s, first + stop_at_PL[p, 0], gpus * stop_s)
         return float(options.worth_usd_O[o] - usd)
     begin_until = min(periods, int(options.latest_s_O[o] / part_s) - first + 2)
     mode_P, other_P = np.full(periods, -1, dtype=np.int64), np.full(periods, -1, dtype=np.int64)
@@ -268,7 +268,7 @@ def best_life(options: FreeOptions, o: int, prices: Prices, guess: F8, use_H: F8
         for p in range(periods):
             now = options.lane_X[one + path_P[p]] if path_P[p] >= 0 else -1
             if now >= 0:
-                _spread(use_H, 0, hour, part_s, first + p, share * gpus_L[now] * share_P[p] * part_s)
+                _spread(use_H, hour, part_s, first + p, share * gpus_L[now] * share_P[p] * part_s)
             if alive and now != lane:
                 if lane >= 0:
                     last, stopping = p - 1, lane
@@ -277,9 +277,9 @@ def best_life(options: FreeOptions, o: int, prices: Prices, guess: F8, use_H: F8
                         later = later or path_P[q] >= 0
                     if later:
                         at = first + stop_at_PL[last, stopping]
-                        _spread(use_H, 0, hour, part_s, at, share * gpus_L[stopping] * stop_s)
+                        _spread(use_H, hour, part_s, at, share * gpus_L[stopping] * stop_s)
                 if now >= 0:
-                    _spread(use_H, 0, hour, part_s, first + resume_at_PL[p, now], share * gpus_L[now] * load_s)
+                    _spread(use_H, hour, part_s, first + resume_at_PL[p, now], share * gpus_L[now] * load_s)
             alive = alive or now >= 0
             lane = now
     return float(options.worth_usd_O[o] - usd)

@@ -1,7 +1,7 @@
 """Compiled: the cheapest life of one job that may be stopped and resumed, at given prices.
 
 A life is reckoned in periods, in which prices hold. Its useful time in them is charged at their prices; what stopping
-and resuming takes is charged beside it, at the least price of the periods that it can touch, and fills no time. So
+and resuming takes is charged in addition, at the least price of the periods that it can touch, and fills no time. So
 every life that an engine can give the job costs at least as much. Axes: P periods of one job from its earliest start to
 its latest end.
 """
@@ -42,8 +42,8 @@ def _whole_periods(
         stop_P: Cost of a stop after the useful time of a period, USD.
         bonus_P: What overhead can earn at most in a period, USD, at least 0.
         end_P: Cost of an end in a period, USD.
-        share_P: Share of each period that is open; below 1 in the first and last alone.
-        first_piece: Whether the open share of the first period is used, beside the full periods.
+        share_P: Share of each period that is open; below 1 only in the first and last.
+        first_piece: Whether the open share of the first period is used in addition to the full periods.
         last_piece: The same of the last period; the life then ends there.
         whole: Number of full periods.
         part: Share of one further period, below 1; 0 for none.
@@ -219,7 +219,5 @@ def suspended_life(
     part = part if part > NEAR else 0.0
     if chosen < 3:  # the table holds the steps of the last way that was tried
         _whole_periods(cost_P, resume_P, stop_P, bonus_P, end_P, share_P, first_piece, last_piece, whole, part, choice)
-    _trace(
-        choice, share_P, first_piece, last_piece, whole, part, at, head, used_P, resumed_P, stopped_P,
-    )  # fmt: skip
+    _trace(choice, share_P, first_piece, last_piece, whole, part, at, head, used_P, resumed_P, stopped_P)
     return best

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from noonward.arrays import F8, I8
+from noonward.arrays import F8, I4, I8
 from noonward.bound.cluster_utility.booking import Bookings, book_listed
 from noonward.bound.cluster_utility.columns import Market, Options, due_s_J, return_delay_s
 from noonward.bound.cluster_utility.search import Room, improve
@@ -189,9 +189,7 @@ def book(
     count = len(environment.jobs)
     gpu_hours_J = least_gpu_hours(options, count)
     known = guide(table, environment, price_SH, priced_usd_J, gpu_hours_J)
-    free_ST = np.repeat(tables.gpus_S[:, None], slots, axis=1).astype(np.int32)
-    if environment.unavailable is not None:  # what is left throughout a slot, so that no booked job runs on
-        free_ST -= environment.unavailable.most(0.0, environment.slot_s, slots).astype(np.int32)
+    free_ST = free_gpus(environment, tables, slots)
     generator = stream(seed, "policy", "utility-bound")
     by_density_J, any_J = np.argsort(-priced_usd_J / gpu_hours_J, kind="stable"), np.full(count, -1, dtype=np.int64)
 
@@ -223,6 +221,14 @@ def book(
         if found.value_J.sum() > best.value_J.sum():
             best = found
     return _schedule(table, options, best)
+
+
+def free_gpus(environment: Environment, tables: FleetTables, slots: int) -> I4:
+    """Returns the GPUs that are there throughout each slot, (S, slots), so that no booked job runs on withheld ones."""
+    free_ST = np.repeat(tables.gpus_S[:, None], slots, axis=1).astype(np.int32)
+    if environment.unavailable is not None:
+        free_ST -= environment.unavailable.most(0.0, environment.slot_s, slots).astype(np.int32)
+    return free_ST
 
 
 def usual_tries(table: SlotOptions) -> int:

@@ -16,7 +16,7 @@ from noonward.data.account import Account
 from noonward.data.clock import Clock, read_times
 from noonward.data.jobs.details import details_of
 from noonward.data.jobs.formats import import_jobs, log_format_of
-from noonward.data.jobs.load import TABLE_COLUMNS
+from noonward.data.jobs.load import TABLE_COLUMNS, run_times_s
 from noonward.data.jobs.logs.log import LogOptions
 from noonward.data.table_file import TableFile, column_names, open_table
 from noonward.data.text_table import read_head
@@ -183,8 +183,8 @@ def _cached_rows(
         if table.has("start_time"):
             start_s = _seconds(table, "start_time", clock, empty=True)
         if table.has("deadline"):
-            run_s = table.numbers("duration_s", "give the run time in seconds, above 0", low=0, above=True)
-            due_slack_s = np.maximum(_seconds(table, "deadline", clock, empty=True) - submit_s - run_s, 0.0)
+            due_s = _seconds(table, "deadline", clock, empty=True)
+            due_slack_s = np.maximum(due_s - submit_s - run_times_s(table), 0.0)
     return JobRows(
         table=table,
         submit_s_J=submit_s,

@@ -175,8 +175,7 @@ def jobs_of_table(
     if table.has("slack_s"):
         slack = table.numbers("slack_s", "give seconds, at least 0, or inf for no limit", low=0, inf=True)
     if leave_alone_s and table.has("duration_s"):
-        duration_s_J = table.numbers("duration_s", "give the run time in seconds, above 0", low=0, above=True)
-        slack = np.where(duration_s_J < leave_alone_s, 0.0, slack)
+        slack = np.where(run_times_s(table) < leave_alone_s, 0.0, slack)
     if arrival_s_J is None:
         table.require("arrival_s")
         arrival_s_J = table.numbers("arrival_s", "give seconds since the window's start, at least 0", low=0)
@@ -264,6 +263,15 @@ def _work(table: TableFile, fleet: Fleet, class_J: I8) -> F8:
                 f"jobs of class {name!r} have no fixed run time (it depends on gang and clock); give the column 'work' "
                 "in units of work",
             )
+    return run_times_s(table)
+
+
+def run_times_s(table: TableFile) -> F8:
+    """Returns the run times of a job table, s.
+
+    Raises:
+        DataError: A run time is none, or not above 0.
+    """
     return table.numbers("duration_s", "give the run time in seconds, above 0", low=0, above=True)
 
 

@@ -42,7 +42,7 @@ class AtStart:
 def waiting_rows(source: JobTable, start: datetime) -> NDArray[np.bool_]:
     """Returns which rows of a log were submitted before a window's start, and started at or after it.
 
-    None where the scenario begins empty.
+    No row is, if the scenario begins empty.
 
     Raises:
         DataError: The table does not say when its jobs were submitted and started.
@@ -141,9 +141,14 @@ def _running(scenario: Scenario, rows: JobRows, since_s_J: F8) -> tuple[Standing
     if scenario.jobs.knowledge.run_time != "known":
         told_end_s_J = _expected_end_s(jobs, rows.details[jobs.row_J], scenario.fleet)
     power_w_J = tables.power_w_SCGF[(*spot, level_J)] * tables.pue_S[site_J]
-    columns = (site_J, gpus_J, end_s_J, told_end_s_J, power_w_J)
-    names = ("site_J", "gpus_J", "end_s_J", "told_end_s_J", "power_w_J")
-    return StandingJobs(**{name: column[kept] for name, column in zip(names, columns, strict=True)}), lost
+    standing = StandingJobs(
+        site_J=site_J[kept],
+        gpus_J=gpus_J[kept],
+        end_s_J=end_s_J[kept],
+        told_end_s_J=told_end_s_J[kept],
+        power_w_J=power_w_J[kept],
+    )
+    return standing, lost
 
 
 def _expected_end_s(jobs: Jobs, details: pl.DataFrame, fleet: Fleet) -> F8:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from noonward.arrays import F8
 from noonward.data.environments import REPLAY_S, past_days
 from noonward.data.jobs.dated import JobRows
+from noonward.data.jobs.load import run_times_s
 from noonward.data.scenarios.own_fleet import OVERTIME_H, OwnFleet
 from noonward.data.scenarios.own_jobs import dated_rows
 from noonward.data.signals.load import load_signals
@@ -43,15 +45,17 @@ def own_window(asked: OwnFleet, notes: list[str]) -> tuple[date | None, int]:
             raise DataError(_never_known(signals, asked.signals))
         at = np.flatnonzero(known_H)
         first = max(first, (signals.time_of(int(at[0])) + timedelta(hours=47)).date())
-        until = signals.time_of(int(at[-1]) + 1) - timedelta(hours=24 + _tail_h(asked, rows))
+        run_s_J = run_times_s(rows.table)
+        tail_h = _tail_h(asked, run_s_J)
+        until = signals.time_of(int(at[-1]) + 1) - timedelta(hours=24 + tail_h)
         last = min(last, until.date())
-        while last >= first and _replayed_until(rows, last) > signals.time_of(int(at[-1]) + 1):
+        while last >= first and _replayed_until(rows, run_s_J, last) > signals.time_of(int(at[-1]) + 1):
             last -= timedelta(days=1)
         if last < first:
             raise DataError(
                 f"jobs of {days_of_jobs[0]} to {days_of_jobs[1]} and signals of {signals.start:%Y-%m-%d} to "
                 f"{signals.end:%Y-%m-%d} have no day in common (with a day of signals before it, and after it the "
-                f"{_tail_h(asked, rows)} h in which its last job may end); give signals of the jobs' days, or a "
+                f"{tail_h} h in which its last job may end); give signals of the jobs' days, or a "
                 "smaller --slack-h"
             )
     days = (last - first).days + 1
@@ -62,14 +66,13 @@ def own_window(asked: OwnFleet, notes: list[str]) -> tuple[date | None, int]:
     return first, 24 * days
 
 
-def _tail_h(asked: OwnFleet, rows: JobRows) -> int:
+def _tail_h(asked: OwnFleet, run_s_J: F8) -> int:
     """Returns the hours after a window in which its jobs may still start and end."""
-    longest_s = rows.table.numbers("duration_s", "give the run time in seconds, above 0", low=0, above=True).max()
     start_h = asked.slack_h if np.isfinite(asked.slack_h) else OVERTIME_H
-    return int(np.ceil(start_h + longest_s / HOUR_S)) + 1
+    return int(np.ceil(start_h + run_s_J.max() / HOUR_S)) + 1
 
 
-def _replayed_until(rows: JobRows, last: date) -> datetime:
+def _replayed_until(rows: JobRows, run_s_J: F8, last: date) -> datetime:
     """Returns the latest recorded end of the jobs that are submitted up to a day, with what a replay may lag behind."""
     day = datetime.combine(last, datetime.min.time(), UTC)
     if rows.start_s_J is None or rows.submit_s_J is None:
@@ -77,8 +80,7 @@ def _replayed_until(rows: JobRows, last: date) -> datetime:
     inside_J = (rows.submit_s_J < day.timestamp() + DAY_S) & ~np.isnan(rows.start_s_J)
     if not inside_J.any():
         return day
-    run_s_J = rows.table.numbers("duration_s", "give the run time in seconds, above 0", low=0, above=True)[inside_J]
-    end_s = float(rows.start_s_J[inside_J].max() + run_s_J.max()) + REPLAY_S + HOUR_S
+    end_s = float(rows.start_s_J[inside_J].max() + run_s_J[inside_J].max()) + REPLAY_S + HOUR_S
     return datetime.fromtimestamp(end_s, UTC)
 
 

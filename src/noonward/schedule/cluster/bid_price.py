@@ -314,5 +314,5 @@ class BidPrice(PartlyCompiledScheduler):
         release(committed_ST, self._hour * self._per_hour, self._plan_J, waiting_W)
         hourly_SHT = committed_ST.reshape(len(site_S), PRICED_H, self._per_hour)
         left_SH: F8 = site_S["gpus"][:, None] - hourly_SHT.sum(axis=2) / self._per_hour
-        # Jobs that run on when GPUs are withheld are booked beside these.
+        # Jobs that run on when GPUs are withheld are booked in addition to these.
         return left_SH if self._withheld is None else np.maximum(left_SH, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from noonward.decision.scheduler import Scheduler
 from noonward.forecasts.forecast import Forecast, ForecastKind, NetName, Noise
@@ -44,9 +44,9 @@ FORECASTS: Final = {
     "noisy": "a noisy forecast",
 }
 """Forecasts that planners are registered with, and their words."""
-LEARNED: Final = ("learned", "published+learned")
+LEARNED: Final = tuple(kind for kind in get_args(ForecastKind) if Forecast(kind).by_net)
 """Forecasts by a net."""
-FORESEEN: Final = ("perfect", "noisy")
+FORESEEN: Final = tuple(kind for kind in get_args(ForecastKind) if Forecast(kind).foresight)
 """Forecasts that are made from the true future."""
 NOISE: Final = Forecast("noisy").noise
 """Error of a noisy forecast where a policy's name gives none."""
@@ -228,7 +228,7 @@ def suspend_threshold(
     quantile: Quantile = 0.3,
     kept: Kept = 0.3,
 ) -> Scheduler:
-    """Returns a rule that suspends jobs in dear hours, under a forecast of the next day."""
+    """Returns a rule that suspends jobs in expensive hours, under a forecast of the next day."""
     return SuspendThreshold(Forecast(forecast, noise=noise, net=net), measure=measure, quantile=quantile, kept=kept)
 
 

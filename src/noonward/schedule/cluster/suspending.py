@@ -1,8 +1,8 @@
-"""Rules that suspend running jobs in dear hours and resume them in cheap ones (protocol each-slot)."""
+"""Rules that suspend running jobs in expensive hours and resume them in cheap ones (protocol each-slot)."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -25,10 +25,8 @@ from noonward.decision.cluster.view import (
 from noonward.decision.scheduler import CompiledScheduler, forecast_remarks
 from noonward.forecasts.forecast import Forecast
 from noonward.schedule.cluster.slot_rules import cheapest_site
-from noonward.units import HOUR_S
+from noonward.units import DAY_H, HOUR_S
 
-DAY_H: Final = 24
-"""Hours of the forecast among which an hour is cheap or dear."""
 HOUR, CHEAP_H, KEPT, PRICE_WEIGHT, CARBON_WEIGHT = range(5)
 """Positions in ``memory.number_P``: the hour whose limits ``memory.table_XY`` holds; how many hours of a day are cheap;
 the share of its slack that a job keeps; what price and intensity count, or NaN for their cost."""
@@ -72,7 +70,7 @@ def _note_limits(view: ClusterView, memory: RuleMemory) -> None:
 
 
 @kernel(inline=True, allocates=False)
-def _is_dear(view: ClusterView, memory: RuleMemory, site: int) -> bool:
+def _is_expensive(view: ClusterView, memory: RuleMemory, site: int) -> bool:
     """Returns whether this hour counts more at a site than the limit of its cheap ones."""
     here = view.site_S[site]
     return bool(_measure(view, memory, here.price, here.carbon) > memory.table_XY[site, 0])
@@ -96,24 +94,24 @@ def _suspend_threshold(view: ClusterView, answers: Answers, memory: RuleMemory) 
             continue
         kept_s = _kept_s(view, memory, job)
         if running:
-            if _is_dear(view, memory, s) and resume_until_s(view, job) - back_s(view, job) > kept_s:
+            if _is_expensive(view, memory, s) and resume_until_s(view, job) - back_s(view, job) > kept_s:
                 answers.answer_N[s].choice = 1 + s
             continue
         best = cheapest_site(view, s, job)
         left_s = view.job_J[job].deadline_s - view.run_1[0].now_s
-        if best >= 0 and not np.isinf(left_s) and left_s > kept_s and _is_dear(view, memory, best):
+        if best >= 0 and not np.isinf(left_s) and left_s > kept_s and _is_expensive(view, memory, best):
             best = -1
         answers.answer_N[s].choice = 1 + best
 
 
 class SuspendThreshold(CompiledScheduler):
-    """Runs jobs in the cheap hours of the next day alone, and suspends them in the others, within their slack.
+    """Runs jobs in the cheap hours of the next day only, and suspends them in the others, within their slack.
 
     Suspend and resume by a threshold, as Ecovisor (Souza et al., ASPLOS'23) and GAIA (Hanafy et al., ASPLOS'24) have
-    it: an hour is cheap at a site if it is among the cheapest 30% of the 24 hours that begin with it. Each job goes to
-    the site with room at which it earns most at the prices of this hour, and waits, or is suspended where its class is
-    interruptible, while the hour is dear there and more than ``kept`` of its slack is left; from then on it runs to
-    its end. A job without a deadline does not wait.
+    it: an hour is cheap at a site if it is among the ``quantile`` of least ``measure`` of the 24 hours that begin with
+    it. Each job goes to the site with room at which it earns most at the prices of this hour, and waits, or is
+    suspended where its class is interruptible, while the hour is not cheap there and more than ``kept`` of its slack is
+    left; from then on it runs to its end. A job without a deadline does not wait.
 
     Args:
         forecast: Forecast of the next 24 hours.

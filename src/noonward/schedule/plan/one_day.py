@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -13,7 +12,14 @@ from noonward.arrays import F8
 from noonward.errors import InfeasiblePlanError, ScenarioError
 from noonward.schedule.plan.predict import day_ahead_forecasts, usable_days
 from noonward.schedule.plan.problem import PlanProblem
-from noonward.schedule.plan.promise import FIRST_MARGIN, PROMISE, need_of, plan_with_margin
+from noonward.schedule.plan.promise import (
+    FIRST_MARGIN,
+    PROMISE,
+    need_of,
+    plan_with_margin,
+    promised_need,
+    require_promise,
+)
 from noonward.schedule.plan.result import Plan
 from noonward.schedule.plan.solve import Planner
 
@@ -25,9 +31,8 @@ class OneDayPlanner:
     """Control of ``PromisePlanner``: one predicted day in place of many samples.
 
     The plan of a day is that of its forecast (``day_ahead_forecasts``) times ``1 + margin``, as the only sample. The
-    margin is the ``ceil(promise (n + 1))``-th smallest need (``need_of``) of the last n finished days, n at most
-    ``window`` (the largest, where that exceeds n). Nothing promises that the share of days holds: needs follow each
-    other, and the plan of a day decides what it needs.
+    margin is the ``promised_need`` of the last ``window`` finished days' needs (``need_of``). Nothing promises that the
+    share of days holds: needs follow each other, and the plan of a day decides what it needs.
 
     Args:
         promise: Share of days, above 0 and below 1.
@@ -38,8 +43,7 @@ class OneDayPlanner:
     """
 
     def __init__(self, promise: float = PROMISE, *, window: int = WINDOW) -> None:
-        if not 0 < promise < 1:
-            raise ScenarioError(f"the promise is {promise}; give the share of days, above 0 and below 1")
+        require_promise(promise)
         if window < 2:
             raise ScenarioError(f"a margin from {window} days was asked for; give at least 2")
         self.promise, self.window = promise, window
@@ -52,8 +56,7 @@ class OneDayPlanner:
     @property
     def margin(self) -> float:
         """The margin of the next plan."""
-        last = sorted(self.needs[-self.window :])
-        return last[min(math.ceil(self.promise * (len(last) + 1)), len(last)) - 1]
+        return promised_need(self.needs[-self.window :], self.promise)
 
     def plan(self, problem: PlanProblem, past_NKC: F8) -> Plan:
         """Returns the plan of the day that follows the past days.

@@ -95,8 +95,7 @@ def first_margin(problem: PlanProblem, promise: float, *, start: float = FIRST_M
     """Returns the margin that the promised share of held-out days would have needed.
 
     The samples are split into contiguous blocks. Each is held out once from a plan with the margin ``start``. The
-    result is the ``ceil(promise (n + 1))``-th smallest need of n held-out days, as in split conformal prediction
-    (the largest, where that exceeds n).
+    result is the ``promised_need`` of the held-out days, as in split conformal prediction.
 
     Args:
         problem: What to plan; its samples are in the order of days.
@@ -117,8 +116,18 @@ def first_margin(problem: PlanProblem, promise: float, *, start: float = FIRST_M
             replace(problem, load_NKC=np.delete(problem.load_NKC, block, axis=0), load_max_KC=None), start
         )
         needs += [need_of(plan, problem.load_NKC[day], used) for day in block]
-    rank = min(math.ceil(promise * (samples + 1)), samples)
-    return sorted(needs)[rank - 1]
+    return promised_need(needs, promise)
+
+
+def promised_need(needs: Sequence[float], promise: float) -> float:
+    """Returns the ``ceil(promise (n + 1))``-th smallest of n needs; the largest, where that exceeds n."""
+    return sorted(needs)[min(math.ceil(promise * (len(needs) + 1)), len(needs)) - 1]
+
+
+def require_promise(promise: float) -> None:
+    """Raises ScenarioError unless a promise is a share of days above 0 and below 1."""
+    if not 0 < promise < 1:
+        raise ScenarioError(f"the promise is {promise}; give the share of days, above 0 and below 1")
 
 
 @dataclass(kw_only=True)
@@ -245,8 +254,7 @@ class PromisePlanner:
         step: float = STEP,
         predictors: Sequence[Predictor] = PREDICTORS,
     ) -> None:
-        if not 0 < promise < 1:
-            raise ScenarioError(f"the promise is {promise}; give the share of days, above 0 and below 1")
+        require_promise(promise)
         if samples < 2:
             raise ScenarioError(f"a plan from {samples} days was asked for; give at least 2")
         if not 0 <= step < math.inf:

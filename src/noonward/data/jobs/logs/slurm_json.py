@@ -21,7 +21,7 @@ def _recognises(file: TextFile) -> bool:
 
 def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame:
     content = file.json("write it again: sacct --json")
-    jobs = content.get("jobs")
+    jobs = content.get("jobs") if isinstance(content, dict) else None
     if not isinstance(jobs, list) or not jobs:
         raise DataError(f"{file.name} holds no job; write it again: sacct --json --starttime 2024-01-01")
     if "job_state" in jobs[0]:

@@ -119,6 +119,17 @@ def test_a_whole_record_of_other_content_is_one_error_too(tmp_path, make):
     assert refused
 
 
+def test_files_that_only_some_records_hold_are_checked_too(tmp_path):
+    write_files(cluster_files() | {"segments.parquet": b"whole"}, tmp_path / "000")
+    read_record(tmp_path / "000")
+    (tmp_path / "000" / "segments.parquet").write_bytes(b"other")
+    with pytest.raises(DataError, match=r"segments\.parquet is not as it was recorded .* run the policy again"):
+        read_record(tmp_path / "000")
+    (tmp_path / "000" / "segments.parquet").unlink()
+    with pytest.raises(DataError, match=r"damaged run record: segments\.parquet is missing; run the policy again"):
+        read_record(tmp_path / "000")
+
+
 def test_tables_that_vanish_after_reading_are_an_error(tmp_path):
     write_files(cluster_files(), tmp_path / "000")
     record = read_record(tmp_path / "000")

@@ -49,13 +49,13 @@ def test_a_fleet_without_freedoms_writes_none_so_that_digests_stay():
 @pytest.mark.parametrize(
     ("freedom", "message"),
     [
-        ({"elastic": {"gpus": [8, 16], "speedup": [1, 1.9, 3]}}, "2 gangs stand beside 3 speed-ups"),
+        ({"elastic": {"gpus": [8, 16], "speedup": [1, 1.9, 3]}}, "2 gangs have 3 speed-ups"),
         ({"elastic": {"gpus": [16, 8], "speedup": [1, 1.9]}}, "must both ascend"),
         ({"elastic": {"gpus": [8, 16], "speedup": [1, 1]}}, "must both ascend"),
         ({"elastic": {"gpus": [8, 16], "speedup": [2, 3]}}, "the first speed-up is 2"),
         ({"elastic": {"gpus": [8, 16], "speedup": [1, 2.1]}}, "can be at most 2, the ratio of the gangs"),
         ({"elastic": {"gpus": [8], "speedup": [1]}}, "at least 2 items"),
-        ({"caps": {"power": [0.5, 1], "throughput": [0.9]}}, "2 shares of power stand beside 1 of throughput"),
+        ({"caps": {"power": [0.5, 1], "throughput": [0.9]}}, "2 shares of power have 1 of throughput"),
         ({"caps": {"power": [1, 0.5], "throughput": [1, 0.8]}}, "must ascend"),
         ({"caps": {"power": [0.5, 0.9], "throughput": [0.8, 1]}}, "the last point is power 0.9 and throughput 1"),
         ({"caps": {"power": [0, 1], "throughput": [0.1, 1]}}, "greater than 0"),

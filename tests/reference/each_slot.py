@@ -160,6 +160,9 @@ class Run:
         job.finish_s = self.now_s + job.work * site.unit_s(job.gpus, job.level, job.class_)
         self.ledger.start(job)
 
+    def before_queues(self, answer):
+        """Asks what is asked in a slot before its queues: here nothing."""
+
     def pay(self, time_s):
         """Books the growth of the utility since the last question."""
         self.ledger.run_to(time_s)
@@ -191,8 +194,14 @@ def simulate(plant, jobs, answer, ledger):
     Returns:
         Run, with a reward per question and one for the end.
     """
-    sites = range(len(plant.sites))
-    run = Run(plant, jobs, ledger, queues=[[] for _ in sites])
+    run = Run(plant, jobs, ledger, queues=[[] for _ in plant.sites])
+    play(run, answer)
+    return run
+
+
+def play(run, answer):
+    """Runs the protocol from its first slot to its end."""
+    plant, jobs, sites = run.plant, run.jobs, range(len(run.plant.sites))
     for index, job in enumerate(jobs):
         job.index, job.status = index, "planned"
     slot = 0
@@ -207,6 +216,7 @@ def simulate(plant, jobs, answer, ledger):
         run.take(time_s)
         run.now_s = time_s
         run.drop_overdue()
+        run.before_queues(answer)
         pending = [list(run.queues[s]) for s in sites]
         for turn in range(max(map(len, pending))):
             asked = [pending[s][turn] if turn < len(pending[s]) else -1 for s in sites]
@@ -220,4 +230,3 @@ def simulate(plant, jobs, answer, ledger):
             break
         slot += 1
     run.pay(run.ended_s)
-    return run

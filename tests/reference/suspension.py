@@ -67,6 +67,7 @@ class Run(each_slot.Run):
     lives: dict = field(default_factory=dict)
     order: list = field(default_factory=list)  # running jobs of interruptible classes, as they began to run
     stretches: list = field(default_factory=list)
+    hours_known: int = 0
 
     def free(self, s):
         holds = ("run", "stop", "load")
@@ -211,6 +212,24 @@ class Run(each_slot.Run):
         if freedom.stop_s == 0:
             life.state, life.until_s = "dark", self.now_s + freedom.dark_s
 
+    def before_queues(self, answer):
+        """At the turn of an hour, asks all sites at once about their running jobs that may be suspended.
+
+        One job of each site a step, as they began.
+        """
+        if self.now_s % 3600 != 0 or self.now_s / 3600 >= self.hours_known:
+            return
+        sites = range(len(self.plant.sites))
+        asked_of = [[i for i in self.order if self.jobs[i].site == s and self.may_suspend(self.jobs[i])] for s in sites]
+        for turn in range(max(map(len, asked_of))):
+            asked = [asked_of[s][turn] if turn < len(asked_of[s]) else -1 for s in sites]
+            self.pay(self.now_s)
+            whole = self.question([-1] * len(asked))
+            whole.asked = asked
+            for s, suspends in enumerate(answer(Question(**vars(whole)))):
+                if asked[s] >= 0 and suspends:
+                    self.suspend(self.jobs[asked[s]])
+
     def pay(self, time_s):
         self.ledger.stretches = self.stretches
         super().pay(time_s)
@@ -266,49 +285,6 @@ def simulate(plant, jobs, answer, ledger, freedoms, hours_known):
     Returns:
         Run.
     """
-    sites = range(len(plant.sites))
-    run = Run(plant, jobs, ledger, queues=[[] for _ in sites], freedoms=freedoms)
-    for index, job in enumerate(jobs):
-        job.index, job.status = index, "planned"
-    slot = 0
-    while True:
-        time_s = slot * plant.slot_s
-        if not plant.drained and time_s >= plant.window_s:
-            run.take(plant.window_s)
-            run.now_s = run.ended_s = plant.window_s
-            if time_s == plant.window_s:
-                run.drop_overdue()
-            break
-        run.take(time_s)
-        run.now_s = time_s
-        run.drop_overdue()
-        if time_s % 3600 == 0 and time_s / 3600 < hours_known:
-            ask_running(run, answer)
-        pending = [list(run.queues[s]) for s in sites]
-        for turn in range(max(map(len, pending))):
-            asked = [pending[s][turn] if turn < len(pending[s]) else -1 for s in sites]
-            run.pay(time_s)
-            answers = answer(run.question(asked))
-            for s in sites:
-                if asked[s] >= 0:
-                    run.carry_out(jobs[asked[s]], s, *answers[s])
-        if plant.drained and all(job.status in ("done", "overdue") for job in jobs):
-            run.ended_s = max(time_s, plant.window_s)
-            break
-        slot += 1
-    run.pay(run.ended_s)
+    run = Run(plant, jobs, ledger, queues=[[] for _ in plant.sites], freedoms=freedoms, hours_known=hours_known)
+    each_slot.play(run, answer)
     return run
-
-
-def ask_running(run, answer):
-    """Asks all sites at once about their running jobs that may be suspended, one of each a step, as they began."""
-    sites = range(len(run.plant.sites))
-    asked_of = [[i for i in run.order if run.jobs[i].site == s and run.may_suspend(run.jobs[i])] for s in sites]
-    for turn in range(max(map(len, asked_of))):
-        asked = [asked_of[s][turn] if turn < len(asked_of[s]) else -1 for s in sites]
-        run.pay(run.now_s)
-        whole = run.question([-1] * len(asked))
-        whole.asked = asked
-        for s, suspends in enumerate(answer(Question(**vars(whole)))):
-            if asked[s] >= 0 and suspends:
-                run.suspend(run.jobs[asked[s]])

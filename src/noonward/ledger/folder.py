@@ -88,7 +88,8 @@ def read_json_files(folder: Path, files: Sequence[str]) -> dict[str, Any]:
 
     Args:
         folder: Folder of the record.
-        files: Names of all its files, ``manifest.json`` among them.
+        files: Names of the files that every such record holds, ``manifest.json`` among them. The others that its
+            manifest names are checked, too.
 
     Raises:
         DataError: A file is missing, is not the one that was recorded, or is no JSON; or the record is of another
@@ -109,9 +110,11 @@ def read_json_files(folder: Path, files: Sequence[str]) -> dict[str, Any]:
     if digests.get(MANIFEST) != manifest_digest(manifest):
         raise damaged(folder, _other(MANIFEST))
     contents = {"manifest": manifest}
-    for name in files:
+    for name in dict.fromkeys([*files, *digests]):
         if name == MANIFEST:
             continue
+        if not (folder / name).is_file():
+            raise damaged(folder, f"{name} is missing")
         content = (folder / name).read_bytes()
         if digests.get(name) != digest_of(content):
             raise damaged(folder, _other(name))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from noonward.arrays import F8, I8, Records
+from noonward.arrays import F8, Records
 from noonward.ledger.segments import LOAD, LOST, RUN, STOP, Outcome, Overhead, PowerSegments
 from noonward.ledger.settle import settle_power
 from noonward.model.signals import SiteSignals
@@ -89,10 +89,7 @@ def paused_s_of(outcome: Outcome) -> F8:
     """Returns how long each job did not run between its start and its finish, s, [J]."""
     if outcome.segment_K is None:
         return np.zeros(len(outcome.job_J))
-    segment_K = outcome.segment_K
-    runs = np.isin(segment_K["kind"], (RUN, LOST))
-    run_s_K = np.where(runs, segment_K["to_s"] - segment_K["from_s"], 0.0)
-    run_s_J = np.bincount(segment_K["job"], run_s_K, minlength=len(outcome.job_J))
+    run_s_J = _run_s(outcome.segment_K, len(outcome.job_J))
     whole_s_J = outcome.job_J["finish_s"] - outcome.job_J["start_s"]
     return np.where(outcome.suspensions_J > 0, whole_s_J - run_s_J, 0.0)
 
@@ -123,14 +120,14 @@ def late_s_of(outcome: Outcome, started_late_s_J: F8) -> F8:
     last_J = np.full(len(started_late_s_J), -1)
     last_J[segment_K["job"][load_K]] = load_K
     resumed = np.flatnonzero(last_J >= 0)
-    before = _run_before(segment_K, last_J)
+    before_K = np.arange(len(segment_K)) < last_J[segment_K["job"]]
+    ran_s_J = _run_s(segment_K[before_K], len(last_J))
     late_s_J = started_late_s_J.copy()
-    late_s_J[resumed] = segment_K["to_s"][last_J[resumed]] - before[resumed] - deadline_s_J[resumed]
+    late_s_J[resumed] = segment_K["to_s"][last_J[resumed]] - ran_s_J[resumed] - deadline_s_J[resumed]
     return late_s_J
 
 
-def _run_before(segment_K: Records, last_J: I8) -> F8:
-    """Returns how long each job ran before one of its segments, s, [J]; 0 where that is -1."""
-    runs = np.isin(segment_K["kind"], (RUN, LOST)) & (np.arange(len(segment_K)) < last_J[segment_K["job"]])
-    run_s_K = np.where(runs, segment_K["to_s"] - segment_K["from_s"], 0.0)
-    return np.bincount(segment_K["job"], run_s_K, minlength=len(last_J)).astype(np.float64, copy=False)
+def _run_s(segment_K: Records, jobs: int) -> F8:
+    """Returns how long each job ran in some segments, s, [J]."""
+    run_s_K = np.where(np.isin(segment_K["kind"], (RUN, LOST)), segment_K["to_s"] - segment_K["from_s"], 0.0)
+    return np.bincount(segment_K["job"], run_s_K, minlength=jobs).astype(np.float64, copy=False)

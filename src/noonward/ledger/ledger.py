@@ -322,7 +322,7 @@ def fixed_power(signals: SiteSignals, watts_S: F8, window_s: float) -> F8:
         watts_K=watts_S,
         gpus_K=np.zeros(len(sites), np.int32),
     )
-    return np.asarray(settle_power(whole, signals, len(sites)).job_JA.sum(axis=0))
+    return settled_A(whole, signals)
 
 
 def settle(outcome: Outcome) -> Ledger:

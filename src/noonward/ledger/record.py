@@ -65,10 +65,8 @@ class Record:
     @property
     def segments(self) -> pl.DataFrame | None:
         """One row per segment of suspended jobs (``segment_table``); None where nobody was asked about running jobs."""
-        import polars as pl
-
-        path = self.folder / "segments.parquet"
-        return pl.read_parquet(path) if path.exists() else None
+        name = "segments.parquet"
+        return read_table(self.folder, name) if name in self.manifest["digests"] else None
 
 
 def manifest_of(

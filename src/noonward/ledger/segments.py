@@ -210,7 +210,7 @@ class Outcome:
     meters: Meters
     rewards_K: F8 | None = None
 
-    @property
+    @functools.cached_property
     def occupied(self) -> PowerSegments:
         """Power of all GPUs that jobs occupy: of those that run, stop and load, and of runs whose work was lost."""
         if not len(self.overhead):

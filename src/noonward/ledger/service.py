@@ -176,18 +176,15 @@ def power_totals(outcome: Outcome, cap_w_S: F8) -> F8:
     """
     environment, tables = outcome.environment, outcome.environment.fleet.tables(1)
     free_w_S = tables.free_w_S * tables.pue_S
-    parts = [part for part in (outcome.power, outcome.overhead) if len(part)] or [outcome.power]
-    site_K, from_s_K, to_s_K, watts_K, gpus_K = (
-        np.concatenate([getattr(part, name) for part in parts]) if len(parts) > 1 else getattr(parts[0], name)
-        for name in ("site_K", "from_s_K", "to_s_K", "watts_K", "gpus_K")
-    )
+    power = outcome.occupied
+    site_K, from_s_K, to_s_K = power.site_K, power.from_s_K, power.to_s_K
     window_s = min(environment.window_s, outcome.ended_s)
     out_S4, extra_w_K, base_w_S = (
         np.zeros((len(free_w_S), 4)),
-        watts_K - gpus_K * free_w_S[site_K],
+        power.watts_K - power.gpus_K * free_w_S[site_K],
         tables.gpus_S * free_w_S,
     )
-    for more, sign in ((standing_power(environment), 1.0), (switched_off(environment, outcome.occupied), -1.0)):
+    for more, sign in ((standing_power(environment), 1.0), (switched_off(environment, power), -1.0)):
         if more is not None:
             site_K, extra_w_K = np.concatenate([site_K, more.site_K]), np.concatenate([extra_w_K, sign * more.watts_K])
             from_s_K, to_s_K = np.concatenate([from_s_K, more.from_s_K]), np.concatenate([to_s_K, more.to_s_K])

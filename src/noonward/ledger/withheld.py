@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from noonward.arrays import F8, I8
@@ -29,7 +27,7 @@ def switched_off(environment: Environment, power: PowerSegments | None = None) -
     if steps is None:
         return None
     tables, window_s = environment.fleet.tables(1), environment.window_s
-    running = NO_SEGMENTS if power is None else power
+    running = PowerSegments.none() if power is None else power
     parts: list[tuple[I8, F8, F8, I8]] = []
     for s, gpus in enumerate(tables.gpus_S.tolist()):
         mine = running.site_K == s
@@ -69,7 +67,3 @@ def _segments(site_K: I8, from_s_K: F8, to_s_K: F8, gpus_K: I8, watts_K: F8) -> 
         watts_K=watts_K,
         gpus_K=gpus_K.astype(np.int32),
     )
-
-
-NO_SEGMENTS: Final = _segments(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros(0))
-"""No power."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from noonward.model.spec import NonNegative, Spec
+from noonward.model.spec import NonNegative, Spec, without_defaults
 
 
 class Economics(Spec):
@@ -21,8 +21,5 @@ class Economics(Spec):
     ledger settles it for every policy alike; policies do not see it."""
 
     @model_serializer(mode="wrap")
-    def _without_what_is_not_priced(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        content: dict[str, Any] = write(self)
-        if not self.waiting_usd_per_hour:
-            content.pop("waiting_usd_per_hour", None)
-        return content
+    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_defaults(self, write, "waiting_usd_per_hour")

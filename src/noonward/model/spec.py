@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from noonward.files import SLUG
 from noonward.units import HOUR_S
@@ -25,6 +25,22 @@ class Spec(BaseModel):
     """A frozen part of a scenario; an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+def without_defaults(spec: Spec, write: SerializerFunctionWrapHandler, *names: str) -> dict[str, Any]:
+    """Returns a part's content without those of some fields that hold their default, for its serializer.
+
+    So the digests of scenarios that do not state such a field stay what they were before there was one.
+
+    Args:
+        spec: The part.
+        write: What writes all its fields.
+        names: Fields to leave out where they hold their default.
+    """
+    content: dict[str, Any] = write(spec)
+    fields = type(spec).model_fields
+    unstated = [name for name in names if getattr(spec, name) == fields[name].get_default(call_default_factory=True)]
+    return {name: value for name, value in content.items() if name not in unstated}
 
 
 def slug(name: str) -> str:

@@ -18,7 +18,7 @@ from noonward.model.cluster.freedom import Freedom, check_freedoms
 from noonward.model.cluster.power import GpuType, energy_optimal_level
 from noonward.model.cluster.pue import PueFile
 from noonward.model.cluster.withheld import GpuFile, GpuStep
-from noonward.model.spec import LARGEST, Count, NonNegative, Spec
+from noonward.model.spec import LARGEST, Count, NonNegative, Spec, without_defaults
 
 
 class Site(Spec):
@@ -154,10 +154,8 @@ class Fleet(Spec):
         return self
 
     @model_serializer(mode="wrap")
-    def _said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leaves out freedoms where there are none: digests of scenarios without them stay what they were."""
-        said: dict[str, Any] = write(self)
-        return said if self.freedoms else {name: value for name, value in said.items() if name != "freedoms"}
+    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_defaults(self, write, "freedoms")
 
     def _check_ranges(self) -> None:
         """Raises ValueError if a range is empty, names a site twice, or names an unknown class or site."""

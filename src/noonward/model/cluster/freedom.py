@@ -26,7 +26,7 @@ class Scaling(Spec):
     @model_validator(mode="after")
     def _rises(self) -> Self:
         if len(self.gpus) != len(self.speedup):
-            raise ValueError(f"{len(self.gpus)} gangs stand beside {len(self.speedup)} speed-ups; give one each")
+            raise ValueError(f"{len(self.gpus)} gangs have {len(self.speedup)} speed-ups; give one each")
         if list(self.gpus) != sorted(set(self.gpus)) or list(self.speedup) != sorted(set(self.speedup)):
             raise ValueError(f"gpus {list(self.gpus)} and speedup {list(self.speedup)} must both ascend")
         if self.speedup[0] != 1:

@@ -26,7 +26,7 @@ class CapCurve(Spec):
     def _rises(self) -> Self:
         if len(self.power) != len(self.throughput):
             raise ValueError(
-                f"{len(self.power)} shares of power stand beside {len(self.throughput)} of throughput; give one each"
+                f"{len(self.power)} shares of power have {len(self.throughput)} of throughput; give one each"
             )
         if list(self.power) != sorted(set(self.power)) or list(self.throughput) != sorted(self.throughput):
             raise ValueError(

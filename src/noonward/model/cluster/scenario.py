@@ -18,7 +18,20 @@ from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
 from noonward.model.markets import require_markets
 from noonward.model.network import Network
-from noonward.model.spec import LARGEST, Count, Gang, Hours, NonNegative, Positive, Share, Sigma, Slot, Slug, Spec
+from noonward.model.spec import (
+    LARGEST,
+    Count,
+    Gang,
+    Hours,
+    NonNegative,
+    Positive,
+    Share,
+    Sigma,
+    Slot,
+    Slug,
+    Spec,
+    without_defaults,
+)
 from noonward.units import HOUR_S
 
 Month = Annotated[int, Field(ge=1, le=12)]
@@ -56,12 +69,8 @@ class MarketSignals(Spec):
         return day_ahead
 
     @model_serializer(mode="wrap")
-    def _as_stated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leaves out ``day_ahead`` where nothing is stated, so that digests of such scenarios stay as they were."""
-        content: dict[str, Any] = handler(self)
-        if not self.day_ahead:
-            content.pop("day_ahead", None)
-        return content
+    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_defaults(self, write, "day_ahead")
 
 
 class GeneratedSignals(MarketSignals):
@@ -192,14 +201,6 @@ class FineTuningJobs(JobsToRun):
         return self
 
 
-def _said(spec: Any, write: SerializerFunctionWrapHandler, *optional: str) -> dict[str, Any]:
-    """Returns a part's content without fields that hold their default: digests of what does not state them stay."""
-    content: dict[str, Any] = write(spec)
-    fields = type(spec).model_fields
-    unsaid = [name for name in optional if getattr(spec, name) == fields[name].default]
-    return {name: value for name, value in content.items() if name not in unsaid}
-
-
 def _ordered_gangs(jobs: Any) -> Any:
     """Raises ValueError unless the smallest gang is at most the largest."""
     if jobs.gpus_max < jobs.gpus_min:
@@ -250,8 +251,8 @@ class LogNormalWork(Spec):
         return self
 
     @model_serializer(mode="wrap")
-    def _without_what_is_not_said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _said(self, write, "work_max")
+    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_defaults(self, write, "work_max")
 
 
 class ParetoWork(Spec):
@@ -289,8 +290,8 @@ class ClassStream(Spec):
     _gangs = model_validator(mode="after")(_ordered_gangs)
 
     @model_serializer(mode="wrap")
-    def _without_what_is_not_said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _said(self, write, "slack_ratio")
+    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_defaults(self, write, "slack_ratio")
 
 
 class MixedJobs(JobsToRun):
@@ -303,8 +304,8 @@ class MixedJobs(JobsToRun):
     """Factor on the rates of all classes: more or fewer jobs of the same mix."""
 
     @model_serializer(mode="wrap")
-    def _without_what_is_not_said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _said(self, write, "rate_factor")
+    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_defaults(self, write, "rate_factor")
 
 
 class ShapedJobs(JobsToRun):
@@ -369,13 +370,8 @@ class JobTable(JobsToRun):
     running, on their GPUs until they end, and those that were waiting, which arrive at once."""
 
     @model_serializer(mode="wrap")
-    def _without_what_is_not_said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        content: dict[str, Any] = write(self)
-        if not self.leave_alone_min:
-            content.pop("leave_alone_min", None)
-        if self.at_start == "empty":
-            content.pop("at_start", None)
-        return content
+    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_defaults(self, write, "leave_alone_min", "at_start")
 
 
 SignalSource = Annotated[GeneratedSignals | SinusoidalSignals | SignalFiles, Field(discriminator="source")]

@@ -72,10 +72,10 @@ class Withheld:
             [[3], [0]]
         """
         times_s = np.unique([0.0, *(max(time_s, 0.0) for time_s, _, _ in changes)])
-        sum_KS = np.zeros((len(times_s), len(gpus_S)), np.int64)
+        change_KS = np.zeros((len(times_s), len(gpus_S)), np.int64)
         for time_s, site, gpus in changes:
-            sum_KS[np.searchsorted(times_s, max(time_s, 0.0)) :, site] += gpus
-        gpus_KS = np.clip(sum_KS, 0, gpus_S)
+            change_KS[np.searchsorted(times_s, max(time_s, 0.0)), site] += gpus
+        gpus_KS = np.clip(change_KS.cumsum(axis=0), 0, gpus_S)
         new_K = np.concatenate([[True], (np.diff(gpus_KS, axis=0) != 0).any(axis=1)])
         return cls(from_s_K=times_s[new_K], gpus_KS=gpus_KS[new_K]) if gpus_KS.any() else None
 
@@ -143,12 +143,12 @@ class StandingJobs:
     power_w_J: F8
 
     def withheld(self, gpus_S: I8, *, told: bool, also: Withheld | None = None) -> Withheld | None:
-        """Returns what they, and what is withheld beside them, keep from other jobs.
+        """Returns the GPUs that no job of the run may take: theirs, and those that are withheld for other reasons.
 
         Args:
             gpus_S: GPUs of the sites.
             told: Whether they end when schedulers expect it, instead of when they do.
-            also: What is withheld beside.
+            also: GPUs that are withheld for other reasons, or None.
         """
         end_s_J = self.told_end_s_J if told else self.end_s_J
         rows = list(zip(self.site_J.tolist(), self.gpus_J.tolist(), end_s_J.tolist(), strict=True))

@@ -47,8 +47,10 @@ def interval_joules(segments: PowerSegments, sites: int, interval_s: float, coun
         count: Number of intervals.
 
     Example:
-        >>> one = PowerSegments(site_K=np.array([0], np.int32), job_K=np.array([0], np.int32), from_s_K=np.array([30.0]),
-        ...     to_s_K=np.array([90.0]), watts_K=np.array([2.0]), gpus_K=np.array([1], np.int32))
+        >>> zero, watts = np.zeros(1, np.int32), np.array([2.0])
+        >>> one = PowerSegments(
+        ...     site_K=zero, job_K=zero, from_s_K=np.array([30.0]), to_s_K=np.array([90.0]), watts_K=watts, gpus_K=zero
+        ... )
         >>> interval_joules(one, 1, 60.0, 3).tolist()
         [[60.0, 60.0, 0.0]]
     """

@@ -172,10 +172,12 @@ class Fleet(Spec):
                 f"{nearest(meter.tariff, self.tariffs)}"
             )
         tariff = self.tariffs[meter.tariff]
-        for charge in (*tariff.demand, *tariff.coincident):
-            if charge.interval_min % meter.interval_min:
+        for interval_min in [
+            *(charge.interval_min for charge in tariff.demand), *(charge.interval_min for charge in tariff.coincident)
+        ]:  # fmt: skip
+            if interval_min % meter.interval_min:
                 raise ValueError(
-                    f"tariff {meter.tariff!r} charges power over {charge.interval_min} min, but the meter of site "
+                    f"tariff {meter.tariff!r} charges power over {interval_min} min, but the meter of site "
                     f"{site.name!r} reads every {meter.interval_min} min; give an interval_min that divides it"
                 )
         if meter.system_load is None and len(meter.system_peaks) != len(tariff.coincident):

@@ -93,10 +93,8 @@ class Program:
         """
         columns, rows = self._counts
         solver, none = quiet_solver(), np.empty(0, dtype=np.int32)
-        solver.addCols(
-            columns, *(np.concatenate(each) for each in (self._cost, self._lower, self._upper)), 0, none, none,
-            np.empty(0),
-        )  # fmt: skip
+        cost, lower, upper = (np.concatenate(each) for each in (self._cost, self._lower, self._upper))
+        solver.addCols(columns, cost, lower, upper, 0, none, none, np.empty(0))
         if rows:
             row, column = np.concatenate(self._row), np.concatenate(self._column)
             order = np.lexsort((column, row))

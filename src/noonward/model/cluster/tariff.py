@@ -259,7 +259,8 @@ class Tariff(Spec):
             if not self.energy:
                 raise ValueError("energy holds no block; give a price in USD/MWh, 'signal' or at least one block")
             ends = [block.up_to_kwh for block in self.energy]
-            if ends[-1] is not None or None in ends[:-1] or sorted(ends[:-1]) != ends[:-1]:
+            limits = [end for end in ends[:-1] if end is not None]
+            if ends[-1] is not None or len(limits) < len(ends) - 1 or sorted(set(limits)) != limits:
                 raise ValueError("blocks of energy end at rising up_to_kwh, and the last one has none; order them so")
             prices = [block.usd_per_mwh for block in self.energy]
             if sorted(prices) != prices:

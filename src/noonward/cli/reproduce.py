@@ -460,17 +460,20 @@ def grid_events(
         Path | None,
         typer.Option(
             envvar="NOONWARD_FIELD_TESTS",
+            metavar="FOLDER",
             help="Folder with SRP_total_power.csv and aps_jobs_by_minute.csv of Emerald AI's field test.",
         ),
     ] = None,
     power: Annotated[
-        Path | None, typer.Option(help="Power of another field test by time (docs/grid-events.md).")
+        Path | None, typer.Option(metavar="FILE", help="Power of another field test by time (docs/grid-events.md).")
     ] = None,
     events: Annotated[
-        Path | None, typer.Option(help="Its jobs, and when its event was. [default: the columns of --power]")
+        Path | None,
+        typer.Option(metavar="FILE", help="Its jobs, and when its event was. [default: the columns of --power]"),
     ] = None,
     caps: Annotated[
-        Path | None, typer.Option(help="Power and throughput of its workloads under caps. [default: Emerald AI's]")
+        Path | None,
+        typer.Option(metavar="FILE", help="Power and throughput of its workloads under caps. [default: Emerald AI's]"),
     ] = None,
     name: Annotated[str, typer.Option(help="Its name in figures.")] = "test",
     timezone: Annotated[str | None, typer.Option(help="Clock of times without an offset, e.g. Europe/London.")] = None,
@@ -503,3 +506,36 @@ def grid_events(
     if not found.held:
         print("no measured power was given: --data FOLDER or --power FILE holds it against our physics")
     print(f"report:  {report}")
+
+
+@app.command(name="flexible-jobs", short_help="Jobs that bend: GAIA, CarbonScaler, a field test.")
+def flexible_jobs(
+    gaia: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="GAIA's 1,000 jobs (its src/cluster_traces/pai_1k.csv).")
+    ] = None,
+    carbonscaler: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A profile of CarbonScaler (its src/profiles/nbody10k.csv); repeat it."),
+    ] = None,
+    aps: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Power by job and minute of Emerald AI's field test of 1 May 2025."),
+    ] = None,
+    signals: SignalFiles = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Jobs that bend against what others published: GAIA's suspension, CarbonScaler's schedules, a field test.
+
+    The files are theirs, and not part of this package; a part whose file is not given is left out.
+    """
+    from noonward.evaluate.metrics import to_json
+    from noonward.studies.flexible_jobs.reproduce import flexible_table, reproduce_flexible
+
+    found = reproduce_flexible(gaia, carbonscaler or [], aps, signals or [], seed=seed)
+    if json:
+        print(to_json(found.metrics(), seed=seed, left_out=list(found.left_out)))
+        return
+    print_text_table(flexible_table(found))
+    for part in found.left_out:
+        print(f"left out: {part}")

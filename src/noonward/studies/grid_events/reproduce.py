@@ -102,7 +102,7 @@ class GridEvents:
     lost: dict[str, dict[float, float]]
 
     def metrics(self) -> list[Metric]:
-        """Returns all figures (docs/figures-studies.md)."""
+        """Returns all figures (docs/figures-grid.md)."""
         found = []
         for held in self.held:
             test, name = held.test, held.test.name

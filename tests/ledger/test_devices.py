@@ -97,7 +97,7 @@ def test_a_file_of_shares_and_one_of_weather(tmp_path):
     assert (first, share_H.tolist()) == (datetime(2022, 3, 1, tzinfo=UTC), [0.25, 0.5])
     path.write_text("time,irradiance_w_per_m2,dry_bulb_c\n2022-03-01 01:00,800,20\n2022-03-01 02:00,0,5\n")
     first, share_H = solar_hours(SolarFile(path=path, timezone="+01:00"))
-    assert (first, share_H.tolist()) == (datetime(2022, 3, 1, tzinfo=UTC), [0.622746, 0.0])
+    assert (first, share_H.tolist()) == (datetime(2022, 3, 1, tzinfo=UTC), [0.622748, 0.0])
     assert pvwatts_share(np.array([800.0]), np.array([20.0]))[0] == pytest.approx(
         0.8 * (1 - 0.0047 * 20) * 0.8592, abs=1e-6
     )

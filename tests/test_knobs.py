@@ -113,7 +113,7 @@ NOT_TURNED = {
 ) | dict.fromkeys(
     [
         "Site.behind_meter", *(f"Battery.{name}" for name in ("kw", "kwh", "round_trip", "reserve", "start")),
-        "Battery.usd_per_mwh_through", "Solar.kw", "Solar.profile", "SolarFile.path", "SolarFile.timezone",
+        "Battery.usd_per_mwh_through", "Solar.kw", "SolarFile.path", "SolarFile.timezone",
         "Export.allowed_kw", "Export.price", *(f"BehindMeter.{name}" for name in ("battery", "solar", "export")),
     ],
     "devices behind a meter (tests/ledger/test_devices.py, tests/model/test_three_faces.py)",

@@ -93,7 +93,7 @@ class Ledger:
         standing_usd: Its cost, USD.
         standing_kg: Its emissions, kgCO2.
         further: Accounts of signals beside price and carbon intensity, by the name of their total, e.g. ``water_l``.
-        interruptions: What suspending jobs took; None where no scheduler was asked about running jobs.
+        interruptions: What suspending and capping jobs took; None where no scheduler was asked about running jobs.
     """
 
     jobs: int

@@ -28,7 +28,7 @@ from noonward.schedule.cluster.slot_rules import (
     PriceGreedy,
     RandomMasked,
 )
-from noonward.schedule.cluster.suspending import Kept, Measure, Quantile, SuspendThreshold
+from noonward.schedule.cluster.suspending import CapThreshold, Kept, Measure, Power, Quantile, SuspendThreshold
 from noonward.schedule.cluster.weighed import MarketRouter, SecondW, WeighedRouter
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED, WhatHappened
 from noonward.schedule.families import Family, Role
@@ -68,7 +68,7 @@ def add_policies(registry: Registry, *nets: Path) -> None:
     """Adds the package's policies for cluster scenarios, and trained ones of further folders."""
     _add_slot_rules(registry)
     _add_bookers(registry)
-    _add_suspending(registry)
+    _add_thresholds(registry)
     _add_routers(registry)
     _add_weighed(registry)
     _add_plans(registry)
@@ -232,29 +232,54 @@ def suspend_threshold(
     return SuspendThreshold(Forecast(forecast, noise=noise, net=net), measure=measure, quantile=quantile, kept=kept)
 
 
+def cap_threshold(
+    forecast: ForecastKind = "persistence",
+    noise: Noise = NOISE,
+    net: NetName = 0,
+    measure: Measure = "cost",
+    quantile: Quantile = 0.3,
+    kept: Kept = 0.3,
+    power: Power = 0.6,
+) -> Scheduler:
+    """Returns a rule that caps the power of jobs in expensive hours, under a forecast of the next day."""
+    by = Forecast(forecast, noise=noise, net=net)
+    return CapThreshold(by, measure=measure, quantile=quantile, kept=kept, power=power)
+
+
 def _threshold_roles(forecast: str, **_: object) -> frozenset[Role]:
     return frozenset({"rule", "control", "clairvoyant"} if forecast in FORESEEN else {"rule", "control"})
 
 
-def _add_suspending(registry: Registry) -> None:
-    def describe(forecast: str, measure: str, quantile: float, **_: object) -> str:
-        by = {"cost": "energy and carbon cost", "price": "price", "carbon": "carbon intensity"}[measure]
+def _add_thresholds(registry: Registry) -> None:
+    by = {"cost": "energy and carbon cost", "price": "price", "carbon": "carbon intensity"}
+
+    def suspends(forecast: str, measure: str, quantile: float, **_: object) -> str:
         return (
-            f"Runs in the {quantile:.0%} of the next 24 hours of least {by} under {WORDS[forecast]}, suspended in the "
-            "others, while slack is left."
+            f"Runs in the {quantile:.0%} of the next 24 hours of least {by[measure]} under {WORDS[forecast]}, "
+            "suspended in the others, while slack is left."
         )
 
-    registry.add_family(
-        Family(
-            name="suspend-threshold",
-            make=suspend_threshold,
-            describe=describe,
-            roles=_threshold_roles,
-            check=_check_forecast,
-            packaged=True,
+    def caps(forecast: str, measure: str, quantile: float, power: float, **_: object) -> str:
+        return (
+            f"Runs at full power in the {quantile:.0%} of the next 24 hours of least {by[measure]} under "
+            f"{WORDS[forecast]}, capped to {power:.0%} of it or more in the others, while slack is left."
         )
-    )
-    registry.add_member("suspend-threshold-perfect", "suspend-threshold", {"forecast": "perfect"})
+
+    for name, make, describe in (
+        ("suspend-threshold", suspend_threshold, suspends),
+        ("cap-threshold", cap_threshold, caps),
+    ):
+        registry.add_family(
+            Family(
+                name=name,
+                make=make,
+                describe=describe,
+                roles=_threshold_roles,
+                check=_check_forecast,
+                packaged=True,
+            )
+        )
+        registry.add_member(f"{name}-perfect", name, {"forecast": "perfect"})
 
 
 def default_policy(clock: Clock = 0.6) -> Scheduler:

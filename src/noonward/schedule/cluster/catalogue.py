@@ -29,6 +29,7 @@ from noonward.schedule.cluster.slot_rules import (
     RandomMasked,
 )
 from noonward.schedule.cluster.suspending import CapThreshold, Kept, Measure, Power, Quantile, SuspendThreshold
+from noonward.schedule.cluster.wait_awhile import WaitAwhile
 from noonward.schedule.cluster.weighed import MarketRouter, SecondW, WeighedRouter
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED, WhatHappened
 from noonward.schedule.families import Family, Role
@@ -68,7 +69,7 @@ def add_policies(registry: Registry, *nets: Path) -> None:
     """Adds the package's policies for cluster scenarios, and trained ones of further folders."""
     _add_slot_rules(registry)
     _add_bookers(registry)
-    _add_thresholds(registry)
+    _add_bending(registry)
     _add_routers(registry)
     _add_weighed(registry)
     _add_plans(registry)
@@ -246,35 +247,51 @@ def cap_threshold(
     return CapThreshold(by, measure=measure, quantile=quantile, kept=kept, power=power)
 
 
-def _threshold_roles(forecast: str, **_: object) -> frozenset[Role]:
+def wait_awhile(
+    forecast: ForecastKind = "perfect", noise: Noise = NOISE, net: NetName = 0, measure: Measure = "cost"
+) -> Scheduler:
+    """Returns a rule that runs each job in its hours of least forecast cost."""
+    return WaitAwhile(Forecast(forecast, noise=noise, net=net), measure=measure)
+
+
+def _bending_roles(forecast: str, **_: object) -> frozenset[Role]:
     return frozenset({"rule", "control", "clairvoyant"} if forecast in FORESEEN else {"rule", "control"})
 
 
-def _add_thresholds(registry: Registry) -> None:
-    by = {"cost": "energy and carbon cost", "price": "price", "carbon": "carbon intensity"}
+def _add_bending(registry: Registry) -> None:
+    """Adds the rules that suspend or cap running jobs."""
+    measured = {"cost": "energy and carbon cost", "price": "price", "carbon": "carbon intensity"}
 
     def suspends(forecast: str, measure: str, quantile: float, **_: object) -> str:
         return (
-            f"Runs in the {quantile:.0%} of the next 24 hours of least {by[measure]} under {WORDS[forecast]}, "
+            f"Runs in the {quantile:.0%} of the next 24 hours of least {measured[measure]} under {WORDS[forecast]}, "
             "suspended in the others, while slack is left."
         )
 
     def caps(forecast: str, measure: str, quantile: float, power: float, **_: object) -> str:
         return (
-            f"Runs at full power in the {quantile:.0%} of the next 24 hours of least {by[measure]} under "
+            f"Runs at full power in the {quantile:.0%} of the next 24 hours of least {measured[measure]} under "
             f"{WORDS[forecast]}, capped to {power:.0%} of it or more in the others, while slack is left."
+        )
+
+    def waits(forecast: str, measure: str, **_: object) -> str:
+        future = ", so it knows the future" if forecast in FORESEEN else ""
+        return (
+            f"Runs each job in the hours of least {measured[measure]} before it must end, suspended in the others, "
+            f"under {WORDS[forecast]}{future}."
         )
 
     for name, make, describe in (
         ("suspend-threshold", suspend_threshold, suspends),
         ("cap-threshold", cap_threshold, caps),
+        ("wait-awhile", wait_awhile, waits),
     ):
         registry.add_family(
             Family(
                 name=name,
                 make=make,
                 describe=describe,
-                roles=_threshold_roles,
+                roles=_bending_roles,
                 check=_check_forecast,
                 packaged=True,
             )

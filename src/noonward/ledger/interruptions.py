@@ -102,7 +102,8 @@ def paused_s_of(outcome: Outcome) -> F8:
     pauses_K = np.isin(outcome.segment_K["kind"], (STOP, LOAD))
     begun_K, ended_K = (np.where(outcome.segment_K["kind"] == kind, 1.0, 0.0) for kind in (STOP, LOAD))
     paused_s_K = ended_K * outcome.segment_K["to_s"] - begun_K * outcome.segment_K["from_s"]
-    return np.bincount(outcome.segment_K["job"][pauses_K], paused_s_K[pauses_K], minlength=jobs)
+    paused_s_J = np.bincount(outcome.segment_K["job"][pauses_K], paused_s_K[pauses_K], minlength=jobs)
+    return paused_s_J.astype(np.float64, copy=False)
 
 
 def capped_gpu_hours_of(outcome: Outcome) -> tuple[F8, F8]:
@@ -114,7 +115,8 @@ def capped_gpu_hours_of(outcome: Outcome) -> tuple[F8, F8]:
     seconds_K = np.maximum(np.minimum(part_K["to_s"], outcome.ended_s) - part_K["from_s"], 0.0)
     gpu_hours_K = part_K["gpus"] * seconds_K / HOUR_S
     slowed_K = gpu_hours_K * (1.0 - part_K["rate"])
-    return np.bincount(part_K["job"], gpu_hours_K, minlength=jobs), np.bincount(part_K["job"], slowed_K, minlength=jobs)
+    capped_J, slowed_J = (np.bincount(part_K["job"], hours_K, minlength=jobs) for hours_K in (gpu_hours_K, slowed_K))
+    return capped_J.astype(np.float64, copy=False), slowed_J.astype(np.float64, copy=False)
 
 
 def overhead_gpu_hours_of(outcome: Outcome, *, lost: bool) -> F8:

@@ -144,14 +144,20 @@ class _Threshold(CompiledScheduler):
         quantile: Share of the 24 hours that are cheap.
         kept: Share of a job's slack that is left unused.
         power: Least power of a cap in use, share of full power.
-        asks: Further needs: what is to be done with running jobs.
+        caps: It caps running jobs; else it suspends them.
     """
 
     def __init__(
-        self, forecast: Forecast, measure: Measure, quantile: float, kept: float, power: float, **asks: bool
+        self, forecast: Forecast, measure: Measure, quantile: float, kept: float, power: float, *, caps: bool
     ) -> None:
         self.needs = Needs(
-            protocols=("each-slot",), signals=True, economics=True, forecast=forecast, lookahead_h=DAY_H, **asks
+            protocols=("each-slot",),
+            signals=True,
+            economics=True,
+            forecast=forecast,
+            lookahead_h=DAY_H,
+            running=not caps,
+            caps=caps,
         )
         weights = {"cost": (np.nan, np.nan), "price": (1.0, 0.0), "carbon": (0.0, 1.0)}[measure]
         self._numbers = (-1.0, quantile * DAY_H, kept, *weights, power)
@@ -191,7 +197,7 @@ class SuspendThreshold(_Threshold):
     def __init__(
         self, forecast: Forecast, *, measure: Measure = "cost", quantile: Quantile = 0.3, kept: Kept = 0.3
     ) -> None:
-        super().__init__(forecast, measure, quantile, kept, 1.0, running=True)
+        super().__init__(forecast, measure, quantile, kept, 1.0, caps=False)
 
 
 class CapThreshold(_Threshold):

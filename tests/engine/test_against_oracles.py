@@ -194,7 +194,7 @@ class Replay:
         assert (kind, now_s, asked, site) == (ASK_ALLOCATE, state.now_s, [job.index], s)
         self.sites(state, sites)
         self.pay(now_s)
-        _, gpus, level, _ = answers[0]
+        _, gpus, level, *_ = answers[0]
         return gpus or job.gpus_max, level
 
     def finished(self, state, job, unit_j):

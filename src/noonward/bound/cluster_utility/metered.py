@@ -35,6 +35,8 @@ from noonward.units import HOUR_S
 
 STEPS: Final = 6
 """Prices that are tried."""
+LEAST_LOAD: Final = 1e-5
+"""Least load that prices are read at, as a share of the most that a site's GPUs draw."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,11 @@ def metered_bound(
     load_of = {s: one.fixed_kw_N for s, one in sites.items()}
     upper_usd, lower_usd, done = np.inf, -np.inf, 0
     while done < steps and (not done or time.monotonic() < end_s):
-        price_of = {s: dispatched(one.site, load_of[s]).price_N for s, one in sites.items()}
+        # At no load at all the duals say nothing of what a first kWh costs.
+        price_of = {
+            s: dispatched(one.site, np.maximum(load_of[s], LEAST_LOAD * one.most_kw_N)).price_N
+            for s, one in sites.items()
+        }
         left = None if seconds is None else max(end_s - time.monotonic(), 0.0)
         found = utility_bound(_priced(environment, sites, price_of), seconds=left, **options)
         monthly_usd = sum(one.monthly_usd for one in sites.values())

@@ -22,6 +22,7 @@ from noonward.data.jobs.standing import at_start, waiting_rows, words_at_start
 from noonward.data.sanity import scenario_warnings
 from noonward.data.signals.generate import generate_signals, sinusoidal_signals
 from noonward.data.signals.load import load_signals
+from noonward.data.solar import solar_by_hour
 from noonward.errors import DataError, ScenarioError, SignalRangeError
 from noonward.model.cluster.environment import Environment, latest_end_s, require_end
 from noonward.model.cluster.jobs import Jobs
@@ -44,8 +45,8 @@ from noonward.units import DAY_H, DAY_S, HOUR_S, MINUTE_S
 HISTORY_H: Final = 48
 """Hours of signals before the window, for forecasts."""
 UNBROKEN: Final = (
-    "the scenario states freedoms of jobs (suspend, resize, cap), but no policy resizes or caps jobs yet, and only "
-    "those that are asked about running jobs suspend them (docs/suspension.md); "
+    "the scenario states freedoms of jobs (suspend, resize, cap), but no policy resizes jobs yet, and only those that "
+    "are asked about running jobs suspend or cap them (docs/suspension.md); "
     "'noonward bound --freedom' says what the freedoms can be worth at most"
 )
 """Note of an environment whose jobs may be stopped, resized or capped."""
@@ -120,7 +121,12 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         slot_s = scenario.slot_s if scenario.protocol == "each-slot" else 0.0
         jobs = left_alone(jobs, knowledge, scenario.fleet, alone_s, slot_s)
     return Environment(
-        **replace(setting, pue=pue, withheld=withheld_gpus(scenario.fleet, start)).stated,
+        **replace(
+            setting,
+            pue=pue,
+            withheld=withheld_gpus(scenario.fleet, start),
+            solar=solar_by_hour(scenario.fleet, start, _hours(scenario, jobs)),
+        ).stated,
         index=index,
         seed=seed,
         jobs=jobs,

@@ -110,7 +110,7 @@ def test_deeper_cuts_cost_more(tiny):
 
 @pytest.mark.parametrize("case", [{"cuts": (0.0,)}, {"cuts": (1.2,)}, {"hours": (24.0,)}, {"notices_min": (1e6,)}])
 def test_cases_that_cannot_be_are_refused(tiny, case):
-    with pytest.raises(ScenarioError, match="the cut must be above 0%"):
+    with pytest.raises(ScenarioError, match="must be above 0% and at most 100%"):
         flexibility(tiny, BASE, **case)
 
 

@@ -116,7 +116,8 @@ def event(
     report = write_tables(
         f"A grid event at {scenario.name}",
         f"{case.cut:.0%} less power for {shown_hours(hours)}, notice {shown_notice(case.notice_min)}. "
-        f"Policy {found.policy}, seed {seed}. Targets are shares of the mean power that each site draws without the event.",
+        f"Policy {found.policy}, seed {seed}. Targets are shares of the mean power that each site draws "
+        "without the event.",
         [event_table(found)],
         [event_figure(found)],
         place,

@@ -131,9 +131,9 @@ def event_table(found: OneEvent) -> TextTable:
         ),
         rows=tuple(rows),
         caption="hold: jobs start later. suspend, cap: running jobs of classes that allow it. GPU-hours lost: work "
-        "done without the event and not with it, until its end. at least: the least that the jobs which run without the "
-        "event could lose. USD per MWh: that work at what a GPU-hour earns. utility lost: over the whole run, work made up "
-        "later included; negative: a gain",
+        "done without the event and not with it, until its end. at least: the least that the jobs which run without "
+        "the event could lose. USD per MWh: that work at what a GPU-hour earns. utility lost: over the whole run, work "
+        "made up later included; negative: a gain",
     )
 
 

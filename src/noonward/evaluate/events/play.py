@@ -112,8 +112,8 @@ def policy_of(scenario: Scenario, policy: str | None) -> str:
     chosen = scenario.reference_policy if policy is None else policy
     if chosen is None:
         raise ScenarioError(
-            f"scenario {scenario.name!r} states no reference_policy; name the policy that runs the fleet, e.g. --policy "
-            "cheapest-feasible"
+            f"scenario {scenario.name!r} states no reference_policy; name the policy that runs the fleet, e.g. "
+            "--policy cheapest-feasible"
         )
     return chosen
 

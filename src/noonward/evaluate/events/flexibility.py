@@ -134,9 +134,9 @@ def check_cases(cases: Sequence[Case]) -> None:
     for case in cases:
         if not 0 < case.cut <= 1 or not 1 / 6 <= case.hours < 24 or not 0 <= case.notice_min <= 7 * 1440:
             raise ScenarioError(
-                f"an event with a cut of {case.cut:.0%}, {case.hours:g} h long, notice {case.notice_min:g} min: the cut "
-                "must be above 0% and at most 100%, the length from 10 minutes to less than a day, the notice at most a "
-                "week"
+                f"an event with a cut of {case.cut:.0%}, {case.hours:g} h long, notice {case.notice_min:g} min: the "
+                "cut must be above 0% and at most 100%, the length from 10 minutes to less than a day, the notice at "
+                "most a week"
             )
 
 

@@ -88,9 +88,10 @@ def event(
     out: Out = Path("runs"),
     json: Json = False,
 ) -> None:
-    """Play one grid event: what the fleet leaves out, what it loses.
+    """Play one grid event on a fleet.
 
-    All sites are asked for the same share of the power that they would have drawn.
+    Shows what it leaves out and what it loses. All sites are asked for the same share of the power
+    that they would have drawn.
     """
     from noonward.errors import ScenarioError
     from noonward.evaluate.events.flexibility import check_cases, shown_hours, shown_notice
@@ -151,9 +152,10 @@ def flexibility(
     ray: RayAddress = None,
     json: Json = False,
 ) -> None:
-    """Show what a fleet can give up when the grid asks: depth, length, notice.
+    """Show what a fleet can give up when the grid asks.
 
-    With what it costs, the least it could cost, a supply curve, and one page for a utility.
+    By depth, length and notice of an event: what it costs, the least it could cost, a supply curve,
+    and one page for a utility.
     """
     from noonward.errors import ScenarioError
     from noonward.evaluate.events import flexibility as grid

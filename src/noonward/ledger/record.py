@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from noonward.arrays import I8
 from noonward.files import table_bytes
 from noonward.ledger.folder import FORMAT, damaged, json_bytes, read_json_files, read_table, write_files
-from noonward.ledger.interruptions import overhead_gpu_hours_of, paused_s_of, suspended_h_of
+from noonward.ledger.interruptions import capped_gpu_hours_of, overhead_gpu_hours_of, paused_s_of, suspended_h_of
 from noonward.ledger.ledger import Ledger, SettledRun, settle_run, total
 from noonward.ledger.machine import machine, versions
 from noonward.ledger.segments import JOB_OUTCOME, SEGMENT, SEGMENT_NAMES, STATUS_NAMES, Outcome
@@ -158,8 +158,7 @@ def write_record(
         notes: What a reader must know beside the environment's notes.
     """
     files = record_files(outcome, policy=policy, seed=seed, scenario_digest=scenario_digest, code=code, notes=notes)
-    write_files(files, folder)
-    return read_record(folder)
+    return _record(folder, write_files(files, folder))
 
 
 def record_files(
@@ -195,7 +194,11 @@ def read_record(folder: Path) -> Record:
     Raises:
         DataError: The folder is no complete record, is damaged, or is of another format.
     """
-    contents = read_json_files(folder, FILES)
+    return _record(folder, read_json_files(folder, FILES))
+
+
+def _record(folder: Path, contents: dict[str, Any]) -> Record:
+    """Returns the record of a folder whose JSON files hold this."""
     try:
         ledger, service = Ledger.from_dict(contents["ledger"]), Service.from_dict(contents["service"])
     except (KeyError, TypeError, AttributeError) as error:  # whole, but written by something else
@@ -210,7 +213,7 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
     segments; journeys stand apart. ``units`` are those processed; ``units_per_s`` is its rate. Where a log says when
     jobs started, ``recorded_start_s`` and ``recorded_site`` hold that; where it says who asked for them and how they
     ended, ``job_id``, ``user``, ``team`` and ``state`` stand first. Where schedulers were asked about running jobs, the
-    last columns say how often and for how long each job was suspended, and the GPU-hours that took.
+    last columns say how often and for how long each job was suspended, and the GPU-hours that this and power caps took.
 
     Args:
         outcome: The run.
@@ -241,6 +244,7 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
             "suspended_h": suspended_h_of(outcome),
             "overhead_gpu_hours": overhead_gpu_hours_of(outcome, lost=False),
             "lost_gpu_hours": overhead_gpu_hours_of(outcome, lost=True),
+            "slowed_gpu_hours": capped_gpu_hours_of(outcome)[1],
         }
     return pl.DataFrame(
         {
@@ -275,7 +279,7 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
 
 
 def segment_table(outcome: Outcome) -> pl.DataFrame:
-    """Returns one row per segment of the jobs that were suspended: job, kind, site, GPUs, begin and end, power.
+    """Returns one row per segment of jobs that were suspended or capped: kind, site, GPUs, times, power, throughput.
 
     Kinds: ``run``, ``stop`` (writes its checkpoint), ``load`` (loads it), ``lost`` (ran, but was given up later). The
     job is its row in ``job_table``. Segments that began before the run's end, those that go on then whole.
@@ -293,6 +297,7 @@ def segment_table(outcome: Outcome) -> pl.DataFrame:
             "from_s": segment_K["from_s"],
             "to_s": segment_K["to_s"],
             "power_w": segment_K["watts"],
+            "throughput": segment_K["rate"],
         }
     )
 

@@ -36,6 +36,26 @@ def integral_between(cumulative_P: F8, t0_s: float, t1_s: float, part_s: float) 
 
 
 @kernel(inline=True, allocates=False)
+def settle_integrals(counted_s: float, price: float, carbon: float, power_w: float) -> tuple[float, float, float]:
+    """Settles constant facility power over a time whose integrals are known.
+
+    Args:
+        counted_s: Seconds, each as often as a watt counts then.
+        price: Integral of the price, USD/MWh x s.
+        carbon: Integral of the carbon intensity, g/kWh x s.
+        power_w: Facility power (PUE included), W.
+
+    Returns:
+        (energy kWh, cost USD, emissions kgCO2): W s / 3.6e6, W x USD/MWh s / 3.6e9, W x g/kWh s / 3.6e9.
+    """
+    return (
+        power_w * counted_s / WATT_SECONDS_PER_KWH,
+        power_w * price / WATT_SECONDS_PER_MWH,
+        power_w * carbon / WATT_SECONDS_PER_MWH,
+    )
+
+
+@kernel(inline=True, allocates=False)
 def settle_segment(
     price_cumulative_SP: F8,
     carbon_cumulative_SP: F8,
@@ -57,15 +77,11 @@ def settle_segment(
         part_s: How long a price or an intensity holds: an hour, or a part of one, s.
 
     Returns:
-        (energy kWh, cost USD, emissions kgCO2): W s / 3.6e6, W x USD/MWh s / 3.6e9, W x g/kWh s / 3.6e9.
+        (energy kWh, cost USD, emissions kgCO2); see ``settle_integrals``.
     """
     price = integral_between(price_cumulative_SP[s], t0_s, t1_s, part_s)
     carbon = integral_between(carbon_cumulative_SP[s], t0_s, t1_s, part_s)
-    return (
-        power_w * (t1_s - t0_s) / WATT_SECONDS_PER_KWH,
-        power_w * price / WATT_SECONDS_PER_MWH,
-        power_w * carbon / WATT_SECONDS_PER_MWH,
-    )
+    return settle_integrals(t1_s - t0_s, price, carbon, power_w)
 
 
 @kernel(inline=True, allocates=False)
@@ -103,7 +119,7 @@ class SettledPower:
     Attributes:
         job_JA: What the segments drew.
         displaced_JA: What their GPUs would have drawn free within the window.
-        gpu_s_J: GPUs x time, s.
+        gpu_s_J: GPUs x time x throughput, s: useful GPU-seconds.
     """
 
     job_JA: F8
@@ -138,6 +154,7 @@ def settle_power(
         segments.to_s_K,
         segments.watts_K,
         segments.gpus_K,
+        segments.rate_K,
         out.job_JA,
         out.displaced_JA,
         out.gpu_s_J,
@@ -159,6 +176,7 @@ def _settle_power(
     to_s_K: F8,
     watts_K: F8,
     gpus_K: I4,
+    rate_K: F8,
     job_JA: F8,
     displaced_JA: F8,
     gpu_s_J: F8,
@@ -169,7 +187,8 @@ def _settle_power(
         free_w = free_w_S[s] * gpus_K[k]
         until_s = min(t1_s, window_s)
         charged = until_s > t0_s
-        gpu_s_J[j] += (t1_s - t0_s) * gpus_K[k]
+        rate = rate_K[k] if rate_K.shape[0] > 0 else 1.0
+        gpu_s_J[j] += (t1_s - t0_s) * gpus_K[k] * rate
         job_JA[j, 0] += watts_K[k] * counted_s(factor_cumulative_SP, s, t0_s, t1_s, part_s) / WATT_SECONDS_PER_KWH
         if charged:
             displaced_JA[j, 0] += (

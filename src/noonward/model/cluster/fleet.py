@@ -261,17 +261,19 @@ class Fleet(Spec):
         seconds_per_unit_SCGF = np.full(shape, np.nan)
         oracle_level_SCG = np.zeros(shape[:3], dtype=np.int64)
         gangs = np.arange(1, gpus_max + 1, dtype=np.float64)[:, None]
-        for s, kind in enumerate(kinds):
+        types = np.array([site.gpu_type for site in self.sites])
+        for gpu_type in dict.fromkeys(types.tolist()):
+            kind, there = self.gpu_types[gpu_type], np.flatnonzero(types == gpu_type)
             clocks = np.array(kind.clocks)
             width = len(clocks)
-            clock_SF[s, :width] = clocks
+            clock_SF[there, :width] = clocks
             for c, name in enumerate(self.classes):
                 profile = kind.classes[name]
                 power = profile.power.power_w(gangs, clocks)
                 seconds = profile.seconds_per_unit(gangs, clocks)
-                power_w_SCGF[s, c, 1:, :width] = power
-                seconds_per_unit_SCGF[s, c, 1:, :width] = seconds
-                oracle_level_SCG[s, c, 1:] = energy_optimal_level(power, seconds, self.clock_weight_w)
+                power_w_SCGF[there, c, 1:, :width] = power
+                seconds_per_unit_SCGF[there, c, 1:, :width] = seconds
+                oracle_level_SCG[there, c, 1:] = energy_optimal_level(power, seconds, self.clock_weight_w)
         range_CS = np.ones((len(self.classes), len(self.sites)), dtype=np.uint8)
         for name, sites in self.ranges.items():
             range_CS[self.classes.index(name)] = [site in sites for site in self.site_names]

@@ -6,7 +6,8 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import room
-from noonward.decision.cluster.view import CARBON, ORACLE, POWER_W, PRICE, SECONDS
+from noonward.decision.cluster.lives import run_end_s
+from noonward.decision.cluster.view import CARBON, KEEP, ORACLE, POWER_W, PRICE, SECONDS
 from noonward.engine.cluster.kernels.world import (
     AT_START,
     CARBON_SUM,
@@ -18,6 +19,7 @@ from noonward.engine.cluster.kernels.world import (
     HARD_CAPS,
     JOINED,
     KIND_SHIFT,
+    LIFT,
     NO_SLOT,
     OVERDUE,
     OWN,
@@ -32,10 +34,10 @@ from noonward.engine.cluster.kernels.world import (
     WAITING,
     World,
 )
-from noonward.ledger.settle import counted_s, settle_segment, settle_transfer
+from noonward.ledger.settle import counted_s, integral_between, settle_integrals, settle_transfer
 from noonward.ledger.utility import utility_kernel
 from noonward.model.cluster.knowledge import OVERRUN
-from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
+from noonward.units import HOUR_S
 
 
 @kernel(inline=True, allocates=False)
@@ -117,13 +119,20 @@ def hour_intensity(w: World, s: int, time: float) -> float:
 
 
 @kernel(inline=True, allocates=False)
+def site_integrals(w: World, s: int, t0: float, t1: float) -> tuple[float, float, float]:
+    """Returns what a watt at a site settles by between two times: the seconds it counts, and price and carbon x s."""
+    part_s, counted = w.engine_1[0].part_s, t1 - t0
+    if w.signal_KSH.shape[0] > FACTOR_SUM:
+        counted = counted_s(w.signal_KSH[FACTOR_SUM], s, t0, t1, part_s)
+    price = integral_between(w.signal_KSH[PRICE_SUM, s], t0, t1, part_s)
+    return counted, price, integral_between(w.signal_KSH[CARBON_SUM, s], t0, t1, part_s)
+
+
+@kernel(inline=True, allocates=False)
 def settle_site(w: World, s: int, t0: float, t1: float, power_w: float) -> tuple[float, float, float]:
     """Settles constant facility power of a site between two times: (kWh, USD, kg)."""
-    part_s = w.engine_1[0].part_s
-    kwh, usd, kg = settle_segment(w.signal_KSH[PRICE_SUM], w.signal_KSH[CARBON_SUM], s, t0, t1, power_w, part_s)
-    if w.signal_KSH.shape[0] > FACTOR_SUM:
-        kwh = power_w * counted_s(w.signal_KSH[FACTOR_SUM], s, t0, t1, part_s) / WATT_SECONDS_PER_KWH
-    return kwh, usd, kg
+    counted, price, carbon = site_integrals(w, s, t0, t1)
+    return settle_integrals(counted, price, carbon, power_w)
 
 
 @kernel(inline=True, allocates=False)
@@ -142,8 +151,12 @@ def meter_over_cap(w: World, s: int, t0: float, t1: float, busy: int) -> None:
 
 @kernel(allocates=False)
 def read_overhead(w: World, s: int, t0: float, t1: float) -> None:
-    """Meters the stops and loads of a site between two times apart; their GPU-seconds are no use."""
+    """Meters apart what is no use at a site between two times: stops, loads, and what power caps take."""
     state = w.state_S[s]
+    if state.capped_gpus > 0:
+        state.gpu_s -= state.slowed_gpus * (t1 - t0)
+        state.slowed_gpu_s += state.slowed_gpus * (t1 - t0)
+        state.capped_gpu_s += state.capped_gpus * (t1 - t0)
     if state.overhead_gpus > 0:
         kwh, usd, kg = settle_site(w, s, t0, t1, state.overhead_w)
         state.gpu_s -= state.overhead_gpus * (t1 - t0)
@@ -164,14 +177,17 @@ def read_meters(w: World, s: int, time: float) -> None:
     site = w.shown.site_S[s]
     busy = state.taken
     state.gpu_s += busy * (time - t0)
+    integrals = site_integrals(w, s, t0, time)
     if busy > 0:
-        kwh, usd, kg = settle_site(w, s, t0, time, state.busy_w)
+        kwh, usd, kg = settle_integrals(*integrals, state.busy_w)
         state.busy_kwh += kwh
         state.busy_usd += usd
         state.busy_kg += kg
     window = w.shown.run_1[0].window_s
     if site.free > 0 and t0 < window:
-        kwh, usd, kg = settle_site(w, s, t0, min(time, window), site.free * site.free_w * site.pue)
+        if time > window:
+            integrals = site_integrals(w, s, t0, window)
+        kwh, usd, kg = settle_integrals(*integrals, site.free * site.free_w * site.pue)
         state.free_kwh += kwh
         state.free_usd += usd
         state.free_kg += kg
@@ -289,6 +305,7 @@ def set_defaults(w: World) -> None:
         w.answers.answer_N[n].gpus = 0
         w.answers.answer_N[n].level = ORACLE
         w.answers.answer_N[n].earliest_s = 0.0
+        w.answers.answer_N[n].cap = KEEP
 
 
 @kernel(inline=True, allocates=False)
@@ -337,7 +354,6 @@ def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
     w.outcome_R[row].start_s = now
     w.outcome_R[row].finish_s = now + seconds
     w.outcome_R[row].power_w = power_w
-    w.track_J[job].run_s = seconds
     if not w.engine_1[0].told:
         push(w, now + min(seconds, told_s), FINISH, serial, job)
     note(w, STARTED, job)
@@ -355,9 +371,8 @@ def runs_on(w: World, job: int) -> bool:
     if outcome.finish_s <= now:
         return False
     record, done = w.submitted_R[row], 0.0
-    begin_s = outcome.start_s
-    if w.engine_1[0].bends:  # of a job that was suspended, what was done before counts
-        done, begin_s = record.work - w.bent_J[job].left, view.life_J[job].since_s
+    if w.engine_1[0].bends:  # of a job that was suspended or capped, what was done before counts
+        done = record.work - w.bent_J[job].left
     told = view.job_J[job].work + done
     longer = told * OVERRUN
     if record.told_2 > told:
@@ -366,14 +381,25 @@ def runs_on(w: World, job: int) -> bool:
         longer = record.told_3
     elif record.told_4 > told:
         longer = record.told_4
-    unit_s = view.speed_KSCGF[SECONDS, outcome.site, view.job_J[job].class_, outcome.gpus, outcome.level]
     longer -= done
     view.job_J[job].work = longer
-    ends_s = min(outcome.finish_s, max(begin_s + longer * unit_s, now + 1.0))
     if w.engine_1[0].bends:
-        view.life_J[job].until_s = begin_s + longer * unit_s
-    push(w, ends_s, FINISH, view.job_J[job].serial, job)
+        until_s = run_end_s(view, job, longer)
+        view.life_J[job].until_s = until_s
+    else:
+        unit_s = view.speed_KSCGF[SECONDS, outcome.site, view.job_J[job].class_, outcome.gpus, outcome.level]
+        until_s = outcome.start_s + longer * unit_s
+    push_end(w, job, min(outcome.finish_s, max(until_s, now + 1.0)))
     return True
+
+
+@kernel(inline=True, allocates=False)
+def push_end(w: World, job: int, ends_s: float) -> None:
+    """Schedules the end of a running job, or the lift of its power cap if that comes before."""
+    if w.engine_1[0].bends and w.shown.life_J[job].lift_s < ends_s:
+        push(w, w.shown.life_J[job].lift_s, LIFT, w.shown.job_J[job].serial, job)
+    else:
+        push(w, ends_s, FINISH, w.shown.job_J[job].serial, job)
 
 
 @kernel(inline=True, allocates=False)
@@ -455,7 +481,6 @@ def take_slot(w: World) -> int:
     w.shown.job_J[job].gpus_min = w.submitted_R[r].gpus_min
     w.shown.job_J[job].gpus_max = w.submitted_R[r].gpus_max
     w.shown.job_J[job].preset_site = w.submitted_R[r].preset_site
-    w.shown.job_J[job].held = w.submitted_R[r].held
     w.shown.job_J[job].serial = w.submitted_R[r].serial
     row = job if w.engine_1[0].told else r
     w.track_J[job].row = row
@@ -471,6 +496,7 @@ def take_slot(w: World) -> int:
     w.track_J[job].next = -1
     w.track_J[job].before = -1
     w.track_J[job].earliest_s = 0.0
+    w.track_J[job].held = w.submitted_R[r].held
     note(w, TAKEN, job)
     return job
 
@@ -505,7 +531,7 @@ def enqueue(w: World, job: int, s: int) -> None:
 @kernel(inline=True, allocates=False)
 def not_held(w: World, job: int) -> int:
     """Returns a waiting job, or the first behind it that is not held; -1 for none."""
-    while job >= 0 and w.shown.job_J[job].held:
+    while job >= 0 and w.track_J[job].held:
         job = w.track_J[job].next
     return job
 

@@ -221,7 +221,7 @@ def test_no_run_on_a_fleet_whose_gpus_come_and_go_goes_below_the_bound():
             environment_of(fleet_of((kind, 3, 1.2), (kind, 2, 1.4)), jobs),
             withheld=Withheld.of(changes, np.array([3, 2])),
         )
-        ledger = settle(run(env, make_scheduler("greedy-energy")))
+        ledger = settle(run(env, make_scheduler("greedy-energy(gpus=1)")))
         assert ledger.joules_per_unit >= environment_energy_bound(env) * (1 - 1e-9)
 
 

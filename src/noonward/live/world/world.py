@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from noonward.decision.brief import Brief, check_fit
-from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_SLOT, HOLD, ORACLE, SECONDS, ClusterView
+from noonward.decision.cluster.view import (
+    ASK_ALLOCATE,
+    ASK_FINISHED,
+    ASK_SLOT,
+    HOLD,
+    KEEP,
+    ORACLE,
+    SECONDS,
+    ClusterView,
+)
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.kernels.world import DROPPED, FREED, JOINED, SENT, TAKEN
 from noonward.engine.cluster.told import Happening, ToldEngine
@@ -286,7 +295,7 @@ class World:
         for s, seat in asked:
             choice, gpus, level = self._checked(seat, s, *answer_N[s].item()[:3])
             self._decided(seat, s, choice, gpus, level, 0.0)
-            answer_N[s] = choice, gpus, level, 0.0
+            answer_N[s] = choice, gpus, level, 0.0, KEEP
         return True
 
     def _answer_allocate(self, seat: Seat) -> bool:
@@ -315,7 +324,7 @@ class World:
         self.unrouted.pop(seat.serial)
         self._decided(seat, 0, choice, gpus, level, earliest_s)
         seat.gpus, seat.level, seat.earliest_s = gpus, level, earliest_s
-        self.engine.answers.answer_N[0] = choice, gpus, level, earliest_s
+        self.engine.answers.answer_N[0] = choice, gpus, level, earliest_s, KEEP
         return True
 
     def restrict(self, seat: Seat, asker: int) -> None:

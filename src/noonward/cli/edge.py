@@ -54,13 +54,26 @@ def up(
         str,
         typer.Option(help="keep: a worker keeps its model when gangs change; reload-on-regroup: as in the EAT paper."),
     ] = "keep",
-    tries: Annotated[int, typer.Option(min=1, help="Launches of a task before it fails.")] = 2,
+    tries: Annotated[
+        int, typer.Option(min=1, help="Launches of a task that may fail before it does; lost workers do not count.")
+    ] = 2,
     lease: Annotated[
         float,
-        typer.Option(help="Seconds without an answer after which a worker counts as hung; above 2."),
+        typer.Option(help="Seconds without answer and CPU time after which a worker counts as hung; above 2."),
     ] = 8.0,
     ray: Annotated[str, typer.Option(metavar="ADDRESS", help="A Ray cluster, or 'local' for this machine.")] = "local",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU a server if there are enough.")] = "auto",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Workers, instead of the scenario's servers; on this machine by default no more than it has GPUs, or "
+            "cores.",
+        ),
+    ] = None,
+    retain: Annotated[
+        float, typer.Option(parser=duration(86_400.0), metavar="DURATION", help="How long finished tasks are kept.")
+    ] = 30 * 86_400.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the policy.")] = 0,
     folder: Folder = DEFAULT_FOLDER,
 ) -> None:
@@ -68,7 +81,7 @@ def up(
     from noonward.live.edge.client import require_extra, start_service, stop_service
     from noonward.live.edge.orders import Drawing, Limits
     from noonward.live.edge.settings import Settings as ServiceSettings
-    from noonward.live.edge.settings import edge_scenario, edge_scheduler
+    from noonward.live.edge.settings import edge_scenario, edge_scheduler, workers_for
 
     require_extra()
     _one_of("--parallelism", parallelism, "synchronous", "displaced")
@@ -76,6 +89,8 @@ def up(
     _one_of("--load-policy", load_policy, "keep", "reload-on-regroup")
     _one_of("--device", device, "auto", "cpu", "cuda")
     setting = edge_scenario(name, settings or ())
+    count, why = workers_for(setting.servers.count, workers, ray, device)
+    setting = setting.model_copy(update={"servers": setting.servers.model_copy(update={"count": count})})
     edge_scheduler(policy)
     given = ServiceSettings(
         setting=setting,
@@ -90,11 +105,12 @@ def up(
         limits=Limits(lease_s=lease),
         load_policy=load_policy,  # type: ignore[arg-type]
         tries=tries,
+        retain_s=retain,
         ray=ray,
         device=device,  # type: ignore[arg-type]
         seed=seed,
     )
-    print(f"starting {setting.servers.count} workers; folder: {folder}", file=sys.stderr)
+    print(f"starting {count} workers{why}; folder: {folder}", file=sys.stderr)
     try:
         client = start_service(folder, given)
         try:

@@ -90,6 +90,11 @@ class Client:
             response = connection.getresponse()
             answer: dict[str, Any] = json.loads(response.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
+            if not _is_alive(self.pid):
+                why = _last_words(self._folder)
+                raise NoonwardError(
+                    f"the service in {self._folder} has ended: {why}; 'noonward edge down' clears what is left"
+                ) from error
             raise NoonwardError(
                 f"the service in {self._folder} does not answer: {error!r}; 'noonward edge down' clears what is left"
             ) from error
@@ -195,6 +200,16 @@ def processes_of(folder: Path) -> list[int]:
             if process.environ().get(FOLDER_VARIABLE) == wanted and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process.pid)
     return found
+
+
+def _is_alive(pid: int) -> bool:
+    """Returns whether a process of this machine runs."""
+    import psutil
+
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
 
 
 def _last_words(folder: Path) -> str:

@@ -14,8 +14,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +37,8 @@ PAGE: Final = "index.html"
 """Page of the folder."""
 PAGE_S: Final = 5.0
 """The page is written at most once in so many seconds."""
+FAULT_S: Final = 1.0
+"""Seconds until what was due is tried again after it failed."""
 ANSWER_S: Final = 30.0
 """Seconds within which the controller must answer a request."""
 
@@ -83,8 +86,13 @@ class Service:
         self._stopping = True
 
     def _turn(self) -> None:
-        """Does what is due, then waits for what comes next and does all that has come."""
-        due_s = self.controller.tick()
+        """Does what is due, then waits for what comes next and does all that has come.
+
+        What raises is noted: no request, record or page ends the service.
+        """
+        due_s = self._clock() + FAULT_S
+        with self._noted("what was due"):
+            due_s = self.controller.tick()
         if self.controller.changed and self._clock() - self._written_s >= PAGE_S:
             self.controller.changed = False
             self._written_s = self._clock()
@@ -92,13 +100,26 @@ class Service:
         try:
             work = self._inbox.get(timeout=max(0.0, due_s - self._clock()))
             while True:
-                work()
+                with self._noted("an answer"):
+                    work()
                 work = self._inbox.get_nowait()
         except queue.Empty:
             pass
 
+    @contextmanager
+    def _noted(self, what: str) -> Iterator[None]:
+        """Notes what is raised, and goes on."""
+        try:
+            yield
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(last.filename).name}, line {last.lineno}"
+            self.controller.note(f"{what} was not done: {type(error).__name__}: {error} ({place})")
+            sys.stderr.write(traceback.format_exc())
+
     def _write_page(self) -> None:
-        write_text(self._folder / PAGE, page(status(self.controller), self._folder))
+        with self._noted("the page"):
+            write_text(self._folder / PAGE, page(status(self.controller), self._folder))
 
     def _answer(self, name: str, content: dict[str, Any]) -> Any:
         """Answers a request in the controller's thread; called in any other."""

@@ -63,7 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             content = json.loads(self.rfile.read(int(length)))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self._send(400, {"error": f"the body is no JSON: {error}"})
             return
         if not isinstance(content, dict):

@@ -95,6 +95,11 @@ NOT_TURNED = {
     ["Site.gpus_by_time", "GpuStep.from_", "GpuStep.gpus", "GpuFile.path", "GpuFile.timezone"],
     "GPUs that change with time (tests/data/test_gpus_by_time.py turns each)",
 ) | dict.fromkeys(
+    [
+        "Site.meter", "Meter.interval_min", "Meter.connection_kw", "Meter.over_connection_usd_per_kwh", "Meter.base_kw",
+    ],
+    "what a meter reads (tests/ledger/test_meters.py turns each)",
+) | dict.fromkeys(
     ["JobTable.format", "JobTable.timezone", "JobTable.origin", "JobTable.slack_h", "JobTable.history"],
     "told to a file's reader (tests/data/test_dated_jobs.py turns each)",
 )  # fmt: skip

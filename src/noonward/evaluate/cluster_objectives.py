@@ -41,6 +41,7 @@ from noonward.evaluate.answer import (
 from noonward.evaluate.comparison import Bound, BoundValue, Cell, Comparison, Objective, no_value
 from noonward.evaluate.ends import ends_metrics, ends_sentence, ends_table
 from noonward.evaluate.knowing import TOLD, knowing_metrics, knowing_table, worth
+from noonward.evaluate.meter_tables import meter_metrics, meter_table
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.replay import replay_notes
 from noonward.evaluate.service_tables import class_table, constraint_table, service_metrics
@@ -158,6 +159,7 @@ class ClusterObjective(Objective):
             + service_metrics(comparison)
             + knowing_metrics(comparison)
             + ends_metrics(comparison)
+            + meter_metrics(comparison)
         )
 
     def value_metrics(self, comparison: Comparison, policy: str) -> list[Metric]:
@@ -186,6 +188,7 @@ class ClusterObjective(Objective):
             constraint_table(comparison),
             knowing_table(comparison),
             ends_table(comparison),
+            meter_table(comparison),
         )
         return [table for table in tables if table is not None]
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.ledger.interruptions import Interruptions, interruptions_of, late_s_of
+from noonward.ledger.meters import MeterLines, meter_lines
 from noonward.ledger.segments import DONE, OVERDUE, Outcome, PowerSegments
 from noonward.ledger.settle import SettledPower, settle_power, settle_transfers
 from noonward.ledger.utility import utility_usd
@@ -17,7 +18,7 @@ from noonward.ledger.withheld import standing_power, switched_off
 from noonward.model.signals import SiteSignals
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
-PARTS: Final = ("further", "interruptions")
+PARTS: Final = ("further", "interruptions", "meters")
 """Fields of a ledger that are no numbers."""
 
 
@@ -94,6 +95,7 @@ class Ledger:
         standing_kg: Its emissions, kgCO2.
         further: Accounts of signals beside price and carbon intensity, by the name of their total, e.g. ``water_l``.
         interruptions: What suspending jobs took; None where no scheduler was asked about running jobs.
+        meters: What meters read, by site; empty where no site has one.
     """
 
     jobs: int
@@ -134,6 +136,7 @@ class Ledger:
     standing_kg: float = 0.0
     further: dict[str, Account] = field(default_factory=dict)
     interruptions: Interruptions | None = None
+    meters: dict[str, MeterLines] = field(default_factory=dict)
 
     @property
     def energy_kwh(self) -> float:
@@ -205,6 +208,9 @@ class Ledger:
         interruptions = content.pop("interruptions")
         if interruptions is not None:
             content["interruptions"] = _none_for_nan(interruptions)
+        meters = content.pop("meters")
+        if meters:
+            content["meters"] = {name: _none_for_nan(lines) for name, lines in meters.items()}
         return _none_for_nan(content)
 
     @classmethod
@@ -217,7 +223,8 @@ class Ledger:
         further = {name: Account(**_nan_for_none(one)) for name, one in content.get("further", {}).items()}
         taken = content.get("interruptions")
         interruptions = None if taken is None else Interruptions(**_nan_for_none(taken))
-        return cls(**values, further=further, interruptions=interruptions)
+        meters = {name: MeterLines(**_nan_for_none(one)) for name, one in content.get("meters", {}).items()}
+        return cls(**values, further=further, interruptions=interruptions, meters=meters)
 
     @classmethod
     def mean(cls, ledgers: Sequence[Ledger]) -> Ledger:
@@ -239,7 +246,16 @@ class Ledger:
             interruptions = Interruptions(
                 **{one.name: _mean([getattr(each, one.name) for each in taken]) for one in fields(Interruptions)}
             )
-        return cls(**means, further=further, interruptions=interruptions)
+        meters = {
+            name: MeterLines(
+                **{
+                    one.name: _mean([getattr(each.meters[name], one.name) for each in ledgers])
+                    for one in fields(MeterLines)
+                }
+            )
+            for name in ledgers[0].meters
+        }
+        return cls(**means, further=further, interruptions=interruptions, meters=meters)
 
 
 MAY_LACK: Final = ("waiting_usd", "standing_kwh", "standing_usd", "standing_kg")
@@ -407,6 +423,7 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
             for a, quantity in enumerate(settled.signals.quantities[2:], start=3)
         },
         interruptions=interruptions_of(outcome, settled.signals),
+        meters=meter_lines(outcome),
     )
 
 

@@ -15,6 +15,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from noonward.arrays import F8, I8
 from noonward.errors import nearest
 from noonward.model.cluster.freedom import Freedom, check_freedoms
+from noonward.model.cluster.meter import Meter
 from noonward.model.cluster.power import GpuType, energy_optimal_level
 from noonward.model.cluster.pue import PueFile
 from noonward.model.cluster.withheld import GpuFile, GpuStep
@@ -46,6 +47,8 @@ class Site(Spec):
     """Latitude, degrees, for maps; a place in its electricity zone where it is left out."""
     lon: Annotated[float, Field(ge=-180, le=180)] | None = None
     """Longitude, degrees."""
+    meter: Meter | None = None
+    """Its meter (docs/meter.md); none: energy is settled, power is not metered."""
 
     @model_validator(mode="before")
     @classmethod
@@ -90,7 +93,7 @@ class Site(Spec):
             said["pue"] = said.pop("pue_by_hour")
         if said.get("gpus_by_time") is not None:
             said["gpus"] = said.pop("gpus_by_time")
-        optional = ("pue_by_hour", "gpus_by_time", "lat", "lon")
+        optional = ("pue_by_hour", "gpus_by_time", "lat", "lon", "meter")
         return {name: value for name, value in said.items() if name not in optional or value is not None}
 
 

@@ -140,6 +140,13 @@ def submit(
         float | None,
         typer.Option(parser=duration(1.0), metavar="DURATION", help="Time within which it must be done: 10m, or s."),
     ] = None,
+    negative: Annotated[str | None, typer.Option(help="What not to draw; it needs guidance.")] = None,
+    guidance: Annotated[
+        float | None, typer.Option(min=1, help="Classifier-free guidance, 1 for none; by default the service's.")
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(metavar="WIDTHxHEIGHT", help="Pixels of the image; by default the model's own.")
+    ] = None,
     count: Annotated[int, typer.Option(min=1, help="Images, with seeds one after the other.")] = 1,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until they are done.")] = False,
     folder: Folder = DEFAULT_FOLDER,
@@ -153,6 +160,7 @@ def submit(
 
     client = Client(folder)
     content = {"prompt": prompt, "gang": gang, "model": model, "steps_max": steps_max, "deadline_s": deadline}
+    content |= {"negative": negative, "guidance": guidance, "size": size}
     seeds = [None if image_seed is None else image_seed + i for i in range(count)]
     tasks = [client.submit({**content, "seed": each}) for each in seeds]
     if wait:
@@ -201,6 +209,19 @@ def status(
     for table in _tables(found):
         console.print(table)
     print(f"page: {page or client.page_address}")
+
+
+@app.command()
+def cancel(
+    names: Annotated[list[str], typer.Argument(metavar="ID...", help="Tasks, such as image-000001.")],
+    folder: Folder = DEFAULT_FOLDER,
+) -> None:
+    """Cancel tasks that wait or run."""
+    from noonward.live.edge.client import Client
+
+    client = Client(folder)
+    for name in names:
+        print(_outcome(client.cancel(name), folder))
 
 
 @app.command()

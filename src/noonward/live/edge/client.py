@@ -25,7 +25,7 @@ FOLDER_VARIABLE: Final = "NOONWARD_EDGE_FOLDER"
 """Environment variable by which every process of a service is known."""
 STOP_S: Final = 30.0
 """Seconds that a service has to stop before it is killed."""
-MODULES: Final = ("ray", "torch", "diffusers", "transformers", "PIL", "psutil")
+MODULES: Final = ("ray", "torch", "diffusers", "transformers", "PIL", "psutil", "msgspec", "starlette", "uvicorn")
 """What the extra brings."""
 
 _children: dict[Path, subprocess.Popen[bytes]] = {}
@@ -72,6 +72,10 @@ class Client:
     def task(self, name: str) -> dict[str, Any]:
         """Returns the record of a task."""
         return self._ask("GET", f"/tasks/{name}")
+
+    def cancel(self, name: str) -> dict[str, Any]:
+        """Cancels a task; returns its record."""
+        return self._ask("DELETE", f"/tasks/{name}")
 
     def stop(self) -> None:
         """Asks the service to stop."""

@@ -39,6 +39,8 @@ from noonward.model.edge.tasks import NO_DEADLINE_S
 
 SLACK: Final = 10.0
 """A load, run or exchange may take so many times what is expected."""
+CANCELED: Final = "it was canceled"
+"""Why a task failed that nobody wanted any longer."""
 STOPPED, KILLED = "the service was stopped", "the service was killed"
 """Why a launch ended that is no fault of its own."""
 RESTART_S: Final = 10.0
@@ -92,6 +94,8 @@ class Controller:
         self.changed = True
         """Whether a task or server has changed since this was last set to False."""
         self._models = {model.name: i for i, model in enumerate(plan.models)}
+        self.on_end: Callable[[ImageTask], None] = lambda task: None
+        """Called when a task is done or failed."""
         self._attempts, self._groups, self._ask_again_s = 0, 0, math.inf
         self._restart_s: float | None = None
         """When what runs the workers is started anew, s since second 0; infinite while it is; None while it runs."""
@@ -122,6 +126,9 @@ class Controller:
         model: str | None = None,
         steps_max: float | None = None,
         deadline_s: float | None = None,
+        negative: str | None = None,
+        guidance: float | None = None,
+        size: str | None = None,
     ) -> ImageTask:
         """Queues a task.
 
@@ -132,17 +139,37 @@ class Controller:
             model: Name of the model; by default the first.
             steps_max: Most inference steps; by default the scenario's.
             deadline_s: Latest end, seconds from now; none: whenever it is done.
+            negative: What not to draw, with guidance.
+            guidance: Scale of classifier-free guidance, 1 for none; by default the service's.
+            size: ``WIDTHxHEIGHT`` in pixels; by default the model's own.
 
         Raises:
             ScenarioError: The service cannot carry it out; the message says what is allowed.
             FileError: Its record cannot be written; it is not queued.
         """
-        task = new_task(self.plan, self._next, prompt, gang, seed, model, steps_max, self.now_unix_s, deadline_s)
+        more = (negative, guidance, size)
+        task = new_task(self.plan, self._next, prompt, gang, seed, model, steps_max, self.now_unix_s, deadline_s, *more)
         self._store.keep(task)
         self._next += 1
         self.tasks[task.id] = task
         self.queue.append(task)
         self.changed = True
+        return task
+
+    def cancel(self, name: str) -> ImageTask:
+        """Ends a task that is queued or running as failed; one that has ended stays as it is. Returns it.
+
+        Raises:
+            NoonwardError: There is no such task.
+        """
+        task = self.tasks.get(name)
+        if task is None:
+            raise NoonwardError(f"there is no task {name!r}; 'noonward edge status' lists them")
+        run = next((run for run in self.runs.values() if run.task is task), None)
+        if task.state == "queued" or (task.state == "running" and (run is None or run.failure is not None)):
+            self._close(task, "failed", CANCELED)
+        elif task.state == "running" and run is not None:
+            self._fail(run, CANCELED, retry=False)
         return task
 
     # What is due
@@ -389,6 +416,8 @@ class Controller:
         """Queues the task of a run that failed again, or ends it."""
         run.open = False
         task, reason = run.task, run.attempt.error
+        if task.state != "running":  # canceled meanwhile
+            return
         faults = [attempt.fault for attempt in task.attempts if attempt.error is not None]
         tries, losses = faults.count("task"), faults.count("worker")
         if not retry:
@@ -432,6 +461,7 @@ class Controller:
             self.queue.remove(task)
         self._keep(task)
         self.changed = True
+        self.on_end(task)
 
     # Workers
 

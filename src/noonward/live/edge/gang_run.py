@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from noonward.live.edge.energy import energy_j
@@ -69,6 +69,9 @@ class GangRun:
             address: Where the gang meets.
             group_s: Time-out of an exchange, s.
         """
+        task, drawing = self.task, plan.drawing
+        if task.guidance is not None:
+            drawing = replace(drawing, guidance=task.guidance)
         return Order(
             attempt=self.number,
             group=self.group,
@@ -76,7 +79,9 @@ class GangRun:
             prompt=self.task.prompt,
             seed=self.task.seed,
             steps=self.attempt.steps,
-            drawing=plan.drawing,
+            drawing=drawing,
+            negative=task.negative,
+            sides_px=None if task.width is None or task.height is None else (task.width, task.height),
             size=self.task.gang,
             address=address,
             join_s=plan.limits.join_s,

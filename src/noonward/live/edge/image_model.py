@@ -28,7 +28,7 @@ GUIDANCE: Final = 4.5
 class ImageModel:
     """A PixArt model loaded from a folder in the layout of diffusers.
 
-    Images have the model's own size. Steps are DDIM without noise (eta 0), which treats every pixel alone, so each
+    Steps are DDIM without noise (eta 0), which treats every pixel alone, so each
     worker of a gang keeps its own rows to the end.
 
     Args:
@@ -52,15 +52,15 @@ class ImageModel:
         self._rows = Rows(self._transformer)
         self._text = _Text(folder, self._device, self._dtype) if (Path(folder) / "text_encoder").is_dir() else None
 
-    def encode(self, prompt: str, guidance: float) -> tuple[Tensor, Tensor]:
-        """Returns the embedding of a prompt and the mask of its tokens; with guidance the empty prompt's first.
+    def encode(self, prompt: str, guidance: float, negative: str = "") -> tuple[Tensor, Tensor]:
+        """Returns the embedding of a prompt and the mask of its tokens; with guidance the negative prompt's first.
 
         Without a text encoder the embedding is drawn from the prompt's digest: a stand-in that means nothing.
 
         Raises:
             DataError: The prompt is too long.
         """
-        prompts = [prompt] if guidance == 1 else ["", prompt]
+        prompts = [prompt] if guidance == 1 else [negative, prompt]
         if self._text is not None:
             return self._text.encode(prompts)
         channels = self._transformer.config.caption_channels
@@ -83,6 +83,7 @@ class ImageModel:
         steps: int,
         guidance: float,
         done: Callable[[int], None] = lambda step: None,
+        sides_px: tuple[int, int] | None = None,
     ) -> Tensor:
         """Returns the latent of this worker's rows.
 
@@ -93,18 +94,22 @@ class ImageModel:
             steps: Inference steps.
             guidance: Scale of guidance.
             done: Called after every step with the steps done; what it raises ends the run.
+            sides_px: Width and height of the image, pixels; None: the model's own.
         """
         config, scheduler = self._transformer.config, self._scheduler
-        side = config.sample_size
-        noise = torch.randn((1, config.in_channels, side, side), generator=torch.Generator().manual_seed(seed))
-        height = side // exchange.size
+        factor = 2 ** (len(self._vae.config.block_out_channels) - 1)
+        width, whole = (config.sample_size,) * 2 if sides_px is None else (side // factor for side in sides_px)
+        noise = torch.randn((1, config.in_channels, whole, width), generator=torch.Generator().manual_seed(seed))
+        height = whole // exchange.size
         latent = noise[:, :, exchange.rank * height : (exchange.rank + 1) * height]
         latent = latent.to(self._device, self._dtype) * scheduler.init_noise_sigma
         embedding_BTD, mask_BT = prompt
         batch = embedding_BTD.shape[0]
-        shape = self._shape(batch, side)
+        shape = self._shape(batch, whole * factor, width * factor)
         scheduler.set_timesteps(steps, device=self._device)
         self._rows.exchange = exchange
+        patch = int(config.patch_size)
+        self._rows.grid = (whole // patch, width // patch)
         try:
             for step, time in enumerate(scheduler.timesteps):
                 exchange.begin(step)
@@ -139,12 +144,11 @@ class ImageModel:
         Image.fromarray(levels.permute(1, 2, 0).numpy()).save(file, "PNG", pnginfo=words)
         return file.getvalue()
 
-    def _shape(self, batch: int, side: int) -> dict[str, Tensor | None]:
+    def _shape(self, batch: int, height_px: int, width_px: int) -> dict[str, Tensor | None]:
         """Returns the size of the whole image as a condition, for models that take it."""
         if not self._transformer.use_additional_conditions:
             return {"resolution": None, "aspect_ratio": None}
-        pixels = float(side * 2 ** (len(self._vae.config.block_out_channels) - 1))
-        given = {"resolution": [[pixels, pixels]], "aspect_ratio": [[1.0]]}
+        given = {"resolution": [[float(height_px), float(width_px)]], "aspect_ratio": [[height_px / width_px]]}
         return {
             name: torch.tensor(value, device=self._device, dtype=self._dtype).repeat(batch, 1)
             for name, value in given.items()

@@ -23,12 +23,19 @@ class ModelFolder:
         path: Folder with ``transformer``, ``vae``, ``scheduler`` and, for prompts, ``text_encoder`` and ``tokenizer``.
         rows: Rows of patches of an image; gang sizes must divide them.
         text: Whether it has a text encoder.
+        cell_px: Pixels of a patch's side; sides of images are multiples of it.
     """
 
     name: str
     path: str
     rows: int
     text: bool
+    cell_px: int = 16
+
+    @property
+    def side_px(self) -> int:
+        """Sides of its own images, pixels."""
+        return self.rows * self.cell_px
 
 
 def read_model_folder(folder: Path, name: str | None = None) -> ModelFolder:
@@ -54,10 +61,16 @@ def read_model_folder(folder: Path, name: str | None = None) -> ModelFolder:
         rows = int(config.get("sample_size", 128)) // int(config.get("patch_size", 2))
     except (TypeError, ValueError) as error:
         raise DataError(f"{folder}/transformer/config.json: sample_size or patch_size is no number: {error}") from error
+    blocks = _json(folder / "vae" / "config.json").get("block_out_channels")
+    if not isinstance(blocks, list) or not blocks:
+        raise DataError(f"{folder}/vae/config.json: block_out_channels is {blocks!r}; it must list the blocks")
+    cell_px = int(config.get("patch_size", 2)) * 2 ** (len(blocks) - 1)
     text = [(folder / part).is_dir() for part in ("text_encoder", "tokenizer")]
     if text[0] != text[1]:
         raise DataError(f"{folder} has only one of text_encoder and tokenizer; prompts need both")
-    return ModelFolder(name=name or folder.resolve().name, path=str(folder.resolve()), rows=rows, text=text[0])
+    return ModelFolder(
+        name=name or folder.resolve().name, path=str(folder.resolve()), rows=rows, text=text[0], cell_px=cell_px
+    )
 
 
 def require_gangs(model: ModelFolder, sizes: Iterable[int]) -> None:

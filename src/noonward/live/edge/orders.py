@@ -72,9 +72,11 @@ class Order:
         group: Number of the gang's process group, which members keep until they are given another one.
         task: Id of the task.
         prompt: What to draw.
+        negative: What not to draw, with guidance.
         seed: Seed of the first noise.
         steps: Inference steps.
         drawing: How images are generated.
+        sides_px: Width and height of the image, pixels; None: the model's own.
         size: Workers of the gang.
         address: Host and port where the gang meets; None for a gang of one and for a group that stands.
         join_s: Time-out of forming the gang, s.
@@ -85,9 +87,11 @@ class Order:
     group: int
     task: str
     prompt: str
+    negative: str
     seed: int
     steps: int
     drawing: Drawing
+    sides_px: tuple[int, int] | None
     size: int
     address: tuple[str, int] | None
     join_s: float

@@ -75,6 +75,10 @@ class ImageTask:
         reason: Why it failed.
         ended_unix_s: When it was done or failed.
         response_s: Seconds from its submission to its image, if it is done.
+        negative: What not to draw, with guidance.
+        guidance: Scale of classifier-free guidance, 1 for none; None: the service's.
+        width: Pixels of the image's width; None: the model's own.
+        height: Pixels of its height; None: the model's own.
         quality: Quality by its steps, after the scenario's law (that of the paper's model, not of this one).
         attempts: Its launches.
     """
@@ -91,6 +95,10 @@ class ImageTask:
     reason: str | None = None
     ended_unix_s: float | None = None
     response_s: float | None = None
+    negative: str = ""
+    guidance: float | None = None
+    width: int | None = None
+    height: int | None = None
     quality: float | None = None
     attempts: list[Attempt] = field(default_factory=list)
 
@@ -114,7 +122,7 @@ class ImageTask:
             task = msgspec.convert(content, cls)
         except msgspec.ValidationError as error:
             raise ValueError(str(error)) from error
-        task.prompt.encode()
+        (task.prompt + task.negative).encode()
         return task
 
 

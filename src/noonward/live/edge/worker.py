@@ -164,12 +164,18 @@ class Worker:
         assert self._model is not None, "no model is loaded"
         begin = time.perf_counter()
         guidance = self._model.guidance(order.drawing)
-        prompt = self._model.encode(order.prompt, guidance) if rank == 0 else None
+        prompt = self._model.encode(order.prompt, guidance, order.negative) if rank == 0 else None
         prompt = share_prompt(prompt, self._device, self._precision, order.size)
         encoded = time.perf_counter()
         exchange = RowExchange(rank, order.size, order.drawing)
         own = self._model.denoise(
-            exchange, prompt, order.seed, order.steps, guidance, lambda step: self._check(order, step)
+            exchange,
+            prompt,
+            order.seed,
+            order.steps,
+            guidance,
+            lambda step: self._check(order, step),
+            sides_px=order.sides_px,
         )
         latent = whole_latent(own, exchange)
         if self._device == "cuda":

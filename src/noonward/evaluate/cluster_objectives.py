@@ -93,6 +93,8 @@ class ClusterObjective(Objective):
         with full knowledge, USD; ``joules_per_unit`` is a lower bound of the energy per unit at any mean time in
         system, J.
         """
+        if any(site.meter is not None and site.meter.tariff is not None for site in environment.fleet.sites):
+            return Bound()
         if environment.economics is not None and environment.drained:
             where = f"bound, environment {environment.index}"
             found = utility_bound(
@@ -593,6 +595,7 @@ class CostObjective(UtilityObjective):
 
 PARTS: Final = {
     "Energy": ("energy_usd",),
+    "Tariffs": ("tariff_usd",),
     "Carbon": ("carbon_usd",),
     "Transfers": ("move_usd", "result_usd"),
     "Lateness": ("late_usd",),

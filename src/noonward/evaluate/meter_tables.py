@@ -18,8 +18,12 @@ COLUMNS = {
     "load factor": ("load_factor", 3),
     "energy (kWh)": ("energy_kwh", 0),
     "above the connection (kWh)": ("over_connection_kwh", 1),
+    "bill (USD)": ("bill_usd", 2),
+    "energy (USD)": ("energy_usd", 2),
+    "peaks of months (USD)": ("demand_usd", 2),
+    "system peaks (USD)": ("coincident_usd", 2),
 }
-"""Columns of the table: lines of a meter, and their decimals."""
+"""Columns of the table: lines of a meter, and their decimals. Those of the bill only where a site has a tariff."""
 
 
 def line_of(comparison: Comparison, policy: str, site: str, name: str) -> Estimate:
@@ -37,14 +41,19 @@ def meter_table(comparison: Comparison) -> TextTable | None:
     sites = metered_sites(comparison)
     if not sites:
         return None
+    shown = {
+        title: (name, digits)
+        for title, (name, digits) in COLUMNS.items()
+        if not all(np.isnan(line_of(comparison, comparison.reference, site, name).value) for site in sites)
+    }
     rows = [
-        (site, policy, *(number(line_of(comparison, policy, site, name), digits) for name, digits in COLUMNS.values()))
+        (site, policy, *(number(line_of(comparison, policy, site, name), digits) for name, digits in shown.values()))
         for site in sites
         for policy in comparison.ranked()
     ]
     return TextTable(
         title="Meters",
-        header=("site", "policy", *COLUMNS),
+        header=("site", "policy", *shown),
         rows=tuple(rows),
         caption="Means over the environments. The peak is the largest mean power of a metering interval.",
     )

@@ -51,8 +51,8 @@ class Ledger:
     """What a run used, earned, cost and emitted. Money and carbon are NaN without signals, utility without economics.
 
     U = U1 - U2 - U3 - U4 - U5 (MASAC, Eqs. 2-7): GPU profit (revenue less energy), energy of free GPUs, carbon of used
-    and free GPUs, journeys of jobs, journeys of results; less the prices of lateness and of waiting, where a scenario
-    has them.
+    and free GPUs, journeys of jobs, journeys of results; less the prices of lateness and of waiting, and what tariffs
+    add, where a scenario has them.
 
     Attributes:
         jobs: Jobs of the environment.
@@ -93,6 +93,8 @@ class Ledger:
             every policy, and in no other figure.
         standing_usd: Its cost, USD.
         standing_kg: Its emissions, kgCO2.
+        tariff_usd: What bills of metered sites add to energy at its price: base loads, peaks, blocks, fixed charges and
+            energy above connections, USD; 0 without meters.
         further: Accounts of signals beside price and carbon intensity, by the name of their total, e.g. ``water_l``.
         interruptions: What suspending jobs took; None where no scheduler was asked about running jobs.
         meters: What meters read, by site; empty where no site has one.
@@ -134,6 +136,7 @@ class Ledger:
     standing_kwh: float = 0.0
     standing_usd: float = 0.0
     standing_kg: float = 0.0
+    tariff_usd: float = 0.0
     further: dict[str, Account] = field(default_factory=dict)
     interruptions: Interruptions | None = None
     meters: dict[str, MeterLines] = field(default_factory=dict)
@@ -155,8 +158,8 @@ class Ledger:
 
     @property
     def total_usd(self) -> float:
-        """Energy, carbon at its price, journeys, lateness and waiting at their prices, USD; NaN without economics."""
-        paid = self.energy_usd + self.move_usd + self.result_usd
+        """Energy, tariffs, carbon, journeys, lateness and waiting at their prices, USD; NaN without economics."""
+        paid = self.energy_usd + self.tariff_usd + self.move_usd + self.result_usd
         return paid + self.carbon_usd + self.late_usd + self.waiting_usd
 
     @property
@@ -258,7 +261,7 @@ class Ledger:
         return cls(**means, further=further, interruptions=interruptions, meters=meters)
 
 
-MAY_LACK: Final = ("waiting_usd", "standing_kwh", "standing_usd", "standing_kg")
+MAY_LACK: Final = ("waiting_usd", "standing_kwh", "standing_usd", "standing_kg", "tariff_usd")
 """Figures that are 0 where a scenario does not state what they count; they are then left out of files."""
 
 
@@ -368,6 +371,8 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
     late_gpu_hours = float(late_gpu_hours_of(outcome).sum())
     revenue = carbon_usd = utility = fixed_usd = late_usd = np.nan
     waiting_usd = 0.0
+    meters = meter_lines(outcome)
+    tariff_usd = sum(lines.tariff_usd for lines in meters.values())
     if economics is not None:
         prices = economics.revenue_usd_per_gpu_hour, economics.carbon_usd_per_t
         kg = float(job[2] + free[2]) + move[2] + result[2]
@@ -376,7 +381,7 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
         late_usd = environment.late_usd_per_gpu_hour * late_gpu_hours
         if economics.waiting_usd_per_hour:
             waiting_usd = economics.waiting_usd_per_hour * float(waiting_h_of(outcome).sum())
-        utility = utility_usd(*prices, gpu_hours, energy_usd, kg, journeys_usd, late_usd) - waiting_usd
+        utility = utility_usd(*prices, gpu_hours, energy_usd, kg, journeys_usd, late_usd) - waiting_usd - tariff_usd
         fixed_usd = -utility_usd(*prices, energy_usd=fixed[1], kg=fixed[2])
     return Ledger(
         jobs=len(job_J),
@@ -412,6 +417,7 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
         standing_kwh=float(settled.standing_A[0]),
         standing_usd=float(settled.standing_A[1]),
         standing_kg=float(settled.standing_A[2]),
+        tariff_usd=float(tariff_usd),
         further={
             quantity.total: Account(
                 job=float(job[a]),
@@ -423,7 +429,7 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
             for a, quantity in enumerate(settled.signals.quantities[2:], start=3)
         },
         interruptions=interruptions_of(outcome, settled.signals),
-        meters=meter_lines(outcome),
+        meters=meters,
     )
 
 

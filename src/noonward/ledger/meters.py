@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.ledger.bill import bill_of, energy_price, metered_site, step_of
 from noonward.ledger.segments import Outcome, PowerSegments
 from noonward.ledger.withheld import standing_power, switched_off
 from noonward.model.cluster.meter import Meter
@@ -25,6 +26,13 @@ class MeterLines:
             NaN without any power.
         over_connection_kwh: Energy above the connection's power, kWh; 0 without a limit.
         over_connection_usd: Its price, USD.
+        energy_usd: Bill: energy of the site at its tariff's price, USD; like all of the bill NaN without a tariff.
+        demand_usd: Bill: charges for the peaks of months, USD.
+        coincident_usd: Bill: charges for power while the system peaked, USD.
+        monthly_usd: Bill: fixed charges, USD.
+        bill_usd: The bill, with the energy above the connection, USD.
+        tariff_usd: What the bill adds to the energy of GPUs at the site's price, which the ledger counts already:
+            base load, peaks, dearer blocks, fixed charges, USD; without a tariff the energy above the connection alone.
     """
 
     energy_kwh: float
@@ -33,6 +41,12 @@ class MeterLines:
     load_factor: float
     over_connection_kwh: float
     over_connection_usd: float
+    energy_usd: float
+    demand_usd: float
+    coincident_usd: float
+    monthly_usd: float
+    bill_usd: float
+    tariff_usd: float
 
 
 def interval_joules(segments: PowerSegments, sites: int, interval_s: float, count: int) -> F8:
@@ -63,7 +77,7 @@ def interval_joules(segments: PowerSegments, sites: int, interval_s: float, coun
     return np.asarray(joules[:, :count])
 
 
-def interval_kw(outcome: Outcome, interval_s: float) -> F8:
+def interval_kw(outcome: Outcome, interval_s: float, *, gpus_only: bool = False) -> F8:
     """Returns the mean power of every site by interval, kW, (sites, intervals), over all hours that a run may touch.
 
     P_s(t) = pue_s(t) [sum over jobs of their power + free GPUs' power] + base_s: running jobs with their stops and
@@ -72,6 +86,7 @@ def interval_kw(outcome: Outcome, interval_s: float) -> F8:
     Args:
         outcome: The run.
         interval_s: Length of an interval, s, a divisor of the hour.
+        gpus_only: Whether to leave out base loads and jobs that were running before the run: what the ledger counts.
     """
     environment = outcome.environment
     tables, window_s = environment.fleet.tables(1), environment.window_s
@@ -92,14 +107,15 @@ def interval_kw(outcome: Outcome, interval_s: float) -> F8:
     joules_SN = (tables.gpus_S * free_w_S)[:, None] * inside_s_N
     joules_SN += interval_joules(power, sites, interval_s, count)
     joules_SN -= interval_joules(displaced, sites, interval_s, count)
-    for more, sign in ((standing_power(environment), 1.0), (switched_off(environment, power), -1.0)):
+    standing = None if gpus_only else standing_power(environment)
+    for more, sign in ((standing, 1.0), (switched_off(environment, power), -1.0)):
         if more is not None:
             joules_SN += sign * interval_joules(more, sites, interval_s, count)
     if environment.pue is not None:
         joules_SN *= np.repeat(environment.site_signals.factor_SH, per_hour, axis=1)
     kw_SN = joules_SN / interval_s / 1000.0
     for s, site in enumerate(environment.fleet.sites):
-        if site.meter is not None:
+        if site.meter is not None and not gpus_only:
             kw_SN[s] += base_kw(site.meter, window_s, interval_s, count)
     # Sums of many changes of power leave rounding errors where nothing is drawn.
     return np.asarray(np.where(np.abs(kw_SN) < 1e-9, 0.0, kw_SN))
@@ -113,31 +129,53 @@ def base_kw(meter: Meter, window_s: float, interval_s: float, count: int) -> F8:
 def meter_lines(outcome: Outcome) -> dict[str, MeterLines]:
     """Returns what the meters of a run's sites read, by site; sites without a meter are left out."""
     environment = outcome.environment
+    kw_of: dict[tuple[float, bool], F8] = {}
+
+    def kw_SN(step_s: float, *, gpus_only: bool = False) -> F8:
+        key = (step_s, gpus_only)
+        if key not in kw_of:
+            kw_of[key] = interval_kw(outcome, step_s, gpus_only=gpus_only)
+        return kw_of[key]
+
     lines = {}
-    kw_of: dict[float, F8] = {}
     for s, site in enumerate(environment.fleet.sites):
         if site.meter is None:
             continue
-        interval_s = site.meter.interval_s
-        if interval_s not in kw_of:
-            kw_of[interval_s] = interval_kw(outcome, interval_s)
-        lines[site.name] = _lines(kw_of[interval_s][s], site.meter, environment.window_s)
+        step_s = step_of(environment, site.meter)
+        read = _read(kw_SN(step_s)[s], step_s, site.meter, environment.window_s)
+        found = metered_site(environment, s)
+        bill = dict.fromkeys(("energy_usd", "demand_usd", "coincident_usd", "monthly_usd", "bill_usd"), float("nan"))
+        tariff_usd = read["over_connection_usd"]
+        if found is not None:
+            settled = bill_of(found, kw_SN(step_s)[s])
+            gpus_kw_N = kw_SN(step_s, gpus_only=True)[s]
+            counted_usd = float((gpus_kw_N * energy_price(environment, s, step_s)).sum() * step_s / HOUR_S / 1000.0)
+            bill = {
+                "energy_usd": settled.energy_usd,
+                "demand_usd": settled.demand_usd,
+                "coincident_usd": settled.coincident_usd,
+                "monthly_usd": settled.fixed_usd,
+                "bill_usd": settled.total_usd + read["over_connection_usd"],
+            }
+            tariff_usd = bill["bill_usd"] - counted_usd
+        lines[site.name] = MeterLines(**read, **bill, tariff_usd=tariff_usd)
     return lines
 
 
-def _lines(kw_N: F8, meter: Meter, window_s: float) -> MeterLines:
-    """Returns what a meter read of its power by interval."""
+def _read(kw_N: F8, step_s: float, meter: Meter, window_s: float) -> dict[str, float]:
+    """Returns what a meter read of its power by interval, which is averaged over its own intervals."""
+    kw_X = kw_N.reshape(-1, round(meter.interval_s / step_s)).mean(axis=1)
     hours = meter.interval_s / HOUR_S
-    drawn = np.flatnonzero(kw_N > 0)
+    drawn = np.flatnonzero(kw_X > 0)
     until_s = max(window_s, (int(drawn[-1]) + 1) * meter.interval_s if len(drawn) else 0.0)
-    energy_kwh, peak_kw = float(kw_N.sum() * hours), float(kw_N.max())
+    energy_kwh, peak_kw = float(kw_X.sum() * hours), float(kw_X.max())
     limit_kw = np.inf if meter.connection_kw is None else meter.connection_kw
-    over_kwh = float(np.maximum(0.0, kw_N - limit_kw).sum() * hours)
-    return MeterLines(
-        energy_kwh=energy_kwh,
-        base_kwh=meter.base_kw * 1000.0 * window_s / WATT_SECONDS_PER_KWH,
-        peak_kw=peak_kw,
-        load_factor=energy_kwh * HOUR_S / until_s / peak_kw if peak_kw > 0 else float("nan"),
-        over_connection_kwh=over_kwh,
-        over_connection_usd=over_kwh * meter.over_connection_usd_per_kwh,
-    )
+    over_kwh = float(np.maximum(0.0, kw_X - limit_kw).sum() * hours)
+    return {
+        "energy_kwh": energy_kwh,
+        "base_kwh": meter.base_kw * 1000.0 * window_s / WATT_SECONDS_PER_KWH,
+        "peak_kw": peak_kw,
+        "load_factor": energy_kwh * HOUR_S / until_s / peak_kw if peak_kw > 0 else float("nan"),
+        "over_connection_kwh": over_kwh,
+        "over_connection_usd": over_kwh * meter.over_connection_usd_per_kwh,
+    }

@@ -37,8 +37,8 @@ def up(
         typer.Option(
             "--model",
             metavar="[NAME=]FOLDER",
-            help="Folder of a PixArt model in the layout of diffusers; repeat it for several. By default 'small': "
-            "random weights, which draw nothing.",
+            help="Folder of a PixArt model or of a Flux, Qwen-Image or Stable Diffusion 3 pipeline in the layout of "
+            "diffusers; repeat it for several. By default 'small': random weights, which draw nothing.",
         ),
     ] = None,
     settings: Settings = None,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 def _serve(pipe) -> None:
     """Answers calls to a worker until the pipe closes; ``latent`` returns that of its last image."""
-    from noonward.live.edge.image_model import ImageModel
+    from noonward.live.edge.pixart import PixArt
     from noonward.live.edge.worker import Worker
 
     latents = []
-    decode = ImageModel.png
-    ImageModel.png = lambda model, latent, comments: latents.append(latent) or decode(model, latent, comments)
+    decode = PixArt.png
+    PixArt.png = lambda model, latent, comments: latents.append(latent) or decode(model, latent, comments)
     worker = Worker()
     worker.latent = lambda: latents[-1].numpy()
     while True:
@@ -88,11 +88,11 @@ class Gang:
 
 
 @contextmanager
-def gang_of(count: int, folder: Path):
-    """Starts workers that have the small model loaded, forked from one process that has imported what they need."""
+def gang_of(count: int, folder: Path, write=_write_small):
+    """Starts workers that have a model loaded, forked from one process that has imported what they need."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["noonward.live.edge.worker", "diffusers.models.transformers.pixart_transformer_2d"])
-    writer = context.Process(target=_write_small, args=(str(folder),))
+    writer = context.Process(target=write, args=(str(folder),))
     writer.start()
     writer.join()
     pairs = [context.Pipe() for _ in range(count)]

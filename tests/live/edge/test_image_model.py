@@ -66,9 +66,9 @@ def test_a_folder_with_a_text_encoder_encodes_prompts_with_it(small, tmp_path):
     import torch
     from transformers import ByT5Tokenizer, T5Config, T5EncoderModel
 
-    from noonward.live.edge.image_model import GUIDANCE, ImageModel
     from noonward.live.edge.orders import Drawing
     from noonward.live.edge.patches import RowExchange
+    from noonward.live.edge.pixart import GUIDANCE, PixArt
 
     folder = tmp_path / "with-text"
     shutil.copytree(small, folder)
@@ -76,7 +76,7 @@ def test_a_folder_with_a_text_encoder_encodes_prompts_with_it(small, tmp_path):
     T5EncoderModel(config).save_pretrained(folder / "text_encoder")
     ByT5Tokenizer().save_pretrained(folder / "tokenizer")
     assert read_model_folder(folder).text
-    model = ImageModel(str(folder))
+    model = PixArt(str(folder))
     assert model.guidance(Drawing()) == GUIDANCE
     embedding, mask = model.encode("a boat", GUIDANCE)
     assert embedding.shape == (2, 120, 64)
@@ -95,16 +95,16 @@ def test_a_model_that_takes_the_size_of_the_image_gets_it(small, tmp_path):
     import torch
     from diffusers import PixArtTransformer2DModel
 
-    from noonward.live.edge.image_model import ImageModel
     from noonward.live.edge.orders import Drawing
     from noonward.live.edge.patches import RowExchange
+    from noonward.live.edge.pixart import PixArt
 
     folder = tmp_path / "sized"
     shutil.copytree(small, folder)
     config = json.loads((folder / "transformer" / "config.json").read_text())
     config |= {"use_additional_conditions": True, "attention_head_dim": 24, "cross_attention_dim": 192}
     PixArtTransformer2DModel.from_config(config).save_pretrained(folder / "transformer")
-    model = ImageModel(str(folder))
+    model = PixArt(str(folder))
     shape = model._shape(1, 96, 128)
     assert (shape["resolution"].tolist(), shape["aspect_ratio"].tolist()) == ([[96.0, 128.0]], [[0.75]])
     latent = model.denoise(RowExchange(0, 1, Drawing()), model.encode("a boat", 1.0), 1, 2, 1.0)
@@ -139,7 +139,7 @@ def test_a_folder_without_an_image_model_is_refused(tmp_path):
     with pytest.raises(DataError, match="only one of text_encoder and tokenizer"):
         read_model_folder(tmp_path / "half")
     (tmp_path / "half" / "transformer" / "config.json").write_text("[")
-    with pytest.raises(DataError, match="is no JSON"):
+    with pytest.raises(DataError, match="is no JSON file"):
         read_model_folder(tmp_path / "half")
 
 

@@ -120,6 +120,25 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """What a model has drawn.
+
+    Attributes:
+        prompt_s: Seconds to encode the prompt (first member).
+        run_s: Seconds of all inference steps; of everything where a model does not tell them apart.
+        decode_s: Seconds from the latent to the PNG file (first member).
+        sent_bytes: Bytes of keys and values that this member sent, 0 where they are not counted.
+        png: The image (first member).
+    """
+
+    prompt_s: float
+    run_s: float
+    decode_s: float
+    sent_bytes: int
+    png: bytes | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """What a worker is.
 

@@ -18,9 +18,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from noonward.live.edge.image_model import ImageModel, share_prompt, whole_latent
+from noonward.live.edge.image_model import ImageModel, load_model
 from noonward.live.edge.orders import Beat, Facts, Order, Part
-from noonward.live.edge.patches import RowExchange
 
 
 class StoppedError(Exception):
@@ -48,6 +47,8 @@ class Worker:
         assert diffusers.PixArtTransformer2DModel is not None
         self._device, self._precision, self._host, self._node = device, precision, host, node
         self._model: ImageModel | None = None
+        self._joined: ImageModel | None = None
+        """Model that has been told of the process group."""
         self._folder = ""
         self._store: Any = None
         self._lock = threading.Lock()
@@ -82,11 +83,11 @@ class Worker:
         if folder == self._folder and not again:
             return 0.0
         begin = time.perf_counter()
-        self._model, self._folder = None, ""
+        self._model, self._joined, self._folder = None, None, ""
         gc.collect()
         if self._device == "cuda":
             torch.cuda.empty_cache()
-        self._model = ImageModel(folder, self._device, self._precision)
+        self._model = load_model(folder, self._device, self._precision)
         self._folder = folder
         return time.perf_counter() - begin
 
@@ -162,37 +163,11 @@ class Worker:
     def _draw(self, order: Order, rank: int, join_s: float) -> Part:
         """Generates the image with the gang that is formed."""
         assert self._model is not None, "no model is loaded"
-        begin = time.perf_counter()
-        guidance = self._model.guidance(order.drawing)
-        prompt = self._model.encode(order.prompt, guidance, order.negative) if rank == 0 else None
-        prompt = share_prompt(prompt, self._device, self._precision, order.size)
-        encoded = time.perf_counter()
-        exchange = RowExchange(rank, order.size, order.drawing)
-        own = self._model.denoise(
-            exchange,
-            prompt,
-            order.seed,
-            order.steps,
-            guidance,
-            lambda step: self._check(order, step),
-            sides_px=order.sides_px,
-        )
-        latent = whole_latent(own, exchange)
-        if self._device == "cuda":
-            torch.cuda.synchronize()
-        ran = time.perf_counter()
-        png = None
-        if rank == 0:
-            comments = {"prompt": order.prompt, "seed": str(order.seed), "steps": str(order.steps)}
-            png = self._model.png(latent, {"task": order.task, "gang": str(order.size), **comments})
-        return Part(
-            join_s=join_s,
-            prompt_s=encoded - begin,
-            run_s=ran - encoded,
-            decode_s=time.perf_counter() - ran,
-            sent_bytes=exchange.sent_bytes,
-            png=png,
-        )
+        if order.size > 1 and self._joined is not self._model:
+            self._model.joined(rank, order.size)
+            self._joined = self._model
+        drawn = self._model.draw(order, rank, lambda step: self._check(order, step))
+        return Part(join_s=join_s, **vars(drawn))
 
     def _check(self, order: Order, step: int) -> None:
         """Notes the steps done; raises StoppedError if the controller has ended the attempt."""
@@ -207,6 +182,9 @@ class Worker:
             abort: An exchange may be under way. NCCL would wait for it to end; gloo closes its connections even so (its
                 own abort does not return while another member is stopped).
         """
+        if not abort and self._joined is not None:
+            self._joined.left()
+            self._joined = None
         if dist.is_initialized():
             if abort and self._device == "cuda":
                 dist.distributed_c10d._abort_process_group()

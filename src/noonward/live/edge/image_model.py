@@ -1,13 +1,11 @@
-"""What a worker needs of an image model, whatever draws: the protocol, the model of a folder, and PNG files."""
+"""What a worker needs of an image model, whatever draws: the protocol, and PNG files."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from noonward.live.edge.model_folder import is_pipeline
 from noonward.live.edge.orders import Drawn, Order
 
 if TYPE_CHECKING:
@@ -48,17 +46,6 @@ class ImageModel(Protocol):
 
     def left(self) -> None:
         """Takes in that the gang is dissolved."""
-
-
-def load_model(folder: str, device: str, precision: str) -> ImageModel:
-    """Returns the model of a folder: a pipeline of diffusers, or PixArt; arguments as ``ImageModel.load``."""
-    if is_pipeline(Path(folder)):
-        from noonward.live.edge.pipeline import Pipeline
-
-        return Pipeline.load(folder, device, precision)
-    from noonward.live.edge.pixart import PixArt
-
-    return PixArt.load(folder, device, precision)
 
 
 def comments_of(order: Order) -> dict[str, str]:

@@ -18,7 +18,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from noonward.live.edge.image_model import ImageModel, load_model
+from noonward.live.edge.backends import load_model
+from noonward.live.edge.image_model import ImageModel
 from noonward.live.edge.orders import Beat, Facts, Order, Part
 
 

@@ -214,9 +214,9 @@ def test_a_task_is_canceled_and_its_servers_are_free_again(client, running):
     running.workers.held = True
     runs, waits = (client.post("/tasks", json={"prompt": "a boat", "gang": 4}).json()["id"] for _ in range(2))
     until(lambda: len(running.workers.drawing) == 4)
+    running.workers.held = False
     for name in (waits, runs):
         assert client.delete(f"/tasks/{name}").json()["reason"] == "it was canceled"
-    running.workers.held = False
     assert asked(client, gang=4).status_code == 200
     assert client.delete(f"/tasks/{runs}").json()["state"] == "failed", "to cancel what has ended changes nothing"
     assert client.delete("/tasks/image-000009").status_code == 400
@@ -226,9 +226,9 @@ def test_a_request_whose_image_fails_says_why_and_leaves_nothing(client, running
     running.workers.held = True
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(asked, client, n=2, gang=4)
-        until(lambda: running.states() == ["running", "queued"])
+        until(lambda: len(running.workers.drawing) == 4 and len(running.states()) == 2)
+        running.workers.held = False  # before the second one is launched
         client.delete("/tasks/image-000001")
-        running.workers.held = False
         refused = answer.result()
     assert (refused.status_code, refused.json()["error"]["type"]) == (500, "server_error")
     assert refused.json()["error"]["message"] == "image-000001: it was canceled"

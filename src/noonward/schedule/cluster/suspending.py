@@ -145,10 +145,19 @@ class _Threshold(CompiledScheduler):
         kept: Share of a job's slack that is left unused.
         power: Least power of a cap in use, share of full power.
         caps: It caps running jobs; else it suspends them.
+        resizes: It resumes jobs on other gangs.
     """
 
     def __init__(
-        self, forecast: Forecast, measure: Measure, quantile: float, kept: float, power: float, *, caps: bool
+        self,
+        forecast: Forecast,
+        measure: Measure,
+        quantile: float,
+        kept: float,
+        power: float,
+        *,
+        caps: bool,
+        resizes: bool = False,
     ) -> None:
         self.needs = Needs(
             protocols=("each-slot",),
@@ -158,6 +167,7 @@ class _Threshold(CompiledScheduler):
             lookahead_h=DAY_H,
             running=not caps,
             caps=caps,
+            resizes=resizes,
         )
         weights = {"cost": (np.nan, np.nan), "price": (1.0, 0.0), "carbon": (0.0, 1.0)}[measure]
         self._numbers = (-1.0, quantile * DAY_H, kept, *weights, power)
@@ -186,6 +196,7 @@ class SuspendThreshold(_Threshold):
             or ``carbon`` alone.
         quantile: Share of the 24 hours that are cheap, above 0 to 1.
         kept: Share of a job's slack that is left unused, 0 to 1.
+        resizes: Suspend jobs of elastic classes, too, and resume them on the largest gang of their class that fits.
 
     Raises:
         ScenarioError: A number is out of its range.
@@ -195,9 +206,15 @@ class SuspendThreshold(_Threshold):
 
     @checked
     def __init__(
-        self, forecast: Forecast, *, measure: Measure = "cost", quantile: Quantile = 0.3, kept: Kept = 0.3
+        self,
+        forecast: Forecast,
+        *,
+        measure: Measure = "cost",
+        quantile: Quantile = 0.3,
+        kept: Kept = 0.3,
+        resizes: bool = False,
     ) -> None:
-        super().__init__(forecast, measure, quantile, kept, 1.0, caps=False)
+        super().__init__(forecast, measure, quantile, kept, 1.0, caps=False, resizes=resizes)
 
 
 class CapThreshold(_Threshold):

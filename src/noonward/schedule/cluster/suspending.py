@@ -131,7 +131,8 @@ def _cap_threshold(view: ClusterView, answers: Answers, memory: RuleMemory) -> N
         best = cheapest_site(view, s, job)
         answers.answer_N[s].choice = 1 + best
         left_s = view.job_J[job].deadline_s - view.run_1[0].now_s
-        if best == s and left_s > kept_s and _is_expensive(view, memory, s) and may_start_capped(view, job, s):
+        most = view.job_J[job].gpus_max
+        if best == s and left_s > kept_s and _is_expensive(view, memory, s) and may_start_capped(view, job, s, most):
             answers.answer_N[s].cap = _cap_of(view, memory, job)
 
 

@@ -14,6 +14,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from noonward.arrays import F8, I8
 from noonward.errors import nearest
+from noonward.model.cluster.devices import BehindMeter
 from noonward.model.cluster.freedom import Freedom, check_freedoms
 from noonward.model.cluster.meter import Meter
 from noonward.model.cluster.power import GpuType, energy_optimal_level
@@ -50,6 +51,8 @@ class Site(Spec):
     """Longitude, degrees."""
     meter: Meter | None = None
     """Its meter (docs/meter.md); none: energy is settled, power is not metered."""
+    behind_meter: BehindMeter | None = None
+    """Battery, solar cells and export (docs/meter.md)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -94,7 +97,7 @@ class Site(Spec):
             said["pue"] = said.pop("pue_by_hour")
         if said.get("gpus_by_time") is not None:
             said["gpus"] = said.pop("gpus_by_time")
-        optional = ("pue_by_hour", "gpus_by_time", "lat", "lon", "meter")
+        optional = ("pue_by_hour", "gpus_by_time", "lat", "lon", "meter", "behind_meter")
         return {name: value for name, value in said.items() if name not in optional or value is not None}
 
 
@@ -165,6 +168,11 @@ class Fleet(Spec):
         """Raises ValueError if a meter names an unknown tariff, or one whose charges it cannot meter."""
         meter = site.meter
         if meter is None or meter.tariff is None:
+            if site.behind_meter is not None:
+                raise ValueError(
+                    f"site {site.name!r} has devices behind its meter, but no meter with a tariff, which they are "
+                    "dispatched by; give meter: {tariff: NAME}"
+                )
             return
         if meter.tariff not in self.tariffs:
             raise ValueError(

@@ -21,6 +21,7 @@ from noonward.engine.cluster.kernels.world import (
     UNESTIMATED,
     UNISSUED,
 )
+from noonward.engine.cluster.pace import Pace
 from noonward.engine.cluster.stepped import SteppedEngine
 from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.ledger.segments import Outcome
@@ -50,7 +51,9 @@ class ClusterEngine(SteppedEngine):
     cap stays until it is changed, or lifted because the job's slack is used up (``slack_left_s``). A job that is
     suspended holds its GPUs while it writes its checkpoint, then waits at its site with less work left, and loads the
     checkpoint when it is started again, on the gang and clock it had. It may stand still for its slack in all
-    (``resume_until_s``); one that cannot be resumed in time is dropped as overdue, and its work is lost.
+    (``resume_until_s``); one that cannot be resumed in time is dropped as overdue, and its work is lost. Under a
+    scheduler with ``Needs.resizes``, jobs of elastic classes may be suspended and resumed on another gang of their
+    class (``resume_gang``).
 
     Feasible: a start needs a site of the class' range with free GPUs for the smallest gang and ``now <= arrival +
     slack - return delay`` (Eq. 7b, 7c); a move needs that the job fits into the destination, may run there and can be
@@ -83,10 +86,11 @@ class ClusterEngine(SteppedEngine):
         kind = AS_EARNED if rewards else NO_REWARDS
         super().__init__(build_world(environment, scheduler.needs, self.brief, rewards=kind), environment.protocol)
         self._issuer = forecast_issuer(environment, scheduler.needs, seed)
+        self._pace = Pace(len(environment.jobs))
         self._estimates = EstimateIssuer(environment) if environment.learns_run_times else None
         if self.world.engine_1["bends"][0] and environment.learns_run_times:
             raise ScenarioError(
-                f"scheduler {type(scheduler).__name__} suspends or caps jobs of scenario "
+                f"scheduler {type(scheduler).__name__} suspends, resizes or caps jobs of scenario "
                 f"{environment.scenario!r}, whose run times are learned as jobs end, from unbroken runs; set "
                 "jobs.knowledge.run_time to known, limit or class-mean"
             )
@@ -106,12 +110,14 @@ class ClusterEngine(SteppedEngine):
             InfeasibleActionError: An answer is infeasible; nothing has changed.
         """
         kind = self._step()
+        self._pace.note(int(self.world.engine_1["next_arrival"][0]))
         if kind < 0:
             raise self._infeasible(kind)
         return kind
 
     def _provide(self, what: int) -> None:
         """Provides what a loop stopped for: run times (UNESTIMATED), forecasts (UNISSUED) or room."""
+        self._pace.note(int(self.world.engine_1["next_arrival"][0]))
         if what == UNESTIMATED:
             assert self._estimates is not None, "only what is learned is missing"
             self._estimates.issue(self.world)
@@ -154,6 +160,7 @@ class ClusterEngine(SteppedEngine):
             )
             if stopped < 0:
                 raise self._infeasible(stopped)
+            self._pace.note(int(self.world.engine_1["next_arrival"][0]))
             asked = stopped == loops.DECLINED
 
     def outcome(self, rewards_K: F8 | None = None) -> Outcome:

@@ -195,17 +195,18 @@ class EventResponse(Scheduler):
             idle_w = most * float(view.site_S["free_w"][s])
             if full_w - idle_w <= room_w:
                 continue
-            cap = self._cap_that_fits(view, s, job, full_w, idle_w + room_w, event)
+            cap = self._cap_that_fits(view, s, most, full_w, idle_w + room_w, event)
             if cap is not None:
                 answers.answer_N["cap"][s] = cap
             elif "hold" in self._levers and left_s > float(view.run_1["slot_s"][0]):
                 answers.hold(s)
 
     def _cap_that_fits(
-        self, view: ClusterView, s: int, job: int, full_w: float, most_w: float, event: GridEvent
+        self, view: ClusterView, s: int, gpus: int, full_w: float, most_w: float, event: GridEvent
     ) -> int | None:
-        """Returns the highest cap at which a waiting job fits and that its slack outlasts, or None."""
-        if "cap" not in self._levers or not may_start_capped(view, job, s):
+        """Returns the highest cap at which a site's waiting job fits and that its slack outlasts, or None."""
+        job = int(view.asked_N[s])
+        if "cap" not in self._levers or not may_start_capped(view, job, s, gpus):
             return None
         freedom = view.freedom_C[view.job_J["class_"][job]]
         for cap in range(1, int(freedom["caps"]) + 1):

@@ -22,7 +22,8 @@ PANELS: Final = {
         "report",
     ),
     "Your data": ("import", "init", "scenario", "data", "signals"),
-    "Live": ("serve", "advise", "submit", "jobs", "why", "sites", "status", "savings", "live", "edge"),
+    "Live": ("serve", "advise", "submit", "jobs", "why", "sites", "status", "savings", "live"),
+    "Images": ("edge",),
     "Learn": ("train", "fit-forecast"),
     "Project": ("reproduce", "bench", "warmup", "doctor"),
 }

@@ -368,7 +368,7 @@ def runs_on(w: World, job: int) -> bool:
         longer = record.told_4
     unit_s = view.speed_KSCGF[SECONDS, outcome.site, view.job_J[job].class_, outcome.gpus, outcome.level]
     longer -= done
-    view.job_J[job].work = longer
+    view.job_J[job].work = view.job_J[job].expected = longer
     ends_s = min(outcome.finish_s, max(begin_s + longer * unit_s, now + 1.0))
     if w.engine_1[0].bends:
         view.life_J[job].until_s = begin_s + longer * unit_s
@@ -447,6 +447,7 @@ def take_slot(w: World) -> int:
         w.engine_1[0].new_slot = job + 1
     w.shown.job_J[job].arrival_s = w.submitted_R[r].arrival_s
     w.shown.job_J[job].work = w.submitted_R[r].told
+    w.shown.job_J[job].expected = w.submitted_R[r].expected
     w.shown.job_J[job].deadline_s = w.submitted_R[r].deadline_s
     w.shown.job_J[job].move_gb = w.submitted_R[r].move_gb
     w.shown.job_J[job].result_gb = w.submitted_R[r].result_gb

@@ -185,7 +185,9 @@ def suspend(w: World, job: int, s: int) -> None:
     note_segment(w, job, LOAD, np.nan, np.nan, freedom.load_power * power_w, 0.0)
     note_segment(w, job, RUN, np.nan, np.nan, power_w, 0.0)
     w.bent_J[job].left = max(0.0, w.bent_J[job].left - done)  # rounding alone takes it below 0
+    expected = view.job_J[job].expected / view.job_J[job].work
     view.job_J[job].work -= done
+    view.job_J[job].expected = expected * view.job_J[job].work
     view.job_J[job].deadline_s += ran_s - (freedom.load_s if first else 0.0)
     view.job_J[job].gpus_min = view.job_J[job].gpus_max = gpus
     view.life_J[job].suspensions += 1

@@ -95,6 +95,25 @@ NOT_TURNED = {
     ["Site.gpus_by_time", "GpuStep.from_", "GpuStep.gpus", "GpuFile.path", "GpuFile.timezone"],
     "GPUs that change with time (tests/data/test_gpus_by_time.py turns each)",
 ) | dict.fromkeys(
+    [
+        "Site.meter", "Meter.interval_min", "Meter.connection_kw", "Meter.over_connection_usd_per_kwh", "Meter.base_kw",
+    ],
+    "what a meter reads (tests/ledger/test_meters.py turns each)",
+) | dict.fromkeys(
+    [
+        "Meter.tariff", "Meter.past_peak_kw", "Meter.system_peaks",
+        *(f"Tariff.{name}" for name in ("energy", "adder_usd_per_mwh", "contract_kw")),
+        "Tariff.usd_per_month", "Block.up_to_kwh", "Block.usd_per_mwh",
+        *(f"{kind}.{name}" for kind in ("Fee", "Demand") for name in ("months", "days", "hours")),
+        "Fee.usd_per_mwh", "Demand.usd_per_kw_month", "Demand.interval_min", "Demand.ratchet", "Demand.least_share",
+        *(f"Coincident.{name}" for name in ("usd_per_kw_year", "peaks", "per", "months", "interval_min")),
+        "Coincident.one_per_day",
+    ],
+    "what a tariff charges (tests/model/test_tariff.py turns each)",
+) | dict.fromkeys(
+    ["Meter.system_load", *(f"SystemLoadFile.{name}" for name in ("path", "columns", "zone", "timezone", "times"))],
+    "files of loads (tests/data/test_system_load.py turns each)",
+) | dict.fromkeys(
     ["JobTable.format", "JobTable.timezone", "JobTable.origin", "JobTable.slack_h", "JobTable.history"],
     "told to a file's reader (tests/data/test_dated_jobs.py turns each)",
 )  # fmt: skip

@@ -295,3 +295,12 @@ def test_an_interrupt_says_how_to_go_on(noonward: CommandLine, monkeypatch: pyte
     answer = noonward("compare", "tiny", "-n", 1)
     assert answer.code == 130
     assert answer.err.startswith("interrupted")
+
+
+def test_simulate_and_compare_show_what_meters_read(noonward: CommandLine) -> None:
+    meter = "fleet.sites.0.meter={interval_min: 30, base_kw: 2}"
+    told = noonward("simulate", "tiny", "--policy", "local-fcfs", "--set", meter)
+    assert told.code == 0
+    assert "meters/north/peak_kw" in told.out
+    told = noonward("compare", "tiny", "-n", 1, "--policies", "local-fcfs", "--no-report", "--json", "--set", meter)
+    assert "meter/north/peak_kw/local-fcfs" in told.out

@@ -218,5 +218,7 @@ def print_comparison(found: Comparison) -> None:
     print_table(table)
     if shown < len(summary.columns):
         print(f"{len(summary.columns) - shown} more columns in the report and on a wider terminal")
+    if foreseeing := [name for name, policy in found.policies.items() if "clairvoyant" in policy.roles]:
+        print(f"note: {', '.join(foreseeing)} knows the future: a benchmark, no policy that can be run")
     for note in found.notes:
         print(f"note: {note}")

@@ -452,3 +452,36 @@ def edge_inference(
         print(line)
     print(f"records: {out}")
     print(f"report:  {report}")
+
+
+@app.command(name="flexible-jobs", short_help="Jobs that bend: GAIA, CarbonScaler, a field test.")
+def flexible_jobs(
+    gaia: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="GAIA's 1,000 jobs (its src/cluster_traces/pai_1k.csv).")
+    ] = None,
+    carbonscaler: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A profile of CarbonScaler (its src/profiles/nbody10k.csv); repeat it."),
+    ] = None,
+    aps: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Power by job and minute of Emerald AI's field test of 1 May 2025."),
+    ] = None,
+    signals: SignalFiles = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Jobs that bend against what others published: GAIA's suspension, CarbonScaler's schedules, a field test.
+
+    The files are theirs, and not part of this package; a part whose file is not given is left out.
+    """
+    from noonward.evaluate.metrics import to_json
+    from noonward.studies.flexible_jobs.reproduce import flexible_table, reproduce_flexible
+
+    found = reproduce_flexible(gaia, carbonscaler or [], aps, signals or [], seed=seed)
+    if json:
+        print(to_json(found.metrics(), seed=seed, left_out=list(found.left_out)))
+        return
+    print_text_table(flexible_table(found))
+    for part in found.left_out:
+        print(f"left out: {part}")

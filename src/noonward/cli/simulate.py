@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,6 +39,7 @@ def simulate(
     """Run one policy in one environment; print its ledger."""
     from noonward.evaluate.asked import comparison_folder, require_fit
     from noonward.evaluate.metrics import Metric, to_json
+    from noonward.ledger.units import unit_of
     from noonward.runtime.executor import map_runs
     from noonward.runtime.runs import RecordedRun
     from noonward.schedule.policies import find_policy
@@ -48,10 +49,10 @@ def simulate(
     spec = RecordedRun(scenario, environment, seed, chosen, comparison_folder(scenario, seed, out))
     require_fit(spec.environment(), [chosen])
     (record,) = map_runs([spec])
-    content = record.ledger.as_dict()
+    content = _flat(record.ledger.as_dict())
     if json:
         metrics = [
-            Metric.of(f"{key}/{policy}", float("nan") if v is None else v, _unit(key)) for key, v in content.items()
+            Metric.of(f"{key}/{policy}", float("nan") if v is None else v, unit_of(key)) for key, v in content.items()
         ]
         print(
             to_json(
@@ -67,7 +68,7 @@ def simulate(
     for key, value in content.items():
         if value is not None:
             print(
-                f"{key:24s} {_shown(value):>16} {_unit(key)}"
+                f"{key:24s} {_shown(value):>16} {unit_of(key)}"
                 if isinstance(value, float)
                 else f"{key:24s} {value:>11,d}"
             )
@@ -81,25 +82,10 @@ def _shown(value: float) -> str:
     return f"{value:.4g}" if 0 < abs(value) < 0.1 else f"{value:,.4f}"
 
 
-def _unit(key: str) -> str:
-    """Returns the unit a ledger field's name ends in."""
-    for ending, unit in (
-        ("usd_per_gpu_hour", "USD/(GPU h)"),
-        ("g_per_gpu_hour", "gCO2/(GPU h)"),
-        ("joules_per_image", "J/image"),
-        ("usd_per_image", "USD/image"),
-        ("g_per_image", "gCO2/image"),
-        ("reload_rate", "fraction"),
-        ("joules_per_unit", "J/unit"),
-        ("usd_per_unit", "USD/unit"),
-        ("g_per_unit", "gCO2/unit"),
-        ("gpu_hours", "GPU h"),
-        ("_kwh", "kWh"),
-        ("_usd", "USD"),
-        ("_kg", "kgCO2"),
-        ("_s", "s"),
-        ("units", "units"),
-    ):
-        if key.endswith(ending):
-            return unit
-    return "count"
+def _flat(content: dict[str, Any]) -> dict[str, Any]:
+    """Returns a ledger's figures, those of its parts named ``part/figure``."""
+    out: dict[str, Any] = {}
+    for key, value in content.items():
+        nested = _flat(value) if isinstance(value, dict) else None
+        out |= {key: value} if nested is None else {f"{key}/{name}": each for name, each in nested.items()}
+    return out

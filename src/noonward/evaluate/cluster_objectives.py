@@ -41,6 +41,7 @@ from noonward.evaluate.answer import (
 from noonward.evaluate.comparison import Bound, BoundValue, Cell, Comparison, Objective, no_value
 from noonward.evaluate.ends import ends_metrics, ends_sentence, ends_table
 from noonward.evaluate.knowing import TOLD, knowing_metrics, knowing_table, worth
+from noonward.evaluate.meter_tables import meter_metrics, meter_table
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.replay import replay_notes
 from noonward.evaluate.service_tables import class_table, constraint_table, service_metrics
@@ -92,6 +93,8 @@ class ClusterObjective(Objective):
         with full knowledge, USD; ``joules_per_unit`` is a lower bound of the energy per unit at any mean time in
         system, J.
         """
+        if any(site.meter is not None and site.meter.tariff is not None for site in environment.fleet.sites):
+            return Bound()
         if environment.economics is not None and environment.drained:
             where = f"bound, environment {environment.index}"
             found = utility_bound(
@@ -158,6 +161,7 @@ class ClusterObjective(Objective):
             + service_metrics(comparison)
             + knowing_metrics(comparison)
             + ends_metrics(comparison)
+            + meter_metrics(comparison)
         )
 
     def value_metrics(self, comparison: Comparison, policy: str) -> list[Metric]:
@@ -186,6 +190,7 @@ class ClusterObjective(Objective):
             constraint_table(comparison),
             knowing_table(comparison),
             ends_table(comparison),
+            meter_table(comparison),
         )
         return [table for table in tables if table is not None]
 
@@ -590,6 +595,7 @@ class CostObjective(UtilityObjective):
 
 PARTS: Final = {
     "Energy": ("energy_usd",),
+    "Tariffs": ("tariff_usd",),
     "Carbon": ("carbon_usd",),
     "Transfers": ("move_usd", "result_usd"),
     "Lateness": ("late_usd",),

@@ -10,6 +10,7 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.ledger.interruptions import Interruptions, interruptions_of, late_s_of
+from noonward.ledger.meters import MeterLines, meter_lines
 from noonward.ledger.segments import DONE, OVERDUE, Outcome, PowerSegments
 from noonward.ledger.settle import SettledPower, settle_power, settle_transfers
 from noonward.ledger.utility import utility_usd
@@ -17,7 +18,7 @@ from noonward.ledger.withheld import standing_power, switched_off
 from noonward.model.signals import SiteSignals
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
-PARTS: Final = ("further", "interruptions")
+PARTS: Final = ("further", "interruptions", "meters")
 """Fields of a ledger that are no numbers."""
 
 
@@ -50,8 +51,8 @@ class Ledger:
     """What a run used, earned, cost and emitted. Money and carbon are NaN without signals, utility without economics.
 
     U = U1 - U2 - U3 - U4 - U5 (MASAC, Eqs. 2-7): GPU profit (revenue less energy), energy of free GPUs, carbon of used
-    and free GPUs, journeys of jobs, journeys of results; less the prices of lateness and of waiting, where a scenario
-    has them.
+    and free GPUs, journeys of jobs, journeys of results; less the prices of lateness and of waiting, and what tariffs
+    add, where a scenario has them.
 
     Attributes:
         jobs: Jobs of the environment.
@@ -92,8 +93,11 @@ class Ledger:
             every policy, and in no other figure.
         standing_usd: Its cost, USD.
         standing_kg: Its emissions, kgCO2.
+        tariff_usd: What bills of metered sites add to energy at its price: base loads, peaks, blocks, fixed charges and
+            energy above connections, USD; 0 without meters.
         further: Accounts of signals beside price and carbon intensity, by the name of their total, e.g. ``water_l``.
         interruptions: What suspending jobs took; None where no scheduler was asked about running jobs.
+        meters: What meters read, by site; empty where no site has one.
     """
 
     jobs: int
@@ -132,8 +136,10 @@ class Ledger:
     standing_kwh: float = 0.0
     standing_usd: float = 0.0
     standing_kg: float = 0.0
+    tariff_usd: float = 0.0
     further: dict[str, Account] = field(default_factory=dict)
     interruptions: Interruptions | None = None
+    meters: dict[str, MeterLines] = field(default_factory=dict)
 
     @property
     def energy_kwh(self) -> float:
@@ -152,8 +158,8 @@ class Ledger:
 
     @property
     def total_usd(self) -> float:
-        """Energy, carbon at its price, journeys, lateness and waiting at their prices, USD; NaN without economics."""
-        paid = self.energy_usd + self.move_usd + self.result_usd
+        """Energy, tariffs, carbon, journeys, lateness and waiting at their prices, USD; NaN without economics."""
+        paid = self.energy_usd + self.tariff_usd + self.move_usd + self.result_usd
         return paid + self.carbon_usd + self.late_usd + self.waiting_usd
 
     @property
@@ -205,6 +211,9 @@ class Ledger:
         interruptions = content.pop("interruptions")
         if interruptions is not None:
             content["interruptions"] = _none_for_nan(interruptions)
+        meters = content.pop("meters")
+        if meters:
+            content["meters"] = {name: _none_for_nan(lines) for name, lines in meters.items()}
         return _none_for_nan(content)
 
     @classmethod
@@ -217,7 +226,8 @@ class Ledger:
         further = {name: Account(**_nan_for_none(one)) for name, one in content.get("further", {}).items()}
         taken = content.get("interruptions")
         interruptions = None if taken is None else Interruptions(**_nan_for_none(taken))
-        return cls(**values, further=further, interruptions=interruptions)
+        meters = {name: MeterLines(**_nan_for_none(one)) for name, one in content.get("meters", {}).items()}
+        return cls(**values, further=further, interruptions=interruptions, meters=meters)
 
     @classmethod
     def mean(cls, ledgers: Sequence[Ledger]) -> Ledger:
@@ -239,10 +249,19 @@ class Ledger:
             interruptions = Interruptions(
                 **{one.name: _mean([getattr(each, one.name) for each in taken]) for one in fields(Interruptions)}
             )
-        return cls(**means, further=further, interruptions=interruptions)
+        meters = {
+            name: MeterLines(
+                **{
+                    one.name: _mean([getattr(each.meters[name], one.name) for each in ledgers])
+                    for one in fields(MeterLines)
+                }
+            )
+            for name in ledgers[0].meters
+        }
+        return cls(**means, further=further, interruptions=interruptions, meters=meters)
 
 
-MAY_LACK: Final = ("waiting_usd", "standing_kwh", "standing_usd", "standing_kg")
+MAY_LACK: Final = ("waiting_usd", "standing_kwh", "standing_usd", "standing_kg", "tariff_usd")
 """Figures that are 0 where a scenario does not state what they count; they are then left out of files."""
 
 
@@ -352,6 +371,8 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
     late_gpu_hours = float(late_gpu_hours_of(outcome).sum())
     revenue = carbon_usd = utility = fixed_usd = late_usd = np.nan
     waiting_usd = 0.0
+    meters = meter_lines(outcome)
+    tariff_usd = sum(lines.tariff_usd for lines in meters.values())
     if economics is not None:
         prices = economics.revenue_usd_per_gpu_hour, economics.carbon_usd_per_t
         kg = float(job[2] + free[2]) + move[2] + result[2]
@@ -360,7 +381,7 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
         late_usd = environment.late_usd_per_gpu_hour * late_gpu_hours
         if economics.waiting_usd_per_hour:
             waiting_usd = economics.waiting_usd_per_hour * float(waiting_h_of(outcome).sum())
-        utility = utility_usd(*prices, gpu_hours, energy_usd, kg, journeys_usd, late_usd) - waiting_usd
+        utility = utility_usd(*prices, gpu_hours, energy_usd, kg, journeys_usd, late_usd) - waiting_usd - tariff_usd
         fixed_usd = -utility_usd(*prices, energy_usd=fixed[1], kg=fixed[2])
     return Ledger(
         jobs=len(job_J),
@@ -396,6 +417,7 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
         standing_kwh=float(settled.standing_A[0]),
         standing_usd=float(settled.standing_A[1]),
         standing_kg=float(settled.standing_A[2]),
+        tariff_usd=float(tariff_usd),
         further={
             quantity.total: Account(
                 job=float(job[a]),
@@ -407,6 +429,7 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
             for a, quantity in enumerate(settled.signals.quantities[2:], start=3)
         },
         interruptions=interruptions_of(outcome, settled.signals),
+        meters=meters,
     )
 
 

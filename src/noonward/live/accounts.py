@@ -131,7 +131,7 @@ def simulated_fates(
     scheduler = setup.scheduler(policy)
     zones = [site.zone for site in setup.scenario.fleet.sites]
     brief, rng = setup.brief(scheduler.needs), stream(setup.config.seed, "forecast", 0)
-    hours = Hours(signals, setup.start, zones, scheduler.needs.forecast, rng, brief.pue)
+    hours = Hours(signals, setup.start, zones, scheduler.needs.forecast, rng, brief.pue, prices=brief.prices)
     world = World(brief, scheduler, hours, stream(setup.config.seed, "policy", 0))
     fates = {one.job: Fate(one) for one in arrivals}
     world.restore(running, serial=len(running), place=0, now_s=None)

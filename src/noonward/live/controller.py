@@ -158,9 +158,9 @@ class Controller:
         signals = self.keeper.signals(-HISTORY_H, until)
         zones = [site.zone for site in self.setup.scenario.fleet.sites]
         rng = stream(self.setup.config.seed, "forecast", 0)
-        pue = self.setup.setting(window_s=np.inf, drained=True).pue
+        setting = self.setup.setting(window_s=np.inf, drained=True)
         published = self.keeper.published(0, until)
-        return Hours(signals, self.setup.start, zones, forecast, rng, pue, published)  # type: ignore[arg-type]
+        return Hours(signals, self.setup.start, zones, forecast, rng, setting.pue, published, setting.prices)  # type: ignore[arg-type]
 
     # Steps.
 

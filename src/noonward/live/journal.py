@@ -167,7 +167,9 @@ def _opened(setup: Setup, known: _Known | None, before: World | None, opening: O
     brief, hours = setup.brief(scheduler.needs), None
     if known is not None:
         rng = stream(seed, "forecast", 0)
-        hours = Hours(known.signals, setup.start, zones, scheduler.needs.forecast, rng, brief.pue, known.published)
+        hours = Hours(
+            known.signals, setup.start, zones, scheduler.needs.forecast, rng, brief.pue, known.published, brief.prices
+        )
     world = World(brief, scheduler, hours, stream(seed, "policy", 0))
     scheduler.load_state(from_bytes(opening.state))
     restore_curves(world, opening.curves)

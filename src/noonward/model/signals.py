@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -286,6 +286,16 @@ def cumulative(value_SH: F8, step_s: float = HOUR_S) -> F8:
     return out
 
 
+class PricesAtSites(Protocol):
+    """How prices of energy at sites follow from those of their zones (``noonward.model.cluster.site_prices``)."""
+
+    def parts(self, start: datetime, hours: int) -> int:
+        """Returns the fewest parts of an hour within which what is added to prices does not change."""
+
+    def priced(self, price_SP: F8, start: datetime, parts: int) -> F8:
+        """Returns the prices of the sites by part of the hours from a start on, from those of their zones, USD/MWh."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SiteSignals:
     """Signals at the sites of a run from its start, and their running integrals, by parts of hours P.
@@ -316,6 +326,7 @@ class SiteSignals:
         start: datetime,
         hours: int,
         factor_SH: F8 | None = None,
+        prices: PricesAtSites | None = None,
     ) -> SiteSignals:
         """Returns the signals of some sites.
 
@@ -325,6 +336,7 @@ class SiteSignals:
             start: Start of the run, UTC.
             hours: Hours the run may touch.
             factor_SH: What a watt counts for per site and hour; None: one throughout.
+            prices: How the sites' prices follow from their zones'; None: they are the same.
         """
         names = [PRICE_NAME, CARBON_NAME]
         parts = 1
@@ -334,7 +346,11 @@ class SiteSignals:
             names += [name for name in signals.value_ZH if name not in names]
             window = signals.window(start, hours)
             parts = math.lcm(*(each.shape[1] for (_, zone), each in window.parts.items() if zone in zones))
+            if prices is not None:
+                parts = math.lcm(parts, prices.parts(start, hours))
             value_QSP = np.stack([[window.by_part(name, zone, parts) for zone in zones] for name in names])
+        if prices is not None:
+            value_QSP[0] = prices.priced(value_QSP[0], start, parts)
         part_s = HOUR_S / parts
         none = np.zeros((len(zones), 0))
         factor_cumulative_SP = none

@@ -12,6 +12,7 @@ from noonward.errors import SignalRangeError
 from noonward.forecasts.forecast import Forecast
 from noonward.forecasts.forecaster import integrated, price_and_carbon
 from noonward.model.cluster.pue import PueByHour
+from noonward.model.cluster.site_prices import SitePrices
 from noonward.model.signals import Signals
 from noonward.units import DAY_H
 
@@ -34,6 +35,7 @@ class ForecastIssuer:
         pue: PUE of the sites by the hour, from a day before the run on, or None. Forecasts of the zones are multiplied
             by its factors: of the hours to come those of the last 24 hours; the true ones where the forecast reads
             hours to come.
+        prices: How the sites' prices follow from their zones', by tariffs known beforehand, or None.
 
     Raises:
         SignalRangeError: Too little of the history is known.
@@ -49,6 +51,7 @@ class ForecastIssuer:
         site_zones: Sequence[str],
         rng: np.random.Generator,
         pue: PueByHour | None = None,
+        prices: SitePrices | None = None,
     ) -> None:
         self._zones = tuple(dict.fromkeys(site_zones))
         self._row_S = [self._zones.index(zone) for zone in site_zones]
@@ -58,6 +61,7 @@ class ForecastIssuer:
         self._value_KZH = price_and_carbon(of_zones)
         self._forecaster = forecast.forecaster(of_zones, self._first, rng)
         self._start, self._pue, self._foresight = start, pue, forecast.foresight
+        self._prices = prices
         self._reads_published = forecast.published
         self._ahead: dict[int, F8] = {}
 
@@ -117,11 +121,17 @@ class ForecastIssuer:
                 "are known; add the hour's signals first"
             )
         value_KIZL = self._values(hour, hours, forecast_KISL.shape[3] - 1)
-        if self._pue is None:
+        if self._pue is None and self._prices is None:
             forecast_KISL[:, :hours] = integrated(value_KIZL)[:, :, self._row_S]
-        else:
-            factor_ISL = self._factors(self._pue, hour, hours, value_KIZL.shape[3])
-            forecast_KISL[:, :hours] = integrated(value_KIZL[:, :, self._row_S] * factor_ISL)
+            return hours
+        value_KISL = value_KIZL[:, :, self._row_S]
+        if self._prices is not None:
+            for i in range(hours):
+                begin = self._start + timedelta(hours=hour + i)
+                value_KISL[0, i] = self._prices.priced(value_KISL[0, i], begin, 1)
+        if self._pue is not None:
+            value_KISL = value_KISL * self._factors(self._pue, hour, hours, value_KIZL.shape[3])
+        forecast_KISL[:, :hours] = integrated(value_KISL)
         return hours
 
     def _values(self, hour: int, hours: int, leads: int) -> F8:

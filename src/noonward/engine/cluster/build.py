@@ -235,7 +235,7 @@ def forecast_issuer(environment: Environment, needs: Needs, seed: int) -> Foreca
     signals = environment.signals.window(environment.signals.start, until)
     zones = [site.zone for site in environment.fleet.sites]
     rng = stream(seed, "forecast", environment.index)
-    return ForecastIssuer(needs.forecast, signals, environment.start, zones, rng, environment.pue)
+    return ForecastIssuer(needs.forecast, signals, environment.start, zones, rng, environment.pue, environment.prices)
 
 
 def issue_forecasts(world: World, issuer: ForecastIssuer | None) -> None:

@@ -13,6 +13,7 @@ from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.view import ClusterView
 from noonward.forecasts.forecast import Forecast
 from noonward.model.cluster.pue import PueByHour
+from noonward.model.cluster.site_prices import SitePrices
 from noonward.model.signals import Signals
 from noonward.units import DAY_H, HOUR_S
 
@@ -30,6 +31,7 @@ class Hours:
         forecast: Forecast that the scheduler is given; None: none.
         rng: Stream ``forecast``.
         pue: PUE of the sites by the hour, from a day before the start on, or None.
+        prices: How the sites' prices follow from their zones', by tariffs, or None.
         published: Prices that were known ahead in some hours, by hour: those of the hours after it by zone, each zone
             once in the order of the sites; of other hours, the signals say what was published.
 
@@ -51,10 +53,11 @@ class Hours:
         rng: np.random.Generator,
         pue: PueByHour | None = None,
         published: Mapping[int, F8] | None = None,
+        prices: SitePrices | None = None,
     ) -> None:
-        self._pue = pue
+        self._pue, self._prices = pue, prices
         self.signals, self.start, self.zones = signals, start, tuple(zones)
-        self._issuer = None if forecast is None else ForecastIssuer(forecast, signals, start, zones, rng, pue)
+        self._issuer = None if forecast is None else ForecastIssuer(forecast, signals, start, zones, rng, pue, prices)
         self._publish(published)
         self._shown: tuple[int, int] | None = None
         self.issued: tuple[int, F8] | None = None
@@ -101,6 +104,9 @@ class Hours:
             row = self.signals.zone_index(zone)
             view.site_S["price"][s] = self.signals.price_usd_per_mwh_ZH[row, at]
             view.site_S["carbon"][s] = self.signals.carbon_g_per_kwh_ZH[row, at]
+        if self._prices is not None:
+            begin = self.start + timedelta(hours=hour)
+            view.site_S["price"] = self._prices.priced(view.site_S["price"][:, None], begin, 1)[:, 0]
         if self._pue is not None:
             factor_S = self._pue.window(self.start + timedelta(hours=hour), 1)[:, 0]
             view.site_S["price"] *= factor_S

@@ -176,7 +176,8 @@ class Environment(Setting):
     def site_signals(self) -> SiteSignals:
         """Signals at the sites over the hours of the run, with their integrals; a PUE by the hour is counted in."""
         factor_SH = None if self.pue is None else self.pue.window(self.start, self.hours)
-        return SiteSignals.of(self.signals, [site.zone for site in self.fleet.sites], self.start, self.hours, factor_SH)
+        zones = [site.zone for site in self.fleet.sites]
+        return SiteSignals.of(self.signals, zones, self.start, self.hours, factor_SH, self.prices)
 
     @functools.cached_property
     def job_records(self) -> Records:

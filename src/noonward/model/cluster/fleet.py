@@ -15,8 +15,10 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from noonward.arrays import F8, I8
 from noonward.errors import nearest
 from noonward.model.cluster.freedom import Freedom, check_freedoms
+from noonward.model.cluster.meter import Meter
 from noonward.model.cluster.power import GpuType, energy_optimal_level
 from noonward.model.cluster.pue import PueFile
+from noonward.model.cluster.tariff import Tariff
 from noonward.model.cluster.withheld import GpuFile, GpuStep
 from noonward.model.spec import LARGEST, Count, NonNegative, Spec, without_defaults
 
@@ -46,6 +48,8 @@ class Site(Spec):
     """Latitude, degrees, for maps; a place in its electricity zone where it is left out."""
     lon: Annotated[float, Field(ge=-180, le=180)] | None = None
     """Longitude, degrees."""
+    meter: Meter | None = None
+    """Its meter (docs/meter.md); none: energy is settled, power is not metered."""
 
     @model_validator(mode="before")
     @classmethod
@@ -90,7 +94,7 @@ class Site(Spec):
             said["pue"] = said.pop("pue_by_hour")
         if said.get("gpus_by_time") is not None:
             said["gpus"] = said.pop("gpus_by_time")
-        optional = ("pue_by_hour", "gpus_by_time", "lat", "lon")
+        optional = ("pue_by_hour", "gpus_by_time", "lat", "lon", "meter")
         return {name: value for name, value in said.items() if name not in optional or value is not None}
 
 
@@ -120,6 +124,8 @@ class Fleet(Spec):
     """Sites that jobs of a class may run at, by class; a class that is not named may run anywhere."""
     freedoms: dict[str, Freedom] = Field(default_factory=dict)
     """What may be done to running jobs, by class; jobs of a class that is not named run unbroken."""
+    tariffs: dict[str, Tariff] = Field(default_factory=dict)
+    """Tariffs by name, for the meters of sites."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -151,11 +157,44 @@ class Fleet(Spec):
                 )
         self._check_ranges()
         check_freedoms(self.freedoms, self.classes)
+        for site in self.sites:
+            self._check_meter(site)
         return self
+
+    def _check_meter(self, site: Site) -> None:
+        """Raises ValueError if a meter names an unknown tariff, or one whose charges it cannot meter."""
+        meter = site.meter
+        if meter is None or meter.tariff is None:
+            return
+        if meter.tariff not in self.tariffs:
+            raise ValueError(
+                f"the meter of site {site.name!r} has the unknown tariff {meter.tariff!r}; "
+                f"{nearest(meter.tariff, self.tariffs)}"
+            )
+        tariff = self.tariffs[meter.tariff]
+        for interval_min in [
+            *(charge.interval_min for charge in tariff.demand), *(charge.interval_min for charge in tariff.coincident)
+        ]:  # fmt: skip
+            if interval_min % meter.interval_min:
+                raise ValueError(
+                    f"tariff {meter.tariff!r} charges power over {interval_min} min, but the meter of site "
+                    f"{site.name!r} reads every {meter.interval_min} min; give an interval_min that divides it"
+                )
+        if meter.system_load is None and len(meter.system_peaks) != len(tariff.coincident):
+            raise ValueError(
+                f"tariff {meter.tariff!r} has {len(tariff.coincident)} coincident charges, and the meter of site "
+                f"{site.name!r} states the system peaks of {len(meter.system_peaks)}; give system_load, or one list "
+                "of system_peaks per charge"
+            )
 
     @model_serializer(mode="wrap")
     def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(self, write, "freedoms")
+        return without_defaults(self, write, "freedoms", "tariffs")
+
+    def tariff_of(self, s: int) -> Tariff | None:
+        """Returns the tariff of the site at a position; None for a site without one."""
+        meter = self.sites[s].meter
+        return None if meter is None or meter.tariff is None else self.tariffs[meter.tariff]
 
     def _check_ranges(self) -> None:
         """Raises ValueError if a range is empty, names a site twice, or names an unknown class or site."""

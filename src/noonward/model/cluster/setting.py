@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from pydantic import BaseModel
 
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.pue import PueByHour
+from noonward.model.cluster.site_prices import SitePrices
 from noonward.model.cluster.withheld import Withheld
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
@@ -69,6 +71,11 @@ class Setting:
     def stated(self) -> dict[str, Any]:
         """The fields of the setting by name, also of a subclass: what another object of this setting is made with."""
         return {each.name: getattr(self, each.name) for each in fields(Setting)}
+
+    @functools.cached_property
+    def prices(self) -> SitePrices | None:
+        """How the sites' prices of energy follow from their zones', by their tariffs; None: they are the same."""
+        return SitePrices.of(self.fleet)
 
     @property
     def sites(self) -> tuple[str, ...]:

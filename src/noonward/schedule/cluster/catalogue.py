@@ -29,6 +29,7 @@ from noonward.schedule.cluster.slot_rules import (
     RandomMasked,
 )
 from noonward.schedule.cluster.suspending import Kept, Measure, Quantile, SuspendThreshold
+from noonward.schedule.cluster.wait_awhile import WaitAwhile
 from noonward.schedule.cluster.weighed import MarketRouter, SecondW, WeighedRouter
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED, WhatHappened
 from noonward.schedule.families import Family, Role
@@ -232,16 +233,31 @@ def suspend_threshold(
     return SuspendThreshold(Forecast(forecast, noise=noise, net=net), measure=measure, quantile=quantile, kept=kept)
 
 
-def _threshold_roles(forecast: str, **_: object) -> frozenset[Role]:
+def wait_awhile(
+    forecast: ForecastKind = "perfect", noise: Noise = NOISE, net: NetName = 0, measure: Measure = "cost"
+) -> Scheduler:
+    """Returns a rule that runs each job in its hours of least forecast cost."""
+    return WaitAwhile(Forecast(forecast, noise=noise, net=net), measure=measure)
+
+
+def _suspending_roles(forecast: str, **_: object) -> frozenset[Role]:
     return frozenset({"rule", "control", "clairvoyant"} if forecast in FORESEEN else {"rule", "control"})
 
 
 def _add_suspending(registry: Registry) -> None:
+    measured = {"cost": "energy and carbon cost", "price": "price", "carbon": "carbon intensity"}
+
     def describe(forecast: str, measure: str, quantile: float, **_: object) -> str:
-        by = {"cost": "energy and carbon cost", "price": "price", "carbon": "carbon intensity"}[measure]
         return (
-            f"Runs in the {quantile:.0%} of the next 24 hours of least {by} under {WORDS[forecast]}, suspended in the "
-            "others, while slack is left."
+            f"Runs in the {quantile:.0%} of the next 24 hours of least {measured[measure]} under {WORDS[forecast]}, "
+            "suspended in the others, while slack is left."
+        )
+
+    def describe_waiting(forecast: str, measure: str, **_: object) -> str:
+        future = ", so it knows the future" if forecast in FORESEEN else ""
+        return (
+            f"Runs each job in the hours of least {measured[measure]} before it must end, suspended in the others, "
+            f"under {WORDS[forecast]}{future}."
         )
 
     registry.add_family(
@@ -249,12 +265,23 @@ def _add_suspending(registry: Registry) -> None:
             name="suspend-threshold",
             make=suspend_threshold,
             describe=describe,
-            roles=_threshold_roles,
+            roles=_suspending_roles,
             check=_check_forecast,
             packaged=True,
         )
     )
     registry.add_member("suspend-threshold-perfect", "suspend-threshold", {"forecast": "perfect"})
+    registry.add_family(
+        Family(
+            name="wait-awhile",
+            make=wait_awhile,
+            describe=describe_waiting,
+            roles=_suspending_roles,
+            check=_check_forecast,
+            packaged=True,
+        )
+    )
+    registry.add_member("wait-awhile-perfect", "wait-awhile")
 
 
 def default_policy(clock: Clock = 0.6) -> Scheduler:

@@ -1,0 +1,125 @@
+"""Bills of metered sites: what a tariff makes of the power that a site drew."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from noonward.arrays import F8
+from noonward.model.cluster.calendar import Calendar
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.meter import Meter
+from noonward.model.cluster.site_prices import calendar_of
+from noonward.model.cluster.tariff import Tariff
+from noonward.model.signals import PRICE_NAME
+from noonward.units import HOUR_S
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeteredSite:
+    """A site with a meter and a tariff in a run; intervals N are the finest of meter and signals.
+
+    Attributes:
+        meter: Its meter.
+        tariff: Its tariff.
+        calendar: Its local calendar.
+        price_N: Price of energy, USD/MWh: signal or contract, with adders and fees; NaN where unknown.
+    """
+
+    meter: Meter
+    tariff: Tariff
+    calendar: Calendar
+    price_N: F8
+
+    @property
+    def contract_kw(self) -> float:
+        """Power of the contract, kW; 0 without one."""
+        return self.tariff.contract_kw or 0.0
+
+    @functools.cached_property
+    def over_usd_per_kw_N(self) -> float:
+        """Price of a kW above the connection over an interval, USD."""
+        return self.meter.over_connection_usd_per_kwh * self.calendar.step_h
+
+
+def metered_site(environment: Environment, s: int) -> MeteredSite | None:
+    """Returns a site with a meter and a tariff; None for one that lacks either.
+
+    Raises:
+        ScenarioError: It has no time zone.
+    """
+    fleet = environment.fleet
+    meter, tariff = fleet.sites[s].meter, fleet.tariff_of(s)
+    if meter is None or tariff is None:
+        return None
+    step_s = step_of(environment, meter)
+    return MeteredSite(
+        meter=meter,
+        tariff=tariff,
+        calendar=calendar_of(fleet, s, environment.start, environment.window_s, step_s, environment.hours),
+        price_N=energy_price(environment, s, step_s),
+    )
+
+
+def step_of(environment: Environment, meter: Meter) -> float:
+    """Returns the length of the intervals that a meter's power is reckoned in, s: the finest of meter and signals."""
+    return float(math.gcd(round(meter.interval_s), round(environment.site_signals.part_s)))
+
+
+def energy_price(environment: Environment, s: int, step_s: float) -> F8:
+    """Returns the price of a MWh at a site by interval, USD/MWh: its zone's or its contract's, with adders and fees."""
+    fleet, hours = environment.fleet, environment.hours
+    parts = round(HOUR_S / step_s)
+    price_SN = np.full((len(fleet.sites), hours * parts), np.nan)
+    if environment.signals is not None:
+        window = environment.signals.window(environment.start, hours)
+        price_SN[s] = window.by_part(PRICE_NAME, fleet.sites[s].zone, parts)
+    prices = environment.prices
+    return price_SN[s] if prices is None else prices.priced(price_SN, environment.start, parts)[s]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bill:
+    """A site's bill over a run, USD.
+
+    Attributes:
+        energy_usd: Energy at its price, dearer blocks included.
+        demand_usd: Charges for the peaks of months.
+        coincident_usd: Charges for power while the system peaked.
+        fixed_usd: Fixed charges.
+    """
+
+    energy_usd: float
+    demand_usd: float
+    coincident_usd: float
+    fixed_usd: float
+
+    @property
+    def total_usd(self) -> float:
+        """The bill, USD."""
+        return self.energy_usd + self.demand_usd + self.coincident_usd + self.fixed_usd
+
+
+def bill_of(site: MeteredSite, kw_N: F8) -> Bill:
+    """Returns the bill for the power drawn.
+
+    Args:
+        site: Site.
+        kw_N: Mean power drawn by interval of its calendar, at least 0, kW.
+    """
+    tariff, calendar, meter = site.tariff, site.calendar, site.meter
+    energy_usd = float((kw_N * site.price_N).sum() * calendar.step_h / 1000.0)
+    peaks = meter.system_peaks or ((),) * len(tariff.coincident)
+    return Bill(
+        energy_usd=energy_usd + tariff.settle_blocks(kw_N, calendar),
+        demand_usd=float(
+            sum(charge.settle(kw_N, calendar, site.contract_kw, meter.past_peak_kw).sum() for charge in tariff.demand)
+        ),
+        coincident_usd=sum(
+            charge.settle(kw_N, calendar, each) for charge, each in zip(tariff.coincident, peaks, strict=True)
+        ),
+        fixed_usd=float(tariff.usd_per_month * calendar.share_M.sum()),
+    )

@@ -37,6 +37,10 @@ def as_pattern(name: str) -> re.Pattern[str]:
         .replace("ASSUMPTIONS", r"[\w.-]+")
         .replace("WAY", "(?:known|(?:learned|limit)(?:-log)?|class-mean)")
         .replace("CELL", r"N\d+/0\.\d\d")
+        .replace("TEST", r"[a-z]+")
+        .replace("ANSWER", r"[\w-]+")
+        .replace("LEVER", r"[\w-]+")
+        .replace("CUT", r"\d+")
     )
     return re.compile(text.replace("day_D", r"day_\d"))
 
@@ -231,6 +235,18 @@ def test_figures_of_compare_edge_inference(noonward: CommandLine) -> None:
 def test_figures_of_reproduce_edge_inference(noonward: CommandLine) -> None:
     command = ("reproduce", "edge-inference", "-n", 2, "--servers", 4, "--policies", "random,reuse-first", "--json")
     hold_against_page("reproduce edge-inference", [noonward(*command).out])
+
+
+def test_figures_of_reproduce_grid_events(noonward: CommandLine) -> None:
+    levels = [13600] * 12 + [8800] * 12 + [13600] * 12
+    lines = [f"{13 + n // 12}:{5 * (n % 12):02d},{watts}" for n, watts in enumerate(levels)]
+    Path("power.csv").write_text("time,total\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    caps = "Workload,power per GPU,throughput\ntrain,200,0.6\ntrain,400,1\nserve,250,0.9\nserve,500,1\n"
+    Path("caps.csv").write_text(caps, encoding="utf-8")
+    jobs = "job,Performance,Flexibility,GPUs\ntrain,0.8667,Flex 3,24\nserve,1,Flex 0,8\n"
+    Path("jobs.csv").write_text(jobs, encoding="utf-8")
+    told = ("--power", "power.csv", "--events", "jobs.csv", "--caps", "caps.csv", "--name", "own")
+    hold_against_page("reproduce grid-events", [noonward("reproduce", "grid-events", *told, "--json").out])
 
 
 def test_figures_of_bench(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

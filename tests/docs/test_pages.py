@@ -95,6 +95,7 @@ NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {
     "noonward reproduce fine-tuning": "tests/evaluate holds it on a tiny fleet",
     "noonward reproduce fine-tuning --signals FILE --signals FILE --jobs FILE": "needs the files",
     "noonward reproduce dvfs-training": "tests/engine holds the paper's tables",
+    "noonward reproduce grid-events --power power.csv --events jobs.csv --caps caps.csv --name london": "needs files",
     "noonward reproduce edge-inference": "minutes; tests/studies holds a small one",
 }
 """Commands of the pages that the tests only check to exist, and why."""

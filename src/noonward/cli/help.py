@@ -76,6 +76,7 @@ EXAMPLES: Final = {
     "reproduce fine-tuning": ("reproduce fine-tuning", "reproduce fine-tuning --map"),
     "reproduce load-shaping": ("reproduce load-shaping --draws 4",),
     "reproduce edge-inference": ("reproduce edge-inference --servers 4",),
+    "reproduce grid-events": ("reproduce grid-events",),
     "reproduce flexible-jobs": ("reproduce flexible-jobs --gaia pai_1k.csv --aps aps_jobs_by_minute.csv",),
     "scenario list": ("scenario list",),
     "scenario show": ("scenario show tiny", "scenario show tiny --set window_h=24"),

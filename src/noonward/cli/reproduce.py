@@ -454,6 +454,60 @@ def edge_inference(
     print(f"report:  {report}")
 
 
+@app.command(name="grid-events", short_help="Field tests of data centers that cut power for the grid.")
+def grid_events(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="NOONWARD_FIELD_TESTS",
+            metavar="FOLDER",
+            help="Folder with SRP_total_power.csv and aps_jobs_by_minute.csv of Emerald AI's field test.",
+        ),
+    ] = None,
+    power: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Power of another field test by time (docs/grid-events.md).")
+    ] = None,
+    events: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Its jobs, and when its event was. [default: the columns of --power]"),
+    ] = None,
+    caps: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Power and throughput of its workloads under caps. [default: Emerald AI's]"),
+    ] = None,
+    name: Annotated[str, typer.Option(help="Its name in figures.")] = "test",
+    timezone: Annotated[str | None, typer.Option(help="Clock of times without an offset, e.g. Europe/London.")] = None,
+    idle_w: Annotated[float, typer.Option(min=0, help="Power of a stopped GPU that is left idle, W.")] = 60.0,
+    node_gpus: Annotated[int, typer.Option(min=1, help="GPUs of a node.")] = 8,
+    out: Out = Path("runs"),
+    json: Json = False,
+) -> None:
+    """Field tests of data centers that cut power for the grid, held against our physics, caps and pausing."""
+    from noonward.evaluate.metrics import to_json
+    from noonward.studies.grid_events.report import grid_event_tables, write_grid_events
+    from noonward.studies.grid_events.reproduce import reproduce_grid_events
+
+    found = reproduce_grid_events(
+        data=None if power is not None else data,
+        power=power,
+        events=events,
+        caps=caps,
+        name=name,
+        timezone=timezone,
+        idle_w=idle_w,
+        node_gpus=node_gpus,
+    )
+    report = write_grid_events(found, out / "reproduce-grid-events" / "report.html", command=command_line())
+    if json:
+        print(to_json(found.metrics(), report=str(report)))
+        return
+    for shown in grid_event_tables(found):
+        print_text_table(shown)
+    if not found.held:
+        print("no measured power was given: --data FOLDER or --power FILE holds it against our physics")
+    print(f"report:  {report}")
+
+
 @app.command(name="flexible-jobs", short_help="Jobs that bend: GAIA, CarbonScaler, a field test.")
 def flexible_jobs(
     gaia: Annotated[

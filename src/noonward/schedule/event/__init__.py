@@ -1,0 +1,1 @@
+"""Answers to a grid event: which running jobs give up how much power so that a site stays within its budget."""

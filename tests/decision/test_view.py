@@ -6,6 +6,7 @@ import pytest
 from noonward.decision.brief import Brief
 from noonward.decision.cluster.view import (
     ANSWER,
+    KEEP,
     ORACLE,
     Answers,
     RuleMemory,
@@ -72,9 +73,9 @@ def test_answers_are_sent_and_held():
     answers = Answers(np.zeros(2, ANSWER), np.zeros((2, 0)))
     answers.send(1, 3, gpus=2, level=0, earliest_s=9.0)
     answers.hold(0)
-    assert answers.answer_N.tolist() == [(0, 0, ORACLE, 0.0), (4, 2, 0, 9.0)]
+    assert answers.answer_N.tolist() == [(0, 0, ORACLE, 0.0, KEEP), (4, 2, 0, 9.0, KEEP)]
     answers.send(1, 0)
-    assert answers.answer_N[1].tolist() == (1, 0, ORACLE, 0.0)
+    assert answers.answer_N[1].tolist() == (1, 0, ORACLE, 0.0, KEEP)
 
 
 def test_memory_is_made_of_the_parts_given():

@@ -134,7 +134,7 @@ def replay_each_slot(world, scheduler):
             hour = min(int(now_s // 3600), len(world.price[0]) - 1)
             assert sites["price"].tolist() == [row[hour] for row in world.price]
             assert sites["carbon"].tolist() == [row[hour] for row in world.carbon]
-        return [(choice, gpus, level) for choice, gpus, level, _ in answers]
+        return [(choice, gpus, level) for choice, gpus, level, *_ in answers]
 
     jobs, ledger = world.jobs(), world.ledger()
     run = each_slot.simulate(world.plant(), jobs, answer, ledger)
@@ -186,7 +186,7 @@ class Replay:
         assert mask == [[0, *(int(s in state.feasible) for s in range(len(state.sites)))]]
         self.sites(state, sites)
         self.pay(now_s)
-        choice, gpus, level, earliest_s = answers[0]
+        choice, gpus, level, earliest_s, _ = answers[0]
         return choice - 1, gpus or job.gpus_max, level, earliest_s
 
     def allocate(self, state, job, s, free):
@@ -194,7 +194,7 @@ class Replay:
         assert (kind, now_s, asked, site) == (ASK_ALLOCATE, state.now_s, [job.index], s)
         self.sites(state, sites)
         self.pay(now_s)
-        _, gpus, level, _ = answers[0]
+        _, gpus, level, *_ = answers[0]
         return gpus or job.gpus_max, level
 
     def finished(self, state, job, unit_j):

@@ -8,7 +8,7 @@ import pytest
 
 from noonward.decision.brief import Needs
 from noonward.decision.cluster.rule import rule
-from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_ROUTE, RuleMemory
+from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_ROUTE, KEEP, RuleMemory
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.cluster.kernels.world import arrays_of
@@ -72,7 +72,7 @@ def slots():
     ],
 )
 def test_infeasible_slot_answer_is_refused_whole(slots, answer, message):
-    slots.answers.answer_N[0] = answer
+    slots.answers.answer_N[0] = (*answer, KEEP)
     slots.answers.send(1, 1)
     refused(slots, message)
     slots.answers.hold(0)
@@ -130,7 +130,7 @@ def arrival():
     ],
 )
 def test_infeasible_route_is_refused(arrival, answer, message):
-    arrival.answers.answer_N[0] = answer
+    arrival.answers.answer_N[0] = (*answer, KEEP)
     refused(arrival, message)
     arrival.answers.send(0, 0, earliest_s=4.0)
     assert arrival.step() == ASK_ALLOCATE
@@ -140,7 +140,7 @@ def test_infeasible_route_is_refused(arrival, answer, message):
 def test_infeasible_allocation_is_refused(arrival):
     arrival.answers.send(0, 0, gpus=2, level=0)
     assert arrival.step() == ASK_ALLOCATE
-    assert arrival.answers.answer_N[0].tolist() == (0, 2, 0, 0.0)
+    assert arrival.answers.answer_N[0].tolist() == (0, 2, 0, 0.0, KEEP)
     for gpus, level, message in ((3, 0, "gang of 3"), (2, 2, "clock level 2")):
         arrival.answers.send(0, 0, gpus=gpus, level=level)
         refused(arrival, message)

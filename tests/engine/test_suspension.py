@@ -39,10 +39,10 @@ class Breaker(Wanderer):
         if view.kind != ASK_RUNNING:
             super().decide(view, answers)
             return
-        said = [False] * len(view.asked_N)
+        said = [None] * len(view.asked_N)
         for site, _ in view.asked():
-            said[site] = self.rng.random() < self.breaks
-            if said[site]:
+            if self.rng.random() < self.breaks:
+                said[site] = "suspend"
                 answers.suspend(site)
         mask = view.mask_NA.tolist()
         self.log.append((view.kind, view.now_s, view.serial_N.tolist(), mask, view.site_S.copy(), said))
@@ -94,12 +94,12 @@ def replay(world, scheduler):
             for s, job in enumerate(asked):
                 expected = [0] * len(mask[s])
                 if job >= 0:
-                    expected[0] = expected[1 + s] = 1
+                    expected[0], expected[1 + s] = 1, int(question.may_suspend[s])
                 assert mask[s] == expected
             return answers
         for s, row in enumerate(question.mask):
             assert row is None or mask[s] == [int(good) for good in row], (now_s, s)
-        return [(choice, gpus, level) for choice, gpus, level, _ in answers]
+        return [(choice, gpus, level, cap) for choice, gpus, level, _, cap in answers]
 
     jobs = world.jobs()
     ledger = suspension.SegmentLedger(*world.ledger_arguments())

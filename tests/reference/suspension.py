@@ -1,7 +1,7 @@
-"""Slow, plain-Python oracle of suspension under protocol `each-slot`, written from docs/suspension.md.
+"""Slow, plain-Python oracle of suspension and power caps under protocol `each-slot`, written from docs/suspension.md.
 
 It walks slot by slot like `reference.each_slot`, whose queues, masks and moves it takes over, and keeps every stretch
-of a job (run, stop, load, lost run) in a plain list that the ledger sums up.
+of a job (run at one power, stop, load, lost run) in a plain list that the ledger sums up.
 """
 
 import math
@@ -13,8 +13,13 @@ from reference.ledger import Ledger
 
 @dataclass(frozen=True)
 class Freedom:
-    """What may be done with running jobs of an interruptible class; fields as the scenario's keys."""
+    """What may be done with running jobs of a class; fields as the scenario's keys.
 
+    `caps` lists (share of power, share of throughput) of each power cap below full power, in falling order.
+    """
+
+    interruptible: bool = True
+    caps: tuple = ()
     stop_s: float = 0.0
     dark_s: float = 0.0
     load_s: float = 0.0
@@ -26,8 +31,18 @@ class Freedom:
     def spec(self):
         """The scenario's block."""
         said = asdict(self)
-        own = {name: said.pop(name) for name in ("min_run_s", "most_suspensions")}
-        return {"interruptible": True, "checkpoint": said, **{k: v for k, v in own.items() if v is not None}}
+        own = {name: said.pop(name) for name in ("min_run_s", "most_suspensions")} if self.interruptible else {}
+        interruptible, caps = said.pop("interruptible"), said.pop("caps")
+        if caps:
+            power, throughput = zip(*reversed(((1.0, 1.0), *caps)), strict=True)
+            own["caps"] = {"power": power, "throughput": throughput}
+        checkpoint = {name: said[name] for name in ("stop_s", "dark_s", "load_s", "stop_power", "load_power")}
+        own = {name: value for name, value in own.items() if value is not None}
+        return {"interruptible": interruptible, "checkpoint": checkpoint, **own}
+
+    def cap(self, cap):
+        """(Share of power, share of throughput) of a cap; 0 is full power."""
+        return ((1.0, 1.0), *self.caps)[cap]
 
 
 @dataclass
@@ -39,11 +54,18 @@ class Stretch:
     begin_s: float
     end_s: float
     watts: float
+    rate: float = 1.0
+    capped: bool = False
 
 
 @dataclass
 class Question(each_slot.Question):
-    """A step about running jobs: `asked[site]` is one that may be suspended, or -1."""
+    """A step about running jobs: `asked[site]` is one that may be suspended or capped, or -1.
+
+    `may_suspend[site]` says whether the former.
+    """
+
+    may_suspend: list = field(default_factory=list)
 
 
 @dataclass
@@ -53,19 +75,23 @@ class Life:
     state: str  # run, stop, dark, queued or load
     until_s: float  # end of a stop, darkness or load
     began_s: float = math.nan  # of the present run
-    left: float = 0.0  # work left when the present run began, or at the suspension
-    ran_s: float = 0.0  # in all earlier runs
+    stretch_s: float = math.nan  # when it began to run at its present power
+    left: float = 0.0  # work left then, or at the suspension
+    ran_s: float = 0.0  # before, each stretch as long as it would have been at full power
+    cap: int = 0  # its present power cap, or that after its load
+    rate: float = 1.0
+    lift_s: float = math.inf  # when its slack will be used up
     suspensions: int = 0
     paid_late_s: float = 0.0
 
 
 @dataclass
 class Run(each_slot.Run):
-    """A run in which jobs are suspended and resumed."""
+    """A run in which jobs are suspended, resumed and capped."""
 
     freedoms: dict = field(default_factory=dict)
     lives: dict = field(default_factory=dict)
-    order: list = field(default_factory=list)  # running jobs of interruptible classes, as they began to run
+    order: list = field(default_factory=list)  # running jobs of classes with freedoms, as they began to run
     stretches: list = field(default_factory=list)
     hours_known: int = 0
 
@@ -109,10 +135,43 @@ class Run(each_slot.Run):
 
     def begin_run(self, job, life, time_s):
         life.state, life.began_s = "run", time_s
-        job.finish_s = time_s + life.left * self.unit_s(job)
-        self.stretches.append(Stretch(job, "run", time_s, job.finish_s, self.full_w(job)))
         if job.class_ in self.freedoms:
             self.order.append(job.index)
+        self.begin_stretch(job, life, time_s, life.cap)
+
+    def home_s(self, job):
+        return self.link_s(job.origin, job.site, job.result_gb) if job.result_gb > 0 else 0.0
+
+    def slack_left_s(self, job, life, now_s):
+        """How long a running job may still stand still: to its latest start, moved on by what it has run."""
+        return job.deadline_s + life.ran_s + life.rate * (now_s - life.stretch_s) - self.home_s(job) - now_s
+
+    def begin_stretch(self, job, life, time_s, cap):
+        """Runs on under a cap, which is lifted when the slack is used up: it takes 1 - rate of every second."""
+        share, rate = self.freedoms[job.class_].cap(cap) if job.class_ in self.freedoms else (1.0, 1.0)
+        life.cap, life.rate, life.stretch_s, life.lift_s = cap, rate, time_s, math.inf
+        whole_s = life.left * self.unit_s(job)
+        job.finish_s = end_s = time_s + whole_s / rate
+        if rate < 1:
+            capped_s = self.slack_left_s(job, life, time_s) / (1 - rate)
+            if capped_s < whole_s / rate:
+                end_s = life.lift_s = time_s + capped_s
+                job.finish_s = end_s + whole_s - rate * capped_s
+        self.stretches.append(Stretch(job, "run", time_s, end_s, share * self.full_w(job), rate, cap > 0))
+
+    def end_stretch(self, job, life, time_s):
+        """Cuts the present stretch off; one of no length is left out."""
+        running = next(x for x in reversed(self.stretches) if x.job is job and x.kind == "run")
+        running.end_s = time_s
+        ran_s = life.rate * (time_s - life.stretch_s)
+        life.left = max(0.0, life.left - ran_s / self.unit_s(job))
+        life.ran_s += ran_s
+        return running
+
+    def change_cap(self, job, life, time_s, cap):
+        if self.end_stretch(job, life, time_s).begin_s == time_s:
+            self.stretches.remove(next(x for x in reversed(self.stretches) if x.job is job))
+        self.begin_stretch(job, life, time_s, cap)
 
     def take(self, until_s):
         """Takes events one by one, the earliest first: at one instant finishes, joins, arrivals, stops, loads."""
@@ -125,7 +184,7 @@ class Run(each_slot.Run):
                 elif job.status == "in transit" and life is None:
                     events.append((self.joins_s[job.index], 2, job.index))
                 elif life is not None and job.status == "running" and life.state == "run":
-                    events.append((job.finish_s, 0, job.index))
+                    events.append(min((job.finish_s, 0, job.index), (life.lift_s, 8, job.index)))
                 elif life is not None and life.state in ("stop", "dark", "load"):
                     events.append((life.until_s, {"dark": 2, "stop": 5, "load": 6}[life.state], job.index))
             events = [event for event in events if event[0] <= until_s]
@@ -141,6 +200,8 @@ class Run(each_slot.Run):
                 life.state, life.until_s = "dark", time_s + self.freedoms[job.class_].dark_s
             elif kind == 6:
                 self.begin_run(job, life, time_s)
+            elif kind == 8:
+                self.change_cap(job, life, time_s, 0)
             else:
                 if kind == 3:
                     job.site = self.plant.homes[job.origin]
@@ -159,14 +220,14 @@ class Run(each_slot.Run):
                     if stretch.job is job and stretch.kind == "run":
                         stretch.kind = "lost"
 
-    def carry_out(self, job, s, choice, gpus, level):
+    def carry_out(self, job, s, choice, gpus, level, cap=-1):
         if choice != 1 + s:
             super().carry_out(job, s, choice, gpus, level)
             return
         life = self.lives.get(job.index)
         if life is None:
             super().carry_out(job, s, choice, gpus, level)
-            life = self.lives[job.index] = Life("run", math.nan, left=job.work)
+            life = self.lives[job.index] = Life("run", math.nan, left=job.work, cap=max(0, cap))
             self.begin_run(job, life, self.now_s)
             life.paid_late_s = max(0.0, self.now_s - job.deadline_s)
             return
@@ -178,7 +239,7 @@ class Run(each_slot.Run):
             life.paid_late_s = late_s
         job.status, end_s = "running", self.now_s + freedom.load_s
         self.stretches.append(Stretch(job, "load", self.now_s, end_s, freedom.load_power * self.full_w(job)))
-        life.state, life.until_s = "load", end_s
+        life.state, life.until_s, life.cap = "load", end_s, max(0, cap)
         if freedom.load_s == 0:
             self.begin_run(job, life, end_s)
         else:
@@ -186,25 +247,36 @@ class Run(each_slot.Run):
 
     def may_suspend(self, job):
         life, freedom, slot_s = self.lives[job.index], self.freedoms[job.class_], self.plant.slot_s
-        ran_s = self.now_s - life.began_s
+        if not freedom.interruptible:
+            return False
         if freedom.most_suspensions is not None and life.suspensions >= freedom.most_suspensions:
             return False
-        if ran_s < freedom.min_run_s or job.finish_s - self.now_s < 1.0:
+        if self.now_s - life.began_s < freedom.min_run_s or job.finish_s - self.now_s < 1.0:
             return False
         back_s = max(math.ceil((self.now_s + freedom.stop_s + freedom.dark_s) / slot_s) * slot_s, self.now_s + slot_s)
-        home_s = self.link_s(job.origin, job.site, job.result_gb) if job.result_gb > 0 else 0.0
-        until_s = job.deadline_s + life.ran_s + ran_s - freedom.load_s - home_s
+        ran_s = life.ran_s + life.rate * (self.now_s - life.stretch_s)
+        until_s = job.deadline_s + ran_s - freedom.load_s - self.home_s(job)
         return back_s <= max(until_s, self.plant.late_until_s)
+
+    def may_cap(self, job):
+        life = self.lives[job.index]
+        if not self.freedoms[job.class_].caps or job.finish_s - self.now_s < 1.0:
+            return False
+        return life.cap > 0 or self.slack_left_s(job, life, self.now_s) >= 1.0
+
+    def may_start_capped(self, job, s):
+        """Whether a job of a queue may start or be resumed under a cap."""
+        freedom, life = self.freedoms.get(job.class_), self.lives.get(job.index)
+        home_s = self.link_s(job.origin, s, job.result_gb) if job.result_gb > 0 else 0.0
+        slack_s = self.stand_still_until_s(job, life) - home_s - self.now_s
+        return freedom is not None and len(freedom.caps) > 0 and slack_s >= 1.0
 
     def suspend(self, job):
         life, freedom = self.lives[job.index], self.freedoms[job.class_]
-        ran_s = self.now_s - life.began_s
-        running = next(x for x in reversed(self.stretches) if x.job is job and x.kind == "run")
-        running.end_s = self.now_s
+        self.end_stretch(job, life, self.now_s)
         end_s = self.now_s + freedom.stop_s
         self.stretches.append(Stretch(job, "stop", self.now_s, end_s, freedom.stop_power * self.full_w(job)))
-        life.left -= ran_s / self.unit_s(job)
-        life.ran_s += ran_s
+        life.cap, life.rate, life.lift_s = 0, 1.0, math.inf
         life.suspensions += 1
         self.order.remove(job.index)
         job.status, job.finish_s = "in transit", math.nan
@@ -213,22 +285,31 @@ class Run(each_slot.Run):
             life.state, life.until_s = "dark", self.now_s + freedom.dark_s
 
     def before_queues(self, answer):
-        """At the turn of an hour, asks all sites at once about their running jobs that may be suspended.
+        """At the turn of an hour, asks all sites at once about their running jobs that may be suspended or capped.
 
         One job of each site a step, as they began.
         """
         if self.now_s % 3600 != 0 or self.now_s / 3600 >= self.hours_known:
             return
         sites = range(len(self.plant.sites))
-        asked_of = [[i for i in self.order if self.jobs[i].site == s and self.may_suspend(self.jobs[i])] for s in sites]
+        asked_of = [[i for i in self.order if self.jobs[i].site == s and self.may_bend(self.jobs[i])] for s in sites]
         for turn in range(max(map(len, asked_of))):
             asked = [asked_of[s][turn] if turn < len(asked_of[s]) else -1 for s in sites]
             self.pay(self.now_s)
             whole = self.question([-1] * len(asked))
             whole.asked = asked
-            for s, suspends in enumerate(answer(Question(**vars(whole)))):
-                if asked[s] >= 0 and suspends:
-                    self.suspend(self.jobs[asked[s]])
+            may_suspend = [index >= 0 and self.may_suspend(self.jobs[index]) for index in asked]
+            for s, said in enumerate(answer(Question(**vars(whole), may_suspend=may_suspend))):
+                if asked[s] < 0 or said is None:
+                    continue
+                job = self.jobs[asked[s]]
+                if said == "suspend":
+                    self.suspend(job)
+                elif said != self.lives[job.index].cap:
+                    self.change_cap(job, self.lives[job.index], self.now_s, said)
+
+    def may_bend(self, job):
+        return self.may_suspend(job) or self.may_cap(job)
 
     def pay(self, time_s):
         self.ledger.stretches = self.stretches
@@ -236,9 +317,10 @@ class Run(each_slot.Run):
 
 
 class SegmentLedger(Ledger):
-    """The slow ledger over stretches instead of whole runs; only runs whose work is not lost earn."""
+    """The slow ledger over stretches instead of whole runs; only runs whose work is not lost earn, by what they do."""
 
     stretches = ()
+    capped_gpu_s = slowed_gpu_s = 0.0
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -252,6 +334,7 @@ class SegmentLedger(Ledger):
         zero = (dict.fromkeys(("gpu_s", "kwh", "usd", "kg"), 0.0) for _ in range(2 * len(self.sites)))
         self.busy, self.overhead = ([next(zero) for _ in self.sites] for _ in range(2))
         self.free = [dict.fromkeys(("kwh", "usd", "kg"), 0.0) for _ in self.sites]
+        self.capped_gpu_s = self.slowed_gpu_s = 0.0
         window_end_s = min(time_s, self.window_s)
         for s, site in enumerate(self.sites):
             self._book(self.free[s], s, site.gpus * site.free_w, 0.0, window_end_s)
@@ -260,8 +343,11 @@ class SegmentLedger(Ledger):
             if end_s <= begin_s:
                 continue
             s = job.site
+            if stretch.kind in ("run", "lost") and stretch.capped:
+                self.capped_gpu_s += job.gpus * (end_s - begin_s)
+                self.slowed_gpu_s += job.gpus * (end_s - begin_s) * (1 - stretch.rate)
             if stretch.kind == "run":
-                self.busy[s]["gpu_s"] += job.gpus * (end_s - begin_s)
+                self.busy[s]["gpu_s"] += job.gpus * (end_s - begin_s) * stretch.rate
             elif stretch.kind in ("stop", "load"):
                 self.overhead[s]["gpu_s"] += job.gpus * (end_s - begin_s)
                 self._book(self.overhead[s], s, stretch.watts, begin_s, end_s)
@@ -274,12 +360,15 @@ class SegmentLedger(Ledger):
 def simulate(plant, jobs, answer, ledger, freedoms, hours_known):
     """Runs the protocol with questions about running jobs.
 
+    Of a `Question` about running jobs the answer is, per site, None (run on), "suspend", or the cap to run on under; of
+    others a fourth item may be the cap of a job that starts or is resumed.
+
     Args:
         plant: Plant.
         jobs: Jobs by ascending arrival.
-        answer: As in `each_slot.simulate`; of a `Question` about running jobs it returns per site whether to suspend.
+        answer: As in `each_slot.simulate`, and as said above.
         ledger: SegmentLedger.
-        freedoms: Freedom per interruptible class.
+        freedoms: Freedom per class that has some.
         hours_known: Hours of signals; 0 without.
 
     Returns:

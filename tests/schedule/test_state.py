@@ -51,7 +51,7 @@ def play(environment, name, *, restart=-1):
             assert plain(state)
             stored = pickle.dumps(state)
             scheduler.decide(engine.view, engine.answers)  # what is stored must not change with the scheduler
-            engine.answers.answer_N[:] = (0, 0, -1, 0.0)
+            engine.answers.answer_N[:] = (0, 0, -1, 0.0, -1)
             assert pickle.dumps(state) == stored
             scheduler = make_scheduler(name)
             scheduler.reset(engine.brief, stream(8, "policy", environment.index))

@@ -68,7 +68,7 @@ def check_scheduler(
 
     Runs it on small random environments (drained, with jobs that may be late, cut off at the window, with and without
     capacity curves, with run times that are learned as jobs end, with gangs, clock levels, signals and economics; one
-    that wants to be asked about running jobs also where jobs may be suspended) and checks that
+    that wants to be asked about running jobs also where jobs may be suspended and capped) and checks that
 
     - every answer is feasible;
     - it does not write the view;
@@ -105,10 +105,10 @@ def check_scheduler(
         for each in chosen:
             for environment in _environments(each, seed):
                 _check(subject, environment, seed)
-            if subject.needs.running and each == "each-slot":
+            if (subject.needs.running or subject.needs.caps) and each == "each-slot":
                 for environment in _environments(each, seed):
                     if not environment.learns_run_times:
-                        _check(subject, _interruptible(environment), seed)
+                        _check(subject, _bending(environment), seed)
 
 
 def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
@@ -290,12 +290,18 @@ def _environments(protocol: Protocol, seed: int) -> Iterator[Environment]:
     yield replace(cut_off, scenario=f"check {protocol}, cut off at the window, seed {seed}")
 
 
-def _interruptible(environment: Environment) -> Environment:
-    """Returns an environment whose jobs run five times as long and may be suspended, those of one class but twice."""
+def _bending(environment: Environment) -> Environment:
+    """Returns an environment of jobs five times as long that may be capped, and suspended (some but twice)."""
     stops = {"stop_s": 120.0, "dark_s": 240.0, "load_s": 390.0}
     freedoms = {
-        "units": {"interruptible": True, "checkpoint": stops},
-        "duration": {"interruptible": True, "checkpoint": stops, "min_run_s": 1200.0, "most_suspensions": 2},
+        "units": {"interruptible": True, "checkpoint": stops, "caps": "emerald-a100-fine-tuning"},
+        "duration": {
+            "interruptible": True,
+            "checkpoint": stops,
+            "min_run_s": 1200.0,
+            "most_suspensions": 2,
+            "caps": {"power": [0.6, 1], "throughput": [0.7, 1]},
+        },
     }
     fleet = Fleet.model_validate({**environment.fleet.model_dump(), "freedoms": freedoms})
     jobs = replace(environment.jobs, work_J=5 * environment.jobs.work_J)
@@ -308,7 +314,7 @@ def _interruptible(environment: Environment) -> Environment:
     if caps is not None:
         repeats = -(-longest.hours // caps.gpus_SH.shape[1])
         caps = replace(caps, gpus_SH=np.tile(caps.gpus_SH, (1, repeats)))
-    return replace(longest, scenario=f"{environment.scenario}, jobs may be suspended", caps=caps)
+    return replace(longest, scenario=f"{environment.scenario}, jobs may be suspended and capped", caps=caps)
 
 
 def _environment(protocol: Protocol, rng: np.random.Generator, *, drained: bool) -> Environment:

@@ -1,4 +1,4 @@
-"""What suspending jobs took in a run: stops and loads, lost work, and the time that jobs stood suspended."""
+"""What suspending and capping jobs took in a run: stops and loads, lost work, slower runs, and time suspended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from noonward.units import HOUR_S
 
 @dataclass(frozen=True, kw_only=True)
 class Interruptions:
-    """What suspensions took. Energy, USD and kg are within those of the jobs; money and carbon NaN without signals.
+    """What suspensions and caps took. Energy, USD and kg are within those of jobs; money, carbon NaN without signals.
 
     Attributes:
         suspensions: How often a job was suspended.
@@ -25,10 +25,12 @@ class Interruptions:
         overhead_kwh: Their facility energy, kWh.
         overhead_usd: Its price, USD.
         overhead_kg: Its emissions, kgCO2.
-        lost_gpu_hours: GPU-hours that jobs ran before they were suspended and given up; they earn nothing.
+        lost_gpu_hours: Useful GPU-hours of jobs that were suspended and given up later; they earn nothing.
         lost_kwh: Their facility energy, kWh.
         lost_usd: Its price, USD.
         lost_kg: Its emissions, kgCO2.
+        capped_gpu_hours: GPU-hours for which jobs ran under a power cap.
+        slowed_gpu_hours: What the caps took of them, by a throughput below the full one; they earn nothing.
     """
 
     suspensions: float
@@ -41,10 +43,12 @@ class Interruptions:
     lost_kwh: float
     lost_usd: float
     lost_kg: float
+    capped_gpu_hours: float = 0.0
+    slowed_gpu_hours: float = 0.0
 
 
 def interruptions_of(outcome: Outcome, signals: SiteSignals) -> Interruptions | None:
-    """Returns what suspensions took, or None where no scheduler was asked about running jobs."""
+    """Returns what suspensions and caps took, or None where no scheduler was asked about running jobs."""
     if outcome.segment_K is None:
         return None
     taken: dict[str, float] = {}
@@ -56,8 +60,13 @@ def interruptions_of(outcome: Outcome, signals: SiteSignals) -> Interruptions | 
             f"{name}_usd": float(amount_A[1]),
             f"{name}_kg": float(amount_A[2]),
         }
+    capped_gpu_hours_J, slowed_gpu_hours_J = capped_gpu_hours_of(outcome)
     return Interruptions(
-        suspensions=int(outcome.suspensions_J.sum()), suspended_h=float(suspended_h_of(outcome).sum()), **taken
+        suspensions=int(outcome.suspensions_J.sum()),
+        suspended_h=float(suspended_h_of(outcome).sum()),
+        **taken,
+        capped_gpu_hours=float(capped_gpu_hours_J.sum()),
+        slowed_gpu_hours=float(slowed_gpu_hours_J.sum()),
     )
 
 
@@ -87,18 +96,34 @@ def suspended_h_of(outcome: Outcome) -> F8:
 
 def paused_s_of(outcome: Outcome) -> F8:
     """Returns how long each job did not run between its start and its finish, s, [J]."""
+    jobs = len(outcome.job_J)
     if outcome.segment_K is None:
-        return np.zeros(len(outcome.job_J))
-    run_s_J = _run_s(outcome.segment_K, len(outcome.job_J))
-    whole_s_J = outcome.job_J["finish_s"] - outcome.job_J["start_s"]
-    return np.where(outcome.suspensions_J > 0, whole_s_J - run_s_J, 0.0)
+        return np.zeros(jobs)
+    pauses_K = np.isin(outcome.segment_K["kind"], (STOP, LOAD))
+    begun_K, ended_K = (np.where(outcome.segment_K["kind"] == kind, 1.0, 0.0) for kind in (STOP, LOAD))
+    paused_s_K = ended_K * outcome.segment_K["to_s"] - begun_K * outcome.segment_K["from_s"]
+    paused_s_J = np.bincount(outcome.segment_K["job"][pauses_K], paused_s_K[pauses_K], minlength=jobs)
+    return paused_s_J.astype(np.float64, copy=False)
+
+
+def capped_gpu_hours_of(outcome: Outcome) -> tuple[F8, F8]:
+    """Returns each job's GPU-hours under power caps, and what the caps took of them, each [J]."""
+    jobs = len(outcome.job_J)
+    if outcome.segment_K is None:
+        return np.zeros(jobs), np.zeros(jobs)
+    part_K = outcome.segment_K[outcome.segment_K["cap"] > 0]
+    seconds_K = np.maximum(np.minimum(part_K["to_s"], outcome.ended_s) - part_K["from_s"], 0.0)
+    gpu_hours_K = part_K["gpus"] * seconds_K / HOUR_S
+    slowed_K = gpu_hours_K * (1.0 - part_K["rate"])
+    capped_J, slowed_J = (np.bincount(part_K["job"], hours_K, minlength=jobs) for hours_K in (gpu_hours_K, slowed_K))
+    return capped_J.astype(np.float64, copy=False), slowed_J.astype(np.float64, copy=False)
 
 
 def overhead_gpu_hours_of(outcome: Outcome, *, lost: bool) -> F8:
-    """Returns each job's GPU-hours of lost runs, or of stops and loads, [J]."""
+    """Returns each job's useful GPU-hours of lost runs, or the GPU-hours of its stops and loads, [J]."""
     overhead = outcome.overhead
     chosen = (overhead.kind_K == LOST) == lost
-    gpu_s_K = (overhead.to_s_K - overhead.from_s_K) * overhead.gpus_K
+    gpu_s_K = (overhead.to_s_K - overhead.from_s_K) * overhead.gpus_K * overhead.rate_K
     return np.bincount(overhead.job_K[chosen], gpu_s_K[chosen], minlength=len(outcome.job_J)) / HOUR_S
 
 
@@ -128,6 +153,7 @@ def late_s_of(outcome: Outcome, started_late_s_J: F8) -> F8:
 
 
 def _run_s(segment_K: Records, jobs: int) -> F8:
-    """Returns how long each job ran in some segments, s, [J]."""
-    run_s_K = np.where(np.isin(segment_K["kind"], (RUN, LOST)), segment_K["to_s"] - segment_K["from_s"], 0.0)
+    """Returns how long each job would have run at full power for what it did in some segments, s, [J]."""
+    runs_K = np.isin(segment_K["kind"], (RUN, LOST))
+    run_s_K = np.where(runs_K, segment_K["rate"] * (segment_K["to_s"] - segment_K["from_s"]), 0.0)
     return np.bincount(segment_K["job"], run_s_K, minlength=jobs).astype(np.float64, copy=False)

@@ -96,7 +96,7 @@ class Ledger:
         tariff_usd: What bills of metered sites add to energy at its price: base loads, peaks, blocks, fixed charges and
             energy above connections, USD; 0 without meters.
         further: Accounts of signals beside price and carbon intensity, by the name of their total, e.g. ``water_l``.
-        interruptions: What suspending jobs took; None where no scheduler was asked about running jobs.
+        interruptions: What suspending and capping jobs took; None where no scheduler was asked about running jobs.
         meters: What meters read, by site; empty where no site has one.
     """
 

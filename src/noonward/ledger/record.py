@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from noonward.arrays import I8
 from noonward.files import table_bytes
 from noonward.ledger.folder import FORMAT, damaged, json_bytes, read_json_files, read_table, write_files
-from noonward.ledger.interruptions import overhead_gpu_hours_of, paused_s_of, suspended_h_of
+from noonward.ledger.interruptions import capped_gpu_hours_of, overhead_gpu_hours_of, paused_s_of, suspended_h_of
 from noonward.ledger.ledger import Ledger, SettledRun, settle_run, total
 from noonward.ledger.machine import machine, versions
 from noonward.ledger.segments import JOB_OUTCOME, SEGMENT, SEGMENT_NAMES, STATUS_NAMES, Outcome
@@ -210,7 +210,7 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
     segments; journeys stand apart. ``units`` are those processed; ``units_per_s`` is its rate. Where a log says when
     jobs started, ``recorded_start_s`` and ``recorded_site`` hold that; where it says who asked for them and how they
     ended, ``job_id``, ``user``, ``team`` and ``state`` stand first. Where schedulers were asked about running jobs, the
-    last columns say how often and for how long each job was suspended, and the GPU-hours that took.
+    last columns say how often and for how long each job was suspended, and the GPU-hours that this and power caps took.
 
     Args:
         outcome: The run.
@@ -241,6 +241,7 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
             "suspended_h": suspended_h_of(outcome),
             "overhead_gpu_hours": overhead_gpu_hours_of(outcome, lost=False),
             "lost_gpu_hours": overhead_gpu_hours_of(outcome, lost=True),
+            "slowed_gpu_hours": capped_gpu_hours_of(outcome)[1],
         }
     return pl.DataFrame(
         {
@@ -275,7 +276,7 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
 
 
 def segment_table(outcome: Outcome) -> pl.DataFrame:
-    """Returns one row per segment of the jobs that were suspended: job, kind, site, GPUs, begin and end, power.
+    """Returns one row per segment of jobs that were suspended or capped: kind, site, GPUs, times, power, throughput.
 
     Kinds: ``run``, ``stop`` (writes its checkpoint), ``load`` (loads it), ``lost`` (ran, but was given up later). The
     job is its row in ``job_table``. Segments that began before the run's end, those that go on then whole.
@@ -293,6 +294,7 @@ def segment_table(outcome: Outcome) -> pl.DataFrame:
             "from_s": segment_K["from_s"],
             "to_s": segment_K["to_s"],
             "power_w": segment_K["watts"],
+            "throughput": segment_K["rate"],
         }
     )
 

@@ -72,10 +72,12 @@ SEGMENT: Final = np.dtype(
         ("to_s", "f8"),  # also if that lies after the run's end
         ("watts", "f8"),  # facility power, W
         ("units", "f8"),  # work it does
+        ("cap", "i8"),  # power cap of its class; 0 for full power
+        ("rate", "f8"),  # throughput under it, share of full throughput
         ("before", "i8"),  # the job's segment before, as they were noted, or -1
     ]
 )
-"""A segment of a job that has been suspended."""
+"""A segment of a job that has been suspended or capped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +91,7 @@ class PowerSegments:
         to_s_K: End within the run, s, later than the begin.
         watts_K: Facility power (PUE included), W.
         gpus_K: GPUs it occupies.
+        rate_K: Throughput under a power cap, share of full throughput; empty where all run at full throughput.
     """
 
     site_K: I4
@@ -97,6 +100,7 @@ class PowerSegments:
     to_s_K: F8
     watts_K: F8
     gpus_K: I4
+    rate_K: F8 = field(default_factory=lambda: np.zeros(0))
 
     def __len__(self) -> int:
         return len(self.site_K)
@@ -105,7 +109,7 @@ class PowerSegments:
     def none(cls) -> PowerSegments:
         """Returns an empty table."""
         ints, floats = np.zeros(0, np.int32), np.zeros(0)
-        return cls(site_K=ints, job_K=ints, from_s_K=floats, to_s_K=floats, watts_K=floats, gpus_K=ints)
+        return cls(site_K=ints, job_K=ints, from_s_K=floats, to_s_K=floats, watts_K=floats, gpus_K=ints, rate_K=floats)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +154,8 @@ class Meters:
         overhead_kwh_S: Their energy, kWh, within that of jobs.
         overhead_usd_S: Its price, USD.
         overhead_kg_S: Its emissions, kgCO2.
+        capped_gpu_s_S: GPU-seconds of jobs that ran under a power cap, per site.
+        slowed_gpu_s_S: What the caps took of them, in no use above, GPU-seconds per site.
         lost_gpu_s: Use, within that above, of jobs that were suspended and given up, GPU-seconds.
         late_usd: Price of late starts, USD.
         utility_usd: Utility at the last reading, USD.
@@ -173,6 +179,8 @@ class Meters:
     overhead_kwh_S: F8
     overhead_usd_S: F8
     overhead_kg_S: F8
+    capped_gpu_s_S: F8
+    slowed_gpu_s_S: F8
     lost_gpu_s: float
     late_usd: float
     utility_usd: float
@@ -189,8 +197,8 @@ class Outcome:
         power: Power of the jobs.
         transfer_X: Journeys of jobs and results: TRANSFER records; those of one job in the order of time.
         overhead: Stops and loads of suspended jobs, and runs whose work was lost.
-        segment_K: All segments of the jobs that have been suspended, also beyond the run's end: SEGMENT records by job,
-            then time. None where schedulers were not asked about running jobs.
+        segment_K: All segments of the jobs that have been suspended or capped, also beyond the run's end: SEGMENT
+            records by job, then time. None where schedulers were not asked about running jobs.
         over_cap_gpu_s_S: Use above the capacity curves, GPU-seconds per site; zeros without curves.
         ended_s: Time at which the run ended, s.
         steps: Questions asked.
@@ -235,9 +243,8 @@ class Outcome:
         share_J = (np.minimum(finish_s_J, self.ended_s) - start_s_J) / (finish_s_J - start_s_J)
         units_J = np.where(np.isnan(share_J), 0.0, share_J) * self.environment.jobs.work_J
         if self.segment_K is not None:
-            units_J = np.where(
-                self.suspensions_J > 0, segment_units(self.segment_K, len(units_J), self.ended_s), units_J
-            )
+            noted_J = np.isin(np.arange(len(units_J)), self.segment_K["job"])
+            units_J = np.where(noted_J, segment_units(self.segment_K, len(units_J), self.ended_s), units_J)
         return units_J
 
     @functools.cached_property

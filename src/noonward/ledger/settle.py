@@ -103,7 +103,7 @@ class SettledPower:
     Attributes:
         job_JA: What the segments drew.
         displaced_JA: What their GPUs would have drawn free within the window.
-        gpu_s_J: GPUs x time, s.
+        gpu_s_J: GPUs x time x throughput, s: useful GPU-seconds.
     """
 
     job_JA: F8
@@ -138,6 +138,7 @@ def settle_power(
         segments.to_s_K,
         segments.watts_K,
         segments.gpus_K,
+        segments.rate_K,
         out.job_JA,
         out.displaced_JA,
         out.gpu_s_J,
@@ -159,6 +160,7 @@ def _settle_power(
     to_s_K: F8,
     watts_K: F8,
     gpus_K: I4,
+    rate_K: F8,
     job_JA: F8,
     displaced_JA: F8,
     gpu_s_J: F8,
@@ -169,7 +171,8 @@ def _settle_power(
         free_w = free_w_S[s] * gpus_K[k]
         until_s = min(t1_s, window_s)
         charged = until_s > t0_s
-        gpu_s_J[j] += (t1_s - t0_s) * gpus_K[k]
+        rate = rate_K[k] if rate_K.shape[0] > 0 else 1.0
+        gpu_s_J[j] += (t1_s - t0_s) * gpus_K[k] * rate
         job_JA[j, 0] += watts_K[k] * counted_s(factor_cumulative_SP, s, t0_s, t1_s, part_s) / WATT_SECONDS_PER_KWH
         if charged:
             displaced_JA[j, 0] += (

@@ -78,8 +78,14 @@ def with_slots(view: ClusterView, slots: int) -> ClusterView:
 def freedom_records(fleet: Fleet) -> Records:
     """Returns what may be done with the running jobs of each class, FREEDOM records."""
     out = np.zeros(len(fleet.classes), FREEDOM)
+    out["cap_power"][:, 0] = out["cap_rate"][:, 0] = 1.0
     for c, name in enumerate(fleet.classes):
         freedom = fleet.freedoms.get(name)
+        curve = freedom.cap_curve if freedom is not None else None
+        if curve is not None:
+            points = len(curve.power)
+            out[c]["caps"] = points - 1
+            out[c]["cap_power"][:points], out[c]["cap_rate"][:points] = curve.power[::-1], curve.throughput[::-1]
         if freedom is not None and freedom.interruptible:
             out[c]["interruptible"], out[c]["min_run_s"] = 1, freedom.min_run_s
             out[c]["most_suspensions"] = NO_LIMIT if freedom.most_suspensions is None else freedom.most_suspensions

@@ -25,7 +25,8 @@ def run_seconds(view: ClusterView, job: int, site: int) -> float:
 @kernel(inline=True, allocates=False)
 def expected_share(view: ClusterView, job: int) -> float:
     """Returns what share of its told run time a job is expected to take; 1 where run times are known."""
-    return view.job_J[job].expected / view.job_J[job].work
+    record = view.job_J[job]
+    return record.expected / record.work if record.work > 0.0 else 1.0  # nothing may be left of a suspended job
 
 
 @kernel(inline=True, allocates=False)

@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from noonward.arrays import F8, I8, Records
 from noonward.compiled import kernel
 from noonward.errors import ScenarioError
+from noonward.model.cluster.power_caps import MOST_POINTS
 from noonward.units import HOUR_S
 
 HOLD: Final = 0
 """Choice that leaves a job where it is; choice ``1 + s`` names site s."""
 ORACLE: Final = -1
 """Clock level of least energy per unit at the gang size the job starts with."""
+KEEP: Final = -1
+"""Power cap that leaves a running job's cap as it is; a job that starts or is resumed runs at full power."""
 
 ASK_SLOT: Final = 1
 """Every site is asked about one of its pending jobs (protocol each-slot)."""
@@ -27,7 +30,7 @@ ASK_ALLOCATE: Final = 3
 ASK_FINISHED: Final = 4
 """A job has finished; nothing is answered (only if the scheduler wants it)."""
 ASK_RUNNING: Final = 5
-"""Sites are asked about jobs that run and may be suspended (only if the scheduler wants it)."""
+"""Sites are asked about jobs that run and may be suspended or capped (only if the scheduler wants it)."""
 
 PRICE, CARBON = 0, 1
 """Positions of price and carbon intensity in the first axis of forecasts."""
@@ -88,9 +91,12 @@ FREEDOM: Final = np.dtype(
         ("load_power", "f8"),  # power while it loads, share of its running power
         ("min_run_s", "f8"),  # shortest run between start or resumption and a suspension, s
         ("most_suspensions", "i8"),  # how often a job may be suspended
+        ("caps", "i8"),  # power caps it may run under; cap 0 is full power, the others follow in falling order
+        ("cap_power", "f8", (MOST_POINTS,)),  # power under each cap, share of full power
+        ("cap_rate", "f8", (MOST_POINTS,)),  # throughput under each cap, share of full throughput
     ]
 )
-"""What may be done with the running jobs of a class; all zero where nothing may."""
+"""What may be done with the running jobs of a class; all zero where nothing may, but for the shares of cap 0."""
 LIFE: Final = np.dtype(
     [
         ("state", "i8"),  # WAITS, RUNS, STOPS, DARK or LOADS
@@ -100,12 +106,16 @@ LIFE: Final = np.dtype(
         ("since_s", "f8"),  # when this began, s
         ("until_s", "f8"),  # when it is expected to end, s
         ("suspensions", "i8"),  # how often it has been suspended
+        ("cap", "i8"),  # power cap it runs under, or will once it has loaded; 0 is full power
+        ("rate", "f8"),  # throughput under it, share of full throughput
+        ("rate_since_s", "f8"),  # since when it has run at this rate, s
+        ("lift_s", "f8"),  # when its cap is lifted because its slack is used up, s; infinite for never
     ]
 )
 """What a job in sight does; filled where schedulers are asked about running jobs."""
-ANSWER: Final = np.dtype([("choice", "i8"), ("gpus", "i8"), ("level", "i8"), ("earliest_s", "f8")])
+ANSWER: Final = np.dtype([("choice", "i8"), ("gpus", "i8"), ("level", "i8"), ("earliest_s", "f8"), ("cap", "i8")])
 """An answer: choice (HOLD or 1 + site), largest gang (0: all the job can use), level or ORACLE, earliest start (of HOLD
-under each-slot: the time before which the site need not be asked again)."""
+under each-slot: the time before which the site need not be asked again), power cap (of FREEDOM) or KEEP."""
 
 
 class ClusterView(NamedTuple):
@@ -217,7 +227,9 @@ class Answers(NamedTuple):
     limit_SH: F8
     """Capacity curves, GPUs per site and hour since the start; no hours unless the scheduler says ``curves``."""
 
-    def send(self, asker: int, site: int, *, gpus: int = 0, level: int = ORACLE, earliest_s: float = 0.0) -> None:
+    def send(
+        self, asker: int, site: int, *, gpus: int = 0, level: int = ORACLE, earliest_s: float = 0.0, cap: int = KEEP
+    ) -> None:
         """Answers that an asker's job starts at, or goes to, a site.
 
         Args:
@@ -226,8 +238,10 @@ class Answers(NamedTuple):
             gpus: Largest gang, GPUs; 0 for as many as are free and useful.
             level: Clock level, or ORACLE.
             earliest_s: Earliest start, s (protocol on-arrival).
+            cap: Power cap under which it starts or is resumed here now (protocol each-slot), as in ``FREEDOM``; KEEP or
+                0 for full power.
         """
-        self.answer_N[asker] = (1 + site, gpus, level, earliest_s)
+        self.answer_N[asker] = (1 + site, gpus, level, earliest_s, cap)
 
     def hold(self, asker: int, until_s: float = 0.0) -> None:
         """Answers that an asker's job waits another slot.
@@ -237,7 +251,7 @@ class Answers(NamedTuple):
             until_s: Time before which a simulation does not ask about the job again (protocol each-slot), s; at the
                 latest its last start is when it does. A live service asks in every slot.
         """
-        self.answer_N[asker] = (HOLD, 0, ORACLE, until_s)
+        self.answer_N[asker] = (HOLD, 0, ORACLE, until_s, KEEP)
 
     def suspend(self, asker: int) -> None:
         """Answers that the running job an asker is asked about is suspended (ASK_RUNNING); else it is kept running.
@@ -245,7 +259,16 @@ class Answers(NamedTuple):
         Args:
             asker: Position of the asker, under each-slot the site at which the job runs.
         """
-        self.answer_N[asker] = (1 + asker, 0, ORACLE, 0.0)
+        self.answer_N[asker] = (1 + asker, 0, ORACLE, 0.0, KEEP)
+
+    def cap(self, asker: int, cap: int) -> None:
+        """Answers under which power cap the running job an asker is asked about runs on (ASK_RUNNING).
+
+        Args:
+            asker: Position of the asker, under each-slot the site at which the job runs.
+            cap: Power cap, as in ``FREEDOM``: 0 for full power, then the lower ones of its class in falling order.
+        """
+        self.answer_N[asker] = (HOLD, 0, ORACLE, 0.0, cap)
 
     def limit(self, first_hour: int, gpus_SH: F8) -> None:
         """Sets capacity curves from an hour on; hours after the run's last are left out.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ def emit(environment: Environment, world: World, rewards_K: F8 | None = None) ->
     overhead, segment_K = Overhead.none(), None
     if world.engine_1["bends"][0]:
         segment_K = _noted_segments(world)
-        power, overhead = _of_suspended(power, segment_K, world.shown.now_s)
+        power, overhead = _by_segments(power, segment_K, world.shown.now_s)
     return Outcome(
         environment=environment,
         job_J=outcome_R,
@@ -64,14 +64,14 @@ def emit(environment: Environment, world: World, rewards_K: F8 | None = None) ->
 
 
 def _noted_segments(world: World) -> Records:
-    """Returns the segments of suspended jobs that are known, by job, then time."""
+    """Returns the segments of suspended and capped jobs that are known, by job, then time."""
     noted_K = world.segment_K[: world.engine_1["segments"][0]]
     noted_K = noted_K[~np.isnan(noted_K["from_s"])]
     return noted_K[np.lexsort((noted_K["from_s"], noted_K["job"]))]
 
 
-def _of_suspended(power: PowerSegments, segment_K: Records, now_s: float) -> tuple[PowerSegments, Overhead]:
-    """Returns the power of all jobs and the overhead up to a time; that of suspended jobs is by their segments."""
+def _by_segments(power: PowerSegments, segment_K: Records, now_s: float) -> tuple[PowerSegments, Overhead]:
+    """Returns the power of all jobs and the overhead up to a time; where segments were noted it is by these."""
     whole = ~np.isin(power.job_K, segment_K["job"])
     to_s_K = np.minimum(segment_K["to_s"], now_s)
     begun = to_s_K > segment_K["from_s"]
@@ -83,7 +83,9 @@ def _of_suspended(power: PowerSegments, segment_K: Records, now_s: float) -> tup
         "to_s_K": to_s_K[begun],
         "watts_K": part_K["watts"].copy(),
         "gpus_K": part_K["gpus"].astype(np.int32),
+        "rate_K": part_K["rate"].copy(),
     }
+    power = replace(power, rate_K=np.ones(len(power)))
     drawn = {name: np.concatenate([getattr(power, name)[whole], column[runs]]) for name, column in columns.items()}
     over = {name: column[~runs] for name, column in columns.items()}
     return PowerSegments(**drawn), Overhead(**over, kind_K=part_K["kind"][~runs].astype(np.int32))

@@ -12,6 +12,7 @@ from noonward.engine.cluster.estimates import EstimateIssuer
 from noonward.engine.cluster.kernels import loops
 from noonward.engine.cluster.kernels.world import (
     AS_EARNED,
+    FAILED_CAP,
     FAILED_EARLIEST,
     FAILED_GPUS,
     FAILED_LEVEL,
@@ -41,13 +42,15 @@ class ClusterEngine(SteppedEngine):
     its smallest gang are free (and a hard capacity curve allows): with as many as are free, at most the gang asked
     for. A queued job whose latest start has passed is dropped as overdue.
 
-    Running jobs: a scheduler with ``Needs.running`` is asked about the running jobs of interruptible classes
-    (``fleet.freedoms``; ASK_RUNNING, protocol ``each-slot``) at the first slot of every hour, or part of one, of
-    signals, before the queues. Each step asks every site about the next one that may be suspended, in the order in
-    which they began to run; choices: 0 = keep, 1 + own index = suspend. A job that is suspended holds its GPUs while it
-    writes its checkpoint, then waits at its site with less work left, and loads the checkpoint when it is started
-    again, on the gang and clock it had. It may stand still for its slack in all (``resume_until_s``); one that cannot
-    be resumed in time is dropped as overdue, and its work is lost.
+    Running jobs: a scheduler with ``Needs.running`` is asked about the running jobs of interruptible classes, one with
+    ``Needs.caps`` about those of classes with power caps (``fleet.freedoms``; ASK_RUNNING, protocol ``each-slot``), at
+    the first slot of every hour, or part of one, of signals, before the queues. Each step asks every site about the
+    next one that may be suspended or capped, in the order in which they began to run; choices: 0 = run on, 1 + own
+    index = suspend. A job that runs on may change its power cap; one that starts or is resumed may begin under a cap. A
+    cap stays until it is changed, or lifted because the job's slack is used up (``slack_left_s``). A job that is
+    suspended holds its GPUs while it writes its checkpoint, then waits at its site with less work left, and loads the
+    checkpoint when it is started again, on the gang and clock it had. It may stand still for its slack in all
+    (``resume_until_s``); one that cannot be resumed in time is dropped as overdue, and its work is lost.
 
     Feasible: a start needs a site of the class' range with free GPUs for the smallest gang and ``now <= arrival +
     slack - return delay`` (Eq. 7b, 7c); a move needs that the job fits into the destination, may run there and can be
@@ -83,9 +86,9 @@ class ClusterEngine(SteppedEngine):
         self._estimates = EstimateIssuer(environment) if environment.learns_run_times else None
         if self.world.engine_1["bends"][0] and environment.learns_run_times:
             raise ScenarioError(
-                f"scheduler {type(scheduler).__name__} suspends jobs of scenario {environment.scenario!r}, whose run "
-                "times are learned as jobs end, from unbroken runs; set jobs.knowledge.run_time to known, limit or "
-                "class-mean"
+                f"scheduler {type(scheduler).__name__} suspends or caps jobs of scenario "
+                f"{environment.scenario!r}, whose run times are learned as jobs end, from unbroken runs; set "
+                "jobs.knowledge.run_time to known, limit or class-mean"
             )
 
     @property
@@ -164,7 +167,7 @@ class ClusterEngine(SteppedEngine):
             asker = int(view.run_1["site"][0])
             view.run_1["site"] = -1
         record = view.job_J[view.asked_N[asker]]
-        choice, gpus, level, earliest_s = self.answers.answer_N[asker].item()
+        choice, gpus, level, earliest_s, cap = self.answers.answer_N[asker].item()
         names = ("hold", *self.environment.sites)
         allowed = [name for name, good in zip(names, view.mask_NA[asker].tolist(), strict=True) if good]
         what = {
@@ -176,6 +179,9 @@ class ClusterEngine(SteppedEngine):
             f"({view.site_S['levels'].tolist()} levels per site)",
             FAILED_EARLIEST: f"an earliest start of {earliest_s} s, after the job's latest start "
             f"(deadline {record['deadline_s']} s less the return of its result)",
+            FAILED_CAP: f"power cap {cap}; its class has caps 0 (full power) to "
+            f"{view.freedom_C['caps'][record['class_']]}, for schedulers with Needs(caps=True), for jobs that start, "
+            "are resumed or run and have slack; -1 keeps the cap",
         }[failed]
         asked = (
             f"site {self.environment.sites[asker]}" if self.environment.protocol == "each-slot" else "the dispatcher"

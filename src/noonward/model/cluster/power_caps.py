@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 from noonward.model.spec import Spec
 
 CapShare = Annotated[float, Field(gt=0, le=1)]
+MOST_POINTS: Final = 16
+"""Points of a curve, at most."""
 
 
 class CapCurve(Spec):
@@ -17,9 +19,9 @@ class CapCurve(Spec):
     Between two points a job may run at one for a part of the time and at the other for the rest.
     """
 
-    power: tuple[CapShare, ...] = Field(min_length=1)
+    power: tuple[CapShare, ...] = Field(min_length=1, max_length=MOST_POINTS)
     """GPU power over full power, ascending, above 0; the last is 1."""
-    throughput: tuple[CapShare, ...] = Field(min_length=1)
+    throughput: tuple[CapShare, ...] = Field(min_length=1, max_length=MOST_POINTS)
     """Throughput over full throughput at each, not falling, above 0; the last is 1."""
 
     @model_validator(mode="after")

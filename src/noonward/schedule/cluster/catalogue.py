@@ -28,7 +28,7 @@ from noonward.schedule.cluster.slot_rules import (
     PriceGreedy,
     RandomMasked,
 )
-from noonward.schedule.cluster.suspending import Kept, Measure, Quantile, SuspendThreshold
+from noonward.schedule.cluster.suspending import CapThreshold, Kept, Measure, Power, Quantile, SuspendThreshold
 from noonward.schedule.cluster.wait_awhile import WaitAwhile
 from noonward.schedule.cluster.weighed import MarketRouter, SecondW, WeighedRouter
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED, WhatHappened
@@ -69,7 +69,7 @@ def add_policies(registry: Registry, *nets: Path) -> None:
     """Adds the package's policies for cluster scenarios, and trained ones of further folders."""
     _add_slot_rules(registry)
     _add_bookers(registry)
-    _add_suspending(registry)
+    _add_bending(registry)
     _add_routers(registry)
     _add_weighed(registry)
     _add_plans(registry)
@@ -233,6 +233,20 @@ def suspend_threshold(
     return SuspendThreshold(Forecast(forecast, noise=noise, net=net), measure=measure, quantile=quantile, kept=kept)
 
 
+def cap_threshold(
+    forecast: ForecastKind = "persistence",
+    noise: Noise = NOISE,
+    net: NetName = 0,
+    measure: Measure = "cost",
+    quantile: Quantile = 0.3,
+    kept: Kept = 0.3,
+    power: Power = 0.6,
+) -> Scheduler:
+    """Returns a rule that caps the power of jobs in expensive hours, under a forecast of the next day."""
+    by = Forecast(forecast, noise=noise, net=net)
+    return CapThreshold(by, measure=measure, quantile=quantile, kept=kept, power=power)
+
+
 def wait_awhile(
     forecast: ForecastKind = "perfect", noise: Noise = NOISE, net: NetName = 0, measure: Measure = "cost"
 ) -> Scheduler:
@@ -240,48 +254,49 @@ def wait_awhile(
     return WaitAwhile(Forecast(forecast, noise=noise, net=net), measure=measure)
 
 
-def _suspending_roles(forecast: str, **_: object) -> frozenset[Role]:
+def _bending_roles(forecast: str, **_: object) -> frozenset[Role]:
     return frozenset({"rule", "control", "clairvoyant"} if forecast in FORESEEN else {"rule", "control"})
 
 
-def _add_suspending(registry: Registry) -> None:
+def _add_bending(registry: Registry) -> None:
+    """Adds the rules that suspend or cap running jobs."""
     measured = {"cost": "energy and carbon cost", "price": "price", "carbon": "carbon intensity"}
 
-    def describe(forecast: str, measure: str, quantile: float, **_: object) -> str:
+    def suspends(forecast: str, measure: str, quantile: float, **_: object) -> str:
         return (
             f"Runs in the {quantile:.0%} of the next 24 hours of least {measured[measure]} under {WORDS[forecast]}, "
             "suspended in the others, while slack is left."
         )
 
-    def describe_waiting(forecast: str, measure: str, **_: object) -> str:
+    def caps(forecast: str, measure: str, quantile: float, power: float, **_: object) -> str:
+        return (
+            f"Runs at full power in the {quantile:.0%} of the next 24 hours of least {measured[measure]} under "
+            f"{WORDS[forecast]}, capped to {power:.0%} of it or more in the others, while slack is left."
+        )
+
+    def waits(forecast: str, measure: str, **_: object) -> str:
         future = ", so it knows the future" if forecast in FORESEEN else ""
         return (
             f"Runs each job in the hours of least {measured[measure]} before it must end, suspended in the others, "
             f"under {WORDS[forecast]}{future}."
         )
 
-    registry.add_family(
-        Family(
-            name="suspend-threshold",
-            make=suspend_threshold,
-            describe=describe,
-            roles=_suspending_roles,
-            check=_check_forecast,
-            packaged=True,
+    for name, make, describe in (
+        ("suspend-threshold", suspend_threshold, suspends),
+        ("cap-threshold", cap_threshold, caps),
+        ("wait-awhile", wait_awhile, waits),
+    ):
+        registry.add_family(
+            Family(
+                name=name,
+                make=make,
+                describe=describe,
+                roles=_bending_roles,
+                check=_check_forecast,
+                packaged=True,
+            )
         )
-    )
-    registry.add_member("suspend-threshold-perfect", "suspend-threshold", {"forecast": "perfect"})
-    registry.add_family(
-        Family(
-            name="wait-awhile",
-            make=wait_awhile,
-            describe=describe_waiting,
-            roles=_suspending_roles,
-            check=_check_forecast,
-            packaged=True,
-        )
-    )
-    registry.add_member("wait-awhile-perfect", "wait-awhile")
+        registry.add_member(f"{name}-perfect", name, {"forecast": "perfect"})
 
 
 def default_policy(clock: Clock = 0.6) -> Scheduler:

@@ -1,4 +1,4 @@
-"""Rules that suspend running jobs in expensive hours and resume them in cheap ones (protocol each-slot)."""
+"""Rules that suspend or cap running jobs in expensive hours, and not in cheap ones (protocol each-slot)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from noonward.arguments import checked
 from noonward.compiled import kernel
 from noonward.decision.brief import Brief, Needs
-from noonward.decision.cluster.lives import back_s, resume_until_s
+from noonward.decision.cluster.lives import back_s, may_start_capped, resume_until_s, slack_left_s
 from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.value import energy_usd
 from noonward.decision.cluster.view import (
@@ -27,11 +27,13 @@ from noonward.forecasts.forecast import Forecast
 from noonward.schedule.cluster.slot_rules import cheapest_site
 from noonward.units import DAY_H, HOUR_S
 
-HOUR, CHEAP_H, KEPT, PRICE_WEIGHT, CARBON_WEIGHT = range(5)
+HOUR, CHEAP_H, KEPT, PRICE_WEIGHT, CARBON_WEIGHT, LEAST_POWER = range(6)
 """Positions in ``memory.number_P``: the hour whose limits ``memory.table_XY`` holds; how many hours of a day are cheap;
-the share of its slack that a job keeps; what price and intensity count, or NaN for their cost."""
+the share of its slack that a job keeps; what price and intensity count, or NaN for their cost; the least power of a cap
+in use, share of full power."""
 Measure = Literal["cost", "price", "carbon"]
 Quantile = Annotated[float, Field(gt=0, le=1, description="share of a day's hours that are cheap")]
+Power = Annotated[float, Field(ge=0, le=1, description="least share of full power under a cap")]
 Kept = Annotated[float, Field(ge=0, le=1, description="share of a job's slack that is left unused")]
 
 
@@ -104,7 +106,72 @@ def _suspend_threshold(view: ClusterView, answers: Answers, memory: RuleMemory) 
         answers.answer_N[s].choice = 1 + best
 
 
-class SuspendThreshold(CompiledScheduler):
+@kernel(inline=True, allocates=False)
+def _cap_of(view: ClusterView, memory: RuleMemory, job: int) -> int:
+    """Returns the lowest cap of a job's class that leaves the least power; 0 (full power) where there is none."""
+    freedom, cap = view.freedom_C[view.job_J[job].class_], 0
+    while cap < freedom.caps and freedom.cap_power[cap + 1] >= memory.number_P[LEAST_POWER]:
+        cap += 1
+    return cap
+
+
+@rule
+def _cap_threshold(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    _note_limits(view, memory)
+    running = view.run_1[0].kind == ASK_RUNNING
+    for s in range(view.site_S.shape[0]):
+        job = view.asked_N[s]
+        if job < 0:
+            continue
+        kept_s = _kept_s(view, memory, job)
+        if running:
+            slow = _is_expensive(view, memory, s) and slack_left_s(view, job) > kept_s
+            answers.answer_N[s].cap = _cap_of(view, memory, job) if slow else 0
+            continue
+        best = cheapest_site(view, s, job)
+        answers.answer_N[s].choice = 1 + best
+        left_s = view.job_J[job].deadline_s - view.run_1[0].now_s
+        if best == s and left_s > kept_s and _is_expensive(view, memory, s) and may_start_capped(view, job, s):
+            answers.answer_N[s].cap = _cap_of(view, memory, job)
+
+
+class _Threshold(CompiledScheduler):
+    """What the rules of this file share: which hours are cheap, and how much slack is kept.
+
+    Args:
+        forecast: Forecast of the next 24 hours.
+        measure: What makes an hour cheap.
+        quantile: Share of the 24 hours that are cheap.
+        kept: Share of a job's slack that is left unused.
+        power: Least power of a cap in use, share of full power.
+        caps: It caps running jobs; else it suspends them.
+    """
+
+    def __init__(
+        self, forecast: Forecast, measure: Measure, quantile: float, kept: float, power: float, *, caps: bool
+    ) -> None:
+        self.needs = Needs(
+            protocols=("each-slot",),
+            signals=True,
+            economics=True,
+            forecast=forecast,
+            lookahead_h=DAY_H,
+            running=not caps,
+            caps=caps,
+        )
+        weights = {"cost": (np.nan, np.nan), "price": (1.0, 0.0), "carbon": (0.0, 1.0)}[measure]
+        self._numbers = (-1.0, quantile * DAY_H, kept, *weights, power)
+
+    def remarks(self, brief: Brief) -> tuple[str, ...]:
+        """Returns a note where the run lies in months or hours that a learned forecast was trained on."""
+        return forecast_remarks(self.needs.forecast, brief)
+
+    def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
+        """Returns room for the sorted hours of every site, and for each job's slack."""
+        return RuleMemory.make(numbers=self._numbers, table=np.zeros((len(brief.sites), DAY_H + 1)), job_numbers=(0.0,))
+
+
+class SuspendThreshold(_Threshold):
     """Runs jobs in the cheap hours of the next day only, and suspends them in the others, within their slack.
 
     Suspend and resume by a threshold, as Ecovisor (Souza et al., ASPLOS'23) and GAIA (Hanafy et al., ASPLOS'24) have
@@ -130,16 +197,39 @@ class SuspendThreshold(CompiledScheduler):
     def __init__(
         self, forecast: Forecast, *, measure: Measure = "cost", quantile: Quantile = 0.3, kept: Kept = 0.3
     ) -> None:
-        self.needs = Needs(
-            protocols=("each-slot",), signals=True, economics=True, forecast=forecast, lookahead_h=DAY_H, running=True
-        )
-        weights = {"cost": (np.nan, np.nan), "price": (1.0, 0.0), "carbon": (0.0, 1.0)}[measure]
-        self._numbers = (-1.0, quantile * DAY_H, kept, *weights)
+        super().__init__(forecast, measure, quantile, kept, 1.0, caps=False)
 
-    def remarks(self, brief: Brief) -> tuple[str, ...]:
-        """Returns a note where the run lies in months or hours that a learned forecast was trained on."""
-        return forecast_remarks(self.needs.forecast, brief)
 
-    def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
-        """Returns room for the sorted hours of every site, and for each job's slack."""
-        return RuleMemory.make(numbers=self._numbers, table=np.zeros((len(brief.sites), DAY_H + 1)), job_numbers=(0.0,))
+class CapThreshold(_Threshold):
+    """Runs jobs under a power cap in the expensive hours of the next day, within their slack.
+
+    The counterpart of ``SuspendThreshold`` with caps in place of suspensions. Each job starts at once at the site with
+    room at which it earns most at the prices of this hour. While an hour is not cheap at its site and more than
+    ``kept`` of its slack is left, it runs under the lowest cap of its class that leaves at least ``power``; in cheap
+    hours, and once its slack is used up to ``kept``, at full power. A job without a deadline is not capped.
+
+    Args:
+        forecast: Forecast of the next 24 hours.
+        measure: What makes an hour cheap: ``cost`` (energy at its price and its carbon at the carbon price), ``price``
+            or ``carbon`` alone.
+        quantile: Share of the 24 hours that are cheap, above 0 to 1.
+        kept: Share of a job's slack that is left unused, 0 to 1.
+        power: Least power under a cap, share of full power, 0 to 1.
+
+    Raises:
+        ScenarioError: A number is out of its range.
+    """
+
+    rule = staticmethod(_cap_threshold)
+
+    @checked
+    def __init__(
+        self,
+        forecast: Forecast,
+        *,
+        measure: Measure = "cost",
+        quantile: Quantile = 0.3,
+        kept: Kept = 0.3,
+        power: Power = 0.6,
+    ) -> None:
+        super().__init__(forecast, measure, quantile, kept, power, caps=True)

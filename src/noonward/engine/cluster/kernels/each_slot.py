@@ -13,7 +13,8 @@ from noonward.decision.cluster.feasibility import (
     joins_at,
     slot_at,
 )
-from noonward.decision.cluster.view import ASK_RUNNING, ASK_SLOT, HOLD, ORACLE, last_start_s
+from noonward.decision.cluster.lives import may_cap, may_start_capped, may_suspend
+from noonward.decision.cluster.view import ASK_RUNNING, ASK_SLOT, HOLD, KEEP, ORACLE, last_start_s
 from noonward.engine.cluster.kernels.lateness import pay_lateness
 from noonward.engine.cluster.kernels.physics import (
     drop_top,
@@ -37,8 +38,10 @@ from noonward.engine.cluster.kernels.physics import (
 )
 from noonward.engine.cluster.kernels.segments import (
     RECORDS,
+    change_cap,
     end_run,
     join_queue,
+    lift_cap,
     loaded,
     lose_work,
     next_change_s,
@@ -51,12 +54,14 @@ from noonward.engine.cluster.kernels.segments import (
 )
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
+    FAILED_CAP,
     FAILED_GPUS,
     FAILED_LEVEL,
     FAILED_MASK,
     FINISH,
     FULL,
     INGRESS_SHIFT,
+    LIFT,
     LOADED,
     NO_SEGMENT,
     OF_QUEUES,
@@ -81,7 +86,16 @@ def check_slot_action(w: World, job: int, s: int) -> int:
         return FAILED_GPUS
     if level != ORACLE and (level < 0 or level >= w.shown.site_S[s].levels):
         return FAILED_LEVEL
+    if w.answers.answer_N[s].cap != KEEP and w.answers.answer_N[s].cap != 0:
+        return check_cap(w, job, choice == 1 + s and may_start_capped(w.shown, job, s), w.answers.answer_N[s].cap)
     return 0
+
+
+@kernel(allocates=False)
+def check_cap(w: World, job: int, allowed: bool, cap: int) -> int:
+    """Returns 0 if a power cap other than full power is one of a job's class and allowed now, else FAILED_CAP."""
+    good = allowed and 0 <= cap <= w.shown.freedom_C[w.shown.job_J[job].class_].caps
+    return 0 if good else FAILED_CAP
 
 
 @kernel(inline=True, allocates=False)
@@ -118,7 +132,7 @@ def carry_out(w: World, job: int, s: int) -> None:
         most = view.job_J[job].gpus_max
         if w.answers.answer_N[s].gpus > 0:
             most = min(most, w.answers.answer_N[s].gpus)
-        start_or_resume(w, job, s, min(most, room_now(w, s)), w.answers.answer_N[s].level)
+        start_or_resume(w, job, s, min(most, room_now(w, s)), w.answers.answer_N[s].level, w.answers.answer_N[s].cap)
         pay_lateness(w, job, s)
         return
     row = w.track_J[job].row
@@ -132,23 +146,35 @@ def carry_out(w: World, job: int, s: int) -> None:
     note(w, SENT, job)
 
 
+@kernel(inline=True, allocates=False)
+def check_running(w: World, job: int, s: int) -> int:
+    """Returns 0 if a site's answer about its running job is possible, else what is wrong."""
+    choice, cap = w.answers.answer_N[s].choice, w.answers.answer_N[s].cap
+    if choice < 0 or choice > w.shown.site_S.shape[0] or not w.shown.mask_NA[s, choice]:
+        return FAILED_MASK
+    return check_cap(w, job, choice == HOLD and may_cap(w.shown, job), cap) if cap != KEEP else 0
+
+
 @kernel(allocates=False)
 def apply_running(w: World) -> int:
-    """Suspends the running jobs that are to be; returns 0, NO_SEGMENT, or what is wrong (nothing is then changed)."""
+    """Suspends and caps the running jobs that are to be; returns 0, NO_SEGMENT, or what is wrong (without a change)."""
     view, sites = w.shown, w.shown.site_S.shape[0]
     if w.engine_1[0].segments + RECORDS * sites > w.segment_K.shape[0]:
         return NO_SEGMENT
     for s in range(sites):
-        choice = w.answers.answer_N[s].choice
-        if view.asked_N[s] >= 0 and choice != HOLD and choice != 1 + s:
+        failed = check_running(w, view.asked_N[s], s) if view.asked_N[s] >= 0 else 0
+        if failed:
             view.run_1[0].site = s
-            return FAILED_MASK
+            return failed
     for s in range(sites):
-        job = view.asked_N[s]
-        if job >= 0:
-            w.state_S[s].cursor = w.track_J[job].next
-            if w.answers.answer_N[s].choice != HOLD:
-                suspend(w, job, s)
+        job, cap = view.asked_N[s], w.answers.answer_N[s].cap
+        if job < 0:
+            continue
+        w.state_S[s].cursor = w.track_J[job].next
+        if w.answers.answer_N[s].choice != HOLD:
+            suspend(w, job, s)
+        elif cap != KEEP and cap != view.life_J[job].cap:
+            change_cap(w, job, s, cap)
     return 0
 
 
@@ -174,7 +200,7 @@ def apply_each_slot(w: World) -> int:
 
 @kernel(allocates=False)
 def ask_running(w: World) -> int:
-    """Asks every site about its next running job that may be suspended; returns ASK_RUNNING, or 0 after the last."""
+    """Asks every site about its next running job that may be suspended or capped; returns ASK_RUNNING, or 0 at last."""
     view = w.shown
     some = False
     for s in range(view.site_S.shape[0]):
@@ -183,7 +209,8 @@ def ask_running(w: World) -> int:
         view.mask_NA[s, :] = 0
         if job >= 0:
             some = True
-            view.mask_NA[s, HOLD] = view.mask_NA[s, 1 + s] = 1
+            view.mask_NA[s, HOLD] = 1
+            view.mask_NA[s, 1 + s] = may_suspend(view, job)
     return pause(w, ASK_RUNNING) if some else 0
 
 
@@ -275,6 +302,8 @@ def take_events(w: World, until: float) -> int:
             return 0
         arrives = arrival < time or (arrival == time and kind > ARRIVAL)
         lacks = missing(w) if arrives else 0
+        if kind == LIFT and not arrives and w.engine_1[0].segments + RECORDS > w.segment_K.shape[0]:
+            lacks = NO_SEGMENT
         if lacks:
             return lacks
         w.engine_1[0].events += 1
@@ -298,6 +327,8 @@ def take_events(w: World, until: float) -> int:
             stopped(w, job)
         elif kind == LOADED:
             loaded(w, job)
+        elif kind == LIFT:
+            lift_cap(w, job)
         else:
             join_queue(w, job)
 

@@ -42,6 +42,7 @@ from noonward.engine.cluster.kernels.physics import (
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
     DEADLINE,
+    FAILED_CAP,
     FAILED_EARLIEST,
     FAILED_GPUS,
     FAILED_LEVEL,
@@ -128,7 +129,7 @@ def check_gang(w: World, job: int, s: int) -> int:
         return FAILED_GPUS
     if level != ORACLE and (level < 0 or level >= w.shown.site_S[s].levels):
         return FAILED_LEVEL
-    return 0
+    return FAILED_CAP if w.answers.answer_N[0].cap > 0 else 0
 
 
 @kernel(inline=True, allocates=False)

@@ -6,7 +6,8 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import room
-from noonward.decision.cluster.view import CARBON, ORACLE, POWER_W, PRICE, SECONDS
+from noonward.decision.cluster.lives import run_end_s
+from noonward.decision.cluster.view import CARBON, KEEP, ORACLE, POWER_W, PRICE, SECONDS
 from noonward.engine.cluster.kernels.world import (
     AT_START,
     CARBON_SUM,
@@ -18,6 +19,7 @@ from noonward.engine.cluster.kernels.world import (
     HARD_CAPS,
     JOINED,
     KIND_SHIFT,
+    LIFT,
     NO_SLOT,
     OVERDUE,
     OWN,
@@ -142,8 +144,12 @@ def meter_over_cap(w: World, s: int, t0: float, t1: float, busy: int) -> None:
 
 @kernel(allocates=False)
 def read_overhead(w: World, s: int, t0: float, t1: float) -> None:
-    """Meters the stops and loads of a site between two times apart; their GPU-seconds are no use."""
+    """Meters apart what is no use at a site between two times: stops, loads, and what power caps take."""
     state = w.state_S[s]
+    if state.capped_gpus > 0:
+        state.gpu_s -= state.slowed_gpus * (t1 - t0)
+        state.slowed_gpu_s += state.slowed_gpus * (t1 - t0)
+        state.capped_gpu_s += state.capped_gpus * (t1 - t0)
     if state.overhead_gpus > 0:
         kwh, usd, kg = settle_site(w, s, t0, t1, state.overhead_w)
         state.gpu_s -= state.overhead_gpus * (t1 - t0)
@@ -289,6 +295,7 @@ def set_defaults(w: World) -> None:
         w.answers.answer_N[n].gpus = 0
         w.answers.answer_N[n].level = ORACLE
         w.answers.answer_N[n].earliest_s = 0.0
+        w.answers.answer_N[n].cap = KEEP
 
 
 @kernel(inline=True, allocates=False)
@@ -355,9 +362,8 @@ def runs_on(w: World, job: int) -> bool:
     if outcome.finish_s <= now:
         return False
     record, done = w.submitted_R[row], 0.0
-    begin_s = outcome.start_s
-    if w.engine_1[0].bends:  # of a job that was suspended, what was done before counts
-        done, begin_s = record.work - w.bent_J[job].left, view.life_J[job].since_s
+    if w.engine_1[0].bends:  # of a job that was suspended or capped, what was done before counts
+        done = record.work - w.bent_J[job].left
     told = view.job_J[job].work + done
     longer = told * OVERRUN
     if record.told_2 > told:
@@ -366,14 +372,25 @@ def runs_on(w: World, job: int) -> bool:
         longer = record.told_3
     elif record.told_4 > told:
         longer = record.told_4
-    unit_s = view.speed_KSCGF[SECONDS, outcome.site, view.job_J[job].class_, outcome.gpus, outcome.level]
     longer -= done
     view.job_J[job].work = view.job_J[job].expected = longer
-    ends_s = min(outcome.finish_s, max(begin_s + longer * unit_s, now + 1.0))
     if w.engine_1[0].bends:
-        view.life_J[job].until_s = begin_s + longer * unit_s
-    push(w, ends_s, FINISH, view.job_J[job].serial, job)
+        until_s = run_end_s(view, job, longer)
+        view.life_J[job].until_s = until_s
+    else:
+        unit_s = view.speed_KSCGF[SECONDS, outcome.site, view.job_J[job].class_, outcome.gpus, outcome.level]
+        until_s = outcome.start_s + longer * unit_s
+    push_end(w, job, min(outcome.finish_s, max(until_s, now + 1.0)))
     return True
+
+
+@kernel(inline=True, allocates=False)
+def push_end(w: World, job: int, ends_s: float) -> None:
+    """Schedules the end of a running job, or the lift of its power cap if that comes before."""
+    if w.engine_1[0].bends and w.shown.life_J[job].lift_s < ends_s:
+        push(w, w.shown.life_J[job].lift_s, LIFT, w.shown.job_J[job].serial, job)
+    else:
+        push(w, ends_s, FINISH, w.shown.job_J[job].serial, job)
 
 
 @kernel(inline=True, allocates=False)

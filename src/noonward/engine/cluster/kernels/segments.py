@@ -1,8 +1,9 @@
-"""Jobs that are suspended and resumed: run, stop with a checkpoint, dark, wait, load, run; each drawn and noted apart.
+"""Jobs that are suspended, resumed and capped: run, stop, dark, wait, load, run; each drawn and noted apart.
 
 A suspended job holds its GPUs at ``stop_power`` for ``stop_s``, none for ``dark_s``, and then waits at its site as a
 job with less work left. When it is started again, it holds its GPUs at ``load_power`` for ``load_s`` before it runs on.
-The heap never holds more than one event of a job: the finish of a job that is suspended is taken out of it. What
+A job under a power cap draws less and runs slower, until its cap is changed, or lifted because its slack is used up.
+The heap never holds more than one event of a job: the end of a run that is cut short is taken out of it. What
 happens seldom is compiled once, as calls: pasted into every loop it slows runs in which nothing is suspended.
 """
 
@@ -14,14 +15,15 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import is_suspended, slot_at
-from noonward.decision.cluster.lives import may_suspend
-from noonward.decision.cluster.view import DARK, LOADS, RUNS, SECONDS, STOPS, WAITS
+from noonward.decision.cluster.lives import may_cap, may_suspend, progress_s, run_end_s, slack_left_s, unit_s
+from noonward.decision.cluster.view import DARK, LOADS, RUNS, STOPS, WAITS
 from noonward.engine.cluster.kernels.physics import (
     current_part,
     drop_top,
     enqueue,
     finish,
     push,
+    push_end,
     read_meters,
     show_free,
     start,
@@ -30,6 +32,7 @@ from noonward.engine.cluster.kernels.physics import (
 from noonward.engine.cluster.kernels.world import (
     FINISH,
     KIND_SHIFT,
+    LIFT,
     LOADED,
     REACH,
     RUNNING,
@@ -41,7 +44,8 @@ from noonward.engine.cluster.kernels.world import (
 from noonward.ledger.segments import LOAD, LOST, RUN, STOP
 
 RECORDS: Final = 4
-"""Segments that one suspension notes, at most: the run that ends, the stop, and room for the load and the next run."""
+"""Segments that one suspension notes, at most: the run that ends, the stop, and room for the load and the next run. A
+change of the power cap notes two at most: the run that ends and the next one."""
 
 
 @kernel(inline=True, allocates=False)
@@ -63,47 +67,63 @@ def open_life(w: World, job: int) -> None:
     w.shown.life_J[job].since_s = w.submitted_R[w.track_J[job].row].arrival_s
     w.shown.life_J[job].until_s = np.inf
     w.shown.life_J[job].suspensions = 0
+    run_at_full_rate(w, job)
     w.bent_J[job].left = w.submitted_R[w.track_J[job].row].work
     w.bent_J[job].late_s = 0.0
     w.bent_J[job].noted = -1
 
 
 @kernel(inline=True, allocates=False)
-def start_or_resume(w: World, job: int, s: int, gpus: int, level: int) -> None:
-    """Starts a job now, or resumes it on the gang and at the clock that it had; arguments as in ``start``."""
+def run_at_full_rate(w: World, job: int) -> None:
+    """Notes that a job runs at full power from now on."""
+    w.shown.life_J[job].cap = 0
+    w.shown.life_J[job].rate = 1.0
+    w.shown.life_J[job].rate_since_s = w.shown.run_1[0].now_s
+    w.shown.life_J[job].lift_s = np.inf
+
+
+@kernel(inline=True, allocates=False)
+def start_or_resume(w: World, job: int, s: int, gpus: int, level: int, cap: int) -> None:
+    """Starts a job now, or resumes it on the gang and at the clock that it had; arguments as in ``start``.
+
+    The last one is a power cap of its class, or KEEP.
+    """
     if w.engine_1[0].bends and is_suspended(w.shown, job):
-        resume(w, job, s)
+        resume(w, job, s, cap)
         return
     start(w, job, s, gpus, level)
     if w.engine_1[0].bends:
-        begin_life(w, job, s)
+        begin_life(w, job, s, cap)
 
 
 @kernel(allocates=False)
-def begin_life(w: World, job: int, s: int) -> None:
-    """Notes where and on what a job that starts now runs."""
+def begin_life(w: World, job: int, s: int, cap: int) -> None:
+    """Notes where and on what a job that starts now runs, and under which power cap."""
     outcome = w.outcome_R[w.track_J[job].row]
     w.shown.life_J[job].site = s
     w.shown.life_J[job].gpus = outcome.gpus
     w.shown.life_J[job].level = outcome.level
     run_on(w, job, s)
+    if cap > 0:
+        change_cap(w, job, s, cap)
 
 
 @kernel(inline=True, allocates=False)
-def unit_seconds(w: World, job: int) -> float:
-    """Returns the seconds per unit of work of a job where it runs or last ran."""
-    life = w.shown.life_J[job]
-    return w.shown.speed_KSCGF[SECONDS, life.site, w.shown.job_J[job].class_, life.gpus, life.level]
+def is_listed(w: World, job: int) -> bool:
+    """Returns whether a job stands in its site's list of running jobs while it runs: something may be done with it."""
+    freedom = w.shown.freedom_C[w.shown.job_J[job].class_]
+    return bool(freedom.interruptible or freedom.caps > 0)
 
 
 @kernel(inline=True, allocates=False)
 def run_on(w: World, job: int, s: int) -> None:
-    """Notes that a job begins to run now."""
+    """Notes that a job begins to run now, at full power."""
     now = w.shown.run_1[0].now_s
+    run_at_full_rate(w, job)
     w.shown.life_J[job].state = RUNS
     w.shown.life_J[job].since_s = now
-    w.shown.life_J[job].until_s = now + w.shown.job_J[job].work * unit_seconds(w, job)
-    if w.shown.freedom_C[w.shown.job_J[job].class_].interruptible:
+    w.shown.life_J[job].until_s = now + w.shown.job_J[job].work * unit_s(w.shown, job)
+    if is_listed(w, job):
         last = w.state_S[s].last_running
         w.track_J[job].before, w.track_J[job].next = last, -1
         if last < 0:
@@ -116,7 +136,7 @@ def run_on(w: World, job: int, s: int) -> None:
 @kernel(allocates=False)
 def leave_running(w: World, job: int, s: int) -> None:
     """Takes a job out of the list of a site's running jobs, if it is in it."""
-    if not w.shown.freedom_C[w.shown.job_J[job].class_].interruptible:
+    if not is_listed(w, job):
         return
     before, behind = w.track_J[job].before, w.track_J[job].next
     if before < 0:
@@ -134,13 +154,16 @@ def leave_running(w: World, job: int, s: int) -> None:
 def end_run(w: World, job: int) -> None:
     """Ends a job now: it has done its work."""
     if w.engine_1[0].bends:
-        leave_running(w, job, w.outcome_R[w.track_J[job].row].site)
+        s = w.outcome_R[w.track_J[job].row].site
+        leave_running(w, job, s)
+        read_meters(w, s, w.shown.run_1[0].now_s)
+        hold_cap(w, job, s, -1)
     finish(w, job)
 
 
 @kernel(inline=True, allocates=False)
 def note_segment(w: World, job: int, kind: int, from_s: float, to_s: float, watts: float, units: float) -> None:
-    """Notes a segment of a job; one that begins at NaN is not known yet."""
+    """Notes a segment of a job, at full rate; one that begins at NaN is not known yet."""
     x = w.engine_1[0].segments
     w.engine_1[0].segments = x + 1
     outcome = w.outcome_R[w.track_J[job].row]
@@ -152,6 +175,8 @@ def note_segment(w: World, job: int, kind: int, from_s: float, to_s: float, watt
     w.segment_K[x].to_s = to_s
     w.segment_K[x].watts = watts
     w.segment_K[x].units = units
+    w.segment_K[x].cap = 0
+    w.segment_K[x].rate = 1.0
     w.segment_K[x].before = w.bent_J[job].noted
     w.bent_J[job].noted = x
 
@@ -166,34 +191,115 @@ def hold_overhead(w: World, s: int, gpus: int, watts: float) -> None:
         w.state_S[s].overhead_w = 0.0
 
 
+@kernel(inline=True, allocates=False)
+def hold_cap(w: World, job: int, s: int, sign: int) -> None:
+    """Counts a job's power cap at its site from now on (-1: no more), and its power; meters have been read.
+
+    The power of a job without a cap is its full power, which this does not touch.
+    """
+    cap = w.shown.life_J[job].cap
+    if cap == 0:
+        return
+    outcome, freedom = w.outcome_R[w.track_J[job].row], w.shown.freedom_C[w.shown.job_J[job].class_]
+    w.state_S[s].busy_w -= sign * (1.0 - freedom.cap_power[cap]) * outcome.power_w
+    w.state_S[s].capped_gpus += sign * outcome.gpus
+    w.state_S[s].slowed_gpus += sign * (1.0 - freedom.cap_rate[cap]) * outcome.gpus
+    if w.state_S[s].capped_gpus == 0:
+        w.state_S[s].slowed_gpus = 0.0
+
+
+@kernel(inline=True, allocates=False)
+def end_stretch(w: World, job: int) -> None:
+    """Books what a running job has done at its present rate, up to now: its work, its latest start, its segment."""
+    view, life = w.shown, w.shown.life_J[job]
+    now, ran_s = view.run_1[0].now_s, progress_s(view, job)
+    done = ran_s / unit_s(view, job)
+    if w.bent_J[job].noted < 0:
+        note_segment(w, job, RUN, life.rate_since_s, now, w.outcome_R[w.track_J[job].row].power_w, done)
+    else:
+        w.segment_K[w.bent_J[job].noted].to_s = now
+        w.segment_K[w.bent_J[job].noted].units = done
+    w.bent_J[job].left = max(0.0, w.bent_J[job].left - done)  # rounding alone takes it below 0
+    view.job_J[job].work -= done
+    view.job_J[job].expected = min(view.job_J[job].expected, view.job_J[job].work)
+    view.job_J[job].deadline_s += ran_s
+
+
+@kernel(allocates=False)
+def change_cap(w: World, job: int, s: int, cap: int) -> None:
+    """Lets a running job run under another power cap from now on; 0 for full power."""
+    life, now = w.shown.life_J[job], w.shown.run_1[0].now_s
+    drop_end(w, job)
+    read_meters(w, s, now)
+    hold_cap(w, job, s, -1)
+    if now > life.rate_since_s:
+        end_stretch(w, job)
+    begin_stretch(w, job, s, cap)
+
+
+@kernel(allocates=False)
+def lift_cap(w: World, job: int) -> None:
+    """Lets a capped job run at full power from now on: its slack is used up."""
+    s, now = w.outcome_R[w.track_J[job].row].site, w.shown.run_1[0].now_s
+    read_meters(w, s, now)
+    hold_cap(w, job, s, -1)
+    end_stretch(w, job)
+    begin_stretch(w, job, s, 0)
+
+
+@kernel(allocates=False)
+def begin_stretch(w: World, job: int, s: int, cap: int) -> None:
+    """Lets a job that holds its GPUs run under a power cap from now on; notes its segment and schedules its end.
+
+    The cap stays until it is changed, or until the job's slack is used up (``slack_left_s``), so that it ends no later
+    than an unbroken run from its latest start.
+    """
+    view, row, now = w.shown, w.track_J[job].row, w.shown.run_1[0].now_s
+    freedom = view.freedom_C[view.job_J[job].class_]
+    rate, left = freedom.cap_rate[cap], w.bent_J[job].left
+    run_at_full_rate(w, job)
+    view.life_J[job].cap = cap
+    view.life_J[job].rate = rate
+    if rate < 1.0:
+        view.life_J[job].lift_s = now + slack_left_s(view, job) / (1.0 - rate)
+    w.outcome_R[row].finish_s = run_end_s(view, job, left)
+    view.life_J[job].until_s = run_end_s(view, job, view.job_J[job].work)
+    x = w.bent_J[job].noted
+    if x < 0 or w.segment_K[x].from_s < now:
+        note_segment(w, job, RUN, now, now, 0.0, 0.0)
+        x = w.bent_J[job].noted
+    w.segment_K[x].to_s = min(w.outcome_R[row].finish_s, view.life_J[job].lift_s)
+    w.segment_K[x].watts = freedom.cap_power[cap] * w.outcome_R[row].power_w
+    w.segment_K[x].units = left
+    if view.life_J[job].lift_s < w.outcome_R[row].finish_s:
+        w.segment_K[x].units = rate * (view.life_J[job].lift_s - now) / unit_s(view, job)
+    w.segment_K[x].cap = cap
+    w.segment_K[x].rate = rate
+    hold_cap(w, job, s, 1)
+    push_end(w, job, min(w.outcome_R[row].finish_s, view.life_J[job].until_s))
+
+
 @kernel(allocates=False)
 def suspend(w: World, job: int, s: int) -> None:
     """Stops a running job now: it writes its checkpoint and gives its GPUs back."""
     view, row = w.shown, w.track_J[job].row
     now = view.run_1[0].now_s
-    outcome, life, freedom = w.outcome_R[row], view.life_J[job], view.freedom_C[view.job_J[job].class_]
-    gpus, power_w, first = outcome.gpus, outcome.power_w, life.suspensions == 0
-    ran_s = now - life.since_s
-    done = ran_s / unit_seconds(w, job)
+    outcome, freedom = w.outcome_R[row], view.freedom_C[view.job_J[job].class_]
+    gpus, power_w, first = outcome.gpus, outcome.power_w, view.life_J[job].suspensions == 0
+    drop_end(w, job)
     read_meters(w, s, now)
-    if first:
-        note_segment(w, job, RUN, life.since_s, now, power_w, done)
-    else:
-        w.segment_K[w.bent_J[job].noted].to_s = now
-        w.segment_K[w.bent_J[job].noted].units = done
+    hold_cap(w, job, s, -1)
+    end_stretch(w, job)
+    run_at_full_rate(w, job)
     note_segment(w, job, STOP, now, now + freedom.stop_s, freedom.stop_power * power_w, 0.0)
     note_segment(w, job, LOAD, np.nan, np.nan, freedom.load_power * power_w, 0.0)
     note_segment(w, job, RUN, np.nan, np.nan, power_w, 0.0)
-    w.bent_J[job].left = max(0.0, w.bent_J[job].left - done)  # rounding alone takes it below 0
-    expected = view.job_J[job].expected / view.job_J[job].work
-    view.job_J[job].work -= done
-    view.job_J[job].expected = expected * view.job_J[job].work
-    view.job_J[job].deadline_s += ran_s - (freedom.load_s if first else 0.0)
+    if first:
+        view.job_J[job].deadline_s -= freedom.load_s
     view.job_J[job].gpus_min = view.job_J[job].gpus_max = gpus
     view.life_J[job].suspensions += 1
     w.outcome_R[row].status = TRANSIT
     w.outcome_R[row].finish_s = np.nan
-    drop_finish(w, job)
     leave_running(w, job, s)
     w.state_S[s].busy_w -= power_w
     if freedom.stop_s > 0.0:
@@ -245,8 +351,8 @@ def join_queue(w: World, job: int) -> None:
 
 
 @kernel(allocates=False)
-def resume(w: World, job: int, s: int) -> None:
-    """Starts a suspended job again now: it takes its GPUs, loads its checkpoint, and runs on."""
+def resume(w: World, job: int, s: int, cap: int) -> None:
+    """Starts a suspended job again now: it takes its GPUs, loads its checkpoint, and runs on, maybe under a cap."""
     view, row = w.shown, w.track_J[job].row
     now, freedom = view.run_1[0].now_s, view.freedom_C[view.job_J[job].class_]
     gpus, power_w = w.outcome_R[row].gpus, w.outcome_R[row].power_w
@@ -255,12 +361,13 @@ def resume(w: World, job: int, s: int) -> None:
     show_free(w, s)
     begin_s = now + freedom.load_s
     w.outcome_R[row].status = RUNNING
-    w.outcome_R[row].finish_s = begin_s + w.bent_J[job].left * unit_seconds(w, job)
+    w.outcome_R[row].finish_s = begin_s + w.bent_J[job].left * unit_s(view, job)
     x = w.bent_J[job].noted
     w.segment_K[x - 1].from_s = now
     w.segment_K[x - 1].to_s = w.segment_K[x].from_s = begin_s
     w.segment_K[x].to_s = w.outcome_R[row].finish_s
     w.segment_K[x].units = w.bent_J[job].left
+    view.life_J[job].cap = max(cap, 0)
     if freedom.load_s > 0.0:
         hold_overhead(w, s, gpus, freedom.load_power * power_w)
         view.life_J[job].state = LOADS
@@ -284,8 +391,12 @@ def loaded(w: World, job: int) -> None:
 @kernel(inline=True, allocates=False)
 def run_again(w: World, job: int, s: int, power_w: float) -> None:
     """Lets a job that has its GPUs run what is left of it from now on; schedules its finish."""
+    cap = w.shown.life_J[job].cap
     w.state_S[s].busy_w += power_w
     run_on(w, job, s)
+    if cap > 0:
+        begin_stretch(w, job, s, cap)
+        return
     ends_s = min(w.outcome_R[w.track_J[job].row].finish_s, w.shown.life_J[job].until_s)
     push(w, ends_s, FINISH, w.shown.job_J[job].serial, job)
 
@@ -299,16 +410,17 @@ def lose_work(w: World, job: int) -> None:
         if segment.kind == RUN:
             w.segment_K[x].kind = LOST
             if not np.isnan(segment.from_s):
-                w.engine_1[0].lost_gpu_s += segment.gpus * (segment.to_s - segment.from_s)
+                w.engine_1[0].lost_gpu_s += segment.gpus * segment.rate * (segment.to_s - segment.from_s)
         x = segment.before
 
 
 @kernel(inline=True, allocates=False)
-def drop_finish(w: World, job: int) -> None:
-    """Takes the finish of a job out of the heap."""
-    item = (FINISH << KIND_SHIFT) | (w.shown.job_J[job].serial << SERIAL_SHIFT) | job
+def drop_end(w: World, job: int) -> None:
+    """Takes the end of a running job, or the lift of its cap, out of the heap."""
+    finish_item = (FINISH << KIND_SHIFT) | (w.shown.job_J[job].serial << SERIAL_SHIFT) | job
+    lift_item = finish_item + ((LIFT - FINISH) << KIND_SHIFT)
     i = 0
-    while w.heap_E[i].item != item:
+    while w.heap_E[i].item != finish_item and w.heap_E[i].item != lift_item:
         i += 1
     while i > 0:  # lift it to the top
         parent = (i - 1) >> 1
@@ -319,8 +431,8 @@ def drop_finish(w: World, job: int) -> None:
 
 @kernel(allocates=False)
 def next_to_ask(w: World, job: int) -> int:
-    """Returns a running job, or the first behind it in its site's list that may be suspended; -1 for none."""
-    while job >= 0 and not may_suspend(w.shown, job):
+    """Returns a running job, or the first behind it in its site's list that is asked about now; -1 for none."""
+    while job >= 0 and not may_suspend(w.shown, job) and not may_cap(w.shown, job):
         job = w.track_J[job].next
     return job
 
@@ -335,7 +447,7 @@ def something_changed(w: World) -> bool:
 
 @kernel(allocates=False)
 def next_change_s(w: World) -> float:
-    """Returns when prices and intensities change next while a job runs that may be suspended, s; infinite for never."""
+    """Returns when prices and intensities change next while a job runs that may be asked about, s; infinite: never."""
     now = w.shown.run_1[0].now_s
     changes_s = (current_part(w, now) + 1) * w.engine_1[0].part_s
     if w.engine_1[0].has_signals and changes_s > now:

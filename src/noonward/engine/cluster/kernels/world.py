@@ -32,10 +32,12 @@ STOPPED: Final = 6
 """Event: a suspended job has written its checkpoint."""
 LOADED: Final = 7
 """Event: a resumed job has loaded its checkpoint."""
+LIFT: Final = 8
+"""Event: a job's slack is used up, and its power cap is lifted."""
 TAKEN, JOINED, SENT, STARTED, FREED, DROPPED = 1, 2, 3, 4, 5, 6
 """What an engine that is told from outside notes of a job: it has come in sight, joined a queue, left for a site,
 started, given its GPUs back, or can no longer start in time."""
-KIND_SHIFT: Final = 60
+KIND_SHIFT: Final = 59
 SERIAL_SHIFT: Final = 29
 """Heap items are ``kind << KIND_SHIFT | serial of the job << SERIAL_SHIFT | its slot``; 0 of both for an hour."""
 INGRESS_SHIFT: Final = 48
@@ -51,7 +53,7 @@ PRICE_SUM, CARBON_SUM, FACTOR_SUM = 2, 3, 4
 """Positions of the running integrals in ``World.signal_KSH`` (PRICE and CARBON are 0 and 1); that of the factor by
 which a watt counts is there only where a PUE changes by the hour."""
 
-FAILED_MASK, FAILED_GPUS, FAILED_LEVEL, FAILED_EARLIEST = -1, -2, -3, -4
+FAILED_MASK, FAILED_GPUS, FAILED_LEVEL, FAILED_EARLIEST, FAILED_CAP = -1, -2, -3, -4, -10
 """What carrying out an infeasible answer returns; 0 when all went well."""
 FULL: Final = -5
 """What carrying out answers returns where ``World.heap_E`` must grow first; nothing is then changed."""
@@ -62,7 +64,8 @@ UNISSUED: Final = -7
 UNESTIMATED: Final = -8
 """What a step returns where what is told of the next job's run time must be estimated first; call it again then."""
 NO_SEGMENT: Final = -9
-"""What carrying out answers returns where ``World.segment_K`` must grow first; nothing is then changed."""
+"""What carrying out answers, or an event, returns where ``World.segment_K`` must grow first; nothing is then changed.
+"""
 
 OF_QUEUES, OF_RUNNING = 1, 2
 """Values of the engine's field ``in_slot``: which jobs of a slot are asked about."""
@@ -105,7 +108,7 @@ ENGINE: Final = np.dtype(
         ("late_usd", "f8"),  # price of late starts so far
         ("bends", "i8"),  # 1 where schedulers are asked about running jobs
         ("segments", "i8"),  # segments noted in World.segment_K
-        ("lost_gpu_s", "f8"),  # runs of suspended jobs that were given up
+        ("lost_gpu_s", "f8"),  # use by suspended jobs that were given up
         ("started_usd", "f8"),  # value of all jobs started, each counted whole (AT_START, OWN)
         ("utility_usd", "f8"),  # utility up to the last reading
         ("reward_usd", "f8"),  # its growth at the last reading
@@ -127,7 +130,7 @@ TRACK: Final = np.dtype(
 """What the engine keeps per job in sight beside its JOB_OUTCOME record."""
 BENT: Final = np.dtype(
     [
-        ("left", "f8"),  # work left when its present run began, or when it was suspended
+        ("left", "f8"),  # work left when it began to run at its present rate, or when it was suspended
         ("late_s", "f8"),  # lateness that has been paid for
         ("noted", "i8"),  # its last segment in World.segment_K, or -1
     ]
@@ -152,7 +155,7 @@ SITE_STATE: Final = np.dtype(
         ("free_kg", "f8"),
         ("over_cap_gpu_s", "f8"),  # use above the capacity curve
         ("own_usd", "f8"),  # what starts here and departures from here have earned since the last question (OWN)
-        ("running", "i8"),  # first running job that may ever be suspended, or -1
+        ("running", "i8"),  # first running job that may ever be suspended or capped, or -1
         ("last_running", "i8"),
         ("overhead_gpus", "i8"),  # GPUs of jobs that stop or load
         ("overhead_w", "f8"),  # their facility power, W
@@ -160,6 +163,10 @@ SITE_STATE: Final = np.dtype(
         ("overhead_kwh", "f8"),
         ("overhead_usd", "f8"),
         ("overhead_kg", "f8"),
+        ("capped_gpus", "i8"),  # GPUs of jobs that run under a power cap
+        ("slowed_gpus", "f8"),  # their number times the share of throughput that the caps take
+        ("capped_gpu_s", "f8"),  # their GPU-seconds
+        ("slowed_gpu_s", "f8"),  # what the caps take of them; no use
     ]
 )
 """What the engine keeps per site beside the view: its waiting list and its meters."""
@@ -207,7 +214,7 @@ class World(NamedTuple):
     bent_J: Records
     """BENT records of the jobs in sight, by slot; one unused record where nobody is asked about running jobs."""
     segment_K: Records
-    """SEGMENT records of the jobs that have been suspended, as far as they are noted."""
+    """SEGMENT records of the jobs that have been suspended or capped, as far as they are noted."""
 
 
 WORLD_PARTS: Final = (

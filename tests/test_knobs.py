@@ -111,6 +111,13 @@ NOT_TURNED = {
     ],
     "what a tariff charges (tests/model/test_tariff.py turns each)",
 ) | dict.fromkeys(
+    [
+        "Site.behind_meter", *(f"Battery.{name}" for name in ("kw", "kwh", "round_trip", "reserve", "start")),
+        "Battery.usd_per_mwh_through", "Solar.kw", "SolarFile.path", "SolarFile.timezone",
+        "Export.allowed_kw", "Export.price", *(f"BehindMeter.{name}" for name in ("battery", "solar", "export")),
+    ],
+    "devices behind a meter (tests/ledger/test_devices.py, tests/model/test_three_faces.py)",
+) | dict.fromkeys(
     ["Meter.system_load", *(f"SystemLoadFile.{name}" for name in ("path", "columns", "zone", "timezone", "times"))],
     "files of loads (tests/data/test_system_load.py turns each)",
 ) | dict.fromkeys(

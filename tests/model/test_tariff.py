@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from noonward.ledger.bill import MeteredSite, bill_of
 from noonward.model.cluster.calendar import site_calendar
+from noonward.model.cluster.devices import BehindMeter
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.meter import Meter
 from noonward.model.cluster.program import Program
@@ -29,6 +30,9 @@ def metered(
         tariff=tariff,
         calendar=calendar,
         price_N=np.asarray(price_N),
+        behind=BehindMeter(),
+        solar_share_N=np.zeros(count),
+        export_price_N=np.full(count, np.nan),
     )
 
 

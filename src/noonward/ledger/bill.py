@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.errors import ScenarioError
 from noonward.model.cluster.calendar import Calendar
+from noonward.model.cluster.devices import BehindMeter, Export
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.meter import Meter
 from noonward.model.cluster.site_prices import calendar_of
@@ -27,22 +28,23 @@ class MeteredSite:
         tariff: Its tariff.
         calendar: Its local calendar.
         price_N: Price of energy, USD/MWh: signal or contract, with adders and fees; NaN where unknown.
+        behind: What is behind the meter.
+        solar_share_N: Yield of solar cells, share of their rated power.
+        export_price_N: What is paid for exports, USD/MWh; NaN where unknown or nothing may be exported.
     """
 
     meter: Meter
     tariff: Tariff
     calendar: Calendar
     price_N: F8
+    behind: BehindMeter
+    solar_share_N: F8
+    export_price_N: F8
 
     @property
     def contract_kw(self) -> float:
         """Power of the contract, kW; 0 without one."""
         return self.tariff.contract_kw or 0.0
-
-    @functools.cached_property
-    def over_usd_per_kw_N(self) -> float:
-        """Price of a kW above the connection over an interval, USD."""
-        return self.meter.over_connection_usd_per_kwh * self.calendar.step_h
 
 
 def metered_site(environment: Environment, s: int) -> MeteredSite | None:
@@ -56,12 +58,34 @@ def metered_site(environment: Environment, s: int) -> MeteredSite | None:
     if meter is None or tariff is None:
         return None
     step_s = step_of(environment, meter)
+    behind, price_N = fleet.sites[s].behind_meter or BehindMeter(), energy_price(environment, s, step_s)
+    export_price_N = _export_price(environment, s, step_s, behind.export)
+    if (export_price_N > price_N + 1e-9).any():
+        n = int((export_price_N > price_N + 1e-9).argmax())
+        raise ScenarioError(
+            f"site {fleet.sites[s].name!r} is paid {export_price_N[n]:g} USD/MWh for exports while energy costs "
+            f"{price_N[n]:g}: it would buy and sell at once; give an export price that is never above that of energy"
+        )
+    solar = environment.solar
     return MeteredSite(
         meter=meter,
         tariff=tariff,
         calendar=calendar_of(fleet, s, environment.start, environment.window_s, step_s, environment.hours),
-        price_N=energy_price(environment, s, step_s),
+        price_N=price_N,
+        behind=behind,
+        solar_share_N=np.zeros(len(price_N))
+        if solar is None
+        else np.repeat(solar.share_SH[s, : environment.hours], round(HOUR_S / step_s)),
+        export_price_N=export_price_N,
     )
+
+
+def _export_price(environment: Environment, s: int, step_s: float, export: Export | None) -> F8:
+    """Returns what is paid for exports by interval, USD/MWh; NaN where nothing may be exported."""
+    count = environment.hours * round(HOUR_S / step_s)
+    if export is None:
+        return np.full(count, np.nan)
+    return zone_price(environment, s, step_s) if export.price == "signal" else np.full(count, float(export.price))
 
 
 def step_of(environment: Environment, meter: Meter) -> float:
@@ -69,16 +93,23 @@ def step_of(environment: Environment, meter: Meter) -> float:
     return float(math.gcd(round(meter.interval_s), round(environment.site_signals.part_s)))
 
 
+def zone_price(environment: Environment, s: int, step_s: float) -> F8:
+    """Returns the price of a MWh in a site's zone by interval, USD/MWh; NaN where unknown."""
+    hours, parts = environment.hours, round(HOUR_S / step_s)
+    if environment.signals is None:
+        return np.full(hours * parts, np.nan)
+    window = environment.signals.window(environment.start, hours)
+    return window.by_part(PRICE_NAME, environment.fleet.sites[s].zone, parts)
+
+
 def energy_price(environment: Environment, s: int, step_s: float) -> F8:
     """Returns the price of a MWh at a site by interval, USD/MWh: its zone's or its contract's, with adders and fees."""
-    fleet, hours = environment.fleet, environment.hours
-    parts = round(HOUR_S / step_s)
-    price_SN = np.full((len(fleet.sites), hours * parts), np.nan)
-    if environment.signals is not None:
-        window = environment.signals.window(environment.start, hours)
-        price_SN[s] = window.by_part(PRICE_NAME, fleet.sites[s].zone, parts)
-    prices = environment.prices
-    return price_SN[s] if prices is None else prices.priced(price_SN, environment.start, parts)[s]
+    price_N, prices = zone_price(environment, s, step_s), environment.prices
+    if prices is None:
+        return price_N
+    price_SN = np.full((len(environment.sites), len(price_N)), np.nan)
+    price_SN[s] = price_N
+    return prices.priced(price_SN, environment.start, round(HOUR_S / step_s))[s]
 
 
 @dataclass(frozen=True, kw_only=True)

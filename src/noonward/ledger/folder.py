@@ -64,7 +64,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
     return content
 
 
-def write_files(files: dict[str, bytes], folder: Path) -> None:
+def write_files(files: dict[str, bytes], folder: Path) -> dict[str, Any]:
     """Writes a record's files to its folder, whole or not at all; a record that lies there is replaced.
 
     The manifest is written last, with an entry ``digests``: the digest of every file by name, and its own.
@@ -72,6 +72,9 @@ def write_files(files: dict[str, bytes], folder: Path) -> None:
     Args:
         files: Content of the files by name, ``manifest.json`` among them.
         folder: Where.
+
+    Returns:
+        The content of its JSON files by name without ending, as ``read_json_files`` would read it.
     """
     others = {name: content for name, content in files.items() if name != MANIFEST}
     manifest = json.loads(files[MANIFEST])
@@ -81,6 +84,8 @@ def write_files(files: dict[str, bytes], folder: Path) -> None:
         for name, content in others.items():
             (part / name).write_bytes(content)
         (part / MANIFEST).write_bytes(json_bytes(sealed))
+    said = {Path(name).stem: json.loads(content) for name, content in others.items() if name.endswith(".json")}
+    return {"manifest": sealed} | said
 
 
 def read_json_files(folder: Path, files: Sequence[str]) -> dict[str, Any]:

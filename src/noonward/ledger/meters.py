@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.ledger.bill import bill_of, energy_price, metered_site, step_of
+from noonward.ledger.bill import MeteredSite, metered_site, step_of
+from noonward.ledger.dispatch import Dispatch, dispatched, settled
 from noonward.ledger.segments import Outcome, PowerSegments
 from noonward.ledger.withheld import standing_power, switched_off
+from noonward.model.cluster.devices import Flows
 from noonward.model.cluster.meter import Meter
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
@@ -19,7 +22,7 @@ class MeterLines:
     """What the meter of a site read over a run.
 
     Attributes:
-        energy_kwh: Energy of the site, base load included, kWh.
+        energy_kwh: Energy drawn from the grid, base load included, kWh.
         base_kwh: Energy of its base load, which no policy changes, kWh.
         peak_kw: Largest mean power of an interval, kW.
         load_factor: Mean power over the window and what follows it until the last interval with power, over the peak;
@@ -31,7 +34,17 @@ class MeterLines:
         coincident_usd: Bill: charges for power while the system peaked, USD.
         monthly_usd: Bill: fixed charges, USD.
         bill_usd: The bill, with the energy above the connection, USD.
-        tariff_usd: What the bill adds to the energy of GPUs at the site's price, which the ledger counts already:
+        solar_kwh: Energy of solar cells that was used or exported, kWh.
+        export_kwh: Energy delivered to the grid, kWh.
+        charged_kwh: Energy put into the battery, kWh.
+        discharged_kwh: Energy taken from it, kWh.
+        wear_usd: Its wear, USD.
+        export_usd: What was paid for exports, USD.
+        job_pro_rata_usd: Energy of jobs at the mean price of the site's mix in each interval, USD; NaN without devices.
+        job_marginal_usd: Energy of jobs at what a kWh more would have cost the site, peaks included, USD; NaN without
+            devices.
+        tariff_usd: What the bill, wear and exports add to the energy of GPUs at the site's price, which the ledger
+            counts already:
             base load, peaks, dearer blocks, fixed charges, USD; without a tariff the energy above the connection alone.
     """
 
@@ -46,6 +59,14 @@ class MeterLines:
     coincident_usd: float
     monthly_usd: float
     bill_usd: float
+    solar_kwh: float
+    export_kwh: float
+    charged_kwh: float
+    discharged_kwh: float
+    wear_usd: float
+    export_usd: float
+    job_pro_rata_usd: float
+    job_marginal_usd: float
     tariff_usd: float
 
 
@@ -142,40 +163,95 @@ def meter_lines(outcome: Outcome) -> dict[str, MeterLines]:
         if site.meter is None:
             continue
         step_s = step_of(environment, site.meter)
-        read = _read(kw_SN(step_s)[s], step_s, site.meter, environment.window_s)
-        found = metered_site(environment, s)
-        bill = dict.fromkeys(("energy_usd", "demand_usd", "coincident_usd", "monthly_usd", "bill_usd"), float("nan"))
-        tariff_usd = read["over_connection_usd"]
-        if found is not None:
-            settled = bill_of(found, kw_SN(step_s)[s])
-            gpus_kw_N = kw_SN(step_s, gpus_only=True)[s]
-            counted_usd = float((gpus_kw_N * energy_price(environment, s, step_s)).sum() * step_s / HOUR_S / 1000.0)
-            bill = {
-                "energy_usd": settled.energy_usd,
-                "demand_usd": settled.demand_usd,
-                "coincident_usd": settled.coincident_usd,
-                "monthly_usd": settled.fixed_usd,
-                "bill_usd": settled.total_usd + read["over_connection_usd"],
-            }
-            tariff_usd = bill["bill_usd"] - counted_usd
-        lines[site.name] = MeterLines(**read, **bill, tariff_usd=tariff_usd)
+        load_kw_N, found = kw_SN(step_s)[s], metered_site(environment, s)
+        if found is None:
+            read = _read(load_kw_N, step_s, site.meter, environment.window_s)
+            lines[site.name] = MeterLines(**read, **_UNBILLED, tariff_usd=read["over_connection_usd"])
+            continue
+        gpus_kw_N = kw_SN(step_s, gpus_only=True)[s]
+        counted_usd = float((gpus_kw_N * found.price_N).sum() * step_s / HOUR_S / 1000.0)
+        flows, jobs = _unaided(load_kw_N), (float("nan"), float("nan"))
+        if site.behind_meter is not None:
+            best = dispatched(found, load_kw_N)
+            flows, jobs = best.flows, _job_costs(outcome, s, found, best)
+        lines[site.name] = _billed(found, flows, jobs, counted_usd, environment.window_s)
     return lines
 
 
+_UNBILLED: Final = dict.fromkeys(
+    ("energy_usd", "demand_usd", "coincident_usd", "monthly_usd", "bill_usd", "job_pro_rata_usd", "job_marginal_usd"),
+    float("nan"),
+) | dict.fromkeys(("solar_kwh", "export_kwh", "charged_kwh", "discharged_kwh", "wear_usd", "export_usd"), 0.0)
+"""Lines of a meter without a tariff."""
+
+
+def _unaided(load_kw_N: F8) -> Flows:
+    """Returns the flows of a site that has nothing behind its meter."""
+    none_N = np.zeros(len(load_kw_N))
+    return Flows(load_kw_N, load_kw_N, none_N, none_N, none_N, none_N)
+
+
+def _billed(
+    site: MeteredSite, flows: Flows, jobs: tuple[float, float], counted_usd: float, window_s: float
+) -> MeterLines:
+    """Returns the lines of a meter with a tariff.
+
+    Args:
+        site: Site.
+        flows: Power by interval.
+        jobs: Energy of jobs pro rata and at the margin, USD.
+        counted_usd: Energy of GPUs that the ledger counts, USD.
+        window_s: Length of the window, s.
+    """
+    bill, over_usd, wear_usd, export_usd = settled(site, flows)
+    hours = site.calendar.step_h
+    solar_kwh = 0.0 if site.behind.solar is None else site.behind.solar.settle(flows.solar_N, hours)
+    return MeterLines(
+        **_read(flows.grid_N, site.calendar.step_s, site.meter, window_s),
+        energy_usd=bill.energy_usd,
+        demand_usd=bill.demand_usd,
+        coincident_usd=bill.coincident_usd,
+        monthly_usd=bill.fixed_usd,
+        bill_usd=bill.total_usd + over_usd,
+        solar_kwh=solar_kwh,
+        export_kwh=float(flows.export_N.sum() * hours),
+        charged_kwh=float(flows.charge_N.sum() * hours),
+        discharged_kwh=float(flows.discharge_N.sum() * hours),
+        wear_usd=wear_usd,
+        export_usd=export_usd,
+        job_pro_rata_usd=jobs[0],
+        job_marginal_usd=jobs[1],
+        tariff_usd=bill.total_usd + over_usd + wear_usd - export_usd - counted_usd,
+    )
+
+
+def _job_costs(outcome: Outcome, s: int, site: MeteredSite, best: Dispatch) -> tuple[float, float]:
+    """Returns the energy of a site's jobs at the mean price of its mix, and at the margin, USD."""
+    environment, step_s, hours = outcome.environment, site.calendar.step_s, site.calendar.step_h
+    count = len(site.calendar)
+    job_kw_N = interval_joules(outcome.occupied, len(environment.sites), step_s, count)[s] / step_s / 1000.0
+    if environment.pue is not None:
+        job_kw_N = job_kw_N * np.repeat(environment.site_signals.factor_SH[s], round(HOUR_S / step_s))
+    flows, battery = best.flows, site.behind.battery
+    wear = 0.0 if battery is None else battery.usd_per_mwh_through
+    paid_for_N = 0.0 if site.behind.export is None else flows.export_N * site.export_price_N
+    mix_N = flows.grid_N * site.price_N - paid_for_N + flows.discharge_N * wear
+    share_N = np.divide(job_kw_N, flows.load_N, out=np.zeros(count), where=flows.load_N > 0)
+    pro_rata_usd = float((share_N * mix_N).sum() * hours / 1000.0)
+    return pro_rata_usd, float((job_kw_N * best.price_N).sum() * hours / 1000.0)
+
+
 def _read(kw_N: F8, step_s: float, meter: Meter, window_s: float) -> dict[str, float]:
-    """Returns what a meter read of its power by interval, which is averaged over its own intervals."""
-    kw_X = kw_N.reshape(-1, round(meter.interval_s / step_s)).mean(axis=1)
-    hours = meter.interval_s / HOUR_S
+    """Returns what a meter read of the power drawn from the grid, which is averaged over its own intervals."""
+    kw_X = meter.averaged(kw_N, step_s)
     drawn = np.flatnonzero(kw_X > 0)
     until_s = max(window_s, (int(drawn[-1]) + 1) * meter.interval_s if len(drawn) else 0.0)
-    energy_kwh, peak_kw = float(kw_X.sum() * hours), float(kw_X.max())
-    limit_kw = np.inf if meter.connection_kw is None else meter.connection_kw
-    over_kwh = float(np.maximum(0.0, kw_X - limit_kw).sum() * hours)
+    energy_kwh, peak_kw = float(kw_X.sum() * meter.interval_s / HOUR_S), float(kw_X.max())
     return {
         "energy_kwh": energy_kwh,
         "base_kwh": meter.base_kw * 1000.0 * window_s / WATT_SECONDS_PER_KWH,
         "peak_kw": peak_kw,
         "load_factor": energy_kwh * HOUR_S / until_s / peak_kw if peak_kw > 0 else float("nan"),
-        "over_connection_kwh": over_kwh,
-        "over_connection_usd": over_kwh * meter.over_connection_usd_per_kwh,
+        "over_connection_kwh": meter.over_kwh(kw_N, step_s),
+        "over_connection_usd": meter.settle(kw_N, step_s),
     }

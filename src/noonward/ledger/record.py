@@ -158,8 +158,7 @@ def write_record(
         notes: What a reader must know beside the environment's notes.
     """
     files = record_files(outcome, policy=policy, seed=seed, scenario_digest=scenario_digest, code=code, notes=notes)
-    write_files(files, folder)
-    return read_record(folder)
+    return _record(folder, write_files(files, folder))
 
 
 def record_files(
@@ -195,7 +194,11 @@ def read_record(folder: Path) -> Record:
     Raises:
         DataError: The folder is no complete record, is damaged, or is of another format.
     """
-    contents = read_json_files(folder, FILES)
+    return _record(folder, read_json_files(folder, FILES))
+
+
+def _record(folder: Path, contents: dict[str, Any]) -> Record:
+    """Returns the record of a folder whose JSON files hold this."""
     try:
         ledger, service = Ledger.from_dict(contents["ledger"]), Service.from_dict(contents["service"])
     except (KeyError, TypeError, AttributeError) as error:  # whole, but written by something else

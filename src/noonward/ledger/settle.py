@@ -36,6 +36,26 @@ def integral_between(cumulative_P: F8, t0_s: float, t1_s: float, part_s: float) 
 
 
 @kernel(inline=True, allocates=False)
+def settle_integrals(counted_s: float, price: float, carbon: float, power_w: float) -> tuple[float, float, float]:
+    """Settles constant facility power over a time whose integrals are known.
+
+    Args:
+        counted_s: Seconds, each as often as a watt counts then.
+        price: Integral of the price, USD/MWh x s.
+        carbon: Integral of the carbon intensity, g/kWh x s.
+        power_w: Facility power (PUE included), W.
+
+    Returns:
+        (energy kWh, cost USD, emissions kgCO2): W s / 3.6e6, W x USD/MWh s / 3.6e9, W x g/kWh s / 3.6e9.
+    """
+    return (
+        power_w * counted_s / WATT_SECONDS_PER_KWH,
+        power_w * price / WATT_SECONDS_PER_MWH,
+        power_w * carbon / WATT_SECONDS_PER_MWH,
+    )
+
+
+@kernel(inline=True, allocates=False)
 def settle_segment(
     price_cumulative_SP: F8,
     carbon_cumulative_SP: F8,
@@ -57,15 +77,11 @@ def settle_segment(
         part_s: How long a price or an intensity holds: an hour, or a part of one, s.
 
     Returns:
-        (energy kWh, cost USD, emissions kgCO2): W s / 3.6e6, W x USD/MWh s / 3.6e9, W x g/kWh s / 3.6e9.
+        (energy kWh, cost USD, emissions kgCO2); see ``settle_integrals``.
     """
     price = integral_between(price_cumulative_SP[s], t0_s, t1_s, part_s)
     carbon = integral_between(carbon_cumulative_SP[s], t0_s, t1_s, part_s)
-    return (
-        power_w * (t1_s - t0_s) / WATT_SECONDS_PER_KWH,
-        power_w * price / WATT_SECONDS_PER_MWH,
-        power_w * carbon / WATT_SECONDS_PER_MWH,
-    )
+    return settle_integrals(t1_s - t0_s, price, carbon, power_w)
 
 
 @kernel(inline=True, allocates=False)

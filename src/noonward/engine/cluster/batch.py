@@ -34,7 +34,7 @@ from noonward.ledger.utility import utility_usd
 from noonward.model.cluster.environment import Environment
 
 Reward = Literal["utility", "at-start", "own"]
-STATE_FORMAT: Final = 8
+STATE_FORMAT: Final = 9
 MOVING: Final = tuple(part.name for part in PARTS if part.moves)
 """Arrays of a world that change while it runs."""
 GROWING: Final = ("heap_E", *(part.name for part in PARTS if "slots" in part.axes))

@@ -22,6 +22,7 @@ from noonward.engine.cluster.kernels.world import (
     KIND_SHIFT,
     NO_CAPS,
     NO_REWARDS,
+    OWN,
     PRICE_SUM,
     SERIAL_SHIFT,
     SITE_STATE,
@@ -55,7 +56,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
         environment: What is run.
         needs: What is asked and shown.
         brief: Brief of the environment for these needs.
-        rewards: NO_REWARDS, AS_EARNED or AT_START.
+        rewards: NO_REWARDS, AS_EARNED, AT_START or OWN.
     """
     caps_SH, kind = _caps(environment, needs.curves)
     own = needs.curves is not None
@@ -75,6 +76,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
         limit_SH = caps_SH if environment.caps is None else caps_SH.copy()
     return world._replace(
         answers=world.answers._replace(limit_SH=limit_SH),
+        job_usd_R=np.zeros(len(environment.jobs) if rewards == OWN else 0),
         submitted_R=environment.job_records.copy() if environment.learns_run_times else environment.job_records,
         signal_KSH=_signals(environment),
         forecast_KISL=_forecast_buffer(world.shown, environment.hours if brief.lookahead_h else 0),
@@ -137,7 +139,7 @@ def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int, *, bends: bo
         track_J=np.zeros(slots, TRACK),
         submitted_R=np.zeros(0, SUBMITTED),
         outcome_R=np.zeros(jobs, JOB_OUTCOME),
-        job_usd_R=np.zeros(jobs),
+        job_usd_R=np.zeros(0),
         heap_E=np.zeros(2 * jobs + sites + 2, EVENT),
         signal_KSH=np.full((4, sites, 2), np.nan),
         forecast_KISL=np.empty((2, 0, sites, 1)),

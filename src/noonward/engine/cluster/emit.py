@@ -103,30 +103,31 @@ def _outcomes(world: World) -> Records:
 
 def _transfers(environment: Environment, world: World, outcome_R: Records) -> Records:
     """Returns the jobs' own journeys, by time or by arrival, then those of the results, in the order of the jobs."""
-    submitted_R, jobs = world.submitted_R, environment.jobs
-    noted_X = _noted_journeys(world)
+    submitted_R, jobs, noted = world.submitted_R, environment.jobs, int(world.engine_1["journeys"][0])
     travel = (jobs.data_gb_J > 0).any() or (jobs.model_gb_J > 0).any()
     once = environment.protocol == "on-arrival" and bool(travel)
-    if not once and not (jobs.result_gb_J > 0).any():
-        return noted_X
-    more_X = np.empty((1 + once) * len(submitted_R), TRANSFER)
+    return_some = bool((jobs.result_gb_J > 0).any())
+    out_X = np.empty(noted + (once + return_some) * len(submitted_R), TRANSFER)
+    _write_noted_journeys(world, out_X[:noted])
+    if not once and not return_some:
+        return out_X
     link_IS = world.shown.link_IS
-    used = _emit_transfers(outcome_R, submitted_R, world.shown.home_I, once, link_IS, np.zeros(link_IS.shape), more_X)
-    return np.concatenate([noted_X, more_X[:used]])
+    used = _emit_transfers(
+        outcome_R, submitted_R, world.shown.home_I, once, link_IS, np.zeros(link_IS.shape), out_X[noted:]
+    )
+    return out_X[: noted + used]
 
 
-def _noted_journeys(world: World) -> Records:
-    """Returns the journeys that protocol each-slot noted."""
-    event_X = world.heap_E[len(world.heap_E) - world.engine_1[0]["journeys"] :][::-1]
+def _write_noted_journeys(world: World, out_X: Records) -> None:
+    """Writes the journeys that protocol each-slot noted."""
+    event_X = world.heap_E[len(world.heap_E) - len(out_X) :][::-1]
     item_X = event_X["item"]
-    out_X = np.empty(len(item_X), TRANSFER)
     out_X["kind"] = OWN_JOURNEY
     out_X["job"] = item_X & ((1 << SITE_SHIFT) - 1)
     out_X["ingress"] = item_X >> INGRESS_SHIFT
     out_X["site"] = (item_X >> SITE_SHIFT) & ((1 << (INGRESS_SHIFT - SITE_SHIFT)) - 1)
     out_X["size_gb"] = world.submitted_R["move_gb"][out_X["job"]]
     out_X["time_s"] = event_X["time"]
-    return out_X
 
 
 @kernel(allocates=False)

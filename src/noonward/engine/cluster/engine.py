@@ -105,7 +105,7 @@ class ClusterEngine(SteppedEngine):
         Raises:
             InfeasibleActionError: An answer is infeasible; nothing has changed.
         """
-        kind = self._provided(self._step)
+        kind = self._step()
         if kind < 0:
             raise self._infeasible(kind)
         return kind

@@ -29,6 +29,7 @@ class SteppedEngine:
     def __init__(self, world: World, protocol: Protocol) -> None:
         self.world = world
         self.each_slot = protocol == "each-slot"
+        self._compiled_step = loops.step_each_slot if self.each_slot else loops.step_on_arrival
 
     @property
     def view(self) -> ClusterView:
@@ -41,8 +42,12 @@ class SteppedEngine:
         return self.world.answers
 
     def _step(self) -> int:
-        """Carries out the answers to the last question and runs to the next, or to what stops it (below 0)."""
-        return int((loops.step_each_slot if self.each_slot else loops.step_on_arrival)(self.world))
+        """Carries out the answers to the last question and runs to the next, 0 at the end, or to what is wrong."""
+        kind: int = self._compiled_step(self.world)
+        while kind < 0 and kind in STOPS:
+            self._provide(kind)
+            kind = self._compiled_step(self.world)
+        return kind
 
     def _provided(self, loop: Callable[[], int]) -> int:
         """Runs a loop, again whenever it stops for what can be provided, and returns what it returns at last."""

@@ -102,7 +102,7 @@ class ToldEngine(SteppedEngine):
 
         Args:
             serial: Its number, above those of all jobs told of before.
-            columns: Fields of its JOB record.
+            columns: Fields of its SUBMITTED record.
         """
         record = np.zeros(1, SUBMITTED)
         record["preset_site"] = -1
@@ -127,7 +127,7 @@ class ToldEngine(SteppedEngine):
 
     def hold(self, slot: int, held: bool) -> None:
         """Holds a job in sight, or releases it."""
-        self.view.job_J["held"][slot] = held
+        self.world.track_J["held"][slot] = held
 
     def drain(self, site: int, drained: bool) -> None:
         """Stops or resumes starts from a site's queue (protocol on-arrival; each-slot: mask them)."""
@@ -138,7 +138,16 @@ class ToldEngine(SteppedEngine):
         self.world.state_S["withheld"][site] = gpus
         self._tell(SHOW_FREE, s=site)
 
-    def place(self, serial: int, slot: int, outcome: dict[str, float], earliest_s: float, **columns: float) -> None:
+    def place(
+        self,
+        serial: int,
+        slot: int,
+        columns: dict[str, float],
+        outcome: dict[str, float],
+        *,
+        earliest_s: float,
+        held: bool,
+    ) -> None:
         """Puts a job back in sight as it stood.
 
         Call it for jobs in the order in which they joined queues, and ``resume`` after the last.
@@ -146,10 +155,11 @@ class ToldEngine(SteppedEngine):
         Args:
             serial: Number of its arrival.
             slot: Its slot.
+            columns: Fields of its JOB record.
             outcome: Fields of its JOB_OUTCOME record: status, site, gpus, level, reach_s and so on; status PLANNED is a
                 job that waits for a site to be sent to.
             earliest_s: Earliest start that was asked for, s.
-            columns: Fields of its JOB record.
+            held: Whether an operator holds it.
         """
         while slot >= len(self.world.track_J):
             self.world = with_more_slots(self.world)
@@ -160,7 +170,8 @@ class ToldEngine(SteppedEngine):
         for name, value in outcome.items():
             row[name] = value
         record["serial"], track = serial, self.world.track_J[slot]
-        track["next"], track["before"], track["row"], track["earliest_s"] = -1, -1, slot, earliest_s
+        track["next"], track["before"], track["row"] = -1, -1, slot
+        track["earliest_s"], track["held"] = earliest_s, held
         status, site = int(row["status"]), int(row["site"])
         if status == TRANSIT:
             track["reach_s"] = row["reach_s"]
@@ -211,7 +222,7 @@ class ToldEngine(SteppedEngine):
             Kind of the next question (ASK_...), or 0 when all that was told has been taken.
         """
         self._make_room()
-        kind = self._provided(self._step)
+        kind = self._step()
         self._pass_arrivals()
         assert kind >= 0, "answers are checked before they are carried out"
         return kind

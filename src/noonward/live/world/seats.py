@@ -32,16 +32,12 @@ class Arrival(NamedTuple):
     pinned: int = -1
     vetoed: frozenset[int] = frozenset()
 
-    def columns(self, held: bool) -> dict[str, float]:
-        """Returns the fields of its JOB record, as the engine is told of them.
-
-        Args:
-            held: Whether it is held now.
-        """
+    def columns(self) -> dict[str, float]:
+        """Returns the fields of its JOB record, as the engine is told of them."""
         return {
             "arrival_s": self.arrival_s, "work": self.work, "deadline_s": self.arrival_s + self.max_delay_s,
             "move_gb": self.move_gb, "result_gb": self.result_gb, "origin": self.origin, "class_": self.class_,
-            "gpus_min": self.gpus_min, "gpus_max": self.gpus_max, "held": held,
+            "gpus_min": self.gpus_min, "gpus_max": self.gpus_max,
         }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from noonward.decision.brief import Brief, check_fit
-from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_SLOT, HOLD, ORACLE, ClusterView
+from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_SLOT, HOLD, ORACLE, SECONDS, ClusterView
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.kernels.world import DROPPED, FREED, JOINED, SENT, TAKEN
 from noonward.engine.cluster.told import Happening, ToldEngine
@@ -103,7 +103,7 @@ class World:
             self._told("arrive", *one[:-1], sorted(one.vetoed))
             serial, self.serial = self.serial, self.serial + 1
             self._coming[serial] = one
-            self.engine.arrive(serial, **one.columns(one.held))
+            self.engine.arrive(serial, held=one.held, **one.columns())
 
     def finish(self, serial: int, time_s: float) -> None:
         """Notes that a started job has given its GPUs back, not before the last question."""
@@ -407,7 +407,8 @@ class World:
         seat.state, seat.site = STARTING, int(outcome["site"])
         seat.gpus, seat.level = int(outcome["gpus"]), int(outcome["level"])
         seat.start_s, seat.power_w = float(outcome["start_s"]), float(outcome["power_w"])
-        seat.run_s = float(self.engine.world.track_J["run_s"][seat.slot])
+        class_, work = seat.about.class_, self.view.job_J["work"][seat.slot]
+        seat.run_s = float(work * self.view.speed_KSCGF[SECONDS, seat.site, class_, seat.gpus, seat.level])
         said: dict[str, object] = {
             "serial": seat.serial, "site": seat.site, "gpus": seat.gpus, "level": seat.level,
             "arrival_s": seat.about.arrival_s,
@@ -458,7 +459,8 @@ class World:
                 "status": status, "site": seat.site, "gpus": seat.gpus, "level": seat.level, "moves": seat.moves,
                 "reach_s": seat.reach_s or 0.0,
             }  # fmt: skip
-            self.engine.place(seat.serial, seat.slot, outcome, seat.earliest_s, **seat.about.columns(seat.held))
+            columns = seat.about.columns()
+            self.engine.place(seat.serial, seat.slot, columns, outcome, earliest_s=seat.earliest_s, held=seat.held)
             if status == PLANNED:
                 self.unrouted[seat.serial] = None
             elif status == QUEUED and not self._each_slot:

@@ -14,6 +14,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from noonward.arrays import F8, I8
 from noonward.errors import nearest
+from noonward.model.cluster.devices import BehindMeter
 from noonward.model.cluster.freedom import Freedom, check_freedoms
 from noonward.model.cluster.meter import Meter
 from noonward.model.cluster.power import GpuType, energy_optimal_level
@@ -50,6 +51,8 @@ class Site(Spec):
     """Longitude, degrees."""
     meter: Meter | None = None
     """Its meter (docs/meter.md); none: energy is settled, power is not metered."""
+    behind_meter: BehindMeter | None = None
+    """Battery, solar cells and export (docs/meter.md)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -94,7 +97,7 @@ class Site(Spec):
             said["pue"] = said.pop("pue_by_hour")
         if said.get("gpus_by_time") is not None:
             said["gpus"] = said.pop("gpus_by_time")
-        optional = ("pue_by_hour", "gpus_by_time", "lat", "lon", "meter")
+        optional = ("pue_by_hour", "gpus_by_time", "lat", "lon", "meter", "behind_meter")
         return {name: value for name, value in said.items() if name not in optional or value is not None}
 
 
@@ -165,6 +168,11 @@ class Fleet(Spec):
         """Raises ValueError if a meter names an unknown tariff, or one whose charges it cannot meter."""
         meter = site.meter
         if meter is None or meter.tariff is None:
+            if site.behind_meter is not None:
+                raise ValueError(
+                    f"site {site.name!r} has devices behind its meter, but no meter with a tariff, which they are "
+                    "dispatched by; give meter: {tariff: NAME}"
+                )
             return
         if meter.tariff not in self.tariffs:
             raise ValueError(
@@ -261,17 +269,19 @@ class Fleet(Spec):
         seconds_per_unit_SCGF = np.full(shape, np.nan)
         oracle_level_SCG = np.zeros(shape[:3], dtype=np.int64)
         gangs = np.arange(1, gpus_max + 1, dtype=np.float64)[:, None]
-        for s, kind in enumerate(kinds):
+        types = np.array([site.gpu_type for site in self.sites])
+        for gpu_type in dict.fromkeys(types.tolist()):
+            kind, there = self.gpu_types[gpu_type], np.flatnonzero(types == gpu_type)
             clocks = np.array(kind.clocks)
             width = len(clocks)
-            clock_SF[s, :width] = clocks
+            clock_SF[there, :width] = clocks
             for c, name in enumerate(self.classes):
                 profile = kind.classes[name]
                 power = profile.power.power_w(gangs, clocks)
                 seconds = profile.seconds_per_unit(gangs, clocks)
-                power_w_SCGF[s, c, 1:, :width] = power
-                seconds_per_unit_SCGF[s, c, 1:, :width] = seconds
-                oracle_level_SCG[s, c, 1:] = energy_optimal_level(power, seconds, self.clock_weight_w)
+                power_w_SCGF[there, c, 1:, :width] = power
+                seconds_per_unit_SCGF[there, c, 1:, :width] = seconds
+                oracle_level_SCG[there, c, 1:] = energy_optimal_level(power, seconds, self.clock_weight_w)
         range_CS = np.ones((len(self.classes), len(self.sites)), dtype=np.uint8)
         for name, sites in self.ranges.items():
             range_CS[self.classes.index(name)] = [site in sites for site in self.site_names]

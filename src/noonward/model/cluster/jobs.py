@@ -25,7 +25,6 @@ JOB: Final = np.dtype(
         ("gpus_min", "i8"),
         ("gpus_max", "i8"),
         ("preset_site", "i8"),  # site the workload itself names, or -1
-        ("held", "i8"),  # 1 while an operator holds it: nobody is asked about it
         ("serial", "i8"),  # number of its arrival, from 0; -1 for a slot that holds no job
     ]
 )
@@ -33,9 +32,14 @@ JOB: Final = np.dtype(
 TOLD: Final = ("told", "told_2", "told_3", "told_4")
 """Fields of a SUBMITTED record: the work that schedulers are told of when the job arrives, and then each time it has
 outlived what they were told."""
-SUBMITTED: Final = np.dtype([*((name, JOB[name]) for name in JOB.names or ()), *((name, "f8") for name in TOLD)])
+SUBMITTED: Final = np.dtype(
+    [
+        *((name, JOB[name]) for name in JOB.names or ()),
+        ("held", "i8"),  # 1 where an operator holds it: nobody is asked about it
+        *((name, "f8") for name in TOLD),
+    ]
+)
 """A job of a run: the truth, which the engine alone reads, and what schedulers are told of its work in its place."""
-
 
 NO_SITE: Final = -1
 """No site is recorded."""
@@ -143,9 +147,11 @@ class Jobs:
             out[name] = getattr(self, f"{name.rstrip('_')}_J")
         out["deadline_s"] = self.arrival_s_J + self.slack_s_J
         out["move_gb"] = self.data_gb_J + self.model_gb_J
-        out["expected"], out["held"], out["serial"] = self.work_J, 0, np.arange(len(self))
-        for name in TOLD if dtype == SUBMITTED else ():
-            out[name] = self.work_J
+        out["expected"], out["serial"] = self.work_J, np.arange(len(self))
+        if dtype == SUBMITTED:
+            out["held"] = 0
+            for name in TOLD:
+                out[name] = self.work_J
         return out
 
     @classmethod
@@ -228,7 +234,7 @@ def with_expected(job_J: Records) -> Records:
     if "expected" in names or "work" not in names:
         return job_J
     out = np.empty(job_J.shape, JOB)
-    for name in names:
+    for name in set(names) & set(JOB.names or ()):
         out[name] = job_J[name]
     out["expected"] = job_J["work"]
     return out

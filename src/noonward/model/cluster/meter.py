@@ -6,10 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
+import numpy as np
 from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
+from noonward.arrays import F8, I8
+from noonward.model.cluster.program import Program
 from noonward.model.spec import NonNegative, Spec, without_defaults
-from noonward.units import MINUTE_S
+from noonward.units import HOUR_S, MINUTE_S
 
 IntervalMin = Literal[5, 10, 15, 20, 30, 60]
 """Lengths of metering intervals, min: divisors of the hour."""
@@ -77,3 +80,32 @@ class Meter(Spec):
     def interval_s(self) -> float:
         """Length of an interval, s."""
         return self.interval_min * MINUTE_S
+
+    def averaged(self, kw_N: F8, step_s: float) -> F8:
+        """Returns mean power by interval of the meter, kW, from power by shorter ones."""
+        return np.asarray(kw_N.reshape(-1, round(self.interval_s / step_s)).mean(axis=1))
+
+    def over_kwh(self, kw_N: F8, step_s: float) -> float:
+        """Returns the energy above the connection, kWh; 0 without a limit."""
+        if self.connection_kw is None:
+            return 0.0
+        over_X = np.maximum(0.0, self.averaged(kw_N, step_s) - self.connection_kw)
+        return float(over_X.sum() * self.interval_s / HOUR_S)
+
+    def settle(self, kw_N: F8, step_s: float) -> float:
+        """Returns the price of the energy above the connection, USD.
+
+        Args:
+            kw_N: Power drawn by interval, kW.
+            step_s: Length of these intervals, s, a divisor of the meter's.
+        """
+        return self.over_connection_usd_per_kwh * self.over_kwh(kw_N, step_s)
+
+    def convex(self, program: Program, draw_N: I8, step_s: float) -> None:
+        """Adds the power above the connection to a program: over_k >= mean power of k - connection, at its price."""
+        if self.connection_kw is None or not self.over_connection_usd_per_kwh:
+            return
+        each = round(self.interval_s / step_s)
+        count = len(draw_N) // each
+        over_X = program.columns(count, self.over_connection_usd_per_kwh * self.interval_s / HOUR_S)
+        program.rows(count, [(over_X, 1.0), (draw_N.reshape(count, each), -1.0 / each)], lower=-self.connection_kw)

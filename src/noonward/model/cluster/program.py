@@ -69,7 +69,7 @@ class Program:
         """
         first = self._counts[1]
         self._counts[1] += count
-        for columns, value in terms:
+        for columns, value in terms if count else ():
             wide = np.asarray(columns).reshape(count, -1)
             values = np.broadcast_to(np.asarray(value, dtype=np.float64).reshape(-1, 1) if np.ndim(value) == 1
                                      else np.asarray(value, dtype=np.float64), wide.shape)  # fmt: skip

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.pue import PueByHour
 from noonward.model.cluster.site_prices import SitePrices
+from noonward.model.cluster.solar import SolarByHour
 from noonward.model.cluster.withheld import Withheld
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
@@ -47,6 +48,7 @@ class Setting:
         late_until_s: Time until which jobs may start after their latest start, s; -inf: they are dropped then.
         late_usd_per_gpu_hour: Price of an hour that a job starts late, per GPU of its smallest gang, USD.
         pue: PUE of the sites by the hour, or None where it is one number at all of them.
+        solar: Yield of the sites' solar cells by the hour, or None where no site has any.
         withheld: GPUs that no job may take, by time, as they were announced before the run: schedulers know of them.
             None where every site has its GPUs throughout.
     """
@@ -66,6 +68,7 @@ class Setting:
     late_usd_per_gpu_hour: float = 0.0
     pue: PueByHour | None = None
     withheld: Withheld | None = None
+    solar: SolarByHour | None = None
 
     @property
     def stated(self) -> dict[str, Any]:
@@ -106,7 +109,7 @@ def _add(digest: hashlib._Hash, value: object) -> None:
         digest.update(value.model_dump_json().encode())
     elif isinstance(value, datetime):
         digest.update(value.isoformat().encode())
-    elif isinstance(value, Links | PueByHour | Withheld):
+    elif isinstance(value, Links | PueByHour | Withheld | SolarByHour):
         for name, part in vars(value).items():
             digest.update(name.encode())
             _add(digest, part)

@@ -328,7 +328,7 @@ def advance_on_arrival(w: World) -> int:
             continue  # it has ended or was withdrawn
         row = w.track_J[job].row
         if kind == DEADLINE:
-            if w.outcome_R[row].status == WAITING and not view.job_J[job].held:
+            if w.outcome_R[row].status == WAITING and not w.track_J[job].held:
                 view.run_1[0].now_s = max(view.run_1[0].now_s, time)
                 lapse(w, job)
             continue

@@ -34,10 +34,10 @@ from noonward.engine.cluster.kernels.world import (
     WAITING,
     World,
 )
-from noonward.ledger.settle import counted_s, settle_segment, settle_transfer
+from noonward.ledger.settle import counted_s, integral_between, settle_integrals, settle_transfer
 from noonward.ledger.utility import utility_kernel
 from noonward.model.cluster.knowledge import OVERRUN
-from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
+from noonward.units import HOUR_S
 
 
 @kernel(inline=True, allocates=False)
@@ -119,13 +119,20 @@ def hour_intensity(w: World, s: int, time: float) -> float:
 
 
 @kernel(inline=True, allocates=False)
+def site_integrals(w: World, s: int, t0: float, t1: float) -> tuple[float, float, float]:
+    """Returns what a watt at a site settles by between two times: the seconds it counts, and price and carbon x s."""
+    part_s, counted = w.engine_1[0].part_s, t1 - t0
+    if w.signal_KSH.shape[0] > FACTOR_SUM:
+        counted = counted_s(w.signal_KSH[FACTOR_SUM], s, t0, t1, part_s)
+    price = integral_between(w.signal_KSH[PRICE_SUM, s], t0, t1, part_s)
+    return counted, price, integral_between(w.signal_KSH[CARBON_SUM, s], t0, t1, part_s)
+
+
+@kernel(inline=True, allocates=False)
 def settle_site(w: World, s: int, t0: float, t1: float, power_w: float) -> tuple[float, float, float]:
     """Settles constant facility power of a site between two times: (kWh, USD, kg)."""
-    part_s = w.engine_1[0].part_s
-    kwh, usd, kg = settle_segment(w.signal_KSH[PRICE_SUM], w.signal_KSH[CARBON_SUM], s, t0, t1, power_w, part_s)
-    if w.signal_KSH.shape[0] > FACTOR_SUM:
-        kwh = power_w * counted_s(w.signal_KSH[FACTOR_SUM], s, t0, t1, part_s) / WATT_SECONDS_PER_KWH
-    return kwh, usd, kg
+    counted, price, carbon = site_integrals(w, s, t0, t1)
+    return settle_integrals(counted, price, carbon, power_w)
 
 
 @kernel(inline=True, allocates=False)
@@ -170,14 +177,17 @@ def read_meters(w: World, s: int, time: float) -> None:
     site = w.shown.site_S[s]
     busy = state.taken
     state.gpu_s += busy * (time - t0)
+    integrals = site_integrals(w, s, t0, time)
     if busy > 0:
-        kwh, usd, kg = settle_site(w, s, t0, time, state.busy_w)
+        kwh, usd, kg = settle_integrals(*integrals, state.busy_w)
         state.busy_kwh += kwh
         state.busy_usd += usd
         state.busy_kg += kg
     window = w.shown.run_1[0].window_s
     if site.free > 0 and t0 < window:
-        kwh, usd, kg = settle_site(w, s, t0, min(time, window), site.free * site.free_w * site.pue)
+        if time > window:
+            integrals = site_integrals(w, s, t0, window)
+        kwh, usd, kg = settle_integrals(*integrals, site.free * site.free_w * site.pue)
         state.free_kwh += kwh
         state.free_usd += usd
         state.free_kg += kg
@@ -344,7 +354,6 @@ def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
     w.outcome_R[row].start_s = now
     w.outcome_R[row].finish_s = now + seconds
     w.outcome_R[row].power_w = power_w
-    w.track_J[job].run_s = seconds
     if not w.engine_1[0].told:
         push(w, now + min(seconds, told_s), FINISH, serial, job)
     note(w, STARTED, job)
@@ -473,7 +482,6 @@ def take_slot(w: World) -> int:
     w.shown.job_J[job].gpus_min = w.submitted_R[r].gpus_min
     w.shown.job_J[job].gpus_max = w.submitted_R[r].gpus_max
     w.shown.job_J[job].preset_site = w.submitted_R[r].preset_site
-    w.shown.job_J[job].held = w.submitted_R[r].held
     w.shown.job_J[job].serial = w.submitted_R[r].serial
     row = job if w.engine_1[0].told else r
     w.track_J[job].row = row
@@ -489,6 +497,7 @@ def take_slot(w: World) -> int:
     w.track_J[job].next = -1
     w.track_J[job].before = -1
     w.track_J[job].earliest_s = 0.0
+    w.track_J[job].held = w.submitted_R[r].held
     note(w, TAKEN, job)
     return job
 
@@ -523,7 +532,7 @@ def enqueue(w: World, job: int, s: int) -> None:
 @kernel(inline=True, allocates=False)
 def not_held(w: World, job: int) -> int:
     """Returns a waiting job, or the first behind it that is not held; -1 for none."""
-    while job >= 0 and w.shown.job_J[job].held:
+    while job >= 0 and w.track_J[job].held:
         job = w.track_J[job].next
     return job
 

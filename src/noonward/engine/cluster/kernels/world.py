@@ -119,15 +119,15 @@ EVENT: Final = np.dtype([("time", "f8"), ("item", "i8")])
 """An event in the heap."""
 TRACK: Final = np.dtype(
     [
-        ("next", "i8"),  # waiting job behind, or -1; of a slot that was given back the next such one
-        ("before", "i8"),  # waiting job before, or -1
+        ("next", "i4"),  # waiting job behind, or -1; of a slot that was given back the next such one
+        ("before", "i4"),  # waiting job before, or -1
         ("earliest_s", "f8"),  # earliest start asked for
         ("reach_s", "f8"),  # when it is at the site it was sent to
-        ("run_s", "f8"),  # run time as it started
-        ("row", "i8"),  # its row of World.outcome_R
+        ("row", "i4"),  # its row of World.outcome_R
+        ("held", "i4"),  # 1 while an operator holds it: nobody is asked about it
     ]
 )
-"""What the engine keeps per job in sight beside its JOB_OUTCOME record."""
+"""What the engine keeps per job in sight beside its JOB_OUTCOME record: half a cache line, for queues grow long."""
 BENT: Final = np.dtype(
     [
         ("left", "f8"),  # work left when it began to run at its present rate, or when it was suspended
@@ -191,7 +191,7 @@ class World(NamedTuple):
     """JOB_OUTCOME records: of the jobs that have arrived, in the order of arrival, zeros for those to come; where the
     engine is told from outside, of the jobs in sight, by their slots."""
     job_usd_R: F8
-    """What the decisions about each job have earned so far, USD, in the order of arrival (OWN)."""
+    """What the decisions about each job have earned so far, USD, in the order of arrival; empty but for OWN."""
     heap_E: Records
     """EVENT records: a binary heap from the front; from the back the journeys of jobs, in the order of time.
 
@@ -223,7 +223,7 @@ WORLD_PARTS: Final = (
     Part("track_J", TRACK, ("slots",), moves=True),
     Part("submitted_R", SUBMITTED, ("jobs",)),
     Part("outcome_R", JOB_OUTCOME, ("jobs",), moves=True),
-    Part("job_usd_R", np.float64, ("jobs",), moves=True),
+    Part("job_usd_R", np.float64, ("paid_jobs",), moves=True),
     Part("heap_E", EVENT, ("events",), moves=True),
     Part("signal_KSH", np.float64, ("signals", "sites", "hours"), fill=np.nan),
     Part("forecast_KISL", np.float64, ("two", "issues", "sites", "leads")),

@@ -8,9 +8,9 @@ import pytest
 
 from noonward.bound.cluster_utility.life_capped import capped_life
 from noonward.bound.cluster_utility.life_resized import resized_life
-from noonward.bound.cluster_utility.life_suspended import suspended_life
 from noonward.bound.highs import minimise
 from noonward.errors import InfeasiblePlanError
+from noonward.schedule.cluster.life_suspended import suspended_life
 
 SIGNALS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "signals.parquet"
 

@@ -40,7 +40,9 @@ def as_pattern(name: str) -> re.Pattern[str]:
         .replace("TEST", r"[a-z]+")
         .replace("ANSWER", r"[\w-]+")
         .replace("LEVER", r"[\w-]+")
-        .replace("CUT", r"\d+")
+        .replace("CUT", r"[\d.]+")
+        .replace("HOURS", r"[\d.]+")
+        .replace("NOTICE", r"[\d.]+")
     )
     return re.compile(text.replace("day_D", r"day_\d"))
 
@@ -235,6 +237,18 @@ def test_figures_of_compare_edge_inference(noonward: CommandLine) -> None:
 def test_figures_of_reproduce_edge_inference(noonward: CommandLine) -> None:
     command = ("reproduce", "edge-inference", "-n", 2, "--servers", 4, "--policies", "random,reuse-first", "--json")
     hold_against_page("reproduce edge-inference", [noonward(*command).out])
+
+
+FLEXIBLE = ("tiny", "--set", "fleet.freedoms={fine-tuning: {interruptible: true, caps: zeus-v100-bert}}")
+
+
+def test_figures_of_event(noonward: CommandLine) -> None:
+    hold_against_page("event`", [noonward("event", *FLEXIBLE, "--hours", 1, "--json").out])
+
+
+def test_figures_of_flexibility(noonward: CommandLine) -> None:
+    few = ("--cuts", "25%", "--hours", "1", "--notices", "0", "--workers", 1, "--json")
+    hold_against_page("flexibility", [noonward("flexibility", *FLEXIBLE, *few).out])
 
 
 def test_figures_of_reproduce_grid_events(noonward: CommandLine) -> None:

@@ -8,7 +8,19 @@ from typing import Any, Final
 from typer.core import TyperGroup
 
 PANELS: Final = {
-    "Evaluate": ("compare", "trade-off", "sensitivity", "when", "bound", "plan", "simulate", "policies", "report"),
+    "Evaluate": (
+        "compare",
+        "trade-off",
+        "sensitivity",
+        "when",
+        "event",
+        "flexibility",
+        "bound",
+        "plan",
+        "simulate",
+        "policies",
+        "report",
+    ),
     "Your data": ("import", "init", "scenario", "data", "signals"),
     "Live": ("serve", "advise", "submit", "jobs", "why", "sites", "status", "savings", "live", "edge"),
     "Learn": ("train", "fit-forecast"),
@@ -23,6 +35,8 @@ EXAMPLES: Final = {
         "when --gpus 8 --hours 6h --by '2026-11-24 18:00' --fleet fleet.yaml",
         "when --gpus 8 --gpu H100-SXM --hours 6h --by 2026-11-24 --zones DE,FR --signals mine/signals.csv",
     ),
+    "event": ("event training-days --cut 25% --hours 3 --notice 10min",),
+    "flexibility": ("flexibility training-days", "flexibility tiny --cuts 10%,25% --hours 1,3 --notices 0,1h"),
     "bound": ("bound tiny -n 2", "bound fine-tuning --non-clairvoyant"),
     "plan": ("plan load-shaping --promise 0.9",),
     "simulate": ("simulate tiny --policy booked-persistence", "simulate tiny --policy own_scheduler:CheapestSite"),

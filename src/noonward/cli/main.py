@@ -18,6 +18,7 @@ from noonward.cli import (
     doctor,
     edge,
     fit_forecast,
+    flexibility,
     import_,
     init,
     live,
@@ -76,6 +77,8 @@ app.command(name="plan")(plan.plan)
 app.command(name="trade-off")(what_if.trade_off)
 app.command(name="sensitivity")(what_if.sensitivity)
 app.command(name="when")(when.when)
+app.command(name="event")(flexibility.event)
+app.command(name="flexibility")(flexibility.flexibility)
 app.command(name="import")(import_.import_)
 app.command(name="init")(init.init)
 app.command(name="fit-forecast")(fit_forecast.fit_forecast)

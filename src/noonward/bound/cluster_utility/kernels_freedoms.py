@@ -15,8 +15,8 @@ from noonward.arrays import F8, I8, U1
 from noonward.bound.cluster_utility.kernels import least_intensity
 from noonward.bound.cluster_utility.life_capped import capped_life
 from noonward.bound.cluster_utility.life_resized import resized_life
-from noonward.bound.cluster_utility.life_suspended import suspended_life
 from noonward.compiled import kernel
+from noonward.schedule.cluster.life_suspended import suspended_life
 from noonward.units import HOUR_S, WATT_SECONDS_PER_MWH
 
 SUSPENDED, CAPPED, RESIZED = 0, 1, 2

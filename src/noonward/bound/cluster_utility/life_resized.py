@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from noonward.arrays import F8, I8
-from noonward.bound.cluster_utility.life_suspended import NEAR
 from noonward.compiled import kernel
+from noonward.schedule.cluster.life_suspended import NEAR
 
 STEPS = 60
 """Most prices of work that are tried."""

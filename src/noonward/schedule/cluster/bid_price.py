@@ -33,12 +33,23 @@ from noonward.schedule.cluster.capacity_prices import (
     sum_up_energy,
 )
 from noonward.schedule.cluster.learned_price import LearnedPrice
+from noonward.schedule.cluster.lives import drop_lives, no_lives, plan_started
 from noonward.schedule.cluster.planned_answers import NOTED, Place, by_plan
 from noonward.units import HOUR_S
 
 STRETCH_H: Final = 168
 """Hours of jobs to come that are sampled; later weeks of a run repeat them."""
-KEPT: Final = ("_sampled", "_per_draw_C", "_hour", "_price_SH", "_square_SH", "_mean_SH", "_booked_ST", "_plan_J")
+KEPT: Final = (
+    "_sampled",
+    "_per_draw_C",
+    "_hour",
+    "_price_SH",
+    "_square_SH",
+    "_mean_SH",
+    "_booked_ST",
+    "_plan_J",
+    "_life_J",
+)
 """Attributes that a state holds; the others follow from them and from the brief."""
 Samples = Annotated[int, Field(ge=1, description="draws of the jobs to come")]
 Rounds = Annotated[int, Field(ge=0, description="improvements of the prices an hour")]
@@ -64,6 +75,11 @@ class BidPrice(PartlyCompiledScheduler):
 
     Where a price was learned, the prices start from it, and need fewer improvements before the first answer.
 
+    With ``suspends``, jobs of a class that is ``interruptible`` are planned anew at the turn of every hour once they
+    have started (``lives``): each takes the cheapest course of runs and suspensions at these prices, their overheads
+    included, in the hours that the bookings of others leave free. Starts, and the use by which prices are improved,
+    are planned as if jobs ran unbroken.
+
     Args:
         forecast: Forecast of prices and carbon.
         samples: Draws of the jobs to come, at least 1; their use counts with weight 1 / samples.
@@ -71,6 +87,7 @@ class BidPrice(PartlyCompiledScheduler):
             draws, where the workload says what is expected (``ExpectedSampler``); 0: the draws, always.
         jobs_per_hour: Jobs to come that stand for the fleet's GPU-hours of the current hour in one improvement,
             above 0.
+        suspends: Whether it suspends jobs of interruptible classes; else they run unbroken, like all others.
         first_rounds: Improvements of the prices before the first answer, at least 0.
         rounds: Improvements every hour, at least 0.
         step: AdaGrad step, USD per GPU-hour, above 0.
@@ -97,11 +114,12 @@ class BidPrice(PartlyCompiledScheduler):
         learned_price: LearnedPrice | None = None,
         expected: Expected = 0,
         jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
+        suspends: bool = False,
     ) -> None:
         # The plan reads as many hours whatever jobs come: else the longest one to come would be told by the reach.
         self.needs = Needs(
             protocols=("each-slot",), signals=True, economics=True, forecast=forecast, samples=True,
-            lookahead_h=0 if forecast.foresight else PRICED_H,
+            lookahead_h=0 if forecast.foresight else PRICED_H, running=suspends,
         )  # fmt: skip
         self.samples = samples
         self.first_rounds = first_rounds
@@ -131,7 +149,8 @@ class BidPrice(PartlyCompiledScheduler):
         self._hour = -1
         self._price_SH, self._square_SH, self._mean_SH = np.zeros((3, sites, PRICED_H))
         self._booked_ST = np.zeros((sites, 0), np.int64)
-        self._plan_J = blank_plans(0)
+        self._plan_J, self._life_J = blank_plans(0), no_lives(0)
+        self._bends = self.needs.running and any(each.interruptible for each in brief.fleet.freedoms.values())
         self._option_S = np.zeros(sites, OPTION)
         self._prices: Prices | None = None
         self._noted_1 = np.array([(-1, self._per_hour, self._last_start_s)], NOTED)
@@ -168,7 +187,7 @@ class BidPrice(PartlyCompiledScheduler):
         if "_sampled" in state:
             state = {**state, "_sampled": with_expected(np.asarray(state["_sampled"]))}
         like = {name: getattr(self, name) for name in KEPT} | {"_booked_ST": None}  # books reach as far as runs do
-        checked_state(self, state, like, grows=("_sampled", "_per_draw_C", "_plan_J"))
+        checked_state(self, state, like, grows=("_sampled", "_per_draw_C", "_plan_J", "_life_J"))
         for name in KEPT:
             value = np.array(state[name], order="C")
             setattr(self, name, value if value.ndim else int(value))
@@ -177,7 +196,9 @@ class BidPrice(PartlyCompiledScheduler):
     def decide(self, view: ClusterView, answers: Answers) -> None:
         """Answers by the plan; at the turn of an hour, prices and plan are renewed first."""
         if len(view.job_J) > len(self._plan_J):
-            self._plan_J = np.concatenate([self._plan_J, blank_plans(len(view.job_J) - len(self._plan_J))])
+            more = len(view.job_J) - len(self._plan_J)
+            self._plan_J = np.concatenate([self._plan_J, blank_plans(more)])
+            self._life_J = np.concatenate([self._life_J, no_lives(more)])
         prices = self._open(view) if self._prices is None else self._prices
         hour = int(view.now_s // HOUR_S)
         if hour != self._hour:
@@ -279,6 +300,8 @@ class BidPrice(PartlyCompiledScheduler):
     def _renew(self, view: ClusterView, prices: Prices, rounds: int) -> None:
         """Improves the prices and books all jobs that wait anew."""
         slot_0, zero_s = self._hour * self._per_hour, self._hour * HOUR_S
+        if self._bends:
+            drop_lives(view, self._booked_ST, slot_0, self._plan_J, self._life_J)
         asked = np.flatnonzero(self._plan_J["at"] >= 0)
         asked = asked[np.argsort(self._plan_J["serial"][asked])]
         record, mine = view.job_J[asked], self._plan_J[asked]
@@ -310,6 +333,9 @@ class BidPrice(PartlyCompiledScheduler):
             self.jobs_per_hour,
         )
         rebook(view, prices, option_WS, self._booked_ST, slot_0, self._last_start_s, self._plan_J, waiting)
+        if self._bends:
+            order_J = np.lexsort((self._plan_J["serial"], view.job_J["deadline_s"]))
+            plan_started(view, prices, self._booked_ST, slot_0, self._plan_J, self._life_J, order_J)
 
     def _capacity(self, site_S: Records, waiting_W: I8) -> F8:
         """Returns the GPU-hours per site and priced hour that running and travelling jobs leave."""

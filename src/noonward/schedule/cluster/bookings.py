@@ -12,7 +12,7 @@ import numpy as np
 from noonward.arrays import I8, Records
 from noonward.compiled import kernel
 from noonward.decision.cluster.value import gang_at, run_seconds
-from noonward.decision.cluster.view import HOLD, Answers, ClusterView, fits, return_delay_s
+from noonward.decision.cluster.view import ASK_RUNNING, HOLD, Answers, ClusterView, fits, return_delay_s
 from noonward.schedule.cluster.booking import first_slot, overrun_slots
 from noonward.schedule.cluster.capacity_prices import LONGEST_H, Prices, describe, is_late, start_usd
 from noonward.units import HOUR_S
@@ -21,6 +21,9 @@ NOWHERE: Final = -3
 """Site of a job that has not been asked about, or that travels; booked site of one that is to be booked."""
 STARTED: Final = -2
 """Site of a job that has been told to start; its booking is that of its run."""
+LIFE: Final = -4
+"""Site of a job that has started and may be suspended, once the turn of an hour has planned its life (``lives``): its
+stretches are booked beside the plan, whose own run has no length; ``slot`` is when it is to be resumed."""
 REFUSED: Final = -1
 """Booked site of a job that does not pay at these prices."""
 PLAN: Final = np.dtype(
@@ -32,6 +35,7 @@ PLAN: Final = np.dtype(
         ("slot", "i8"),  # booked start
         ("slots", "i8"),  # booked run
         ("gpus", "i8"),
+        ("stop", "i8"),  # 1 where it is to be suspended when it is asked about
     ]
 )
 """The plan of a job."""
@@ -51,17 +55,17 @@ def _slots(view: ClusterView, job: int, site: int) -> int:
 
 
 @kernel(allocates=False)
-def _mark(booked_ST: I8, site: int, slot: int, slots: int, gpus: int) -> None:
+def mark(booked_ST: I8, site: int, slot: int, slots: int, gpus: int) -> None:
     """Takes GPUs in some slots, past ones aside; gives them back where the GPUs are negative."""
     for t in range(max(0, slot), min(slot + slots, booked_ST.shape[1])):
         booked_ST[site, t] += gpus
 
 
 @kernel(inline=True, allocates=False)
-def _give_back(booked_ST: I8, slot_0: int, plan: Any, slot: int) -> None:
+def give_back(booked_ST: I8, slot_0: int, plan: Any, slot: int) -> None:
     """Takes what is left of a job's booking from a slot on out of the books."""
     left = plan.slot + plan.slots - max(plan.slot, slot)
-    _mark(booked_ST, plan.site, max(plan.slot, slot) - slot_0, left, -plan.gpus)
+    mark(booked_ST, plan.site, max(plan.slot, slot) - slot_0, left, -plan.gpus)
 
 
 @kernel(allocates=False)
@@ -70,7 +74,7 @@ def release(booked_ST: I8, slot_0: int, plan_J: Records, jobs: I8) -> None:
     for i in range(jobs.shape[0]):
         plan = plan_J[jobs[i]]
         if plan.site >= 0:
-            _mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
+            mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
 
 
 @kernel(allocates=False)
@@ -165,7 +169,7 @@ def _book(
         _, plan.site, plan.slot = _best_room(view, prices, option_S, booked_ST, slot_0, last_s, job, plan.at)
     if plan.site >= 0:
         plan.slots, plan.gpus = _slots(view, job, plan.site), option_S[plan.site].gpus
-        _mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, plan.gpus)
+        mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, plan.gpus)
 
 
 @kernel(allocates=False)
@@ -212,13 +216,13 @@ def follow_jobs(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records, 
             continue
         if plan.serial != view.job_J[job].serial:
             if plan.site >= 0 and plan.slot + plan.slots > slot:
-                _give_back(booked_ST, slot_0, plan, slot if plan.at == STARTED else plan.slot)
+                give_back(booked_ST, slot_0, plan, slot if plan.at == STARTED else plan.slot)
                 room = True
             plan.serial, plan.at, plan.site = -1, NOWHERE, NOWHERE
         elif plan.at == STARTED and plan.slot + plan.slots <= slot:
             end = plan.slot + overrun_slots(_slots(view, job, plan.site), slot - plan.slot)
             end = min(end, slot_0 + booked_ST.shape[1])
-            _mark(booked_ST, plan.site, slot - slot_0, end - slot, plan.gpus)
+            mark(booked_ST, plan.site, slot - slot_0, end - slot, plan.gpus)
             plan.slots = end - plan.slot
     if room:
         for job in range(view.job_J.shape[0]):
@@ -235,13 +239,15 @@ def _note(view: ClusterView, answers: Answers, booked_ST: I8, slot_0: int, plan_
         if job < 0 or answers.answer_N[s].choice == HOLD:
             continue
         plan, site = plan_J[job], answers.answer_N[s].choice - 1
+        if plan.at == LIFE:
+            continue
         if plan.site >= 0 and (plan.site != site or (site == s and plan.slot != slot)):
-            _mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
+            mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
             plan.site = NOWHERE
         if site == s:
             if plan.site < 0:
                 plan.site, plan.slot, plan.gpus, plan.slots = s, slot, gang_at(view, job, s), _slots(view, job, s)
-                _mark(booked_ST, s, slot - slot_0, plan.slots, plan.gpus)
+                mark(booked_ST, s, slot - slot_0, plan.slots, plan.gpus)
             plan.at = STARTED
         else:
             plan.at = NOWHERE  # on its way: a booking there stands until it is asked about there
@@ -260,6 +266,8 @@ def answer(
 ) -> float:
     """Answers one decision step by the plan and enters the answers into the books; new jobs are booked first.
 
+    Asked about running jobs, it suspends those whose life says so.
+
     Returns:
         0; or, where a new job may run beyond what the books reach, the length of its run, h, and nothing has changed.
     """
@@ -269,18 +277,26 @@ def answer(
     now_s, slot_s = view.run_1[0].now_s, view.run_1[0].slot_s
     slot = int(np.round(now_s / slot_s))
     follow_jobs(view, booked_ST, slot_0, plan_J, slot)
+    running = view.run_1[0].kind == ASK_RUNNING
     for s in range(view.site_S.shape[0]):
         job = view.asked_N[s]
         if job < 0:
             continue
         plan = plan_J[job]
+        if plan.at == LIFE and plan.serial == view.job_J[job].serial:
+            due = plan.stop == 1 if running else slot >= plan.slot
+            if due and view.mask_NA[s, 1 + s]:
+                answers.answer_N[s].choice = 1 + s
+            continue
+        if running:
+            continue
         if plan.serial != view.job_J[job].serial:
             plan.serial, plan.site = view.job_J[job].serial, NOWHERE
             plan.deadline_s = min(max(view.job_J[job].deadline_s, view.run_1[0].late_until_s), last_s)
         plan.at = s
         full = booked_ST[s, slot - slot_0] > view.site_S[s].gpus  # runs beyond their bookings have taken the room
         if full and plan.site == s and slot >= plan.slot and not view.mask_NA[s, 1 + s]:
-            _mark(booked_ST, s, plan.slot - slot_0, plan.slots, -plan.gpus)
+            mark(booked_ST, s, plan.slot - slot_0, plan.slots, -plan.gpus)
             plan.site = NOWHERE
         if plan.site == NOWHERE:
             describe(view, job, s, now_s, slot_0 * slot_s, last_s, False, option_S)

@@ -170,6 +170,7 @@ def bid_price(
     price: Literal["none", "0", "1", "2"] = "none",
     expected: Expected = 0,
     jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
+    suspends: Literal["no", "yes"] = "no",
 ) -> Scheduler:
     """Returns bid prices under a forecast; with a learned price, fewer rounds come before the first answer."""
     made = functools.partial(
@@ -180,6 +181,7 @@ def bid_price(
         memory=memory,
         expected=expected,
         jobs_per_hour=jobs_per_hour,
+        suspends=suspends == "yes",
     )
     return made() if price == "none" else made(first_rounds=FIRST_ROUNDS, learned_price=packaged_price(int(price)))
 
@@ -197,9 +199,12 @@ def _check_forecast(forecast: str, noise: float, net: int | str, **_: object) ->
 
 
 def _add_bookers(registry: Registry) -> None:
-    def bid_words(forecast: str, price: str, **_: object) -> str:
+    def bid_words(forecast: str, price: str, suspends: str, **_: object) -> str:
         start = "" if price == "none" else "; the prices of GPUs start from learned ones"
-        return f"Plans every hour which job runs where and when, by a price of GPUs and {WORDS[forecast]}{start}."
+        stops = "; suspends running jobs where their class allows it" if suspends == "yes" else ""
+        return (
+            f"Plans every hour which job runs where and when, by a price of GPUs and {WORDS[forecast]}{start}{stops}."
+        )
 
     makers: tuple[tuple[str, Callable[..., Scheduler], Callable[..., str]], ...] = (
         (

@@ -1,0 +1,173 @@
+"""One event on a fleet: what it is asked and delivers, under every set of levers, minute by minute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import plotly.graph_objects as go
+
+from noonward.arrays import F8
+from noonward.evaluate.events.flexibility import shown_hours, shown_notice
+from noonward.evaluate.events.play import INTERVAL_S, Case, Played, PlayedRun, Ride, policy_of
+from noonward.evaluate.metrics import Metric
+from noonward.evaluate.report.figure_style import DASHES, INK, PALE, POLICY_COLORS, lay_out
+from noonward.evaluate.table import UNDEFINED, Figure, TextTable
+from noonward.model.cluster.scenario import Scenario
+from noonward.schedule.cluster.event_response import LEVERS, Lever
+from noonward.units import HOUR_S
+
+WAYS: Final[dict[str, tuple[Lever, ...]]] = {
+    "hold": ("hold",),
+    "hold-suspend": ("hold", "suspend"),
+    "hold-cap": ("hold", "cap"),
+    "all": LEVERS,
+}
+"""Sets of levers that are compared, by name."""
+SHOWN_H: Final = 2.0
+"""Hours before and after the event that the picture shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneEvent:
+    """One event, played under every set of levers.
+
+    Attributes:
+        scenario: Name of the scenario.
+        policy: Policy that decides what no event asks.
+        case: The event.
+        start_s: Its begin, s.
+        ride: The run without it.
+        played: What came of it, by set of levers.
+        kw_SN: Power of each site by interval, kW, by set of levers.
+    """
+
+    scenario: str
+    policy: str
+    case: Case
+    start_s: float
+    ride: Ride
+    played: dict[str, Played]
+    kw_SN: dict[str, F8]
+
+    def metrics(self) -> list[Metric]:
+        """Returns all figures (docs/figures.md)."""
+        found = []
+        for way, each in self.played.items():
+            found += [
+                Metric.of(f"event/share_attained/{way}", each.delivered_mwh / each.asked_mwh, "fraction"),
+                Metric.of(f"event/least_share/{way}", each.least_compliance, "fraction"),
+                Metric.of(f"event/cut_mwh/{way}", each.cut_mwh, "MWh"),
+                Metric.of(f"event/lost_gpu_hours/{way}", each.lost_gpu_hours, "GPU h"),
+                Metric.of(f"event/utility_lost_usd/{way}", each.utility_lost_usd, "USD"),
+                Metric.of(f"event/late_jobs/{way}", each.late_jobs, "jobs"),
+            ]
+        each = self.played["all"]
+        return [
+            *found,
+            Metric.of("event/asked_mwh", each.asked_mwh, "MWh"),
+            Metric.of("event/least_gpu_hours", each.least_gpu_hours, "GPU h"),
+        ]
+
+
+def play_event(
+    scenario: Scenario, policy: str | None, case: Case, start_s: float, *, index: int = 0, seed: int = 0
+) -> OneEvent:
+    """Plays one event on a fleet, under every set of levers.
+
+    Args:
+        scenario: Scenario of kind ``cluster``, protocol each-slot, with signals and economics.
+        policy: Policy that decides what no event asks; None: the scenario's reference.
+        case: The event.
+        start_s: Its begin, seconds since the window's.
+        index: Number of the environment.
+        seed: Seed.
+
+    Raises:
+        ScenarioError: The scenario cannot have events.
+    """
+    chosen = policy_of(scenario, policy)
+    played, kw_SN = {}, {}
+    for way, levers in WAYS.items():
+        spec = PlayedRun(scenario, index, seed, chosen, case, (start_s,), levers)
+        played[way], ride, kw_SN[way] = spec.play()
+    return OneEvent(
+        scenario=scenario.name, policy=chosen, case=case, start_s=start_s, ride=ride, played=played, kw_SN=kw_SN
+    )
+
+
+def event_table(found: OneEvent) -> TextTable:
+    """Returns a row per set of levers."""
+    rows = []
+    for way, each in found.played.items():
+        usd = each.lost_gpu_hours * each.usd_per_gpu_hour
+        rows.append(
+            (
+                way,
+                f"{each.asked_mwh:.3f}",
+                f"{each.delivered_mwh / each.asked_mwh:.1%}",
+                f"{each.least_compliance:.0%}",
+                f"{each.lost_gpu_hours:,.0f}",
+                f"{each.least_gpu_hours:,.0f}",
+                UNDEFINED if each.cut_mwh <= 0 else f"{usd / each.cut_mwh:,.0f}",
+                f"{each.utility_lost_usd:,.0f}",
+                str(each.late_jobs),
+            )
+        )
+    return TextTable(
+        title=f"{found.scenario} under {found.policy}: {found.case.cut:.0%} for {shown_hours(found.case.hours)}, "
+        f"notice {shown_notice(found.case.notice_min)}",
+        header=(
+            "levers",
+            "asked, MWh",
+            "attained",
+            "least in 5 min",
+            "GPU-hours lost",
+            "at least",
+            "USD per MWh",
+            "utility lost, USD",
+            "late jobs",
+        ),
+        rows=tuple(rows),
+        caption="hold: jobs start later. suspend, cap: running jobs of classes that allow it. GPU-hours lost: work "
+        "done without the event and not with it, until its end. at least: the least that the jobs which run without "
+        "the event could lose. USD per MWh: that work at what a GPU-hour earns. utility lost: over the whole run, work "
+        "made up later included; negative: a gain",
+    )
+
+
+def event_figure(found: OneEvent) -> Figure:
+    """Draws the fleet's power around the event, without it and with it."""
+    first = max(0, round((found.start_s - SHOWN_H * HOUR_S) / INTERVAL_S))
+    end_s = found.start_s + found.case.hours * HOUR_S
+    rows = slice(first, round((end_s + SHOWN_H * HOUR_S) / INTERVAL_S))
+    hours = np.arange(found.ride.kw_SN.shape[1])[rows] * INTERVAL_S / HOUR_S
+    figure = go.Figure()
+    begin, end = found.start_s / HOUR_S, end_s / HOUR_S
+    figure.add_vrect(x0=begin, x1=end, fillcolor=PALE, opacity=0.35, line_width=0, layer="below")
+    in_event = slice(round(found.start_s / INTERVAL_S), round(end_s / INTERVAL_S))
+    target_kw = (1 - found.case.cut) * float(found.ride.kw_SN[:, in_event].mean(axis=1).sum())
+    figure.add_scatter(
+        x=[begin, end], y=[target_kw] * 2, mode="lines", name="target", line={"color": INK, "dash": "dash", "width": 1}
+    )
+    lines = {"without the event": found.ride.kw_SN, **found.kw_SN}
+    for n, (way, kw_SN) in enumerate(lines.items()):
+        color = INK if way not in found.kw_SN else POLICY_COLORS[(n - 1) % len(POLICY_COLORS)]
+        figure.add_scatter(
+            x=hours,
+            y=kw_SN[:, rows].sum(axis=0),
+            mode="lines",
+            name=way,
+            line={"color": color, "shape": "hv", "width": 2, "dash": DASHES[n % len(DASHES)]},
+        )
+    lay_out(figure, 440, legend="right")
+    figure.update_xaxes(title_text="hours since the window's begin")
+    figure.update_yaxes(title_text="power of all sites (kW)", rangemode="tozero")
+    return Figure(
+        name="event",
+        title="Power during the event",
+        caption="Five-minute means. Shaded: the event; the limit falls over its first quarter of an hour. hold, "
+        "suspend, cap: what may be done.",
+        plot=figure,
+    )

@@ -1,0 +1,143 @@
+"""What a fleet can give up: times, baselines, losses, the grid of cases and its commands."""
+
+import json
+
+import numpy as np
+import pytest
+
+from command_line import CommandLine
+from noonward.data.environments import build_environment
+from noonward.data.scenarios.load import load_scenario
+from noonward.errors import ScenarioError
+from noonward.evaluate.events.flexibility import flexibility, flexibility_table, utility_page_table
+from noonward.evaluate.events.play import (
+    INTERVAL_S,
+    Case,
+    PlayedRun,
+    events_of,
+    in_parts,
+    least_loss,
+    policy_of,
+    ride_through,
+    starts_of,
+    work_gpu_hours,
+)
+from noonward.units import HOUR_S
+
+SETTINGS = ["fleet.freedoms={fine-tuning: {interruptible: true, caps: zeus-v100-bert}}", "jobs.slack_ratio=8"]
+BASE = "cheapest-feasible"
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return load_scenario("tiny", SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def ride(tiny):
+    return ride_through(tiny, 0, 0, BASE)
+
+
+def test_work_without_events_is_all_gpu_hours(ride):
+    whole = [(0.0, 1e9)]
+    assert work_gpu_hours(ride.outcome, whole) == pytest.approx(ride.ledger.gpu_hours)
+    halves = [(0.0, 4 * HOUR_S), (4 * HOUR_S, 1e9)]
+    assert work_gpu_hours(ride.outcome, halves) == pytest.approx(ride.ledger.gpu_hours)
+
+
+def test_a_long_window_has_an_event_on_each_whole_day_after_the_notice():
+    environment = build_environment(load_scenario("training-days"))
+    starts = starts_of(environment, 10.0, 24.0)
+    assert len(starts) == 6
+    assert [int(start // (24 * HOUR_S)) for start in starts] == [1, 2, 3, 4, 5, 6]
+    assert all(start % (24 * HOUR_S) + 10 * HOUR_S <= 24 * HOUR_S for start in starts)
+    assert starts == starts_of(environment, 10.0, 24.0)
+
+
+def test_a_short_window_has_one_event_in_its_middle(ride):
+    assert starts_of(ride.environment, 2.0) == (5 * HOUR_S,)
+    with pytest.raises(ScenarioError, match="too short for an event"):
+        starts_of(ride.environment, 11.5)
+
+
+def test_targets_are_shares_of_what_is_drawn_without_events(ride):
+    (first, second) = events_of(ride, Case(0.25, 2.0, 10.0), (5 * HOUR_S,))
+    assert (first.site, second.site) == ride.environment.sites
+    mean = ride.kw_SN[0, 60:84].mean()
+    assert first.event.baseline_kw == pytest.approx(mean)
+    assert first.event.target_kw == pytest.approx(0.75 * mean)
+    assert first.event.known_s == 5 * HOUR_S - 600
+
+
+def test_no_lever_loses_less_than_the_least_where_all_of_it_is_attained(tiny):
+    for levers in (("hold", "cap"), ("hold", "suspend"), ("hold", "cap", "suspend")):
+        found = PlayedRun(tiny, 0, 0, BASE, Case(0.25, 3.0, 0.0), (5 * HOUR_S,), levers).run()
+        assert found.delivered_mwh == pytest.approx(found.asked_mwh)
+        assert found.lost_gpu_hours >= found.least_gpu_hours > 0
+        assert found.cut_mwh >= found.least_cut_mwh
+
+
+def test_the_least_loss_grows_with_the_cut(ride):
+    lost = [least_loss(ride, events_of(ride, Case(cut, 3.0, 0.0), (5 * HOUR_S,)))[0] for cut in (0.1, 0.2, 0.4)]
+    assert 0 < lost[0] < lost[1] < lost[2]
+
+
+def test_parts_hold_the_same_prices(tiny):
+    environment = build_environment(tiny)
+    finer = in_parts(environment)
+    assert finer.site_signals.part_s == INTERVAL_S
+    assert np.allclose(finer.site_signals.value_QSH, environment.site_signals.value_QSH, rtol=1e-12)
+    with pytest.raises(ScenarioError, match="protocol on-arrival"):
+        in_parts(build_environment(load_scenario("dvfs-training", ["window_h=1"])))
+
+
+def test_the_grid_holds_every_case(tiny):
+    found = flexibility(tiny, BASE, cuts=(0.1, 0.3), hours=(1.0,), notices_min=(0.0, 60.0))
+    names = [metric.name for metric in found.metrics()]
+    assert "flexibility/share_attained@10/1/0" in names
+    assert "flexibility/bound_usd_per_mwh@30/1/60" in names
+    assert len(flexibility_table(found).rows) == 4
+    assert len(utility_page_table(found).rows) == 2
+    for cell in found.cells:
+        assert 0 <= cell.least <= cell.attained <= 1
+
+
+def test_deeper_cuts_cost_more(tiny):
+    found = flexibility(tiny, BASE, cuts=(0.1, 0.5), hours=(2.0,), notices_min=(0.0,))
+    low, high = (cell.bound_usd_per_mwh for cell in found.cells)
+    assert 0 < low < high
+
+
+@pytest.mark.parametrize("case", [{"cuts": (0.0,)}, {"cuts": (1.2,)}, {"hours": (24.0,)}, {"notices_min": (1e6,)}])
+def test_cases_that_cannot_be_are_refused(tiny, case):
+    with pytest.raises(ScenarioError, match="must be above 0% and at most 100%"):
+        flexibility(tiny, BASE, **case)
+
+
+@pytest.fixture
+def noonward(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return CommandLine(monkeypatch, capsys)
+
+
+def test_the_command_plays_one_event(noonward):
+    told = ("event", "tiny", "--set", SETTINGS[0], "--hours", 1, "--start-h", 4)
+    figures = {f["name"]: f["value"] for f in json.loads(noonward(*told, "--cut", "25%", "--json").out)["figures"]}
+    deeper = {f["name"]: f["value"] for f in json.loads(noonward(*told, "--cut", "0.5", "--json").out)["figures"]}
+    assert deeper["event/asked_mwh"] == pytest.approx(2 * figures["event/asked_mwh"])
+    assert "hold-suspend" in noonward(*told).out
+    assert "does not lie in the window" in noonward(*told[:-2], "--start-h", 40).err
+    assert "is no share" in noonward(*told, "--cut", "deep").err
+    assert "is no duration" in noonward(*told, "--notice", "soon").err
+
+
+def test_the_command_refuses_lists_that_are_none(noonward):
+    assert "is no list of hours" in noonward("flexibility", "tiny", "--hours", "long").err
+    assert "takes scenarios of kind cluster" in noonward("flexibility", "edge-inference").err
+
+
+def test_the_policy_is_the_baseline_unless_one_is_named(tiny):
+    assert policy_of(tiny, None) == "local-fcfs"
+    assert policy_of(tiny, BASE) == BASE
+    with pytest.raises(ScenarioError, match="states no reference_policy"):
+        policy_of(load_scenario("tiny", ["reference_policy=null"]), None)

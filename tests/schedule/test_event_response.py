@@ -1,0 +1,148 @@
+"""EventResponse: limits are kept by holding, capping and suspending; without an event nothing changes."""
+
+import numpy as np
+import pytest
+
+from noonward.data.environments import build_environment
+from noonward.data.scenarios.load import load_scenario
+from noonward.engine.run import run
+from noonward.errors import ScenarioError
+from noonward.evaluate.events.play import INTERVAL_S, in_parts
+from noonward.ledger.meters import interval_kw
+from noonward.model.cluster.event import GridEvent
+from noonward.schedule.cluster.event_response import EventResponse, SiteEvent
+from noonward.schedule.policies import make_scheduler
+
+FREE = "{interruptible: true, caps: zeus-v100-bert}"
+SETTINGS = (f"fleet.freedoms={{fine-tuning: {FREE}}}", "jobs.slack_ratio=8", "jobs.count=80")
+BASE = "cheapest-feasible"
+
+
+def environment(*settings):
+    return in_parts(build_environment(load_scenario("tiny", [*SETTINGS, *settings])))
+
+
+@pytest.fixture(scope="module")
+def world():
+    return environment()
+
+
+@pytest.fixture(scope="module")
+def ride(world):
+    return interval_kw(run(world, make_scheduler(BASE)), INTERVAL_S)
+
+
+def event(world, ride, *, cut=0.3, start_h=4.0, hours=2.0, notice_h=0.0, site=0):
+    """An event that cuts a share of the mean power without it."""
+    rows = slice(round(start_h * 12), round((start_h + hours) * 12))
+    baseline = float(ride[site, rows].mean())
+    return SiteEvent(
+        site=world.sites[site],
+        event=GridEvent(
+            start_s=3600 * start_h,
+            end_s=3600 * (start_h + hours),
+            notice_s=3600 * notice_h,
+            baseline_kw=baseline,
+            target_kw=(1 - cut) * baseline,
+            ramp_s=900.0,
+        ),
+    )
+
+
+def played(world, events, levers):
+    outcome = run(world, EventResponse(make_scheduler(BASE), events, levers))
+    return outcome, interval_kw(outcome, INTERVAL_S)
+
+
+def test_without_an_event_nothing_changes(world):
+    alone = run(world, make_scheduler(BASE))
+    below = run(world, EventResponse(make_scheduler(BASE), ()))
+    assert alone.job_J.tobytes() == below.job_J.tobytes()
+
+
+def test_parts_of_an_hour_change_no_run_of_a_policy_that_is_not_asked_about_running_jobs(world):
+    hourly = build_environment(load_scenario("tiny", SETTINGS))
+    one, other = (run(each, make_scheduler(BASE)).job_J for each in (hourly, world))
+    assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("levers", [("hold", "cap"), ("hold", "suspend"), ("hold", "cap", "suspend")])
+def test_a_site_stays_within_its_limit_after_the_ramp(world, ride, levers):
+    one = event(world, ride)
+    assert ride[0, 51:72].max() > one.event.target_kw
+    _, kw = played(world, [one], levers)
+    above = kw[0, 51:72] > one.event.target_kw * (1 + 1e-9)
+    assert kw[0, 51:72].mean() <= one.event.target_kw
+    # A job without slack is started all the same, until running jobs are asked about five minutes later.
+    assert above.sum() <= 1
+
+
+def test_caps_lose_less_work_than_suspensions(world, ride):
+    one = event(world, ride)
+    (_, capped), (_, stopped) = (played(world, [one], ("hold", lever)) for lever in ("cap", "suspend"))
+    assert stopped[0, 51:72].mean() < capped[0, 51:72].mean() < ride[0, 51:72].mean()
+
+
+def test_caps_are_lifted_after_the_event(world, ride):
+    outcome, _ = played(world, [event(world, ride)], ("hold", "cap"))
+    full_w = outcome.job_J["power_w"][outcome.power.job_K]
+    capped = outcome.power.watts_K < full_w * (1 - 1e-9)
+    assert capped.any()
+    assert outcome.power.from_s_K[capped].min() >= 4 * 3600
+    assert outcome.power.to_s_K[capped].max() <= 6 * 3600
+
+
+def test_suspended_jobs_come_back_and_none_is_lost(world, ride):
+    outcome, _ = played(world, [event(world, ride)], ("hold", "suspend"))
+    assert outcome.segment_K is not None
+    assert len(outcome.segment_K)
+    bent = np.unique(outcome.segment_K["job"])
+    assert (outcome.job_J["status"][bent] == run(world, make_scheduler(BASE)).job_J["status"][bent]).all()
+
+
+def test_held_starts_wait_for_the_end_of_the_event(world, ride):
+    alone = run(world, make_scheduler(BASE)).job_J
+    one = event(world, ride, cut=0.9)
+    outcome, kw = played(world, [one], ("hold",))
+    inside = (alone["site"] == 0) & (alone["start_s"] >= 4 * 3600) & (alone["start_s"] < 6 * 3600)
+    moved = inside & (outcome.job_J["start_s"] >= 6 * 3600)
+    assert moved.any()
+    assert kw[0, 51:72].mean() < ride[0, 51:72].mean()
+
+
+def test_notice_holds_starts_before_the_event(world, ride):
+    late, told = (
+        played(world, [event(world, ride, cut=0.9, notice_h=notice)], ("hold",))[0].job_J["start_s"]
+        for notice in (0.0, 1.0)
+    )
+    before = (late >= 3 * 3600) & (late < 4 * 3600)
+    assert (told[before] >= 6 * 3600).any()
+
+
+def test_the_other_site_goes_on(world, ride):
+    _, kw = played(world, [event(world, ride, site=1)], ("cap",))
+    assert np.array_equal(kw[0, :48], ride[0, :48])
+    assert (kw[1, 51:72].mean() < ride[1, 51:72].mean()) or not ride[1, 51:72].max() > 0
+
+
+def test_what_it_remembers_can_be_restored(world):
+    one = EventResponse(make_scheduler(BASE), ())
+    run(world, one)
+    other = EventResponse(make_scheduler(BASE), ())
+    run(world, other)
+    other.load_state(one.state())
+    assert other.state()["planned_s"] == one.state()["planned_s"]
+    with pytest.raises(ScenarioError, match="made in the same way"):
+        other.load_state({"x": 1})
+
+
+def test_what_cannot_be_is_refused(world, ride):
+    one = event(world, ride)
+    with pytest.raises(ScenarioError, match="overlap"):
+        EventResponse(make_scheduler(BASE), [one, one])
+    with pytest.raises(ScenarioError, match="unknown lever"):
+        EventResponse(make_scheduler(BASE), [one], ("hope",))
+    with pytest.raises(ScenarioError, match="the fleet's sites are"):
+        run(world, EventResponse(make_scheduler(BASE), [SiteEvent(site="nowhere", event=one.event)]))
+    with pytest.raises(ScenarioError, match="does not cap jobs itself"):
+        EventResponse(make_scheduler("cap-threshold"), [one])

@@ -13,6 +13,7 @@ from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.fleet import Fleet, Site
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.power import ClassProfile, GpuType, PowerCurve, TimeCurve
+from noonward.model.cluster.withheld import Withheld
 from noonward.model.network import Network
 from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
@@ -198,6 +199,30 @@ def test_an_environment_is_bounded_at_the_work_that_arrives_in_its_window(paper_
     assert limited.energy_j > bound.energy_j
     assert environment_energy_bound(env) == bound.joule_per_unit_up_to
     assert environment_energy_bound(env, mean_time_s=400.0) == limited.joule_per_unit_up_to
+
+
+def test_withheld_gpus_draw_nothing_in_the_bound():
+    kind = gpu((0, 0, 100), (1.0, 0, 0), sleep_w=10.0)
+    fleet = fleet_of((kind, 2, 1.0))
+    jobs = Jobs.build(arrival_s=np.zeros(1), work=np.full(1, 50.0))
+    whole = environment_of(fleet, jobs)
+    half = replace(whole, withheld=Withheld.of([(1800.0, 0, 1)], np.array([2])))
+    assert environment_energy_bound(whole) == pytest.approx((2 * 3600 * 10 + 50 * 90) / 50)
+    assert environment_energy_bound(half) == pytest.approx((1.5 * 3600 * 10 + 50 * 90) / 50)
+
+
+def test_no_run_on_a_fleet_whose_gpus_come_and_go_goes_below_the_bound():
+    kind = gpu((0, 0, 100), (1.0, 0, 0), sleep_w=10.0)
+    rng = stream(2, "workload")
+    for n in range(5):
+        jobs = Jobs.build(arrival_s=np.sort(rng.uniform(0, 3600, 12)), work=rng.uniform(60, 1200, 12))
+        changes = [(float(rng.integers(0, 3000)), int(rng.integers(2)), int(rng.integers(1, 3))) for _ in range(n + 1)]
+        env = replace(
+            environment_of(fleet_of((kind, 3, 1.2), (kind, 2, 1.4)), jobs),
+            withheld=Withheld.of(changes, np.array([3, 2])),
+        )
+        ledger = settle(run(env, make_scheduler("greedy-energy(gpus=1)")))
+        assert ledger.joules_per_unit >= environment_energy_bound(env) * (1 - 1e-9)
 
 
 def test_an_overloaded_environment_has_an_energy_bound_per_unit():

@@ -72,7 +72,7 @@ def test_an_hour_that_the_clock_skips_is_refused(noonward: CommandLine, hours: P
 def test_forecast_hours_are_said_and_drawn(noonward: CommandLine, hours: Path) -> None:
     late = ("--now", "2022-05-06 20:00", "--by", "2022-05-07 12:00")
     answer = noonward("when", *ASKED[:6], *late, "--zones", "SG,CA-ON", "--signals", hours)
-    assert "note: SG, CA-ON: 12 of 16 hours of price and 12 of 16 hours of carbon intensity are forecast" in answer.out
+    assert "note: SG, CA-ON: 15 of 16 hours of price and 15 of 16 hours of carbon intensity are forecast" in answer.out
     assert "·  · forecast" in answer.out
 
 

@@ -55,9 +55,9 @@ def test_what_is_told_of_a_file_that_is_not_there_is_refused(log: Path) -> None:
 def test_when_finds_the_cheapest_hours(tmp_path: Path) -> None:
     start = datetime(2024, 1, 1, tzinfo=UTC)
     path = tmp_path / "signals.csv"
-    prices = [100.0] * 48
-    prices[30:33] = [10.0] * 3
-    hours = [start + timedelta(hours=hour) for hour in range(48)]
+    prices = [100.0] * 72
+    prices[54:57] = [10.0] * 3
+    hours = [start + timedelta(hours=hour) for hour in range(-24, 48)]
     pl.DataFrame(
         {
             "timestamp": [f"{hour:%Y-%m-%dT%H:%M:%SZ}" for hour in hours],

@@ -16,6 +16,7 @@ from noonward.live.clock import ManualClock
 from noonward.live.config import LiveConfig
 from noonward.live.controller import Controller
 from noonward.live.grid.sources import SignalSource, _part
+from noonward.live.handover import stated_run_s
 from noonward.live.requests import JobRequest, RequestChecker
 from noonward.live.setup import Setup
 from noonward.live.store.postgres import PostgresDatabase
@@ -118,13 +119,15 @@ class Service:
         """Plays the environment's jobs through the service until all have ended, or the window has."""
         jobs, coming, steps = self.environment.jobs, 0, 0
         while True:
-            rows = self.store.read("SELECT start_s, run_s FROM jobs WHERE start_s IS NOT NULL AND ended_s IS NULL")
-            times = [row["start_s"] + row["run_s"] for row in rows] + [self.controller.world.next_event_s()]
+            rows = self.store.read("SELECT * FROM jobs WHERE start_s IS NOT NULL AND ended_s IS NULL")
+            times = [row["start_s"] + stated_run_s(row) for row in rows]
             if coming < len(jobs):
                 times.append(float(jobs.arrival_s_J[coming]))
+            world, slot_s = self.controller.world, self.scenario.slot_s
+            if self.store.read("SELECT 1 FROM jobs WHERE serial IS NULL AND state = 'submitted'"):
+                times.append(slot_s * (self.clock.seconds // slot_s + 1) if slot_s else math.inf)
+            times.append(world.next_slot_s() if self.environment.protocol == "each-slot" else world.next_event_s())
             time = min(times)
-            if self.environment.protocol == "each-slot":
-                time = min(time, self.controller.world.next_slot_s())
             if not math.isfinite(time) or (time >= self.environment.window_s and not self.environment.drained):
                 return
             self.set_time(time)

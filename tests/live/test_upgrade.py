@@ -15,7 +15,7 @@ from noonward.live.store.sqlite import NAME, backup, restore
 from noonward.live.store.store import Store
 from noonward.live.store.submit import submission
 
-OLD = "DROP TABLE needs; DROP TABLE published"
+OLD = "DROP TABLE needs; DROP TABLE published; ALTER TABLE jobs DROP COLUMN run_by; ALTER TABLE jobs DROP COLUMN told"
 """What makes tables of version 8 of today's."""
 
 

@@ -129,11 +129,12 @@ def test_a_profile_with_a_gap_and_a_short_event_are_refused(tmp_path, profile_fi
 
 
 @needs_theirs
-def test_the_published_tables(noonward: CommandLine):
+def test_the_published_tables(monkeypatch, capsys):
+    noonward = CommandLine(monkeypatch, capsys)
     profiles = [f"--carbonscaler={THEIRS / f'carbonscaler_{name}.csv'}" for name in ("nbody10k", "nbody100k")]
     tables = [f"--gaia={THEIRS / 'gaia_pai_1k.csv'}", f"--aps={THEIRS / 'emerald' / 'aps_jobs_by_minute.csv'}"]
     signals = f"--signals={SHARED / 'signals.parquet'}"
-    printed = noonward("reproduce", "flexible-jobs", *tables, *profiles, signals, "--json").output
+    printed = noonward("reproduce", "flexible-jobs", *tables, *profiles, signals, "--json").out
     value = {figure["name"]: figure["value"] for figure in json.loads(printed)["figures"]}
     assert value["gaia/carbon_relative_error"] < 1e-12
     assert value["gaia/carbon_g/wait-awhile"] == pytest.approx(306.7115745997686)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from noonward.bound.highs import minimise
 from noonward.errors import InfeasiblePlanError, ScenarioError, nearest
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.withheld import Withheld
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,16 +303,27 @@ def _offered(environment: Environment) -> tuple[_Program, float, int]:
             f"a fluid bound needs 'end: window' and jobs of one class; drained is {environment.drained}, the jobs have "
             f"{len(classes)} classes"
         )
-    if environment.unavailable is not None:
-        raise ScenarioError(
-            "a fluid bound needs sites that have all their GPUs throughout; some are withheld for a time"
-        )
     arrived = jobs.arrival_s_J <= environment.window_s
     gangs = (int(jobs.gpus_min_J.min()), int(jobs.gpus_max_J.max()))
-    program = _program(
-        _at_least_pue(environment), environment.fleet.classes[int(classes[0])], gangs, environment.window_s
-    )
+    fleet = _at_least_pue(environment)
+    program = _program(fleet, environment.fleet.classes[int(classes[0])], gangs, environment.window_s)
+    if environment.unavailable is not None:
+        program = replace(
+            program, base_j=program.base_j - _withheld_j(environment.unavailable, fleet, environment.window_s)
+        )
     return program, float(jobs.work_J[arrived].sum()), int(arrived.sum())
+
+
+def _withheld_j(withheld: Withheld, fleet: Fleet, window_s: float) -> float:
+    """Returns what GPUs would draw free while they are withheld, J: they draw nothing then.
+
+    That is all the bound takes from it. Jobs that run when GPUs are withheld run on, so capacity stays that of all
+    GPUs; what such a job draws is more than what the bound counts for it.
+    """
+    tables = fleet.tables(1)
+    until_s_K = np.append(withheld.from_s_K[1:], np.inf)
+    seconds_K = np.maximum(np.minimum(until_s_K, window_s) - withheld.from_s_K, 0.0)
+    return float(seconds_K @ withheld.gpus_KS @ (tables.pue_S * tables.free_w_S))
 
 
 def _at_least_pue(environment: Environment) -> Fleet:

@@ -66,8 +66,13 @@ def advise(
         ),
     ] = 24.0,
     run_share: Annotated[
-        float, typer.Option(min=0.01, max=1.0, help="Expected run time as a share of the time limit.")
-    ] = 1.0,
+        float | None,
+        typer.Option(
+            min=0.01,
+            max=1.0,
+            help="Expected run time as a share of the time limit. [default: learned from the log; 1 without]",
+        ),
+    ] = None,
     run_hours: Annotated[
         float | None,
         typer.Option(
@@ -75,6 +80,10 @@ def advise(
             metavar="DURATION",
             help="Run time of jobs without a time limit: 6h, or hours.",
         ),
+    ] = None,
+    history: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Log of past jobs to learn run times from. [default: the scenario's jobs]"),
     ] = None,
     job_class: Annotated[str | None, typer.Option("--class", help="Class of the jobs.")] = None,
     now: Annotated[
@@ -103,7 +112,7 @@ def advise(
         raise ScenarioError(f"scenario {scenario.name!r} has no reference_policy; name one: --baseline local-fcfs")
     options = Options(
         policy=policy, reference=named, now=time_option("--now", now), at=at, class_=job_class, later_h=later,
-        run_share=run_share, run_h=run_hours,
+        run_share=run_share, run_h=run_hours, history=history,
     )  # fmt: skip
     queues = [_asked(options)] if slurm else [_read(given, scenario.fleet.site_names, options) for given in queue or ()]
     advice = advise(scenario, [job for each in queues for job in each.jobs], options)

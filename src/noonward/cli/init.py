@@ -51,6 +51,10 @@ def init(
     waiting_usd_per_hour: Annotated[
         float, typer.Option(min=0, help="USD that an hour is worth which a job waits; 0: counted alone.")
     ] = 0.0,
+    gpu_usd_per_hour: Annotated[
+        float,
+        typer.Option(min=0, help="What a GPU costs per hour, run or not, USD: savings are shown as a share of it too."),
+    ] = 0.0,
     leave_alone_minutes: Annotated[
         float,
         typer.Option(min=0, help="Jobs that run for less are not delayed: they are late unless they start at once."),
@@ -91,6 +95,7 @@ def init(
         slack_h=slack_h,
         late_usd_per_gpu_hour=late_usd_per_gpu_hour,
         waiting_usd_per_hour=waiting_usd_per_hour,
+        gpu_usd_per_hour=gpu_usd_per_hour,
         leave_alone_min=leave_alone_minutes,
         carbon_usd_per_t=carbon_price,
         revenue_usd_per_gpu_hour=revenue,

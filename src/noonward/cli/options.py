@@ -362,8 +362,15 @@ def progress_bar(total: int | None, what: str, above: RenderableType | None = No
             bar.update(task, advance=1, description=description)
             tell(description)
 
+        under_way = ""
+
         def show(kind: str, about: str) -> None:
+            nonlocal under_way
             if kind == "progress":
+                under_way = about
+            elif kind == "within":
+                about = f"{under_way}: {about}"
+            if kind in ("progress", "within"):
                 bar.update(task, description=about)
                 tell(about)
             elif kind == "runs":

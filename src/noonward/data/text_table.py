@@ -8,6 +8,7 @@ import gzip
 import io
 import itertools
 import json
+import math
 import re
 import zlib
 from collections.abc import Collection, Sequence
@@ -214,20 +215,22 @@ class TextTable(Table):
         """Returns the table with some rows."""
         return TextTable(file=self.file, frame=self.frame.filter(keep))
 
-    def numbers(self, column: str, unit: str, *, decimal: str | None = None) -> pl.Series:
+    def numbers(self, column: str, unit: str, *, decimal: str | None = None, inf: bool = False) -> pl.Series:
         """Returns a column as numbers; null where it is missing (``MISSING``).
 
         Args:
             column: Column.
             unit: Unit, for messages.
             decimal: ``.`` or ``,``; None: detected.
+            inf: Whether ``inf`` is one, as the package writes it.
 
         Raises:
             DataError: A value is no number, or the decimal sign cannot be detected.
         """
         text = self.frame[column].fill_null("").str.replace_all("[\u00a0\u202f\u2009 ]", "").str.replace("\u2212", "-")
         missing = text.str.to_lowercase().is_in(list(MISSING))
-        sign = decimal or self._decimal(column, text.filter(~missing))
+        endless = text.str.to_lowercase().is_in(["inf"]) if inf else missing & ~missing
+        sign = decimal or self._decimal(column, text.filter(~missing & ~endless))
         if sign == ",":
             plain = text.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
             shape = _COMMA_DECIMAL + r"|^[+-]?(\d+|\d{1,3}(\.\d{3})+)$"
@@ -236,11 +239,11 @@ class TextTable(Table):
         plain = pl.select(pl.when(~missing & text.str.contains(shape)).then(plain)).to_series()
         value = plain.cast(pl.Float64, strict=False)
         self.refuse(
-            (value.is_null() & ~missing) | value.is_infinite().fill_null(value=False),
+            (value.is_null() & ~missing & ~endless) | value.is_infinite().fill_null(value=False),
             column,
             f"is not a number; give {unit}, with {sign!r} as the decimal sign, or leave it empty where it is unknown",
         )
-        return value
+        return value.set(endless, math.inf)
 
     def _decimal(self, column: str, text: pl.Series) -> str:
         """Returns the decimal sign of some texts."""

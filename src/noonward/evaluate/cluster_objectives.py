@@ -452,6 +452,9 @@ class CostObjective(UtilityObjective):
             for title, names in PARTS.items()
             if title == "Energy" or any(comparison.values(p, n).any() for p in comparison.records for n in names)
         ]
+        standing = [(Column("Electricity of jobs from before", "MWh"), _ledger("standing_kwh", 2, 1e-3))]
+        if not any(comparison.values(p, "standing_kwh").any() for p in comparison.records):
+            standing = []
         return (
             (Column("Total cost", unit, "down"), lambda c, p: paid(total(c, p))),
             (Column("Saved", unit, "up"), lambda c, p: paid(total(c, c.reference) - total(c, p))),
@@ -463,6 +466,7 @@ class CostObjective(UtilityObjective):
             (Column("Not done", "jobs", "down"), lambda c, p: number(Estimate(undone(c, p)))),
             (Column("Emissions", "t CO2", "down"), _ledger("carbon_kg", 2, 1e-3)),
             (Column("Electricity", "MWh", "down"), _ledger("energy_kwh", 2, 1e-3)),
+            *standing,
             (Column("Moved", "jobs"), lambda c, p: number(moved_jobs(c, p))),
         )
 
@@ -503,7 +507,7 @@ class CostObjective(UtilityObjective):
 
     def consequences(self, comparison: Comparison, policy: str) -> list[str]:
         """Returns the parts of the saving, the worst window, and moves, delay and late jobs beside today's."""
-        told = [self._parts_saved(comparison, policy)]
+        told = [self._parts_saved(comparison, policy), *self._gpu_share(comparison, policy)]
         saved_E = comparison.values(comparison.reference, self.value) - comparison.values(policy, self.value)
         if len(saved_E) > 1:
             worst = int(saved_E.argmin())
@@ -531,6 +535,23 @@ class CostObjective(UtilityObjective):
             less = "less" if mine <= its else "more"
             parts.append(f"{title.lower()} {money(of(Estimate(abs(its - mine))), unit)}{share} {less}")
         return f"Of this: {', '.join(parts)}."
+
+    def _gpu_share(self, comparison: Comparison, policy: str) -> list[str]:
+        """Returns what is saved as a share of what the GPUs cost in the window; nothing where no one said what."""
+        scenario, unit = comparison.scenario, comparison.currency.name
+        assert scenario.economics is not None
+        price = scenario.economics.gpu_usd_per_hour
+        if not price:
+            return []
+        gpus = sum(site.gpus for site in scenario.fleet.sites)
+        cost_usd = price * gpus * scenario.window_h
+        saved = self._saved(comparison, policy)
+        paid = money(comparison.currency.of(Estimate(cost_usd)), unit)
+        less = "less" if saved.value >= 0 else "more"
+        return [
+            f"{gpus:,} GPUs at {price / comparison.currency.usd:,.4g} {unit} per hour cost {paid} per window: the "
+            f"total is {abs(saved.value) / cost_usd:.2%} of that {less}."
+        ]
 
     def basis(self, comparison: Comparison) -> list[str]:
         """Returns at which prices carbon, lateness and waiting count, and what is a limit where they have none."""

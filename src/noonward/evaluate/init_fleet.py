@@ -67,6 +67,7 @@ def init_fleet(
     slack_h: float = OwnFleet.slack_h,
     late_usd_per_gpu_hour: float = OwnFleet.late_usd_per_gpu_hour,
     waiting_usd_per_hour: float = OwnFleet.waiting_usd_per_hour,
+    gpu_usd_per_hour: float = OwnFleet.gpu_usd_per_hour,
     leave_alone_min: float = OwnFleet.leave_alone_min,
     carbon_usd_per_t: float = OwnFleet.carbon_usd_per_t,
     revenue_usd_per_gpu_hour: float = OwnFleet.revenue_usd_per_gpu_hour,
@@ -89,6 +90,7 @@ def init_fleet(
         slack_h: Largest accepted delay of a start, h; infinite for none.
         late_usd_per_gpu_hour: Price of an hour that a job starts later than that, per GPU.
         waiting_usd_per_hour: What an hour is worth that a job waits.
+        gpu_usd_per_hour: What a GPU costs per hour whether it runs or not; 0: not said.
         leave_alone_min: Jobs that run for less than this, min, have no slack.
         carbon_usd_per_t: Price of emissions.
         revenue_usd_per_gpu_hour: What a GPU-hour of work is worth to policies.
@@ -121,6 +123,7 @@ def init_fleet(
         slack_h=slack_h,
         late_usd_per_gpu_hour=late_usd_per_gpu_hour,
         waiting_usd_per_hour=waiting_usd_per_hour,
+        gpu_usd_per_hour=gpu_usd_per_hour,
         leave_alone_min=leave_alone_min,
         carbon_usd_per_t=carbon_usd_per_t,
         revenue_usd_per_gpu_hour=revenue_usd_per_gpu_hour,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from noonward.data.clock import Clock, time_of
 from noonward.data.scenarios.load import load_scenario, with_files, with_settings
@@ -26,7 +28,8 @@ from noonward.evaluate.one_job import (
 )
 from noonward.model.cluster.scenario import Scenario, SignalFiles
 from noonward.model.kinds import CLUSTER
-from noonward.model.signals import Signals
+from noonward.model.markets import day_ahead_market
+from noonward.model.signals import PRICE_NAME, Signals
 
 DEFAULT_PUE: Final = 1.3
 """Facility power over IT power where zones are asked about and nothing is said."""
@@ -87,7 +90,8 @@ def when(
         gpus: GPUs that it uses, at least 1.
         hours: How long it runs, h, above 0.
         by: When it must be done: a time with a zone, or a text such as ``2026-11-23 18:00``.
-        now: Earliest start; None: now.
+        now: Earliest start; None: now. From a time in the past only what was known then is read: later hours are
+            forecast, but for prices that were published.
         zones: Electricity zones that it may run in. Give either zones or a fleet.
         fleet: Scenario whose sites it may run at: its name, file or content.
         gpu: GPU type; of a fleet with one type, None.
@@ -130,6 +134,9 @@ def when(
     here = names[0] if at is None else at
     if here not in names:
         raise ScenarioError(f"--at {here}: the job cannot run there; {nearest(here, names)}")
+    past = now is not None and begin < datetime.now(UTC)
+    if past:
+        known = known_at(known, begin)
     seen = outlook(known, tuple(dict.fromkeys(place.zone for place in places)), begin, end)
     found = advise(choices(places, seen, begin, end, hours, weight), here, begin)
     return Answer(
@@ -138,7 +145,7 @@ def when(
         places=tuple(places),
         outlook=seen,
         carbon_usd_per_t=weight,
-        notes=(*notes, *_forecast_notes(seen)),
+        notes=(*notes, *_forecast_notes(seen, past)),
     )
 
 
@@ -192,14 +199,37 @@ def _in_fleet(
         name = scenario.name if isinstance(fleet, Scenario) else fleet
         raise ScenarioError(f"{name} has no hours from files; give prices and carbon intensities: --signals FILE")
     wanted = tuple(dict.fromkeys(place.zone for place in places))
-    known = load_signals(source.paths, source.format, source.columns, wanted)
+    known = replace(load_signals(source.paths, source.format, source.columns, wanted), day_ahead=scenario.day_ahead)
     price = DEFAULT_CARBON_USD_PER_T if scenario.economics is None else scenario.economics.carbon_usd_per_t
     said = "energy is what the job adds to the draw of free GPUs; the GPUs are taken to be free when it starts"
     return places, known, price, [said, *known.notes]
 
 
-def _forecast_notes(seen: Outlook) -> list[str]:
-    """Returns how many hours of the window are forecast, where some are; zones with the same hours together."""
+def known_at(signals: Signals, now: datetime) -> Signals:
+    """Returns signals as they were known at a time: later hours are unknown, but for prices that were published.
+
+    Args:
+        signals: Signals as they turned out.
+        now: The time, UTC.
+    """
+    value_ZH = {name: value.copy() for name, value in signals.value_ZH.items()}
+    hour = int((now - signals.start) // timedelta(hours=1))
+    for z, zone in enumerate(signals.zones):
+        market = day_ahead_market(zone, signals.day_ahead)
+        published = 0 if market is None else int((market.known_until(now) - signals.start) // timedelta(hours=1))
+        for name, value in value_ZH.items():
+            value[z, max(0, hour + 1, published if name == PRICE_NAME else 0) :] = np.nan
+    return replace(signals, value_ZH=value_ZH)
+
+
+def _forecast_notes(seen: Outlook, past: bool) -> list[str]:
+    """Returns how many hours of the window are forecast, where some are; zones with the same hours together.
+
+    Args:
+        seen: The window.
+        past: Whether it is seen from a time in the past.
+    """
+    why = "since they were not known then" if past else "since the file ends"
     hours = seen.value_KZH.shape[2]
     zones: dict[str, list[str]] = {}
     for z, zone in enumerate(seen.zones):
@@ -212,6 +242,6 @@ def _forecast_notes(seen: Outlook) -> list[str]:
         if told:
             zones.setdefault(" and ".join(told), []).append(zone)
     return [
-        f"{', '.join(names)}: {told} are forecast (regression on the days before), since the file ends"
+        f"{', '.join(names)}: {told} are forecast (regression on the days before), {why}"
         for told, names in zones.items()
     ]

@@ -101,6 +101,21 @@ class LearnedRunTimes:
         self._reached_KJ = np.zeros((len(PER_OCTAVE), len(traits)), np.int64)
         self._score_3 = np.zeros(3)
 
+    def meet(self, traits: JobTraits) -> None:
+        """Takes longer traits, of which the first rows are those known so far."""
+        more = len(traits) - len(self.traits)
+        self._reached_KJ = np.pad(self._reached_KJ, ((0, 0), (0, more)))
+        self.traits = traits
+
+    @property
+    def score(self) -> tuple[float, float]:
+        """How well each clock has predicted lately: the part of what was learned that depends on the order of ends."""
+        return float(self._score_2[0]), float(self._score_2[1])
+
+    @score.setter
+    def score(self, score: tuple[float, float]) -> None:
+        self._score_2 = np.array(score)
+
     def end(self, jobs: I8, work_J: F8, cause_J: I8) -> None:
         """Learns from jobs that have ended, or (cause RUNNING) that have been running for so long.
 

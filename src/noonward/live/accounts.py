@@ -159,14 +159,15 @@ def simulated_fates(
 
 
 def _end_s(seat: Seat) -> float:
-    return float(seat.start_s or 0.0) + float(seat.run_s or 0.0)
+    """Returns when a started job ends, s: by its work, whatever its scheduler was told of it."""
+    return float(seat.start_s or 0.0) + float(seat.run_s or 0.0) * (seat.about.work / seat.about.expected)
 
 
 def _take(fate: Fate, seat: Seat) -> None:
     """Takes over where a job stands."""
     if seat.state == DROPPED:
         fate.status = OVERDUE
-    elif seat.state == STARTING:
+    elif seat.state == STARTING and seat.freed_s is None:
         fate.status, fate.site, fate.gpus, fate.level = RUNNING, seat.site, seat.gpus, seat.level
         fate.start_s, fate.end_s, fate.power_w = float(seat.start_s or 0.0), _end_s(seat), float(seat.power_w or 0.0)
 
@@ -388,7 +389,7 @@ def _fact(about: Arrival, row: Row, now_s: float, view: ClusterView, names: Name
         fate.site, fate.gpus, fate.power_w = names.site(row["site"]), row["gpus"], row["power_w"]
         fate.level = int(view.oracle_SCG[fate.site, about.class_, fate.gpus])
         fate.start_s, fate.end_s = row["start_s"], now_s if row["end_s"] is None else row["end_s"]
-        fate.expected_s = row["expected_s"]
+        fate.expected_s = row["expected_s"] * (about.expected / about.work)
     elif row["end_s"] is not None:
         fate.status = OVERDUE
     return fate

@@ -11,6 +11,7 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.live.names import Names
+from noonward.live.run_times import RunTimeLearner
 from noonward.live.service_name import ServiceName
 from noonward.live.states import STATE, STATES, from_bytes, to_bytes
 from noonward.live.store.database import Connection, Row, StoreError, Value
@@ -29,7 +30,7 @@ _OF_SEAT: Final = (
 )  # fmt: skip
 """Columns of the table ``jobs`` that a seat has under the same names."""
 _UPDATE: Final = f"""
-UPDATE jobs SET state = :state, ended_s = :ended_s, token = :token, site = :site,
+UPDATE jobs SET state = :state, ended_s = :ended_s, token = :token, site = :site, told = :told,
     {", ".join(f"{name} = :{name}" for name in _OF_SEAT)}
 WHERE id = :job AND attempt = :attempt AND state IN ('submitted', 'transit', 'waiting')
 """
@@ -39,13 +40,21 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
-def new_arrivals(store: Store, names: Names, until_s: float) -> list[Arrival]:
-    """Returns the jobs that have arrived up to a time and are not in sight yet, in the order of their arrival."""
+def new_arrivals(store: Store, names: Names, until_s: float, learner: RunTimeLearner | None = None) -> list[Arrival]:
+    """Returns the jobs that have arrived up to a time and are not in sight yet, in the order of their arrival.
+
+    Args:
+        store: Store.
+        names: Names of the fleet.
+        until_s: The time, s.
+        learner: Who says what the scheduler is told of their work; None: it is told what was stated.
+    """
     rows = store.read(
         "SELECT * FROM jobs WHERE state = 'submitted' AND serial IS NULL AND arrival_s <= ? ORDER BY arrival_s, id",
         until_s,
     )
-    return [names.arrival(row) for row in rows]
+    arrivals = [names.arrival(row) for row in rows]
+    return arrivals if learner is None else learner.tell(rows, arrivals)
 
 
 class Opening(msgspec.Struct, array_like=True):
@@ -152,6 +161,7 @@ class Books:
         values: dict[str, Any] = {name: getattr(seat, name) for name in _OF_SEAT}
         values |= {"state": seat.state, "token": token, "job": seat.about.job, "attempt": seat.about.attempt}
         values["site"] = self._site(seat.site)
+        values["told"] = json.dumps(seat.about.told) if seat.about.told else None
         values["ended_s"] = self.world.now_s if seat.state == OVERDUE else None
         return connection.execute(_UPDATE, values).rowcount == 1 or seat.state == OVERDUE
 

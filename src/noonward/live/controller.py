@@ -21,6 +21,7 @@ from noonward.live.executors.protocol import ClusterError
 from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.handover import SiteAgent
 from noonward.live.names import Names, take_fleet
+from noonward.live.run_times import RunTimeLearner
 from noonward.live.service_name import service_name
 from noonward.live.setup import Setup
 from noonward.live.shadow.executor import ShadowExecutor
@@ -106,6 +107,7 @@ class Controller:
         self._note_clock(set_back(store))
         self._first_signals()
         self.policy = policy or store.value("policy") or setup.config.policy
+        self.learner = self._learning()
         self.world, self.books = self._opened(self.policy)
         self.agents = [
             SiteAgent(store, executor, name, self.service, self._job_ended)
@@ -125,6 +127,11 @@ class Controller:
             for s, executor in enumerate(self.setup.executors)
             if isinstance(executor, ShadowExecutor)
         }
+
+    def _learning(self) -> RunTimeLearner | None:
+        """Returns what learns run times; None where the scenario does not have them learned."""
+        known = self.setup.known_jobs()
+        return None if known is None else RunTimeLearner(known, self.store, self.names)
 
     def _store_sites(self) -> None:
         sites = [(site.name, site.gpus) for site in self.setup.scenario.fleet.sites]
@@ -205,7 +212,7 @@ class Controller:
             ready = self.books.save()  # what an earlier step could not store
             self._take_operator(float(until_s))
             self._take_ended()
-            self.world.arrive(new_arrivals(self.store, self.names, until_s))
+            self.world.arrive(new_arrivals(self.store, self.names, until_s, self.learner))
             asked = self.world.asks
             self.world.run_to(float(until_s))
             ready += self.books.save()
@@ -223,6 +230,7 @@ class Controller:
             ahead_s = set_back(self.store)
             if ahead_s:
                 self.signals()
+                self.learner = self._learning()
                 self.world, self.books = self._opened(self.policy)
                 self._note_clock(ahead_s)
 

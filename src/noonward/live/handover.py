@@ -12,6 +12,7 @@ import msgspec
 
 from noonward.errors import NoonwardError
 from noonward.live.executors.protocol import ClusterError, Executor, Order, RefusedError, Status
+from noonward.live.names import told_of
 from noonward.live.service_name import ServiceName
 from noonward.live.store.database import Connection, Row
 from noonward.live.store.events import add_event
@@ -28,7 +29,7 @@ PUT_OFF: Final = "not handed over yet: "
 """How the reason of a job begins whose hand-over is tried again."""
 ORDERS: Final = """
 SELECT o.token, o.stage, o.handle, o.tries, j.id, j.name, j.request, j.gpus, j.run_s, j.start_s, j.state, j.cancelling,
-       j.attempt, j.retries, j.began_s, j.serial, j.reason
+       j.attempt, j.retries, j.began_s, j.serial, j.reason, j.work, j.told
 FROM outbox o JOIN jobs j ON j.token = o.token
 """
 TO_DELIVER: Final = f"{ORDERS} WHERE o.site = ? AND o.stage IN ('queued', 'intent', 'placed')"
@@ -363,11 +364,17 @@ def _order(row: Row, handle: str | None = None) -> Order:
         name=row["name"],
         command=asked.get("command", ""),
         gpus=row["gpus"],
-        run_s=row["run_s"],
+        run_s=stated_run_s(row),
         start_s=row["start_s"],
         handle=row["handle"] if handle is None else handle,
         terms=msgspec.convert(asked, Terms),
     )
+
+
+def stated_run_s(row: Row) -> float:
+    """Returns how long a started job runs by the work that was stated for it, whatever its scheduler was told, s."""
+    told = told_of(row)
+    return float(row["work"] * (row["run_s"] / told[0]) if told else row["run_s"])
 
 
 def _end(

@@ -15,6 +15,12 @@ from noonward.live.store.store import Store
 from noonward.live.world.seats import Arrival
 from noonward.model.cluster.fleet import Fleet
 
+
+def told_of(row: Row) -> tuple[float, ...]:
+    """Returns what the scheduler is told of a stored job's work (``Arrival.told``)."""
+    return tuple(json.loads(row["told"])) if row["told"] else ()
+
+
 _OPEN_JOBS = f"""
 SELECT site, pinned, origin, class, min(id) AS first, count(*) AS n FROM jobs
 WHERE {IS_OPEN} GROUP BY site, pinned, origin, class
@@ -66,6 +72,7 @@ class Names:
             held=bool(row["held"]),
             pinned=self.site(row["pinned"]),
             vetoed=frozenset(self.site(name) for name in json.loads(row["vetoed"]) if name in self.sites),
+            told=told_of(row),
         )
 
     def as_text(self) -> str:

@@ -87,6 +87,8 @@ class JobRow(msgspec.Struct, frozen=True):
     result_gb: float
     retries: int
     after: tuple[int, ...] = ()
+    run_by: str = ""
+    """Whose job it is, for what is learned of run times; empty: who submits it."""
 
 
 class RequestChecker:

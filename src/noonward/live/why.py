@@ -189,7 +189,7 @@ def _candidate(controller: Controller, world: World, seat: Seat, s: int, feasibl
     if gpus >= about.gpus_min:
         level = int(view.oracle_SCG[s, about.class_, gpus])
         power, seconds = view.speed_KSCGF[:, s, about.class_, gpus, level]
-        run_s, watts = float(about.work * seconds), float(power * site["pue"])
+        run_s, watts = float(about.expected * seconds), float(power * site["pue"])
     latest = float(latest_s(view, seat.slot, s))
     drawn = None if run_s is None or watts is None else watts * run_s
     return Candidate(

@@ -19,7 +19,10 @@ class Economics(Spec):
     waiting_usd_per_hour: NonNegative = 0.0
     """What an hour is worth that a job waits between arrival and start, USD per job; 0: waiting is counted alone. The
     ledger settles it for every policy alike; policies do not see it."""
+    gpu_usd_per_hour: NonNegative = 0.0
+    """What a GPU costs per hour whether it runs or not: bought or rented, its building included, without electricity,
+    USD; 0: not said. The answer shows savings as a share of it; nothing else reads it."""
 
     @model_serializer(mode="wrap")
     def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(self, write, "waiting_usd_per_hour")
+        return without_defaults(self, write, "waiting_usd_per_hour", "gpu_usd_per_hour")

@@ -163,7 +163,10 @@ class Processes:
                 if not answer:
                     continue  # the worker says that it is there
                 if answer.startswith(NOTICE):
-                    tell(*pickle.loads(answer[len(NOTICE) :]))
+                    kind, about = pickle.loads(answer[len(NOTICE) :])
+                    if kind == "within" and place is not None:  # of several runs at once, which one
+                        kind, about = "progress", f"{specs[place].label}: {about}"
+                    tell(kind, about)
                     continue
                 worker.place = None
                 idle.append(worker)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+import re
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -127,8 +128,68 @@ def _table_past(
     if start_s_R is not None:
         began_s_P = np.fmax(began_s_P, start_s_R[past.row_J])
     since_s_P = np.maximum(start.timestamp() - began_s_P, 0.0)
-    running_P = _fixed(fleet)[past.class_J] & (past.work_J > since_s_P)
+    running_P = fixed_C(fleet)[past.class_J] & (past.work_J > since_s_P)
     return past, np.where(running_P, since_s_P, past.work_J), running_P
+
+
+@dataclass(frozen=True, kw_only=True)
+class PastJobs:
+    """What a table says of the jobs of before a time, for predictions of the run times of later ones.
+
+    Attributes:
+        level_PL: Values of each job on the levels of groups, as ``levels_of`` returns them for one.
+        limit_P: Limit, units; infinite for none.
+        work_P: Work, units: all of it, or what was done before that time.
+        cause_P: DONE, FAILED, CANCELLED or RUNNING.
+    """
+
+    level_PL: list[tuple[str, ...]]
+    limit_P: F8
+    work_P: F8
+    cause_P: I8
+
+
+def known_past(fleet: Fleet, source: JobTable, past: Jobs | None, start: datetime) -> PastJobs | None:
+    """Returns what a table says of the jobs of before a time; None where it has none.
+
+    Args:
+        fleet: The fleet.
+        source: The table, or one with a history, which is then read in its place.
+        past: Its jobs, as ``history.history_of`` returns them.
+        start: The time.
+    """
+    known = job_rows(source if source.history is None else source.model_copy(update={"path": source.history}))
+    past, work_P, running_P = _table_past(past, known.start_s_J, fleet, start)
+    if past is None:
+        return None
+    details = known.details[past.row_J]
+    columns = [column.tolist() for column in _levels(fleet, [(past, details)])]
+    limit_P = np.where(fixed_C(fleet)[past.class_J], details["limit_s"].fill_null(np.inf).to_numpy(), np.inf)
+    return PastJobs(
+        level_PL=list(zip(*columns, strict=True)),
+        limit_P=limit_P,
+        work_P=work_P,
+        cause_P=np.where(running_P, RUNNING, _causes(details, len(past))),
+    )
+
+
+def levels_of(fleet: Fleet, class_: int, gpus_max: int, user: str, name: str) -> tuple[str, ...]:
+    """Returns the values of a job on the levels of groups, from broad to narrow: class, gang, user, name.
+
+    Args:
+        fleet: The fleet.
+        class_: Number of its class.
+        gpus_max: Its largest gang, GPUs.
+        user: Who runs it; empty: unknown.
+        name: Its name; numbers within it count as one.
+
+    Example:
+        >>> from noonward.data.scenarios.load import load_scenario
+        >>> levels_of(load_scenario("tiny").fleet, 0, 8, "ann", "train-17")[1:]
+        ('3', 'ann', 'train-#')
+    """
+    pattern = re.sub(r"\d+", "#", name) if re.search(r"[^\d]", name) else name
+    return fleet.classes[class_], str(gpus_max.bit_length() - 1), user, pattern
 
 
 def left_alone(jobs: Jobs, knowledge: JobKnowledge, fleet: Fleet, alone_s: float, slot_s: float) -> Jobs:
@@ -152,7 +213,7 @@ def left_alone(jobs: Jobs, knowledge: JobKnowledge, fleet: Fleet, alone_s: float
         expected_s_J = np.minimum(limit_J, _usual_work_J(knowledge))
     else:
         expected_s_J = limit_J
-    short_J = (expected_s_J < alone_s) & _fixed(fleet)[jobs.class_J]
+    short_J = (expected_s_J < alone_s) & fixed_C(fleet)[jobs.class_J]
     first_s_J = np.ceil(jobs.arrival_s_J / slot_s) * slot_s - jobs.arrival_s_J if slot_s else np.zeros(len(jobs))
     return replace(jobs, slack_s_J=np.where(short_J, first_s_J, jobs.slack_s_J))
 
@@ -199,7 +260,7 @@ def _levels(fleet: Fleet, tables: list[tuple[Jobs, pl.DataFrame | None]]) -> lis
     return levels
 
 
-def _fixed(fleet: Fleet) -> NDArray[np.bool_]:
+def fixed_C(fleet: Fleet) -> NDArray[np.bool_]:
     """Returns per class whether its work is a run time in s."""
     kinds = fleet.gpu_types.values()
     return np.array([all(kind.classes[name].time == "duration" for kind in kinds) for name in fleet.classes])
@@ -213,7 +274,7 @@ def _limits(told: Knowledge, fleet: Fleet, jobs: Jobs, details: pl.DataFrame | N
     if details is None:
         return np.full(len(jobs), np.inf)
     limit_J = details["limit_s"].fill_null(np.inf).to_numpy()
-    return np.where(_fixed(fleet)[jobs.class_J], limit_J, np.inf)
+    return np.where(fixed_C(fleet)[jobs.class_J], limit_J, np.inf)
 
 
 def _doublings(gpus_J: I8) -> NDArray[np.str_]:

@@ -91,6 +91,7 @@ class OwnFleet:
         slack_h: Largest accepted delay of a start, h; infinite for none.
         late_usd_per_gpu_hour: Price of an hour that a job starts later than that, per GPU; 0: lateness is a limit.
         waiting_usd_per_hour: What an hour is worth that a job waits.
+        gpu_usd_per_hour: What a GPU costs per hour whether it runs or not; 0: not said.
         leave_alone_min: Jobs that run for less, min, have no slack.
         carbon_usd_per_t: Carbon price.
         revenue_usd_per_gpu_hour: What a GPU-hour of work is worth.
@@ -112,6 +113,7 @@ class OwnFleet:
     slack_h: float = 24.0
     late_usd_per_gpu_hour: float = 0.0
     waiting_usd_per_hour: float = 0.0
+    gpu_usd_per_hour: float = 0.0
     leave_alone_min: float = LEAVE_ALONE_MIN
     carbon_usd_per_t: float = 100.0
     revenue_usd_per_gpu_hour: float = 2.0

@@ -96,6 +96,8 @@ def scenario_text(
         f"  carbon_usd_per_t: {asked.carbon_usd_per_t:g}",
         f"  waiting_usd_per_hour: {asked.waiting_usd_per_hour:g}  # what an hour is worth that a job waits; 0: counted "
         "alone",
+        f"  gpu_usd_per_hour: {asked.gpu_usd_per_hour:g}  # what a GPU costs per hour, run or not; savings are shown "
+        "as a share of it too",
     ]
     return "\n".join(lines) + "\n"
 

@@ -21,6 +21,7 @@ from noonward.engine.cluster.kernels.world import (
     UNESTIMATED,
     UNISSUED,
 )
+from noonward.engine.cluster.pace import Pace
 from noonward.engine.cluster.stepped import SteppedEngine
 from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.ledger.segments import Outcome
@@ -83,6 +84,7 @@ class ClusterEngine(SteppedEngine):
         kind = AS_EARNED if rewards else NO_REWARDS
         super().__init__(build_world(environment, scheduler.needs, self.brief, rewards=kind), environment.protocol)
         self._issuer = forecast_issuer(environment, scheduler.needs, seed)
+        self._pace = Pace(len(environment.jobs))
         self._estimates = EstimateIssuer(environment) if environment.learns_run_times else None
         if self.world.engine_1["bends"][0] and environment.learns_run_times:
             raise ScenarioError(
@@ -106,12 +108,14 @@ class ClusterEngine(SteppedEngine):
             InfeasibleActionError: An answer is infeasible; nothing has changed.
         """
         kind = self._step()
+        self._pace.note(int(self.world.engine_1["next_arrival"][0]))
         if kind < 0:
             raise self._infeasible(kind)
         return kind
 
     def _provide(self, what: int) -> None:
         """Provides what a loop stopped for: run times (UNESTIMATED), forecasts (UNISSUED) or room."""
+        self._pace.note(int(self.world.engine_1["next_arrival"][0]))
         if what == UNESTIMATED:
             assert self._estimates is not None, "only what is learned is missing"
             self._estimates.issue(self.world)
@@ -154,6 +158,7 @@ class ClusterEngine(SteppedEngine):
             )
             if stopped < 0:
                 raise self._infeasible(stopped)
+            self._pace.note(int(self.world.engine_1["next_arrival"][0]))
             asked = stopped == loops.DECLINED
 
     def outcome(self, rewards_K: F8 | None = None) -> Outcome:

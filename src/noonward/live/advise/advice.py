@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from noonward.live.advise.squeue import QueuedJob
 from noonward.live.config import LiveConfig, ModelSite
 from noonward.live.grid.keeper import HISTORY_H, PUBLISHED_H
 from noonward.live.grid.sources import source_of
+from noonward.live.known_jobs import MetJob, known_jobs
 from noonward.live.setup import Setup
 from noonward.live.world.seats import STARTING, Arrival, Seat
 from noonward.model.cluster.lateness import Lateness
@@ -43,7 +45,8 @@ class Options:
         at: Site that the queues belong to; None: clusters and partitions are named as sites.
         class_: Class of the jobs; None: the fleet's only one.
         later_h: How much later than under the reference a job may start, h.
-        run_share: Run time over time limit.
+        run_share: Run time over time limit; None: 1, or what is learned where the scenario has run times learned.
+        history: Log of past jobs to learn run times from; None: that of the scenario.
         run_h: Run time of jobs without a time limit, h; None: such a job is an error.
     """
 
@@ -53,7 +56,8 @@ class Options:
     at: str | None = None
     class_: str | None = None
     later_h: float = 24.0
-    run_share: float = 1.0
+    run_share: float | None = None
+    history: Path | None = None
     run_h: float | None = None
 
 
@@ -117,8 +121,12 @@ def advise(scenario: Scenario, jobs: Sequence[QueuedJob], options: Options) -> A
     setup = _setup(scenario, options, waiting)
     now_s = (options.now - setup.start).total_seconds()
     slot_s = scenario.slot_s
-    running = _running(setup, jobs, homes, options, now_s)
-    arrivals = [_arrival(setup, job, homes[id(job)], options, n, now_s) for n, job in enumerate(waiting)]
+    class_ = _class_of(setup, options) if waiting else 0
+    left_s, notes = _left_s(setup, [*waiting, *(job for job in jobs if job.running)], class_, options)
+    running = _running(setup, jobs, homes, left_s, now_s)
+    arrivals = [
+        _arrival(setup, job, homes[id(job)], class_, n, now_s, left_s[id(job)]) for n, job in enumerate(waiting)
+    ]
     longest_h = max((one.work / HOUR_S for one in arrivals), default=0.0)
     hours = LONGEST_QUEUE_H + math.ceil(longest_h) + 1
     signals = assumed_signals(setup, options, hours)
@@ -134,7 +142,7 @@ def advise(scenario: Scenario, jobs: Sequence[QueuedJob], options: Options) -> A
     rows = [
         by_job.get(id(job)) or _no_advice(job, homes[id(job)], job.not_now) for job in jobs if not job.running
     ]  # fmt: skip
-    return Advice(rows, _notes(setup, options, jobs))
+    return Advice(rows, _notes(setup, options, notes))
 
 
 def _home(scenario: Scenario, job: QueuedJob, at: str | None) -> str:
@@ -195,23 +203,71 @@ def _class_of(setup: Setup, options: Options) -> int:
     return names.index(name)
 
 
-def _run_s(job: QueuedJob, options: Options) -> float:
-    """Returns how long a waiting job is expected to run, s."""
+def _left_s(
+    setup: Setup, jobs: Sequence[QueuedJob], class_: int, options: Options
+) -> tuple[dict[int, float], list[str]]:
+    """Returns how much longer each job is expected to run (s, by ``id``), and what that rests on.
+
+    Where the scenario has run times learned and no share of the limits is asked for, that is the quantile of the run
+    times of similar jobs of the log before now that ran for as long as this one has, at most the limit.
+
+    Raises:
+        DataError: A job has no time limit, and nothing else says how long it runs; the log cannot be read.
+    """
+    known = None
+    if options.run_share is None:
+        known = known_jobs(setup.scenario, options.now, options.history, setup.config.largest_gang)
+    if known is None:
+        share = 1.0 if options.run_share is None else options.run_share
+        return {id(job): _of_limit_s(job, share, options) for job in jobs}, _limit_notes(jobs, share)
+    learned = len(known.model.traits)
+    age_J = np.array([_age_s(job) for job in jobs])
+    rows = known.meet([MetJob(class_, job.gpus, job.user, job.name, job.limit_s) for job in jobs])
+    left_J = np.maximum(known.expected(rows, age_J) - age_J, 1.0) if len(jobs) else age_J
+    limit_J = np.array([math.inf if job.left_s is None else max(job.left_s, 1.0) for job in jobs])
+    said = (
+        f"run times are learned from {learned} jobs of the log that were submitted before now: "
+        f"{setup.scenario.jobs.knowledge.quantile:.0%} of similar jobs do not run longer; limits cap them"
+    )
+    return dict(zip(map(id, jobs), np.minimum(left_J, limit_J).tolist(), strict=True)), [said]
+
+
+def _age_s(job: QueuedJob) -> float:
+    """Returns how long a job has run, s; 0 where the queue does not say it."""
+    if not job.running or job.limit_s is None or job.left_s is None:
+        return 0.0
+    return max(job.limit_s - job.left_s, 0.0)
+
+
+def _of_limit_s(job: QueuedJob, share: float, options: Options) -> float:
+    """Returns how much longer a job runs, s, at a share of its time limit; one that runs without a limit runs on."""
     if job.left_s is not None:
-        return max(job.left_s * options.run_share, 1.0)
+        return max(job.left_s * share, 1.0)
+    if job.running:
+        return (LONGEST_QUEUE_H + 1) * HOUR_S
     if options.run_h is None:
         raise DataError(f"job {job.id} ({job.name}) has no time limit; say how long such jobs run: --run-hours")
     return options.run_h * HOUR_S
 
 
-def _arrival(setup: Setup, job: QueuedJob, home: str, options: Options, number: int, now_s: float) -> Arrival:
-    """Returns a waiting job as it arrives now at its site.
+def _limit_notes(jobs: Sequence[QueuedJob], share: float) -> list[str]:
+    """Returns what the advice rests on where run times are taken from time limits."""
+    notes = []
+    if share == 1.0:
+        notes.append("every job is taken to run as long as its time limit; --run-share 0.5 takes half of it")
+    endless = sum(job.running and job.left_s is None for job in jobs)
+    if endless:
+        notes.append(f"{endless} running jobs have no time limit and are taken to hold their GPUs throughout")
+    return notes
+
+
+def _arrival(setup: Setup, job: QueuedJob, home: str, class_: int, number: int, now_s: float, run_s: float) -> Arrival:
+    """Returns a waiting job as it arrives now at its site, with the run time that is expected of it, s.
 
     Raises:
         DataError: No site has as many GPUs.
     """
     fleet = setup.scenario.fleet
-    class_ = _class_of(setup, options)
     tables = fleet.tables(1)
     sites = [s for s in range(len(setup.sites)) if tables.range_CS[class_, s]]
     most = max((int(tables.gpus_S[s]) for s in sites), default=0)
@@ -225,7 +281,7 @@ def _arrival(setup: Setup, job: QueuedJob, home: str, options: Options, number: 
         class_=class_,
         gpus_min=job.gpus,
         gpus_max=job.gpus,
-        work=_run_s(job, options),
+        work=run_s,
         max_delay_s=math.inf,
         move_gb=0.0,
         result_gb=0.0,
@@ -242,7 +298,7 @@ def _ingress(setup: Setup, home: str) -> int:
 
 
 def _running(
-    setup: Setup, jobs: Sequence[QueuedJob], homes: Mapping[int, str], options: Options, now_s: float
+    setup: Setup, jobs: Sequence[QueuedJob], homes: Mapping[int, str], left_s: Mapping[int, float], now_s: float
 ) -> list[Seat]:
     """Returns the jobs that hold GPUs, as they stand in the books.
 
@@ -257,13 +313,12 @@ def _running(
             continue
         site = setup.sites.index(homes[id(job)])
         held_S[site] += job.gpus
-        left_s = (LONGEST_QUEUE_H + 1) * HOUR_S if job.left_s is None else job.left_s * options.run_share
         about = Arrival(-1, 0, 0.0, 0, 0, job.gpus, job.gpus, 1.0, math.inf, 0.0, 0.0)
         number = len(seats)
         seats.append(
             Seat(
                 about, number, number, STARTING, site=site, place=number, gpus=job.gpus, level=0, start_s=0.0,
-                run_s=now_s + left_s,
+                run_s=now_s + left_s[id(job)],
             )
         )  # fmt: skip
     for s in np.flatnonzero(held_S > gpus_S).tolist():
@@ -392,7 +447,7 @@ def _means(setup: Setup, signals: Signals, fate: Fate) -> tuple[float, float]:
     return price, carbon
 
 
-def _notes(setup: Setup, options: Options, jobs: Sequence[QueuedJob]) -> list[str]:
+def _notes(setup: Setup, options: Options, run_times: Sequence[str]) -> list[str]:
     """Returns what the advice rests on."""
     kind = _forecast(setup, options).kind
     notes = [
@@ -400,9 +455,4 @@ def _notes(setup: Setup, options: Options, jobs: Sequence[QueuedJob]) -> list[st
         f"are those at the forecast, against {options.reference}",
         "jobs that come later are not reckoned with",
     ]
-    if options.run_share == 1.0:
-        notes.append("every job is taken to run as long as its time limit; --run-share 0.5 takes half of it")
-    endless = sum(job.running and job.left_s is None for job in jobs)
-    if endless:
-        notes.append(f"{endless} running jobs have no time limit and are taken to hold their GPUs throughout")
-    return notes
+    return [*notes, *run_times]

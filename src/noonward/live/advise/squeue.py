@@ -13,13 +13,13 @@ from noonward.units import DAY_S, HOUR_S, MINUTE_S
 
 FIELDS: Final = (
     "JobArrayID", "Partition", "State", "TimeLimit", "TimeLeft", "NumNodes", "NumTasks", "tres-per-job",
-    "tres-per-node", "tres-per-task", "Reason", "Command", "Name",
+    "tres-per-node", "tres-per-task", "Reason", "UserName", "Command", "Name",
 )  # fmt: skip
 EXPORT: Final = f'squeue -O "{",".join(f"{field}:|" for field in FIELDS)}"'
 """The command whose output holds all that is needed; the name comes last, since it may hold the separator."""
 _ALIKE: Final = {
     "jobid": "id", "st": "state", "timelimit": "limit", "timelimi": "limit", "timeleft": "left", "time": "used",
-    "numnodes": "nodes", "numtasks": "tasks", "gres": "trespernode", "nodelistreason": "reason",
+    "username": "user", "numnodes": "nodes", "numtasks": "tasks", "gres": "trespernode", "nodelistreason": "reason",
 }  # fmt: skip
 _WAITING: Final = frozenset({"PENDING", "PD", "REQUEUED", "RQ"})
 _RUNNING: Final = frozenset(
@@ -55,6 +55,8 @@ class QueuedJob:
         command: Its script, if there is one.
         not_now: Why no scheduler may start it now; empty: it may be started.
         options: What it asks for, as options of sbatch, as far as the queue says it.
+        user: Whose it is; empty where the queue does not say it.
+        limit_s: Time limit, s; None: none.
     """
 
     id: str
@@ -67,6 +69,8 @@ class QueuedJob:
     command: str | None
     not_now: str
     options: tuple[str, ...] = ()
+    user: str = ""
+    limit_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -207,6 +211,7 @@ def _json_rows(text: str, source: str, now_s: float) -> Iterator[tuple[str, dict
                 "state": state[0] if isinstance(state, list) and state else str(state),
                 "partition": str(job.get("partition", "")),
                 "name": str(job.get("name", "")),
+                "user": str(job.get("user_name", "")),
                 "cluster": str(job.get("cluster", "")),
                 "reason": str(job.get("state_reason", "")),
                 "command": str(job.get("command", "")),
@@ -296,6 +301,8 @@ def _tasks(row: Mapping[str, str], where: str, running: bool, gpus: int) -> list
             command=None if command.lower() in _NOTHING else command,
             options=_options(row),
             not_now=NOT_NOW.get(reason, ""),
+            user=row.get("user", ""),
+            limit_s=limit_s,
         )
         for number in task_numbers(row["id"], where)
     ]

@@ -32,7 +32,7 @@ class Order:
         name: Its name.
         command: What is run, by a POSIX shell.
         gpus: Gang, GPUs.
-        run_s: Run time that the model expects, s.
+        run_s: Run time that the model expects by the work that was stated, s.
         start_s: Start that was decided, s since the service's start.
         handle: The cluster's own name of the job, once it is known.
         terms: What else it asks of its cluster.

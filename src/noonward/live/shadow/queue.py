@@ -11,7 +11,7 @@ from noonward.live.executors.slurm import phase_of
 
 FIELDS: Final = (
     "JobArrayID", "State", "SubmitTime", "StartTime", "EndTime", "TimeLimit", "NumNodes", "NumTasks", "tres-per-job",
-    "tres-per-node", "tres-per-task", "Reason", "Name",
+    "tres-per-node", "tres-per-task", "Reason", "UserName", "Name",
 )  # fmt: skip
 """What is asked of ``squeue -O``."""
 OVER: Final = ("done", "failed", "cancelled", "node-failed")
@@ -24,6 +24,7 @@ class SeenJob:
     Attributes:
         number: Its number; of a task, with the task's.
         name: Name.
+        user: Whose it is.
         gpus: GPUs.
         phase: Where it stands.
         submit: When it was submitted.
@@ -35,6 +36,7 @@ class SeenJob:
 
     number: str
     name: str
+    user: str
     gpus: int
     phase: Phase
     submit: float
@@ -65,6 +67,7 @@ def seen_jobs(text: str, source: str) -> list[SeenJob]:
             SeenJob(
                 number=row["id"],
                 name=row["name"],
+                user=row.get("user", ""),
                 gpus=gpus,
                 phase=phase,
                 submit=submit,

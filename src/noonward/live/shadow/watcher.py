@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from noonward.decision.cluster.view import POWER_W, SECONDS
 from noonward.errors import DataError, ScenarioError
 from noonward.live.config import ShadowConfig
@@ -152,7 +154,7 @@ class Watcher:
         """
         if self._expected_s(job) is None:
             raise DataError(f"job {job.number} has no time limit; say how long such jobs run (shadow: run_hours)")
-        return self._checker.row(
+        row = self._checker.row(
             JobRequest(
                 name=(job.name or "job")[:200],
                 work=float(self._expected_s(job) or 0.0),
@@ -160,8 +162,10 @@ class Watcher:
                 origin=self._origin,
                 gpus_min=job.gpus,
                 key=f"{self.name}/{job.number}/{job.submit:.0f}",
+                time_limit_s=job.limit_s or None,
             )
         )
+        return replace(row, run_by=job.user)
 
     def _expected_s(self, job: SeenJob) -> float | None:
         """Returns how long a job is expected to run, s."""

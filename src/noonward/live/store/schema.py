@@ -8,7 +8,7 @@ from typing import Final
 
 from noonward.errors import FileError
 
-VERSION: Final = 10
+VERSION: Final = 11
 """Version of the tables; newer stores are refused, older ones are brought up to date from ``min(UPGRADES)`` on."""
 NEEDS: Final = """
 CREATE TABLE needs (job INTEGER NOT NULL, needed INTEGER NOT NULL, PRIMARY KEY (job, needed)) WITHOUT ROWID;
@@ -16,7 +16,11 @@ CREATE TABLE needs (job INTEGER NOT NULL, needed INTEGER NOT NULL, PRIMARY KEY (
 PUBLISHED: Final = """
 CREATE TABLE published (hour INTEGER PRIMARY KEY, value BLOB NOT NULL);
 """
-UPGRADES: Final[Mapping[int, str]] = {8: NEEDS, 9: PUBLISHED}
+RUN_TIMES: Final = """
+ALTER TABLE jobs ADD COLUMN run_by TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN told TEXT;
+"""
+UPGRADES: Final[Mapping[int, str]] = {8: NEEDS, 9: PUBLISHED, 10: RUN_TIMES}
 """Statements that bring tables of a version to the next one."""
 TABLES: Final = (
     NEEDS
@@ -35,6 +39,7 @@ CREATE TABLE jobs (
     pinned TEXT,
     vetoed TEXT NOT NULL DEFAULT '[]',
     owner TEXT NOT NULL DEFAULT '',
+    run_by TEXT NOT NULL DEFAULT '',
     origin TEXT NOT NULL,
     class TEXT NOT NULL,
     gpus_min INTEGER NOT NULL,
@@ -64,7 +69,8 @@ CREATE TABLE jobs (
     began_s REAL,
     ended_s REAL,
     exit_code INTEGER,
-    reason TEXT
+    reason TEXT,
+    told TEXT
 );
 CREATE INDEX jobs_open ON jobs (id) WHERE state IN ('submitted', 'transit', 'waiting', 'starting', 'running');
 CREATE INDEX jobs_new ON jobs (arrival_s, id) WHERE state = 'submitted' AND serial IS NULL;

@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from noonward.decision.brief import Brief, check_fit
-from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_SLOT, HOLD, ORACLE, SECONDS, ClusterView
+from noonward.decision.cluster.view import (
+    ASK_ALLOCATE,
+    ASK_FINISHED,
+    ASK_SLOT,
+    HOLD,
+    KEEP,
+    ORACLE,
+    SECONDS,
+    ClusterView,
+)
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.kernels.world import DROPPED, FREED, JOINED, SENT, TAKEN
 from noonward.engine.cluster.told import Happening, ToldEngine
@@ -19,6 +28,7 @@ from noonward.live.world.curves import Curves
 from noonward.live.world.hours import Hours
 from noonward.live.world.kernels import latest_s
 from noonward.live.world.seats import OVERDUE, STARTING, TRANSIT, WAITING, Arrival, Decision, Note, Seat
+from noonward.model.cluster.knowledge import OVERRUN
 from noonward.units import HOUR_S
 
 
@@ -100,7 +110,7 @@ class World:
         for one in arrivals:
             if (one.job, one.attempt) in added:
                 continue
-            self._told("arrive", *one[:-1], sorted(one.vetoed))
+            self._told("arrive", *one[:-2], sorted(one.vetoed), list(one.told))
             serial, self.serial = self.serial, self.serial + 1
             self._coming[serial] = one
             self.engine.arrive(serial, held=one.held, **one.columns())
@@ -159,7 +169,8 @@ class World:
     def again(self, what: str, *how: Any) -> None:
         """Repeats what a journal says was told."""
         if what == "arrive":
-            self.arrive([Arrival._make([*how[:-1], frozenset(how[-1])])])
+            *columns, vetoed, told = how if len(how) == len(Arrival._fields) else (*how, ())
+            self.arrive([Arrival._make([*columns, frozenset(vetoed), tuple(told)])])
         else:
             getattr(self, {"run": "run_to"}.get(what, what))(*how)
 
@@ -202,6 +213,7 @@ class World:
     def _run_to(self, time_s: float) -> None:
         if self._each_slot and time_s <= self.asked_s:
             return
+        self._renew(time_s)
         self.engine.begin(time_s)
         if self._each_slot:
             self.asked_s = time_s
@@ -217,6 +229,19 @@ class World:
             if s >= 0 and self.engine.look_at(s, time_s):
                 self._answer_all()
         self._opened.clear()
+
+    def _renew(self, time_s: float) -> None:
+        """Tells the scheduler a longer run time of each job that has run for longer than what it was told."""
+        view = self.view
+        for seat in self.seat_of.values():
+            if not seat.about.told or seat.state != STARTING or seat.serial in self._ended:
+                continue
+            begin_s, expected = float(seat.start_s or 0.0), float(view.job_J["work"][seat.slot])
+            unit_s = float(view.speed_KSCGF[SECONDS, seat.site, seat.about.class_, seat.gpus, seat.level])
+            while begin_s + expected * unit_s <= time_s:
+                expected = next((more for more in seat.about.told if more > expected), expected * OVERRUN)
+            view.job_J["work"][seat.slot] = expected
+            seat.run_s = expected * unit_s
 
     # Questions.
 
@@ -270,7 +295,7 @@ class World:
         for s, seat in asked:
             choice, gpus, level = self._checked(seat, s, *answer_N[s].item()[:3])
             self._decided(seat, s, choice, gpus, level, 0.0)
-            answer_N[s] = choice, gpus, level, 0.0
+            answer_N[s] = choice, gpus, level, 0.0, KEEP
         return True
 
     def _answer_allocate(self, seat: Seat) -> bool:
@@ -299,7 +324,7 @@ class World:
         self.unrouted.pop(seat.serial)
         self._decided(seat, 0, choice, gpus, level, earliest_s)
         seat.gpus, seat.level, seat.earliest_s = gpus, level, earliest_s
-        self.engine.answers.answer_N[0] = choice, gpus, level, earliest_s
+        self.engine.answers.answer_N[0] = choice, gpus, level, earliest_s, KEEP
         return True
 
     def restrict(self, seat: Seat, asker: int) -> None:

@@ -132,6 +132,34 @@ class JobTraits:
         return cls(key_JL=np.stack(keys, axis=1), limit_J=np.asarray(limit_J, np.float64))
 
 
+class Groups:
+    """Numbers of groups of jobs, given as jobs are met: the groups that ``JobTraits.build`` makes of all at once.
+
+    Example:
+        >>> groups = Groups()
+        >>> groups.keys(["a100", "ann"]), groups.keys(["h100", "ann"]), groups.keys(["a100", "", "train"])
+        ([0, 1, 2], [0, 3, 4], [0, 1, -1, 5])
+    """
+
+    def __init__(self) -> None:
+        self._number_of: dict[tuple[int, int, str], int] = {}
+
+    def keys(self, values: Sequence[str]) -> list[int]:
+        """Returns the numbers of a job's groups, that of all jobs first.
+
+        Args:
+            values: Its value on each further level, from the broadest to the narrowest; empty where unknown.
+        """
+        keys, within = [0], 0
+        for level, value in enumerate(values):
+            if not value:
+                keys.append(-1)
+                continue
+            within = self._number_of.setdefault((level, within, value), len(self._number_of) + 1)
+            keys.append(within)
+        return keys
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobKnowledge:
     """What schedulers are told of the jobs of an environment in place of their run times.

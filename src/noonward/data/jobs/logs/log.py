@@ -89,9 +89,9 @@ class LogFormat:
         name: Name, as in ``--format``.
         title: What it is, in words.
         recognises: Says from its beginning whether a file is of this format.
-        read: Reads a file into a frame with ``LOG_COLUMNS`` (and any of ``class``, ``slack_s``, ``data_gb``,
-            ``model_gb``, ``result_gb``, ``site``, ``start_site``, and of the file's own columns that rules of classes
-            name), and accounts for the rows that are not handed on.
+        read: Reads a file into a frame with ``LOG_COLUMNS`` (and any of ``class``, ``slack_s``, ``deadline``,
+            ``data_gb``, ``model_gb``, ``result_gb``, ``site``, ``start_site``, and of the file's own columns that rules
+            of classes name), and accounts for the rows that are not handed on.
         keys: Keys of columns that ``LogOptions.columns`` may name; none: the file is no table.
     """
 
@@ -102,6 +102,8 @@ class LogFormat:
     keys: tuple[str, ...] = ()
 
 
+TIMES: Final = ("submit_time", "start_time", "end_time", "deadline")
+"""Columns of times."""
 SLICES: Final = (
     "jobs on slices of GPUs (MIG): a slice is as many sevenths of a GPU as its name says (3g is 3/7; A30: quarters), "
     "and a job's sum is rounded up to whole GPUs"
@@ -293,7 +295,8 @@ def clean_log(log: pl.DataFrame, options: LogOptions, account: Account) -> pl.Da
         account.add("changed", log.height, "job ids, users, teams and names became digests")
     account.rows_out = log.height
     log = log.drop(name for name in log.columns if name.startswith(RAW))
-    times = [pl.col(name).dt.strftime("%Y-%m-%dT%H:%M:%SZ") for name in ("submit_time", "start_time", "end_time")]
+    account.add("read", log["deadline"].count() if "deadline" in log.columns else 0, "deadlines: jobs must end by them")
+    times = [pl.col(name).dt.strftime("%Y-%m-%dT%H:%M:%SZ") for name in TIMES if name in log.columns]
     sorted_ = log.sort("submit_time", maintain_order=True).with_columns(*times).drop("line")
     return sorted_.select(name for name in sorted_.columns if not sorted_[name].is_null().all())
 
@@ -310,8 +313,7 @@ def _moved(log: pl.DataFrame, options: LogOptions, account: Account) -> pl.DataF
         weeks = round((options.first_day - first.date()).days / 7)
         begin = first + timedelta(weeks=weeks)
         account.add("changed", log.height, f"times moved by {weeks:,} weeks, to begin on {begin:%Y-%m-%d}")
-        times = ("submit_time", "start_time", "end_time")
-        log = log.with_columns(pl.col(name) + timedelta(weeks=weeks) for name in times)
+        log = log.with_columns(pl.col(name) + timedelta(weeks=weeks) for name in TIMES if name in log.columns)
     earliest = pl.min_horizontal("submit_time", "start_time")
     old = log.filter(earliest < OLDEST)
     if old.height:

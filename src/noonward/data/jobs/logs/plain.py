@@ -96,7 +96,7 @@ def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame
         **named_columns(table, options),
     }
     frame |= {
-        key: table.numbers(name, "a number of at least 0", decimal=options.decimal)
+        key: table.numbers(name, "a number of at least 0", decimal=options.decimal, inf=key == "slack_s")
         for key in ("slack_s", "data_gb", "model_gb", "result_gb")
         if (name := column[key]) is not None
     }

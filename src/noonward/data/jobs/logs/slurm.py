@@ -47,6 +47,7 @@ _NAMES: Final = {
     "limit_min": ("TimelimitRaw",),
     "limit": ("Timelimit",),
     "limit_s": (),
+    "deadline": ("Deadline",),
     "class": (),
 }
 """sacct's names of columns, by key."""
@@ -99,6 +100,11 @@ def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame
             **texts_of(table, column, "origin", "state", "user", "team", "name", "partition"),
             **(texts_of(table, column, "class") if column["class"] else {}),
             "limit_s": limits_s(table, column),
+            **(
+                {}
+                if (due := column["deadline"]) is None
+                else {"deadline": log_times(table, due, options, account, _MISSING)}
+            ),
             **named_columns(table, options),
         }
     )

@@ -32,7 +32,7 @@ def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame
     resources = [_resources(job) for job in jobs]
     gpus, kinds = gpus_of([[text] for text in resources], account)
     rows = [{**_row(job, file), "gpus": n, "gpu_type": kind} for job, n, kind in zip(jobs, gpus, kinds, strict=True)]
-    return pl.DataFrame(rows, schema=dict(LOG_COLUMNS))
+    return pl.DataFrame(rows, schema={**LOG_COLUMNS, "deadline": pl.Datetime("us")})
 
 
 def _row(job: dict[str, Any], file: TextFile) -> dict[str, Any]:
@@ -59,6 +59,7 @@ def _row(job: dict[str, Any], file: TextFile) -> dict[str, Any]:
             "name": job.get("name"),
             "partition": job.get("partition"),
             "limit_s": None if not limit_min else 60.0 * limit_min,
+            "deadline": _instant(time.get("deadline")),
         }
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         name = job.get("job_id") if isinstance(job, dict) else job

@@ -108,13 +108,13 @@ class LearnedRunTimes:
         self.traits = traits
 
     @property
-    def score(self) -> tuple[float, float]:
-        """How well each clock has predicted lately: the part of what was learned that depends on the order of ends."""
-        return float(self._score_2[0]), float(self._score_2[1])
+    def score(self) -> tuple[float, float, float]:
+        """How well each prediction has done lately: the part of what was learned that depends on the order of ends."""
+        return float(self._score_3[0]), float(self._score_3[1]), float(self._score_3[2])
 
     @score.setter
-    def score(self, score: tuple[float, float]) -> None:
-        self._score_2 = np.array(score)
+    def score(self, score: tuple[float, float, float]) -> None:
+        self._score_3 = np.array(score)
 
     def end(self, jobs: I8, work_J: F8, cause_J: I8) -> None:
         """Learns from jobs that have ended, or (cause RUNNING) that have been running for so long.

@@ -11,6 +11,7 @@ from engine.test_against_oracles import STATUS, compare_rewards, play
 from engine.test_suspension import CLOSE, LONG, Breaker, replay, world
 from engine.test_suspension import draw as draw_suspension
 from noonward.decision.brief import Needs
+from noonward.decision.cluster.feasibility import is_suspended
 from noonward.decision.cluster.lives import may_cap, may_start_capped
 from noonward.decision.cluster.view import ASK_RUNNING
 from noonward.decision.scheduler import Scheduler
@@ -44,7 +45,8 @@ class Capper(Breaker):
             super().decide(view, answers)
             for site, job in view.asked():
                 own = answers.answer_N[site]["choice"] == 1 + site
-                if own and may_start_capped(view, job, site) and self.rng.random() < 0.5:
+                resized = is_suspended(view, job) and view.freedom_C["gangs"][view.job_J["class_"][job]] > 0
+                if own and not resized and may_start_capped(view, job, site, 8) and self.rng.random() < 0.5:
                     answers.answer_N[site]["cap"] = self.some_cap(view, job)
             entry = list(self.log[-1])
             entry[5] = [tuple(answer.tolist()) for answer in answers.answer_N]
@@ -89,15 +91,18 @@ def compare(outcome, world, jobs, run):
     noted = set(outcome.segment_K["job"].tolist())
     found = {
         (int(r["job"]), SEGMENT_NAMES[r["kind"]], round(float(r["from_s"]), 5)): (
-            round(float(r["to_s"]), 5), int(r["gpus"]), float(r["rate"]), pytest.approx(float(r["watts"]))
+            round(float(r["to_s"]), 5),
+            int(r["gpus"]),
+            pytest.approx(float(r["rate"])),
+            pytest.approx(float(r["watts"])),
         )
         for r in outcome.segment_K
         if r["from_s"] < outcome.ended_s
-    }  # fmt: skip
+    }
     expected = {
         (x.job.index, x.kind, round(x.begin_s, 5)): (
             round(x.end_s, 5),
-            x.job.gpus,
+            x.gpus,
             x.rate,
             x.watts * world.sites[x.job.site].pue,
         )
@@ -137,12 +142,13 @@ def compare_meters(outcome, world, run):
 def compare_ends(outcome, world):
     """No job that is capped or suspended, and not allowed to be late, ends later than it may."""
     environment, job_J = outcome.environment, outcome.job_J
-    tables = environment.fleet.tables(8)
+    tables, own_J = environment.fleet.tables(8), job_J["gpus"].copy()
+    own_J[outcome.segment_K["job"]] = outcome.segment_K["own_gpus"]
     for j in sorted(set(outcome.segment_K["job"].tolist())):
         if world.late_until_s > -math.inf or math.isnan(job_J["finish_s"][j]):
             continue
         s, c = job_J["site"][j], environment.jobs.class_J[j]
-        run_s = environment.jobs.work_J[j] * tables.seconds_per_unit_SCGF[s, c, job_J["gpus"][j], job_J["level"][j]]
+        run_s = environment.jobs.work_J[j] * tables.seconds_per_unit_SCGF[s, c, own_J[j], job_J["level"][j]]
         latest_s = environment.jobs.arrival_s_J[j] + environment.jobs.slack_s_J[j] + run_s
         assert job_J["finish_s"][j] <= latest_s + 1e-6
 
@@ -275,7 +281,7 @@ def test_a_suspension_takes_no_cap_and_protocol_on_arrival_none():
 
     with pytest.raises(InfeasibleActionError, match="power cap 1"):
         run(world(Freedom(), protocol="on-arrival").environment(), Arrival(h0=1))
-    with pytest.raises(ScenarioError, match="suspends or caps running jobs"):
+    with pytest.raises(ScenarioError, match="suspends, resizes or caps running jobs"):
         run(world(CAPPED, protocol="on-arrival").environment(), type("A", (Caps,), {"needs": Needs(caps=True)})())
 
 

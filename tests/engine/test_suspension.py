@@ -104,7 +104,8 @@ def replay(world, scheduler):
     jobs = world.jobs()
     ledger = suspension.SegmentLedger(*world.ledger_arguments())
     hours = len(world.price[0]) if world.price is not None else 0
-    run = suspension.simulate(world.plant(), jobs, answer, ledger, world.freedoms, hours)
+    resizes = scheduler.needs.resizes
+    run = suspension.simulate(world.plant(), jobs, answer, ledger, world.freedoms, hours, resizes=resizes)
     assert next(log, None) is None
     return jobs, run
 

@@ -1,6 +1,7 @@
 """The task of edge scenarios: advice against runs of the engine, draws, exported policies, records."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from noonward.learn.train.run_config import RunConfig, with_settings
 from noonward.learn.train.trainer import Trainer
 from noonward.ledger.edge import settle_edge
 from noonward.model.edge.quality import quality
+from noonward.schedule.edge import trained_policy
 from noonward.schedule.edge.lookahead import Lookahead
 from noonward.schedule.edge.rules import PatientReuse
 from noonward.schedule.edge.trained_policy import PARTS, EdgePolicy, read_meta, read_policy, write_policy
@@ -250,16 +252,53 @@ def test_half_precision_leaves_the_rounds_of_noise_as_they_are(tmp_path):
     assert 0.0 < ledger.quality < 0.284
 
 
-def test_the_price_is_that_of_the_nearest_scenario(tmp_path):
+def test_the_price_is_that_of_the_training_where_a_run_is_one_of_its_scenarios(tmp_path):
     made, _, meta = small_policy("eat-da")
-    meta["prices"] = [[4, 0.01, 24, 80.0], [4, 0.06, 24, 120.0], [8, 0.1, 24, 95.0], [4, 0.01, 33.5, 70.0]]
+    meta["prices"] = [[4, 0.03, 24, 80.0], [4, 0.05, 24, 120.0], [8, 0.1, 24, 95.0], [4, 0.05, 33.5, 70.0]]
     path = tmp_path / "p.npz"
     write_policy(path, made.policy_arrays().weights, [], meta)
-    small, large = environments(2)
-    policy = EdgePolicy(path)
-    assert policy.price_in(EdgeBrief.of(small)) == 120.0
-    assert policy.price_in(EdgeBrief.of(large)) == 95.0
-    assert EdgePolicy(path, 33.0).price_in(EdgeBrief.of(large)) == 33.0
+
+    def price(name, *changes, given=None):
+        brief = EdgeBrief.of(build_edge_environment(load_scenario(name, changes), 0, 1))
+        return EdgePolicy(path, given).price_in(brief)
+
+    large = ("servers.count=8", "tasks.sizes=[1,2,4,8]", "tasks.rate_per_s=0.1")
+    assert price("edge-inference-reference") == 120.0
+    assert price("edge-inference-reference", "tasks.rate_per_s=0.03", "window_h=3", "tasks.deadline_s=9") == 80.0
+    assert price("edge-inference-reference", *large) == 95.0
+    assert price("edge-inference") == 70.0
+    assert price("edge-inference", given=33.0) == 33.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("tasks.rate_per_s=0.06",),
+        ("tasks.sizes=[1,2]",),
+        ("tasks.count=40",),
+        ("gang_times.4.load_s=60",),
+        ("quality_goal=0.27",),
+        ("servers.count=5",),
+    ],
+)
+def test_a_run_outside_the_training_finds_the_price_on_its_own_law(tmp_path, monkeypatch, changes):
+    made, _, meta = small_policy("eat-da")
+    meta["prices"] = [[4, 0.05, 24, 120.0]]
+    path = tmp_path / "p.npz"
+    write_policy(path, made.policy_arrays().weights, [], meta)
+    asked = []
+
+    def rehearsed(law, rule, memory_at, low, high, halvings, **how):
+        asked.append((law.digest, memory_at(math.log(77.0)).number_P[1]))
+        return math.log(77.0)
+
+    monkeypatch.setattr(trained_policy, "rehearsed", rehearsed)
+    setting = load_scenario("edge-inference-reference", changes)
+    for _ in range(2):
+        policy = EdgePolicy(path)
+        policy.reset(EdgeBrief.of(build_edge_environment(setting, 0, 1)), np.random.default_rng(0))
+        assert policy.memory.number_P[1] == pytest.approx(77.0)
+    assert asked == [(setting.digest, pytest.approx(77.0))], "once in a process"
 
 
 def test_a_run_is_exported_with_its_record_and_runs_by_its_file(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Slow, plain-Python oracle of suspension and power caps under protocol `each-slot`, written from docs/suspension.md.
+"""Slow, plain oracle of suspension, resizes and power caps under protocol `each-slot`, written from docs/suspension.md.
 
 It walks slot by slot like `reference.each_slot`, whose queues, masks and moves it takes over, and keeps every stretch
 of a job (run at one power, stop, load, lost run) in a plain list that the ledger sums up.
@@ -15,11 +15,13 @@ from reference.ledger import Ledger
 class Freedom:
     """What may be done with running jobs of a class; fields as the scenario's keys.
 
-    `caps` lists (share of power, share of throughput) of each power cap below full power, in falling order.
+    `caps` lists (share of power, share of throughput) of each power cap below full power, in falling order; `elastic`
+    (GPUs, speed-up) of each gang that a job may be resized to, ascending.
     """
 
     interruptible: bool = True
     caps: tuple = ()
+    elastic: tuple = ()
     stop_s: float = 0.0
     dark_s: float = 0.0
     load_s: float = 0.0
@@ -32,7 +34,9 @@ class Freedom:
         """The scenario's block."""
         said = asdict(self)
         own = {name: said.pop(name) for name in ("min_run_s", "most_suspensions")} if self.interruptible else {}
-        interruptible, caps = said.pop("interruptible"), said.pop("caps")
+        interruptible, caps, elastic = (said.pop(name) for name in ("interruptible", "caps", "elastic"))
+        if elastic:
+            own["elastic"] = dict(zip(("gpus", "speedup"), zip(*elastic, strict=True), strict=True))
         if caps:
             power, throughput = zip(*reversed(((1.0, 1.0), *caps)), strict=True)
             own["caps"] = {"power": power, "throughput": throughput}
@@ -56,6 +60,7 @@ class Stretch:
     watts: float
     rate: float = 1.0
     capped: bool = False
+    gpus: int = 0
 
 
 @dataclass
@@ -80,6 +85,8 @@ class Life:
     ran_s: float = 0.0  # before, each stretch as long as it would have been at full power
     cap: int = 0  # its present power cap, or that after its load
     rate: float = 1.0
+    own: int = 0  # gang it started on
+    speed: float = 1.0  # on its present gang, over that
     lift_s: float = math.inf  # when its slack will be used up
     suspensions: int = 0
     paid_late_s: float = 0.0
@@ -94,6 +101,7 @@ class Run(each_slot.Run):
     order: list = field(default_factory=list)  # running jobs of classes with freedoms, as they began to run
     stretches: list = field(default_factory=list)
     hours_known: int = 0
+    resizes: bool = False
 
     def free(self, s):
         holds = ("run", "stop", "load")
@@ -118,7 +126,21 @@ class Run(each_slot.Run):
         return not self.suspended(job) and super().may_move(job, s, d)
 
     def gang_fits(self, job, s):
-        return self.room(s) >= (job.gpus if self.suspended(job) else job.gpus_min)
+        return self.resume_gang(job, self.room(s)) > 0 if self.suspended(job) else self.room(s) >= job.gpus_min
+
+    def resume_gang(self, job, most):
+        """Gang that a suspended job is resumed on where it may take so many GPUs; 0 for none."""
+        life, freedom = self.lives[job.index], self.freedoms[job.class_]
+        listed = dict(freedom.elastic) if job.gpus_min == job.gpus_max else {}
+        if life.own not in listed or not self.resizes:
+            return life.own if life.own <= most else 0
+        gpus = max((n for n in listed if n <= most), default=0)
+        if gpus == 0:
+            return 0
+        slack_s = self.stand_still_until_s(job, life) - self.home_s(job) - self.now_s
+        left_s = life.left * self.unit_s(job)
+        in_time = gpus >= life.own or slack_s + left_s >= left_s * listed[life.own] / listed[gpus]
+        return gpus if in_time else 0
 
     def mask(self, job, s):
         row = [True]
@@ -128,7 +150,7 @@ class Run(each_slot.Run):
         return row
 
     def unit_s(self, job):
-        return self.plant.sites[job.site].unit_s(job.gpus, job.level, job.class_)
+        return self.plant.sites[job.site].unit_s(self.lives[job.index].own, job.level, job.class_)
 
     def full_w(self, job):
         return self.plant.sites[job.site].power_w(job.gpus, job.level, job.class_)
@@ -144,20 +166,23 @@ class Run(each_slot.Run):
 
     def slack_left_s(self, job, life, now_s):
         """How long a running job may still stand still: to its latest start, moved on by what it has run."""
-        return job.deadline_s + life.ran_s + life.rate * (now_s - life.stretch_s) - self.home_s(job) - now_s
+        ran_s = life.rate * (now_s - life.stretch_s)
+        left_s = life.left * self.unit_s(job) - ran_s
+        return job.deadline_s + life.ran_s + ran_s - self.home_s(job) - now_s + left_s - left_s / life.speed
 
     def begin_stretch(self, job, life, time_s, cap):
         """Runs on under a cap, which is lifted when the slack is used up: it takes 1 - rate of every second."""
         share, rate = self.freedoms[job.class_].cap(cap) if job.class_ in self.freedoms else (1.0, 1.0)
-        life.cap, life.rate, life.stretch_s, life.lift_s = cap, rate, time_s, math.inf
-        whole_s = life.left * self.unit_s(job)
+        life.cap, life.rate, life.stretch_s, life.lift_s = cap, rate * life.speed, time_s, math.inf
+        whole_s = life.left * self.unit_s(job) / life.speed
         job.finish_s = end_s = time_s + whole_s / rate
         if rate < 1:
             capped_s = self.slack_left_s(job, life, time_s) / (1 - rate)
             if capped_s < whole_s / rate:
                 end_s = life.lift_s = time_s + capped_s
                 job.finish_s = end_s + whole_s - rate * capped_s
-        self.stretches.append(Stretch(job, "run", time_s, end_s, share * self.full_w(job), rate, cap > 0))
+        watts = share * self.full_w(job)
+        self.stretches.append(Stretch(job, "run", time_s, end_s, watts, life.rate, cap > 0, job.gpus))
 
     def end_stretch(self, job, life, time_s):
         """Cuts the present stretch off; one of no length is left out."""
@@ -227,27 +252,30 @@ class Run(each_slot.Run):
         life = self.lives.get(job.index)
         if life is None:
             super().carry_out(job, s, choice, gpus, level)
-            life = self.lives[job.index] = Life("run", math.nan, left=job.work, cap=max(0, cap))
+            life = self.lives[job.index] = Life("run", math.nan, left=job.work, cap=max(0, cap), own=job.gpus)
             self.begin_run(job, life, self.now_s)
             life.paid_late_s = max(0.0, self.now_s - job.deadline_s)
             return
         self.queues[s].remove(job.index)
-        freedom = self.freedoms[job.class_]
+        freedom, listed = self.freedoms[job.class_], dict(self.freedoms[job.class_].elastic)
+        room = min(gpus or self.room(s), self.room(s))
+        job.gpus = self.resume_gang(job, room)
+        life.speed = listed[job.gpus] / listed[life.own] if job.gpus != life.own else 1.0
         late_s = self.now_s - self.stand_still_until_s(job, life)
         if late_s > 0:
             self.ledger.late_gpu_h += job.gpus_min * (late_s - life.paid_late_s) / 3600
             life.paid_late_s = late_s
-        job.status, end_s = "running", self.now_s + freedom.load_s
-        self.stretches.append(Stretch(job, "load", self.now_s, end_s, freedom.load_power * self.full_w(job)))
+        job.status, end_s, load_w = "running", self.now_s + freedom.load_s, freedom.load_power * self.full_w(job)
+        self.stretches.append(Stretch(job, "load", self.now_s, end_s, load_w, 0.0, gpus=job.gpus))
         life.state, life.until_s, life.cap = "load", end_s, max(0, cap)
         if freedom.load_s == 0:
             self.begin_run(job, life, end_s)
         else:
-            job.finish_s = end_s + life.left * self.unit_s(job)
+            job.finish_s = end_s + life.left * self.unit_s(job) / life.speed
 
     def may_suspend(self, job):
         life, freedom, slot_s = self.lives[job.index], self.freedoms[job.class_], self.plant.slot_s
-        if not freedom.interruptible:
+        if not (freedom.interruptible or (self.resizes and freedom.elastic)):
             return False
         if freedom.most_suspensions is not None and life.suspensions >= freedom.most_suspensions:
             return False
@@ -264,18 +292,11 @@ class Run(each_slot.Run):
             return False
         return life.cap > 0 or self.slack_left_s(job, life, self.now_s) >= 1.0
 
-    def may_start_capped(self, job, s):
-        """Whether a job of a queue may start or be resumed under a cap."""
-        freedom, life = self.freedoms.get(job.class_), self.lives.get(job.index)
-        home_s = self.link_s(job.origin, s, job.result_gb) if job.result_gb > 0 else 0.0
-        slack_s = self.stand_still_until_s(job, life) - home_s - self.now_s
-        return freedom is not None and len(freedom.caps) > 0 and slack_s >= 1.0
-
     def suspend(self, job):
         life, freedom = self.lives[job.index], self.freedoms[job.class_]
         self.end_stretch(job, life, self.now_s)
-        end_s = self.now_s + freedom.stop_s
-        self.stretches.append(Stretch(job, "stop", self.now_s, end_s, freedom.stop_power * self.full_w(job)))
+        end_s, stop_w = self.now_s + freedom.stop_s, freedom.stop_power * self.full_w(job)
+        self.stretches.append(Stretch(job, "stop", self.now_s, end_s, stop_w, 0.0, gpus=job.gpus))
         life.cap, life.rate, life.lift_s = 0, 1.0, math.inf
         life.suspensions += 1
         self.order.remove(job.index)
@@ -313,13 +334,14 @@ class Run(each_slot.Run):
 
     def pay(self, time_s):
         self.ledger.stretches = self.stretches
+        self.ledger.own = {index: life.own for index, life in self.lives.items()}
         super().pay(time_s)
 
 
 class SegmentLedger(Ledger):
     """The slow ledger over stretches instead of whole runs; only runs whose work is not lost earn, by what they do."""
 
-    stretches = ()
+    stretches, own = (), None
     capped_gpu_s = slowed_gpu_s = 0.0
 
     def __init__(self, *args):
@@ -343,21 +365,22 @@ class SegmentLedger(Ledger):
             if end_s <= begin_s:
                 continue
             s = job.site
-            if stretch.kind in ("run", "lost") and stretch.capped:
-                self.capped_gpu_s += job.gpus * (end_s - begin_s)
-                self.slowed_gpu_s += job.gpus * (end_s - begin_s) * (1 - stretch.rate)
+            own = self.own[job.index]
+            if stretch.kind in ("run", "lost"):
+                self.capped_gpu_s += stretch.gpus * (end_s - begin_s) * stretch.capped
+                self.slowed_gpu_s += (end_s - begin_s) * (stretch.gpus - own * stretch.rate)
             if stretch.kind == "run":
-                self.busy[s]["gpu_s"] += job.gpus * (end_s - begin_s) * stretch.rate
+                self.busy[s]["gpu_s"] += own * (end_s - begin_s) * stretch.rate
             elif stretch.kind in ("stop", "load"):
-                self.overhead[s]["gpu_s"] += job.gpus * (end_s - begin_s)
+                self.overhead[s]["gpu_s"] += stretch.gpus * (end_s - begin_s)
                 self._book(self.overhead[s], s, stretch.watts, begin_s, end_s)
             self._book(self.busy[s], s, stretch.watts, begin_s, end_s)
             until_s = min(end_s, self.window_s)
             if until_s > begin_s:
-                self._book(self.free[s], s, -job.gpus * self.sites[s].free_w, begin_s, until_s)
+                self._book(self.free[s], s, -stretch.gpus * self.sites[s].free_w, begin_s, until_s)
 
 
-def simulate(plant, jobs, answer, ledger, freedoms, hours_known):
+def simulate(plant, jobs, answer, ledger, freedoms, hours_known, *, resizes=False):
     """Runs the protocol with questions about running jobs.
 
     Of a `Question` about running jobs the answer is, per site, None (run on), "suspend", or the cap to run on under; of
@@ -370,10 +393,12 @@ def simulate(plant, jobs, answer, ledger, freedoms, hours_known):
         ledger: SegmentLedger.
         freedoms: Freedom per class that has some.
         hours_known: Hours of signals; 0 without.
+        resizes: Whether jobs of elastic classes may be suspended, and resumed on other gangs.
 
     Returns:
         Run.
     """
     run = Run(plant, jobs, ledger, queues=[[] for _ in plant.sites], freedoms=freedoms, hours_known=hours_known)
+    run.resizes = resizes
     each_slot.play(run, answer)
     return run

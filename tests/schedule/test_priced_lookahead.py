@@ -13,8 +13,9 @@ from noonward.engine.edge.episodes import LAUNCHED, QUALITY, RESPONSE_S, sum_epi
 from noonward.errors import ScenarioError
 from noonward.ledger.edge import settle_edge
 from noonward.model.edge.quality import quality, steps_for
+from noonward.schedule.edge.goal import goal_of
 from noonward.schedule.edge.lookahead import Lookahead
-from noonward.schedule.edge.priced_lookahead import PricedLookahead, goal_of, memory_at, price_of, priced_rule
+from noonward.schedule.edge.priced_lookahead import PricedLookahead, memory_at, price_of, priced_rule
 from noonward.schedule.policies import make_scheduler
 
 REFERENCE = "edge-inference-reference"

@@ -37,8 +37,8 @@ def up(
         typer.Option(
             "--model",
             metavar="[NAME=]FOLDER",
-            help="Folder of a PixArt model in the layout of diffusers; repeat it for several. By default 'small': "
-            "random weights, which draw nothing.",
+            help="Folder of a PixArt model or of a Flux, Qwen-Image or Stable Diffusion 3 pipeline in the layout of "
+            "diffusers; repeat it for several. By default 'small': random weights, which draw nothing.",
         ),
     ] = None,
     settings: Settings = None,
@@ -54,13 +54,26 @@ def up(
         str,
         typer.Option(help="keep: a worker keeps its model when gangs change; reload-on-regroup: as in the EAT paper."),
     ] = "keep",
-    tries: Annotated[int, typer.Option(min=1, help="Launches of a task before it fails.")] = 2,
+    tries: Annotated[
+        int, typer.Option(min=1, help="Launches of a task that may fail before it does; lost workers do not count.")
+    ] = 2,
     lease: Annotated[
         float,
-        typer.Option(help="Seconds without an answer after which a worker counts as hung; above 2."),
+        typer.Option(help="Seconds without answer and CPU time after which a worker counts as hung; above 2."),
     ] = 8.0,
     ray: Annotated[str, typer.Option(metavar="ADDRESS", help="A Ray cluster, or 'local' for this machine.")] = "local",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU a server if there are enough.")] = "auto",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Workers, instead of the scenario's servers; on this machine by default no more than it has GPUs, or "
+            "cores.",
+        ),
+    ] = None,
+    retain: Annotated[
+        float, typer.Option(parser=duration(86_400.0), metavar="DURATION", help="How long finished tasks are kept.")
+    ] = 30 * 86_400.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the policy.")] = 0,
     folder: Folder = DEFAULT_FOLDER,
 ) -> None:
@@ -68,7 +81,7 @@ def up(
     from noonward.live.edge.client import require_extra, start_service, stop_service
     from noonward.live.edge.orders import Drawing, Limits
     from noonward.live.edge.settings import Settings as ServiceSettings
-    from noonward.live.edge.settings import edge_scenario, edge_scheduler
+    from noonward.live.edge.settings import edge_scenario, edge_scheduler, workers_for
 
     require_extra()
     _one_of("--parallelism", parallelism, "synchronous", "displaced")
@@ -76,6 +89,8 @@ def up(
     _one_of("--load-policy", load_policy, "keep", "reload-on-regroup")
     _one_of("--device", device, "auto", "cpu", "cuda")
     setting = edge_scenario(name, settings or ())
+    count, why = workers_for(setting.servers.count, workers, ray, device)
+    setting = setting.model_copy(update={"servers": setting.servers.model_copy(update={"count": count})})
     edge_scheduler(policy)
     given = ServiceSettings(
         setting=setting,
@@ -90,11 +105,12 @@ def up(
         limits=Limits(lease_s=lease),
         load_policy=load_policy,  # type: ignore[arg-type]
         tries=tries,
+        retain_s=retain,
         ray=ray,
         device=device,  # type: ignore[arg-type]
         seed=seed,
     )
-    print(f"starting {setting.servers.count} workers; folder: {folder}", file=sys.stderr)
+    print(f"starting {count} workers{why}; folder: {folder}", file=sys.stderr)
     try:
         client = start_service(folder, given)
         try:
@@ -124,6 +140,13 @@ def submit(
         float | None,
         typer.Option(parser=duration(1.0), metavar="DURATION", help="Time within which it must be done: 10m, or s."),
     ] = None,
+    negative: Annotated[str | None, typer.Option(help="What not to draw; it needs guidance.")] = None,
+    guidance: Annotated[
+        float | None, typer.Option(min=1, help="Classifier-free guidance, 1 for none; by default the service's.")
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(metavar="WIDTHxHEIGHT", help="Pixels of the image; by default the model's own.")
+    ] = None,
     count: Annotated[int, typer.Option(min=1, help="Images, with seeds one after the other.")] = 1,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until they are done.")] = False,
     folder: Folder = DEFAULT_FOLDER,
@@ -137,6 +160,7 @@ def submit(
 
     client = Client(folder)
     content = {"prompt": prompt, "gang": gang, "model": model, "steps_max": steps_max, "deadline_s": deadline}
+    content |= {"negative": negative, "guidance": guidance, "size": size}
     seeds = [None if image_seed is None else image_seed + i for i in range(count)]
     tasks = [client.submit({**content, "seed": each}) for each in seeds]
     if wait:
@@ -185,6 +209,19 @@ def status(
     for table in _tables(found):
         console.print(table)
     print(f"page: {page or client.page_address}")
+
+
+@app.command()
+def cancel(
+    names: Annotated[list[str], typer.Argument(metavar="ID...", help="Tasks, such as image-000001.")],
+    folder: Folder = DEFAULT_FOLDER,
+) -> None:
+    """Cancel tasks that wait or run."""
+    from noonward.live.edge.client import Client
+
+    client = Client(folder)
+    for name in names:
+        print(_outcome(client.cancel(name), folder))
 
 
 @app.command()

@@ -45,8 +45,8 @@ from noonward.units import DAY_H, DAY_S, HOUR_S, MINUTE_S
 HISTORY_H: Final = 48
 """Hours of signals before the window, for forecasts."""
 UNBROKEN: Final = (
-    "the scenario states freedoms of jobs (suspend, resize, cap), but no policy resizes jobs yet, and only those that "
-    "are asked about running jobs suspend or cap them (docs/suspension.md); "
+    "the scenario states freedoms of jobs (suspend, resize, cap), but only policies that are asked about running jobs "
+    "suspend, resize or cap them (docs/suspension.md); "
     "'noonward bound --freedom' says what the freedoms can be worth at most"
 )
 """Note of an environment whose jobs may be stopped, resized or capped."""

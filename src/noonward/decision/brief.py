@@ -42,6 +42,8 @@ class Needs:
             scenario has such.
         caps: It is asked about running jobs whose power may be capped (ASK_RUNNING; protocol each-slot), and may start
             jobs under a cap, where the scenario has such.
+        resizes: It is asked about running jobs that may be resized (ASK_RUNNING; protocol each-slot), which it suspends
+            to resume them on another gang, where the scenario has such.
         record: It replays where and when a log says that jobs started (``brief.recorded``), in slots of a second.
 
     Raises:
@@ -60,6 +62,7 @@ class Needs:
     foresight: bool = False
     running: bool = False
     caps: bool = False
+    resizes: bool = False
     record: bool = False
 
     def __post_init__(self) -> None:
@@ -166,10 +169,10 @@ def check_fit(brief: Brief, needs: Needs, name: str) -> None:
             "holds no job of before the window, or no dates; give earlier jobs by --history FILE, begin the window "
             "later (--from), use generated jobs or a trace, or choose another policy"
         )
-    if (needs.running or needs.caps) and brief.protocol != "each-slot" and brief.fleet.freedoms:
+    if (needs.running or needs.caps or needs.resizes) and brief.protocol != "each-slot" and brief.fleet.freedoms:
         raise ScenarioError(
-            f"scheduler {name} suspends or caps running jobs, which protocol {brief.protocol} does not ask about; "
-            "choose protocol=each-slot or another policy"
+            f"scheduler {name} suspends, resizes or caps running jobs, which protocol {brief.protocol} does not ask "
+            "about; choose protocol=each-slot or another policy"
         )
     if needs.forecast is not None and needs.forecast.by_net:
         try:

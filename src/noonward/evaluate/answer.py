@@ -47,8 +47,9 @@ class Savings:
 
 
 def bill_usd(ledger: Any) -> float:
-    """Returns what is paid for energy and transfers, USD, without a price on carbon; NaN without prices."""
-    return float(ledger.energy_usd + ledger.move_usd + ledger.result_usd)
+    """Returns what is paid for energy, tariffs and transfers, USD, without a price on carbon; NaN without prices."""
+    tariff_usd = getattr(ledger, "tariff_usd", 0.0)  # ledgers of edge scenarios have none
+    return float(ledger.energy_usd + tariff_usd + ledger.move_usd + ledger.result_usd)
 
 
 def bills(comparison: Comparison, policy: str) -> F8:

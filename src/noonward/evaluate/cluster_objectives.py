@@ -14,6 +14,7 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.bound.cluster_energy import FluidFrontier, environment_energy_bound, fluid_frontier
 from noonward.bound.cluster_utility.lagrangian import utility_bound
+from noonward.bound.cluster_utility.metered import metered_bound
 from noonward.data.environments import build_environment
 from noonward.data.jobs.dated import job_rows
 from noonward.data.signals.load import stated_carbon_kinds
@@ -93,8 +94,10 @@ class ClusterObjective(Objective):
         with full knowledge, USD; ``joules_per_unit`` is a lower bound of the energy per unit at any mean time in
         system, J.
         """
-        if any(site.meter is not None and site.meter.tariff is not None for site in environment.fleet.sites):
-            return Bound()
+        if environment.economics is not None and environment.drained and environment.fleet.billed:
+            metered = metered_bound(environment, seconds=seconds)
+            best = {} if math.isnan(metered.lower_usd) else {"best_known_usd": metered.lower_usd}
+            return Bound(utility_usd=metered.upper_usd, **best, **({"cut": 1.0} if metered.cut else {}))
         if environment.economics is not None and environment.drained:
             where = f"bound, environment {environment.index}"
             found = utility_bound(

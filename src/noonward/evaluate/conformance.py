@@ -105,7 +105,7 @@ def check_scheduler(
         for each in chosen:
             for environment in _environments(each, seed):
                 _check(subject, environment, seed)
-            if (subject.needs.running or subject.needs.caps) and each == "each-slot":
+            if (subject.needs.running or subject.needs.caps or subject.needs.resizes) and each == "each-slot":
                 for environment in _environments(each, seed):
                     if not environment.learns_run_times:
                         _check(subject, _bending(environment), seed)
@@ -291,7 +291,7 @@ def _environments(protocol: Protocol, seed: int) -> Iterator[Environment]:
 
 
 def _bending(environment: Environment) -> Environment:
-    """Returns an environment of jobs five times as long that may be capped, and suspended (some but twice)."""
+    """Returns an environment of jobs five times as long that may be capped, resized and suspended."""
     stops = {"stop_s": 120.0, "dark_s": 240.0, "load_s": 390.0}
     freedoms = {
         "units": {"interruptible": True, "checkpoint": stops, "caps": "emerald-a100-fine-tuning"},
@@ -301,6 +301,7 @@ def _bending(environment: Environment) -> Environment:
             "min_run_s": 1200.0,
             "most_suspensions": 2,
             "caps": {"power": [0.6, 1], "throughput": [0.7, 1]},
+            "elastic": {"gpus": [1, 2, 4], "speedup": [1, 1.8, 3]},
         },
     }
     fleet = Fleet.model_validate({**environment.fleet.model_dump(), "freedoms": freedoms})

@@ -149,8 +149,8 @@ def bill_of(site: MeteredSite, kw_N: F8) -> Bill:
         demand_usd=float(
             sum(charge.settle(kw_N, calendar, site.contract_kw, meter.past_peak_kw).sum() for charge in tariff.demand)
         ),
-        coincident_usd=sum(
-            charge.settle(kw_N, calendar, each) for charge, each in zip(tariff.coincident, peaks, strict=True)
+        coincident_usd=float(
+            sum(charge.settle(kw_N, calendar, each) for charge, each in zip(tariff.coincident, peaks, strict=True))
         ),
         fixed_usd=float(tariff.usd_per_month * calendar.share_M.sum()),
     )

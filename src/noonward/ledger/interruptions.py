@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from noonward.arrays import F8, Records
-from noonward.ledger.segments import LOAD, LOST, RUN, STOP, Outcome, Overhead, PowerSegments
+from noonward.ledger.segments import LOAD, LOST, RUN, STOP, Outcome, Overhead, PowerSegments, useful_share
 from noonward.ledger.settle import settle_power
 from noonward.model.signals import SiteSignals
 from noonward.units import HOUR_S
@@ -30,7 +30,9 @@ class Interruptions:
         lost_usd: Its price, USD.
         lost_kg: Its emissions, kgCO2.
         capped_gpu_hours: GPU-hours for which jobs ran under a power cap.
-        slowed_gpu_hours: What the caps took of them, by a throughput below the full one; they earn nothing.
+        slowed_gpu_hours: GPU-hours of runs under caps or on other gangs than the one started on, less the useful ones;
+            they earn nothing. Below 0 where smaller gangs use GPUs better.
+        resizes: How often a job was resumed on another gang.
     """
 
     suspensions: float
@@ -45,6 +47,7 @@ class Interruptions:
     lost_kg: float
     capped_gpu_hours: float = 0.0
     slowed_gpu_hours: float = 0.0
+    resizes: float = 0.0
 
 
 def interruptions_of(outcome: Outcome, signals: SiteSignals) -> Interruptions | None:
@@ -67,7 +70,17 @@ def interruptions_of(outcome: Outcome, signals: SiteSignals) -> Interruptions | 
         **taken,
         capped_gpu_hours=float(capped_gpu_hours_J.sum()),
         slowed_gpu_hours=float(slowed_gpu_hours_J.sum()),
+        resizes=_resizes(outcome),
     )
+
+
+def _resizes(outcome: Outcome) -> int:
+    """Returns how often a job was resumed on another gang than it had."""
+    segment_K = outcome.segment_K
+    if segment_K is None:
+        return 0
+    loads_K = (segment_K["kind"][1:] == LOAD) & (segment_K["from_s"][1:] <= outcome.ended_s)
+    return int((loads_K & (segment_K["gpus"][1:] != segment_K["gpus"][:-1])).sum())
 
 
 def _settled(overhead: Overhead, lost: bool, signals: SiteSignals, jobs: int) -> tuple[float, F8]:
@@ -107,14 +120,15 @@ def paused_s_of(outcome: Outcome) -> F8:
 
 
 def capped_gpu_hours_of(outcome: Outcome) -> tuple[F8, F8]:
-    """Returns each job's GPU-hours under power caps, and what the caps took of them, each [J]."""
+    """Returns each job's GPU-hours under power caps, and those that caps and resizes made useless, each [J]."""
     jobs = len(outcome.job_J)
     if outcome.segment_K is None:
         return np.zeros(jobs), np.zeros(jobs)
-    part_K = outcome.segment_K[outcome.segment_K["cap"] > 0]
+    part_K = outcome.segment_K
     seconds_K = np.maximum(np.minimum(part_K["to_s"], outcome.ended_s) - part_K["from_s"], 0.0)
     gpu_hours_K = part_K["gpus"] * seconds_K / HOUR_S
-    slowed_K = gpu_hours_K * (1.0 - part_K["rate"])
+    slowed_K = gpu_hours_K * (1.0 - useful_share(part_K))
+    gpu_hours_K = np.where(part_K["cap"] > 0, gpu_hours_K, 0.0)
     capped_J, slowed_J = (np.bincount(part_K["job"], hours_K, minlength=jobs) for hours_K in (gpu_hours_K, slowed_K))
     return capped_J.astype(np.float64, copy=False), slowed_J.astype(np.float64, copy=False)
 
@@ -153,7 +167,7 @@ def late_s_of(outcome: Outcome, started_late_s_J: F8) -> F8:
 
 
 def _run_s(segment_K: Records, jobs: int) -> F8:
-    """Returns how long each job would have run at full power for what it did in some segments, s, [J]."""
+    """Returns how long each job would have run unbent for what it did in some segments, s, [J]."""
     runs_K = np.isin(segment_K["kind"], (RUN, LOST))
     run_s_K = np.where(runs_K, segment_K["rate"] * (segment_K["to_s"] - segment_K["from_s"]), 0.0)
     return np.bincount(segment_K["job"], run_s_K, minlength=jobs).astype(np.float64, copy=False)

@@ -13,6 +13,7 @@ from noonward.ledger.dispatch import Dispatch, dispatched, settled
 from noonward.ledger.segments import Outcome, PowerSegments
 from noonward.ledger.withheld import standing_power, switched_off
 from noonward.model.cluster.devices import Flows
+from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.meter import Meter
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
@@ -99,22 +100,26 @@ def interval_joules(segments: PowerSegments, sites: int, interval_s: float, coun
 
 
 def interval_kw(outcome: Outcome, interval_s: float, *, gpus_only: bool = False) -> F8:
+    """Returns the mean power of every site by interval, kW, (sites, intervals): ``power_kw`` of a run."""
+    return power_kw(outcome.environment, outcome.occupied, interval_s, gpus_only=gpus_only)
+
+
+def power_kw(environment: Environment, power: PowerSegments, interval_s: float, *, gpus_only: bool = False) -> F8:
     """Returns the mean power of every site by interval, kW, (sites, intervals), over all hours that a run may touch.
 
     P_s(t) = pue_s(t) [sum over jobs of their power + free GPUs' power] + base_s: running jobs with their stops and
     loads, jobs that were running before the run, free GPUs and the base load, the latter two within the window.
 
     Args:
-        outcome: The run.
+        environment: What is run.
+        power: Power of all GPUs that jobs occupy.
         interval_s: Length of an interval, s, a divisor of the hour.
         gpus_only: Whether to leave out base loads and jobs that were running before the run: what the ledger counts.
     """
-    environment = outcome.environment
     tables, window_s = environment.fleet.tables(1), environment.window_s
     per_hour = round(HOUR_S / interval_s)
     sites, count = len(environment.sites), environment.hours * per_hour
     free_w_S = tables.free_w_S * tables.pue_S
-    power = outcome.occupied
     inside_K = power.from_s_K < window_s
     displaced = PowerSegments(
         site_K=power.site_K[inside_K],

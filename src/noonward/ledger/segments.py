@@ -73,7 +73,8 @@ SEGMENT: Final = np.dtype(
         ("watts", "f8"),  # facility power, W
         ("units", "f8"),  # work it does
         ("cap", "i8"),  # power cap of its class; 0 for full power
-        ("rate", "f8"),  # throughput under it, share of full throughput
+        ("own_gpus", "i8"),  # gang that the job started on
+        ("rate", "f8"),  # throughput, over that on this gang at full power; 0 of stops and loads
         ("before", "i8"),  # the job's segment before, as they were noted, or -1
     ]
 )
@@ -91,7 +92,7 @@ class PowerSegments:
         to_s_K: End within the run, s, later than the begin.
         watts_K: Facility power (PUE included), W.
         gpus_K: GPUs it occupies.
-        rate_K: Throughput under a power cap, share of full throughput; empty where all run at full throughput.
+        rate_K: Useful share of the GPUs, by throughput under power caps and on other gangs; empty where all is useful.
     """
 
     site_K: I4
@@ -155,7 +156,7 @@ class Meters:
         overhead_usd_S: Its price, USD.
         overhead_kg_S: Its emissions, kgCO2.
         capped_gpu_s_S: GPU-seconds of jobs that ran under a power cap, per site.
-        slowed_gpu_s_S: What the caps took of them, in no use above, GPU-seconds per site.
+        slowed_gpu_s_S: What caps and resizes took, in no use above, GPU-seconds per site.
         lost_gpu_s: Use, within that above, of jobs that were suspended and given up, GPU-seconds.
         late_usd: Price of late starts, USD.
         utility_usd: Utility at the last reading, USD.
@@ -260,6 +261,15 @@ class Outcome:
         columns += [self.job_J[name] for name in JOB_OUTCOME.names or ()]
         columns += [self.transfer_X, self.over_cap_gpu_s_S, self.ended_s, self.steps]
         return b"".join(np.asarray(column).tobytes() for column in columns)
+
+
+def useful_share(segment_K: Records) -> F8:
+    """Returns which share of its GPUs each segment uses, by the work it does: 1 for stops and loads, [K].
+
+    A run earns as on the gang its job started on, at full power: ``throughput x gang started on / GPUs``.
+    """
+    runs_K = np.isin(segment_K["kind"], (RUN, LOST))
+    return np.where(runs_K, segment_K["rate"] * segment_K["own_gpus"] / segment_K["gpus"], 1.0)
 
 
 def segment_units(segment_K: Records, jobs: int, ended_s: float) -> F8:

@@ -42,6 +42,9 @@ class FakeWorkers:
         self.pending, self.killed, self.started, self.closed = [], [], [], False
         self.silent = set()
         """Workers that hang: they answer nothing."""
+        self.used_s = {}
+        """CPU seconds that workers have used."""
+        self.gone, self.restarts = None, []
 
     def start(self, n, reply):
         self.started.append(n)
@@ -53,6 +56,16 @@ class FakeWorkers:
 
     def kill(self, n):
         self.killed.append(n)
+
+    def cpu_s(self, n):
+        return self.used_s.get(n)
+
+    def outage(self):
+        return self.gone
+
+    def restart(self, reply):
+        self.pending.clear()
+        self.restarts.append(reply)
 
     def close(self):
         self.closed = True
@@ -105,11 +118,12 @@ class Bench:
         self.controller.tick()
         return self
 
-    def beats(self):
+    def beats(self, **told):
         """Answers the health checks of all workers that do not hang."""
+        answer = Beat(**{"attempt": 0, "step": 0, "rss_mb": 1, "descriptors": 1, "groups": 0, "model": "", **told})
         for n, name in self.workers.calls("beat"):
             if n not in self.workers.silent:
-                self.workers.answer(n, name, Beat(attempt=0, step=0, rss_mb=1, descriptors=1, groups=0, model=""))
+                self.workers.answer(n, name, answer)
 
     def pass_s(self, seconds, step_s=0.5):
         """Lets time pass; workers that do not hang answer their health checks."""
@@ -132,11 +146,11 @@ class Bench:
         return task
 
     def load(self, *members, seconds=0.0):
-        """Answers the loads of a gang, and has it meet."""
+        """Answers the loads of a gang, and has it meet if it must."""
         for n in members:
             self.workers.answer(n, "load", seconds)
-        if len(members) > 1:
-            self.workers.answer(members[0], "meet", ("127.0.0.1", 5))
+        for n, name in self.workers.calls("meet"):  # none where the gang's process group stands
+            self.workers.answer(n, name, ("127.0.0.1", 5))
 
     def draw(self, *members):
         """Answers the runs of a gang."""

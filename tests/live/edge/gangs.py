@@ -7,12 +7,12 @@ from pathlib import Path
 
 def _serve(pipe) -> None:
     """Answers calls to a worker until the pipe closes; ``latent`` returns that of its last image."""
-    from noonward.live.edge.image_model import ImageModel
+    from noonward.live.edge.pixart import PixArt
     from noonward.live.edge.worker import Worker
 
     latents = []
-    decode = ImageModel.png
-    ImageModel.png = lambda model, latent, comments: latents.append(latent) or decode(model, latent, comments)
+    decode = PixArt.png
+    PixArt.png = lambda model, latent, comments: latents.append(latent) or decode(model, latent, comments)
     worker = Worker()
     worker.latent = lambda: latents[-1].numpy()
     while True:
@@ -36,7 +36,7 @@ class Gang:
     """Some workers."""
 
     def __init__(self, pipes) -> None:
-        self._pipes, self._attempt = pipes, 0
+        self._pipes, self._attempt, self._group, self._size = pipes, 0, 0, 0
 
     def call(self, n, name, *arguments):
         """Calls a worker and returns its answer."""
@@ -54,20 +54,26 @@ class Gang:
             raise answer
         return answer
 
-    def generate(self, size, drawing, *, prompt="a lighthouse", seed=3, steps=12):
-        """Generates an image on the first workers; returns every member's part."""
+    def generate(self, size, drawing, *, prompt="a lighthouse", seed=3, steps=12, negative="", sides_px=None):
+        """Generates an image on the first workers; returns every member's part. Gangs of a size stay until another."""
         from noonward.live.edge.orders import Order
 
         self._attempt += 1
+        stands = size == self._size
+        if not stands:
+            self._group, self._size = self._group + 1, size
         order = Order(
             attempt=self._attempt,
+            group=self._group,
             task="test",
             prompt=prompt,
+            negative=negative,
+            sides_px=sides_px,
             seed=seed,
             steps=steps,
             drawing=drawing,
             size=size,
-            address=self.call(0, "meet", self._attempt) if size > 1 else None,
+            address=self.call(0, "meet", self._attempt) if size > 1 and not stands else None,
             join_s=120.0,
             group_s=120.0,
         )
@@ -82,11 +88,11 @@ class Gang:
 
 
 @contextmanager
-def gang_of(count: int, folder: Path):
-    """Starts workers that have the small model loaded, forked from one process that has imported what they need."""
+def gang_of(count: int, folder: Path, write=_write_small):
+    """Starts workers that have a model loaded, forked from one process that has imported what they need."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["noonward.live.edge.worker", "diffusers.models.transformers.pixart_transformer_2d"])
-    writer = context.Process(target=_write_small, args=(str(folder),))
+    writer = context.Process(target=write, args=(str(folder),))
     writer.start()
     writer.join()
     pairs = [context.Pipe() for _ in range(count)]

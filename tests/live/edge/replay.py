@@ -35,7 +35,7 @@ def launches_simulated(scheduler):
 def launches_live(folder, scheduler):
     """Returns the same of a controller that is given the engine's tasks at the engine's times."""
     environment = build_edge_environment(SETTING)
-    bench = Bench(folder, scheduler, of=SETTING).ready()
+    bench = Bench(folder, scheduler, of=SETTING, load_policy="reload-on-regroup").ready()
     controller, predictor = bench.controller, bench.controller.predictor
     predictor.measured = lambda *_, **__: None
     ends = {}

@@ -1,10 +1,11 @@
 """The controller with fake workers and a fake clock: launches, leases, deaths, retries, deadlines, restarts."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from live.edge.fakes import Bench
+from live.edge.fakes import PART, Bench
 from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.errors import DataError, FileError, ScenarioError
 from noonward.live.edge.orders import Facts, Limits
@@ -76,7 +77,7 @@ def test_only_a_new_gang_loads_again_and_only_where_that_is_asked_for(tmp_path, 
         assert task.attempts[0].formed == formed
         for _, reply in orders:
             reply(0.0)
-        bench.workers.answer(0, "meet", ("127.0.0.1", 5))
+        bench.load()
         bench.draw(0, 1)
 
 
@@ -239,6 +240,194 @@ def test_a_full_disk_fails_the_task_and_stops_nothing(bench, monkeypatch):
     assert (task.state, task.reason, bench.idle()) == ("failed", "the disk is full", [0, 1, 2, 3])
 
 
+def test_a_gang_keeps_its_process_group_until_it_changes(bench):
+    def group(*members):
+        given = [bench.workers.take(n, "generate") for n in members]
+        for rank, (_, reply) in enumerate(given):
+            reply(replace(PART, png=b"png" if rank == 0 else None))
+        bench.controller.tick()
+        (order, _), _ = given[0]
+        return order.group, order.address
+
+    for address in (("127.0.0.1", 5), None):
+        bench.submit(gang=2)
+        bench.load(0, 1)
+        assert group(0, 1) == (1, address)
+    bench.submit(gang=4)
+    bench.load(0, 1, 2, 3)
+    assert group(0, 1, 2, 3) == (2, ("127.0.0.1", 5))
+    bench.submit(gang=2)
+    bench.load(0, 1)
+    assert group(0, 1) == (3, ("127.0.0.1", 5))
+
+
+def test_a_gang_that_failed_forms_its_process_group_anew(tmp_path):
+    bench = Bench(tmp_path, tries=3).ready()
+    for meets in (1, 0, 1):
+        if not bench.controller.runs:
+            bench.submit(gang=2)
+        for n in (0, 1):
+            bench.workers.answer(n, "load", 0.0)
+        assert len(bench.workers.calls("meet")) == meets
+        bench.load()
+        if meets:
+            bench.draw(0, 1)
+        else:
+            for n in (0, 1):
+                bench.workers.answer(n, "generate", RuntimeError("out of memory"))
+            bench.controller.tick()
+
+
+def test_a_new_gang_is_formed_of_workers_that_have_the_model(bench):
+    for model in ("tiny", "other"):
+        bench.submit(gang=2, model=model)
+    bench.load(0, 1)
+    bench.load(2, 3)
+    bench.draw(0, 1)
+    bench.draw(2, 3)
+    one = bench.submit(gang=1, model="other")
+    assert one.attempts[0].servers == [2]
+    bench.load(2)
+    bench.draw(2)
+    two = bench.submit(gang=1, model="tiny")
+    assert two.attempts[0].servers == [0]
+    assert bench.controller.predictor.loads_G.tolist() == [0, 0, 2, 0, 0], "nothing was loaded, so no load is measured"
+
+
+@pytest.mark.parametrize(("policy", "expected_s"), [("keep", 0.0), ("reload-on-regroup", 2.0)])
+def test_the_scheduler_is_told_that_a_new_gang_loads_nothing_where_enough_workers_have_the_model(
+    tmp_path, policy, expected_s
+):
+    seen = []
+
+    class Looks(FirstFit):
+        def decide(self, view, answers):
+            seen.append(view.load_s_G.tolist())
+            super().decide(view, answers)
+
+    bench = Bench(tmp_path, Looks(), load_policy=policy).ready()
+    bench.submit(gang=2)
+    bench.now_s = 2.0
+    bench.load(0, 1)
+    bench.draw(0, 1)
+    bench.submit(gang=1)
+    bench.load(0)
+    bench.draw(0)
+    bench.submit(gang=2)
+    bench.submit(gang=2, model="other")
+    assert [seen[0][2], seen[1][1], seen[2][2], seen[3][2]] == [10.0, expected_s and 10.0, expected_s, 2.0]
+
+
+def test_a_lost_worker_is_no_try_of_a_task(bench):
+    task = bench.submit(gang=1)
+    for _ in range(4):
+        bench.workers.die(bench.controller.runs[max(bench.controller.runs)].members[0])
+        bench.ready()
+    assert (task.state, [attempt.fault for attempt in task.attempts[:4]]) == ("running", ["worker"] * 4)
+
+
+def test_a_task_in_which_every_worker_is_lost_fails_in_the_end(tmp_path):
+    bench = Bench(tmp_path, losses=3).ready()
+    task = bench.submit(gang=1)
+    for _ in range(3):
+        bench.workers.die(bench.controller.runs[max(bench.controller.runs)].members[0])
+        bench.ready()
+    assert task.state == "failed"
+    assert task.reason == "the worker of server 0 died; 3 launches of it lost a worker: it may be what ends them"
+
+
+def test_a_member_that_hears_of_a_death_before_the_service_does_not_make_it_a_try(tmp_path):
+    bench = Bench(tmp_path, tries=1).ready()
+    task = bench.submit(gang=4)
+    bench.load(0, 1, 2, 3)
+    for n in (0, 1, 3):
+        bench.workers.answer(n, "generate", RuntimeError("connection closed by peer"))
+    assert task.state == "running"
+    bench.workers.die(2)
+    assert (task.state, task.attempts[0].fault) == ("queued", "worker")
+    assert "connection closed by peer; the worker of server 2 died" in task.attempts[0].error
+
+
+def test_members_that_fail_without_a_death_make_a_try(tmp_path):
+    bench = Bench(tmp_path, tries=1).ready()
+    task = bench.submit(gang=2)
+    bench.load(0, 1)
+    for n in (0, 1):
+        bench.workers.answer(n, "generate", RuntimeError("out of memory"))
+    assert (task.state, task.reason) == ("failed", "server 0: RuntimeError: out of memory")
+
+
+def test_a_worker_that_is_slow_but_uses_the_processor_is_not_killed(bench):
+    bench.submit(gang=1)
+    bench.load(0)
+    bench.workers.silent.add(0)
+    for second in range(60):
+        bench.workers.used_s[0] = 0.01 * second
+        bench.pass_s(1.0)
+    assert bench.workers.killed == []
+    bench.pass_s(8.0)
+    assert bench.workers.killed == [0]
+
+
+def test_a_run_that_goes_on_step_by_step_is_not_ended_however_long_it_takes(tmp_path):
+    bench = Bench(tmp_path, limits=Limits(task_s=5, join_s=2), tries=1).ready()
+    task = bench.submit(gang=1)
+    bench.load(0)
+    for step in range(1, 11):
+        bench.now_s += 150.0
+        bench.controller.tick()
+        bench.beats(attempt=1, step=step)
+    assert task.state == "running"
+    bench.pass_s(201.0)
+    assert task.state == "failed"
+
+
+def test_a_ray_that_is_gone_is_started_again_and_no_task_fails_for_it(bench):
+    runs, waits = bench.submit(gang=4), bench.submit(gang=4)
+    bench.load(0, 1, 2, 3)
+    late = bench.workers.take(0, "generate")[1]
+    for attempt in range(5):
+        bench.workers.gone = "Ray's raylet is gone"
+        bench.controller.tick()
+        assert [task.state for task in (runs, waits)] == ["queued", "queued"]
+        assert {server.state for server in bench.controller.servers} == {"waiting"}
+        late(RuntimeError("late"))
+        bench.now_s += 400.0
+        asked = bench.submit(gang=1)
+        assert asked.state == "queued", "tasks are accepted meanwhile"
+        reply = bench.workers.restarts.pop()
+        assert bench.workers.restarts == []
+        reply(OSError("no room"))
+        bench.now_s += 9.0
+        bench.controller.tick()
+        assert bench.workers.restarts == []
+        bench.now_s += 1.0
+        bench.controller.tick()
+        bench.workers.gone = None
+        bench.workers.restarts.pop()(None)
+        bench.ready()
+        assert (runs.state, runs.attempts[attempt].fault) == ("running", "service")
+    assert "Ray's raylet is gone; it is started again, tasks wait meanwhile" in bench.controller.notes
+    bench.load(0, 1, 2, 3)
+    bench.draw(0, 1, 2, 3)
+    assert runs.state == "done"
+
+
+def test_tasks_are_forgotten_once_they_have_been_kept_long_enough(tmp_path):
+    bench = Bench(tmp_path, retain_s=1000.0).ready()
+    done, waits = bench.submit(), bench.submit(gang=4)
+    bench.load(0)
+    bench.draw(0)
+    bench.now_s = 990.0
+    bench.controller.tick()
+    assert list(bench.controller.tasks) == [done.id, waits.id]
+    bench.now_s = 1061.0
+    bench.controller.tick()
+    assert list(bench.controller.tasks) == [waits.id]
+    assert not list((tmp_path / "images").iterdir())
+    assert Bench(tmp_path).submit().id == "image-000003"
+
+
 class Silly(EdgeScheduler):
     """Launches what is not there."""
 
@@ -279,6 +468,22 @@ def test_a_scheduler_that_fails_is_noted_and_the_oldest_task_launched(tmp_path, 
         ({"deadline_s": -1.0}, "above 0"),
         ({"seed": -1}, "--seed -1"),
         ({"prompt": " "}, "the prompt is empty"),
+        ({"prompt": "a \ud800 boat"}, "lone surrogate, '.ud800', at character 3"),
+        ({"prompt": "x" * 4001}, "has 4001 characters; allowed: 4000"),
+        ({"prompt": 3}, "the prompt is 3; give a text"),
+        ({"prompt": {"a": ["b"]}}, "give a text"),
+        ({"gang": True}, "--gang is True; give a whole number"),
+        ({"gang": 2.0}, "--gang is 2.0; give a whole number"),
+        ({"gang": None}, "--gang is None"),
+        ({"seed": True}, "--seed is True"),
+        ({"seed": "1"}, "--seed is '1'"),
+        ({"model": 1}, "--model is 1"),
+        ({"model": "\udfff"}, "lone surrogate"),
+        ({"steps_max": True}, "--steps-max is True; give a number"),
+        ({"steps_max": "9"}, "--steps-max is '9'"),
+        ({"steps_max": float("nan")}, "--steps-max nan"),
+        ({"deadline_s": [[1]]}, "--deadline is"),
+        ({"deadline_s": float("nan")}, "--deadline nan"),
     ],
 )
 def test_wrong_tasks_are_refused(bench, given, words):

@@ -66,9 +66,9 @@ def test_a_folder_with_a_text_encoder_encodes_prompts_with_it(small, tmp_path):
     import torch
     from transformers import ByT5Tokenizer, T5Config, T5EncoderModel
 
-    from noonward.live.edge.image_model import GUIDANCE, ImageModel
     from noonward.live.edge.orders import Drawing
     from noonward.live.edge.patches import RowExchange
+    from noonward.live.edge.pixart import GUIDANCE, PixArt
 
     folder = tmp_path / "with-text"
     shutil.copytree(small, folder)
@@ -76,7 +76,7 @@ def test_a_folder_with_a_text_encoder_encodes_prompts_with_it(small, tmp_path):
     T5EncoderModel(config).save_pretrained(folder / "text_encoder")
     ByT5Tokenizer().save_pretrained(folder / "tokenizer")
     assert read_model_folder(folder).text
-    model = ImageModel(str(folder))
+    model = PixArt(str(folder))
     assert model.guidance(Drawing()) == GUIDANCE
     embedding, mask = model.encode("a boat", GUIDANCE)
     assert embedding.shape == (2, 120, 64)
@@ -95,17 +95,18 @@ def test_a_model_that_takes_the_size_of_the_image_gets_it(small, tmp_path):
     import torch
     from diffusers import PixArtTransformer2DModel
 
-    from noonward.live.edge.image_model import ImageModel
     from noonward.live.edge.orders import Drawing
     from noonward.live.edge.patches import RowExchange
+    from noonward.live.edge.pixart import PixArt
 
     folder = tmp_path / "sized"
     shutil.copytree(small, folder)
     config = json.loads((folder / "transformer" / "config.json").read_text())
     config |= {"use_additional_conditions": True, "attention_head_dim": 24, "cross_attention_dim": 192}
     PixArtTransformer2DModel.from_config(config).save_pretrained(folder / "transformer")
-    model = ImageModel(str(folder))
-    assert model._shape(1, 64)["resolution"].tolist() == [[128.0, 128.0]]
+    model = PixArt(str(folder))
+    shape = model._shape(1, 96, 128)
+    assert (shape["resolution"].tolist(), shape["aspect_ratio"].tolist()) == ([[96.0, 128.0]], [[0.75]])
     latent = model.denoise(RowExchange(0, 1, Drawing()), model.encode("a boat", 1.0), 1, 2, 1.0)
     assert torch.isfinite(latent).all()
 
@@ -113,7 +114,7 @@ def test_a_model_that_takes_the_size_of_the_image_gets_it(small, tmp_path):
 def _folder(path, transformer="PixArtTransformer2DModel", **config):
     for part, file in (("transformer", "config.json"), ("vae", "config.json"), ("scheduler", "scheduler_config.json")):
         (path / part).mkdir(parents=True)
-        (path / part / file).write_text("{}")
+        (path / part / file).write_text('{"block_out_channels": [1, 2, 3, 4]}')
     content = {"_class_name": transformer, "sample_size": 64, "patch_size": 2, **config}
     (path / "transformer" / "config.json").write_text(json.dumps(content))
     return path
@@ -121,7 +122,7 @@ def _folder(path, transformer="PixArtTransformer2DModel", **config):
 
 def test_a_folder_is_known_by_its_configuration(tmp_path):
     model = read_model_folder(_folder(tmp_path / "tiny"))
-    assert (model.name, model.rows, model.text) == ("tiny", 32, False)
+    assert (model.name, model.rows, model.text, model.cell_px, model.side_px) == ("tiny", 32, False, 16, 512)
 
 
 def test_a_folder_without_an_image_model_is_refused(tmp_path):
@@ -131,11 +132,14 @@ def test_a_folder_without_an_image_model_is_refused(tmp_path):
         read_model_folder(_folder(tmp_path / "sana", "SanaTransformer2DModel"))
     with pytest.raises(DataError, match="sample_size or patch_size is no number"):
         read_model_folder(_folder(tmp_path / "odd", sample_size="big"))
+    (_folder(tmp_path / "flat") / "vae" / "config.json").write_text("{}")
+    with pytest.raises(DataError, match="block_out_channels is None"):
+        read_model_folder(tmp_path / "flat")
     (_folder(tmp_path / "half") / "tokenizer").mkdir()
     with pytest.raises(DataError, match="only one of text_encoder and tokenizer"):
         read_model_folder(tmp_path / "half")
     (tmp_path / "half" / "transformer" / "config.json").write_text("[")
-    with pytest.raises(DataError, match="is no JSON"):
+    with pytest.raises(DataError, match="is no JSON file"):
         read_model_folder(tmp_path / "half")
 
 

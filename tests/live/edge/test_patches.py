@@ -83,9 +83,24 @@ def test_the_first_member_returns_a_png_that_names_prompt_seed_and_steps(gang):
     assert (image.text["seed"], image.text["steps"], image.text["gang"]) == ("3", "2", "2")
 
 
-def test_a_gang_leaves_no_group_behind(gang):
-    gang.generate(4, SYNCHRONOUS, steps=1)
-    assert [gang.call(n, "beat").groups for n in range(4)] == [0, 0, 0, 0]
+def test_a_gang_keeps_its_group_for_the_next_image_and_leaves_it_for_another_gang(gang):
+    gang.generate(1, SYNCHRONOUS, steps=1)
+    first = gang.latent(4, SYNCHRONOUS, steps=2)
+    assert [gang.call(n, "beat").groups for n in range(4)] == [1, 1, 1, 1]
+    assert np.array_equal(gang.latent(4, SYNCHRONOUS, steps=2), first)
+    gang.generate(1, SYNCHRONOUS, steps=1)
+    assert gang.call(0, "beat").groups == 0
+
+
+def test_a_gang_draws_the_image_of_one_worker_at_another_size_and_with_a_negative_prompt(gang):
+    given = {"steps": 3, "sides_px": (96, 192), "negative": "fog"}
+    guided = Drawing(guidance=3.0)
+    alone = gang.latent(1, guided, **given)
+    assert alone.shape == (1, 4, 96, 48)
+    assert apart(gang.latent(4, guided, **given), alone) <= 1e-5
+    assert apart(gang.latent(1, guided, **{**given, "negative": ""}), alone) > 1e-3
+    own = gang.latent(1, SYNCHRONOUS, steps=3)
+    assert np.array_equal(gang.latent(1, SYNCHRONOUS, steps=3, sides_px=(128, 128)), own)
 
 
 def test_an_attempt_that_was_stopped_before_it_began_does_not_run(gang):

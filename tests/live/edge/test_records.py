@@ -16,17 +16,73 @@ from noonward.live.edge.tasks import TaskStore
 def test_a_task_is_read_back_as_it_was_written(tmp_path):
     bench = Bench(tmp_path).ready()
     task = bench.submit(gang=2, deadline_s=9.0)
-    assert TaskStore(tmp_path).read() == {task.id: task}
+    assert TaskStore(tmp_path).read() == ({task.id: task}, [])
 
 
-def test_a_damaged_record_is_named(tmp_path):
-    store = TaskStore(tmp_path)
-    (tmp_path / "tasks" / "image-000001.json").write_text("{")
-    with pytest.raises(DataError, match=r"image-000001.json is a damaged record"):
-        store.read()
-    (tmp_path / "tasks" / "image-000001.json").write_text(json.dumps({"format": 99}))
-    with pytest.raises(DataError, match="has format 99; this version reads format 1"):
-        store.read()
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (None, "Expecting property name"),
+        ({"format": 99}, "this version reads format 1"),
+        ({"gang": True}, "Expected `int`, got `bool`"),
+        ({"gang": 2.0}, "Expected `int`, got `float`"),
+        ({"prompt": "a \ud800 boat"}, "surrogates not allowed"),
+        ({"state": "lost"}, "Invalid enum value 'lost'"),
+        ({"id": "image-000009"}, "it is the record of 'image-000009'"),
+        ({"attempts": [{}]}, "missing required field"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_set_aside_with_a_message_and_the_others_are_read(tmp_path, change, words):
+    bench = Bench(tmp_path)
+    first, second = bench.submit(), bench.submit()
+    record = tmp_path / "tasks" / f"{second.id}.json"
+    record.write_text("{" if change is None else json.dumps({**json.loads(record.read_text()), **change}))
+    again = Bench(tmp_path)
+    assert list(again.controller.tasks) == [first.id]
+    (note,) = again.controller.notes
+    assert f"{second.id}.json is no readable record of a task and was set aside in {tmp_path}" in note
+    assert words in note
+    assert (tmp_path / "tasks" / "unreadable" / record.name).is_file()
+    assert again.submit().id == "image-000003", "its number is not given again"
+
+
+def test_a_record_of_an_earlier_version_is_read(tmp_path):
+    bench = Bench(tmp_path)
+    task = bench.submit()
+    record = tmp_path / "tasks" / f"{task.id}.json"
+    content = json.loads(record.read_text())
+    content["attempts"] = [{"servers": [0], "steps": 20, "formed": True, "launched_unix_s": 5.0, "error": "oh"}]
+    record.write_text(json.dumps(content))
+    tasks, notes = TaskStore(tmp_path).read()
+    assert (tasks[task.id].attempts[0].fault, notes) == ("task", [])
+
+
+def test_measured_times_are_there_after_a_restart_with_the_same_models_alone(tmp_path):
+    bench = Bench(tmp_path).ready()
+    bench.submit(gang=2)
+    bench.now_s = 2.0
+    bench.load(0, 1)
+    bench.now_s = 6.0
+    bench.draw(0, 1)
+    again = Bench(tmp_path).controller.predictor
+    assert (again.load_s_G[2], again.step_s_G[2], again.loads_G[2], again.runs_G[2]) == (2.0, 4.0 / 20, 1, 1)
+    assert (again.load_s_G[1], again.loads_G[1]) == (10.0, 0)
+    other = Bench(tmp_path, drawing=Drawing(parallelism="displaced")).controller.predictor
+    assert (other.load_s_G[2], other.runs_G[2]) == (10.0, 0)
+
+
+@pytest.mark.parametrize(
+    "times",
+    ["no", {}, {"loads": 3, "steps": []}, {"loads": [[2, -1.0, 1]], "steps": []}, {"loads": [["a"]], "steps": []}],
+)
+def test_damaged_times_are_measured_anew(tmp_path, times):
+    bench = Bench(tmp_path)
+    bench.store.keep_times({"of": bench.controller.plan.measured_for(), "times": times})
+    again = Bench(tmp_path).controller
+    assert again.predictor.loads_G.sum() == 0
+    assert "times are measured anew" in again.notes[0]
+    (tmp_path / "times.json").write_text("[" * 100_000)
+    assert Bench(tmp_path).controller.predictor.loads_G.sum() == 0
 
 
 def test_settings_are_read_back_as_they_were_written(tmp_path):
@@ -60,8 +116,8 @@ def test_energy_is_power_times_time_of_every_server_and_of_its_facility():
 
 def test_expected_times_are_the_scenarios_until_a_gang_is_measured():
     predictor = Predictor(setting())
-    assert (predictor.expect_s(2, 20, formed=True), predictor.expect_s(2, 20, formed=False)) == (30.0, 20.0)
+    assert (predictor.expect_s(2, 20, loads=True), predictor.expect_s(2, 20, loads=False)) == (30.0, 20.0)
     predictor.measured(2, load_s=2.0, rest_s=5.0, steps=10)
-    assert (predictor.expect_s(2, 20, formed=True), predictor.expect_s(4, 20, formed=True)) == (12.0, 30.0)
+    assert (predictor.expect_s(2, 20, loads=True), predictor.expect_s(4, 20, loads=True)) == (12.0, 30.0)
     predictor.measured(2, load_s=None, rest_s=15.0, steps=10)
-    assert predictor.expect_s(2, 1, formed=False) == pytest.approx(0.8)
+    assert predictor.expect_s(2, 1, loads=False) == pytest.approx(0.8)

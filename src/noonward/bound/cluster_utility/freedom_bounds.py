@@ -11,6 +11,7 @@ from noonward.bound.cluster_utility.dual import Relaxation
 from noonward.bound.cluster_utility.freedom_schedule import improved, taken
 from noonward.bound.cluster_utility.freedoms import FREEDOMS, TOLERANCE, FreedomDual, free_options, lower, stated
 from noonward.bound.cluster_utility.lagrangian import utility_bound
+from noonward.bound.cluster_utility.metered import require_unbilled
 from noonward.bound.cluster_utility.primal import BookedSchedule
 from noonward.errors import ScenarioError
 from noonward.model.cluster.environment import Environment
@@ -80,6 +81,7 @@ def freedom_bounds(
     Raises:
         ScenarioError: As ``utility_bound``, or no class states the freedoms asked for.
     """
+    require_unbilled(environment, "the bound with freedoms")
     require_stated(environment, names)
     plain = utility_bound(environment, seed=seed)
     relaxation = Relaxation(environment)

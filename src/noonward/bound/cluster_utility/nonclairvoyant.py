@@ -26,6 +26,7 @@ from noonward.arrays import F8, I8
 from noonward.bound.cluster_utility.columns import Columns, Options, build_columns, slot_of
 from noonward.bound.cluster_utility.dual import Dual, Relaxation
 from noonward.bound.cluster_utility.kernels import run_value
+from noonward.bound.cluster_utility.metered import require_unbilled
 from noonward.bound.cluster_utility.prices import descend, polish
 from noonward.compiled import kernel
 from noonward.errors import ScenarioError
@@ -73,6 +74,7 @@ def nonclairvoyant_bound(
     Raises:
         ScenarioError: The environment is of another kind, or expectations have another shape or disagree with it.
     """
+    require_unbilled(environment, "the non-clairvoyant bound")
     if environment.protocol != "each-slot" or environment.late_until_s > -np.inf:
         raise ScenarioError(
             "a non-clairvoyant bound needs the protocol each-slot and jobs that may not be late; it has "

@@ -29,7 +29,7 @@ def make_view(brief: Brief, slots: int, *, lives: bool = False) -> ClusterView:
         lives: Whether it shows what the jobs in sight do (``life_J``).
     """
     fleet, links, economics = brief.fleet, brief.links, brief.economics
-    tables = fleet.tables(brief.largest_gang)
+    tables = fleet.tables(_largest_gang(brief) if lives else brief.largest_gang)
     sites = len(brief.sites)
     parts = blank(
         VIEW_PARTS,
@@ -67,6 +67,13 @@ def make_view(brief: Brief, slots: int, *, lives: bool = False) -> ClusterView:
     return ClusterView(**parts)
 
 
+def _largest_gang(brief: Brief) -> int:
+    """Returns the largest gang that a job may have, also by a resize, GPUs."""
+    elastic = [freedom.elastic for freedom in brief.fleet.freedoms.values() if freedom.elastic is not None]
+    most = max(site.gpus for site in brief.fleet.sites)
+    return max(brief.largest_gang, *(gpus for one in elastic for gpus in one.gpus if gpus <= most), 1)
+
+
 def with_slots(view: ClusterView, slots: int) -> ClusterView:
     """Returns a view with another number of rows in ``job_J``; those that both have keep their jobs."""
     job_J = resized(view.job_J, slots)
@@ -86,8 +93,12 @@ def freedom_records(fleet: Fleet) -> Records:
             points = len(curve.power)
             out[c]["caps"] = points - 1
             out[c]["cap_power"][:points], out[c]["cap_rate"][:points] = curve.power[::-1], curve.throughput[::-1]
-        if freedom is not None and freedom.interruptible:
-            out[c]["interruptible"], out[c]["min_run_s"] = 1, freedom.min_run_s
+        if freedom is not None and freedom.elastic is not None:
+            gangs = len(freedom.elastic.gpus)
+            out[c]["gangs"] = gangs
+            out[c]["gang_gpus"][:gangs], out[c]["gang_speed"][:gangs] = freedom.elastic.gpus, freedom.elastic.speedup
+        if freedom is not None and (freedom.interruptible or freedom.elastic is not None):
+            out[c]["interruptible"], out[c]["min_run_s"] = freedom.interruptible, freedom.min_run_s
             out[c]["most_suspensions"] = NO_LIMIT if freedom.most_suspensions is None else freedom.most_suspensions
             for field in ("stop_s", "dark_s", "load_s", "stop_power", "load_power"):
                 out[c][field] = getattr(freedom.checkpoint, field)

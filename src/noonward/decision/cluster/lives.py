@@ -1,11 +1,11 @@
-"""Running jobs that may be suspended or capped: which, what slack they have, and when they end."""
+"""Running jobs that may be suspended, resized or capped: which, what slack they have, and when they end."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from noonward.compiled import kernel
-from noonward.decision.cluster.feasibility import slot_at
+from noonward.decision.cluster.feasibility import is_suspended, slot_at
 from noonward.decision.cluster.view import RUNS, SECONDS, ClusterView, return_delay_s
 
 LEAST_REST_S: Final = 1.0
@@ -15,14 +15,14 @@ capped."""
 
 @kernel(inline=True, allocates=False)
 def unit_s(view: ClusterView, job: int) -> float:
-    """Returns the seconds per unit of work of a job at full power where it runs or last ran."""
+    """Returns a job's seconds per unit of work where it runs or last ran, on the gang it started on, at full power."""
     life = view.life_J[job]
-    return view.speed_KSCGF[SECONDS, life.site, view.job_J[job].class_, life.gpus, life.level]
+    return view.speed_KSCGF[SECONDS, life.site, view.job_J[job].class_, life.own_gpus, life.level]
 
 
 @kernel(inline=True, allocates=False)
 def progress_s(view: ClusterView, job: int) -> float:
-    """Returns how long a running job would have taken at full power for what it has done at its present rate, s."""
+    """Returns how long what a running job has done at its present rate takes on its first gang, at full power, s."""
     life = view.life_J[job]
     return life.rate * (view.run_1[0].now_s - life.rate_since_s)
 
@@ -58,11 +58,15 @@ def resume_until_s(view: ClusterView, job: int) -> float:
 def slack_left_s(view: ClusterView, job: int) -> float:
     """Returns how long a running job could still stand still, s: ``arrival + slack + time run - return - now``.
 
-    Power caps use it up, by ``1 - rate`` seconds a second. Lateness gives none: a late job is not capped.
+    On another gang than the one it started on, what it gains or loses in running what is left counts. Power caps use it
+    up, by ``1 - throughput`` seconds a second. Lateness gives none: a late job is not capped.
     """
     life, record = view.life_J[job], view.job_J[job]
     load_s = view.freedom_C[record.class_].load_s if life.suspensions > 0 else 0.0  # kept for one more resumption
     latest_s = record.deadline_s + load_s + progress_s(view, job) - return_delay_s(view, job, life.site)
+    if life.speed != 1.0:
+        left_s = record.work * unit_s(view, job) - progress_s(view, job)
+        latest_s += left_s * (1.0 - 1.0 / life.speed)
     return latest_s - view.run_1[0].now_s
 
 
@@ -77,12 +81,50 @@ def run_end_s(view: ClusterView, job: int, work: float) -> float:
     """
     life = view.life_J[job]
     seconds = work * unit_s(view, job)
-    if life.rate == 1.0:
-        return life.rate_since_s + seconds
     capped_s = life.lift_s - life.rate_since_s
     if seconds <= life.rate * capped_s:
         return life.rate_since_s + seconds / life.rate
-    return life.lift_s + (seconds - life.rate * capped_s)
+    return life.lift_s + (seconds - life.rate * capped_s) / life.speed
+
+
+@kernel(inline=True, allocates=False)
+def speed_on(view: ClusterView, job: int, gpus: int) -> float:
+    """Returns a job's throughput on a gang of its class, over that on the gang it started on."""
+    life, freedom = view.life_J[job], view.freedom_C[view.job_J[job].class_]
+    speed = own = 1.0
+    for k in range(freedom.gangs):
+        if freedom.gang_gpus[k] == gpus:
+            speed = freedom.gang_speed[k]
+        if freedom.gang_gpus[k] == life.own_gpus:
+            own = freedom.gang_speed[k]
+    return speed / own if gpus != life.own_gpus else 1.0
+
+
+@kernel(inline=True, allocates=False)
+def resume_slack_s(view: ClusterView, job: int, gpus: int) -> float:
+    """Returns how long a suspended job could still stand still, s, if it were resumed on a gang of its class now."""
+    record, speed = view.job_J[job], speed_on(view, job, gpus)
+    slack_s = record.deadline_s - return_delay_s(view, job, view.life_J[job].site) - view.run_1[0].now_s
+    return slack_s + record.work * unit_s(view, job) * (1.0 - 1.0 / speed)
+
+
+@kernel(inline=True, allocates=False)
+def resume_gang(view: ClusterView, job: int, most: int) -> int:
+    """Returns the gang that a suspended job would be resumed on where it may take so many GPUs at most; 0 for none.
+
+    The one it started on, or where it may be resized the largest gang of its class that is not larger, and on which it
+    ends in time, by the run time that is told.
+    """
+    life, record, freedom = view.life_J[job], view.job_J[job], view.freedom_C[view.job_J[job].class_]
+    if record.gpus_min == record.gpus_max:
+        return record.gpus_min if record.gpus_min <= most else 0
+    gpus = 0
+    for k in range(freedom.gangs):
+        if freedom.gang_gpus[k] <= min(most, record.gpus_max):
+            gpus = freedom.gang_gpus[k]
+    if gpus > 0 and gpus < life.own_gpus and resume_slack_s(view, job, gpus) < 0.0:
+        return 0
+    return gpus
 
 
 @kernel(inline=True, allocates=False)
@@ -111,12 +153,14 @@ def may_cap(view: ClusterView, job: int) -> bool:
 
 
 @kernel(inline=True, allocates=False)
-def may_start_capped(view: ClusterView, job: int, s: int) -> bool:
-    """Returns whether a job that waits at a site may start, or be resumed, under a power cap there now.
+def may_start_capped(view: ClusterView, job: int, s: int, gpus: int) -> bool:
+    """Returns whether a job that waits at a site may start, or be resumed, under a power cap there now on some GPUs.
 
     Its class has caps, and it has slack, which a resumption's load does not use up.
     """
     if view.freedom_C[view.job_J[job].class_].caps == 0:
         return False
+    if is_suspended(view, job):
+        return bool(resume_slack_s(view, job, resume_gang(view, job, gpus)) >= LEAST_REST_S)
     latest_s = view.job_J[job].deadline_s - return_delay_s(view, job, s)
     return bool(latest_s - view.run_1[0].now_s >= LEAST_REST_S)

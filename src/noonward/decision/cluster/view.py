@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from noonward.arrays import F8, I8, Records
 from noonward.compiled import kernel
 from noonward.errors import ScenarioError
+from noonward.model.cluster.freedom import MOST_GANGS
 from noonward.model.cluster.power_caps import MOST_POINTS
 from noonward.units import HOUR_S
 
@@ -94,6 +95,9 @@ FREEDOM: Final = np.dtype(
         ("caps", "i8"),  # power caps it may run under; cap 0 is full power, the others follow in falling order
         ("cap_power", "f8", (MOST_POINTS,)),  # power under each cap, share of full power
         ("cap_rate", "f8", (MOST_POINTS,)),  # throughput under each cap, share of full throughput
+        ("gangs", "i8"),  # gangs that it may be resized to
+        ("gang_gpus", "i8", (MOST_GANGS,)),  # their GPUs, ascending
+        ("gang_speed", "f8", (MOST_GANGS,)),  # throughput on each, over that on the first
     ]
 )
 """What may be done with the running jobs of a class; all zero where nothing may, but for the shares of cap 0."""
@@ -102,12 +106,14 @@ LIFE: Final = np.dtype(
         ("state", "i8"),  # WAITS, RUNS, STOPS, DARK or LOADS
         ("site", "i8"),  # where it runs, stops or loads, or last did
         ("gpus", "i8"),  # gang it runs with, or last did
+        ("own_gpus", "i8"),  # gang it started on
+        ("speed", "f8"),  # throughput on its gang at full power, over that on the gang it started on
         ("level", "i8"),  # clock level, likewise
         ("since_s", "f8"),  # when this began, s
         ("until_s", "f8"),  # when it is expected to end, s
         ("suspensions", "i8"),  # how often it has been suspended
         ("cap", "i8"),  # power cap it runs under, or will once it has loaded; 0 is full power
-        ("rate", "f8"),  # throughput under it, share of full throughput
+        ("rate", "f8"),  # throughput, over that on the gang it started on at full power
         ("rate_since_s", "f8"),  # since when it has run at this rate, s
         ("lift_s", "f8"),  # when its cap is lifted because its slack is used up, s; infinite for never
     ]

@@ -110,15 +110,19 @@ def bends(brief: Brief, needs: Needs) -> bool:
     """Returns whether a scheduler is asked about running jobs: it wants to be, and something may be done with some."""
     freedoms = brief.fleet.freedoms.values()
     suspends = needs.running and any(freedom.interruptible for freedom in freedoms)
-    return suspends or (needs.caps and any(freedom.cap_curve is not None for freedom in freedoms))
+    resizes = needs.resizes and any(freedom.elastic is not None for freedom in freedoms)
+    return suspends or resizes or (needs.caps and any(freedom.cap_curve is not None for freedom in freedoms))
 
 
 def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int, *, bends: bool = False) -> World:
     """Returns a world without jobs and signals that has room for some jobs in sight, and for so many outcomes."""
     sites = len(brief.sites)
     shown = make_view(brief, slots, lives=bends)
-    shown.freedom_C["interruptible"] *= bends and needs.running  # it is asked about nothing else
-    shown.freedom_C["caps"] *= bends and needs.caps
+    freedom_C = shown.freedom_C  # it is asked about nothing else than it wants to be
+    freedom_C["caps"] *= bends and needs.caps
+    freedom_C["gangs"] *= bends and needs.resizes
+    freedom_C["interruptible"] *= bends and needs.running
+    freedom_C["interruptible"] |= freedom_C["gangs"] > 0  # a resize is a stop and a resumption
     engine_1 = np.zeros(1, ENGINE)
     engine_1["part_s"] = HOUR_S
     engine_1["dispatch"] = engine_1["hour_shown"] = engine_1["part_shown"] = engine_1["free_slot"] = -1

@@ -20,6 +20,7 @@ from noonward.ledger.segments import (
     Outcome,
     Overhead,
     PowerSegments,
+    useful_share,
 )
 from noonward.model.cluster.environment import Environment
 
@@ -83,7 +84,7 @@ def _by_segments(power: PowerSegments, segment_K: Records, now_s: float) -> tupl
         "to_s_K": to_s_K[begun],
         "watts_K": part_K["watts"].copy(),
         "gpus_K": part_K["gpus"].astype(np.int32),
-        "rate_K": part_K["rate"].copy(),
+        "rate_K": useful_share(part_K),
     }
     power = replace(power, rate_K=np.ones(len(power)))
     drawn = {name: np.concatenate([getattr(power, name)[whole], column[runs]]) for name, column in columns.items()}

@@ -51,7 +51,9 @@ class ClusterEngine(SteppedEngine):
     cap stays until it is changed, or lifted because the job's slack is used up (``slack_left_s``). A job that is
     suspended holds its GPUs while it writes its checkpoint, then waits at its site with less work left, and loads the
     checkpoint when it is started again, on the gang and clock it had. It may stand still for its slack in all
-    (``resume_until_s``); one that cannot be resumed in time is dropped as overdue, and its work is lost.
+    (``resume_until_s``); one that cannot be resumed in time is dropped as overdue, and its work is lost. Under a
+    scheduler with ``Needs.resizes``, jobs of elastic classes may be suspended and resumed on another gang of their
+    class (``resume_gang``).
 
     Feasible: a start needs a site of the class' range with free GPUs for the smallest gang and ``now <= arrival +
     slack - return delay`` (Eq. 7b, 7c); a move needs that the job fits into the destination, may run there and can be
@@ -88,7 +90,7 @@ class ClusterEngine(SteppedEngine):
         self._estimates = EstimateIssuer(environment) if environment.learns_run_times else None
         if self.world.engine_1["bends"][0] and environment.learns_run_times:
             raise ScenarioError(
-                f"scheduler {type(scheduler).__name__} suspends or caps jobs of scenario "
+                f"scheduler {type(scheduler).__name__} suspends, resizes or caps jobs of scenario "
                 f"{environment.scenario!r}, whose run times are learned as jobs end, from unbroken runs; set "
                 "jobs.knowledge.run_time to known, limit or class-mean"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -51,6 +52,23 @@ class Happening(NamedTuple):
     at_s: float
     serial: int
     slot: int
+
+
+class Standing(NamedTuple):
+    """A job in sight, as it stood when a service ended."""
+
+    serial: int
+    """Number of its arrival."""
+    slot: int
+    columns: dict[str, float]
+    """Fields of its JOB record; of all jobs the same."""
+    outcome: dict[str, float]
+    """Fields of its JOB_OUTCOME record: status, site, gpus, level, moves, reach_s; status PLANNED is a job that
+    waits for a site to be sent to."""
+    earliest_s: float
+    """Earliest start that was asked for, s."""
+    held: bool
+    """Whether an operator holds it."""
 
 
 class ToldEngine(SteppedEngine):
@@ -138,64 +156,53 @@ class ToldEngine(SteppedEngine):
         self.world.state_S["withheld"][site] = gpus
         self._tell(SHOW_FREE, s=site)
 
-    def place(
-        self,
-        serial: int,
-        slot: int,
-        columns: dict[str, float],
-        outcome: dict[str, float],
-        *,
-        earliest_s: float,
-        held: bool,
-    ) -> None:
-        """Puts a job back in sight as it stood.
-
-        Call it for jobs in the order in which they joined queues, and ``resume`` after the last.
-
-        Args:
-            serial: Number of its arrival.
-            slot: Its slot.
-            columns: Fields of its JOB record.
-            outcome: Fields of its JOB_OUTCOME record: status, site, gpus, level, reach_s and so on; status PLANNED is a
-                job that waits for a site to be sent to.
-            earliest_s: Earliest start that was asked for, s.
-            held: Whether an operator holds it.
-        """
-        while slot >= len(self.world.track_J):
-            self.world = with_more_slots(self.world)
-        record, row = self.view.job_J[slot], self.world.outcome_R[slot]
-        record["preset_site"] = -1
-        for name, value in {"expected": columns["work"], **columns}.items():
-            record[name] = value
-        for name, value in outcome.items():
-            row[name] = value
-        record["serial"], track = serial, self.world.track_J[slot]
-        track["next"], track["before"], track["row"] = -1, -1, slot
-        track["earliest_s"], track["held"] = earliest_s, held
-        status, site = int(row["status"]), int(row["site"])
-        if status == TRANSIT:
-            track["reach_s"] = row["reach_s"]
-            self._tell(EVENT_AT + REACH, job=slot, time=max(float(row["reach_s"]), earliest_s))
-        elif status == RUNNING:
-            self._tell(TAKE, job=slot, s=site)
-        elif status != PLANNED:
-            self._tell(QUEUE, job=slot, s=site)
-
     def lapse(self, slot: int, time_s: float) -> None:
         """Drops a job if it still waits at a time (protocol on-arrival)."""
         self._tell(EVENT_AT + DEADLINE, job=slot, time=time_s)
 
-    def resume(self) -> None:
-        """Ends a restart: slots without a job are free, and nothing is reported of what was put back."""
+    def resume(self, standing: Sequence[Standing]) -> None:
+        """Puts jobs back in sight as they stood when a service ended; nothing is reported of them.
+
+        Args:
+            standing: Jobs in sight, in the order in which they joined queues.
+        """
+        most = max((one.slot for one in standing), default=-1)
+        while most >= len(self.world.track_J):
+            self.world = with_more_slots(self.world)
+        slot_K = np.array([one.slot for one in standing], np.int64)
+        job_J, outcome_J, track_J = self.view.job_J, self.world.outcome_R, self.world.track_J
+        job_J["preset_site"][slot_K] = -1
+        job_J["serial"][slot_K] = [one.serial for one in standing]
+        for records_J, told in ((job_J, "columns"), (outcome_J, "outcome")):
+            for name in getattr(standing[0], told) if standing else ():
+                records_J[name][slot_K] = [getattr(one, told)[name] for one in standing]
+        track_J["next"][slot_K] = track_J["before"][slot_K] = -1
+        track_J["row"][slot_K] = slot_K
+        track_J["earliest_s"][slot_K] = [one.earliest_s for one in standing]
+        track_J["held"][slot_K] = [one.held for one in standing]
+        self._make_room()
+        for one in standing:
+            status, site = one.outcome["status"], int(one.outcome["site"])
+            if status == TRANSIT:
+                track_J["reach_s"][one.slot] = one.outcome["reach_s"]
+                tell(self.world, EVENT_AT + REACH, one.slot, 0, max(one.outcome["reach_s"], one.earliest_s))
+            elif status == RUNNING:
+                tell(self.world, TAKE, one.slot, site, 0.0)
+            elif status != PLANNED:
+                tell(self.world, QUEUE, one.slot, site, 0.0)
+        self._free_slots()
+        for s in range(len(self.world.state_S)):
+            self._tell(AWAIT_HOUR, s=s)
+        self.world.engine_1["journeys"] = 0
+
+    def _free_slots(self) -> None:
+        """Makes the slots without a job free."""
         engine, serial_J = self.world.engine_1, self.view.job_J["serial"]
         used = int(np.flatnonzero(serial_J >= 0).max(initial=-1)) + 1
         engine["new_slot"], engine["free_slot"] = used, -1
         for slot in np.flatnonzero(serial_J[:used] < 0)[::-1].tolist():
             self.world.track_J["next"][slot] = engine["free_slot"][0]
             engine["free_slot"] = slot
-        for s in range(len(self.world.state_S)):
-            self._tell(AWAIT_HOUR, s=s)
-        engine["journeys"] = 0
 
     # Time passes.
 

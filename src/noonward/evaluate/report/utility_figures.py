@@ -19,6 +19,7 @@ from noonward.ledger.ledger import Ledger
 from noonward.ledger.utility import utility_usd
 
 LATE: Final = "late starts"
+TARIFFS: Final = "what tariffs add"
 _MONEY: Final = (
     ("revenue (U1)", "#009e73"),
     ("energy of jobs (U1)", "#d55e00"),
@@ -27,6 +28,7 @@ _MONEY: Final = (
     ("moves of jobs (U4)", "#0072b2"),
     ("returns of results (U5)", "#8cc8ee"),
     (LATE, "#cc79a7"),
+    (TARIFFS, "#56423e"),
 )
 
 
@@ -130,7 +132,8 @@ def outcome_figure(comparison: Comparison) -> Figure:
 
 
 def money_parts(comparison: Comparison, ledger: Ledger) -> np.ndarray:
-    """Returns what a run earned and paid, USD: revenue, energy of jobs and of free GPUs, carbon, moves, results, delay.
+    """Returns what a run earned and paid, USD: revenue, energy of jobs and of free GPUs, carbon, moves, results, delay,
+    tariffs.
 
     Costs are negative; the parts sum to the utility (MASAC, Eqs. 2-7). Emissions of transfers count as moves and
     results.
@@ -148,6 +151,7 @@ def money_parts(comparison: Comparison, ledger: Ledger) -> np.ndarray:
             part(kg=ledger.move_kg, journeys_usd=ledger.move_usd),
             part(kg=ledger.result_kg, journeys_usd=ledger.result_usd),
             part(late_usd=ledger.late_usd),
+            -ledger.tariff_usd,
         ]
     )
 
@@ -161,8 +165,8 @@ def money_figure(comparison: Comparison) -> Figure:
     figure = make_subplots(1, 2, shared_yaxes=True, horizontal_spacing=0.04, subplot_titles=titles)
     for column, values_PEM in ((1, parts_PEM), (2, parts_PEM - base_EM)):
         for m, (name, color) in enumerate(_MONEY):
-            if name == LATE and not parts_PEM[:, :, m].any():
-                continue  # most scenarios state no price of lateness
+            if name in (LATE, TARIFFS) and not parts_PEM[:, :, m].any():
+                continue  # most scenarios state no price of lateness, and no tariff
             figure.add_bar(
                 x=values_PEM[:, :, m].mean(axis=1), y=names, orientation="h", name=name, showlegend=column == 1,
                 marker={"color": color, "line": {"color": "white", "width": 0.5}},

@@ -25,7 +25,7 @@ FOLDER_VARIABLE: Final = "NOONWARD_EDGE_FOLDER"
 """Environment variable by which every process of a service is known."""
 STOP_S: Final = 30.0
 """Seconds that a service has to stop before it is killed."""
-MODULES: Final = ("ray", "torch", "diffusers", "transformers", "PIL", "psutil")
+MODULES: Final = ("ray", "torch", "diffusers", "transformers", "PIL", "psutil", "msgspec", "starlette", "uvicorn")
 """What the extra brings."""
 
 _children: dict[Path, subprocess.Popen[bytes]] = {}
@@ -73,6 +73,10 @@ class Client:
         """Returns the record of a task."""
         return self._ask("GET", f"/tasks/{name}")
 
+    def cancel(self, name: str) -> dict[str, Any]:
+        """Cancels a task; returns its record."""
+        return self._ask("DELETE", f"/tasks/{name}")
+
     def stop(self) -> None:
         """Asks the service to stop."""
         self._ask("POST", "/stop", {})
@@ -90,6 +94,11 @@ class Client:
             response = connection.getresponse()
             answer: dict[str, Any] = json.loads(response.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
+            if not _is_alive(self.pid):
+                why = _last_words(self._folder)
+                raise NoonwardError(
+                    f"the service in {self._folder} has ended: {why}; 'noonward edge down' clears what is left"
+                ) from error
             raise NoonwardError(
                 f"the service in {self._folder} does not answer: {error!r}; 'noonward edge down' clears what is left"
             ) from error
@@ -195,6 +204,16 @@ def processes_of(folder: Path) -> list[int]:
             if process.environ().get(FOLDER_VARIABLE) == wanted and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process.pid)
     return found
+
+
+def _is_alive(pid: int) -> bool:
+    """Returns whether a process of this machine runs."""
+    import psutil
+
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
 
 
 def _last_words(folder: Path) -> str:

@@ -5,8 +5,9 @@ and ``tick`` does what is due. Nothing in it knows Ray or torch.
 
 When a worker dies, or hangs and is killed (``noonward.live.edge.health``), the other members of its gang are told to
 leave it, which frees them at once. A member that does not come back from that within half a lease is killed too, so a
-gang that runs is free within a lease of the last answer of a member that hangs. Its task is queued again in its old
-place, or fails with a reason.
+gang that runs is free within a lease of the last sign of life of a member that hangs. Its task is queued again in its
+old place, or fails with a reason. Only launches that failed by the task itself count as its tries. When all that runs
+the workers is gone (``Workers.outage``), it is started anew; tasks wait meanwhile.
 """
 
 from __future__ import annotations
@@ -22,25 +23,32 @@ import numpy as np
 
 from noonward.decision.edge.brief import EdgeBrief
 from noonward.decision.edge.scheduler import EdgeScheduler
+from noonward.decision.edge.view import NOBODY
 from noonward.errors import FileError, NoonwardError
 from noonward.live.edge.gang_run import GangRun
 from noonward.live.edge.health import WorkerHealth
-from noonward.live.edge.orders import Part
+from noonward.live.edge.orders import Beat, Part
 from noonward.live.edge.plan import Plan, gang_sizes, new_task
 from noonward.live.edge.predictor import Predictor
 from noonward.live.edge.question import Launch, Question, Waiting
 from noonward.live.edge.server import Server
-from noonward.live.edge.tasks import Attempt, ImageTask, TaskStore
+from noonward.live.edge.tasks import Attempt, Fault, ImageTask, TaskStore, number_of
 from noonward.live.edge.workers import WorkerDiedError, Workers
 from noonward.model.edge.quality import LAWS, quality
 from noonward.model.edge.tasks import NO_DEADLINE_S
 
 SLACK: Final = 10.0
 """A load, run or exchange may take so many times what is expected."""
+CANCELED: Final = "it was canceled"
+"""Why a task failed that nobody wanted any longer."""
 STOPPED, KILLED = "the service was stopped", "the service was killed"
 """Why a launch ended that is no fault of its own."""
-UNCOUNTED: Final = (STOPPED, KILLED)
-"""Launches that ended so do not count as tries."""
+RESTART_S: Final = 10.0
+"""Seconds between two attempts to start anew what runs the workers."""
+NOTES: Final = 100
+"""Notes that are kept, the newest; one that is among them already is not repeated."""
+TIDY_S: Final = 60.0
+"""Seconds between two looks for tasks that are old enough to be forgotten."""
 
 
 class Controller:
@@ -50,7 +58,8 @@ class Controller:
         plan: What it runs.
         scheduler: Who decides; reset here.
         workers: The workers' processes.
-        store: Where tasks are kept; tasks that were queued or running when the last service ended are queued.
+        store: Where tasks and measured times are kept; tasks that were queued or running when the last service ended
+            are queued.
         clock: Returns the seconds since second 0.
         start: UTC time of second 0, a full hour.
         rng: Random stream of the scheduler.
@@ -71,20 +80,30 @@ class Controller:
         setting = plan.setting
         scheduler.reset(EdgeBrief(scenario=setting.name, start=start, setting=setting, signals=False), rng)
         self.predictor = Predictor(setting)
-        self._question = Question(setting, self.predictor)
-        self.tasks = store.read()
+        self._question = Question(setting, self.predictor, keeps=plan.load_policy == "keep")
+        self.tasks, unreadable = store.read()
         """All tasks by id."""
+        self._next = store.first_free()
         self.queue: list[ImageTask] = []
         """Tasks that wait, oldest first."""
         self.servers = [Server() for _ in range(setting.servers.count)]
         self.runs: dict[int, GangRun] = {}
-        self.notes: list[str] = []
-        """What whoever runs the service must know: wrong answers of the scheduler, workers that were killed."""
+        self.notes: list[str] = unreadable
+        """What whoever runs the service must know: wrong answers of the scheduler, workers that were killed, records
+        that could not be read."""
         self.changed = True
         """Whether a task or server has changed since this was last set to False."""
         self._models = {model.name: i for i, model in enumerate(plan.models)}
-        self._attempts, self._ask_again_s = 0, math.inf
-        self._health = WorkerHealth(self.servers, workers, plan.limits, clock, self._starting, self._ready, self._died)
+        self.on_end: Callable[[ImageTask], None] = lambda task: None
+        """Called when a task is done or failed."""
+        self._attempts, self._groups, self._ask_again_s = 0, 0, math.inf
+        self._restart_s: float | None = None
+        """When what runs the workers is started anew, s since second 0; infinite while it is; None while it runs."""
+        self._tidy_s = -math.inf
+        self._health = WorkerHealth(
+            self.servers, workers, plan.limits, clock, self._starting, self._ready, self._died, self._heard
+        )
+        self._read_times()
         for task in self.tasks.values():
             if task.state in ("queued", "running"):
                 self._resume(task)
@@ -107,6 +126,9 @@ class Controller:
         model: str | None = None,
         steps_max: float | None = None,
         deadline_s: float | None = None,
+        negative: str | None = None,
+        guidance: float | None = None,
+        size: str | None = None,
     ) -> ImageTask:
         """Queues a task.
 
@@ -117,16 +139,37 @@ class Controller:
             model: Name of the model; by default the first.
             steps_max: Most inference steps; by default the scenario's.
             deadline_s: Latest end, seconds from now; none: whenever it is done.
+            negative: What not to draw, with guidance.
+            guidance: Scale of classifier-free guidance, 1 for none; by default the service's.
+            size: ``WIDTHxHEIGHT`` in pixels; by default the model's own.
 
         Raises:
             ScenarioError: The service cannot carry it out; the message says what is allowed.
+            FileError: Its record cannot be written; it is not queued.
         """
-        number = 1 + max((int(each.split("-")[-1]) for each in self.tasks), default=0)
-        task = new_task(self.plan, number, prompt, gang, seed, model, steps_max, self.now_unix_s, deadline_s)
+        more = (negative, guidance, size)
+        task = new_task(self.plan, self._next, prompt, gang, seed, model, steps_max, self.now_unix_s, deadline_s, *more)
         self._store.keep(task)
+        self._next += 1
         self.tasks[task.id] = task
         self.queue.append(task)
         self.changed = True
+        return task
+
+    def cancel(self, name: str) -> ImageTask:
+        """Ends a task that is queued or running as failed; one that has ended stays as it is. Returns it.
+
+        Raises:
+            NoonwardError: There is no such task.
+        """
+        task = self.tasks.get(name)
+        if task is None:
+            raise NoonwardError(f"there is no task {name!r}; 'noonward edge status' lists them")
+        run = next((run for run in self.runs.values() if run.task is task), None)
+        if task.state == "queued" or (task.state == "running" and (run is None or run.failure is not None)):
+            self._close(task, "failed", CANCELED)
+        elif task.state == "running" and run is not None:
+            self._fail(run, CANCELED, retry=False)
         return task
 
     # What is due
@@ -134,7 +177,15 @@ class Controller:
     def tick(self) -> float:
         """Does what is due now; returns when it is to be called again if nothing happens before, s since second 0."""
         now_s = self._clock()
-        due = [self._health.check(now_s)]
+        if self._restart_s is None and (outage := self._workers.outage()):
+            self._suspend(outage, now_s)
+        if self._restart_s is not None and now_s >= self._restart_s:
+            self._restart_s = math.inf
+            self._workers.restart(self._restarted)
+        if now_s - self._tidy_s >= TIDY_S:
+            self._tidy_s = now_s
+            self._forget_old()
+        due = [self._health.check(now_s), *([] if self._restart_s is None else [self._restart_s])]
         for run in list(self.runs.values()):
             self._check_run(run, now_s)
         for task in list(self.queue):
@@ -149,7 +200,7 @@ class Controller:
         """Ends all that runs; the tasks are queued again, for the next service in this folder."""
         for run in self.runs.values():
             if run.task.state == "running":
-                self._end_attempt(run, STOPPED)
+                self._end_attempt(run, run.failure or STOPPED, "service")
                 self._wait(run.task)
         self.runs.clear()
         self._workers.close()
@@ -185,13 +236,13 @@ class Controller:
         while True:
             waiting = [self._as_waiting(task) for task in self.queue]
             busy = [server.state != "ready" or server.run is not None for server in self.servers]
-            event = bool(self.runs) or any(server.state == "starting" for server in self.servers)
+            event = bool(self.runs) or any(server.state in ("starting", "waiting") for server in self.servers)
             if not self._question.fill(now_s, waiting, busy, event):
                 return
             try:
                 answer = self._question.ask(self.scheduler)
             except Exception as error:  # a user's scheduler may raise anything; images are generated all the same
-                self._note(f"the scheduler failed, the oldest task that fits was launched: {error!r}")
+                self.note(f"the scheduler failed, the oldest task that fits was launched: {error!r}")
                 answer = self._question.first_fit()
             if not isinstance(answer, Launch):
                 self._ask_again_s = max(answer, now_s + self.plan.setting.tick_s)
@@ -201,7 +252,7 @@ class Controller:
     def _as_waiting(self, task: ImageTask) -> Waiting:
         deadline = task.deadline_unix_s
         return Waiting(
-            number=int(task.id.split("-")[-1]),
+            number=number_of(task.id) or 0,
             stamp_s=task.submitted_unix_s - self._start_unix_s,
             gang=task.gang,
             model=self._models[task.model],
@@ -217,7 +268,7 @@ class Controller:
         attempt = Attempt(
             servers=list(launch.members), steps=launch.steps, formed=launch.formed, launched_unix_s=self._unix(now_s)
         )
-        expected_s = self.predictor.expect_s(task.gang, 0, formed=True)
+        expected_s = self.predictor.expect_s(task.gang, 0, loads=True)
         run = GangRun(
             number=self._attempts,
             task=task,
@@ -225,17 +276,28 @@ class Controller:
             members=launch.members,
             launched_s=now_s,
             until_s=now_s + max(self.plan.limits.load_s, SLACK * expected_s),
+            group=self._standing_group(launch.members),
+            loads=launch.loads,
         )
         task.state = "running"
         task.attempts.append(attempt)
         self.runs[run.number] = run
+        model = self._models[task.model]
         for n in run.members:
             self.servers[n].run = run
+            if self._question.held_N[n] != model:
+                self._question.held_N[n] = NOBODY
         self._keep(task)
         self.changed = True
         again = launch.formed and self.plan.load_policy == "reload-on-regroup"
-        folder = self.plan.models[self._models[task.model]].path
+        folder = self.plan.models[model].path
         self._call_all(run, "load", [(folder, again)] * len(run.members), self._loaded)
+
+    def _standing_group(self, members: tuple[int, ...]) -> int:
+        """Returns the process group in which exactly these servers are, or 0."""
+        group = self.servers[members[0]].group
+        inside = tuple(n for n, server in enumerate(self.servers) if group and server.group == group)
+        return group if inside == members else 0
 
     def _call_all(
         self, run: GangRun, name: str, arguments: Sequence[tuple[Any, ...]], then: Callable[[GangRun, int, Any], None]
@@ -261,7 +323,8 @@ class Controller:
             if run.failure is None:
                 own = isinstance(answer, NoonwardError)
                 what = str(answer).strip().splitlines()[-1] if str(answer).strip() else repr(answer)
-                self._fail(run, what if own else f"server {n}: {type(answer).__name__}: {what}", retry=not own)
+                reason = what if own else f"server {n}: {type(answer).__name__}: {what}"
+                self._fail(run, reason, retry=not own, lost_others=not own and len(run.members) > 1)
         elif run.failure is None:
             then(run, n, answer)
         if run.failure is not None:
@@ -270,11 +333,12 @@ class Controller:
     def _loaded(self, run: GangRun, n: int, load_s: float) -> None:
         """Goes on once all members have the model: the gang meets at its first member."""
         run.attempt.load_s = max(run.attempt.load_s, load_s)
+        self._question.held_N[n] = self._models[run.task.model]
         if run.at_work:
             return
         now_s, limits, size = self._clock(), self.plan.limits, run.task.gang
         run.loaded_s = now_s
-        if size == 1:
+        if size == 1 or run.group:
             self._met(run, n, None)
             return
         run.phase, run.until_s = "meeting", now_s + limits.join_s
@@ -283,9 +347,13 @@ class Controller:
     def _met(self, run: GangRun, n: int, address: tuple[str, int] | None) -> None:
         """Has all members generate."""
         now_s, limits, task = self._clock(), self.plan.limits, run.task
-        step_s = self.predictor.expect_s(task.gang, 1, formed=False)
+        step_s = self.predictor.expect_s(task.gang, 1, loads=False)
         run.phase = "running"
-        run.until_s = now_s + limits.join_s + max(limits.task_s, SLACK * step_s * run.attempt.steps)
+        run.patience_s = max(limits.task_s, SLACK * step_s * run.attempt.steps)
+        run.until_s = now_s + limits.join_s + run.patience_s
+        if not run.group:
+            self._groups += 1
+            run.group = self._groups
         order = run.order(self.plan, address, group_s=max(limits.group_s, SLACK * step_s))
         self._call_all(run, "generate", [(order, rank) for rank in range(task.gang)], self._generated)
 
@@ -301,35 +369,65 @@ class Controller:
         except FileError as error:
             self._fail(run, str(error), retry=False)
             return
+        for member in run.members:
+            self.servers[member].group = run.group
         self._end_attempt(run, None)
         self.predictor.measured(
             task.gang,
-            load_s=run.loaded_s - run.launched_s if run.attempt.formed else None,
+            load_s=run.loaded_s - run.launched_s if run.loads else None,
             rest_s=run.rest_s,
             steps=run.attempt.steps,
         )
+        self._keep_times()
         task.quality = float(quality(float(run.attempt.steps), LAWS.index(self.plan.setting.quality)))
         self._close(task, "done", None)
         self._free(run)
 
     # Failures
 
-    def _fail(self, run: GangRun, reason: str, *, retry: bool = True) -> None:
-        """Gives up a run: its gang is dissolved, members still at work are told to leave, the task is tried again."""
+    def _fail(
+        self, run: GangRun, reason: str, *, retry: bool = True, fault: Fault = "task", lost_others: bool = False
+    ) -> None:
+        """Gives up a run: its gang is dissolved, members still at work are told to leave, the task is tried again.
+
+        Args:
+            run: The run.
+            reason: Why.
+            retry: Whether another launch may do better.
+            fault: Whose fault it was.
+            lost_others: Whether a member said so that may only have lost another one: then all members are waited for
+                before the task is queued again or fails.
+        """
         run.failure = reason
-        self._end_attempt(run, reason)
+        self._end_attempt(run, reason, fault)
         self._question.dissolve(run.members[0])
+        for n in run.members:
+            self.servers[n].group = 0
         if run.phase != "loading":
             run.until_s = self._clock() + self.plan.limits.lease_s / 2
         for n in sorted(run.at_work):
             self._workers.call(n, "leave", run.number, reply=functools.partial(self._left, n, self.servers[n].life))
-        task = run.task
-        tries = sum(attempt.error not in UNCOUNTED for attempt in task.attempts)
-        if retry and tries < self.plan.tries:
+        run.open = lost_others
+        if not lost_others:
+            self._settle(run, retry)
+        self._free(run)
+
+    def _settle(self, run: GangRun, retry: bool = True) -> None:
+        """Queues the task of a run that failed again, or ends it."""
+        run.open = False
+        task, reason = run.task, run.attempt.error
+        if task.state != "running":  # canceled meanwhile
+            return
+        faults = [attempt.fault for attempt in task.attempts if attempt.error is not None]
+        tries, losses = faults.count("task"), faults.count("worker")
+        if not retry:
+            self._close(task, "failed", reason)
+        elif losses >= self.plan.losses:
+            self._close(task, "failed", f"{reason}; {losses} launches of it lost a worker: it may be what ends them")
+        elif tries < self.plan.tries:
             self._wait(task)
         else:
             self._close(task, "failed", reason if tries == 1 else f"{reason} (attempt {tries} of {self.plan.tries})")
-        self._free(run)
 
     def _left(self, n: int, life: int, answer: Any) -> None:
         """Takes in the answer to ``leave``: that of the run itself says when the member is free."""
@@ -343,11 +441,14 @@ class Controller:
                 self.servers[n].run = None
         if not run.at_work:
             self.runs.pop(run.number, None)
+            if run.open:
+                self._settle(run)
         self.changed = True
 
-    def _end_attempt(self, run: GangRun, error: str | None) -> None:
+    def _end_attempt(self, run: GangRun, error: str | None, fault: Fault = "task") -> None:
         """Writes the end of a launch into its record."""
         now_s = self._clock()
+        run.attempt.fault = fault
         run.end(now_s, self._unix(now_s), self.plan.setting.servers, error)
 
     def _close(self, task: ImageTask, state: Literal["done", "failed"], reason: str | None) -> None:
@@ -360,12 +461,14 @@ class Controller:
             self.queue.remove(task)
         self._keep(task)
         self.changed = True
+        self.on_end(task)
 
     # Workers
 
     def _starting(self, n: int, ready_s: float) -> None:
         """Takes in that the worker of a server starts."""
         self._question.expect(n, ready_s)
+        self._question.held_N[n] = NOBODY
         self.changed = True
 
     def _ready(self) -> None:
@@ -374,18 +477,54 @@ class Controller:
 
     def _died(self, n: int, run: GangRun | None, reason: str) -> None:
         """Frees the gang of a worker that is gone."""
-        self._note(reason)
+        self.note(reason)
         self._question.dissolve(n)
         if run is None:
             return
         run.at_work.discard(n)
         if run.failure is None:
-            self._fail(run, reason)
-        else:
-            self._free(run)
+            self._fail(run, reason, fault="worker")
+            return
+        if run.open:
+            run.attempt.fault, run.attempt.error = "worker", f"{run.failure}; {reason}"
+        self._free(run)
 
-    def _note(self, text: str) -> None:
-        self.notes.append(text)
+    def _heard(self, n: int, beat: Beat) -> None:
+        """Gives a run more time for every step that it has done."""
+        run = self.servers[n].run
+        if run is None or run.failure is not None or run.phase != "running" or beat.attempt != run.number:
+            return
+        if beat.step > run.step:
+            run.step, run.until_s = beat.step, max(run.until_s, self._clock() + run.patience_s)
+
+    def _suspend(self, reason: str, now_s: float) -> None:
+        """Takes in that all that runs the workers is gone: tasks that ran wait again, and it is started anew."""
+        self.note(f"{reason}; it is started again, tasks wait meanwhile")
+        self._health.suspend()
+        self._question.held_N[:] = NOBODY
+        for run in self.runs.values():
+            self._question.dissolve(run.members[0])
+            if run.failure is None or run.open:
+                self._end_attempt(run, run.failure or reason, "service")
+                self._wait(run.task)
+        self.runs.clear()
+        self._restart_s = now_s
+
+    def _restarted(self, answer: Any) -> None:
+        """Starts the workers once they can be started again; else tries again later."""
+        if isinstance(answer, Exception):
+            self.note(f"no worker can be started yet: {answer}; next attempt in {RESTART_S:g} s")
+            self._restart_s = self._clock() + RESTART_S
+            return
+        self._restart_s = None
+        for n in range(len(self.servers)):
+            self._health.start(n)
+
+    def note(self, text: str) -> None:
+        """Notes what whoever runs the service must know."""
+        if text not in self.notes[-NOTES:]:
+            self.notes.append(text)
+            del self.notes[:-NOTES]
         self.changed = True
 
     def _resume(self, task: ImageTask) -> None:
@@ -396,7 +535,36 @@ class Controller:
         for attempt in task.attempts:
             if attempt.ended_unix_s is None:
                 attempt.ended_unix_s, attempt.error = attempt.launched_unix_s, KILLED
+                attempt.fault = "service"
         self._wait(task)
+
+    def _forget_old(self) -> None:
+        """Deletes tasks that ended longer ago than they are kept."""
+        oldest_unix_s = self.now_unix_s - self.plan.retain_s
+        for task in [t for t in self.tasks.values() if t.ended_unix_s is not None and t.ended_unix_s < oldest_unix_s]:
+            try:
+                self._store.forget(task)
+            except OSError as error:
+                self.note(f"{task.id} cannot be deleted: {error}")
+            else:
+                del self.tasks[task.id]
+                self.changed = True
+
+    def _read_times(self) -> None:
+        """Takes in what the last service measured, if it ran the same."""
+        content = self._store.read_times()
+        if isinstance(content, dict) and content.get("of") == self.plan.measured_for():
+            try:
+                self.predictor.load_state(content.get("times"))
+            except ValueError as error:
+                self.note(f"times are measured anew: {error}")
+
+    def _keep_times(self) -> None:
+        """Writes what has been measured, for the next service."""
+        try:
+            self._store.keep_times({"of": self.plan.measured_for(), "times": self.predictor.state()})
+        except FileError as error:
+            self.note(f"measured times are not kept: {error}")
 
     def _wait(self, task: ImageTask) -> None:
         """Queues a task by its submission."""
@@ -409,7 +577,7 @@ class Controller:
         try:
             self._store.keep(task)
         except FileError as error:
-            self._note(f"the record of {task.id} is not up to date: {error}")
+            self.note(f"the record of {task.id} is not up to date: {error}")
 
     def _unix(self, now_s: float) -> float:
         return self._start_unix_s + now_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from noonward.live.edge.energy import energy_j
@@ -23,13 +23,19 @@ class GangRun:
         task: What is generated.
         attempt: Its record.
         members: Servers, the first member first.
+        group: Number of the gang's process group.
+        loads: Whether a member is expected to load the model.
         phase: ``loading`` the model, ``meeting`` (forming the process group) or ``running``.
         launched_s: Launch, s since second 0.
         loaded_s: When all members had the model, s since second 0.
         until_s: Members that are still at work then are killed, s since second 0.
+        patience_s: Seconds without a new step that end it.
+        step: Steps done, as members have told.
         at_work: Members whose call has not returned.
         parts: What members have returned.
         failure: Why it failed.
+        open: Whether it is still to be found out whose fault that was: a member that lost the others says no more than
+            that; which one was lost is heard later.
     """
 
     number: int
@@ -38,11 +44,16 @@ class GangRun:
     members: tuple[int, ...]
     launched_s: float
     until_s: float
+    group: int
+    loads: bool
+    patience_s: float = 0.0
+    step: int = 0
     phase: Phase = "loading"
     loaded_s: float = 0.0
     at_work: set[int] = field(default_factory=set)
     parts: dict[int, Part] = field(default_factory=dict)
     failure: str | None = None
+    open: bool = False
 
     @property
     def rest_s(self) -> float:
@@ -58,13 +69,19 @@ class GangRun:
             address: Where the gang meets.
             group_s: Time-out of an exchange, s.
         """
+        task, drawing = self.task, plan.drawing
+        if task.guidance is not None:
+            drawing = replace(drawing, guidance=task.guidance)
         return Order(
             attempt=self.number,
+            group=self.group,
             task=self.task.id,
             prompt=self.task.prompt,
             seed=self.task.seed,
             steps=self.attempt.steps,
-            drawing=plan.drawing,
+            drawing=drawing,
+            negative=task.negative,
+            sides_px=None if task.width is None or task.height is None else (task.width, task.height),
             size=self.task.gang,
             address=address,
             join_s=plan.limits.join_s,

@@ -1,7 +1,8 @@
 """Health of the workers: starts them, checks them, kills those that hang, and says when one is gone.
 
-A worker is asked for its health every ``beat_s``. The lease counts from its last answer: at half of it a worker that
-has not answered is killed, which turns a hang into a death; the other half is left to its gang's members to leave it.
+A worker is asked for its health every ``beat_s``. The lease counts from its last sign of life: an answer, or CPU time
+that its process has used. At half of it a silent worker is killed, which turns a hang into a death; the other half is
+left to its gang's members to leave it. So a healthy worker that a busy machine makes slow is not killed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class WorkerHealth:
         on_start: Called with server and expected time of its readiness, s, when a worker begins to start.
         on_ready: Called when a worker is ready.
         on_death: Called with server, what it worked at, and why it is gone, once another worker is starting.
+        on_beat: Called with server and answer when a worker has answered.
     """
 
     def __init__(
@@ -41,9 +43,11 @@ class WorkerHealth:
         on_start: Callable[[int, float], None],
         on_ready: Callable[[], None],
         on_death: Callable[[int, GangRun | None, str], None],
+        on_beat: Callable[[int, Beat], None],
     ) -> None:
         self._servers, self._workers, self._limits, self._clock = servers, workers, limits, clock
         self._on_start, self._on_ready, self._on_death = on_start, on_ready, on_death
+        self._on_beat = on_beat
         self._start_s = START_S
 
     def check(self, now_s: float) -> float:
@@ -66,15 +70,20 @@ class WorkerHealth:
         if server.state == "starting" and now_s - server.since_s > limits.start_s:
             self.kill(n, f"was not ready within {limits.start_s:g} s")
         elif server.state == "ready" and server.beat_due and now_s - server.asked_s >= self._silence_s:
+            used_s = self._workers.cpu_s(n)
+            if used_s is not None and used_s != server.cpu_s:
+                server.cpu_s, server.asked_s = used_s, now_s
+                return
             self.kill(n, f"did not answer for {now_s - server.heard_s:.1f} s (lease {limits.lease_s:g} s)")
         elif server.state == "ready" and not server.beat_due and now_s - server.asked_s >= limits.beat_s:
-            server.beat_due, server.asked_s = True, now_s
+            server.beat_due, server.asked_s, server.cpu_s = True, now_s, self._workers.cpu_s(n)
             self._workers.call(n, "beat", reply=functools.partial(self._heard, n, server.life))
 
     def start(self, n: int) -> None:
         """Starts the worker of a server."""
         server, now_s = self._servers[n], self._clock()
         server.state, server.since_s, server.facts, server.beat = "starting", now_s, None, None
+        server.cpu_s, server.group, server.reason = None, 0, None
         server.life += 1
         self._on_start(n, now_s + self._start_s)
         self._workers.start(n, functools.partial(self._started, n, server.life))
@@ -96,6 +105,17 @@ class WorkerHealth:
         else:
             self.start(n)
         self._on_death(n, run, f"the worker of server {n} {reason}")
+
+    def suspend(self) -> list[GangRun]:
+        """Takes in that all workers are gone and none can be started; returns what they worked at.
+
+        Answers of calls to them are ignored from now on; ``start`` is to be called once workers can be started again.
+        """
+        runs = {server.run.number: server.run for server in self._servers if server.run is not None}
+        for server in self._servers:
+            server.state, server.life, server.run = "waiting", server.life + 1, None
+            server.facts, server.beat, server.failed_starts, server.group = None, None, 0, 0
+        return list(runs.values())
 
     def _started(self, n: int, life: int, answer: Any) -> None:
         """Takes in that a worker is ready, or has failed to start."""
@@ -119,3 +139,4 @@ class WorkerHealth:
             server.heard_s, server.beat_due = self._clock(), False
             if isinstance(answer, Beat):
                 server.beat = answer
+                self._on_beat(n, answer)

@@ -36,13 +36,13 @@ class Limits:
 
     Attributes:
         beat_s: Time between two health checks of a worker.
-        lease_s: A worker that does not answer is killed at half of it, counted from its last answer, and the other
-            members of its gang are free, or killed too, at its end. Above twice ``beat_s``.
+        lease_s: A worker that neither answers nor uses CPU time is killed at half of it, counted from its last sign of
+            life, and the other members of its gang are free, or killed too, at its end. Above twice ``beat_s``.
         start_s: A worker that is not ready after so long is killed.
         load_s: Least time that loading a model may take; ten times the expected load if that is more.
         group_s: Least time-out of a gang's exchanges; ten times the expected step if that is more.
         join_s: Time-out of forming a gang.
-        task_s: Least time that a gang may take over a task; ten times the expected run if that is more.
+        task_s: Least time that a gang may go without a new step; ten times the expected run if that is more.
         starts: Starts of a worker that may fail one after the other before it is given up.
     """
 
@@ -50,7 +50,7 @@ class Limits:
     lease_s: float = 8.0
     start_s: float = 300.0
     load_s: float = 300.0
-    group_s: float = 10.0
+    group_s: float = 60.0
     join_s: float = 30.0
     task_s: float = 120.0
     starts: int = 3
@@ -69,23 +69,29 @@ class Order:
 
     Attributes:
         attempt: Number of the attempt, by which it is stopped.
+        group: Number of the gang's process group, which members keep until they are given another one.
         task: Id of the task.
         prompt: What to draw.
+        negative: What not to draw, with guidance.
         seed: Seed of the first noise.
         steps: Inference steps.
         drawing: How images are generated.
+        sides_px: Width and height of the image, pixels; None: the model's own.
         size: Workers of the gang.
-        address: Host and port where the gang meets; None for a gang of one.
+        address: Host and port where the gang meets; None for a gang of one and for a group that stands.
         join_s: Time-out of forming the gang, s.
         group_s: Time-out of an exchange, s.
     """
 
     attempt: int
+    group: int
     task: str
     prompt: str
+    negative: str
     seed: int
     steps: int
     drawing: Drawing
+    sides_px: tuple[int, int] | None
     size: int
     address: tuple[str, int] | None
     join_s: float
@@ -106,6 +112,25 @@ class Part:
     """
 
     join_s: float
+    prompt_s: float
+    run_s: float
+    decode_s: float
+    sent_bytes: int
+    png: bytes | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """What a model has drawn.
+
+    Attributes:
+        prompt_s: Seconds to encode the prompt (first member).
+        run_s: Seconds of all inference steps; of everything where a model does not tell them apart.
+        decode_s: Seconds from the latent to the PNG file (first member).
+        sent_bytes: Bytes of keys and values that this member sent, 0 where they are not counted.
+        png: The image (first member).
+    """
+
     prompt_s: float
     run_s: float
     decode_s: float
@@ -139,7 +164,7 @@ class Beat:
         step: Inference steps done of it.
         rss_mb: Memory of its process, MB.
         descriptors: Open files and connections.
-        groups: Open process groups.
+        groups: Open process groups, 1 while its gang stays.
         model: Folder of the model that it has loaded, empty if none.
     """
 

@@ -123,8 +123,26 @@ class RowPositions(nn.Module):
         """Returns the tokens of the own rows."""
         tokens = self.embed.proj(latent).flatten(2).transpose(1, 2)
         count, first = tokens.shape[1], self._rows.exchange.rank * tokens.shape[1]
-        placed: Tensor = (tokens + self.embed.pos_embed[:, first : first + count]).to(tokens.dtype)
+        placed: Tensor = (tokens + self._positions()[:, first : first + count]).to(tokens.dtype)
         return placed
+
+    def _positions(self) -> Tensor:
+        """Returns the positions of the whole image: the embedding's own, or those of another size, as it makes them."""
+        embed, grid = self.embed, self._rows.grid
+        own: Tensor = embed.pos_embed
+        if grid is None or grid == (embed.height, embed.width):
+            return own
+        from diffusers.models.embeddings import get_2d_sincos_pos_embed
+
+        made: Tensor = get_2d_sincos_pos_embed(
+            embed_dim=own.shape[-1],
+            grid_size=grid,
+            base_size=embed.base_size,
+            interpolation_scale=embed.interpolation_scale,
+            device=own.device,
+            output_type="pt",
+        )
+        return made.float().unsqueeze(0)
 
 
 class Rows:
@@ -136,6 +154,8 @@ class Rows:
 
     def __init__(self, transformer: Any) -> None:
         self.exchange = RowExchange(0, 1, Drawing())
+        self.grid: tuple[int, int] | None = None
+        """Rows and columns of patches of the whole image; None: the model's own."""
         for layer, block in enumerate(transformer.transformer_blocks):
             block.attn1.set_processor(RowAttention(layer, self))
         transformer.pos_embed = RowPositions(transformer.pos_embed, self)

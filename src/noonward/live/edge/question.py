@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from noonward.arrays import I8, Bools
 from noonward.decision.edge.gangs import dissolve, idle_gang, idle_servers, occupy
 from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.decision.edge.view import (
@@ -57,6 +58,7 @@ class Launch:
         gang: Its lowest server.
         members: Its servers.
         formed: Whether the gang is new.
+        loads: Whether a member is expected to load the model.
     """
 
     place: int
@@ -64,21 +66,29 @@ class Launch:
     gang: int
     members: tuple[int, ...]
     formed: bool
+    loads: bool
 
 
 class Question:
     """Servers and visible queue as an ``EdgeView``, kept between questions.
 
+    Where workers keep their models, a new gang is formed of idle servers that have the task's model, if there are
+    enough of them, and loads nothing. The view has one load time per gang size: 0 if that holds for every visible task
+    of the size, else the expected one.
+
     Args:
         setting: Number of servers, length of the visible queue and of a tick, choice of servers.
-        predictor: Expected times; the view reads its arrays.
+        predictor: Expected times; the view reads its steps' array.
+        keeps: Whether workers keep their models when gangs change.
     """
 
-    def __init__(self, setting: EdgeScenario, predictor: Predictor) -> None:
+    def __init__(self, setting: EdgeScenario, predictor: Predictor, *, keeps: bool) -> None:
         blank = blank_view(setting.servers.count, setting.visible, len(predictor.load_s_G))
-        self.view: EdgeView = blank._replace(load_s_G=predictor.load_s_G, step_s_G=predictor.step_s_G)
+        self.view: EdgeView = blank._replace(load_s_G=predictor.load_s_G.copy(), step_s_G=predictor.step_s_G)
         self._answers = EdgeAnswers(np.zeros(1, ANSWER))
-        self._predictor, self._tick_s = predictor, setting.tick_s
+        self._predictor, self._tick_s, self._keeps = predictor, setting.tick_s, keeps
+        self.held_N: I8 = np.full(setting.servers.count, NOBODY, np.int64)
+        """Model that every server's worker has loaded, or NOBODY."""
         run = self.view.run_1
         run["tick_s"], run["steps_min"] = setting.tick_s, setting.steps_min
         run["choice"] = LOWEST if setting.choice == "lowest" else LEAST_FRAGMENTATION
@@ -104,7 +114,18 @@ class Question:
         fits_Q = (view.task_Q["task"] != NOBODY) & (view.task_Q["gang"] <= idle)
         view.mask_A[1:] = fits_Q
         view.run_1["event"] = view.mask_A[WAIT] = event
+        view.load_s_G[:] = self._predictor.load_s_G
+        if self._keeps:
+            seen = view.task_Q[view.task_Q["task"] != NOBODY]
+            for size in np.unique(seen["gang"]):
+                models = np.unique(seen["model"][seen["gang"] == size])
+                if all(self._holders(model, now_t).sum() >= size for model in models):
+                    view.load_s_G[size] = 0.0
         return bool(fits_Q.any())
+
+    def _holders(self, model: int, now_t: int) -> Bools:
+        """Returns which servers are idle and have a model."""
+        return np.asarray((self.held_N == model) & (self.view.server_N["free_t"] <= now_t))
 
     def ask(self, scheduler: EdgeScheduler) -> Launch | float:
         """Asks a scheduler and notes its launch in the view.
@@ -147,11 +168,18 @@ class Question:
         whole = max(1, min(round(steps), math.floor(task["steps_max"])))
         size, now_t, choice = int(task["gang"]), int(view.run_1["now_t"][0]), int(view.run_1["choice"][0])
         gang = idle_gang(view.server_N, now_t, size, task["model"])
-        formed = gang == NOBODY
-        until_t = now_t + max(1, math.ceil(self._predictor.expect_s(size, whole, formed) / self._tick_s - 1e-9))
+        formed = loads = gang == NOBODY
+        holders_N = self._holders(int(task["model"]), now_t)
+        passed_N = np.zeros(len(holders_N), bool)
+        if formed and self._keeps and holders_N.sum() >= size:
+            loads, passed_N = False, ~holders_N & (view.server_N["free_t"] <= now_t)
+        until_t = now_t + max(1, math.ceil(self._predictor.expect_s(size, whole, loads) / self._tick_s - 1e-9))
+        free_t_N = view.server_N["free_t"][passed_N].copy()
+        view.server_N["free_t"][passed_N] = now_t + 1  # so that the rule chooses among those that have the model
         gang = occupy(view.server_N, now_t, gang, size, task["model"], until_t, choice)
+        view.server_N["free_t"][passed_N] = free_t_N
         members = tuple(np.flatnonzero(view.server_N["gang"] == gang).tolist())
-        return Launch(place=q, steps=whole, gang=int(gang), members=members, formed=bool(formed))
+        return Launch(place=q, steps=whole, gang=int(gang), members=members, formed=bool(formed), loads=bool(loads))
 
     def expect(self, n: int, until_s: float) -> None:
         """Notes when a server is expected to be idle, s since second 0."""

@@ -11,11 +11,15 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
+
 from noonward.errors import MissingExtraError, NoonwardError
 from noonward.live.edge.orders import Facts
+from noonward.live.edge.ray_watch import RayWatch
 from noonward.live.edge.workers import Reply, WorkerDiedError
 
 LOCAL: Final = "local"
@@ -58,27 +62,74 @@ class RayWorkers:
         except ImportError as error:
             raise MissingExtraError("ray", "edge") from error
         self._ray, self._post, self._local = ray, post, address == LOCAL
+        self._count, self._address, self._device, self._precision = count, address, device, precision
+        self._folder: Path | None = None
+        self._actors: dict[int, Any] = {}
+        self._facts: dict[int, Facts] = {}
+        self._group: Any = None
+        self._watch: RayWatch | None = None
+        self._thread = ThreadPoolExecutor(1, "ray-restart")
+        """Where Ray is started again. The thread stays: Ray's processes are killed when the thread ends that began
+        them."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """Starts or joins Ray and takes the room of all servers."""
+        ray, count = self._ray, self._count
         self._folder = Path(tempfile.mkdtemp(prefix="noonward-")) if self._local else None
         try:
-            self._connect(address, count)
+            self._connect(self._address, count)
             gpus = int(ray.cluster_resources().get("GPU", 0))
+            device = self._device
             if device == "auto":
                 device = "cuda" if gpus >= count else "cpu"
             self._group = self._place(count, device)
         except BaseException:
-            self.close()
+            self._end()
             raise
         threads = max(1, (os.cpu_count() or 1) // count) if self._local and device == "cpu" else 0
-        self._given = {"device": device, "precision": precision, "threads": threads}
-        self._actors: dict[int, Any] = {}
-        self._facts: dict[int, Facts] = {}
+        self._given = {"device": device, "precision": self._precision, "threads": threads}
         self._own_node = ray.get_runtime_context().get_node_id()
+        self._watch = RayWatch(ray, self._own_node, self._local)
+
+    def outage(self) -> str | None:
+        """Returns why no worker can be started or reached any longer; None while they can."""
+        return None if self._watch is None else self._watch.outage()
+
+    def restart(self, reply: Reply) -> None:
+        """Ends all workers and begins anew what runs them, in a thread; replies with None or an exception."""
+
+        def work() -> None:
+            answer: Exception | None = None
+            try:
+                self._end()
+                self._begin()
+            except Exception as error:
+                answer = error
+            self._post(functools.partial(reply, answer))
+
+        self._thread.submit(work)
+
+    def cpu_s(self, n: int) -> float | None:
+        """Returns the CPU seconds that a worker on this machine has used; None for one on another, or stopped."""
+        facts = self._facts.get(n)
+        if facts is None or facts.node != self._own_node:
+            return None
+        try:
+            process = psutil.Process(facts.pid)
+            times = process.cpu_times()
+        except psutil.Error:
+            return None
+        return float(times.user + times.system)
 
     def start(self, n: int, reply: Reply) -> None:
         """Starts the worker of a server; replies with its ``Facts`` once it is ready."""
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         self._facts.pop(n, None)
+        if n in self._actors:  # one that could not be reached may be there still
+            with contextlib.suppress(Exception):
+                self._ray.kill(self._actors.pop(n))
         self._actors[n] = (
             self._ray.remote(_Actor)
             .options(
@@ -99,7 +150,11 @@ class RayWorkers:
 
     def call(self, n: int, name: str, *arguments: Any, reply: Reply) -> None:
         """Calls a method of a worker; replies with ``WorkerDiedError`` if it dies meanwhile."""
-        answer = self._actors[n].call.remote(name, arguments).future()
+        try:
+            answer = self._actors[n].call.remote(name, arguments).future()
+        except Exception as error:
+            self._post(functools.partial(reply, WorkerDiedError(f"could not be called: {error}")))
+            return
         answer.add_done_callback(lambda done: self._post(functools.partial(reply, self._result(done))))
 
     def kill(self, n: int) -> None:
@@ -108,14 +163,28 @@ class RayWorkers:
         if facts is not None and facts.node == self._own_node:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(facts.pid, signal.SIGKILL)
-        self._ray.kill(self._actors[n])
+        with contextlib.suppress(Exception):  # a Ray that is gone has no actors; ``outage`` tells that
+            self._ray.kill(self._actors[n])
 
     def close(self) -> None:
         """Ends all workers, and Ray if it was started here."""
-        for n in list(getattr(self, "_facts", {})):
+        self._thread.submit(self._end).result()
+        self._thread.shutdown()
+
+    def _end(self) -> None:
+        """Ends all workers; leaves or ends Ray."""
+        watch, self._watch = self._watch, None
+        gone = watch is not None and watch.outage() is not None
+        if watch is not None:
+            watch.close()
+        for n in list(self._facts):
             self.kill(n)
-        if hasattr(self, "_group"):
-            self._ray.util.remove_placement_group(self._group)
+        if self._group is not None and not gone:
+            with contextlib.suppress(Exception):
+                self._ray.util.remove_placement_group(self._group)
+        self._facts.clear()
+        self._actors.clear()
+        self._group = None
         self._ray.shutdown()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -164,8 +233,8 @@ class RayWorkers:
             return WorkerDiedError(f"died{why}")
         except self._ray.exceptions.RayTaskError as error:
             return error.cause
-        except Exception as error:
-            return error
+        except Exception as error:  # Ray's own trouble, none of the worker's code
+            return WorkerDiedError(f"cannot be reached: {type(error).__name__}: {str(error).strip().splitlines()[0]}")
 
 
 class _Actor:

@@ -14,7 +14,8 @@ class Server:
     """A server and its worker.
 
     Attributes:
-        state: ``starting``, ``ready``, or ``lost`` after too many starts that failed.
+        state: ``waiting`` while no worker can be started, ``starting``, ``ready``, or ``lost`` after too many starts
+            that failed.
         facts: What its worker is, once it is ready.
         life: Number of its worker's process, counted from 1: answers of earlier ones are ignored.
         failed_starts: Starts that failed since it was last ready.
@@ -23,11 +24,13 @@ class Server:
         asked_s: Last health check sent.
         beat_due: Whether a health check is unanswered.
         beat: Last answer.
+        cpu_s: CPU seconds that its process had used when an answer was last overdue.
+        group: Number of the process group that it is in; 0 if none.
         run: What it works at.
         reason: Why it is lost.
     """
 
-    state: Literal["starting", "ready", "lost"] = "starting"
+    state: Literal["waiting", "starting", "ready", "lost"] = "starting"
     facts: Facts | None = None
     life: int = 0
     failed_starts: int = 0
@@ -36,5 +39,7 @@ class Server:
     asked_s: float = 0.0
     beat_due: bool = False
     beat: Beat | None = None
+    cpu_s: float | None = None
+    group: int = 0
     run: GangRun | None = None
     reason: str | None = None

@@ -11,11 +11,11 @@ import queue
 import secrets
 import signal
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,7 @@ from noonward.files import locked_folder, write_text
 from noonward.live.edge.controller import Controller
 from noonward.live.edge.page import page
 from noonward.live.edge.status import status
-from noonward.live.edge.tasks import TaskStore
+from noonward.live.edge.tasks import ImageTask, TaskStore
 from noonward.live.edge.web import WebServer
 
 ADDRESS: Final = "service.json"
@@ -36,6 +36,8 @@ PAGE: Final = "index.html"
 """Page of the folder."""
 PAGE_S: Final = 5.0
 """The page is written at most once in so many seconds."""
+FAULT_S: Final = 1.0
+"""Seconds until what was due is tried again after it failed."""
 ANSWER_S: Final = 30.0
 """Seconds within which the controller must answer a request."""
 
@@ -58,14 +60,16 @@ class Service:
         self._clock = lambda: base_s + time.monotonic() - begin
         self.controller = make(self._inbox.put, TaskStore(folder), self._clock, start)
         self._written_s = -1e9
+        self._watched: dict[str, list[Future[dict[str, Any]]]] = {}
+        self.controller.on_end = self._ended
 
     def run(self) -> None:
         """Serves until ``stop`` is called or a signal ends it."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._inbox.put(self.stop))
         token = secrets.token_urlsafe(24)
-        web = WebServer(token, self._answer)
-        threading.Thread(target=web.serve_forever, daemon=True).start()
+        web = WebServer(token, self._answer, self.watch)
+        web.start()
         address = {"pid": os.getpid(), "port": web.server_port, "token": token, "version": 1}
         place = self._folder / ADDRESS
         try:
@@ -83,8 +87,13 @@ class Service:
         self._stopping = True
 
     def _turn(self) -> None:
-        """Does what is due, then waits for what comes next and does all that has come."""
-        due_s = self.controller.tick()
+        """Does what is due, then waits for what comes next and does all that has come.
+
+        What raises is noted: no request, record or page ends the service.
+        """
+        due_s = self._clock() + FAULT_S
+        with self._noted("what was due"):
+            due_s = self.controller.tick()
         if self.controller.changed and self._clock() - self._written_s >= PAGE_S:
             self.controller.changed = False
             self._written_s = self._clock()
@@ -92,13 +101,26 @@ class Service:
         try:
             work = self._inbox.get(timeout=max(0.0, due_s - self._clock()))
             while True:
-                work()
+                with self._noted("an answer"):
+                    work()
                 work = self._inbox.get_nowait()
         except queue.Empty:
             pass
 
+    @contextmanager
+    def _noted(self, what: str) -> Iterator[None]:
+        """Notes what is raised, and goes on."""
+        try:
+            yield
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(last.filename).name}, line {last.lineno}"
+            self.controller.note(f"{what} was not done: {type(error).__name__}: {error} ({place})")
+            sys.stderr.write(traceback.format_exc())
+
     def _write_page(self) -> None:
-        write_text(self._folder / PAGE, page(status(self.controller), self._folder))
+        with self._noted("the page"):
+            write_text(self._folder / PAGE, page(status(self.controller), self._folder))
 
     def _answer(self, name: str, content: dict[str, Any]) -> Any:
         """Answers a request in the controller's thread; called in any other."""
@@ -117,16 +139,62 @@ class Service:
         if name == "submit":
             return self.controller.submit(**content).as_dict()
         if name == "task":
-            task = self.controller.tasks.get(content["id"])
-            if task is None:
-                raise NoonwardError(f"there is no task {content['id']!r}; 'noonward edge status' lists them")
-            return task.as_dict()
+            return self._task(content["id"]).as_dict()
+        if name == "cancel":
+            return self.controller.cancel(content["id"]).as_dict()
+        if name == "image":
+            return self._image(self._task(content["id"]))
         if name == "page":
             return page(status(self.controller), self._folder)
         if name == "stop":
             self.stop()
             return {}
         return status(self.controller)
+
+    def watch(self, name: str) -> Future[dict[str, Any]]:
+        """Returns a future that holds a task's record once it is done or failed; called in any thread."""
+        end: Future[dict[str, Any]] = Future()
+
+        def work() -> None:
+            task = self.controller.tasks.get(name)
+            if task is not None and task.state in ("queued", "running"):
+                self._watched.setdefault(name, []).append(end)
+            elif end.set_running_or_notify_cancel():
+                try:
+                    end.set_result(self._task(name).as_dict())
+                except NoonwardError as error:
+                    end.set_exception(error)
+
+        self._inbox.put(work)
+        return end
+
+    def _ended(self, task: ImageTask) -> None:
+        """Tells those who wait for a task."""
+        for end in self._watched.pop(task.id, []):
+            if end.set_running_or_notify_cancel():
+                end.set_result(task.as_dict())
+
+    def _task(self, name: str) -> ImageTask:
+        """Returns a task.
+
+        Raises:
+            NoonwardError: There is none of that id.
+        """
+        task = self.controller.tasks.get(name)
+        if task is None:
+            raise NoonwardError(f"there is no task {name!r}; 'noonward edge status' lists them")
+        return task
+
+    def _image(self, task: ImageTask) -> bytes:
+        """Returns the image of a task.
+
+        Raises:
+            NoonwardError: It has none, or it cannot be read.
+        """
+        try:
+            return (self._folder / "images" / f"{task.id}.png").read_bytes()
+        except OSError as error:
+            raise NoonwardError(f"{task.id} is {task.state}; it has no image that can be read: {error}") from error
 
 
 def write_private(path: Path, content: str) -> None:

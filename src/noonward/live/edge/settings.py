@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from noonward.data.scenarios.load import load_scenario, scenario_from
 from noonward.decision.edge.scheduler import EdgeScheduler
@@ -23,6 +24,8 @@ from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 
 Device = Literal["auto", "cpu", "cuda"]
+PLAIN: Final = ("policy", "load_policy", "tries", "retain_s", "ray", "device", "seed")
+"""Fields of ``Settings`` that are plain values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +39,8 @@ class Settings:
         drawing: How images are generated.
         limits: Time limits.
         load_policy: Whether workers keep their models when gangs change.
-        tries: Launches of a task before it fails.
+        tries: Launches of a task that may fail by the task itself before it fails.
+        retain_s: Seconds after its end that a task is kept.
         ray: ``local`` or the address of a Ray cluster.
         device: Where workers compute.
         seed: Seed of the scheduler's random stream.
@@ -49,6 +53,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     load_policy: LoadPolicy = "keep"
     tries: int = 2
+    retain_s: float = 30 * 86_400.0
     ray: str = LOCAL
     device: Device = "auto"
     seed: int = 0
@@ -65,7 +70,7 @@ class Settings:
 
     def as_text(self) -> str:
         """Returns the content of the service's settings file."""
-        content = {name: getattr(self, name) for name in ("policy", "load_policy", "tries", "ray", "device", "seed")}
+        content = {name: getattr(self, name) for name in PLAIN}
         content |= {"scenario": self.setting.model_dump(mode="json"), "models": [asdict(each) for each in self.models]}
         content |= {"drawing": asdict(self.drawing), "limits": asdict(self.limits)}
         return json.dumps(content, indent=1) + "\n"
@@ -102,6 +107,41 @@ def edge_scenario(name: str, changes: Sequence[str] = ()) -> EdgeScenario:
     return setting
 
 
+def workers_for(servers: int, asked: int | None, ray: str, device: Device | str) -> tuple[int, str]:
+    """Returns how many workers a service has, and why, for a message.
+
+    On this machine, unless the user says otherwise, no more than there are GPUs (``cuda``, or ``auto`` where there is
+    one) or cores: more would only take each other's time. A cluster has what it says when it is joined.
+
+    Args:
+        servers: Servers of the scenario.
+        asked: Workers that the user asked for; None: as many as are right.
+        ray: ``local`` or the address of a Ray cluster.
+        device: Where workers compute.
+
+    Example:
+        >>> workers_for(4, 3, "local", "cpu")
+        (3, '')
+        >>> workers_for(4, None, "auto", "cuda")
+        (4, '')
+    """
+    if asked is not None or ray != LOCAL:
+        return asked or servers, ""
+    gpus, cores = gpus_found(), len(os.sched_getaffinity(0))
+    most, what = (gpus, "GPUs") if device == "cuda" or (device == "auto" and gpus >= servers) else (cores, "cores")
+    if servers <= most or most == 0:
+        return servers, ""
+    return most, f" (this machine has {most} {what}; the scenario has {servers} servers: --workers {servers})"
+
+
+def gpus_found() -> int:
+    """Returns the NVIDIA GPUs of this machine that its programs may use."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return len([word for word in named.split(",") if word.strip() not in ("", "-1")])
+    return len(list(Path("/dev").glob("nvidia[0-9]*")))
+
+
 def edge_scheduler(name: str) -> EdgeScheduler:
     """Returns a fresh scheduler of edge scenarios by its name.
 
@@ -132,6 +172,8 @@ def controller_maker(settings: Settings) -> Callable[..., Controller]:
             limits=settings.limits,
             load_policy=settings.load_policy,
             tries=settings.tries,
+            retain_s=settings.retain_s,
+            device=settings.device,
         )
         scheduler = edge_scheduler(settings.policy)
         count, precision = settings.setting.servers.count, settings.drawing.precision

@@ -7,12 +7,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from noonward.errors import DataError
+import msgspec
+
+from noonward.errors import NoonwardError
 from noonward.files import make_folder, whole_file, write_text
 
 State = Literal["queued", "running", "done", "failed"]
+Fault = Literal["task", "worker", "service"]
+"""What a launch failed by; only those that failed by the task count as its tries."""
 FORMAT: Final = 1
 """Format of the files."""
+UNREADABLE: Final = "unreadable"
+"""Folder within ``tasks`` to which records are moved that cannot be read."""
 
 
 @dataclass(kw_only=True)
@@ -33,6 +39,7 @@ class Attempt:
         sent_mb: Keys and values that all members sent, MB.
         energy_j: Estimate from the servers' powers and these times, J.
         error: Why it failed, or None.
+        fault: Whose fault that was: the task's, or that of a worker or the service that was lost.
     """
 
     servers: list[int]
@@ -48,6 +55,7 @@ class Attempt:
     sent_mb: float = 0.0
     energy_j: float = 0.0
     error: str | None = None
+    fault: Fault = "task"
 
 
 @dataclass(kw_only=True)
@@ -67,6 +75,10 @@ class ImageTask:
         reason: Why it failed.
         ended_unix_s: When it was done or failed.
         response_s: Seconds from its submission to its image, if it is done.
+        negative: What not to draw, with guidance.
+        guidance: Scale of classifier-free guidance, 1 for none; None: the service's.
+        width: Pixels of the image's width; None: the model's own.
+        height: Pixels of its height; None: the model's own.
         quality: Quality by its steps, after the scenario's law (that of the paper's model, not of this one).
         attempts: Its launches.
     """
@@ -83,6 +95,10 @@ class ImageTask:
     reason: str | None = None
     ended_unix_s: float | None = None
     response_s: float | None = None
+    negative: str = ""
+    guidance: float | None = None
+    width: int | None = None
+    height: int | None = None
     quality: float | None = None
     attempts: list[Attempt] = field(default_factory=list)
 
@@ -97,21 +113,28 @@ class ImageTask:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> ImageTask:
-        """Returns a task from what ``as_dict`` returned."""
-        values = {name: value for name, value in content.items() if name not in ("energy_j", "format")}
-        values["attempts"] = [Attempt(**attempt) for attempt in values["attempts"]]
-        return cls(**values)
+        """Returns a task from what ``as_dict`` returned.
+
+        Raises:
+            ValueError: A field is missing or of another type, or the prompt is no Unicode text.
+        """
+        try:
+            task = msgspec.convert(content, cls)
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from error
+        (task.prompt + task.negative).encode()
+        return task
 
 
 class TaskStore:
-    """The tasks of a folder: ``tasks/ID.json`` and ``images/ID.png``, each written whole.
+    """The tasks of a folder: ``tasks/ID.json`` and ``images/ID.png``, and measured times; each written whole.
 
     Args:
         folder: The service's folder.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._tasks, self.images = folder / "tasks", folder / "images"
+        self._tasks, self.images, self._times = folder / "tasks", folder / "images", folder / "times.json"
         make_folder(self._tasks)
         make_folder(self.images)
 
@@ -128,19 +151,63 @@ class TaskStore:
         """Returns where the image of a task lies, by the task's id."""
         return self.images / f"{name}.png"
 
-    def read(self) -> dict[str, ImageTask]:
-        """Returns all tasks by id, in the order of their submission.
+    def forget(self, task: ImageTask) -> None:
+        """Deletes a task's record and image."""
+        self.image(task.id).unlink(missing_ok=True)
+        (self._tasks / f"{task.id}.json").unlink(missing_ok=True)
 
-        Raises:
-            DataError: A record is damaged or of another format.
+    def read(self) -> tuple[dict[str, ImageTask], list[str]]:
+        """Returns all tasks by id, in the order of their submission, and a message for every record set aside.
+
+        A record that is damaged or of another format is moved to ``tasks/unreadable``: the others are read.
         """
-        found = {}
+        found, notes = {}, []
         for path in sorted(self._tasks.glob("*.json")):
             try:
                 content = json.loads(path.read_text(encoding="utf-8"))
-                if content["format"] != FORMAT:
-                    raise DataError(f"{path} has format {content['format']}; this version reads format {FORMAT}")
-                found[path.stem] = ImageTask.from_dict(content)
-            except (ValueError, KeyError, TypeError) as error:
-                raise DataError(f"{path} is a damaged record of a task: {error}; move it away") from error
-        return found
+                if not isinstance(content, dict) or content.get("format") != FORMAT:
+                    raise ValueError(f"this version reads format {FORMAT}")
+                task = ImageTask.from_dict(content)
+                if task.id != path.stem or number_of(task.id) is None:
+                    raise ValueError(f"it is the record of {task.id!r}")
+                found[task.id] = task
+            except (ValueError, OSError, RecursionError) as error:
+                notes.append(f"{path.name} is no readable record of a task and was {self._set_aside(path)}: {error}")
+        return found, notes
+
+    def first_free(self) -> int:
+        """Returns the number after those of all records, also of those that were set aside."""
+        names = [*self._tasks.glob("*.json"), *(self._tasks / UNREADABLE).glob("*.json")]
+        return 1 + max((number_of(path.stem) or 0 for path in names), default=0)
+
+    def keep_times(self, content: dict[str, Any]) -> None:
+        """Writes measured times (``Predictor.state``)."""
+        write_text(self._times, json.dumps(content) + "\n")
+
+    def read_times(self) -> Any:
+        """Returns what ``keep_times`` wrote, or None if there is nothing that can be read."""
+        try:
+            return json.loads(self._times.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+
+    def _set_aside(self, path: Path) -> str:
+        """Moves a record out of the way; returns what became of it."""
+        place = self._tasks / UNREADABLE
+        try:
+            make_folder(place)
+            path.replace(place / path.name)
+        except (OSError, NoonwardError) as error:
+            return f"left out (it cannot be moved: {error})"
+        return f"set aside in {place}"
+
+
+def number_of(name: str) -> int | None:
+    """Returns the number of a task by its id, ``image-NUMBER``; None if it is no such id.
+
+    Example:
+        >>> number_of("image-000012"), number_of("notes")
+        (12, None)
+    """
+    word, _, digits = name.partition("-")
+    return int(digits) if word == "image" and digits.isascii() and digits.isdigit() else None

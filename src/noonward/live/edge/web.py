@@ -1,106 +1,308 @@
-"""HTTP on this machine: a free port of the loopback address, requests with the service's token alone."""
+"""The service over HTTP, on this machine: images as OpenAI's clients ask for them, tasks, page, health and metrics."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import hmac
 import json
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import Any, Final, Literal
 
-from noonward.errors import NoonwardError
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from noonward.errors import NoonwardError, nearest
+from noonward.live.edge.metrics import metrics
 
 MOST_BYTES: Final = 1_000_000
 """Largest request."""
+MOST_IMAGES: Final = 10
+"""Most images of one request, as OpenAI has it."""
+LOOK_S: Final = 0.5
+"""Seconds between two looks whether who asked for an image is still there."""
+UNUSED: Final = frozenset({"user", "quality", "style", "background", "moderation", "output_compression"})
+"""Fields of OpenAI's clients that are accepted and change nothing."""
 
 Answer = Callable[[str, dict[str, Any]], Any]
 """``(name, content) -> answer``: carries out a request; raises NoonwardError for a wrong one."""
 
 
-class WebServer(ThreadingHTTPServer):
-    """Serves ``GET /status``, ``GET /page``, ``GET /tasks/ID``, ``POST /tasks`` and ``POST /stop``.
+class Generation(msgspec.Struct, kw_only=True):
+    """A request for images: OpenAI's fields, and those of diffusion models.
 
-    The token comes in the header ``Authorization: Bearer TOKEN``, for the page also as ``?token=TOKEN``.
+    Attributes:
+        prompt: What to draw.
+        model: Name of the model; by default the first.
+        n: Images, with seeds one after the other.
+        size: ``WIDTHxHEIGHT`` in pixels, or ``auto``: the model's own.
+        response_format: ``b64_json``: the images themselves; ``url``: where they are.
+        output_format: ``png``.
+        seed: Seed of the first image; by default its number.
+        steps: Most inference steps; the policy may choose fewer.
+        guidance: Scale of classifier-free guidance, 1 for none; by default the service's.
+        negative_prompt: What not to draw; it needs guidance.
+        gang: Servers that draw an image together.
+        deadline_s: Latest end, seconds from now.
+    """
+
+    prompt: Any
+    model: Any = None
+    n: int = 1
+    size: str = "auto"
+    response_format: Literal["b64_json", "url"] = "b64_json"
+    output_format: Literal["png"] = "png"
+    seed: Any = None
+    steps: Any = None
+    guidance: Any = None
+    negative_prompt: Any = None
+    gang: Any = 1
+    deadline_s: Any = None
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Returns what is submitted, a task an image.
+
+        Raises:
+            NoonwardError: There are too many images.
+        """
+        if not 1 <= self.n <= MOST_IMAGES:
+            raise NoonwardError(f"n is {self.n}; allowed: 1 to {MOST_IMAGES}")
+        given = {"prompt": self.prompt, "gang": self.gang, "model": self.model, "steps_max": self.steps}
+        given |= {"guidance": self.guidance, "negative": self.negative_prompt, "deadline_s": self.deadline_s}
+        given["size"] = None if self.size == "auto" else self.size
+        counted = isinstance(self.seed, int) and not isinstance(self.seed, bool)
+        return [{**given, "seed": self.seed + i if counted else self.seed} for i in range(self.n)]
+
+
+class WebServer:
+    """Serves a service on a free port of the loopback address, in a thread of its own.
+
+    Every request but ``GET /health`` needs the token, in the header ``Authorization: Bearer TOKEN``, for the page and
+    images also as ``?token=TOKEN``.
 
     Args:
         token: Token of the service.
         answer: Who answers.
+        watch: Returns a future that holds the record of a task once it is done or failed.
     """
 
-    daemon_threads = True
+    def __init__(self, token: str, answer: Answer, watch: Callable[[str], Future[dict[str, Any]]]) -> None:
+        self._token, self._answer, self._watch = token, answer, watch
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.server_port = int(self._socket.getsockname()[1])
+        config = uvicorn.Config(
+            self.app(), log_level="error", access_log=False, lifespan="off", loop="asyncio", http="h11", ws="none"
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
 
-    def __init__(self, token: str, answer: Answer) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.token, self.answer = token, answer
+    def start(self) -> None:
+        """Begins to answer."""
+        self._thread.start()
 
+    def shutdown(self) -> None:
+        """Answers no longer."""
+        self._server.should_exit = True
+        self._thread.join(5.0)
+        self._socket.close()
 
-class _Handler(BaseHTTPRequestHandler):
-    server: WebServer
-    timeout = 60
+    def app(self) -> Starlette:
+        """Returns the service as an ASGI application."""
 
-    def do_GET(self) -> None:
-        """Answers what only reads."""
-        path = urlsplit(self.path).path
-        if path == "/page":
-            self._answer("page", {})
-        elif path == "/status":
-            self._answer("status", {})
-        elif path.startswith("/tasks/"):
-            self._answer("task", {"id": path.removeprefix("/tasks/")})
-        else:
-            self._send(404, {"error": f"there is no {path}"})
+        def get(path: str, handler: Callable[[Request], Awaitable[Response]]) -> Route:
+            return Route(path, self._guarded(handler), methods=["GET"])
 
-    def do_POST(self) -> None:
-        """Answers what changes something."""
-        name = {"/tasks": "submit", "/stop": "stop"}.get(urlsplit(self.path).path)
-        if name is None:
-            self._send(404, {"error": f"there is no {self.path}"})
-            return
-        length = self.headers.get("Content-Length", "")
-        if not length.isdigit() or int(length) > MOST_BYTES:
-            self._send(413, {"error": f"send a body of at most {MOST_BYTES} bytes"})
-            return
+        return Starlette(
+            routes=[
+                Route("/health", self.health),
+                get("/metrics", self.metrics),
+                get("/v1/models", self.models),
+                Route("/v1/images/generations", self._guarded(self.generate), methods=["POST"]),
+                get("/images/{name}.png", self.image),
+                get("/status", self.status),
+                get("/page", self.page),
+                get("/tasks/{id}", self.task),
+                Route("/tasks/{id}", self._guarded(self.cancel), methods=["DELETE"]),
+                Route("/tasks", self._guarded(self.submit), methods=["POST"]),
+                Route("/stop", self._guarded(self.stop), methods=["POST"]),
+            ],
+            exception_handlers={404: _not_found, 405: _not_found},
+        )
+
+    # Images as OpenAI's clients ask for them.
+
+    async def generate(self, request: Request) -> Response:
+        """Draws images and answers when they are done; who goes away before cancels them."""
+        content = await _content(request)
+        unknown = [name for name in content if name not in Generation.__struct_fields__ and name not in UNUSED]
+        if unknown:
+            raise NoonwardError(f"unknown field {unknown[0]!r}; {nearest(unknown[0], Generation.__struct_fields__)}")
         try:
-            content = json.loads(self.rfile.read(int(length)))
-        except ValueError as error:
-            self._send(400, {"error": f"the body is no JSON: {error}"})
-            return
-        if not isinstance(content, dict):
-            self._send(400, {"error": "the body is no JSON object"})
-            return
-        self._answer(name, content)
-
-    def _answer(self, name: str, content: dict[str, Any]) -> None:
-        """Has a request carried out and sends the answer."""
-        if not self._is_ours():
-            self._send(403, {"error": "the token is missing or wrong"})
-            return
+            asked = msgspec.convert(content, Generation)
+        except msgspec.ValidationError as error:
+            raise NoonwardError(str(error)) from error
+        names: list[str] = []
+        tasks: list[dict[str, Any]] = []
         try:
-            answer = self.server.answer(name, content)
-        except NoonwardError as error:
-            self._send(400, {"error": str(error)})
-        except (AttributeError, TypeError) as error:
-            self._send(400, {"error": f"a field is missing, unknown or of the wrong type: {error}"})
+            for given in asked.tasks():
+                names.append((await self._do("submit", given))["id"])
+            for name in names:
+                tasks.append(await self._done(request, name))
+        finally:
+            for name in names[len(tasks) :]:
+                await self._do("cancel", {"id": name})
+        failed = [task for task in tasks if task["state"] != "done"]
+        if failed:
+            return _refusal(request, 500, f"{failed[0]['id']}: {failed[0]['reason']}")
+        data = [await self._shown(request, task, asked.response_format) for task in tasks]
+        return JSONResponse({"created": int(max(task["ended_unix_s"] for task in tasks)), "data": data})
+
+    async def _done(self, request: Request, name: str) -> dict[str, Any]:
+        """Waits for a task's end; returns its record.
+
+        Raises:
+            NoonwardError: Who asked for it has gone.
+        """
+        end = asyncio.wrap_future(self._watch(name))
+        while not (await asyncio.wait({end}, timeout=LOOK_S))[0]:
+            if await request.is_disconnected():
+                end.cancel()
+                raise NoonwardError("who asked has gone; the images were canceled")
+        return end.result()
+
+    async def _shown(self, request: Request, task: dict[str, Any], how: str) -> dict[str, Any]:
+        """Returns an image as its request wanted it, with what it was drawn with."""
+        about = {"id": task["id"], "seed": task["seed"], "steps": task["attempts"][-1]["steps"]}
+        if how == "url":
+            return {"url": f"{request.base_url}images/{task['id']}.png?token={self._token}", **about}
+        png = await self._do("image", {"id": task["id"]})
+        return {"b64_json": base64.b64encode(png).decode(), **about}
+
+    async def models(self, request: Request) -> Response:
+        """Lists the models."""
+        names = [model["name"] for model in (await self._do("status", {}))["models"]]
+        return JSONResponse(
+            {"object": "list", "data": [{"id": each, "object": "model", "owned_by": "local"} for each in names]}
+        )
+
+    async def image(self, request: Request) -> Response:
+        """Answers with the image of a task."""
+        png = await self._do("image", {"id": request.path_params["name"]})
+        return Response(png, media_type="image/png")
+
+    # Tasks and state.
+
+    async def submit(self, request: Request) -> Response:
+        """Queues a task."""
+        return JSONResponse(await self._do("submit", await _content(request)))
+
+    async def task(self, request: Request) -> Response:
+        """Answers with the record of a task."""
+        return JSONResponse(await self._do("task", {"id": request.path_params["id"]}))
+
+    async def cancel(self, request: Request) -> Response:
+        """Cancels a task that is not finished."""
+        return JSONResponse(await self._do("cancel", {"id": request.path_params["id"]}))
+
+    async def status(self, request: Request) -> Response:
+        """Answers with the state of the service."""
+        return JSONResponse(await self._do("status", {}))
+
+    async def page(self, request: Request) -> Response:
+        """Answers with the page."""
+        return HTMLResponse(await self._do("page", {}))
+
+    async def stop(self, request: Request) -> Response:
+        """Ends the service."""
+        return JSONResponse(await self._do("stop", {}))
+
+    async def health(self, request: Request) -> Response:
+        """Says whether images can be generated: 200 if a worker is ready or at work, else 503; needs no token."""
+        try:
+            servers = (await self._do("status", {}))["servers"]
         except Exception as error:
-            self._send(500, {"error": repr(error)})
-        else:
-            self._send(200, answer)
+            return JSONResponse({"status": "fails", "reason": repr(error)}, 503)
+        ready = sum(server["state"] not in ("waiting", "starting", "lost") for server in servers)
+        words = {"status": "ok" if ready else "unavailable", "workers": len(servers), "ready": ready}
+        return JSONResponse(words, 200 if ready else 503)
 
-    def _is_ours(self) -> bool:
-        given = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        given = given or parse_qs(urlsplit(self.path).query).get("token", [""])[0]
-        return hmac.compare_digest(given.encode(), self.server.token.encode())
+    async def metrics(self, request: Request) -> Response:
+        """Answers with the state of the service in the text format of Prometheus."""
+        return PlainTextResponse(metrics(await self._do("status", {})), media_type="text/plain; version=0.0.4")
 
-    def _send(self, code: int, answer: Any) -> None:
-        html = isinstance(answer, str)
-        body = answer.encode() if html else json.dumps(answer).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "text/html; charset=utf-8" if html else "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        self.wfile.write(body)
+    async def _do(self, name: str, content: dict[str, Any]) -> Any:
+        """Has a request carried out by the controller."""
+        return await run_in_threadpool(self._answer, name, content)
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Logs nothing: every task has a record."""
+    def _guarded(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """Returns a handler that asks for the token and answers what is raised."""
+
+        async def answer(request: Request) -> Response:
+            given = request.headers.get("authorization", "").removeprefix("Bearer ")
+            if not given and request.method == "GET":
+                given = request.query_params.get("token", "")
+            if not hmac.compare_digest(given.encode(), self._token.encode()):
+                return _refusal(request, 403, "the token is missing or wrong")
+            try:
+                response = await handler(request)
+            except _RefusedError as refused:
+                return _refusal(request, refused.status, str(refused))
+            except NoonwardError as error:
+                return _refusal(request, 400, str(error))
+            except TypeError as error:
+                return _refusal(request, 400, f"a field is missing or unknown: {error}")
+            except Exception as error:
+                return _refusal(request, 500, repr(error))
+            response.headers["Cache-Control"] = "no-store"
+            return response
+
+        return answer
+
+
+class _RefusedError(NoonwardError):
+    """A request that is refused with a status of its own."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def _refusal(request: Request, status: int, message: str) -> Response:
+    """Returns an error, in OpenAI's form where that is asked for."""
+    if request.url.path.startswith("/v1/"):
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        error: Any = {"message": message, "type": kind, "param": None, "code": None}
+        return JSONResponse({"error": error}, status)
+    return JSONResponse({"error": message}, status)
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    return _refusal(request, getattr(error, "status_code", 404), f"there is no {request.method} {request.url.path}")
+
+
+async def _content(request: Request) -> dict[str, Any]:
+    """Returns the JSON object of a request's body.
+
+    Raises:
+        NoonwardError: It is too large or no JSON object.
+    """
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            raise _RefusedError(413, f"send a body of at most {MOST_BYTES} bytes")
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise NoonwardError(f"the body is no JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise NoonwardError("the body is no JSON object")
+    return content

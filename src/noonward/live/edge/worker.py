@@ -2,7 +2,7 @@
 
 Its controller calls ``load``, ``meet`` and ``generate`` one at a time. ``beat`` and ``leave`` are called beside them
 from other threads: ``leave`` ends a run by closing the gang's connections, which frees a member that waits for a dead
-one.
+one. A gang's process group is kept after a run, for the next one of the same gang.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from noonward.live.edge.image_model import ImageModel, share_prompt, whole_latent
+from noonward.live.edge.backends import load_model
+from noonward.live.edge.image_model import ImageModel
 from noonward.live.edge.orders import Beat, Facts, Order, Part
-from noonward.live.edge.patches import RowExchange
 
 
 class StoppedError(Exception):
@@ -48,10 +48,12 @@ class Worker:
         assert diffusers.PixArtTransformer2DModel is not None
         self._device, self._precision, self._host, self._node = device, precision, host, node
         self._model: ImageModel | None = None
+        self._joined: ImageModel | None = None
+        """Model that has been told of the process group."""
         self._folder = ""
         self._store: Any = None
         self._lock = threading.Lock()
-        self._attempt, self._step, self._stopped = 0, 0, 0
+        self._attempt, self._step, self._stopped, self._group = 0, 0, 0, 0
 
     def facts(self) -> Facts:
         """Returns what this worker is; the first call that it answers says that it is ready."""
@@ -82,23 +84,24 @@ class Worker:
         if folder == self._folder and not again:
             return 0.0
         begin = time.perf_counter()
-        self._model, self._folder = None, ""
+        self._model, self._joined, self._folder = None, None, ""
         gc.collect()
         if self._device == "cuda":
             torch.cuda.empty_cache()
-        self._model = ImageModel(folder, self._device, self._precision)
+        self._model = load_model(folder, self._device, self._precision)
         self._folder = folder
         return time.perf_counter() - begin
 
     def meet(self, attempt: int) -> tuple[str, int]:
         """Opens the meeting point of a gang, as its first member; returns its host and a free port."""
         with self._lock:
+            self._dissolve()
             self._attempt, self._step = attempt, 0
             self._store = TCPStore(self._host, 0, is_master=True, wait_for_workers=False)
             return self._host, self._store.port
 
     def generate(self, order: Order, rank: int) -> Part:
-        """Computes the rows of one member of a gang, from forming the gang to dissolving it.
+        """Computes the rows of one member of a gang; forms the gang unless it stands already.
 
         Args:
             order: The image; the model must be loaded.
@@ -115,13 +118,14 @@ class Worker:
             self._join(order, rank)
             joined = time.perf_counter()
             return self._draw(order, rank, joined - begin)
-        except RuntimeError as error:
-            if self._stopped >= order.attempt:
+        except BaseException as error:
+            with self._lock:
+                self._dissolve()
+            if isinstance(error, RuntimeError) and self._stopped >= order.attempt:
                 raise StoppedError(f"attempt {order.attempt} was stopped") from error
             raise
         finally:
             with self._lock:
-                self._dissolve()
                 self._attempt = 0
 
     def leave(self, attempt: int) -> None:
@@ -129,15 +133,23 @@ class Worker:
         self._stopped = max(self._stopped, attempt)
         with self._lock:
             if self._attempt == attempt:
-                self._dissolve()
+                self._dissolve(abort=True)
 
     def _join(self, order: Order, rank: int) -> None:
-        """Forms the gang; returns when all members have come."""
+        """Forms the gang unless it stands; returns when all members have come."""
+        if order.group == self._group:
+            return
         if order.address is None:
+            with self._lock:
+                self._dissolve()
+            if order.size > 1:
+                raise RuntimeError(f"the process group {order.group} is gone")
             return
         store = self._store
         if rank > 0 or store is None:
-            store = TCPStore(*order.address, is_master=False, timeout=timedelta(seconds=order.join_s))
+            with self._lock:
+                self._dissolve()
+            self._store = store = TCPStore(*order.address, is_master=False, timeout=timedelta(seconds=order.join_s))
         store.set_timeout(timedelta(seconds=order.join_s))
         dist.init_process_group(
             "nccl" if self._device == "cuda" else "gloo",
@@ -146,36 +158,17 @@ class Worker:
             world_size=order.size,
             timeout=timedelta(seconds=order.group_s),
         )
+        self._group = order.group
         self._check(order, 0)
 
     def _draw(self, order: Order, rank: int, join_s: float) -> Part:
         """Generates the image with the gang that is formed."""
         assert self._model is not None, "no model is loaded"
-        begin = time.perf_counter()
-        guidance = self._model.guidance(order.drawing)
-        prompt = self._model.encode(order.prompt, guidance) if rank == 0 else None
-        prompt = share_prompt(prompt, self._device, self._precision, order.size)
-        encoded = time.perf_counter()
-        exchange = RowExchange(rank, order.size, order.drawing)
-        own = self._model.denoise(
-            exchange, prompt, order.seed, order.steps, guidance, lambda step: self._check(order, step)
-        )
-        latent = whole_latent(own, exchange)
-        if self._device == "cuda":
-            torch.cuda.synchronize()
-        ran = time.perf_counter()
-        png = None
-        if rank == 0:
-            comments = {"prompt": order.prompt, "seed": str(order.seed), "steps": str(order.steps)}
-            png = self._model.png(latent, {"task": order.task, "gang": str(order.size), **comments})
-        return Part(
-            join_s=join_s,
-            prompt_s=encoded - begin,
-            run_s=ran - encoded,
-            decode_s=time.perf_counter() - ran,
-            sent_bytes=exchange.sent_bytes,
-            png=png,
-        )
+        if order.size > 1 and self._joined is not self._model:
+            self._model.joined(rank, order.size)
+            self._joined = self._model
+        drawn = self._model.draw(order, rank, lambda step: self._check(order, step))
+        return Part(join_s=join_s, **vars(drawn))
 
     def _check(self, order: Order, step: int) -> None:
         """Notes the steps done; raises StoppedError if the controller has ended the attempt."""
@@ -183,8 +176,19 @@ class Worker:
         if self._stopped >= order.attempt:
             raise StoppedError(f"attempt {order.attempt} was stopped")
 
-    def _dissolve(self) -> None:
-        """Closes the gang's connections."""
+    def _dissolve(self, abort: bool = False) -> None:
+        """Closes the gang's connections.
+
+        Args:
+            abort: An exchange may be under way. NCCL would wait for it to end; gloo closes its connections even so (its
+                own abort does not return while another member is stopped).
+        """
+        if not abort and self._joined is not None:
+            self._joined.left()
+            self._joined = None
         if dist.is_initialized():
-            dist.destroy_process_group()
-        self._store = None
+            if abort and self._device == "cuda":
+                dist.distributed_c10d._abort_process_group()
+            else:
+                dist.destroy_process_group()
+        self._store, self._group = None, 0

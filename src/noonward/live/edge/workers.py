@@ -25,5 +25,14 @@ class Workers(Protocol):
     def kill(self, n: int) -> None:
         """Ends a worker's process, also one that is stopped or hangs."""
 
+    def cpu_s(self, n: int) -> float | None:
+        """Returns the CPU seconds that a worker's process has used, or None where that cannot be read."""
+
+    def outage(self) -> str | None:
+        """Returns why no worker can be started or reached any longer; None while they can."""
+
+    def restart(self, reply: Reply) -> None:
+        """Ends all workers and begins anew what runs them; replies with None, or with the exception that stopped it."""
+
     def close(self) -> None:
         """Ends all workers."""

@@ -20,7 +20,7 @@ from noonward.decision.cluster.view import (
 )
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.kernels.world import DROPPED, FREED, JOINED, SENT, TAKEN
-from noonward.engine.cluster.told import Happening, ToldEngine
+from noonward.engine.cluster.told import Happening, Standing, ToldEngine
 from noonward.ledger.segments import PLANNED, RUNNING
 from noonward.ledger.segments import TRANSIT as TRAVELS
 from noonward.ledger.segments import WAITING as QUEUED
@@ -476,6 +476,7 @@ class World:
         if now_s is not None:
             self.engine.set_now(now_s)
             self.asked_s = now_s
+        standing, queued = [], []
         for seat in sorted(seats, key=lambda seat: seat.place):
             self.seat_of[seat.serial] = seat
             self._asked_before.add(seat.serial)
@@ -484,15 +485,16 @@ class World:
                 "status": status, "site": seat.site, "gpus": seat.gpus, "level": seat.level, "moves": seat.moves,
                 "reach_s": seat.reach_s or 0.0,
             }  # fmt: skip
-            columns = seat.about.columns()
-            self.engine.place(seat.serial, seat.slot, columns, outcome, earliest_s=seat.earliest_s, held=seat.held)
+            standing.append(Standing(seat.serial, seat.slot, seat.about.columns(), outcome, seat.earliest_s, seat.held))
             if status == PLANNED:
                 self.unrouted[seat.serial] = None
             elif status == QUEUED and not self._each_slot:
-                latest = latest_s(self.view, seat.slot, seat.site)
-                if np.isfinite(latest):
-                    self.engine.lapse(seat.slot, latest)
-        self.engine.resume()
+                queued.append(seat)
+        self.engine.resume(standing)
+        for seat in queued:
+            latest = latest_s(self.view, seat.slot, seat.site)
+            if np.isfinite(latest):
+                self.engine.lapse(seat.slot, latest)
 
 
 def _known(value: float) -> float | None:

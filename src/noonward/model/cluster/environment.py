@@ -16,6 +16,7 @@ from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import SUBMITTED, TOLD, Jobs
 from noonward.model.cluster.knowledge import JobKnowledge
 from noonward.model.cluster.setting import Setting
+from noonward.model.cluster.site_prices import StatedPrices
 from noonward.model.cluster.withheld import StandingJobs, Withheld
 from noonward.model.signals import Signals, SiteSignals
 from noonward.model.spec import LONGEST_WINDOW_H
@@ -59,6 +60,8 @@ class Environment(Setting):
         knowledge: What schedulers are told of the jobs in place of their run times; None: they are told these.
         standing: Jobs that were running before the start, or None. They are no jobs of the run: nobody is asked about
             them, and they hold their GPUs to their end.
+        stated_prices: Prices of energy at sites in place of those that follow from signals and tariffs, for bounds and
+            planners; None: there are none.
         details: What the table of jobs says of each beyond what it needs, one row per job in their order, in the
             columns ``job_id``, ``user``, ``team``, ``name``, ``partition`` (text), ``limit_s`` (s) and ``state``
             (docs/data.md; null: it does not say); None where the jobs are from no table. No scheduler sees it.
@@ -81,6 +84,7 @@ class Environment(Setting):
     details: pl.DataFrame | None = None
     knowledge: JobKnowledge | None = None
     standing: StandingJobs | None = None
+    stated_prices: StatedPrices | None = None
 
     def __post_init__(self) -> None:
         jobs, fleet = self.jobs, self.fleet
@@ -177,7 +181,8 @@ class Environment(Setting):
         """Signals at the sites over the hours of the run, with their integrals; a PUE by the hour is counted in."""
         factor_SH = None if self.pue is None else self.pue.window(self.start, self.hours)
         zones = [site.zone for site in self.fleet.sites]
-        return SiteSignals.of(self.signals, zones, self.start, self.hours, factor_SH, self.prices)
+        prices = self.stated_prices or self.prices
+        return SiteSignals.of(self.signals, zones, self.start, self.hours, factor_SH, prices)
 
     @functools.cached_property
     def job_records(self) -> Records:

@@ -220,6 +220,11 @@ class Fleet(Spec):
                     )
 
     @property
+    def billed(self) -> bool:
+        """Whether a site has a tariff: what it charges beyond a price of energy no other figure contains."""
+        return any(site.meter is not None and site.meter.tariff is not None for site in self.sites)
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """Job classes, in the order of every array's class axis."""
         return tuple(next(iter(self.gpu_types.values())).classes)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from noonward.errors import nearest
 from noonward.model.cluster.power_caps import CAP_TABLES, CapCurve
 from noonward.model.spec import Gang, NonNegative, Positive, Share, Spec
+
+MOST_GANGS: Final = 16
+"""Gangs that a job may be resized to, at most."""
 
 
 class Scaling(Spec):
@@ -18,9 +21,9 @@ class Scaling(Spec):
     speed. A job whose gang is not listed, or that takes any of several gangs, keeps the one it starts on.
     """
 
-    gpus: tuple[Gang, ...] = Field(min_length=2)
+    gpus: tuple[Gang, ...] = Field(min_length=2, max_length=MOST_GANGS)
     """Gangs, GPUs, ascending."""
-    speedup: tuple[Positive, ...] = Field(min_length=2)
+    speedup: tuple[Positive, ...] = Field(min_length=2, max_length=MOST_GANGS)
     """Throughput on each over that on the first, ascending; the first is 1. At most proportional to the gang."""
 
     @model_validator(mode="after")

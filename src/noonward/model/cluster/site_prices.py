@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -86,6 +87,32 @@ class SitePrices:
             quarter_P = np.arange(count) * QUARTERS // parts
             added_SP = added_SQ[:, quarter_P]
         return np.asarray(np.where(self.scale_S[:, None] == 0.0, 0.0, price_SP) + added_SP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedPrices:
+    """Prices of energy at sites as a bound or a planner states them, over the hours of a run.
+
+    Attributes:
+        price_SP: Price by site and part of the hours, USD/MWh; NaN at sites whose price follows from the others.
+        parts_per_hour: Parts of an hour.
+        others: How the prices of the other sites follow from their zones'; None: they are the same.
+    """
+
+    price_SP: F8
+    parts_per_hour: int
+    others: SitePrices | None
+
+    def parts(self, start: datetime, hours: int) -> int:
+        """Returns the parts of an hour within which no price changes."""
+        others = 1 if self.others is None else self.others.parts(start, hours)
+        return math.lcm(others, self.parts_per_hour)
+
+    def priced(self, price_SP: F8, start: datetime, parts: int) -> F8:
+        """Returns the prices of the sites by part of the hours from the run's start on, USD/MWh."""
+        follow_SP = price_SP if self.others is None else self.others.priced(price_SP, start, parts)
+        stated_SP = np.repeat(self.price_SP, parts // self.parts_per_hour, axis=1)
+        return np.asarray(np.where(np.isnan(stated_SP), follow_SP, stated_SP))
 
 
 def timezone_of(fleet: Fleet, s: int) -> str:

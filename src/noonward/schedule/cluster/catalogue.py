@@ -233,9 +233,11 @@ def suspend_threshold(
     measure: Measure = "cost",
     quantile: Quantile = 0.3,
     kept: Kept = 0.3,
+    resizes: bool = False,
 ) -> Scheduler:
     """Returns a rule that suspends jobs in expensive hours, under a forecast of the next day."""
-    return SuspendThreshold(Forecast(forecast, noise=noise, net=net), measure=measure, quantile=quantile, kept=kept)
+    by = Forecast(forecast, noise=noise, net=net)
+    return SuspendThreshold(by, measure=measure, quantile=quantile, kept=kept, resizes=resizes)
 
 
 def cap_threshold(

@@ -131,7 +131,8 @@ def _cap_threshold(view: ClusterView, answers: Answers, memory: RuleMemory) -> N
         best = cheapest_site(view, s, job)
         answers.answer_N[s].choice = 1 + best
         left_s = view.job_J[job].deadline_s - view.run_1[0].now_s
-        if best == s and left_s > kept_s and _is_expensive(view, memory, s) and may_start_capped(view, job, s):
+        most = view.job_J[job].gpus_max
+        if best == s and left_s > kept_s and _is_expensive(view, memory, s) and may_start_capped(view, job, s, most):
             answers.answer_N[s].cap = _cap_of(view, memory, job)
 
 
@@ -145,10 +146,19 @@ class _Threshold(CompiledScheduler):
         kept: Share of a job's slack that is left unused.
         power: Least power of a cap in use, share of full power.
         caps: It caps running jobs; else it suspends them.
+        resizes: It resumes jobs on other gangs.
     """
 
     def __init__(
-        self, forecast: Forecast, measure: Measure, quantile: float, kept: float, power: float, *, caps: bool
+        self,
+        forecast: Forecast,
+        measure: Measure,
+        quantile: float,
+        kept: float,
+        power: float,
+        *,
+        caps: bool,
+        resizes: bool = False,
     ) -> None:
         self.needs = Needs(
             protocols=("each-slot",),
@@ -158,6 +168,7 @@ class _Threshold(CompiledScheduler):
             lookahead_h=DAY_H,
             running=not caps,
             caps=caps,
+            resizes=resizes,
         )
         weights = {"cost": (np.nan, np.nan), "price": (1.0, 0.0), "carbon": (0.0, 1.0)}[measure]
         self._numbers = (-1.0, quantile * DAY_H, kept, *weights, power)
@@ -186,6 +197,7 @@ class SuspendThreshold(_Threshold):
             or ``carbon`` alone.
         quantile: Share of the 24 hours that are cheap, above 0 to 1.
         kept: Share of a job's slack that is left unused, 0 to 1.
+        resizes: Suspend jobs of elastic classes, too, and resume them on the largest gang of their class that fits.
 
     Raises:
         ScenarioError: A number is out of its range.
@@ -195,9 +207,15 @@ class SuspendThreshold(_Threshold):
 
     @checked
     def __init__(
-        self, forecast: Forecast, *, measure: Measure = "cost", quantile: Quantile = 0.3, kept: Kept = 0.3
+        self,
+        forecast: Forecast,
+        *,
+        measure: Measure = "cost",
+        quantile: Quantile = 0.3,
+        kept: Kept = 0.3,
+        resizes: bool = False,
     ) -> None:
-        super().__init__(forecast, measure, quantile, kept, 1.0, caps=False)
+        super().__init__(forecast, measure, quantile, kept, 1.0, caps=False, resizes=resizes)
 
 
 class CapThreshold(_Threshold):

@@ -15,6 +15,7 @@ from noonward.schedule.edge.greedy import Greedy
 from noonward.schedule.edge.lookahead import Lookahead
 from noonward.schedule.edge.metaheuristics import Genetic, Harmony
 from noonward.schedule.edge.priced_lookahead import PricedLookahead
+from noonward.schedule.edge.queue_lookahead import QueueLookahead
 from noonward.schedule.edge.rules import Fifo, FirstFit, PatientReuse, RandomTries, ReuseFirst
 from noonward.schedule.edge.sampled_lookahead import USUAL, SampledLookahead
 from noonward.schedule.edge.trained_policy import FOLDER, EdgePolicy, read_meta
@@ -43,6 +44,7 @@ def add_policies(registry: Registry, *nets: Path) -> None:
     _add(registry, "reuse-first", ReuseFirst, "rule", "control")
     _add(registry, "patient-reuse", PatientReuse, "rule")
     _add(registry, "lookahead", Lookahead, "planner")
+    _add(registry, "queue-lookahead", QueueLookahead, "planner", "control")
     _add_sampled(registry)
     _add(
         registry,

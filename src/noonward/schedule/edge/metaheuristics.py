@@ -19,7 +19,7 @@ from noonward.decision.edge.scheduler import CompiledEdgeScheduler
 from noonward.decision.edge.view import EdgeMemory
 from noonward.errors import ScenarioError
 from noonward.model.edge.scenario import EdgeScenario, TraceTasks
-from noonward.schedule.edge.rehearsal import SEED, sample_tasks
+from noonward.schedule.edge.rehearsal import SEED, Sample, sample_tasks
 from noonward.schedule.edge.sequences import LENGTH, blank_servers, numbers_of, rewards_of, sequence_rule
 
 EPISODES: Final = 4
@@ -42,7 +42,12 @@ def rater(setting: EdgeScenario) -> Rate:
             f"scenario {setting.name!r} takes its tasks from a file, which has no law to sample episodes from; "
             "'genetic' and 'harmony' need one: leave them out"
         )
-    task_EK, count_E = sample_tasks(setting, episodes=EPISODES)
+    return rater_on(setting, sample_tasks(setting, episodes=EPISODES))
+
+
+def rater_on(setting: EdgeScenario, sample: Sample) -> Rate:
+    """Returns what rates sequences on given episodes."""
+    task_EK, count_E = sample
     servers, waiting_K = blank_servers(setting.servers.count), np.zeros(task_EK.shape[1], [("task", "i8")])
     last_s = float(task_EK["stamp_s"].max()) + setting.limit_s
     number_P, most_t = numbers_of(setting), int(last_s / setting.tick_s)

@@ -14,8 +14,9 @@ from noonward.decision.edge.view import NOBODY, EdgeAnswers, EdgeMemory, EdgeVie
 from noonward.model.edge.quality import LAWS, STEPS_HIGH, STEPS_LOW, quality, steps_for, steps_least
 from noonward.model.edge.scenario import EdgeScenario
 from noonward.schedule.edge.futures import STEPS, Coming, draw_coming, memory_for, numbers_for
+from noonward.schedule.edge.goal import goal_of, rehearsed
 from noonward.schedule.edge.lookahead import copy_state, play_launch, play_patient
-from noonward.schedule.edge.rehearsal import LAUNCHED, QUALITY, law_of, rehearse, sample_tasks
+from noonward.schedule.edge.rehearsal import law_of
 from noonward.schedule.edge.sampled_lookahead import checked_futures, sampled_choice
 
 LAW, PRICE_S, LOW, HIGH = range(5, 9)
@@ -25,11 +26,6 @@ PRICES_S: Final = (1.0, 1e4)
 """Prices of quality among which the one of a scenario is looked for, s per unit."""
 HALVINGS: Final = 11
 """How often the range of the prices, on a logarithmic scale, is halved: to 0.5 %."""
-EPISODES, TASKS = 600, 19_200
-"""Most sampled episodes and tasks that a price is found on."""
-MARGIN: Final = 0.0015
-"""How far the mean quality of the sampled tasks is above the goal. Its standard error is 0.0002 to 0.0003, and that of
-a comparison of 40 episodes 0.0008 to 0.0012."""
 _FOUND: dict[str, float] = {}
 """Prices found so far in this process, by scenario."""
 
@@ -123,11 +119,6 @@ def memory_at(
     return memory_for(numbers, setting, coming, random_state)
 
 
-def goal_of(setting: EdgeScenario) -> float:
-    """Returns the mean quality that a price is to hold: the scenario's goal, else the quality of its usual steps."""
-    return setting.quality_goal or quality(setting.steps, LAWS.index(setting.quality))
-
-
 def price_of(setting: EdgeScenario) -> float:
     """Returns the least price at which the mean quality of sampled tasks is the goal and a margin, s per unit.
 
@@ -139,13 +130,7 @@ def price_of(setting: EdgeScenario) -> float:
 
 
 def _search(setting: EdgeScenario) -> float:
-    """Looks for the price of a scenario by halving the range of its logarithm."""
-    setting = law_of(setting)
-    sample = sample_tasks(setting, episodes=EPISODES, tasks=TASKS)
-    wanted = goal_of(setting) + MARGIN
+    """Looks for the price of a scenario on a logarithmic scale."""
     low, high = (math.log(each) for each in PRICES_S)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        sum_X = rehearse(setting, priced_rule, memory_at(math.exp(middle), setting), sample)
-        low, high = (low, middle) if sum_X[QUALITY] >= wanted * sum_X[LAUNCHED] else (middle, high)
-    return math.exp(high)
+    law = law_of(setting)
+    return math.exp(rehearsed(law, priced_rule, lambda number: memory_at(math.exp(number), law), low, high, HALVINGS))

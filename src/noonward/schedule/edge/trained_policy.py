@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -13,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, Stri
 
 from noonward.arrays import F8
 from noonward.compiled import kernel
+from noonward.data.scenarios.load import load_scenario
 from noonward.decision.edge.brief import EdgeBrief
 from noonward.decision.edge.observation import PRESENT, TOKEN, observe_edge
 from noonward.decision.edge.rule import edge_rule
@@ -21,7 +24,10 @@ from noonward.decision.edge.view import WAIT, EdgeAnswers, EdgeMemory, EdgeView
 from noonward.draws import normal
 from noonward.errors import DataError, ScenarioError, nearest
 from noonward.model.edge.quality import steps_least
+from noonward.model.edge.scenario import EdgeScenario, TraceTasks
 from noonward.schedule import net_file
+from noonward.schedule.edge.goal import rehearsed
+from noonward.schedule.edge.rehearsal import law_of
 from noonward.schedule.net_file import Block
 from noonward.schedule.nets import add_product, set_bias
 
@@ -53,6 +59,17 @@ AT: Final = len(_NUMBERS)
 EMBED_W, EMBED_B, MIX_W, MIX_B, AFTER_W, AFTER_B, NORM_W, NORM_B, POOL_W, POOL_B = range(10)
 SEEN_W, NOISY_W, TIME_B, SECOND_W, SECOND_B, WHOLE_W, WHOLE_B = range(10, 17)
 SLOT_WHOLE_W, SLOT_TOKEN_W, SLOT_NOISY_W, SLOT_B, SCORE_W, SCORE_B, KEEP_T, SIGNAL_T = range(17, len(PARTS))
+PRICES_S: Final = (20.0, 2_000.0)
+"""Prices of quality among which that of a run outside the training is looked for, s per unit; those of the training
+were 60 to 600."""
+HALVINGS: Final = 9
+"""How often the range of the prices, on a logarithmic scale, is halved: to 0.9 %."""
+EPISODES, TASKS = 200, 4_000
+"""Most sampled episodes and tasks that such a price is found on."""
+MARGIN: Final = 0.0025
+"""How far the mean quality of those tasks is above the goal; its standard error is 0.0005."""
+_FOUND: dict[tuple[Path, str], float] = {}
+"""Prices found so far in this process, by file and scenario."""
 EPSILON: Final = 1e-5
 """Added to the variance where tokens are normalised."""
 
@@ -464,6 +481,51 @@ def _shapes(meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     }
 
 
+TRAINED: Final = ("edge-inference", "edge-inference-real", "edge-inference-reference")
+"""Packaged scenarios whose cells the policies are trained on."""
+LAW: Final = (
+    *("gang_times", "visible", "tick_s", "first_s", "steps_min", "steps_max"),
+    *("quality", "quality_min", "quality_goal", "choice"),
+)
+"""Fields of a scenario, besides its tasks and the number of servers, that decide what price its quality has."""
+
+
+@functools.cache
+def _packaged(name: str) -> EdgeScenario:
+    """Returns a packaged scenario."""
+    found = load_scenario(name)
+    assert isinstance(found, EdgeScenario)
+    return found
+
+
+def is_trained_on(setting: EdgeScenario, servers: float, rate_per_s: float, load_s: float) -> bool:
+    """Returns whether a scenario is a cell of a packaged one that a price stands for.
+
+    It is if nothing that decides the price differs from a packaged scenario but the number of servers and the arrival
+    rate, and if these and the load time are the price's. Tasks have every gang size that the servers allow. Tasks from
+    a file pass for those of the packaged scenario at any rate.
+
+    Args:
+        setting: Scenario of a run.
+        servers: Servers of the price.
+        rate_per_s: Arrival rate of the price.
+        load_s: Seconds to load a gang of one, of the price.
+    """
+    if setting.servers.count != servers or setting.gang_times[min(setting.gang_times)].load_s != load_s:
+        return False
+    for name in TRAINED:
+        packaged = _packaged(name)
+        if any(getattr(setting, field) != getattr(packaged, field) for field in LAW):
+            continue
+        sizes = tuple(size for size in sorted(packaged.gang_times) if size <= servers)
+        if isinstance(setting.tasks, TraceTasks):
+            return True
+        cell = packaged.tasks.model_copy(update={"rate_per_s": rate_per_s, "sizes": sizes})
+        if setting.tasks.model_copy(update={"deadline_s": None}) == cell:
+            return True
+    return False
+
+
 class EdgePolicy(CompiledEdgeScheduler):
     """A trained net: launches the feasible place that it scores highest with the steps that it names, or waits.
 
@@ -471,7 +533,8 @@ class EdgePolicy(CompiledEdgeScheduler):
 
     Args:
         path: File that ``write_policy`` wrote.
-        price_s: Price of quality, s per unit; None: that which the file holds for servers and arrivals like these.
+        price_s: Price of quality, s per unit; None: that which the file holds for the scenario, or one that is found by
+            rehearsal where the scenario is none of its training.
 
     Raises:
         DataError: The file is missing, damaged, of another format, or its parts do not fit.
@@ -487,22 +550,35 @@ class EdgePolicy(CompiledEdgeScheduler):
         """Returns the price of quality in a run.
 
         The file holds a price for each scenario of its training, at which its mean quality was the target in
-        validation. The nearest one by servers, arrival rate and load time is taken; where the rate is not known
-        beforehand, the highest of as many servers.
+        validation. A run in one of them takes that price (with tasks from a file, whose rate is not known beforehand,
+        the highest of as many servers). Any other run takes the least price at which sampled tasks of its own law,
+        which no run sees, reach its goal: it is looked for once in a process.
         """
         if self.price_s is not None:
             return self.price_s
-        rows = np.array(self.meta["prices"], dtype=np.float64).reshape(-1, 4)
-        if not len(rows):
-            raise DataError(f"{self.path} holds no price of quality; export the policy again")
-        setting = brief.setting
-        load_s = setting.gang_times[min(setting.gang_times)].load_s
-        rate = getattr(setting.tasks, "rate_per_s", None)
-        far = 1e3 * np.abs(rows[:, 0] - setting.servers.count) + np.abs(rows[:, 2] - load_s)
-        rows, far = rows[far == far.min()], far[far == far.min()]
-        if rate is None:
-            return float(rows[:, 3].max())
-        return float(rows[np.abs(rows[:, 1] - rate).argmin(), 3])
+        rows = [row for row in self.meta["prices"] if is_trained_on(brief.setting, *row[:3])]
+        if self.meta["net"].get("every_tick"):  # one price in training; the rehearsal asks at events alone
+            rows = self.meta["prices"][:1]
+        if rows:
+            return float(max(row[3] for row in rows))
+        key = (self.path, brief.setting.digest)
+        if key not in _FOUND:
+            _FOUND[key] = self._rehearsed(brief)
+        return _FOUND[key]
+
+    def _rehearsed(self, brief: EdgeBrief) -> float:
+        """Looks for the price of a scenario by rehearsal, on a logarithmic scale."""
+        law = law_of(brief.setting)
+        told = replace(brief, setting=law)
+        made = self._memory_at(0.0, told, 0)
+
+        def memory_at(number: float) -> EdgeMemory:
+            made.number_P[PRICE_S] = math.exp(number)
+            return made
+
+        low, high = (math.log(each) for each in PRICES_S)
+        number = rehearsed(law, net_rule, memory_at, low, high, HALVINGS, episodes=EPISODES, tasks=TASKS, margin=MARGIN)
+        return math.exp(number)
 
     def make_memory(self, brief: EdgeBrief, rng: np.random.Generator) -> EdgeMemory:
         """Returns the numbers of the net's shape, its weights, and room for what they make.
@@ -510,6 +586,10 @@ class EdgePolicy(CompiledEdgeScheduler):
         Raises:
             ScenarioError: The run has more servers, or shows another number of tasks, than the net was trained for.
         """
+        return self._memory_at(None, brief, int(rng.integers(2**63)))
+
+    def _memory_at(self, price_s: float | None, brief: EdgeBrief, random_state: int) -> EdgeMemory:
+        """Returns the memory at a price of quality; None: that of the run."""
         meta, net, setting = self.meta, self.meta["net"], brief.setting
         shown = meta["observation"]
         if setting.servers.count > shown["servers"] or setting.visible != shown["places"]:
@@ -520,7 +600,7 @@ class EdgePolicy(CompiledEdgeScheduler):
         whole = len(self.arrays["whole_b"])
         said = {
             "servers": shown["servers"],
-            "price_s": self.price_in(brief),
+            "price_s": self.price_in(brief) if price_s is None else price_s,
             "levels": whole,
             "steps_low": meta["steps"][0],
             "steps_high": meta["steps"][1],
@@ -540,7 +620,7 @@ class EdgePolicy(CompiledEdgeScheduler):
         )
         return EdgeMemory.make(
             numbers=numbers,
-            random_state=int(rng.integers(2**63)),
+            random_state=random_state,
             weights=np.concatenate(flat),
             scratch=np.zeros((3 * tokens + shown["places"] + 7, max(widest, net["slot"]))),
         )

@@ -35,7 +35,16 @@ from noonward.studies.edge_inference.published import CELLS, DECISION_MS, PAPER_
 SCENARIO: Final = "edge-inference-reference"
 """Values of the public simulator, with which the paper's tables were made."""
 RULES: Final = (
-    *("random", "fifo", "first-fit", "reuse-first", "patient-reuse", "lookahead", "sampled-lookahead"),
+    *(
+        "random",
+        "fifo",
+        "first-fit",
+        "reuse-first",
+        "patient-reuse",
+        "lookahead",
+        "sampled-lookahead",
+        "queue-lookahead",
+    ),
     *("priced-lookahead", "priced-sampled-lookahead", "greedy", "greedy-corrected", "genetic", "harmony"),
 )
 """Policies that are not learned; learned ones join when they are registered."""

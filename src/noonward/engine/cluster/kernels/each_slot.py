@@ -13,7 +13,7 @@ from noonward.decision.cluster.feasibility import (
     joins_at,
     slot_at,
 )
-from noonward.decision.cluster.lives import may_cap, may_start_capped, may_suspend
+from noonward.decision.cluster.lives import may_cap, may_start_capped, may_suspend, resume_gang
 from noonward.decision.cluster.view import ASK_RUNNING, ASK_SLOT, HOLD, KEEP, ORACLE, last_start_s
 from noonward.engine.cluster.kernels.lateness import pay_lateness
 from noonward.engine.cluster.kernels.physics import (
@@ -86,9 +86,21 @@ def check_slot_action(w: World, job: int, s: int) -> int:
         return FAILED_GPUS
     if level != ORACLE and (level < 0 or level >= w.shown.site_S[s].levels):
         return FAILED_LEVEL
-    if w.answers.answer_N[s].cap != KEEP and w.answers.answer_N[s].cap != 0:
-        return check_cap(w, job, choice == 1 + s and may_start_capped(w.shown, job, s), w.answers.answer_N[s].cap)
+    if w.engine_1[0].bends or w.answers.answer_N[s].cap > 0 or w.answers.answer_N[s].cap < KEEP:
+        return check_bent(w, job, s)
     return 0
+
+
+@kernel(allocates=False)
+def check_bent(w: World, job: int, s: int) -> int:
+    """Returns 0 if gang and power cap of a job that a site starts, resumes, holds or moves are possible."""
+    choice, gpus, cap = w.answers.answer_N[s].choice, w.answers.answer_N[s].gpus, w.answers.answer_N[s].cap
+    most = min(gpus if gpus > 0 else w.shown.job_J[job].gpus_max, room_now(w, s))
+    if choice == 1 + s and is_suspended(w.shown, job) and resume_gang(w.shown, job, most) == 0:
+        return FAILED_GPUS
+    if cap == KEEP or cap == 0:
+        return 0
+    return check_cap(w, job, choice == 1 + s and may_start_capped(w.shown, job, s, most), cap)
 
 
 @kernel(allocates=False)
@@ -242,6 +254,8 @@ def ask_slot(w: World) -> int:
             fill_mask(view, job, s, room_now(w, s))
             if w.engine_1[0].bends and is_suspended(view, job):
                 fill_mask_of_suspended(view, s)
+                if resume_gang(view, job, room_now(w, s)) == 0:
+                    view.mask_NA[s, 1 + s] = 0
         else:
             view.mask_NA[s, :] = 0
     return pause(w, ASK_SLOT) if some else 0

@@ -151,9 +151,9 @@ def meter_over_cap(w: World, s: int, t0: float, t1: float, busy: int) -> None:
 
 @kernel(allocates=False)
 def read_overhead(w: World, s: int, t0: float, t1: float) -> None:
-    """Meters apart what is no use at a site between two times: stops, loads, and what power caps take."""
+    """Meters apart what is no use at a site between two times: stops, loads, and what caps and resizes take."""
     state = w.state_S[s]
-    if state.capped_gpus > 0:
+    if state.bent_gpus > 0:
         state.gpu_s -= state.slowed_gpus * (t1 - t0)
         state.slowed_gpu_s += state.slowed_gpus * (t1 - t0)
         state.capped_gpu_s += state.capped_gpus * (t1 - t0)

@@ -1,7 +1,8 @@
-"""Jobs that are suspended, resumed and capped: run, stop, dark, wait, load, run; each drawn and noted apart.
+"""Jobs that are suspended, resized and capped: run, stop, dark, wait, load, run; each drawn and noted apart.
 
 A suspended job holds its GPUs at ``stop_power`` for ``stop_s``, none for ``dark_s``, and then waits at its site as a
-job with less work left. When it is started again, it holds its GPUs at ``load_power`` for ``load_s`` before it runs on.
+job with less work left. When it is started again, maybe on another gang, it holds its GPUs at ``load_power`` for
+``load_s`` before it runs on.
 A job under a power cap draws less and runs slower, until its cap is changed, or lifted because its slack is used up.
 The heap never holds more than one event of a job: the end of a run that is cut short is taken out of it. What
 happens seldom is compiled once, as calls: pasted into every loop it slows runs in which nothing is suspended.
@@ -15,8 +16,17 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import is_suspended, slot_at
-from noonward.decision.cluster.lives import may_cap, may_suspend, progress_s, run_end_s, slack_left_s, unit_s
-from noonward.decision.cluster.view import DARK, LOADS, RUNS, STOPS, WAITS
+from noonward.decision.cluster.lives import (
+    may_cap,
+    may_suspend,
+    progress_s,
+    resume_gang,
+    run_end_s,
+    slack_left_s,
+    speed_on,
+    unit_s,
+)
+from noonward.decision.cluster.view import DARK, LOADS, POWER_W, RUNS, STOPS, WAITS
 from noonward.engine.cluster.kernels.physics import (
     current_part,
     drop_top,
@@ -67,6 +77,8 @@ def open_life(w: World, job: int) -> None:
     w.shown.life_J[job].since_s = w.submitted_R[w.track_J[job].row].arrival_s
     w.shown.life_J[job].until_s = np.inf
     w.shown.life_J[job].suspensions = 0
+    w.shown.life_J[job].own_gpus = 0
+    w.shown.life_J[job].speed = 1.0
     run_at_full_rate(w, job)
     w.bent_J[job].left = w.submitted_R[w.track_J[job].row].work
     w.bent_J[job].late_s = 0.0
@@ -75,21 +87,21 @@ def open_life(w: World, job: int) -> None:
 
 @kernel(inline=True, allocates=False)
 def run_at_full_rate(w: World, job: int) -> None:
-    """Notes that a job runs at full power from now on."""
+    """Notes that a job runs at full power from now on, on the gang it has."""
     w.shown.life_J[job].cap = 0
-    w.shown.life_J[job].rate = 1.0
+    w.shown.life_J[job].rate = w.shown.life_J[job].speed
     w.shown.life_J[job].rate_since_s = w.shown.run_1[0].now_s
     w.shown.life_J[job].lift_s = np.inf
 
 
 @kernel(inline=True, allocates=False)
 def start_or_resume(w: World, job: int, s: int, gpus: int, level: int, cap: int) -> None:
-    """Starts a job now, or resumes it on the gang and at the clock that it had; arguments as in ``start``.
+    """Starts a job now, or resumes it, at the clock that it had; arguments as in ``start``.
 
     The last one is a power cap of its class, or KEEP.
     """
     if w.engine_1[0].bends and is_suspended(w.shown, job):
-        resume(w, job, s, cap)
+        resume(w, job, s, resume_gang(w.shown, job, gpus), cap)
         return
     start(w, job, s, gpus, level)
     if w.engine_1[0].bends:
@@ -101,7 +113,7 @@ def begin_life(w: World, job: int, s: int, cap: int) -> None:
     """Notes where and on what a job that starts now runs, and under which power cap."""
     outcome = w.outcome_R[w.track_J[job].row]
     w.shown.life_J[job].site = s
-    w.shown.life_J[job].gpus = outcome.gpus
+    w.shown.life_J[job].gpus = w.shown.life_J[job].own_gpus = outcome.gpus
     w.shown.life_J[job].level = outcome.level
     run_on(w, job, s)
     if cap > 0:
@@ -122,7 +134,7 @@ def run_on(w: World, job: int, s: int) -> None:
     run_at_full_rate(w, job)
     w.shown.life_J[job].state = RUNS
     w.shown.life_J[job].since_s = now
-    w.shown.life_J[job].until_s = now + w.shown.job_J[job].work * unit_s(w.shown, job)
+    w.shown.life_J[job].until_s = run_end_s(w.shown, job, w.shown.job_J[job].work)
     if is_listed(w, job):
         last = w.state_S[s].last_running
         w.track_J[job].before, w.track_J[job].next = last, -1
@@ -157,13 +169,13 @@ def end_run(w: World, job: int) -> None:
         s = w.outcome_R[w.track_J[job].row].site
         leave_running(w, job, s)
         read_meters(w, s, w.shown.run_1[0].now_s)
-        hold_cap(w, job, s, -1)
+        hold_bent(w, job, s, -1)
     finish(w, job)
 
 
 @kernel(inline=True, allocates=False)
 def note_segment(w: World, job: int, kind: int, from_s: float, to_s: float, watts: float, units: float) -> None:
-    """Notes a segment of a job, at full rate; one that begins at NaN is not known yet."""
+    """Notes a segment of a job, at full power; one that begins at NaN is not known yet."""
     x = w.engine_1[0].segments
     w.engine_1[0].segments = x + 1
     outcome = w.outcome_R[w.track_J[job].row]
@@ -171,12 +183,13 @@ def note_segment(w: World, job: int, kind: int, from_s: float, to_s: float, watt
     w.segment_K[x].kind = kind
     w.segment_K[x].site = outcome.site
     w.segment_K[x].gpus = outcome.gpus
+    w.segment_K[x].own_gpus = w.shown.life_J[job].own_gpus
     w.segment_K[x].from_s = from_s
     w.segment_K[x].to_s = to_s
     w.segment_K[x].watts = watts
     w.segment_K[x].units = units
     w.segment_K[x].cap = 0
-    w.segment_K[x].rate = 1.0
+    w.segment_K[x].rate = w.shown.life_J[job].speed if kind == RUN else 0.0
     w.segment_K[x].before = w.bent_J[job].noted
     w.bent_J[job].noted = x
 
@@ -192,19 +205,21 @@ def hold_overhead(w: World, s: int, gpus: int, watts: float) -> None:
 
 
 @kernel(inline=True, allocates=False)
-def hold_cap(w: World, job: int, s: int, sign: int) -> None:
-    """Counts a job's power cap at its site from now on (-1: no more), and its power; meters have been read.
+def hold_bent(w: World, job: int, s: int, sign: int) -> None:
+    """Counts a job's power cap and other gang at its site from now on (-1: no more); meters have been read.
 
-    The power of a job without a cap is its full power, which this does not touch.
+    A job without a cap draws its full power, which this does not touch.
     """
-    cap = w.shown.life_J[job].cap
-    if cap == 0:
+    life, outcome = w.shown.life_J[job], w.outcome_R[w.track_J[job].row]
+    if life.cap == 0 and life.gpus == life.own_gpus:
         return
-    outcome, freedom = w.outcome_R[w.track_J[job].row], w.shown.freedom_C[w.shown.job_J[job].class_]
-    w.state_S[s].busy_w -= sign * (1.0 - freedom.cap_power[cap]) * outcome.power_w
-    w.state_S[s].capped_gpus += sign * outcome.gpus
-    w.state_S[s].slowed_gpus += sign * (1.0 - freedom.cap_rate[cap]) * outcome.gpus
-    if w.state_S[s].capped_gpus == 0:
+    w.state_S[s].bent_gpus += sign * outcome.gpus
+    w.state_S[s].slowed_gpus += sign * (outcome.gpus - life.rate * life.own_gpus)
+    if life.cap > 0:
+        power = w.shown.freedom_C[w.shown.job_J[job].class_].cap_power[life.cap]
+        w.state_S[s].busy_w -= sign * (1.0 - power) * outcome.power_w
+        w.state_S[s].capped_gpus += sign * outcome.gpus
+    if w.state_S[s].bent_gpus == 0:
         w.state_S[s].slowed_gpus = 0.0
 
 
@@ -231,7 +246,7 @@ def change_cap(w: World, job: int, s: int, cap: int) -> None:
     life, now = w.shown.life_J[job], w.shown.run_1[0].now_s
     drop_end(w, job)
     read_meters(w, s, now)
-    hold_cap(w, job, s, -1)
+    hold_bent(w, job, s, -1)
     if now > life.rate_since_s:
         end_stretch(w, job)
     begin_stretch(w, job, s, cap)
@@ -242,7 +257,7 @@ def lift_cap(w: World, job: int) -> None:
     """Lets a capped job run at full power from now on: its slack is used up."""
     s, now = w.outcome_R[w.track_J[job].row].site, w.shown.run_1[0].now_s
     read_meters(w, s, now)
-    hold_cap(w, job, s, -1)
+    hold_bent(w, job, s, -1)
     end_stretch(w, job)
     begin_stretch(w, job, s, 0)
 
@@ -256,12 +271,12 @@ def begin_stretch(w: World, job: int, s: int, cap: int) -> None:
     """
     view, row, now = w.shown, w.track_J[job].row, w.shown.run_1[0].now_s
     freedom = view.freedom_C[view.job_J[job].class_]
-    rate, left = freedom.cap_rate[cap], w.bent_J[job].left
+    rate, left = freedom.cap_rate[cap] * view.life_J[job].speed, w.bent_J[job].left
     run_at_full_rate(w, job)
     view.life_J[job].cap = cap
     view.life_J[job].rate = rate
-    if rate < 1.0:
-        view.life_J[job].lift_s = now + slack_left_s(view, job) / (1.0 - rate)
+    if freedom.cap_rate[cap] < 1.0:
+        view.life_J[job].lift_s = now + slack_left_s(view, job) / (1.0 - freedom.cap_rate[cap])
     w.outcome_R[row].finish_s = run_end_s(view, job, left)
     view.life_J[job].until_s = run_end_s(view, job, view.job_J[job].work)
     x = w.bent_J[job].noted
@@ -275,7 +290,7 @@ def begin_stretch(w: World, job: int, s: int, cap: int) -> None:
         w.segment_K[x].units = rate * (view.life_J[job].lift_s - now) / unit_s(view, job)
     w.segment_K[x].cap = cap
     w.segment_K[x].rate = rate
-    hold_cap(w, job, s, 1)
+    hold_bent(w, job, s, 1)
     push_end(w, job, min(w.outcome_R[row].finish_s, view.life_J[job].until_s))
 
 
@@ -288,7 +303,7 @@ def suspend(w: World, job: int, s: int) -> None:
     gpus, power_w, first = outcome.gpus, outcome.power_w, view.life_J[job].suspensions == 0
     drop_end(w, job)
     read_meters(w, s, now)
-    hold_cap(w, job, s, -1)
+    hold_bent(w, job, s, -1)
     end_stretch(w, job)
     run_at_full_rate(w, job)
     note_segment(w, job, STOP, now, now + freedom.stop_s, freedom.stop_power * power_w, 0.0)
@@ -296,7 +311,8 @@ def suspend(w: World, job: int, s: int) -> None:
     note_segment(w, job, RUN, np.nan, np.nan, power_w, 0.0)
     if first:
         view.job_J[job].deadline_s -= freedom.load_s
-    view.job_J[job].gpus_min = view.job_J[job].gpus_max = gpus
+    if first:
+        set_gangs(w, job, s)
     view.life_J[job].suspensions += 1
     w.outcome_R[row].status = TRANSIT
     w.outcome_R[row].finish_s = np.nan
@@ -310,6 +326,25 @@ def suspend(w: World, job: int, s: int) -> None:
         push(w, now + freedom.stop_s, STOPPED, view.job_J[job].serial, job)
     else:
         darken(w, job, s)
+
+
+@kernel(allocates=False)
+def set_gangs(w: World, job: int, s: int) -> None:
+    """Says on which gangs a job that is suspended at a site may be resumed: on its own, or where it may be resized.
+
+    It may where it takes that gang alone, and its class lists it.
+    """
+    own, freedom = w.shown.life_J[job].own_gpus, w.shown.freedom_C[w.shown.job_J[job].class_]
+    listed = False
+    for k in range(freedom.gangs):
+        listed = listed or freedom.gang_gpus[k] == own
+    if not listed or w.shown.job_J[job].gpus_min != w.shown.job_J[job].gpus_max:
+        w.shown.job_J[job].gpus_min = w.shown.job_J[job].gpus_max = own
+        return
+    w.shown.job_J[job].gpus_min = freedom.gang_gpus[0]
+    for k in range(freedom.gangs):
+        if freedom.gang_gpus[k] <= w.shown.site_S[s].gpus:
+            w.shown.job_J[job].gpus_max = freedom.gang_gpus[k]
 
 
 @kernel(allocates=False)
@@ -351,18 +386,29 @@ def join_queue(w: World, job: int) -> None:
 
 
 @kernel(allocates=False)
-def resume(w: World, job: int, s: int, cap: int) -> None:
+def resume(w: World, job: int, s: int, gpus: int, cap: int) -> None:
     """Starts a suspended job again now: it takes its GPUs, loads its checkpoint, and runs on, maybe under a cap."""
-    view, row = w.shown, w.track_J[job].row
+    view, row, x = w.shown, w.track_J[job].row, w.bent_J[job].noted
     now, freedom = view.run_1[0].now_s, view.freedom_C[view.job_J[job].class_]
-    gpus, power_w = w.outcome_R[row].gpus, w.outcome_R[row].power_w
+    if gpus != w.outcome_R[row].gpus:
+        level = view.life_J[job].level
+        view.life_J[job].gpus = gpus
+        view.life_J[job].speed = speed_on(view, job, gpus)
+        w.outcome_R[row].gpus = gpus
+        w.outcome_R[row].power_w = (
+            view.speed_KSCGF[POWER_W, s, view.job_J[job].class_, gpus, level] * view.site_S[s].pue
+        )
+        w.segment_K[x - 1].gpus = w.segment_K[x].gpus = gpus
+        w.segment_K[x - 1].watts = freedom.load_power * w.outcome_R[row].power_w
+        w.segment_K[x].watts = w.outcome_R[row].power_w
+        w.segment_K[x].rate = view.life_J[job].speed
+    power_w = w.outcome_R[row].power_w
     read_meters(w, s, now)
     w.state_S[s].taken += gpus
     show_free(w, s)
     begin_s = now + freedom.load_s
     w.outcome_R[row].status = RUNNING
-    w.outcome_R[row].finish_s = begin_s + w.bent_J[job].left * unit_s(view, job)
-    x = w.bent_J[job].noted
+    w.outcome_R[row].finish_s = begin_s + w.bent_J[job].left * unit_s(view, job) / view.life_J[job].speed
     w.segment_K[x - 1].from_s = now
     w.segment_K[x - 1].to_s = w.segment_K[x].from_s = begin_s
     w.segment_K[x].to_s = w.outcome_R[row].finish_s
@@ -397,6 +443,7 @@ def run_again(w: World, job: int, s: int, power_w: float) -> None:
     if cap > 0:
         begin_stretch(w, job, s, cap)
         return
+    hold_bent(w, job, s, 1)
     ends_s = min(w.outcome_R[w.track_J[job].row].finish_s, w.shown.life_J[job].until_s)
     push(w, ends_s, FINISH, w.shown.job_J[job].serial, job)
 
@@ -410,7 +457,7 @@ def lose_work(w: World, job: int) -> None:
         if segment.kind == RUN:
             w.segment_K[x].kind = LOST
             if not np.isnan(segment.from_s):
-                w.engine_1[0].lost_gpu_s += segment.gpus * segment.rate * (segment.to_s - segment.from_s)
+                w.engine_1[0].lost_gpu_s += segment.own_gpus * segment.rate * (segment.to_s - segment.from_s)
         x = segment.before
 
 

@@ -163,10 +163,11 @@ SITE_STATE: Final = np.dtype(
         ("overhead_kwh", "f8"),
         ("overhead_usd", "f8"),
         ("overhead_kg", "f8"),
-        ("capped_gpus", "i8"),  # GPUs of jobs that run under a power cap
-        ("slowed_gpus", "f8"),  # their number times the share of throughput that the caps take
-        ("capped_gpu_s", "f8"),  # their GPU-seconds
-        ("slowed_gpu_s", "f8"),  # what the caps take of them; no use
+        ("bent_gpus", "i8"),  # GPUs of jobs that run under a power cap, or on another gang than they started on
+        ("capped_gpus", "i8"),  # those under a cap
+        ("slowed_gpus", "f8"),  # what they are more than is useful: GPUs - throughput x gang started on
+        ("capped_gpu_s", "f8"),  # GPU-seconds under caps
+        ("slowed_gpu_s", "f8"),  # GPU-seconds of no use
     ]
 )
 """What the engine keeps per site beside the view: its waiting list and its meters."""

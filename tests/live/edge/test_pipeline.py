@@ -1,0 +1,65 @@
+"""Pipelines of diffusers: known by their folders, drawn by workers alone and in gangs, the same image."""
+
+import importlib.util
+import io
+import json
+
+import numpy as np
+import pytest
+
+from live.edge.gangs import gang_of
+from live.edge.tiny_pipelines import write_flux, write_qwen
+from noonward.errors import DataError, ScenarioError
+from noonward.live.edge.model_folder import is_pipeline, read_model_folder, require_gangs
+from noonward.live.edge.orders import Drawing
+
+needs_edge = pytest.mark.skipif(
+    importlib.util.find_spec("diffusers") is None, reason="the extra 'edge' is not installed"
+)
+PLAIN = Drawing()
+
+
+def _config(folder, part, **content):
+    (folder / part).mkdir(parents=True, exist_ok=True)
+    (folder / part / "config.json").write_text(json.dumps(content))
+
+
+def test_a_pipeline_is_known_by_its_configuration(tmp_path):
+    (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "FluxPipeline"}))
+    _config(tmp_path, "transformer", num_attention_heads=24)
+    _config(tmp_path, "vae", block_out_channels=[1, 2, 3, 4])
+    model = read_model_folder(tmp_path, "flux")
+    assert (model.name, model.rows, model.text, model.cell_px, model.side_px) == ("flux", 24, True, 16, 1024)
+    require_gangs(model, (1, 2, 4, 8))
+    with pytest.raises(ScenarioError, match="has 24 attention heads, which a gang of 5 cannot share evenly"):
+        require_gangs(model, (5,))
+    _config(tmp_path, "vae")
+    with pytest.raises(DataError, match="transformer or vae lacks 'temperal_downsample'"):
+        read_model_folder(tmp_path)
+    (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "PixArtAlphaPipeline"}))
+    assert not is_pipeline(tmp_path)
+
+
+@needs_edge
+@pytest.mark.slow
+@pytest.mark.xdist_group("edge")
+@pytest.mark.parametrize("write", [write_flux, write_qwen], ids=["flux", "qwen"])
+def test_a_gang_draws_the_image_of_one_worker(tmp_path, write):
+    from PIL import Image
+
+    with gang_of(2, tmp_path / "model", write) as gang:
+
+        def image(size, drawing=PLAIN, **given):
+            first = gang.generate(size, drawing, **{"steps": 3, "sides_px": (64, 32), **given})[0]
+            found = Image.open(io.BytesIO(first.png))
+            assert (found.size, found.text["gang"], found.text["prompt"]) == ((64, 32), str(size), "a lighthouse")
+            return np.asarray(found, dtype=float)
+
+        alone = image(1)
+        assert np.abs(image(2) - alone).max() <= 1
+        assert np.array_equal(image(1), alone), "a worker that was in a gang draws alone as before"
+        assert not np.array_equal(image(1, seed=4), alone)
+        guided = Drawing(guidance=5.0)
+        fog = image(1, guided, negative="fog")
+        assert not np.array_equal(fog, image(1, guided, negative="a harbour at night"))
+        assert np.abs(image(2, guided, negative="fog") - fog).max() <= 1

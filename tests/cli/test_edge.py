@@ -52,7 +52,7 @@ def test_two_models_of_one_name_and_gangs_that_do_not_divide_an_image_are_refuse
         Path("w", part).mkdir(parents=True)
         Path("w", part, file).write_text(json.dumps({"_class_name": "PixArtTransformer2DModel", "sample_size": 60}))
     assert "two models are named 'w'" in noonward("edge", "up", "--model", "w", "--model", "w").err
-    answer = noonward("edge", "up", "--model", "w")
+    answer = noonward("edge", "up", "--model", "w", "--workers", 4)
     assert "30 rows of patches, which a gang of 4 cannot share evenly" in answer.err
 
 

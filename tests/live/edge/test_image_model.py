@@ -132,8 +132,8 @@ def test_a_folder_without_an_image_model_is_refused(tmp_path):
         read_model_folder(_folder(tmp_path / "sana", "SanaTransformer2DModel"))
     with pytest.raises(DataError, match="sample_size or patch_size is no number"):
         read_model_folder(_folder(tmp_path / "odd", sample_size="big"))
-    (_folder(tmp_path / "flat") / "vae" / "config.json").write_text("{}")
-    with pytest.raises(DataError, match="block_out_channels is None"):
+    (_folder(tmp_path / "flat") / "vae" / "config.json").write_text('{"block_out_channels": 3}')
+    with pytest.raises(DataError, match="block_out_channels is 3"):
         read_model_folder(tmp_path / "flat")
     (_folder(tmp_path / "half") / "tokenizer").mkdir()
     with pytest.raises(DataError, match="only one of text_encoder and tokenizer"):

@@ -16,6 +16,8 @@ PIPELINES: Final = ("FluxPipeline", "QwenImagePipeline", "StableDiffusion3Pipeli
 """Pipelines of diffusers that draw as they are, in gangs by the library's context parallelism."""
 LATENT_SIDE: Final = 128
 """Sides of a pipeline's own latents, where its configuration does not say."""
+ONE_BLOCK: Final = [64]
+"""What diffusers takes where the configuration of a VAE names no blocks."""
 ROWS: Final = "rows of patches"
 """What a gang shares of a PixArt image."""
 
@@ -75,7 +77,7 @@ def read_model_folder(folder: Path, name: str | None = None) -> ModelFolder:
         rows = int(config.get("sample_size", 128)) // int(config.get("patch_size", 2))
     except (TypeError, ValueError) as error:
         raise DataError(f"{folder}/transformer/config.json: sample_size or patch_size is no number: {error}") from error
-    blocks = _json(folder / "vae" / "config.json").get("block_out_channels")
+    blocks = _json(folder / "vae" / "config.json").get("block_out_channels", ONE_BLOCK)
     if not isinstance(blocks, list) or not blocks:
         raise DataError(f"{folder}/vae/config.json: block_out_channels is {blocks!r}; it must list the blocks")
     cell_px = int(config.get("patch_size", 2)) * 2 ** (len(blocks) - 1)

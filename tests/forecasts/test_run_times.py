@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from noonward.errors import DataError
-from noonward.forecasts.run_times import FIRST_HAZARD, GROWTH, SHRINKAGE, LearnedRunTimes, crps_J
+from noonward.forecasts.run_times import (
+    BY_BOTH,
+    BY_WORK,
+    FIRST_HAZARD,
+    GROWTH,
+    SHRINKAGE,
+    LearnedRunTimes,
+    crps_J,
+)
 from noonward.model.cluster.knowledge import CANCELLED, DONE, FAILED, RUNNING, JobTraits
 
 BIN = 30
@@ -81,13 +89,23 @@ def test_causes_compete():
 def test_estimates_rise_and_keep_to_the_limit_until_it_is_passed():
     model = LearnedRunTimes(traits(51, limit=150.0))
     model.end(np.arange(50), np.linspace(50.0, 140.0, 50), np.full(50, DONE))
-    estimate_K = model.estimates(np.array([50]), 0.7, 6)[0]
+    estimate_K = model.estimates(np.array([50]), 0.7, 6)[1][0]
     assert (np.diff(estimate_K) > 0).all()
     assert 100 < estimate_K[0] < 140
     passed = estimate_K >= 150.0
     assert estimate_K[passed][0] == 150.0
     assert (estimate_K[1:][passed[:-1]] >= GROWTH * 150.0 - 1e-3).all()
     assert model.quantile(np.array([50]), 0.7, np.array([estimate_K[0]]))[0] == estimate_K[1]
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+def test_what_is_expected_is_the_mean_up_to_the_first_estimate(share):
+    rng = np.random.default_rng(4)
+    work = np.exp2(rng.uniform(4, 12, 20_000))
+    model = LearnedRunTimes(traits(20_001))
+    model.end(np.arange(20_000), work, np.full(20_000, DONE))
+    mean_J, estimate_JK = model.estimates(np.array([20_000]), share, 3)
+    assert mean_J[0] == pytest.approx(np.minimum(work, estimate_JK[0, 0]).mean(), rel=0.02)
 
 
 def test_an_unknown_job_has_an_estimate_above_its_age():
@@ -101,9 +119,24 @@ def test_limits_that_say_much_are_believed():
     work = np.exp(rng.normal(8, 2, 2000))
     model = LearnedRunTimes(traits(2000, limit=work * rng.uniform(1, 4, 2000)))
     model.end(np.arange(1500), work[:1500], np.full(1500, DONE))
-    assert model.share_of_limit > 0.99
+    assert model.weight_3[BY_WORK] < 0.01
     share = model.quantile(np.arange(1500, 2000), 0.5) / work[1500:]
     assert 0.8 < np.median(share) < 1.25
+
+
+def test_prior_and_limit_are_combined_as_bayes_combines_them():
+    rng = np.random.default_rng(2)
+    work, asked = np.exp2(rng.uniform(4, 16, 6000)), np.array([6000])
+    model = LearnedRunTimes(traits(6001, limit=np.append(work * np.exp2(rng.uniform(0, 6, 6000)), 2.0**12)))
+    model.end(np.arange(6000), work, np.full(6000, DONE))
+    assert model.weight_3[BY_BOTH] > 0.5
+    # Evenly from 2^4 to 2^16, and 2^0 to 2^6 below a limit of 2^12: evenly from 2^6 to 2^12.
+    for share in (0.2, 0.5, 0.8):
+        assert np.log2(model.quantile(asked, share)[0]) == pytest.approx(6 + 6 * share, abs=0.3)
+    # A limit near the least run time leaves a range of it alone: 2^4 to 2^5.
+    short = LearnedRunTimes(traits(6001, limit=np.append(model.traits.limit_J[:6000], 2.0**5)))
+    short.end(np.arange(6000), work, np.full(6000, DONE))
+    assert np.log2(short.quantile(asked, 0.5)[0]) == pytest.approx(4.5, abs=0.2)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ PLANNERS = ("booked-perfect", "bid-price-perfect")
 class Told(Scheduler):
     """Asks a scheduler in whose view the jobs have other run times."""
 
-    def __init__(self, name, work_h):
-        self.inner, self.work_h = make_scheduler(name), work_h
+    def __init__(self, name, work_h, expected=1.0):
+        self.inner, self.work_h, self.expected = make_scheduler(name), work_h, expected
         self.needs = replace(self.inner.needs, lookahead_h=24)  # as far as the run times told
 
     def reset(self, brief, rng):
@@ -29,15 +29,16 @@ class Told(Scheduler):
         jobs = view.job_J.copy()
         for serial, hours in self.work_h.items():
             jobs["work"][jobs["serial"] == serial] = hours * HOUR_S
+            jobs["expected"][jobs["serial"] == serial] = self.expected * hours * HOUR_S
         self.inner.decide(view._replace(job_J=jobs), answers)
 
 
-def starts_h(name, gpus, jobs, told_h, **options):
-    """Hours of the starts under wrong run times; NaN for a job that never starts."""
+def starts_h(name, gpus, jobs, told_h, expected=1.0, **options):
+    """Hours of the starts under wrong run times, of which a share is expected; NaN for a job that never starts."""
     sampled = Jobs.build(arrival_s=np.array([20.0 * HOUR_S]), work=np.array([60.0]))
     world = plain(gpus, jobs, **({"price": [[0.0]] * len(gpus), "alpha": 0.1} | options))
     environment = replace(world.environment(), sample_jobs=lambda rng: sampled)
-    found = run(environment, Told(name, told_h), compiled=False).job_J
+    found = run(environment, Told(name, told_h, expected), compiled=False).job_J
     return np.where(found["start_s"] >= 0, found["start_s"] / HOUR_S, np.nan), found["site"]
 
 
@@ -71,3 +72,27 @@ def test_a_job_that_waits_for_one_that_runs_on_starts_when_that_ends(name):
 def test_a_job_told_longer_than_forecasts_reach_starts_at_once(name):
     start_h, _ = starts_h(name, [1], [{"work": HOUR_S, "slack_s": 3 * HOUR_S}], {0: 500.0})
     assert start_h.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_a_job_that_was_refused_starts_within_the_hour_where_another_ends_early(name):
+    """The first is told to take 54 minutes and takes 12; the second must start by minute 18."""
+    jobs = [{"work": 0.2 * HOUR_S}, {"arrival_s": 0.1 * HOUR_S, "work": HOUR_S, "slack_s": 0.2 * HOUR_S}]
+    start_h, _ = starts_h(name, [1], jobs, {0: 0.9})
+    assert start_h.tolist() == [0.0, pytest.approx(0.2)]
+
+
+def test_a_job_whose_room_a_run_beyond_its_booking_holds_goes_elsewhere_within_the_hour():
+    """The first is told to take 12 minutes and takes 3 h at the cheap site, where the second waits for its end."""
+    jobs = [{"work": 3 * HOUR_S}, {"arrival_s": 0.1 * HOUR_S, "work": HOUR_S, "slack_s": 0.2 * HOUR_S}]
+    start_h, site = starts_h("bid-price-perfect", [1, 1], jobs, {0: 0.2}, price=[[10.0], [50.0]])
+    assert site.tolist() == [0, 1]
+    assert 0.2 <= start_h[1] <= 0.3
+
+
+@pytest.mark.parametrize(("expected", "site"), [(1.0, 1), (1 / 16, 0)])
+def test_bid_prices_weigh_a_journey_by_what_the_job_is_expected_to_take(expected, site):
+    """Told to take 8 h; the journey costs 0.03 USD, and the other site saves 0.009 USD an hour."""
+    jobs, network = [{"work": HOUR_S, "move_gb": 1.0}], {"usd_per_gb": ((0.0, 0.03), (0.03, 0.0))}
+    _, where = starts_h("bid-price-perfect", [1, 1], jobs, {0: 8.0}, expected, price=[[100.0], [10.0]], network=network)
+    assert where.tolist() == [site]

@@ -85,3 +85,17 @@ def test_the_state_of_another_scheduler_is_refused():
         held["local-fcfs"][0].load_state(held["bid-price-perfect"][1])
     with pytest.raises(ScenarioError, match="but the one given holds nothing"):
         held["bid-price-perfect"][0].load_state({})
+
+
+def test_a_state_kept_before_jobs_had_an_expected_work_is_restored():
+    scheduler = make_scheduler("bid-price-perfect")
+    engine = ClusterEngine(build_environment(load_scenario("tiny")), scheduler)
+    scheduler.reset(engine.brief, stream(0, "policy"))
+    state = scheduler.state()
+    sampled = state["_sampled"]
+    assert len(sampled)
+    older = np.empty(len(sampled), [(name, sampled.dtype[name]) for name in sampled.dtype.names if name != "expected"])
+    for name in older.dtype.names:
+        older[name] = sampled[name]
+    scheduler.load_state(state | {"_sampled": older})
+    assert scheduler.state()["_sampled"].tobytes() == sampled.tobytes()

@@ -7,7 +7,12 @@ and drawn towards the next broader group's (gamma-Poisson, prior weight ``SHRINK
     h_g[b] = (d_g[b] + SHRINKAGE h_broader[b]) / (n_g[b] + SHRINKAGE)
 
 Jobs end as done, failed or cancelled; the hazards of these competing risks add up. Two clocks are kept, one in units of
-work and one in shares of the job's limit; each predicts with a weight that its past predictions have earned.
+work and one in shares of the job's limit. A job with a limit is predicted by the first clock, by the second, and by
+both (Bayes: a prior p of the work w, and a limit whose share w / limit has the density q whatever w is)::
+
+    p(w | limit)  is in proportion to  p(w) q(w / limit)        on the logarithm of w
+
+Each of the three counts with a weight that its past predictions have earned.
 """
 
 from __future__ import annotations
@@ -33,7 +38,11 @@ SHRINKAGE: Final = 4.0
 FIRST_HAZARD: Final = 0.05
 """Hazard of every bin where nothing is known."""
 MEMORY: Final = 0.99
-"""Share of a clock's score that is kept from job to job: how well it has predicted lately."""
+"""Share of a prediction's score that is kept from job to job: how well it has done lately."""
+BY_WORK, BY_SHARE, BY_BOTH = range(3)
+"""Predictions of a job with a limit: by the work, by its share of the limit, and by both."""
+NO_MASS: Final = 1e-12
+"""Where the densities by work and by share meet in no more than this, the share alone predicts."""
 CHUNK: Final = 512
 """Jobs that are learned at once from a history."""
 GROWTH: Final = 1.05
@@ -90,7 +99,7 @@ class LearnedRunTimes:
         self._row_of: dict[int, int] = {}
         self._clocks = tuple(_Clock.blank(64) for _ in PER_OCTAVE)
         self._reached_KJ = np.zeros((len(PER_OCTAVE), len(traits)), np.int64)
-        self._score_2 = np.zeros(2)
+        self._score_3 = np.zeros(3)
 
     def meet(self, traits: JobTraits) -> None:
         """Takes longer traits, of which the first rows are those known so far."""
@@ -99,13 +108,13 @@ class LearnedRunTimes:
         self.traits = traits
 
     @property
-    def score(self) -> tuple[float, float]:
-        """How well each clock has predicted lately: the part of what was learned that depends on the order of ends."""
-        return float(self._score_2[0]), float(self._score_2[1])
+    def score(self) -> tuple[float, float, float]:
+        """How well each prediction has done lately: the part of what was learned that depends on the order of ends."""
+        return float(self._score_3[0]), float(self._score_3[1]), float(self._score_3[2])
 
     @score.setter
-    def score(self, score: tuple[float, float]) -> None:
-        self._score_2 = np.array(score)
+    def score(self, score: tuple[float, float, float]) -> None:
+        self._score_3 = np.array(score)
 
     def end(self, jobs: I8, work_J: F8, cause_J: I8) -> None:
         """Learns from jobs that have ended, or (cause RUNNING) that have been running for so long.
@@ -168,21 +177,38 @@ class LearnedRunTimes:
             return np.asarray(np.log2(work_J) - (0.0 if kind == 0 else np.log2(self.traits.limit_J[jobs])))
 
     def _score(self, jobs: I8, work_J: F8) -> None:
-        """Adds the logarithm of the density that each clock gave to what happened, older jobs counting less."""
-        row_JL, score_KJ = self._known_rows(jobs), np.empty((2, len(jobs)))
-        for kind, clock in enumerate(self._clocks):
-            left_JB = _survival(clock.hazards_JCB(row_JL).sum(axis=1))
-            bin_J = _bin(self._log2(kind, jobs, work_J), kind)
-            each = np.arange(len(jobs))
-            score_KJ[kind] = np.log(PER_OCTAVE[kind] * (left_JB[each, bin_J] - left_JB[each, bin_J + 1]) + 1e-12)
+        """Adds the logarithm of the density that each prediction gave to what happened, older jobs counting less."""
+        left_3JB, each = self._left_3JB(jobs), np.arange(len(jobs))
+        bin_J = _bin(self._log2(0, jobs, work_J), 0)
+        density_3J = PER_OCTAVE[0] * (left_3JB[:, each, bin_J] - left_3JB[:, each, bin_J + 1])
         kept_J = MEMORY ** np.arange(len(jobs) - 1, -1, -1)
-        self._score_2 = MEMORY ** len(jobs) * self._score_2 + score_KJ @ kept_J
+        self._score_3 = MEMORY ** len(jobs) * self._score_3 + np.log(density_3J + 1e-12) @ kept_J
 
     @property
-    def share_of_limit(self) -> float:
-        """Weight of the clock in shares of the limit, 0 to 1, where a job has one."""
-        lead = float(np.clip(self._score_2[0] - self._score_2[1], -500, 500))
-        return 1.0 / (1.0 + float(np.exp(lead)))
+    def weight_3(self) -> F8:
+        """Weights of the predictions BY_WORK, BY_SHARE and BY_BOTH of jobs with a limit; they add up to 1."""
+        share_3 = np.exp(np.maximum(self._score_3 - self._score_3.max(), -500.0))
+        return np.asarray(share_3 / share_3.sum())
+
+    def _left_3JB(self, jobs: I8) -> F8:
+        """Returns the share of jobs with a limit that reaches each edge by each prediction, (3, J, BINS + 1)."""
+        row_JL = self._known_rows(jobs)
+        out = np.empty((3, len(jobs), BINS + 1))
+        out[BY_WORK] = _survival(self._clocks[0].hazards_JCB(row_JL).sum(axis=1))
+        share_JB = _survival(self._clocks[1].hazards_JCB(row_JL).sum(axis=1))
+        at_JB = (_EDGE_LOG2 - np.log2(self.traits.limit_J[jobs])[:, None] - LOWEST_LOG2[1]) * PER_OCTAVE[1]
+        at_JB = np.clip(at_JB, 0.0, float(BINS))
+        low_JB = np.minimum(at_JB.astype(np.int64), BINS - 1)
+        below, above = (np.take_along_axis(share_JB, low_JB + next_, axis=1) for next_ in (0, 1))
+        out[BY_SHARE] = below + (above - below) * (at_JB - low_JB)
+        out[:BY_BOTH, :, 0], out[:BY_BOTH, :, -1] = 1.0, 0.0
+        mass_JB = np.diff(out[BY_WORK]) * np.diff(out[BY_SHARE])
+        total_J1 = mass_JB.sum(axis=1, keepdims=True)
+        both_JB = 1.0 - mass_JB.cumsum(axis=1) / np.maximum(total_J1, NO_MASS)
+        out[BY_BOTH, :, 0] = 1.0
+        out[BY_BOTH, :, 1:] = np.where(total_J1 > NO_MASS, both_JB, out[BY_SHARE, :, 1:])
+        out[BY_BOTH, :, -1] = 0.0
+        return out
 
     def distribution(self, jobs: I8) -> tuple[F8, F8]:
         """Returns the predicted distribution of the work of some jobs.
@@ -194,20 +220,10 @@ class LearnedRunTimes:
             Edges of the bins, units, (BINS + 1,), and the share of the jobs below each, (J, BINS + 1), from 0 to 1;
             between edges it grows with the logarithm. Limits are not applied.
         """
-        row_JL = self._known_rows(jobs)
-        left_JB = _survival(self._clocks[0].hazards_JCB(row_JL).sum(axis=1))
-        limit_J = self.traits.limit_J[jobs]
-        limited = np.flatnonzero(np.isfinite(limit_J))
+        left_JB = _survival(self._clocks[0].hazards_JCB(self._known_rows(jobs)).sum(axis=1))
+        limited = np.flatnonzero(np.isfinite(self.traits.limit_J[jobs]))
         if len(limited):
-            other_JB = _survival(self._clocks[1].hazards_JCB(row_JL[limited]).sum(axis=1))
-            at_JB = (_EDGE_LOG2 - np.log2(limit_J[limited])[:, None] - LOWEST_LOG2[1]) * PER_OCTAVE[1]
-            at_JB = np.clip(at_JB, 0.0, float(BINS))
-            low_JB = np.minimum(at_JB.astype(np.int64), BINS - 1)
-            below = np.take_along_axis(other_JB, low_JB, axis=1)
-            above = np.take_along_axis(other_JB, low_JB + 1, axis=1)
-            other_JB = below + (above - below) * (at_JB - low_JB)
-            weight = self.share_of_limit
-            left_JB[limited] = weight * other_JB + (1.0 - weight) * left_JB[limited]
+            left_JB[limited] = (self.weight_3[:, None, None] * self._left_3JB(jobs[limited])).sum(axis=0)
         left_JB[:, 0], left_JB[:, -1] = 1.0, 0.0
         return _EDGES, 1.0 - left_JB
 
@@ -240,7 +256,7 @@ class LearnedRunTimes:
             ]
         )
 
-    def estimates(self, jobs: I8, share: float, count: int) -> F8:
+    def estimates(self, jobs: I8, share: float, count: int) -> tuple[F8, F8]:
         """Returns what is expected of some jobs when they arrive, and then each time one outlives what was expected.
 
         Args:
@@ -249,15 +265,18 @@ class LearnedRunTimes:
             count: Estimates per job.
 
         Returns:
-            Work in all, units, (jobs, count), ascending.
+            The mean of the work up to the first estimate, units, by job: what of a booking for so long is expected to
+            be used. The estimates: work in all, units, (jobs, count), ascending.
         """
         _, below_JB = self.distribution(jobs)
+        limit_J = self.traits.limit_J[jobs]
         out = np.empty((len(jobs), count))
-        for j, (below_B, limit) in enumerate(zip(below_JB, self.traits.limit_J[jobs].tolist(), strict=True)):
+        for j, (below_B, limit) in enumerate(zip(below_JB, limit_J.tolist(), strict=True)):
             age = 0.0
             for k in range(count):
                 age = out[j, k] = _estimate(below_B, share, age, limit)
-        return out
+        mean_J = np.round(_mean_J(below_JB, out[:, 0]), TIME_DECIMALS)
+        return np.maximum(mean_J, 10.0**-TIME_DECIMALS), out
 
 
 _EDGE_LOG2: Final = LOWEST_LOG2[0] + np.arange(BINS + 1) / PER_OCTAVE[0]
@@ -275,6 +294,20 @@ def _survival(hazard_JB: F8) -> F8:
     out = np.ones((len(hazard_JB), BINS + 1))
     np.cumprod(1.0 - np.minimum(hazard_JB, 1.0), axis=1, out=out[:, 1:])
     return out
+
+
+def _mean_J(below_JB: F8, limit_J: F8) -> F8:
+    """Returns the means of predicted distributions of work, of which what is above some limits counts as these.
+
+    Within a bin from a to b the work's logarithm is uniform, so ``E min(w, L) = (L - a + L ln(b / L)) / ln(b / a)`` for
+    a limit L within it; the first bin, which begins at 0, counts as its upper edge.
+    """
+    low_B, high_B, limit_J1 = _EDGES[1:-1], _EDGES[2:], limit_J[:, None]
+    cut_JB = np.clip(limit_J1, low_B, high_B)
+    mean_JB = (cut_JB - low_B + cut_JB * np.log(high_B / cut_JB)) / np.log(high_B / low_B)
+    mass_JB = np.diff(below_JB)
+    first_J = mass_JB[:, 0] * np.minimum(_EDGES[1], limit_J)
+    return np.asarray(first_J + (mass_JB[:, 1:] * np.minimum(mean_JB, limit_J1)).sum(axis=1))
 
 
 def _estimate(below_B: F8, share: float, age: float, limit: float) -> float:

@@ -71,7 +71,7 @@ class KnownJobs:
 
     def told(self, rows: I8) -> list[tuple[float, ...]]:
         """Returns what a scheduler is told of the work of jobs that arrive (``Arrival.told``)."""
-        return [tuple(row) for row in self.model.estimates(rows, self._quantile, len(TOLD)).tolist()]
+        return [tuple(row) for row in self.model.estimates(rows, self._quantile, len(TOLD))[1].tolist()]
 
     def expected(self, rows: I8, age_J: F8) -> F8:
         """Returns the work in all that jobs of some age are expected to take, units."""

@@ -52,7 +52,7 @@ class RunTimeLearner:
             at_s, *score = json.loads(learned)
             self._hour = at_s // HOUR_S
             self._learn(at_s)
-            known.model.score = (score[0], score[1])
+            known.model.score = (score[0], score[1], score[2])
 
     def tell(self, rows: Sequence[Row], arrivals: Sequence[Arrival]) -> list[Arrival]:
         """Returns jobs that arrive, each with what the scheduler is told of its work.

@@ -23,6 +23,13 @@ def run_seconds(view: ClusterView, job: int, site: int) -> float:
 
 
 @kernel(inline=True, allocates=False)
+def expected_share(view: ClusterView, job: int) -> float:
+    """Returns what share of its told run time a job is expected to take; 1 where run times are known."""
+    record = view.job_J[job]
+    return record.expected / record.work if record.work > 0.0 else 1.0  # nothing may be left of a suspended job
+
+
+@kernel(inline=True, allocates=False)
 def extra_power_w(view: ClusterView, job: int, site: int) -> float:
     """Returns the facility power a running job adds to that of its GPUs when free, W: PUE (P - n free power)."""
     record = view.job_J[job]

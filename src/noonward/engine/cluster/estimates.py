@@ -40,7 +40,8 @@ class EstimateIssuer:
         self._learn(world, first, now_s)
         until = int(np.searchsorted(arrival_s_R, (np.floor(now_s / HOUR_S) + 1) * HOUR_S))
         rows = np.arange(first, until)
-        estimate_JK = self._model.estimates(self._past + rows, self._told.told.quantile, len(TOLD))
+        mean_J, estimate_JK = self._model.estimates(self._past + rows, self._told.told.quantile, len(TOLD))
+        world.submitted_R["expected"][rows] = mean_J
         for k, name in enumerate(TOLD):
             world.submitted_R[name][rows] = estimate_JK[:, k]
         world.engine_1["estimated"] = until

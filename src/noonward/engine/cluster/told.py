@@ -124,7 +124,7 @@ class ToldEngine(SteppedEngine):
         """
         record = np.zeros(1, SUBMITTED)
         record["preset_site"] = -1
-        for name, value in columns.items():
+        for name, value in {"expected": columns["work"], **columns}.items():
             record[name] = value
         record["serial"], record["told"] = serial, record["work"]
         bisect.insort(self._coming, (float(record["arrival_s"][0]), serial, record), key=lambda one: one[:2])

@@ -194,6 +194,7 @@ class Environment(Setting):
         if self.knowledge is not None:
             for name, told_J in zip(TOLD, self.knowledge.told_JK(len(TOLD)).T, strict=True):
                 records[name] = told_J
+            records["expected"] = records["told"]
         if self.late_until_s > -np.inf:
             records["deadline_s"][np.isinf(records["deadline_s"])] = self.late_until_s
         return records

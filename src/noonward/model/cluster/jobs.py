@@ -16,6 +16,7 @@ JOB: Final = np.dtype(
     [
         ("arrival_s", "f8"),
         ("work", "f8"),  # units; s for classes of fixed duration
+        ("expected", "f8"),  # mean of what it takes of that, at most that; equal to it where it is known
         ("deadline_s", "f8"),  # latest start, the return of the result not yet counted
         ("move_gb", "f8"),  # data and model that travel with the job
         ("result_gb", "f8"),
@@ -146,7 +147,7 @@ class Jobs:
             out[name] = getattr(self, f"{name.rstrip('_')}_J")
         out["deadline_s"] = self.arrival_s_J + self.slack_s_J
         out["move_gb"] = self.data_gb_J + self.model_gb_J
-        out["serial"] = np.arange(len(self))
+        out["expected"], out["serial"] = self.work_J, np.arange(len(self))
         if dtype == SUBMITTED:
             out["held"] = 0
             for name in TOLD:
@@ -225,3 +226,15 @@ class Jobs:
             recorded_start_s_J=column(recorded_start_s, np.float64),
             row_J=column(row, np.int64),
         )
+
+
+def with_expected(job_J: Records) -> Records:
+    """Returns records of jobs as JOB: kept ones of an older version have no ``expected``, which is their work."""
+    names = job_J.dtype.names or ()
+    if "expected" in names or "work" not in names:
+        return job_J
+    out = np.empty(job_J.shape, JOB)
+    for name in set(names) & set(JOB.names or ()):
+        out[name] = job_J[name]
+    out["expected"] = job_J["work"]
+    return out

@@ -16,6 +16,7 @@ from noonward.decision.scheduler import State, checked_state, forecast_remarks
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
 from noonward.model.cluster.expected import ExpectedSampler
+from noonward.model.cluster.jobs import with_expected
 from noonward.schedule.cluster.booking import in_time
 from noonward.schedule.cluster.bookings import answer, blank_plans, follow_jobs, rebook, release
 from noonward.schedule.cluster.capacity_prices import (
@@ -183,6 +184,8 @@ class BidPrice(PartlyCompiledScheduler):
         Raises:
             ScenarioError: The state is of another scheduler.
         """
+        if "_sampled" in state:
+            state = {**state, "_sampled": with_expected(np.asarray(state["_sampled"]))}
         like = {name: getattr(self, name) for name in KEPT} | {"_booked_ST": None}  # books reach as far as runs do
         checked_state(self, state, like, grows=("_sampled", "_per_draw_C", "_plan_J", "_life_J"))
         for name in KEPT:

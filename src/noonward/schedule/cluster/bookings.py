@@ -206,21 +206,28 @@ def _longest_run_h(view: ClusterView, plan_J: Records) -> float:
 def follow_jobs(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records, slot: int) -> None:
     """Lets the books follow the jobs: those out of sight give their bookings back, runs beyond theirs get longer ones.
 
-    A job that has ended gives back what is left of its booking; one that has gone without a start, all of it.
+    A job that has ended gives back what is left of its booking; one that has gone without a start, all of it. Then
+    refused jobs are booked anew when they are next asked about: there may be room for them.
     """
+    room = False
     for job in range(view.job_J.shape[0]):
         plan = plan_J[job]
         if plan.serial < 0:
             continue
         if plan.serial != view.job_J[job].serial:
-            if plan.site >= 0:
+            if plan.site >= 0 and plan.slot + plan.slots > slot:
                 give_back(booked_ST, slot_0, plan, slot if plan.at == STARTED else plan.slot)
+                room = True
             plan.serial, plan.at, plan.site = -1, NOWHERE, NOWHERE
         elif plan.at == STARTED and plan.slot + plan.slots <= slot:
             end = plan.slot + overrun_slots(_slots(view, job, plan.site), slot - plan.slot)
             end = min(end, slot_0 + booked_ST.shape[1])
             mark(booked_ST, plan.site, slot - slot_0, end - slot, plan.gpus)
             plan.slots = end - plan.slot
+    if room:
+        for job in range(view.job_J.shape[0]):
+            if plan_J[job].at >= 0 and plan_J[job].site == REFUSED:
+                plan_J[job].site = NOWHERE
 
 
 @kernel(inline=True, allocates=False)
@@ -287,6 +294,10 @@ def answer(
             plan.serial, plan.site = view.job_J[job].serial, NOWHERE
             plan.deadline_s = min(max(view.job_J[job].deadline_s, view.run_1[0].late_until_s), last_s)
         plan.at = s
+        full = booked_ST[s, slot - slot_0] > view.site_S[s].gpus  # runs beyond their bookings have taken the room
+        if full and plan.site == s and slot >= plan.slot and not view.mask_NA[s, 1 + s]:
+            mark(booked_ST, s, plan.slot - slot_0, plan.slots, -plan.gpus)
+            plan.site = NOWHERE
         if plan.site == NOWHERE:
             describe(view, job, s, now_s, slot_0 * slot_s, last_s, False, option_S)
             _book(view, prices, option_S, booked_ST, slot_0, last_s, plan_J, job)

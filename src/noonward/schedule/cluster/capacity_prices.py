@@ -13,6 +13,7 @@ from noonward.arrays import F8, I8, U1, Records
 from noonward.compiled import kernel
 from noonward.decision.cluster.value import (
     energy_usd,
+    expected_share,
     extra_power_w,
     gang_at,
     revenue_usd,
@@ -161,7 +162,8 @@ def describe(
 ) -> None:
     """Writes what running a job at every site takes and earns.
 
-    A job that can be in time nowhere, and may be late, is to start at once, wherever it fits.
+    A job that can be in time nowhere, and may be late, is to start at once, wherever it fits. Of a job whose run time
+    is learned, what it earns, takes and costs is reckoned with what it is expected to take of the time told.
 
     Args:
         view: View.
@@ -173,7 +175,7 @@ def describe(
         coming: Whether the job is to come: its journeys are paid at the intensities of a later hour.
         option_S: Written.
     """
-    late = not coming and is_late(view, job, s, from_s, last_s)
+    late, expected = not coming and is_late(view, job, s, from_s, last_s), expected_share(view, job)
     for d in range(view.site_S.shape[0]):
         option = option_S[d]
         option.earliest_h, option.latest_h = 0.0, -1.0
@@ -185,11 +187,11 @@ def describe(
         if not earliest_s <= latest_s:  # nor if the latest start is unknown: no deadline, and an endless way back
             continue
         option.earliest_h, option.latest_h = (earliest_s - zero_s) / HOUR_S, (latest_s - zero_s) / HOUR_S
-        seconds = run_seconds(view, job, d)
+        seconds = run_seconds(view, job, d) * expected
         option.run_h = min(seconds / HOUR_S, float(LONGEST_H))
         option.gpus = gang_at(view, job, d)
         option.power_w = extra_power_w(view, job, d)
-        option.net_usd = revenue_usd(view, job, d) * min(1.0, LONGEST_H * HOUR_S / seconds)
+        option.net_usd = expected * revenue_usd(view, job, d) * min(1.0, LONGEST_H * HOUR_S / seconds)
         option.usd_per_intensity = 0.0
         if coming:
             usd, option.usd_per_intensity = _journeys_usd(view, job, s, d)

@@ -382,7 +382,7 @@ def runs_on(w: World, job: int) -> bool:
     elif record.told_4 > told:
         longer = record.told_4
     longer -= done
-    view.job_J[job].work = longer
+    view.job_J[job].work = view.job_J[job].expected = longer
     if w.engine_1[0].bends:
         until_s = run_end_s(view, job, longer)
         view.life_J[job].until_s = until_s
@@ -473,6 +473,7 @@ def take_slot(w: World) -> int:
         w.engine_1[0].new_slot = job + 1
     w.shown.job_J[job].arrival_s = w.submitted_R[r].arrival_s
     w.shown.job_J[job].work = w.submitted_R[r].told
+    w.shown.job_J[job].expected = w.submitted_R[r].expected
     w.shown.job_J[job].deadline_s = w.submitted_R[r].deadline_s
     w.shown.job_J[job].move_gb = w.submitted_R[r].move_gb
     w.shown.job_J[job].result_gb = w.submitted_R[r].result_gb

@@ -236,6 +236,7 @@ def end_stretch(w: World, job: int) -> None:
         w.segment_K[w.bent_J[job].noted].units = done
     w.bent_J[job].left = max(0.0, w.bent_J[job].left - done)  # rounding alone takes it below 0
     view.job_J[job].work -= done
+    view.job_J[job].expected = min(view.job_J[job].expected, view.job_J[job].work)
     view.job_J[job].deadline_s += ran_s
 
 

@@ -104,6 +104,7 @@ EXAMPLES: Final = {
     "edge up": ("edge up",),
     "edge submit": ("edge submit 'a lighthouse at dusk' --gang 2 --wait",),
     "edge status": ("edge status --watch",),
+    "edge cancel": ("edge cancel image-000001",),
     "edge down": ("edge down",),
 }
 """Command lines at the end of each command's help, without the word ``noonward``."""

@@ -374,7 +374,7 @@ def _order(row: Row, handle: str | None = None) -> Order:
 def stated_run_s(row: Row) -> float:
     """Returns how long a started job runs by the work that was stated for it, whatever its scheduler was told, s."""
     told = told_of(row)
-    return float(row["work"] * (row["run_s"] / told[0]) if told else row["run_s"])
+    return float(row["work"] * (row["run_s"] / told[1]) if told else row["run_s"])
 
 
 def _end(

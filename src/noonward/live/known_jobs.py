@@ -71,7 +71,8 @@ class KnownJobs:
 
     def told(self, rows: I8) -> list[tuple[float, ...]]:
         """Returns what a scheduler is told of the work of jobs that arrive (``Arrival.told``)."""
-        return [tuple(row) for row in self.model.estimates(rows, self._quantile, len(TOLD))[1].tolist()]
+        mean_J, estimate_JK = self.model.estimates(rows, self._quantile, len(TOLD))
+        return [tuple(row) for row in np.column_stack([mean_J, estimate_JK]).tolist()]
 
     def expected(self, rows: I8, age_J: F8) -> F8:
         """Returns the work in all that jobs of some age are expected to take, units."""

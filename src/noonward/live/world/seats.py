@@ -32,20 +32,20 @@ class Arrival(NamedTuple):
     pinned: int = -1
     vetoed: frozenset[int] = frozenset()
     told: tuple[float, ...] = ()
-    """Work that the scheduler is told of when it arrives, and then each time it has outlived what was told (as
-    ``model.cluster.jobs.TOLD``), units; empty: the work that was stated."""
+    """What the scheduler is told of its work, units: the mean; the work in all when it arrives, and then each time it
+    has outlived what was told (as ``model.cluster.jobs.TOLD``). Empty: it is told the work that was stated."""
 
     @property
     def expected(self) -> float:
         """Work that the scheduler is told of when it arrives, units."""
-        return self.told[0] if self.told else self.work
+        return self.told[1] if self.told else self.work
 
     def columns(self) -> dict[str, float]:
         """Returns the fields of its JOB record, as the engine is told of them."""
         return {
-            "arrival_s": self.arrival_s, "work": self.expected, "deadline_s": self.arrival_s + self.max_delay_s,
-            "move_gb": self.move_gb, "result_gb": self.result_gb, "origin": self.origin, "class_": self.class_,
-            "gpus_min": self.gpus_min, "gpus_max": self.gpus_max,
+            "arrival_s": self.arrival_s, "deadline_s": self.arrival_s + self.max_delay_s, "work": self.expected,
+            "expected": self.told[0] if self.told else self.work, "move_gb": self.move_gb, "result_gb": self.result_gb,
+            "origin": self.origin, "class_": self.class_, "gpus_min": self.gpus_min, "gpus_max": self.gpus_max,
         }  # fmt: skip
 
 

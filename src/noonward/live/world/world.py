@@ -239,8 +239,9 @@ class World:
             begin_s, expected = float(seat.start_s or 0.0), float(view.job_J["work"][seat.slot])
             unit_s = float(view.speed_KSCGF[SECONDS, seat.site, seat.about.class_, seat.gpus, seat.level])
             while begin_s + expected * unit_s <= time_s:
-                expected = next((more for more in seat.about.told if more > expected), expected * OVERRUN)
-            view.job_J["work"][seat.slot] = expected
+                expected = next((more for more in seat.about.told[1:] if more > expected), expected * OVERRUN)
+            if expected > view.job_J["work"][seat.slot]:
+                view.job_J["work"][seat.slot] = view.job_J["expected"][seat.slot] = expected
             seat.run_s = expected * unit_s
 
     # Questions.

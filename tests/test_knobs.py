@@ -51,6 +51,7 @@ NOT_TURNED = {
         ("GeneratedSignals.day_ahead", "SignalFiles.day_ahead"),
         "what schedulers are told of prices (tests/forecasts/test_published.py)",
     ),
+    "Economics.gpu_usd_per_hour": "savings are shown as a share of it (tests/evaluate/test_gpu_share.py)",
     "JobTable.at_start": "goes with a log that records starts (tests/data/test_at_start.py)",
     "JobTable.leave_alone_min": "told to a table's reader (tests/evaluate/test_windows.py)",
     "Network.queued": "goes with protocol on-arrival and data (tests/engine/test_link_queues.py)",
@@ -155,17 +156,17 @@ ELSEWHERE = {
     "tiny": {
         "Site.gpu_type": "it has one type", "JobKind.share": "it has one kind",
         "FineTuningJobs.trace": "WORLDS has the file", "Fleet.ingress": "WORLDS", "Fleet.free_gpus": "WORLDS",
-        "Fleet.ranges": "WORLDS", "Fleet.freedoms": "none are stated",
+        "Fleet.ranges": "WORLDS", "Fleet.freedoms": "none are stated", "Fleet.tariffs": "none are stated",
     },
     "fine-tuning": {
         "Site.gpu_type": "it has one type",
         "FineTuningJobs.trace": "WORLDS has the file", "Fleet.ingress": "WORLDS", "Fleet.free_gpus": "WORLDS",
-        "Fleet.ranges": "WORLDS", "Fleet.freedoms": "none are stated",
+        "Fleet.ranges": "WORLDS", "Fleet.freedoms": "none are stated", "Fleet.tariffs": "none are stated",
     },
     "dvfs-training": {
         "Scenario.protocol": "its ingress points belong to no site", "Scenario.end": "its jobs wait without limit",
         "Scenario.signals": "WORLDS", "Scenario.economics": "WORLDS", "Fleet.ranges": "WORLDS",
-        "Fleet.freedoms": "none are stated",
+        "Fleet.freedoms": "none are stated", "Fleet.tariffs": "none are stated",
     },
 }  # fmt: skip
 """Fields that a packaged scenario cannot turn alone; another one, or one of WORLDS, does."""

@@ -53,7 +53,7 @@ def tiny(**changes):
             "jobs.kinds.text-generation.data.low",
             "did you mean 'low_gb'",
         ),
-        ({"economics__revenue": 1}, "economics.revenue", "known: carbon_usd_per_t, revenue_usd_per_gpu_hour"),
+        ({"economics__revenue": 1}, "economics.revenue", "known: carbon_usd_per_t, gpu_usd_per_hour, revenue"),
     ],
 )
 def test_an_unknown_key_is_refused_at_its_place_with_the_nearest_known_one(changes, place, hint):

@@ -96,23 +96,24 @@ def event(
     from noonward.errors import ScenarioError
     from noonward.evaluate.events.flexibility import check_cases, shown_hours, shown_notice
     from noonward.evaluate.events.one import event_figure, event_table, play_event
-    from noonward.evaluate.events.play import Case, in_parts, starts_of
+    from noonward.evaluate.events.play import INTERVAL_S, Case, in_parts, starts_of
     from noonward.evaluate.metrics import to_json
     from noonward.evaluate.report.page import write_tables
     from noonward.runtime.runs import environment_of
+    from noonward.units import HOUR_S
 
     scenario = open_scenario(name, settings, signals, jobs, first, last, history)
     require_cluster(scenario, "event")
     case = Case(share_of("--cut", cut), hours, minutes_of("--notice", notice))
     check_cases([case])
     environment = in_parts(environment_of(scenario, 0, seed))
-    start_s = starts_of(environment, hours, case.notice_min / 60)[0] if start_h is None else 3600 * start_h
-    if not 300 <= start_s <= environment.window_s - 3600 * hours:
+    start_s = starts_of(environment, hours, case.notice_min / 60)[0] if start_h is None else HOUR_S * start_h
+    if not INTERVAL_S <= start_s <= environment.window_s - HOUR_S * hours:
         raise ScenarioError(
-            f"an event of {hours:g} h that begins at hour {start_s / 3600:g} does not lie in the window of "
-            f"{environment.window_s / 3600:g} h; give an earlier --start-h, after the first five minutes"
+            f"an event of {hours:g} h that begins at hour {start_s / HOUR_S:g} does not lie in the window of "
+            f"{environment.window_s / HOUR_S:g} h; give an earlier --start-h, after the first five minutes"
         )
-    found = play_event(scenario, policy, case, 300 * round(start_s / 300), seed=seed)
+    found = play_event(scenario, policy, case, INTERVAL_S * round(start_s / INTERVAL_S), seed=seed)
     place = out / f"event-{scenario.name}-seed{seed}" / "report.html"
     report = write_tables(
         f"A grid event at {scenario.name}",

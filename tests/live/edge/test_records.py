@@ -80,7 +80,7 @@ def test_damaged_times_are_measured_anew(tmp_path, times):
     bench.store.keep_times({"of": bench.controller.plan.measured_for(), "times": times})
     again = Bench(tmp_path).controller
     assert again.predictor.loads_G.sum() == 0
-    assert "times are measured anew" in again.notes[0]
+    assert "times are measured again" in again.notes[0]
     (tmp_path / "times.json").write_text("[" * 100_000)
     assert Bench(tmp_path).controller.predictor.loads_G.sum() == 0
 

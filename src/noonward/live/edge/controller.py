@@ -7,7 +7,7 @@ When a worker dies, or hangs and is killed (``noonward.live.edge.health``), the 
 leave it, which frees them at once. A member that does not come back from that within half a lease is killed too, so a
 gang that runs is free within a lease of the last sign of life of a member that hangs. Its task is queued again in its
 old place, or fails with a reason. Only launches that failed by the task itself count as its tries. When all that runs
-the workers is gone (``Workers.outage``), it is started anew; tasks wait meanwhile.
+the workers is gone (``Workers.outage``), it is started again; tasks wait meanwhile.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CANCELED: Final = "it was canceled"
 STOPPED, KILLED = "the service was stopped", "the service was killed"
 """Why a launch ended that is no fault of its own."""
 RESTART_S: Final = 10.0
-"""Seconds between two attempts to start anew what runs the workers."""
+"""Seconds between two attempts to restart what runs the workers."""
 NOTES: Final = 100
 """Notes that are kept, the newest; one that is among them already is not repeated."""
 TIDY_S: Final = 60.0
@@ -98,7 +98,7 @@ class Controller:
         """Called when a task is done or failed."""
         self._attempts, self._groups, self._ask_again_s = 0, 0, math.inf
         self._restart_s: float | None = None
-        """When what runs the workers is started anew, s since second 0; infinite while it is; None while it runs."""
+        """When what runs the workers is started again, s since second 0; infinite while it is; None while it runs."""
         self._tidy_s = -math.inf
         self._health = WorkerHealth(
             self.servers, workers, plan.limits, clock, self._starting, self._ready, self._died, self._heard
@@ -498,7 +498,7 @@ class Controller:
             run.step, run.until_s = beat.step, max(run.until_s, self._clock() + run.patience_s)
 
     def _suspend(self, reason: str, now_s: float) -> None:
-        """Takes in that all that runs the workers is gone: tasks that ran wait again, and it is started anew."""
+        """Takes in that all that runs the workers is gone: tasks that ran wait again, and it is restarted."""
         self.note(f"{reason}; it is started again, tasks wait meanwhile")
         self._health.suspend()
         self._question.held_N[:] = NOBODY
@@ -557,7 +557,7 @@ class Controller:
             try:
                 self.predictor.load_state(content.get("times"))
             except ValueError as error:
-                self.note(f"times are measured anew: {error}")
+                self.note(f"times are measured again: {error}")
 
     def _keep_times(self) -> None:
         """Writes what has been measured, for the next service."""

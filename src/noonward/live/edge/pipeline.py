@@ -78,7 +78,7 @@ class Pipeline:
 
     @torch.inference_mode()
     def draw(self, order: Order, rank: int, done: Callable[[int], None]) -> Drawn:
-        """Draws an image; its times are not told apart, its exchanges not counted."""
+        """Draws an image; its times are not separated, and its exchanges not counted."""
         begin = time.perf_counter()
 
         def stepped(pipe: Any, step: int, time_t: Any, kept: dict[str, Any]) -> dict[str, Any]:

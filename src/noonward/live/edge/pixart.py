@@ -59,7 +59,7 @@ class PixArt:
         return cls(folder, device, precision)
 
     def joined(self, rank: int, size: int) -> None:
-        """Needs nothing: rows are split anew for every image."""
+        """Needs nothing: rows are split for every image."""
 
     def left(self) -> None:
         """Needs nothing."""

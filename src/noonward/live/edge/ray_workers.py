@@ -97,7 +97,7 @@ class RayWorkers:
         return None if self._watch is None else self._watch.outage()
 
     def restart(self, reply: Reply) -> None:
-        """Ends all workers and begins anew what runs them, in a thread; replies with None or an exception."""
+        """Ends all workers and restarts what runs them, in a thread; replies with None or an exception."""
 
         def work() -> None:
             answer: Exception | None = None

@@ -32,7 +32,7 @@ class Workers(Protocol):
         """Returns why no worker can be started or reached any longer; None while they can."""
 
     def restart(self, reply: Reply) -> None:
-        """Ends all workers and begins anew what runs them; replies with None, or with the exception that stopped it."""
+        """Ends all workers and restarts what runs them; replies with None, or with the exception that stopped it."""
 
     def close(self) -> None:
         """Ends all workers."""

@@ -1,4 +1,4 @@
-"""A site's meter: the interval over which power is metered, the connection, and the load beside the GPUs."""
+"""A site's meter: the interval over which power is metered, the connection, and the load other than GPUs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Meter(Spec):
     over_connection_usd_per_kwh: NonNegative = 0.0
     """Price of energy above the connection, USD/kWh."""
     base_kw: Annotated[float, Field(ge=0, le=MOST_KW)] = 0.0
-    """Constant facility load beside the GPUs and their cooling: storage, offices, other tenants, kW."""
+    """Constant facility load other than the GPUs and their cooling: storage, offices, other tenants, kW."""
 
     tariff: str | None = None
     """Name of its tariff in ``fleet.tariffs``; none: energy is settled at the price of the zone alone."""

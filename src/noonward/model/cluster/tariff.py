@@ -33,7 +33,7 @@ class Times(Spec):
     months: tuple[Month, ...] = Field(default=YEAR_MONTHS, min_length=1)
     """Months, 1 to 12."""
     days: Literal["all", "weekdays", "weekends"] = "all"
-    """Days of the week; holidays are not told apart."""
+    """Days of the week; holidays count as the weekday they fall on."""
     hours: tuple[LocalHour, ...] = Field(default=DAY_HOURS, min_length=1)
     """Hours by the number they begin with, 0 to 23."""
 

@@ -75,7 +75,7 @@ class BidPrice(PartlyCompiledScheduler):
 
     Where a price was learned, the prices start from it, and need fewer improvements before the first answer.
 
-    With ``suspends``, jobs of a class that is ``interruptible`` are planned anew at the turn of every hour once they
+    With ``suspends``, jobs of a class that is ``interruptible`` are planned again at the turn of every hour once they
     have started (``lives``): each takes the cheapest course of runs and suspensions at these prices, their overheads
     included, in the hours that the bookings of others leave free. Starts, and the use by which prices are improved,
     are planned as if jobs ran unbroken.

@@ -207,7 +207,7 @@ def follow_jobs(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records, 
     """Lets the books follow the jobs: those out of sight give their bookings back, runs beyond theirs get longer ones.
 
     A job that has ended gives back what is left of its booking; one that has gone without a start, all of it. Then
-    refused jobs are booked anew when they are next asked about: there may be room for them.
+    refused jobs are booked again when they are next asked about: there may be room for them.
     """
     room = False
     for job in range(view.job_J.shape[0]):

@@ -344,7 +344,7 @@ def _plan_started(
 def plan_started(
     view: ClusterView, prices: Prices, booked_ST: I8, slot_0: int, plan_J: Records, life_J: Records, order_J: I8
 ) -> None:
-    """Plans anew what is left of every job that has started and may be suspended, one at a time beside the others.
+    """Plans the rest of every job that has started and may be suspended, one at a time with the others in place.
 
     A job runs on through the current hour if that costs no more than to stop it now and to resume it later; its plan
     says so (``stop``), and when it is to be resumed. One that lacks room, or that was stopped as often as it may be,

@@ -155,10 +155,11 @@ def test_jobs_status_and_savings_are_shown_in_the_terminal(demo, noonward):
     at = ("--address", demo.address)
     with Client(demo.address) as client:
         wait_for(lambda: client.jobs(state="running") or client.jobs(state="done"), "a job's run", 120.0)
-    listed = noonward("jobs", "--limit", 3, *at)
+        wait_for(lambda: len(client.jobs()) > 2, "a job more than the list shows", 120.0)
+    listed = noonward("jobs", "--limit", 2, *at)
     assert listed.code == 0
-    assert "the newest 3; --limit shows more" in listed.out
-    jobs = json.loads(noonward("jobs", "--limit", 3, "--json", *at).out)
+    assert "the newest 2; --limit shows more" in listed.out
+    jobs = json.loads(noonward("jobs", "--limit", 2, "--json", *at).out)
     assert [job["id"] for job in jobs] == sorted((job["id"] for job in jobs), reverse=True)
     assert noonward("jobs", "--state", "lost", *at).out == "no such job\n"
     refused = noonward("jobs", "--state", "sleeping", *at)

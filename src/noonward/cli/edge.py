@@ -71,6 +71,9 @@ def up(
             "cores.",
         ),
     ] = None,
+    batch: Annotated[
+        int, typer.Option(min=1, help="Most images of equal requests (model, gang, size, steps) drawn at once.")
+    ] = 1,
     retain: Annotated[
         float, typer.Option(parser=duration(86_400.0), metavar="DURATION", help="How long finished tasks are kept.")
     ] = 30 * 86_400.0,
@@ -105,6 +108,7 @@ def up(
         limits=Limits(lease_s=lease),
         load_policy=load_policy,  # type: ignore[arg-type]
         tries=tries,
+        batch=batch,
         retain_s=retain,
         ray=ray,
         device=device,  # type: ignore[arg-type]

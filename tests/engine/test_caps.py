@@ -289,9 +289,9 @@ def test_schedulers_are_asked_about_what_they_want_alone():
     """Who only caps never sees a job that may only be suspended, and the other way round."""
 
     class Asked(Breaker):
-        def __init__(self, **needs):
+        def __init__(self, *levers):
             super().__init__(0, holds=0.1)
-            self.needs, self.classes = Needs(**needs), set()
+            self.needs, self.classes = Needs(levers=levers), set()
 
         def decide(self, view, answers):
             if view.kind == ASK_RUNNING:
@@ -299,8 +299,8 @@ def test_schedulers_are_asked_about_what_they_want_alone():
             else:
                 super().decide(view, answers)
 
-    for needs, classes in (({"caps": True}, {1}), ({"running": True}, {0}), ({"caps": True, "running": True}, {0, 1})):
-        scheduler = Asked(**needs)
+    for levers, classes in ((("cap",), {1}), (("suspend",), {0}), (("cap", "suspend"), {0, 1})):
+        scheduler = Asked(*levers)
         for seed in range(6):
             drawn = draw_suspension(seed)
             drawn.freedoms = {0: Freedom(), 1: CAPPED}

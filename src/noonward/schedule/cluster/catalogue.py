@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import Field
 
 from noonward.decision.scheduler import Scheduler
+from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast, ForecastKind, NetName, Noise
 from noonward.forecasts.learned import SMALL
 from noonward.schedule.cluster.adaptive import AdaptiveRouter
@@ -15,6 +18,7 @@ from noonward.schedule.cluster.bandit import Ucb1
 from noonward.schedule.cluster.bid_price import BidPrice, Expected, JobsPerHour, Memory, Rounds, Samples
 from noonward.schedule.cluster.booking import Booked
 from noonward.schedule.cluster.capacity_prices import JOBS_PER_HOUR
+from noonward.schedule.cluster.event_response import LEVERS, EventResponse, Lever, Order
 from noonward.schedule.cluster.learned_price import packaged_price
 from noonward.schedule.cluster.packaged_policies import FOLDER, planners, priced_planners, trained_policies
 from noonward.schedule.cluster.routing import CheapestNow, Clock, Gang, LimitS, Router, Spare
@@ -51,6 +55,23 @@ FORESEEN: Final = tuple(kind for kind in get_args(ForecastKind) if Forecast(kind
 """Forecasts that are made from the true future."""
 NOISE: Final = Forecast("noisy").noise
 """Error of a noisy forecast where a policy's name gives none."""
+BaseName = Annotated[str, Field(description="policy of protocol each-slot")]
+Followed = Literal["hold", "hold-cap", "hold-suspend", "all"]
+FOLLOWED: Final[dict[Followed, tuple[Lever, ...]]] = {
+    "hold": ("hold",), "hold-cap": ("hold", "cap"), "hold-suspend": ("hold", "suspend"), "all": LEVERS,
+}  # fmt: skip
+"""Levers of a policy that follows events, by the word that its name gives."""
+LEVER_WORDS: Final = {
+    "hold": "starts wait",
+    "hold-cap": "starts wait, running jobs are capped",
+    "hold-suspend": "starts wait, running jobs are suspended",
+    "all": "starts wait, running jobs are capped or suspended",
+}
+ORDER_WORDS: Final = {
+    "least-loss": "those first that lose least throughput per watt",
+    "dvfs-fair": "all by the same share of what they can shed (Emerald)",
+    "pause-greedy": "those first that have most slack (Emerald)",
+}
 FIRST_ROUNDS: Final = 20
 """Improvements of prices that start from learned ones, before the first answer."""
 WORDS: Final = {
@@ -254,11 +275,30 @@ def cap_threshold(
     return CapThreshold(by, measure=measure, quantile=quantile, kept=kept, power=power)
 
 
+def event_response(
+    base: BaseName = "cheapest-feasible", levers: Followed = "all", order: Order = "least-loss"
+) -> Scheduler:
+    """Returns a scheduler that follows the grid events of a scenario on top of another one."""
+    from noonward.schedule.policies import make_scheduler
+
+    return EventResponse(make_scheduler(base, "cluster"), FOLLOWED[levers], order)
+
+
 def wait_awhile(
     forecast: ForecastKind = "perfect", noise: Noise = NOISE, net: NetName = 0, measure: Measure = "cost"
 ) -> Scheduler:
     """Returns a rule that runs each job in its hours of least forecast cost."""
     return WaitAwhile(Forecast(forecast, noise=noise, net=net), measure=measure)
+
+
+def _check_base(base: str, **_: object) -> None:
+    """Raises ValueError unless a policy can follow events."""
+    from noonward.schedule.policies import default_registry
+
+    try:
+        EventResponse(default_registry().find(base, "cluster").make())
+    except ScenarioError as error:
+        raise ValueError(f"base={base}: {error}") from None
 
 
 def _bending_roles(forecast: str, **_: object) -> frozenset[Role]:
@@ -288,6 +328,19 @@ def _add_bending(registry: Registry) -> None:
             f"under {WORDS[forecast]}{future}."
         )
 
+    def follows(base: str, levers: str, order: str) -> str:
+        return f"Decides as {base} and follows grid events: {LEVER_WORDS[levers]}; {ORDER_WORDS[order]}."
+
+    registry.add_family(
+        Family(
+            name="event-response",
+            make=event_response,
+            describe=follows,
+            roles=lambda **_: frozenset({"rule"}),
+            check=_check_base,
+            packaged=True,
+        )
+    )
     for name, make, describe in (
         ("suspend-threshold", suspend_threshold, suspends),
         ("cap-threshold", cap_threshold, caps),

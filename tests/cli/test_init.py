@@ -139,7 +139,7 @@ def test_classes_may_have_a_delay_and_sites_of_their_own(noonward: CommandLine, 
     assert set(slack_h[environment.jobs.class_J == 1]) == {12.0}
     for more, says in (
         (["--class-slack-h", "interactiv=0"], "names the class 'interactiv', which no job"),
-        (["--class-slack-h", "interactive=soon"], "give hours, at least 0"),
+        (["--class-slack-h", "interactive=soon"], "'soon' is not a duration"),
         (["--class-slack-h", "3"], "'3' names no class; write CLASS=3"),
         (["--class-sites", "interactive=rome"], "--class-sites interactive: there is no site 'rome'"),
     ):

@@ -87,7 +87,7 @@ class EventResponse(Scheduler):
     """
 
     def __init__(self, base: Scheduler, levers: Sequence[Lever] = LEVERS, order: Order = "least-loss") -> None:
-        if "each-slot" not in base.needs.protocols or base.needs.caps:
+        if "each-slot" not in base.needs.protocols or "cap" in base.needs.levers:
             raise ScenarioError(
                 "events are followed on top of a scheduler of protocol each-slot that does not cap jobs itself; choose "
                 "another one"
@@ -100,7 +100,8 @@ class EventResponse(Scheduler):
         without = {"least-loss": "", "dvfs-fair": "suspend", "pause-greedy": "cap"}[order]
         self._base, self._levers = base, frozenset(levers) - {without}
         self._reduce = {"least-loss": _least_loss, "dvfs-fair": _same_share, "pause-greedy": _most_slack}[order]
-        self.needs = replace(base.needs, protocols=("each-slot",), running=True, caps=True)
+        bends = dict.fromkeys((*base.needs.levers, "suspend", "cap"))
+        self.needs = replace(base.needs, protocols=("each-slot",), levers=tuple(bends))
         self._at: dict[str, int] = {}
         self._base_w_S: list[float] = []
         self._announced = Announced()
@@ -150,7 +151,7 @@ class EventResponse(Scheduler):
 
     def _decide_running(self, view: ClusterView, answers: Answers) -> None:
         """Caps and suspends running jobs in events, lifts the caps of the last one, and leaves the rest to the base."""
-        if self._base.needs.running:
+        if "suspend" in self._base.needs.levers:
             self._base.decide(view, answers)
         if self._planned_s != view.now_s:
             self._planned_s, self._plan = view.now_s, {}

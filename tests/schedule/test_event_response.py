@@ -128,8 +128,10 @@ def test_a_base_load_counts_into_the_limit(world, ride):
     assert drawn[1].mean() > drawn[0].mean() - 0.1
 
 
-def test_the_registry_makes_it_by_name(world, ride):
-    one = make_scheduler("event-response(base=bid-price(forecast=regression, rounds=2), levers=hold-cap, order=dvfs-fair)")
+def test_the_registry_makes_it_by_name():
+    one = make_scheduler(
+        "event-response(base=bid-price(forecast=regression, rounds=2), levers=hold-cap, order=dvfs-fair)"
+    )
     assert one.needs.samples
     assert "cap" in one.needs.levers
     with pytest.raises(ScenarioError, match="does not cap jobs itself"):

@@ -152,7 +152,7 @@ def test_a_file_may_state_its_clock(tmp_path, site):
     (tmp_path / "events.csv").write_text(f"site,time,baseline_kw,cut\n{site},2022-06-14 06:00,2,0.5\n")
     (one,) = read_events(EventFile(path=tmp_path / "events.csv", timezone="+02:00"))
     assert one.start == datetime(2022, 6, 14, 4, tzinfo=UTC)
-    with pytest.raises(DataError, match="timezone|clock"):
+    with pytest.raises(DataError, match=r"timezone|clock"):
         read_events(EventFile(path=tmp_path / "events.csv"))
 
 

@@ -91,6 +91,7 @@ def add_policies(registry: Registry, *nets: Path) -> None:
     _add_slot_rules(registry)
     _add_bookers(registry)
     _add_bending(registry)
+    _add_event_response(registry)
     _add_routers(registry)
     _add_weighed(registry)
     _add_plans(registry)
@@ -275,15 +276,6 @@ def cap_threshold(
     return CapThreshold(by, measure=measure, quantile=quantile, kept=kept, power=power)
 
 
-def event_response(
-    base: BaseName = "cheapest-feasible", levers: Followed = "all", order: Order = "least-loss"
-) -> Scheduler:
-    """Returns a scheduler that follows the grid events of a scenario on top of another one."""
-    from noonward.schedule.policies import make_scheduler
-
-    return EventResponse(make_scheduler(base, "cluster"), FOLLOWED[levers], order)
-
-
 def wait_awhile(
     forecast: ForecastKind = "perfect", noise: Noise = NOISE, net: NetName = 0, measure: Measure = "cost"
 ) -> Scheduler:
@@ -291,14 +283,27 @@ def wait_awhile(
     return WaitAwhile(Forecast(forecast, noise=noise, net=net), measure=measure)
 
 
-def _check_base(base: str, **_: object) -> None:
-    """Raises ValueError unless a policy can follow events."""
-    from noonward.schedule.policies import default_registry
+def _add_event_response(registry: Registry) -> None:
+    """Adds what follows grid events on top of a policy of the same registry."""
 
-    try:
-        EventResponse(default_registry().find(base, "cluster").make())
-    except ScenarioError as error:
-        raise ValueError(f"base={base}: {error}") from None
+    def make(base: BaseName = "cheapest-feasible", levers: Followed = "all", order: Order = "least-loss") -> Scheduler:
+        return EventResponse(registry.find(base, "cluster").make(), FOLLOWED[levers], order)
+
+    def describe(base: str, levers: str, order: str) -> str:
+        return f"Decides as {base} and follows grid events: {LEVER_WORDS[levers]}; {ORDER_WORDS[order]}."
+
+    def check(base: str, **_: object) -> None:
+        try:
+            make(base)
+        except ScenarioError as error:
+            raise ValueError(f"base={base}: {error}") from None
+
+    def roles(**_: object) -> frozenset[Role]:
+        return frozenset({"rule"})
+
+    registry.add_family(
+        Family(name="event-response", make=make, describe=describe, roles=roles, check=check, packaged=True)
+    )
 
 
 def _bending_roles(forecast: str, **_: object) -> frozenset[Role]:
@@ -328,19 +333,6 @@ def _add_bending(registry: Registry) -> None:
             f"under {WORDS[forecast]}{future}."
         )
 
-    def follows(base: str, levers: str, order: str) -> str:
-        return f"Decides as {base} and follows grid events: {LEVER_WORDS[levers]}; {ORDER_WORDS[order]}."
-
-    registry.add_family(
-        Family(
-            name="event-response",
-            make=event_response,
-            describe=follows,
-            roles=lambda **_: frozenset({"rule"}),
-            check=_check_base,
-            packaged=True,
-        )
-    )
     for name, make, describe in (
         ("suspend-threshold", suspend_threshold, suspends),
         ("cap-threshold", cap_threshold, caps),

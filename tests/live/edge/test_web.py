@@ -47,7 +47,9 @@ class QuickWorkers:
         answers = {
             "load": lambda: 0.0,
             "meet": lambda: ("127.0.0.1", 5),
-            "generate": lambda: Part(**{**vars(PART), "png": given[0].prompt.encode() if given[1] == 0 else None}),
+            "generate": lambda: Part(
+                **{**vars(PART), "pngs": tuple(p.prompt.encode() for p in given[0].pictures) if given[1] == 0 else ()}
+            ),
             "beat": lambda: Beat(attempt=0, step=0, rss_mb=1, descriptors=1, groups=0, model=""),
             "leave": lambda: None,
         }
@@ -149,8 +151,8 @@ def test_guidance_negative_prompt_size_and_steps_reach_the_workers(client, runni
     )
     assert answer.status_code == 200, answer.text
     order = running.workers.orders[0]
-    assert (order.drawing.guidance, order.negative, order.sides_px) == (6.0, "fog", (256, 512))
-    assert (order.steps, order.size, order.seed) == (9, 2, 3)
+    assert (order.drawing.guidance, order.pictures[0].negative, order.sides_px) == (6.0, "fog", (256, 512))
+    assert (order.steps, order.size, order.pictures[0].seed) == (9, 2, 3)
 
 
 @pytest.mark.parametrize(

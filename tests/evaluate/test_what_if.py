@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from noonward import build_environment, compare, load_scenario, make_scheduler, run, settle
+from noonward.data.scenarios.load import scenario_from
 from noonward.errors import ScenarioError
 from noonward.evaluate.answer import savings
 from noonward.evaluate.statistics import Estimate
@@ -214,9 +215,42 @@ def test_frames_have_a_row_a_case_and_environment(curves):
 
 def test_a_sensitivity_changes_one_thing_at_a_time(tmp_path):
     found = sensitivity("tiny", POLICY, environments=1, out=tmp_path)
-    assert [each.change.name for each in found.cases] == ["slack=0x", "slack=0.5x", "stay", "carbon=0", "carbon=200"]
+    assert [each.change.name for each in found.cases] == [
+        "slack=0x", "slack=0.5x", "stay", "carbon=0", "carbon=200",
+        "freedom=suspend", "freedom=resize", "freedom=cap",
+    ]  # fmt: skip
     assert found.report(tmp_path / "s.html").read_text().count("<svg") == 1
     assert "One environment gives no interval" in found.words()[-1]
+
+
+@pytest.mark.parametrize("lever", ["suspend", "resize", "cap"])
+def test_jobs_of_all_classes_have_the_freedom_and_keep_what_they_state(lever):
+    freedoms = "fleet.freedoms={fine-tuning: {min_run_s: 900, interruptible: true}}"
+    stated = build_environment(load_scenario("tiny", [freedoms]))
+    freed = Change(freedom=lever).applied(stated)
+    free = freed.fleet.freedoms["fine-tuning"]
+    assert (free.interruptible, free.min_run_s) == (True, 900)
+    assert (free.elastic is not None, free.cap_curve is not None) == (lever == "resize", lever == "cap")
+    assert environment_digest(dataclasses.replace(freed, fleet=stated.fleet)) == environment_digest(stated)
+
+
+def test_what_a_freedom_is_worth_is_held_against_the_same_policy_without_it(tmp_path):
+    """A rule that suspends jobs is held against itself where they may not be suspended."""
+    settings = ["jobs.slack_ratio=8", "window_h=24", "jobs.count=30"]
+    found = sensitivity(load_scenario("tiny", settings), "cheapest-feasible", environments=2, out=tmp_path)
+    cases = {case.change.name: case for case in found.cases}
+    suspended = cases["freedom=suspend"]
+    assert all(record.ledger.interruptions.suspensions > 0 for record in suspended.records)
+    assert [record.ledger.interruptions for record in suspended.without.records] == [None, None]
+    by_hand = found.saved(suspended).value - found.saved(suspended.without).value
+    assert found.change_of_saving(suspended).value == pytest.approx(by_hand, abs=0.1)
+    assert cases["carbon=0"].without is None
+    assert "jobs could be suspended, suspend-threshold " in " ".join(found.words())
+
+
+def test_where_nobody_is_asked_about_running_jobs_they_have_no_freedom():
+    with pytest.raises(ScenarioError, match="act on no running jobs: its protocol is on-arrival"):
+        Change(freedom="cap").applied(build_environment(load_scenario("tiny", ["protocol=on-arrival"])))
 
 
 @pytest.mark.parametrize(
@@ -238,7 +272,6 @@ def test_what_cannot_be_studied_is_refused(scenario, told, says):
 
 def with_one_slack(slack_h, tmp_path, hours=96):
     """The scenario tiny with a table of jobs of one slack, on files of signals."""
-    from noonward.data.scenarios.load import scenario_from
     from noonward.data.signals.generate import generate_signals
     from noonward.data.signals.load import write_generated_signals
 
@@ -268,3 +301,43 @@ def test_twice_the_slack_is_tried_where_files_reach(tmp_path):
         found = sensitivity(with_one_slack(6.0, tmp_path, hours), "cheapest-feasible", environments=1)
         assert ("slack=2x" in [each.change.name for each in found.cases]) == there
         assert any("left out: twice the slack" in note for note in found.notes) != there
+
+
+def metered(behind=None, **tariff):
+    """The scenario tiny with a meter at its first site."""
+    content = load_scenario("tiny").model_dump(mode="json")
+    content["fleet"]["tariffs"] = {"t": {"demand": [{"usd_per_kw_month": 900, "interval_min": 30}], **tariff}}
+    content["fleet"]["sites"][0]["meter"] = {
+        "tariff": "t", "interval_min": 30, "connection_kw": 0.5, "over_connection_usd_per_kwh": 2.0,
+    }  # fmt: skip
+    content["fleet"]["sites"][0]["behind_meter"] = behind
+    return scenario_from(content)
+
+
+def test_what_is_at_the_meters_is_changed_as_if_it_had_never_been_there():
+    battery = {"battery": {"kw": 0.2, "kwh": 0.8}}
+    with_it = build_environment(metered(battery))
+    cases = [
+        (Change(without="battery"), metered({"battery": None})),
+        (Change(without="peaks"), metered(battery, demand=[])),
+    ]
+    for change, other in cases:
+        mine, its = (
+            settle(run(each, make_scheduler("local-fcfs")))
+            for each in (change.applied(with_it), build_environment(other))
+        )
+        assert mine.total_usd == pytest.approx(its.total_usd)
+        assert mine.total_usd != pytest.approx(settle(run(with_it, make_scheduler("local-fcfs"))).total_usd)
+    narrow = Change(connection_factor=0.8).applied(with_it)
+    assert narrow.fleet.sites[0].meter.connection_kw == pytest.approx(0.4)
+    assert Change(without="solar").of_meters(with_it.fleet) == with_it.fleet
+
+
+def test_a_sensitivity_says_what_meters_change():
+    found = sensitivity(metered({"battery": {"kw": 0.2, "kwh": 0.8}}), POLICY, environments=1)
+    names = [case.change.name for case in found.cases]
+    at = names.index("battery=none")
+    assert names[at : at + 3] == ["battery=none", "peaks=none", "connection=0.8x"]
+    base, bare, cheap, narrow = (found.base, *found.cases[at : at + 3])
+    assert bare.bills_E[0] > base.bills_E[0] > cheap.bills_E[0]
+    assert narrow.bills_E[0] > base.bills_E[0]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import Field
 
 from noonward.decision.scheduler import Scheduler
+from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast, ForecastKind, NetName, Noise
 from noonward.forecasts.learned import SMALL
 from noonward.schedule.cluster.adaptive import AdaptiveRouter
@@ -15,8 +18,10 @@ from noonward.schedule.cluster.bandit import Ucb1
 from noonward.schedule.cluster.bid_price import BidPrice, Expected, JobsPerHour, Memory, Rounds, Samples
 from noonward.schedule.cluster.booking import Booked
 from noonward.schedule.cluster.capacity_prices import JOBS_PER_HOUR
+from noonward.schedule.cluster.event_response import LEVERS, EventResponse, Lever, Order
 from noonward.schedule.cluster.learned_price import packaged_price
 from noonward.schedule.cluster.packaged_policies import FOLDER, planners, priced_planners, trained_policies
+from noonward.schedule.cluster.preempting import Preempt, Victims
 from noonward.schedule.cluster.routing import CheapestNow, Clock, Gang, LimitS, Router, Spare
 from noonward.schedule.cluster.slot_rules import (
     CarbonGreedy,
@@ -51,6 +56,23 @@ FORESEEN: Final = tuple(kind for kind in get_args(ForecastKind) if Forecast(kind
 """Forecasts that are made from the true future."""
 NOISE: Final = Forecast("noisy").noise
 """Error of a noisy forecast where a policy's name gives none."""
+BaseName = Annotated[str, Field(description="policy of protocol each-slot")]
+Followed = Literal["hold", "hold-cap", "hold-suspend", "all"]
+FOLLOWED: Final[dict[Followed, tuple[Lever, ...]]] = {
+    "hold": ("hold",), "hold-cap": ("hold", "cap"), "hold-suspend": ("hold", "suspend"), "all": LEVERS,
+}  # fmt: skip
+"""Levers of a policy that follows events, by the word that its name gives."""
+LEVER_WORDS: Final = {
+    "hold": "starts wait",
+    "hold-cap": "starts wait, running jobs are capped",
+    "hold-suspend": "starts wait, running jobs are suspended",
+    "all": "starts wait, running jobs are capped or suspended",
+}
+ORDER_WORDS: Final = {
+    "least-loss": "those first that lose least throughput per watt",
+    "dvfs-fair": "all by the same share of what they can shed (Emerald)",
+    "pause-greedy": "those first that have most slack (Emerald)",
+}
 FIRST_ROUNDS: Final = 20
 """Improvements of prices that start from learned ones, before the first answer."""
 WORDS: Final = {
@@ -70,6 +92,8 @@ def add_policies(registry: Registry, *nets: Path) -> None:
     _add_slot_rules(registry)
     _add_bookers(registry)
     _add_bending(registry)
+    _add_event_response(registry)
+    _add_preempting(registry)
     _add_routers(registry)
     _add_weighed(registry)
     _add_plans(registry)
@@ -255,11 +279,39 @@ def cap_threshold(
     return CapThreshold(by, measure=measure, quantile=quantile, kept=kept, power=power)
 
 
+def preempt(victims: Victims = "least-lost") -> Scheduler:
+    """Returns a rule that stops running jobs for jobs that wait and may displace them."""
+    return Preempt(victims)
+
+
 def wait_awhile(
     forecast: ForecastKind = "perfect", noise: Noise = NOISE, net: NetName = 0, measure: Measure = "cost"
 ) -> Scheduler:
     """Returns a rule that runs each job in its hours of least forecast cost."""
     return WaitAwhile(Forecast(forecast, noise=noise, net=net), measure=measure)
+
+
+def _add_event_response(registry: Registry) -> None:
+    """Adds what follows grid events on top of a policy of the same registry."""
+
+    def make(base: BaseName = "cheapest-feasible", levers: Followed = "all", order: Order = "least-loss") -> Scheduler:
+        return EventResponse(registry.find(base, "cluster").make(), FOLLOWED[levers], order)
+
+    def describe(base: str, levers: str, order: str) -> str:
+        return f"Decides as {base} and follows grid events: {LEVER_WORDS[levers]}; {ORDER_WORDS[order]}."
+
+    def check(base: str, **_: object) -> None:
+        try:
+            make(base)
+        except ScenarioError as error:
+            raise ValueError(f"base={base}: {error}") from None
+
+    def roles(**_: object) -> frozenset[Role]:
+        return frozenset({"rule"})
+
+    registry.add_family(
+        Family(name="event-response", make=make, describe=describe, roles=roles, check=check, packaged=True)
+    )
 
 
 def _bending_roles(forecast: str, **_: object) -> frozenset[Role]:
@@ -305,6 +357,17 @@ def _add_bending(registry: Registry) -> None:
             )
         )
         registry.add_member(f"{name}-perfect", name, {"forecast": "perfect"})
+
+
+def _add_preempting(registry: Registry) -> None:
+    """Adds the rule that stops running jobs for others."""
+    first = {"least-lost": "whose stop costs least", "youngest": "that began last, as Slurm does"}
+
+    def stops(victims: str, **_: object) -> str:
+        return f"Cheapest site with room now; jobs that may displace others stop those first {first[victims]}."
+
+    _add_family(registry, "preempt", preempt, stops)
+    registry.add_member("preempt-youngest", "preempt", {"victims": "youngest"})
 
 
 def default_policy(clock: Clock = 0.6) -> Scheduler:

@@ -77,6 +77,9 @@ def up(
             "cores.",
         ),
     ] = None,
+    batch: Annotated[
+        int, typer.Option(min=1, help="Most images of equal requests (model, gang, size, steps) drawn at once.")
+    ] = 1,
     retain: Annotated[
         float,
         typer.Option(
@@ -114,6 +117,7 @@ def up(
         limits=Limits(lease_s=lease),
         load_policy=load_policy,  # type: ignore[arg-type]
         tries=tries,
+        batch=batch,
         retain_s=retain,
         ray=ray,
         device=device,  # type: ignore[arg-type]

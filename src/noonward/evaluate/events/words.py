@@ -71,8 +71,8 @@ def event_words(found: OneEvent, drawn: bool) -> list[str]:
     late = "no job more is late" if each.late_jobs <= 0 else f"{each.late_jobs} jobs are not done or dropped"
     return [
         f"The event: {begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC{how}.",
-        f"Without it the sites draw {_kw(float(base_S.sum()))} on average; it asks for {_kw(float(asked_S.sum()))} less. "
-        f"With all levers the fleet gives {_kw(float(given_S.sum()))} ({share:.0%}) for "
+        f"Without it the sites draw {_kw(float(base_S.sum()))} on average; it asks for {_kw(float(asked_S.sum()))} "
+        f"less. With all levers the fleet gives {_kw(float(given_S.sum()))} ({share:.0%}) for "
         f"{shown_hours(found.case.hours)}; {max(0.0, each.lost_gpu_hours):,.0f} GPU-hours of work are put off, and "
         f"{late}.",
     ]

@@ -7,11 +7,12 @@ from datetime import timedelta
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.data.events import INTERVAL_S
 from noonward.data.jobs.dated import job_rows
 from noonward.evaluate.answer import digits_of
 from noonward.evaluate.events.flexibility import shown_hours
 from noonward.evaluate.events.one import OneEvent
-from noonward.evaluate.events.play import INTERVAL_S, RAMP_S
+from noonward.evaluate.events.play import RAMP_S
 from noonward.evaluate.knowing import told
 from noonward.evaluate.table import UNDEFINED, TextTable
 from noonward.model.cluster.knowledge import RunTimeKnowledge

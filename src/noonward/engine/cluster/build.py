@@ -10,7 +10,7 @@ from noonward.arrays import F8, resized
 from noonward.decision.brief import Brief, Curves, Needs
 from noonward.decision.cluster.assembly import make_view, with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
-from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView
+from noonward.decision.cluster.view import ANSWER, CARBON, KEEP, PRICE, Answers, ClusterView
 from noonward.engine.cluster.kernels.world import (
     ADVISORY_CAPS,
     BENT,
@@ -135,9 +135,11 @@ def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int, *, bends: bo
     state_S = np.zeros(sites, SITE_STATE)
     for name in ("head", "tail", "cursor", "running", "last_running"):
         state_S[name] = -1
+    answer_N = np.zeros(len(shown.asked_N), ANSWER)
+    answer_N["cap"] = KEEP
     return World(
         shown=shown,
-        answers=Answers(answer_N=np.zeros(len(shown.asked_N), ANSWER), limit_SH=np.zeros((sites, 0))),
+        answers=Answers(answer_N=answer_N, limit_SH=np.zeros((sites, 0))),
         engine_1=engine_1,
         state_S=state_S,
         track_J=np.zeros(slots, TRACK),

@@ -86,9 +86,9 @@ def check_slot_action(w: World, job: int, s: int) -> int:
         return FAILED_GPUS
     if level != ORACLE and (level < 0 or level >= w.shown.site_S[s].levels):
         return FAILED_LEVEL
-    if w.engine_1[0].bends or w.answers.answer_N[s].cap > 0 or w.answers.answer_N[s].cap < KEEP:
+    if w.engine_1[0].bends:
         return check_bent(w, job, s)
-    return 0
+    return FAILED_CAP if w.answers.answer_N[s].cap != KEEP and w.answers.answer_N[s].cap != 0 else 0
 
 
 @kernel(allocates=False)

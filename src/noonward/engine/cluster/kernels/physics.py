@@ -305,7 +305,8 @@ def set_defaults(w: World) -> None:
         w.answers.answer_N[n].gpus = 0
         w.answers.answer_N[n].level = ORACLE
         w.answers.answer_N[n].earliest_s = 0.0
-        w.answers.answer_N[n].cap = KEEP
+        if w.engine_1[0].bends:
+            w.answers.answer_N[n].cap = KEEP
 
 
 @kernel(inline=True, allocates=False)

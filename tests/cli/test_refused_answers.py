@@ -60,7 +60,7 @@ BAD = {
     "carbon prices in words": ("trade-off tiny --carbon-prices low,high", "'low,high' is no list of numbers"),
     "a curve of one point": ("trade-off tiny --carbon-prices 100", "give at least two, each once"),
     "a point twice": ("trade-off tiny --slack-h 1,1", "give at least two, each once"),
-    "negative slack": ("trade-off tiny --slack-h -1,2", "give numbers of at least 0"),
+    "negative slack": ("trade-off tiny --slack-h -1,2", "'-1' is not a duration"),
     "slack beyond the signals": ("trade-off tiny --slack-h 0,5000", "choose a window inside or give longer signals"),
     "an unknown policy to study": ("sensitivity tiny --policy bid", "bid"),
     "a policy against itself": ("sensitivity tiny --policy local-fcfs", "would be compared with itself"),

@@ -38,7 +38,7 @@ class Capper(Breaker):
 
     def __init__(self, seed, holds=0.3):
         super().__init__(seed, holds=holds)
-        self.needs = Needs(running=True, caps=True)
+        self.needs = Needs(levers=("suspend", "cap"))
 
     def decide(self, view, answers):
         if view.kind != ASK_RUNNING:
@@ -183,7 +183,7 @@ def test_the_random_worlds_hold_what_there_is_to_test():
 class Caps(Scheduler):
     """Starts its job at once under the cap of hour 0, and runs it on under the cap given for each later hour."""
 
-    needs = Needs(protocols=("each-slot",), caps=True)
+    needs = Needs(protocols=("each-slot",), levers=("cap",))
 
     def __init__(self, **caps_h):
         self.caps_h = {int(name[1:]): cap for name, cap in caps_h.items()}
@@ -267,7 +267,7 @@ def test_only_caps_of_the_class_for_jobs_with_slack_are_answers(caps, slack_s, m
 
 def test_a_suspension_takes_no_cap_and_protocol_on_arrival_none():
     class Both(Caps):
-        needs = Needs(protocols=("each-slot",), running=True, caps=True)
+        needs = Needs(protocols=("each-slot",), levers=("suspend", "cap"))
 
         def decide(self, view, answers):
             answers.send(0, 0, cap=1)
@@ -281,17 +281,17 @@ def test_a_suspension_takes_no_cap_and_protocol_on_arrival_none():
 
     with pytest.raises(InfeasibleActionError, match="power cap 1"):
         run(world(Freedom(), protocol="on-arrival").environment(), Arrival(h0=1))
-    with pytest.raises(ScenarioError, match="suspends, resizes or caps running jobs"):
-        run(world(CAPPED, protocol="on-arrival").environment(), type("A", (Caps,), {"needs": Needs(caps=True)})())
+    with pytest.raises(ScenarioError, match="acts on running jobs"):
+        run(world(CAPPED, protocol="on-arrival").environment(), type("A", (Caps,), {"needs": Needs(levers=("cap",))})())
 
 
 def test_schedulers_are_asked_about_what_they_want_alone():
     """Who only caps never sees a job that may only be suspended, and the other way round."""
 
     class Asked(Breaker):
-        def __init__(self, **needs):
+        def __init__(self, *levers):
             super().__init__(0, holds=0.1)
-            self.needs, self.classes = Needs(**needs), set()
+            self.needs, self.classes = Needs(levers=levers), set()
 
         def decide(self, view, answers):
             if view.kind == ASK_RUNNING:
@@ -299,8 +299,8 @@ def test_schedulers_are_asked_about_what_they_want_alone():
             else:
                 super().decide(view, answers)
 
-    for needs, classes in (({"caps": True}, {1}), ({"running": True}, {0}), ({"caps": True, "running": True}, {0, 1})):
-        scheduler = Asked(**needs)
+    for levers, classes in ((("cap",), {1}), (("suspend",), {0}), (("cap", "suspend"), {0, 1})):
+        scheduler = Asked(*levers)
         for seed in range(6):
             drawn = draw_suspension(seed)
             drawn.freedoms = {0: Freedom(), 1: CAPPED}

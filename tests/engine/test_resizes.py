@@ -35,7 +35,7 @@ class Resizer(Capper):
 
     def __init__(self, seed, holds=0.3):
         super().__init__(seed, holds=holds)
-        self.needs = Needs(running=True, caps=True, resizes=True)
+        self.needs = Needs(levers=("suspend", "cap", "resize"))
 
     def gang(self, view, job):
         asked = super().gang(view, job)
@@ -87,7 +87,7 @@ def test_the_random_worlds_hold_what_there_is_to_test():
 class Grow(Script):
     """Resumes its job on the gang given."""
 
-    needs = Needs(protocols=("each-slot",), resizes=True)
+    needs = Needs(protocols=("each-slot",), levers=("resize",))
 
     def __init__(self, gpus):
         super().__init__([0, 3], [1])
@@ -152,7 +152,7 @@ def test_only_jobs_of_one_gang_that_their_class_lists_are_resized():
 
 def test_schedulers_that_do_not_resize_keep_the_gang():
     class Keep(Grow):
-        needs = Needs(protocols=("each-slot",), running=True)
+        needs = Needs(protocols=("each-slot",), levers=("suspend",))
 
     run(world(replace(ELASTIC, interruptible=True)).environment(), scheduler := Keep(0))
     assert scheduler.masks == [(2, 2)]

@@ -1,7 +1,9 @@
 """Suspension: the compiled engine against the slow oracle on random worlds, and exact worlds by hand."""
 
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,20 +12,23 @@ from engine.test_against_oracles import Wanderer, compare_jobs, compare_rewards,
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.decision.brief import Needs
-from noonward.decision.cluster.view import ASK_RUNNING
+from noonward.decision.cluster.view import ASK_RUNNING, LIFE
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.run import run
 from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.evaluate.conformance import check_scheduler
+from noonward.ledger.interruptions import Interruptions
 from noonward.ledger.ledger import settle
 from noonward.ledger.record import write_record
 from noonward.ledger.segments import DONE, OVERDUE, SEGMENT_NAMES
 from noonward.ledger.service import measure_service
+from noonward.model.cluster.freedom import FREEDOM, Lever
 from noonward.schedule.policies import make_scheduler
 from noonward.units import HOUR_S
 from reference import small_worlds, suspension
 
 WORLDS = 420
+DOCS = Path(__file__).parents[2] / "docs"
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
 
 
@@ -32,7 +37,7 @@ class Breaker(Wanderer):
 
     def __init__(self, seed, holds=0.3):
         super().__init__(seed, holds=holds)
-        self.needs = Needs(running=True)
+        self.needs = Needs(levers=("suspend",))
         self.breaks = self.rng.choice((0.2, 0.5, 0.9))
 
     def decide(self, view, answers):
@@ -104,7 +109,7 @@ def replay(world, scheduler):
     jobs = world.jobs()
     ledger = suspension.SegmentLedger(*world.ledger_arguments())
     hours = len(world.price[0]) if world.price is not None else 0
-    resizes = scheduler.needs.resizes
+    resizes = "resize" in scheduler.needs.levers
     run = suspension.simulate(world.plant(), jobs, answer, ledger, world.freedoms, hours, resizes=resizes)
     assert next(log, None) is None
     return jobs, run
@@ -192,7 +197,7 @@ def test_the_random_worlds_hold_what_there_is_to_test():
 class Script(Scheduler):
     """Starts and resumes its job at the hours given first, and suspends it at those given second."""
 
-    needs = Needs(protocols=("each-slot",), running=True)
+    needs = Needs(protocols=("each-slot",), levers=("suspend",))
 
     def __init__(self, starts_h, stops_h):
         self.starts_s, self.stops_s = ([hour * HOUR_S for hour in hours] for hours in (starts_h, stops_h))
@@ -376,3 +381,10 @@ def test_the_record_holds_segments_and_what_they_took(tmp_path):
 
 def test_a_step_wise_run_equals_a_compiled_one_and_conforms():
     check_scheduler("suspend-threshold", seeds=[0])
+
+
+def test_the_page_names_all_fields():
+    """What a scheduler reads of running jobs, what a record holds of them, and the levers."""
+    page = DOCS.joinpath("suspension.md").read_text()
+    named = [*FREEDOM.names, *LIFE.names, *(one.name for one in fields(Interruptions)), *get_args(Lever)]
+    assert [name for name in named if f"`{name}`" not in page] == []

@@ -128,11 +128,14 @@ def test_the_command_plays_one_event(noonward):
     assert "hold-suspend" in noonward(*told).out
     assert "does not lie in the window" in noonward(*told[:-2], "--start-h", 40).err
     assert "is no share" in noonward(*told, "--cut", "deep").err
-    assert "is no duration" in noonward(*told, "--notice", "soon").err
+    assert "is not a duration" in noonward(*told, "--notice", "soon").err
 
 
 def test_the_command_refuses_lists_that_are_none(noonward):
-    assert "is no list of hours" in noonward("flexibility", "tiny", "--hours", "long").err
+    assert (
+        "Invalid value for '--hours': 'long' is not a duration"
+        in noonward("flexibility", "tiny", "--hours", "long").err
+    )
     assert "takes scenarios of kind cluster" in noonward("flexibility", "edge-inference").err
 
 

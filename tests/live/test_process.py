@@ -77,7 +77,7 @@ def test_the_demo_runs_jobs_and_is_driven_from_the_command_line(demo, noonward, 
     shown = noonward("sites", *at)
     assert shown.code == 0
     assert all(name in shown.out for name in ("toronto", "warsaw", "singapore"))
-    answer = noonward("submit", "echo hello", "--work", 60, "--origin", "warsaw", "--max-delay", 1e6, *at)
+    answer = noonward("submit", "echo hello", "--work", 60, "--origin", "warsaw", "--max-delay", "11d", *at)
     assert answer.code == 0, answer.err
     job = int(re.search(r"submitted 1 job: (\d+)", answer.out)[1])
     assert f"job {job} is" in noonward("why", job, *at).out

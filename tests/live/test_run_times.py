@@ -122,6 +122,28 @@ def test_a_service_decides_as_a_simulation_that_learns_from_the_same_log(logged,
     assert any(row["run_s"] < row["work"] for row in live.store.read("SELECT run_s, work FROM jobs"))
 
 
+@pytest.mark.parametrize("run_time", ["limit", "class-mean"])
+def test_a_service_that_is_told_limits_or_class_means_decides_as_a_simulation(logged, run_time):
+    live = logged("booked-persistence", run_time=run_time)
+    live.play(7)
+    assert_as_simulated(live, "booked-persistence")
+    told = told_of(live)
+    assert len(told) == len(live.environment.jobs)
+    limit_J = live.environment.details["limit_s"].to_list()
+    assert (run_time == "limit") == ([one[1] for one in told[:9]] == limit_J[:9])
+
+
+def test_limits_without_a_log_leave_jobs_without_one_as_stated_and_class_means_need_a_log(service):
+    live = service("local-fcfs", "jobs.knowledge.run_time=limit", "jobs.knowledge.limit.to=4")
+    submitted(live, 10.0, JobRequest(name="train", work=600.0, origin="north"))
+    submitted(live, 70.0, JobRequest(name="train", work=600.0, origin="north", time_limit_s=900))
+    rows = live.store.read("SELECT told, run_s FROM jobs ORDER BY arrival_s")
+    assert [row["told"] is None for row in rows] == [True, False]
+    assert [row["run_s"] for row in rows] == [600.0, 900.0]
+    with pytest.raises(DataError, match=r"class-mean\), but no job is known that has ended; give a log"):
+        service("local-fcfs", "jobs.knowledge.run_time=class-mean")
+
+
 def test_what_users_state_is_not_told_and_limits_cap_what_is(logged):
     live, padded = logged("local-fcfs"), logged("local-fcfs")
     padded.factor = 3.0
@@ -143,13 +165,13 @@ def test_what_users_state_is_not_told_and_limits_cap_what_is(logged):
 def test_what_was_learned_is_kept_over_a_restart(logged):
     live = logged("booked-persistence")
     live.play()
-    before = live.controller.learner.known.model
+    before = live.controller.teller.known.model
     assert before.score != (0.0, 0.0)
     live.restart()
-    after = live.controller.learner.known.model
-    assert live.controller.learner is not None
+    after = live.controller.teller.known.model
+    assert live.controller.teller is not None
     assert after.score == before.score
-    rows = live.controller.learner.known.meet([])
+    rows = live.controller.teller.known.meet([])
     assert len(rows) == 0
     jobs = np.arange(20)
     for a, b in zip(after.distribution(jobs), before.distribution(jobs), strict=True):

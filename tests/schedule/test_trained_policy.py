@@ -274,6 +274,31 @@ def test_a_drawn_answer_follows_the_softmax_over_what_fits(tmp_path, gang_mask, 
     assert expected.max() < 0.9
 
 
+@pytest.mark.parametrize("kind", ["paper", "clocks"])
+def test_a_choice_drawn_by_logits_follows_the_softmax_over_what_fits(tmp_path, kind):
+    observation = KINDS[kind]
+    world = environment(observation.protocol, levels=observation.levels)
+    weights, biases = make(tmp_path / "p.npz", observation)
+    arrays = [np.float32(0.2) * weight for weight in weights], biases
+    write_policy(tmp_path / "p.npz", *arrays, read_policy(tmp_path / "p.npz").meta | {"execute": "sample"})
+    engine = BatchEngine([world], observation, seeds=[0])
+    while engine.mask_BNA[0, int(engine.asked_BN[0].argmax())].sum() < 2:
+        engine.step(engine.mask_BNA.argmax(2))
+    agent = int(engine.asked_BN[0].argmax())
+    good = np.flatnonzero(engine.mask_BNA[0, agent])
+    x = np.concatenate([engine.global_BG[0], engine.own_BNO[0, agent]])
+    logits = forward(*arrays, x, agent)[good]
+    p = np.exp(logits) / np.exp(logits).sum()
+    policy, counts, draws = TrainedPolicy(tmp_path / "p.npz"), np.zeros(len(engine.mask_BNA[0, agent])), 4000
+    policy.reset(Brief.of(world, policy.needs), np.random.default_rng(0))
+    for _ in range(draws):
+        policy.decide(engine.row_view(0), engine.row_answers(0))
+        counts[engine.choices_of(0)[agent]] += 1
+    assert counts[good].sum() == draws
+    assert (np.abs(counts[good] / draws - p) <= 5 * np.sqrt(p * (1 - p) / draws)).all()
+    assert p.max() < 0.9
+
+
 def test_gangs_of_the_fleet_and_clocks_to_choose_from_are_refused_together(tmp_path):
     with pytest.raises(DataError, match="gangs are chosen given the site; use gang_mask='site'"):
         make(tmp_path / "p.npz", KINDS["clocks"], head="site-gang", gang_mask="fleet")
@@ -284,10 +309,12 @@ def test_unknown_ways_to_act_are_named(tmp_path, name, value):
     with pytest.raises(DataError, match=name):
         make(tmp_path / "p.npz", KINDS["arrival"], head="site-gang", **{name: value})
     with pytest.raises(DataError, match="site-gang"):
-        make(tmp_path / "p.npz", KINDS["arrival"], execute="sample")
+        make(tmp_path / "p.npz", KINDS["arrival"], gang_mask="fleet")
+    with pytest.raises(DataError, match="no log-weights to draw from"):
+        make(tmp_path / "p.npz", KINDS["arrival"], head="values", execute="sample")
 
 
-@pytest.mark.parametrize("name", ["masac", "masac-plus"])
+@pytest.mark.parametrize("name", ["masac", "bid-price-neural"])
 def test_a_policy_in_a_month_it_was_trained_on_says_so(name):
     policy, notes = make_scheduler(name), {}
     for part in ("train", "test"):

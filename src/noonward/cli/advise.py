@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from noonward.cli.durations import duration
 from noonward.cli.options import (
     Settings,
     SignalFiles,
-    duration,
     open_scenario,
     print_table,
     require_cluster,
     time_option,
 )
+from noonward.units import HOUR_S
 
 if TYPE_CHECKING:
     from noonward.live.advise.advice import Advice, Options, Row
@@ -60,9 +61,10 @@ def advise(
         typer.Option(
             "--later-h",
             "--later",
-            parser=duration(3600.0),
+            parser=duration(HOUR_S, bare=True),
             metavar="DURATION",
-            help="How much later a job may start than it would: 12h, or hours.",
+            help="How much later a job may start than it would: 12h.",
+            show_default="24h",
         ),
     ] = 24.0,
     run_share: Annotated[
@@ -76,9 +78,9 @@ def advise(
     run_hours: Annotated[
         float | None,
         typer.Option(
-            parser=duration(3600.0, 36.0),
+            parser=duration(HOUR_S, bare=True, least_s=36.0),
             metavar="DURATION",
-            help="Run time of jobs without a time limit: 6h, or hours.",
+            help="Run time of jobs without a time limit: 6h.",
         ),
     ] = None,
     history: Annotated[
@@ -105,7 +107,7 @@ def advise(
         raise MissingExtraError(error.name or "msgspec", "live") from error
     if slurm == bool(queue):
         raise ScenarioError("give the queue's file (--queue FILE), or --slurm to ask squeue; one of both")
-    scenario = open_scenario(fleet, settings, signals)
+    scenario = open_scenario(fleet, signals, settings=settings)
     require_cluster(scenario, "advise")
     named = reference or scenario.reference_policy
     if named is None:

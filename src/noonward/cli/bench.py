@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noonward.cli.options import Json, duration, print_table, progress_bar
+from noonward.cli.durations import duration
+from noonward.cli.options import Json, print_table, progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,13 @@ def bench(
         bool, typer.Option("--http", help="live: only submissions over HTTP at a steady rate, and memory meanwhile.")
     ] = False,
     seconds: Annotated[
-        float, typer.Option(parser=duration(1.0), metavar="DURATION", help="live --http: how long, e.g. 10m.")
+        float,
+        typer.Option(
+            parser=duration(1.0, bare=True),
+            metavar="DURATION",
+            help="live --http: how long, e.g. 10m.",
+            show_default="20s",
+        ),
     ] = 20.0,
     rate: Annotated[float, typer.Option(min=1.0, help="live --http: submissions per second.")] = 1000.0,
     json: Json = False,

@@ -6,37 +6,30 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from noonward.cli.option_groups import option_groups, without
 from noonward.cli.options import (
     BoundSeconds,
     EnvironmentsOrFit,
-    FirstDay,
-    JobFile,
     Json,
-    LastDay,
-    RayAddress,
-    ScenarioName,
     Seed,
-    Settings,
-    SignalFiles,
-    Workers,
     executor_of,
     open_scenario,
     progress_bar,
 )
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from noonward.model.cluster.scenario import Scenario
+    from noonward.runtime.executor import Executor
 
 
+@option_groups(scenario=without(open_scenario, "history"), executors=executor_of)
 def bound(
-    name: ScenarioName,
+    *,
     environments: EnvironmentsOrFit = None,
     seed: Seed = 0,
-    signals: SignalFiles = None,
-    jobs: JobFile = None,
-    first: FirstDay = None,
-    last: LastDay = None,
-    settings: Settings = None,
+    scenario: Scenario,
     seconds: BoundSeconds = None,
     non_clairvoyant: Annotated[
         bool,
@@ -50,8 +43,7 @@ def bound(
             help="Bound what freedoms of jobs can be worth: none, suspend, elastic, caps or all, separated by commas.",
         ),
     ] = None,
-    workers: Workers = None,
-    ray: RayAddress = None,
+    executors: AbstractContextManager[Executor],
     json: Json = False,
 ) -> None:
     """Compute a bound that no policy can beat.
@@ -66,7 +58,6 @@ def bound(
     from noonward.evaluate.statistics import mean
     from noonward.runtime.executor import map_runs
 
-    scenario = open_scenario(name, settings, signals, jobs, first, last)
     require_seconds(scenario, seconds)
     runs = count_of(scenario, environments)
     if non_clairvoyant and freedom is not None:
@@ -74,16 +65,16 @@ def bound(
     if non_clairvoyant:
         if seconds is not None:
             raise ScenarioError("--non-clairvoyant takes no --bound-seconds; leave one of them out")
-        _non_clairvoyant(scenario, runs, seed, workers, ray, json)
+        _non_clairvoyant(scenario, runs, seed, executors, json)
         return
     if freedom is not None:
         if seconds is not None:
             raise ScenarioError("--freedom takes no --bound-seconds; leave one of them out")
-        _freedoms(scenario, freedom, runs, seed, workers, ray, json)
+        _freedoms(scenario, freedom, runs, seed, executors, json)
         return
     objective = objective_of(scenario)
     specs = [BoundRun(scenario, index, seed, None, seconds) for index in range(runs)]
-    with executor_of(workers, ray) as executor, progress_bar(runs, "bounds") as step:
+    with executors as executor, progress_bar(runs, "bounds") as step:
         answers = map_runs(specs, executor, step)
     found = [answer.bound for answer in answers]
     notes = dict.fromkeys(note for answer in answers for note in answer.notes)
@@ -112,7 +103,7 @@ def bound(
 
 
 def _freedoms(
-    scenario: object, listed: str, runs: int, seed: int, workers: int | None, ray: str | None, json: bool
+    scenario: object, listed: str, runs: int, seed: int, executors: AbstractContextManager[Executor], json: bool
 ) -> None:
     """Prints what freedoms of jobs can be worth at most, with the best schedules known."""
     from noonward.cli.options import print_text_table
@@ -128,7 +119,7 @@ def _freedoms(
 
     stated, names = require_cluster(scenario), freedom_names(listed)
     specs = [FreedomRun(stated, index, seed, names) for index in range(runs)]
-    with executor_of(workers, ray) as executor, progress_bar(runs, "bounds") as step:
+    with executors as executor, progress_bar(runs, "bounds") as step:
         found = map_runs(specs, executor, step)
     if json:
         print(to_json(freedom_metrics(found), scenario=stated.name, seed=seed, environments=runs))
@@ -137,7 +128,7 @@ def _freedoms(
 
 
 def _non_clairvoyant(
-    scenario: Scenario, runs: int, seed: int, workers: int | None, ray: str | None, json: bool
+    scenario: Scenario, runs: int, seed: int, executors: AbstractContextManager[Executor], json: bool
 ) -> None:
     """Prints what policies without foresight of the signals can earn on average."""
     from noonward.evaluate.metrics import to_json
@@ -147,7 +138,7 @@ def _non_clairvoyant(
     require_law(scenario)
     require_runs(runs)
     specs = [NonclairvoyantRun(scenario, index, seed) for index in range(runs)]
-    with executor_of(workers, ray) as executor, progress_bar(runs, "bounds") as step:
+    with executors as executor, progress_bar(runs, "bounds") as step:
         metrics = nonclairvoyant_metrics(map_runs(specs, executor, step))
     if json:
         print(to_json(metrics, scenario=scenario.name, seed=seed, environments=runs))

@@ -9,28 +9,20 @@ import typer
 
 from noonward.cli.export import Csv, JobsFile, Xlsx, export, require_exports
 from noonward.cli.interruptible import on_interrupt
+from noonward.cli.option_groups import option_groups
 from noonward.cli.options import (
     BoundSeconds,
     CurrencyRate,
     EnvironmentsOrFit,
-    FirstDay,
-    History,
-    JobFile,
     Json,
-    LastDay,
     NoBound,
     Out,
     Policies,
-    RayAddress,
     Report,
-    ScenarioName,
     Seed,
-    Settings,
-    SignalFiles,
     Today,
     Weeks,
     Windows,
-    Workers,
     command_line,
     executor_of,
     open_scenario,
@@ -41,25 +33,24 @@ from noonward.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from noonward.evaluate.comparison import Comparison
+    from noonward.model.cluster.scenario import Scenario
+    from noonward.runtime.executor import Executor
 
 
+@option_groups(scenario=open_scenario, executors=executor_of)
 def compare(
-    name: ScenarioName,
+    *,
     policies: Policies = None,
     environments: EnvironmentsOrFit = None,
     windows: Windows = None,
     weeks: Weeks = None,
     seed: Seed = 0,
-    signals: SignalFiles = None,
-    jobs: JobFile = None,
-    first: FirstDay = None,
-    last: LastDay = None,
-    history: History = None,
-    settings: Settings = None,
+    scenario: Scenario,
     out: Out = Path("runs"),
-    workers: Workers = None,
-    ray: RayAddress = None,
+    executors: AbstractContextManager[Executor],
     today: Today = None,
     currency: CurrencyRate = None,
     what_if: Annotated[
@@ -100,7 +91,7 @@ def compare(
     from noonward.runtime.runs import environment_of
 
     require_exports(csv, xlsx, jobs_file)
-    scenario = windows_given(open_scenario(name, settings, signals, jobs, first, last, history), windows, weeks)
+    scenario = windows_given(scenario, windows, weeks)
     if what_if:
         require_economics(scenario)
     names = split_names(policies)
@@ -122,7 +113,7 @@ def compare(
         return rows.kept()
 
     with (
-        executor_of(workers, ray) as executor,
+        executors as executor,
         on_interrupt(interrupted),
         progress_bar(runs * (len(chosen) + (not no_bound)), scenario.name, above=rows) as step,
     ):
@@ -189,13 +180,16 @@ def print_comparison(found: Comparison) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from noonward.evaluate.answer import headline
+    from noonward.evaluate.answer import best_to_adopt, headline, plainly
     from noonward.evaluate.comparison import summary_rows
 
     first, *rest = headline(found)
     print(first)
     for line in textwrap.wrap(" ".join(rest), 120):
         print(line)
+    best = best_to_adopt(found)
+    if best != found.reference and found.objective.value == "total_usd" and found.policies[best].summary:
+        print(f"{best}: {plainly(found.policies[best].summary)}")
     summary = summary_rows(found)
     console = Console()
     shown = next(columns for width, columns in WIDTHS if not console.is_terminal or console.width >= width)

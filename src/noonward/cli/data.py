@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noonward.cli.options import ScenarioName, Seed, Settings, open_scenario, print_table, require_cluster, writable
+from noonward.cli.option_groups import option_groups
+from noonward.cli.options import Seed, open_scenario, print_table, require_cluster, stated_scenario, writable
+
+if TYPE_CHECKING:
+    from noonward.model.cluster.scenario import Scenario
 
 app = typer.Typer(help="Check data files; write generated ones.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -88,7 +92,7 @@ def jobs(
         kind = f"dated job table, {rows.days[0]} to {rows.days[1]} UTC" if rows.days else "dated job table"
     elif "origin" in column_names(file):
         try:
-            table = load_job_table(file, open_scenario(scenario or "fine-tuning", None).fleet)
+            table = load_job_table(file, open_scenario(scenario or "fine-tuning").fleet)
         except DataError as error:
             if scenario is not None:
                 raise
@@ -119,7 +123,7 @@ def _tried(name: str, signals: list[Path] | None = None, jobs: Path | None = Non
     from noonward.runtime.by_kind import build_environment
 
     settings = None if timezone is None else [f"jobs.timezone={json.dumps(timezone)}"]
-    scenario = open_scenario(name, settings, signals, jobs)
+    scenario = open_scenario(name, signals, jobs, settings=settings)
     require_cluster(scenario, "noonward data ... --scenario")
     environment = build_environment(scenario)
     print(f"they serve scenario {scenario.name}: {describe_environment(environment)}")
@@ -128,19 +132,19 @@ def _tried(name: str, signals: list[Path] | None = None, jobs: Path | None = Non
 
 
 @app.command()
+@option_groups(scenario=stated_scenario)
 def generate(
-    name: ScenarioName,
+    *,
+    scenario: Scenario,
     out: Annotated[Path, typer.Option(help="Folder for signals.csv and jobs.csv.", callback=writable)],
     environment: Annotated[int, typer.Option(min=0, help="Number of the environment.")] = 0,
     seed: Seed = 0,
-    settings: Settings = None,
 ) -> None:
     """Write an environment's signals and jobs as files."""
     from noonward.data.environments import build_environment
     from noonward.data.jobs.load import write_job_table
     from noonward.data.signals.load import write_generated_signals
 
-    scenario = open_scenario(name, settings)
     require_cluster(scenario, "noonward data generate")
     drawn = build_environment(scenario, environment, seed)
     write_job_table(drawn.jobs, drawn.fleet, out / "jobs.csv")

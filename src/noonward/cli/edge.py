@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noonward.cli.options import Interrupted, Json, Settings, duration
+from noonward.cli.durations import duration
+from noonward.cli.options import Interrupted, Json, Settings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,7 +60,12 @@ def up(
     ] = 2,
     lease: Annotated[
         float,
-        typer.Option(help="Seconds without answer and CPU time after which a worker counts as hung; above 2."),
+        typer.Option(
+            parser=duration(1.0),
+            metavar="DURATION",
+            help="Time without answer and CPU time after which a worker counts as hung; above 2s.",
+            show_default="8s",
+        ),
     ] = 8.0,
     ray: Annotated[str, typer.Option(metavar="ADDRESS", help="A Ray cluster, or 'local' for this machine.")] = "local",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU a server if there are enough.")] = "auto",
@@ -71,8 +77,14 @@ def up(
             "cores.",
         ),
     ] = None,
+    batch: Annotated[
+        int, typer.Option(min=1, help="Most images of equal requests (model, gang, size, steps) drawn at once.")
+    ] = 1,
     retain: Annotated[
-        float, typer.Option(parser=duration(86_400.0), metavar="DURATION", help="How long finished tasks are kept.")
+        float,
+        typer.Option(
+            parser=duration(1.0), metavar="DURATION", help="How long finished tasks are kept.", show_default="30d"
+        ),
     ] = 30 * 86_400.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the policy.")] = 0,
     folder: Folder = DEFAULT_FOLDER,
@@ -105,6 +117,7 @@ def up(
         limits=Limits(lease_s=lease),
         load_policy=load_policy,  # type: ignore[arg-type]
         tries=tries,
+        batch=batch,
         retain_s=retain,
         ray=ray,
         device=device,  # type: ignore[arg-type]
@@ -138,7 +151,7 @@ def submit(
     ] = None,
     deadline: Annotated[
         float | None,
-        typer.Option(parser=duration(1.0), metavar="DURATION", help="Time within which it must be done: 10m, or s."),
+        typer.Option(parser=duration(1.0), metavar="DURATION", help="Time within which it must be done: 10m."),
     ] = None,
     negative: Annotated[str | None, typer.Option(help="What not to draw; it needs guidance.")] = None,
     guidance: Annotated[

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from noonward.cli.durations import duration
+from noonward.cli.option_groups import option_groups
 from noonward.cli.options import (
     Environments,
-    FirstDay,
-    History,
-    JobFile,
     Json,
-    LastDay,
     Out,
-    RayAddress,
-    ScenarioName,
     Seed,
-    Settings,
-    SignalFiles,
-    Workers,
     command_line,
     executor_of,
     open_scenario,
@@ -30,12 +23,18 @@ from noonward.cli.options import (
     progress_bar,
     require_cluster,
 )
+from noonward.units import HOUR_S, MINUTE_S
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from noonward.model.cluster.scenario import Scenario
+    from noonward.runtime.executor import Executor
 
 Policy = Annotated[
     str | None,
     typer.Option(autocompletion=policy_list, help="Policy that runs the fleet. [default: the scenario's baseline]"),
 ]
-_MINUTES = {"min": 1.0, "m": 1.0, "h": 60.0, "d": 1440.0, "day": 1440.0, "days": 1440.0}
 
 
 def share_of(option: str, text: str) -> float:
@@ -52,39 +51,34 @@ def share_of(option: str, text: str) -> float:
     return float(found[1]) / (100 if found[2] else 1)
 
 
-def minutes_of(option: str, text: str) -> float:
-    """Returns the minutes that ``10min``, ``1h`` or ``1 day`` states; a number alone is minutes.
-
-    Raises:
-        ScenarioError: It is no duration.
-    """
-    from noonward.errors import ScenarioError
-
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
-    if not found or found[2] not in ("", *_MINUTES):
-        raise ScenarioError(f"{option} {text!r} is no duration; write it as 10min, 1h or 1day")
-    return float(found[1]) * _MINUTES.get(found[2], 1.0)
-
-
+@option_groups(scenario=open_scenario)
 def event(
-    name: ScenarioName,
+    *,
     cut: Annotated[str, typer.Option(metavar="SHARE", help="Share of the power to leave out.")] = "25%",
-    hours: Annotated[float, typer.Option(metavar="HOURS", help="Length of the event.")] = 3.0,
-    notice: Annotated[str, typer.Option(metavar="DURATION", help="Notice, such as 10min, 1h or 1day.")] = "10min",
+    hours: Annotated[
+        float,
+        typer.Option(
+            parser=duration(HOUR_S, bare=True), metavar="DURATION", help="Length of the event.", show_default="3h"
+        ),
+    ] = 3.0,
+    notice: Annotated[
+        float,
+        typer.Option(
+            parser=duration(MINUTE_S), metavar="DURATION", help="Notice: 10min, 1h or 1day.", show_default="10min"
+        ),
+    ] = 10.0,
     start_h: Annotated[
         float | None,
         typer.Option(
-            "--start-h", metavar="HOURS", help="Begin, hours after the window's. [default: drawn by the seed]"
+            "--start-h",
+            parser=duration(HOUR_S, bare=True),
+            metavar="DURATION",
+            help="Begin, after the window's: 30h. [default: drawn by the seed]",
         ),
     ] = None,
     policy: Policy = None,
     seed: Seed = 0,
-    signals: SignalFiles = None,
-    jobs: JobFile = None,
-    first: FirstDay = None,
-    last: LastDay = None,
-    history: History = None,
-    settings: Settings = None,
+    scenario: Scenario,
     out: Out = Path("runs"),
     json: Json = False,
 ) -> None:
@@ -100,11 +94,9 @@ def event(
     from noonward.evaluate.metrics import to_json
     from noonward.evaluate.report.page import write_tables
     from noonward.runtime.runs import environment_of
-    from noonward.units import HOUR_S
 
-    scenario = open_scenario(name, settings, signals, jobs, first, last, history)
     require_cluster(scenario, "event")
-    case = Case(share_of("--cut", cut), hours, minutes_of("--notice", notice))
+    case = Case(share_of("--cut", cut), hours, notice)
     check_cases([case])
     environment = in_parts(environment_of(scenario, 0, seed))
     start_s = starts_of(environment, hours, case.notice_min / 60)[0] if start_h is None else HOUR_S * start_h
@@ -132,25 +124,20 @@ def event(
     print(f"report:  {report}")
 
 
+@option_groups(scenario=open_scenario, executors=executor_of)
 def flexibility(
-    name: ScenarioName,
+    *,
     cuts: Annotated[
         str | None, typer.Option(metavar="SHARE,SHARE", help="Depths. [default: 5%,10%,20%,30%,40%,50%]")
     ] = None,
-    hours: Annotated[str | None, typer.Option(metavar="HOURS,HOURS", help="Lengths. [default: 0.5,3,10]")] = None,
+    hours: Annotated[str | None, typer.Option(metavar="LIST", help="Lengths. [default: 30min,3h,10h]")] = None,
     notices: Annotated[str | None, typer.Option(metavar="LIST", help="Notices. [default: 0,10min,1h,1day]")] = None,
     policy: Policy = None,
     environments: Environments = 1,
     seed: Seed = 0,
-    signals: SignalFiles = None,
-    jobs: JobFile = None,
-    first: FirstDay = None,
-    last: LastDay = None,
-    history: History = None,
-    settings: Settings = None,
+    scenario: Scenario,
     out: Out = Path("runs"),
-    workers: Workers = None,
-    ray: RayAddress = None,
+    executors: AbstractContextManager[Executor],
     json: Json = False,
 ) -> None:
     """Show what a fleet can give up when the grid asks.
@@ -163,22 +150,20 @@ def flexibility(
     from noonward.evaluate.metrics import to_json
     from noonward.evaluate.report.page import write_tables
 
-    scenario = open_scenario(name, settings, signals, jobs, first, last, history)
     require_cluster(scenario, "flexibility")
 
     def listed(text: str) -> list[str]:
         return [each.strip() for each in text.split(",") if each.strip()]
 
+    minutes = duration(MINUTE_S, option="--notices")
+    length_h = duration(HOUR_S, bare=True, option="--hours")
     depths = grid.CUTS if cuts is None else [share_of("--cuts", each) for each in listed(cuts)]
-    notices_min = grid.NOTICES_MIN if notices is None else [minutes_of("--notices", each) for each in listed(notices)]
-    try:
-        lengths = grid.HOURS if hours is None else [float(each) for each in listed(hours)]
-    except ValueError:
-        raise ScenarioError(f"--hours {hours!r} is no list of hours; write it as 0.5,3,10") from None
+    notices_min = grid.NOTICES_MIN if notices is None else [minutes(each) for each in listed(notices)]
+    lengths = grid.HOURS if hours is None else [length_h(each) for each in listed(hours)]
     if not (depths and lengths and notices_min):
         raise ScenarioError("--cuts, --hours and --notices take at least one value each")
     count = len(depths) * len(lengths) * len(notices_min) * environments
-    with executor_of(workers, ray) as executor, progress_bar(count, "flexibility") as step:
+    with executors as executor, progress_bar(count, "flexibility") as step:
         found = grid.flexibility(
             scenario,
             policy,

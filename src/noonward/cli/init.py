@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+from noonward.cli.durations import duration
 from noonward.cli.options import FirstDay, LastDay
+from noonward.units import HOUR_S, MINUTE_S
 
 
 def init(
@@ -32,7 +34,7 @@ def init(
     ] = None,
     class_slack_h: Annotated[
         list[str] | None,
-        typer.Option(help="Largest delay of a start for a class, h: interactive=0. [default: --slack-h]"),
+        typer.Option(help="Largest delay of a start for a class: batch=48h. [default: --slack-h]"),
     ] = None,
     class_sites: Annotated[
         list[str] | None,
@@ -42,7 +44,13 @@ def init(
     last: LastDay = None,
     pue: Annotated[float, typer.Option(min=1, help="Power usage effectiveness of the sites.")] = 1.3,
     slack_h: Annotated[
-        float, typer.Option(min=0, help="Largest delay of a start that is in time, h; inf: no job is ever late.")
+        float,
+        typer.Option(
+            parser=duration(HOUR_S, bare=True, endless=True),
+            metavar="DURATION",
+            help="Largest delay of a start that is in time: 24h; inf: no job is ever late.",
+            show_default="24h",
+        ),
     ] = 24.0,
     late_usd_per_gpu_hour: Annotated[
         float,
@@ -57,7 +65,12 @@ def init(
     ] = 0.0,
     leave_alone_minutes: Annotated[
         float,
-        typer.Option(min=0, help="Jobs that run for less are not delayed: they are late unless they start at once."),
+        typer.Option(
+            parser=duration(MINUTE_S, bare=True),
+            metavar="DURATION",
+            help="Jobs that run for less are not delayed: they are late unless they start at once.",
+            show_default="15m",
+        ),
     ] = 15.0,
     carbon_price: Annotated[float, typer.Option(min=0, help="USD per tonne of CO2.")] = 100.0,
     revenue: Annotated[float, typer.Option(min=0, help="What a GPU-hour of work is worth, USD.")] = 2.0,
@@ -79,6 +92,7 @@ def init(
     origins, everywhere = pairs("--origin", origin)
     if len(everywhere) > 1:
         raise ScenarioError(f"--origin names {' and '.join(everywhere)} for all jobs; write CLUSTER=SITE for each")
+    slack = duration(HOUR_S, bare=True, endless=True, option="--class-slack-h")
     made = init_fleet(
         file,
         sites=site or _ask_sites(),
@@ -86,7 +100,7 @@ def init(
         jobs=jobs,
         origins=everywhere[0] if everywhere else origins,
         classes=class_ or (),
-        class_slack_h={name: _hours(name, text) for name, text in _named("--class-slack-h", class_slack_h).items()},
+        class_slack_h={name: slack(text) for name, text in _named("--class-slack-h", class_slack_h).items()},
         class_sites={name: text.split(",") for name, text in _named("--class-sites", class_sites).items()},
         first=_day(first),
         last=_day(last),
@@ -108,7 +122,7 @@ def init(
         print(f"note: {note}")
     for misfit in made.left_out:
         print(f"left out: {misfit}")
-    print(f"next: noonward compare {file}")
+    print(f"next: {made.next_command}")
 
 
 def _named(option: str, stated: list[str] | None) -> dict[str, str]:
@@ -124,18 +138,6 @@ def _named(option: str, stated: list[str] | None) -> dict[str, str]:
     if bare:
         raise ScenarioError(f"{option} {bare[0]!r} names no class; write CLASS={bare[0]}")
     return named
-
-
-def _hours(name: str, text: str) -> float:
-    from noonward.errors import ScenarioError
-
-    try:
-        hours = float(text)
-    except ValueError:
-        hours = -1.0
-    if not hours >= 0:
-        raise ScenarioError(f"--class-slack-h {name}={text}: give hours, at least 0, or inf for no limit")
-    return hours
 
 
 def _day(time: datetime | None) -> date | None:

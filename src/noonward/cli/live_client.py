@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noonward.cli.options import duration, print_table
+from noonward.cli.durations import duration
+from noonward.cli.options import print_table
 
 if TYPE_CHECKING:
     from noonward.live.api.shown import ServiceShown
@@ -46,9 +47,9 @@ def submit(
     work: Annotated[
         float | None,
         typer.Option(
-            parser=duration(1.0),
+            parser=duration(1.0, bare=True),
             metavar="WORK",
-            help="Work: the run time for classes of fixed duration (6h, 90m, or s), otherwise units.",
+            help="Work: the run time for classes of fixed duration (6h, 90m), otherwise a number of units.",
         ),
     ] = None,
     gpus: Annotated[int, typer.Option(min=1, help="GPUs it needs (minimum).")] = 1,
@@ -57,14 +58,14 @@ def submit(
     ] = None,
     max_delay: Annotated[
         float | None,
-        typer.Option(parser=duration(1.0), metavar="DURATION", help="Longest delay of its start: 12h, 90m, or s."),
+        typer.Option(parser=duration(1.0), metavar="DURATION", help="Longest delay of its start: 12h, 90m."),
     ] = None,
     class_: Annotated[str | None, typer.Option("--class", help="Class of the fleet.")] = None,
     origin: Annotated[str | None, typer.Option(help="Origin (ingress point) of the fleet.")] = None,
     site: Annotated[str | None, typer.Option(help="Site it must run at.")] = None,
     deadline: Annotated[
         float | None,
-        typer.Option(parser=duration(1.0), metavar="DURATION", help="It ends within this time from now: 12h, 90m, s."),
+        typer.Option(parser=duration(1.0), metavar="DURATION", help="It ends within this time from now: 12h, 90m."),
     ] = None,
     time: Annotated[
         float | None,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noonward.cli.durations import duration
+from noonward.cli.option_groups import without
 from noonward.files import require_writable
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from noonward.evaluate.table import TextTable
     from noonward.runtime.executor import Executor, Progress
 
-DURATIONS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-"""Seconds of the units that a duration may be written in."""
 QUIET_S = 30.0
 """Seconds between lines of progress where there is no terminal."""
 INTERRUPTED = 130
@@ -132,37 +131,6 @@ Settings = Annotated[
 ]
 
 
-def duration(unit_s: float, least_s: float = 0.0) -> Callable[[str | float], float]:
-    """Returns a parser of durations: ``6h``, ``90m``, ``45s``, ``2d``, or a number in the option's own unit.
-
-    Args:
-        unit_s: The option's unit, in which the parser answers, s.
-        least_s: Shortest duration that is allowed, s.
-
-    Example:
-        >>> duration(3600.0)("90m"), duration(1.0)("6h"), duration(3600.0)("2.5")
-        (1.5, 21600.0, 2.5)
-    """
-
-    def parse(text: str | float) -> float:
-        number, seconds = str(text).strip(), unit_s
-        if number[-1:] in DURATIONS_S:
-            number, seconds = number[:-1], DURATIONS_S[number[-1]]
-        try:
-            value = float(number)
-        except ValueError:
-            value = math.nan
-        if not least_s <= value * seconds < math.inf:
-            least = f" of at least {least_s:g} s" if least_s else ""
-            raise typer.BadParameter(
-                f"{text!r} is not a duration{least}; write it as 6h, 90m, 45s or 2d, or as a number of "
-                f"{'hours' if unit_s == DURATIONS_S['h'] else 'seconds'}"
-            )
-        return value * seconds / unit_s
-
-    return parse
-
-
 def writable(folder: Path | None) -> Path | None:
     """Returns the folder of the option --out, if one is given, checked before anything is computed.
 
@@ -190,7 +158,7 @@ BoundSeconds = Annotated[
     float | None,
     typer.Option(
         "--bound-seconds",
-        parser=duration(1.0),
+        parser=duration(1.0, bare=True),
         metavar="DURATION",
         help="Time limit for each environment's bound; a shorter one gives a looser, still valid bound.",
     ),
@@ -215,13 +183,13 @@ Policies = Annotated[
 
 
 def open_scenario(
-    name: str,
-    settings: list[str] | None,
-    signals: list[Path] | None = None,
-    jobs: Path | None = None,
-    first: datetime | None = None,
-    last: datetime | None = None,
-    history: Path | None = None,
+    name: ScenarioName,
+    signals: SignalFiles = None,
+    jobs: JobFile = None,
+    first: FirstDay = None,
+    last: LastDay = None,
+    history: History = None,
+    settings: Settings = None,
 ) -> Any:
     """Returns the scenario that the options describe: files go before single values, days above both."""
     from noonward.data.scenarios.load import load_scenario, with_days, with_files, with_settings
@@ -241,6 +209,10 @@ def open_scenario(
     if last is not None:
         raise ScenarioError(f"--to {last.date()} was given without --from; give the first day too")
     return scenario
+
+
+stated_scenario = without(open_scenario, "signals", "jobs", "first", "last", "history")
+"""The scenario of a command that takes changes of single values only."""
 
 
 def require_cluster(scenario: Any, command: str) -> None:
@@ -288,7 +260,7 @@ def split_names(names: str | None) -> list[str] | None:
 
 
 @contextmanager
-def executor_of(workers: int | None, ray: str | None = None) -> Iterator[Executor]:
+def executor_of(workers: Workers = None, ray: RayAddress = None) -> Iterator[Executor]:
     """Opens what runs are carried out by: processes of this machine, or Ray.
 
     Raises:

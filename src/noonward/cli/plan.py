@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from noonward.cli.option_groups import option_groups
 from noonward.cli.options import (
-    FirstDay,
-    History,
-    JobFile,
     Json,
-    LastDay,
-    ScenarioName,
     Seed,
-    Settings,
-    SignalFiles,
     command_line,
     open_scenario,
     print_table,
@@ -24,9 +18,13 @@ from noonward.cli.options import (
     writable,
 )
 
+if TYPE_CHECKING:
+    from noonward.model.cluster.scenario import Scenario
 
+
+@option_groups(scenario=open_scenario)
 def plan(
-    name: ScenarioName,
+    *,
     promise: Annotated[
         float, typer.Option(help="Share of days whose load stays within the curves; 0: only the paper's guarantee.")
     ] = 0.8,
@@ -36,12 +34,7 @@ def plan(
     peak: Annotated[float, typer.Option(min=0, help="Cost of a GPU of a site's highest hour, USD.")] = 0.0,
     environment: Annotated[int, typer.Option(min=0, help="Number of the environment.")] = 0,
     seed: Seed = 0,
-    signals: SignalFiles = None,
-    jobs: JobFile = None,
-    first: FirstDay = None,
-    last: LastDay = None,
-    history: History = None,
-    settings: Settings = None,
+    scenario: Scenario,
     out: Annotated[Path, typer.Option(help="Folder for the plan's tables and figure.", callback=writable)] = Path(
         "runs"
     ),
@@ -61,7 +54,6 @@ def plan(
     from noonward.evaluate.report.plan_figure import plan_figure
     from noonward.schedule.plan.follow import FollowPlan
 
-    scenario = open_scenario(name, settings, signals, jobs, first, last, history)
     require_cluster(scenario, "noonward plan")
     drawn = build_environment(scenario, environment, seed)
     scheduler = FollowPlan(promise=promise, beta=beta, eps=eps, peak_usd=peak, samples=samples)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from noonward.cli.option_groups import option_groups
 from noonward.cli.options import (
     JobFile,
     Json,
     Nets,
     Out,
     Policies,
-    RayAddress,
     Seed,
     SignalFiles,
-    Workers,
     command_line,
     executor_of,
     print_table,
@@ -24,6 +23,11 @@ from noonward.cli.options import (
     progress_bar,
     split_names,
 )
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from noonward.runtime.executor import Executor
 
 app = typer.Typer(help="Reproduce the papers' tables and figures.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -34,7 +38,9 @@ def _root() -> None:
 
 
 @app.command(name="dvfs-training", short_help="CHSAC-AF: Tables II and III, baselines and bound.")
+@option_groups(executors=executor_of)
 def dvfs_training(
+    *,
     learned: Annotated[
         bool, typer.Option("--learned", help="Compare learned policies and baselines over unseen weeks instead.")
     ] = False,
@@ -48,8 +54,7 @@ def dvfs_training(
     ] = None,
     nets: Nets = None,
     out: Out = Path("runs"),
-    workers: Workers = None,
-    ray: RayAddress = None,
+    executors: AbstractContextManager[Executor],
     json: Json = False,
 ) -> None:
     """Tables II and III of CHSAC-AF for DP, UCB1 and JointNF, with further baselines and the energy bound."""
@@ -62,16 +67,16 @@ def dvfs_training(
     if training_seeds is not None and not ablations:
         raise ScenarioError("--training-seeds goes with --ablations; give both, or leave it out")
     if ablations:
-        _dvfs_ablations(training_seeds, out, workers, ray, json)
+        _dvfs_ablations(training_seeds, out, executors, json)
         return
     if sweep:
-        _dvfs_sweep(out, workers, ray, json)
+        _dvfs_sweep(out, executors, json)
         return
     if learned:
-        _dvfs_learned(seeds, out, workers, ray, json)
+        _dvfs_learned(seeds, out, executors, json)
         return
 
-    with executor_of(workers, ray) as executor, progress_bar(len(POLICIES) + 1, "dvfs-training") as step:
+    with executors as executor, progress_bar(len(POLICIES) + 1, "dvfs-training") as step:
         found = reproduce(out, step, executor)
     if json:
         print(to_json(found.metrics, records=str(found.folder), report=str(found.report)))
@@ -84,14 +89,14 @@ def dvfs_training(
     print(f"report:  {found.report}")
 
 
-def _dvfs_learned(weeks: int, out: Path, workers: int | None, ray: str | None, json: bool) -> None:
+def _dvfs_learned(weeks: int, out: Path, executors: AbstractContextManager[Executor], json: bool) -> None:
     """Prints learned policies and controls over unseen weeks."""
     from noonward.cli.compare import print_comparison
     from noonward.evaluate.metrics import to_json
     from noonward.studies.dvfs_training.controls import study_controls, study_policies
 
     count = weeks * (len(study_policies()) + 1)
-    with executor_of(workers, ray) as executor, progress_bar(count, "dvfs-training --learned") as step:
+    with executors as executor, progress_bar(count, "dvfs-training --learned") as step:
         found = study_controls(out, weeks, step, executor)
     if json:
         print(to_json(found.metrics, records=str(found.comparison.folder), report=str(found.report)))
@@ -103,7 +108,9 @@ def _dvfs_learned(weeks: int, out: Path, workers: int | None, ray: str | None, j
     print(f"report:  {found.report}")
 
 
-def _dvfs_ablations(training_seeds: int | None, out: Path, workers: int | None, ray: str | None, json: bool) -> None:
+def _dvfs_ablations(
+    training_seeds: int | None, out: Path, executors: AbstractContextManager[Executor], json: bool
+) -> None:
     """Prints what short trainings with one correction taken back reach."""
     from noonward.evaluate.metrics import to_json
     from noonward.studies.dvfs_training.ablations import CONTROLS, SEEDS, WINDOWS, ablations_table, study_ablations
@@ -111,7 +118,7 @@ def _dvfs_ablations(training_seeds: int | None, out: Path, workers: int | None, 
 
     seeds = SEEDS if training_seeds is None else training_seeds
     count = len(CONTROLS) * WINDOWS + seeds * len(ABLATIONS)
-    with executor_of(workers, ray) as executor, progress_bar(count, "dvfs-training --ablations") as step:
+    with executors as executor, progress_bar(count, "dvfs-training --ablations") as step:
         found = study_ablations(out, seeds=seeds, progress=step, executor=executor)
     if json:
         print(to_json(found.metrics(), training_seeds=seeds, windows=WINDOWS))
@@ -119,13 +126,13 @@ def _dvfs_ablations(training_seeds: int | None, out: Path, workers: int | None, 
     print_text_table(ablations_table(found))
 
 
-def _dvfs_sweep(out: Path, workers: int | None, ray: str | None, json: bool) -> None:
+def _dvfs_sweep(out: Path, executors: AbstractContextManager[Executor], json: bool) -> None:
     """Prints policies and the bound under other parameters."""
     from noonward.evaluate.metrics import to_json
     from noonward.studies.dvfs_training.sweep import POLICIES, SWEPT, points, sweep, sweep_table, write_sweep
 
     count = len(points()) * SWEPT * (len(POLICIES) + 1)
-    with executor_of(workers, ray) as executor, progress_bar(count, "dvfs-training --sweep") as step:
+    with executors as executor, progress_bar(count, "dvfs-training --sweep") as step:
         found = sweep(out, environments=SWEPT, progress=step, executor=executor)
     command = command_line()
     report = write_sweep(found, out / "reproduce-dvfs-training" / "sweep.html", environments=SWEPT, command=command)
@@ -158,14 +165,14 @@ def _ablations(training_seeds: int, windows: int, json: bool) -> None:
     print_table(table)
 
 
-def _map(environments: int, seed: int, out: Path, workers: int | None, ray: str | None, json: bool) -> None:
+def _map(environments: int, seed: int, out: Path, executors: AbstractContextManager[Executor], json: bool) -> None:
     """Prints what policies gain under each set of assumptions."""
     from noonward.evaluate.metrics import to_json
     from noonward.studies.fine_tuning.gain_map import cells, map_gains
     from noonward.studies.fine_tuning.gain_map_report import map_findings, map_table, write_gain_map
 
     with (
-        executor_of(workers, ray) as executor,
+        executors as executor,
         progress_bar(len(cells()) * environments, "fine-tuning --map") as step,
     ):
         found = map_gains(environments=environments, seed=seed, out=out, progress=step, executor=executor)
@@ -187,8 +194,7 @@ def _knowledge(
     seed: int,
     policies: list[str] | None,
     out: Path,
-    workers: int | None,
-    ray: str | None,
+    executors: AbstractContextManager[Executor],
     json: bool,
 ) -> None:
     """Prints what policies earn that are not told the jobs' run times."""
@@ -196,7 +202,7 @@ def _knowledge(
     from noonward.studies.fine_tuning.knowledge import knowledge_table, runs_of, study_knowledge
 
     with (
-        executor_of(workers, ray) as executor,
+        executors as executor,
         progress_bar(runs_of(environments, policies), "fine-tuning --knowledge") as step,
     ):
         found = study_knowledge(
@@ -214,8 +220,7 @@ def _published(
     environments: int | None,
     seed: int,
     out: Path,
-    workers: int | None,
-    ray: str | None,
+    executors: AbstractContextManager[Executor],
     json: bool,
 ) -> None:
     """Prints what day-ahead prices as they are published earn planners in European zones."""
@@ -224,7 +229,7 @@ def _published(
 
     count = ENVIRONMENTS if environments is None else environments
     with (
-        executor_of(workers, ray) as executor,
+        executors as executor,
         progress_bar(runs_of(count), "fine-tuning --published") as step,
     ):
         found = study_published(signals, environments=count, seed=seed, out=out, progress=step, executor=executor)
@@ -236,7 +241,9 @@ def _published(
 
 
 @app.command(name="fine-tuning", short_help="MASAC: Sec. IV, Figs. 3 to 6, unseen months.")
+@option_groups(executors=executor_of)
 def fine_tuning(
+    *,
     signals: SignalFiles = None,
     jobs: JobFile = None,
     environments: Annotated[
@@ -265,8 +272,7 @@ def fine_tuning(
     ] = False,
     nets: Nets = None,
     out: Out = Path("runs"),
-    workers: Workers = None,
-    ray: RayAddress = None,
+    executors: AbstractContextManager[Executor],
     json: Json = False,
 ) -> None:
     """Sec. IV and Figs. 3 to 6 of MASAC on months no policy was trained on; real data with --signals and --jobs."""
@@ -284,7 +290,7 @@ def fine_tuning(
     if published and (jobs or policies):
         raise ScenarioError("--published compares fixed policies on generated jobs; leave out --jobs and --policies")
     if published:
-        _published(signals or [], environments, seed, out, workers, ray, json)
+        _published(signals or [], environments, seed, out, executors, json)
         return
     environments = 10 if environments is None else environments
     if knowledge and (signals or jobs):
@@ -299,10 +305,10 @@ def fine_tuning(
         _ablations(training_seeds, environments, json)
         return
     if map_:
-        _map(environments, seed, out, workers, ray, json)
+        _map(environments, seed, out, executors, json)
         return
     if knowledge:
-        _knowledge(environments, seed, split_names(policies), out, workers, ray, json)
+        _knowledge(environments, seed, split_names(policies), out, executors, json)
         return
     from noonward.studies.fine_tuning.report import claims_tables, findings, seeds_table, write_fine_tuning
     from noonward.studies.fine_tuning.reproduce import SCENARIO, chosen_policies, reproduce_fine_tuning
@@ -310,7 +316,7 @@ def fine_tuning(
     names = split_names(policies)
     count = len(chosen_policies(load_scenario(SCENARIO), names)[0])
     total = (1 if jobs is None else 2) * environments * (count + 1)
-    with executor_of(workers, ray) as executor, progress_bar(total, "fine-tuning") as step:
+    with executors as executor, progress_bar(total, "fine-tuning") as step:
         found = reproduce_fine_tuning(
             signals or (),
             jobs,
@@ -350,7 +356,9 @@ def fine_tuning(
 
 
 @app.command(name="load-shaping", short_help="Day-ahead plans: Table II and Figs. 3 to 9.")
+@option_groups(executors=executor_of)
 def load_shaping(
+    *,
     profiles: Annotated[
         Path | None, typer.Option(help="File of daily load profiles; by default generated ones (docs/load-shaping.md).")
     ] = None,
@@ -361,8 +369,7 @@ def load_shaping(
     ] = False,
     seed: Seed = 0,
     out: Out = Path("runs"),
-    workers: Workers = None,
-    ray: RayAddress = None,
+    executors: AbstractContextManager[Executor],
     json: Json = False,
 ) -> None:
     """Table II and Figs. 3 to 9 of the day-ahead plans with probabilistic guarantees (about a minute per draw)."""
@@ -377,7 +384,7 @@ def load_shaping(
     if promises:
         place = out / "reproduce-load-shaping"
         runs = promise_runs(profiles, sources=tuple(source or ()), seed=seed, folder=place / "promises")
-        with executor_of(workers, ray) as executor, progress_bar(len(runs), "promises") as step:
+        with executors as executor, progress_bar(len(runs), "promises") as step:
             kept = reproduce_promises(runs, progress=step, executor=executor)
         report = write_promises(kept, place / "promises.html", seed=seed, command=command)
         if json:
@@ -386,7 +393,7 @@ def load_shaping(
         print_text_table(promise_table(kept))
         print(f"report:  {report}")
         return
-    with executor_of(workers, ray) as executor, progress_bar(draws, "load-shaping") as step:
+    with executors as executor, progress_bar(draws, "load-shaping") as step:
         found = reproduce_load_shaping(
             profiles, sources=tuple(source or ()), draws=draws, seed=seed, progress=step, executor=executor
         )
@@ -410,14 +417,15 @@ def load_shaping(
 
 
 @app.command(name="edge-inference", short_help="EAT: Tables IX to XII, Figs. 5 to 8, fifteen rates.")
+@option_groups(executors=executor_of)
 def edge_inference(
+    *,
     episodes: Annotated[int, typer.Option("--episodes", "-n", min=2, help="Episodes per cell.")] = 40,
     servers: Annotated[list[int] | None, typer.Option(help="Only cells of 4, 8 or 12 servers; repeat it.")] = None,
     policies: Policies = None,
     nets: Nets = None,
     out: Out = Path("runs"),
-    workers: Workers = None,
-    ray: RayAddress = None,
+    executors: AbstractContextManager[Executor],
     json: Json = False,
 ) -> None:
     """Tables IX to XII and Figs. 5 to 8 of EAT, published values beside ours, at fifteen arrival rates."""
@@ -434,7 +442,7 @@ def edge_inference(
         )
     names, cells = split_names(policies), [cell for cell in CELLS if servers is None or cell[0] in servers]
     with (
-        executor_of(workers, ray) as executor,
+        executors as executor,
         progress_bar(work_of(names, episodes, cells), "edge-inference") as step,
     ):
         found = reproduce_edge_inference(

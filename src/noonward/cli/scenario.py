@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noonward.cli.options import ScenarioName, Settings, open_scenario
+from noonward.cli.option_groups import option_groups
+from noonward.cli.options import stated_scenario
+
+if TYPE_CHECKING:
+    from noonward.model.cluster.scenario import Scenario
 
 app = typer.Typer(help="List, show and check scenarios.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -30,23 +34,23 @@ def list_(
 
 
 @app.command()
-def show(name: ScenarioName, settings: Settings = None) -> None:
+@option_groups(scenario=stated_scenario)
+def show(*, scenario: Scenario) -> None:
     """Print a scenario as YAML: a start for your own."""
     import yaml
 
-    scenario = open_scenario(name, settings)
     content = scenario.model_dump(mode="json", exclude_none=True)
     print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110), end="")
 
 
 @app.command()
-def check(name: ScenarioName, settings: Settings = None) -> None:
+@option_groups(scenario=stated_scenario)
+def check(*, scenario: Scenario) -> None:
     """Check a scenario and say what it holds."""
     from noonward.model.kinds import find_kind
     from noonward.runtime.by_kind import build_environment
     from noonward.schedule.policies import registered_policies
 
-    scenario = open_scenario(name, settings)
     registered_policies(scenario.policies, f"scenario {scenario.name!r}: policies", scenario.kind)
     if scenario.reference_policy is not None:
         registered_policies([scenario.reference_policy], f"scenario {scenario.name!r}: reference_policy", scenario.kind)

@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noonward.cli.option_groups import option_groups
 from noonward.cli.options import (
-    FirstDay,
-    History,
-    JobFile,
     Json,
-    LastDay,
     Out,
-    ScenarioName,
     Seed,
-    Settings,
-    SignalFiles,
     open_scenario,
 )
 
+if TYPE_CHECKING:
+    from noonward.model.cluster.scenario import Scenario
 
+
+@option_groups(scenario=open_scenario)
 def simulate(
-    name: ScenarioName,
+    *,
     policy: Annotated[str, typer.Option(help="Policy (see 'noonward policies'), or module:Class.")],
     environment: Annotated[int, typer.Option(min=0, help="Number of the environment.")] = 0,
     seed: Seed = 0,
-    signals: SignalFiles = None,
-    jobs: JobFile = None,
-    first: FirstDay = None,
-    last: LastDay = None,
-    history: History = None,
-    settings: Settings = None,
+    scenario: Scenario,
     out: Out = Path("runs"),
     json: Json = False,
 ) -> None:
@@ -44,7 +37,6 @@ def simulate(
     from noonward.runtime.runs import RecordedRun
     from noonward.schedule.policies import find_policy
 
-    scenario = open_scenario(name, settings, signals, jobs, first, last, history)
     chosen = find_policy(policy, scenario.kind)
     spec = RecordedRun(scenario, environment, seed, chosen, comparison_folder(scenario, seed, out))
     require_fit(spec.environment(), [chosen])

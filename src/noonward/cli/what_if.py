@@ -7,31 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noonward.cli.durations import duration
+from noonward.cli.option_groups import option_groups
 from noonward.cli.options import (
     EnvironmentsOrFit,
-    FirstDay,
-    History,
-    JobFile,
     Json,
-    LastDay,
     Out,
-    RayAddress,
     Report,
-    ScenarioName,
     Seed,
-    Settings,
-    SignalFiles,
     Today,
-    Workers,
     command_line,
+    executor_of,
+    open_scenario,
     policy_list,
 )
+from noonward.units import HOUR_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from noonward.evaluate.comparison import Comparison
     from noonward.evaluate.what_if.run import StudyResult
+    from noonward.model.cluster.scenario import Scenario
     from noonward.runtime.executor import Executor, Progress
 
 Policy = Annotated[
@@ -43,8 +41,9 @@ Csv = Annotated[
 ]
 
 
+@option_groups(scenario=open_scenario, executors=executor_of)
 def trade_off(
-    name: ScenarioName,
+    *,
     policy: Policy = None,
     today: Today = None,
     carbon_prices: Annotated[
@@ -53,52 +52,42 @@ def trade_off(
     slacks: Annotated[
         str | None,
         typer.Option(
-            "--slack-h", metavar="H,H,...", help="Slacks of the curve, h; inf: none. [default: up to the jobs' own]"
+            "--slack-h",
+            metavar="LIST",
+            help="Slacks of the curve: 0,6h,1d; inf: no limit. [default: up to the jobs' own]",
         ),
     ] = None,
     environments: EnvironmentsOrFit = None,
     seed: Seed = 0,
-    signals: SignalFiles = None,
-    jobs: JobFile = None,
-    first: FirstDay = None,
-    last: LastDay = None,
-    history: History = None,
-    settings: Settings = None,
+    scenario: Scenario,
     out: Out = Path("runs"),
-    workers: Workers = None,
-    ray: RayAddress = None,
+    executors: AbstractContextManager[Executor],
     report: Report = True,
     csv: Csv = None,
     json: Json = False,
 ) -> None:
     """Draw cost against carbon, and saving against delay."""
-    from noonward.cli.options import open_scenario
     from noonward.evaluate.what_if import run
 
-    scenario = open_scenario(name, settings, signals, jobs, first, last, history)
     more: dict[str, Any] = {}
     if carbon_prices is not None:
         more["carbon_prices"] = _numbers("--carbon-prices", carbon_prices)
     if slacks is not None:
-        more["slacks_h"] = _numbers("--slack-h", slacks)
-    _carry_out(run.trade_off, scenario, policy, environments, seed, today, out, workers, ray, report, csv, json, more)
+        slack_h = duration(HOUR_S, bare=True, endless=True, option="--slack-h")
+        more["slacks_h"] = [slack_h(each) for each in slacks.split(",") if each.strip()]
+    _carry_out(run.trade_off, scenario, policy, environments, seed, today, out, executors, report, csv, json, more)
 
 
+@option_groups(scenario=open_scenario, executors=executor_of)
 def sensitivity(
-    name: ScenarioName,
+    *,
     policy: Policy = None,
     today: Today = None,
     environments: EnvironmentsOrFit = None,
     seed: Seed = 0,
-    signals: SignalFiles = None,
-    jobs: JobFile = None,
-    first: FirstDay = None,
-    last: LastDay = None,
-    history: History = None,
-    settings: Settings = None,
+    scenario: Scenario,
     out: Out = Path("runs"),
-    workers: Workers = None,
-    ray: RayAddress = None,
+    executors: AbstractContextManager[Executor],
     report: Report = True,
     csv: Csv = None,
     json: Json = False,
@@ -107,11 +96,9 @@ def sensitivity(
 
     Slack, moves between sites and the carbon price are changed one at a time.
     """
-    from noonward.cli.options import open_scenario
     from noonward.evaluate.what_if import run
 
-    scenario = open_scenario(name, settings, signals, jobs, first, last, history)
-    _carry_out(run.sensitivity, scenario, policy, environments, seed, today, out, workers, ray, report, csv, json, {})
+    _carry_out(run.sensitivity, scenario, policy, environments, seed, today, out, executors, report, csv, json, {})
 
 
 def _numbers(option: str, text: str) -> list[float]:
@@ -130,14 +117,13 @@ def _numbers(option: str, text: str) -> list[float]:
 
 def _carry_out(
     study_of: Callable[..., StudyResult],
-    scenario: Any,
+    scenario: Scenario,
     policy: str | None,
     environments: int | None,
     seed: int,
     today: str | None,
     out: Path,
-    workers: int | None,
-    ray: str | None,
+    executors: AbstractContextManager[Executor],
     report: bool,
     csv: Path | None,
     json: bool,
@@ -147,14 +133,14 @@ def _carry_out(
     import textwrap
 
     from noonward.cli.export import require_ending
-    from noonward.cli.options import executor_of, print_text_table, progress_bar
+    from noonward.cli.options import print_text_table, progress_bar
     from noonward.evaluate.asked import count_of
     from noonward.evaluate.metrics import to_json
     from noonward.files import write_table
 
     require_ending(csv, "--csv", ".csv")
     runs = count_of(scenario, environments)
-    with executor_of(workers, ray) as executor, progress_bar(None, scenario.name) as step:
+    with executors as executor, progress_bar(None, scenario.name) as step:
         found = study_of(
             scenario,
             policy,

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noonward.cli.options import Json, Settings, SignalFiles, duration, time_option
+from noonward.cli.durations import duration
+from noonward.cli.options import Json, Settings, SignalFiles, time_option
+from noonward.units import HOUR_S
 
 if TYPE_CHECKING:
     from noonward.evaluate.metrics import Metric
@@ -22,9 +24,7 @@ def when(
     gpus: Annotated[int, typer.Option(min=1, help="GPUs that the job uses.")],
     hours: Annotated[
         float,
-        typer.Option(
-            parser=duration(3600.0), metavar="DURATION", help="How long it runs: 6h, 90m, or a number of hours."
-        ),
+        typer.Option(parser=duration(HOUR_S, bare=True), metavar="DURATION", help="How long it runs: 6h or 90m."),
     ],
     by: Annotated[str, typer.Option(metavar="TIME", help="When it must be done: '2026-11-23 18:00'.")],
     gpu: Annotated[str | None, typer.Option(help="GPU type ('noonward init --gpus' lists the library).")] = None,

@@ -45,9 +45,8 @@ from noonward.units import DAY_H, DAY_S, HOUR_S, MINUTE_S
 HISTORY_H: Final = 48
 """Hours of signals before the window, for forecasts."""
 UNBROKEN: Final = (
-    "the scenario states freedoms of jobs (suspend, resize, cap), but only policies that are asked about running jobs "
-    "suspend, resize or cap them (docs/suspension.md); "
-    "'noonward bound --freedom' says what the freedoms can be worth at most"
+    "the scenario states freedoms of jobs, but only policies that are asked about running jobs use them "
+    "(docs/suspension.md); 'noonward bound --freedom' says what the freedoms can be worth at most"
 )
 """Note of an environment whose jobs may be stopped, resized or capped."""
 FIXED_START: Final = datetime(2022, 1, 3, tzinfo=UTC)

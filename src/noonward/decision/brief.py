@@ -12,6 +12,7 @@ from noonward.errors import ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.forecasts.learned import find_net, require_zones
 from noonward.model.cluster.environment import LONGEST_RUN_H, Environment
+from noonward.model.cluster.freedom import Lever
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.setting import Protocol, Setting
 from noonward.units import HOUR_S
@@ -38,16 +39,13 @@ class Needs:
         curves: Kind of the capacity curves it sets (``answers.limit``); None: it sets none. They start at the sites'
             GPUs. An environment with curves of its own keeps those instead.
         foresight: True if it reads future jobs (``brief.future``); use it only as a benchmark.
-        running: It is asked about running jobs that may be suspended (ASK_RUNNING; protocol each-slot), where the
-            scenario has such.
-        caps: It is asked about running jobs whose power may be capped (ASK_RUNNING; protocol each-slot), and may start
-            jobs under a cap, where the scenario has such.
-        resizes: It is asked about running jobs that may be resized (ASK_RUNNING; protocol each-slot), which it suspends
-            to resume them on another gang, where the scenario has such.
+        levers: What it does with running jobs: it is asked about those that allow it (ASK_RUNNING; protocol each-slot),
+            where the scenario has such. ``suspend``; ``cap``: it may change power caps, and start jobs under one;
+            ``resize``: it suspends jobs to resume them on another gang.
         record: It replays where and when a log says that jobs started (``brief.recorded``), in slots of a second.
 
     Raises:
-        ValueError: A protocol is unknown.
+        ValueError: A protocol or a lever is unknown.
     """
 
     protocols: tuple[Protocol, ...] = ("each-slot", "on-arrival")
@@ -60,15 +58,16 @@ class Needs:
     finished: bool = False
     curves: Curves | None = None
     foresight: bool = False
-    running: bool = False
-    caps: bool = False
-    resizes: bool = False
+    levers: tuple[Lever, ...] = ()
     record: bool = False
 
     def __post_init__(self) -> None:
         for protocol in self.protocols:
             if protocol not in get_args(Protocol):
                 raise ValueError(f"unknown protocol {protocol!r}; {nearest(protocol, get_args(Protocol))}")
+        for lever in self.levers:
+            if lever not in get_args(Lever):
+                raise ValueError(f"unknown lever {lever!r}; {nearest(lever, get_args(Lever))}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,10 +168,10 @@ def check_fit(brief: Brief, needs: Needs, name: str) -> None:
             "holds no job of before the window, or no dates; give earlier jobs by --history FILE, begin the window "
             "later (--from), use generated jobs or a trace, or choose another policy"
         )
-    if (needs.running or needs.caps or needs.resizes) and brief.protocol != "each-slot" and brief.fleet.freedoms:
+    if needs.levers and brief.protocol != "each-slot" and brief.fleet.freedoms:
         raise ScenarioError(
-            f"scheduler {name} suspends, resizes or caps running jobs, which protocol {brief.protocol} does not ask "
-            "about; choose protocol=each-slot or another policy"
+            f"scheduler {name} acts on running jobs ({', '.join(needs.levers)}), which protocol {brief.protocol} does "
+            "not ask about; choose protocol=each-slot or another policy"
         )
     if needs.forecast is not None and needs.forecast.by_net:
         try:

@@ -105,7 +105,7 @@ def check_scheduler(
         for each in chosen:
             for environment in _environments(each, seed):
                 _check(subject, environment, seed)
-            if (subject.needs.running or subject.needs.caps or subject.needs.resizes) and each == "each-slot":
+            if subject.needs.levers and each == "each-slot":
                 for environment in _environments(each, seed):
                     if not environment.learns_run_times:
                         _check(subject, _bending(environment), seed)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from noonward.arrays import F8, Records
+from noonward.arrays import F8, I8, Records
 from noonward.ledger.segments import LOAD, LOST, RUN, STOP, Outcome, Overhead, PowerSegments, useful_share
 from noonward.ledger.settle import settle_power
 from noonward.model.signals import SiteSignals
@@ -131,6 +131,22 @@ def capped_gpu_hours_of(outcome: Outcome) -> tuple[F8, F8]:
     gpu_hours_K = np.where(part_K["cap"] > 0, gpu_hours_K, 0.0)
     capped_J, slowed_J = (np.bincount(part_K["job"], hours_K, minlength=jobs) for hours_K in (gpu_hours_K, slowed_K))
     return capped_J.astype(np.float64, copy=False), slowed_J.astype(np.float64, copy=False)
+
+
+def job_columns(outcome: Outcome) -> dict[str, F8 | I8]:
+    """Returns what suspensions and caps took of each job, by the column of a record's table of jobs, each [J].
+
+    None where no scheduler was asked about running jobs.
+    """
+    if outcome.segment_K is None:
+        return {}
+    return {
+        "suspensions": outcome.suspensions_J,
+        "suspended_h": suspended_h_of(outcome),
+        "overhead_gpu_hours": overhead_gpu_hours_of(outcome, lost=False),
+        "lost_gpu_hours": overhead_gpu_hours_of(outcome, lost=True),
+        "slowed_gpu_hours": capped_gpu_hours_of(outcome)[1],
+    }
 
 
 def overhead_gpu_hours_of(outcome: Outcome, *, lost: bool) -> F8:

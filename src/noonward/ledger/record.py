@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from noonward.arrays import I8
 from noonward.files import table_bytes
 from noonward.ledger.folder import FORMAT, damaged, json_bytes, read_json_files, read_table, write_files
-from noonward.ledger.interruptions import capped_gpu_hours_of, overhead_gpu_hours_of, paused_s_of, suspended_h_of
+from noonward.ledger.interruptions import job_columns, paused_s_of
 from noonward.ledger.ledger import Ledger, SettledRun, settle_run, total
 from noonward.ledger.machine import machine, versions
-from noonward.ledger.segments import JOB_OUTCOME, SEGMENT, SEGMENT_NAMES, STATUS_NAMES, Outcome
+from noonward.ledger.segments import JOB_OUTCOME, SEGMENT, SEGMENT_COLUMNS, SEGMENT_NAMES, STATUS_NAMES, Outcome
 from noonward.ledger.service import Service, measure_service, waiting_jobs
 from noonward.ledger.sweep import count_arrivals, count_waiting, spread_power
 from noonward.ledger.withheld import switched_off
@@ -237,15 +237,6 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
     if jobs.has_record:
         sites = np.maximum(jobs.recorded_site_J, -1)
         recorded = {"recorded_site": _texts(environment.sites, sites), "recorded_start_s": jobs.recorded_start_s_J}
-    interrupted: dict[str, Any] = {}
-    if outcome.segment_K is not None:
-        interrupted = {
-            "suspensions": outcome.suspensions_J,
-            "suspended_h": suspended_h_of(outcome),
-            "overhead_gpu_hours": overhead_gpu_hours_of(outcome, lost=False),
-            "lost_gpu_hours": overhead_gpu_hours_of(outcome, lost=True),
-            "slowed_gpu_hours": capped_gpu_hours_of(outcome)[1],
-        }
     return pl.DataFrame(
         {
             **asked,
@@ -273,7 +264,7 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
             "result_usd": settled.result_JA[:, 1],
             "result_kg": settled.result_JA[:, 2],
             **recorded,
-            **interrupted,
+            **job_columns(outcome),
         }
     )
 
@@ -293,11 +284,7 @@ def segment_table(outcome: Outcome) -> pl.DataFrame:
             "job": segment_K["job"],
             "kind": _texts(SEGMENT_NAMES, segment_K["kind"]),
             "site": _texts(outcome.environment.sites, segment_K["site"]),
-            "gpus": segment_K["gpus"],
-            "from_s": segment_K["from_s"],
-            "to_s": segment_K["to_s"],
-            "power_w": segment_K["watts"],
-            "throughput": segment_K["rate"],
+            **{column: segment_K[name] for column, name in SEGMENT_COLUMNS.items()},
         }
     )
 

@@ -79,6 +79,8 @@ SEGMENT: Final = np.dtype(
     ]
 )
 """A segment of a job that has been suspended or capped."""
+SEGMENT_COLUMNS: Final = {"gpus": "gpus", "from_s": "from_s", "to_s": "to_s", "power_w": "watts", "throughput": "rate"}
+"""Columns of a record's table of segments beside job, kind and site, and the fields that they hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +188,16 @@ class Meters:
     late_usd: float
     utility_usd: float
     events: int
+
+
+def meter_fields(*, per_site: bool) -> list[tuple[str, str]]:
+    """Returns name and type of what an engine keeps of each of its ``Meters``, per site or for the whole run.
+
+    Args:
+        per_site: Of the arrays per site, without their axis; else of the totals that are no counts.
+    """
+    kind = "F8" if per_site else "float"
+    return [(one.name.removesuffix("_S"), "f8") for one in fields(Meters) if one.type == kind]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.live.names import Names
-from noonward.live.run_times import RunTimeLearner
+from noonward.live.run_times import RunTimeLearner, RunTimeTeller
 from noonward.live.service_name import ServiceName
 from noonward.live.states import STATE, STATES, from_bytes, to_bytes
 from noonward.live.store.database import Connection, Row, StoreError, Value
@@ -40,21 +40,23 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
-def new_arrivals(store: Store, names: Names, until_s: float, learner: RunTimeLearner | None = None) -> list[Arrival]:
+def new_arrivals(
+    store: Store, names: Names, until_s: float, teller: RunTimeLearner | RunTimeTeller | None = None
+) -> list[Arrival]:
     """Returns the jobs that have arrived up to a time and are not in sight yet, in the order of their arrival.
 
     Args:
         store: Store.
         names: Names of the fleet.
         until_s: The time, s.
-        learner: Who says what the scheduler is told of their work; None: it is told what was stated.
+        teller: Who says what the scheduler is told of their work; None: it is told what was stated.
     """
     rows = store.read(
         "SELECT * FROM jobs WHERE state = 'submitted' AND serial IS NULL AND arrival_s <= ? ORDER BY arrival_s, id",
         until_s,
     )
     arrivals = [names.arrival(row) for row in rows]
-    return arrivals if learner is None else learner.tell(rows, arrivals)
+    return arrivals if teller is None else teller.tell(rows, arrivals)
 
 
 class Opening(msgspec.Struct, array_like=True):

@@ -20,8 +20,9 @@ from noonward.live.books import Books, new_arrivals
 from noonward.live.executors.protocol import ClusterError
 from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.handover import SiteAgent
+from noonward.live.known_jobs import StatedTimes
 from noonward.live.names import Names, take_fleet
-from noonward.live.run_times import RunTimeLearner
+from noonward.live.run_times import RunTimeLearner, RunTimeTeller
 from noonward.live.service_name import service_name
 from noonward.live.setup import Setup
 from noonward.live.shadow.executor import ShadowExecutor
@@ -107,7 +108,7 @@ class Controller:
         self._note_clock(set_back(store))
         self._first_signals()
         self.policy = policy or store.value("policy") or setup.config.policy
-        self.learner = self._learning()
+        self.teller = self._telling()
         self.world, self.books = self._opened(self.policy)
         self.agents = [
             SiteAgent(store, executor, name, self.service, self._job_ended)
@@ -128,10 +129,14 @@ class Controller:
             if isinstance(executor, ShadowExecutor)
         }
 
-    def _learning(self) -> RunTimeLearner | None:
-        """Returns what learns run times; None where the scenario does not have them learned."""
+    def _telling(self) -> RunTimeLearner | RunTimeTeller | None:
+        """Returns what tells the scheduler of run times; None where it is told what users state."""
         known = self.setup.known_jobs()
-        return None if known is None else RunTimeLearner(known, self.store, self.names)
+        if known is None:
+            return None
+        if isinstance(known, StatedTimes):
+            return RunTimeTeller(known, self.names)
+        return RunTimeLearner(known, self.store, self.names)
 
     def _store_sites(self) -> None:
         sites = [(site.name, site.gpus) for site in self.setup.scenario.fleet.sites]
@@ -212,7 +217,7 @@ class Controller:
             ready = self.books.save()  # what an earlier step could not store
             self._take_operator(float(until_s))
             self._take_ended()
-            self.world.arrive(new_arrivals(self.store, self.names, until_s, self.learner))
+            self.world.arrive(new_arrivals(self.store, self.names, until_s, self.teller))
             asked = self.world.asks
             self.world.run_to(float(until_s))
             ready += self.books.save()
@@ -230,7 +235,7 @@ class Controller:
             ahead_s = set_back(self.store)
             if ahead_s:
                 self.signals()
-                self.learner = self._learning()
+                self.teller = self._telling()
                 self.world, self.books = self._opened(self.policy)
                 self._note_clock(ahead_s)
 

@@ -1,4 +1,4 @@
-"""What a service learns of run times from its jobs, and tells its scheduler in the place of those that users state."""
+"""What a service tells its scheduler of run times, in place of those that users state: limits, means, or learned."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from noonward.live.known_jobs import KnownJobs, MetJob
+from noonward.live.known_jobs import KnownJobs, MetJob, StatedTimes
 from noonward.live.names import Names, told_of
 from noonward.live.shadow.watcher import facts
 from noonward.live.store.database import Connection, Row
@@ -25,6 +25,35 @@ _CAUSE_OF: Final = {
 """How a job ended, by its state here or at a cluster that is watched."""
 _AT_ONCE: Final = 500
 """Numbers of jobs that one query names."""
+
+
+def _met(row: Row, names: Names) -> MetJob:
+    """Returns what is known of a job of the store when it arrives."""
+    asked = json.loads(row["request"])
+    class_ = names.classes.index(row["class"])
+    return MetJob(class_, row["gpus_max"], row["run_by"], row["name"], asked.get("time_limit_s"))
+
+
+class RunTimeTeller:
+    """Tells limits or class means of what arrives.
+
+    Args:
+        stated: What says them.
+        names: Names of the fleet.
+    """
+
+    def __init__(self, stated: StatedTimes, names: Names) -> None:
+        self._stated, self._names = stated, names
+
+    def tell(self, rows: Sequence[Row], arrivals: Sequence[Arrival]) -> list[Arrival]:
+        """Returns jobs that arrive, each with what the scheduler is told of its work.
+
+        Args:
+            rows: Their rows in the store.
+            arrivals: The jobs, in the order of their arrival.
+        """
+        told = self._stated.told([_met(row, self._names) for row in rows])
+        return [one if one.told else one._replace(told=each) for one, each in zip(arrivals, told, strict=True)]
 
 
 class RunTimeLearner:
@@ -55,12 +84,7 @@ class RunTimeLearner:
             known.model.score = (score[0], score[1], score[2])
 
     def tell(self, rows: Sequence[Row], arrivals: Sequence[Arrival]) -> list[Arrival]:
-        """Returns jobs that arrive, each with what the scheduler is told of its work.
-
-        Args:
-            rows: Their rows in the store.
-            arrivals: The jobs, in the order of their arrival.
-        """
+        """Does the same as ``RunTimeTeller.tell``."""
         out = []
         for row, one in zip(rows, arrivals, strict=True):
             if not one.told and one.job not in self._told:
@@ -77,9 +101,7 @@ class RunTimeLearner:
         """Returns the rows of jobs of the store that are met for the first time."""
         met = []
         for row in rows:
-            asked = json.loads(row["request"])
-            class_ = self.names.classes.index(row["class"])
-            met.append(MetJob(class_, row["gpus_max"], row["run_by"], row["name"], asked.get("time_limit_s")))
+            met.append(_met(row, self.names))
             if told := told_of(row):
                 self._told[row["id"]] = told
         places = self.known.meet(met)

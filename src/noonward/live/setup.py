@@ -20,7 +20,7 @@ from noonward.live.executors.protocol import Executor
 from noonward.live.grid.feed_source import feed_source
 from noonward.live.grid.keeper import HISTORY_H, SignalKeeper
 from noonward.live.grid.sources import SignalSource, source_of
-from noonward.live.known_jobs import KnownJobs, known_jobs
+from noonward.live.known_jobs import KnownJobs, StatedTimes, known_jobs
 from noonward.live.store.store import Store
 from noonward.live.tokens import is_loopback
 from noonward.model.cluster.environment import LONGEST_RUN_H
@@ -137,14 +137,13 @@ class Setup:
             return f"every user of this machine could run commands at {', '.join(clusters)} as the service's user"
         return ""
 
-    def known_jobs(self) -> KnownJobs | None:
-        """Returns what the log says of run times at the service's start; None where run times are not learned.
+    def known_jobs(self) -> KnownJobs | StatedTimes | None:
+        """Returns what says how long jobs run; None where the scheduler is told what users state.
 
         The log is that of the configuration (``history``), or else of the scenario.
 
         Raises:
-            ScenarioError: Schedulers are told class means, which a service does not keep.
-            DataError: The log cannot be read, or does not fit the fleet.
+            DataError: The log cannot be read, does not fit the fleet, or lacks what the scenario says is told.
         """
         return known_jobs(self.scenario, self.start, self.config.history, self.config.largest_gang)
 

@@ -1,12 +1,13 @@
 """Advice: arithmetic that can be done by hand, running jobs, what the policy leaves as it is, what does not fit."""
 
-from datetime import UTC, datetime
-from math import cos, pi
+from datetime import UTC, datetime, timedelta
+from math import ceil, cos, pi
 
 import pytest
 
 from noonward.data.scenarios.load import scenario_from
 from noonward.errors import DataError, ScenarioError, SignalRangeError
+from noonward.live.advise import advice
 from noonward.live.advise.advice import Options, advise
 from noonward.live.advise.squeue import QueuedJob
 
@@ -141,3 +142,40 @@ def test_signals_that_do_not_reach_the_time_of_the_queue_are_refused(tmp_path):
 
 def test_an_empty_queue_gives_no_rows():
     assert advise(scenario(), [], OPTIONS).rows == []
+
+
+def own_log(path, **knowledge):
+    """A scenario with a log in which every other job took an hour, and the others two."""
+    rows = ["job_id,submit_time,duration_s,gpus,origin,user,name,limit_s,state"]
+    for n in range(200):
+        submitted = datetime.fromtimestamp(NOON.timestamp() - 86400 + 60 * n, UTC)
+        rows.append(f"{n},{submitted:%Y-%m-%dT%H:%M:%SZ},{3600 * (1 + n % 2)},8,solo,ann,a,14400,done")
+    path.write_text("\n".join(rows) + "\n")
+    return scenario(jobs={"source": "table", "path": str(path), "slack_h": 6, "knowledge": knowledge})
+
+
+def test_learned_run_times_are_booked_by_the_quantile_and_weighed_by_the_mean(tmp_path, monkeypatch):
+    own, asked = own_log(tmp_path / "log.csv", run_time="learned", quantile=0.9), []
+    played = advice.simulated_fates
+    monkeypatch.setattr(advice, "simulated_fates", lambda *given: asked.append(given[2]) or played(*given))
+    jobs = [job(number, user="ann", left_s=14400.0, limit_s=14400.0) for number in "12"]
+    first, second = advise(own, jobs, with_(later_h=0.0)).rows
+    mean_s = 5400
+    assert first.run_s == pytest.approx(second.run_s) == pytest.approx(mean_s, rel=0.1)
+    assert (first.start, second.start) == (NOON, NOON + timedelta(seconds=300 * ceil(first.run_s / 300)))
+    for one in [*asked[0], *asked[1]]:
+        assert one.work == one.told[0] == pytest.approx(mean_s, rel=0.1)
+        assert one.told[1] == pytest.approx(7200, rel=0.1)
+
+
+@pytest.mark.parametrize(("run_time", "run_s"), [("class-mean", 5400.0), ("limit", 14400.0)])
+def test_class_means_and_limits_are_told_as_a_service_tells_them(tmp_path, run_time, run_s):
+    own = own_log(tmp_path / "log.csv", run_time=run_time)
+    holding = job("2", running=True, left_s=9000.0, limit_s=14400.0)
+    told = advise(own, [holding, job("1", left_s=14400.0, limit_s=14400.0)], with_(later_h=0.0))
+    (row,) = told.rows
+    # A running job of 5,400 s has outlived the class mean; its limit is 9,000 s away.
+    begins_s = 5400 if run_time == "class-mean" else 9000
+    assert ((row.start - NOON).total_seconds(), row.run_s) == (begins_s, run_s)
+    said = {"class-mean": "the mean of its class in 200 jobs of the log", "limit": "as long as its time limit"}
+    assert said[run_time] in told.notes[-1]

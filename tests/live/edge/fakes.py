@@ -14,7 +14,7 @@ from noonward.model.edge.scenario import EdgeScenario
 from noonward.schedule.edge.rules import FirstFit
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
-PART = Part(join_s=0.1, prompt_s=0.2, run_s=3.0, decode_s=0.3, sent_bytes=1000, png=None)
+PART = Part(join_s=0.1, prompt_s=0.2, run_s=3.0, decode_s=0.3, sent_bytes=1000, pngs=())
 MODELS = (
     ModelFolder(name="tiny", path="/models/tiny", rows=32, text=False),
     ModelFolder(name="other", path="/models/other", rows=32, text=True),
@@ -155,8 +155,9 @@ class Bench:
     def draw(self, *members):
         """Answers the runs of a gang."""
         for rank, n in enumerate(members):
-            png = b"png" if rank == 0 else None
-            self.workers.answer(n, "generate", Part(**{**vars(PART), "png": png}))
+            run = self.controller.servers[n].run
+            pngs = () if rank else tuple(f"png {i}".encode() if i else b"png" for i in range(len(run.tasks)))
+            self.workers.answer(n, "generate", Part(**{**vars(PART), "pngs": pngs}))
         self.controller.tick()
 
     def idle(self):

@@ -11,8 +11,8 @@ def _serve(pipe) -> None:
     from noonward.live.edge.worker import Worker
 
     latents = []
-    decode = PixArt.png
-    PixArt.png = lambda model, latent, comments: latents.append(latent) or decode(model, latent, comments)
+    decode = PixArt.images
+    PixArt.images = lambda model, latent: latents.append(latent) or decode(model, latent)
     worker = Worker()
     worker.latent = lambda: latents[-1].numpy()
     while True:
@@ -26,10 +26,10 @@ def _serve(pipe) -> None:
             pipe.send(error)
 
 
-def _write_small(folder: str) -> None:
+def _write_small(folder) -> None:
     from noonward.live.edge.small_model import write_small_model
 
-    write_small_model(Path(folder))
+    write_small_model(folder)
 
 
 class Gang:
@@ -54,9 +54,12 @@ class Gang:
             raise answer
         return answer
 
-    def generate(self, size, drawing, *, prompt="a lighthouse", seed=3, steps=12, negative="", sides_px=None):
-        """Generates an image on the first workers; returns every member's part. Gangs of a size stay until another."""
-        from noonward.live.edge.orders import Order
+    def generate(self, size, drawing, *, prompt="a lighthouse", seed=3, steps=12, negative="", sides_px=None, more=()):
+        """Generates an image on the first workers; returns every member's part. Gangs of a size stay until another.
+
+        ``more``: (prompt, seed) of further images of the same order.
+        """
+        from noonward.live.edge.orders import Order, Picture
 
         self._attempt += 1
         stands = size == self._size
@@ -65,11 +68,11 @@ class Gang:
         order = Order(
             attempt=self._attempt,
             group=self._group,
-            task="test",
-            prompt=prompt,
-            negative=negative,
+            pictures=tuple(
+                Picture(task="test", prompt=prompt, negative=negative, seed=seed)
+                for prompt, seed in ((prompt, seed), *more)
+            ),
             sides_px=sides_px,
-            seed=seed,
             steps=steps,
             drawing=drawing,
             size=size,
@@ -92,7 +95,7 @@ def gang_of(count: int, folder: Path, write=_write_small):
     """Starts workers that have a model loaded, forked from one process that has imported what they need."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["noonward.live.edge.worker", "diffusers.models.transformers.pixart_transformer_2d"])
-    writer = context.Process(target=write, args=(str(folder),))
+    writer = context.Process(target=write, args=(folder,))
     writer.start()
     writer.join()
     pairs = [context.Pipe() for _ in range(count)]

@@ -53,7 +53,7 @@ def launches_live(folder, scheduler):
         bench.beats()
         for number, run in controller.runs.items():
             if number not in ends:
-                last_s = predictor.expect_s(run.task.gang, run.attempt.steps, run.attempt.formed)
+                last_s = predictor.expect_s(run.first.gang, run.attempt.steps, run.attempt.formed)
                 ends[number] = tick + math.ceil(last_s / TICK_S - 1e-9)
                 bench.load(*run.members)
         tick += 1
@@ -70,7 +70,7 @@ def _finish(bench, ends, number):
     """Ends a run without asking: several may end at one tick."""
     run = bench.controller.runs[number]
     for rank, n in enumerate(run.members):
-        png = b"png" if rank == 0 else None
-        part = Part(join_s=0, prompt_s=0, run_s=0, decode_s=0, sent_bytes=0, png=png)
+        pngs = () if rank else (b"png",)
+        part = Part(join_s=0, prompt_s=0, run_s=0, decode_s=0, sent_bytes=0, pngs=pngs)
         bench.workers.answer(n, "generate", part)
     ends[number] = math.inf

@@ -31,7 +31,7 @@ def test_a_gang_loads_then_meets_at_its_first_member_then_generates(bench):
     bench.workers.answer(0, "meet", ("127.0.0.1", 5))
     assert bench.workers.calls("load", "meet", "generate") == [(0, "generate"), (1, "generate")]
     (order, rank), _ = bench.workers.take(1, "generate")
-    assert (order.seed, order.steps, order.size, order.address, rank) == (7, 20, 2, ("127.0.0.1", 5), 1)
+    assert (order.pictures[0].seed, order.steps, order.size, order.address, rank) == (7, 20, 2, ("127.0.0.1", 5), 1)
 
 
 def test_an_image_is_kept_with_its_record(bench, tmp_path):
@@ -244,7 +244,7 @@ def test_a_gang_keeps_its_process_group_until_it_changes(bench):
     def group(*members):
         given = [bench.workers.take(n, "generate") for n in members]
         for rank, (_, reply) in enumerate(given):
-            reply(replace(PART, png=b"png" if rank == 0 else None))
+            reply(replace(PART, pngs=() if rank else (b"png",)))
         bench.controller.tick()
         (order, _), _ = given[0]
         return order.group, order.address
@@ -407,7 +407,7 @@ def test_a_ray_that_is_gone_is_started_again_and_no_task_fails_for_it(bench):
         bench.workers.restarts.pop()(None)
         bench.ready()
         assert (runs.state, runs.attempts[attempt].fault) == ("running", "service")
-    assert "Ray's raylet is gone; it is started again, tasks wait meanwhile" in bench.controller.notes
+    assert "Ray's raylet is gone; it is started again, tasks wait meanwhile" in bench.controller.notes.texts
     bench.load(0, 1, 2, 3)
     bench.draw(0, 1, 2, 3)
     assert runs.state == "done"

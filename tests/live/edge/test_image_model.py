@@ -7,10 +7,15 @@ import pytest
 
 from noonward.errors import DataError, ScenarioError
 from noonward.live.edge.model_folder import ModelFolder, read_model_folder, require_gangs
+from noonward.live.edge.orders import Picture
 
 needs_edge = pytest.mark.skipif(
     importlib.util.find_spec("diffusers") is None, reason="the extra 'edge' is not installed"
 )
+
+
+def picture(prompt):
+    return Picture(task="test", prompt=prompt, negative="", seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -78,13 +83,13 @@ def test_a_folder_with_a_text_encoder_encodes_prompts_with_it(small, tmp_path):
     assert read_model_folder(folder).text
     model = PixArt(str(folder))
     assert model.guidance(Drawing()) == GUIDANCE
-    embedding, mask = model.encode("a boat", GUIDANCE)
+    embedding, mask = model.encode([picture("a boat")], GUIDANCE)
     assert embedding.shape == (2, 120, 64)
     assert mask.sum(dim=1).tolist() == [1, 7]
-    latent = model.denoise(RowExchange(0, 1, Drawing()), (embedding, mask), 1, 2, GUIDANCE)
+    latent = model.denoise(RowExchange(0, 1, Drawing()), (embedding, mask), [1], 2, GUIDANCE)
     assert torch.isfinite(latent).all()
     with pytest.raises(DataError, match="has 201 tokens; allowed: 120"):
-        model.encode("x" * 200, 1.0)
+        model.encode([picture("x" * 200)], 1.0)
 
 
 @needs_edge
@@ -107,7 +112,7 @@ def test_a_model_that_takes_the_size_of_the_image_gets_it(small, tmp_path):
     model = PixArt(str(folder))
     shape = model._shape(1, 96, 128)
     assert (shape["resolution"].tolist(), shape["aspect_ratio"].tolist()) == ([[96.0, 128.0]], [[0.75]])
-    latent = model.denoise(RowExchange(0, 1, Drawing()), model.encode("a boat", 1.0), 1, 2, 1.0)
+    latent = model.denoise(RowExchange(0, 1, Drawing()), model.encode([picture("a boat")], 1.0), [1], 2, 1.0)
     assert torch.isfinite(latent).all()
 
 

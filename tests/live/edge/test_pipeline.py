@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from live.edge.gangs import gang_of
-from live.edge.tiny_pipelines import write_flux, write_qwen
+from live.edge.tiny_pipelines import write_qwen
 from noonward.errors import DataError, ScenarioError
 from noonward.live.edge.model_folder import is_pipeline, read_model_folder, require_gangs
 from noonward.live.edge.orders import Drawing
+from noonward.live.edge.small_model import write_small_flux
 
 needs_edge = pytest.mark.skipif(
     importlib.util.find_spec("diffusers") is None, reason="the extra 'edge' is not installed"
@@ -43,17 +44,24 @@ def test_a_pipeline_is_known_by_its_configuration(tmp_path):
 @needs_edge
 @pytest.mark.slow
 @pytest.mark.xdist_group("edge")
-@pytest.mark.parametrize("write", [write_flux, write_qwen], ids=["flux", "qwen"])
+@pytest.mark.parametrize("write", [write_small_flux, write_qwen], ids=["flux", "qwen"])
 def test_a_gang_draws_the_image_of_one_worker(tmp_path, write):
     from PIL import Image
 
     with gang_of(2, tmp_path / "model", write) as gang:
 
         def image(size, drawing=PLAIN, **given):
+            return images(size, drawing, **given)[0]
+
+        def images(size, drawing=PLAIN, **given):
             first = gang.generate(size, drawing, **{"steps": 3, "sides_px": (64, 32), **given})[0]
-            found = Image.open(io.BytesIO(first.png))
-            assert (found.size, found.text["gang"], found.text["prompt"]) == ((64, 32), str(size), "a lighthouse")
-            return np.asarray(found, dtype=float)
+            found = [Image.open(io.BytesIO(png)) for png in first.pngs]
+            assert (found[0].size, found[0].text["gang"], found[0].text["seed"]) == (
+                (64, 32),
+                str(size),
+                str(given.get("seed", 3)),
+            )
+            return [np.asarray(each, dtype=float) for each in found]
 
         alone = image(1)
         assert np.abs(image(2) - alone).max() <= 1
@@ -63,3 +71,8 @@ def test_a_gang_draws_the_image_of_one_worker(tmp_path, write):
         fog = image(1, guided, negative="fog")
         assert not np.array_equal(fog, image(1, guided, negative="a harbour at night"))
         assert np.abs(image(2, guided, negative="fog") - fog).max() <= 1
+        both = images(1, guided, negative="fog", more=[("a very small boat in the fog", 9)])
+        other = image(1, guided, negative="fog", prompt="a very small boat in the fog", seed=9)
+        assert np.abs(both[0] - fog).max() <= 1, "images that are drawn at once are those that are drawn alone"
+        assert np.abs(both[1] - other).max() <= 1
+        assert np.abs(fog - other).max() > 10

@@ -39,7 +39,7 @@ def test_a_record_that_cannot_be_read_is_set_aside_with_a_message_and_the_others
     record.write_text("{" if change is None else json.dumps({**json.loads(record.read_text()), **change}))
     again = Bench(tmp_path)
     assert list(again.controller.tasks) == [first.id]
-    (note,) = again.controller.notes
+    (note,) = again.controller.notes.texts
     assert f"{second.id}.json is no readable record of a task and was set aside in {tmp_path}" in note
     assert words in note
     assert (tmp_path / "tasks" / "unreadable" / record.name).is_file()
@@ -80,7 +80,7 @@ def test_damaged_times_are_measured_anew(tmp_path, times):
     bench.store.keep_times({"of": bench.controller.plan.measured_for(), "times": times})
     again = Bench(tmp_path).controller
     assert again.predictor.loads_G.sum() == 0
-    assert "times are measured again" in again.notes[0]
+    assert "times are measured again" in again.notes.texts[0]
     (tmp_path / "times.json").write_text("[" * 100_000)
     assert Bench(tmp_path).controller.predictor.loads_G.sum() == 0
 

@@ -263,7 +263,7 @@ def test_the_command_line_starts_asks_and_stops_a_service_that_outlives_it(noonw
     assert [task["state"] for task in tasks] == ["done", "done"], made.err
     shown = noonward("edge", "status", "--page", "page.html", "--folder", "e")
     assert "2 done" in shown.out
-    late = noonward("edge", "submit", "a harbour", "--deadline", 0.01, "--gang", 4, "--wait", "--folder", "e")
+    late = noonward("edge", "submit", "a harbour", "--deadline", "0.01s", "--gang", 4, "--wait", "--folder", "e")
     assert (late.code, "the deadline passed" in late.err) == (2, True)
     waits = noonward("edge", "submit", "a harbour", "--gang", 4, "--folder", "e")
     assert "image-000004" in waits.out

@@ -22,7 +22,7 @@ def service(tmp_path):
 
 def last(service):
     """Returns the newest note."""
-    return service.controller.notes[-1]
+    return service.controller.notes.texts[-1]
 
 
 def test_a_page_that_cannot_be_written_is_noted(service, monkeypatch):

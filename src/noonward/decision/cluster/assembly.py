@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Collection
 
 import numpy as np
 
-from noonward.arrays import Records, resized
+from noonward.arrays import resized
 from noonward.decision.brief import Brief
 from noonward.decision.cluster.layout import VIEW_PARTS, blank
-from noonward.decision.cluster.view import FREEDOM, ClusterView
-from noonward.model.cluster.fleet import Fleet
-
-NO_LIMIT: Final = 2**62
-"""Suspensions of a class that states no limit."""
+from noonward.decision.cluster.view import ClusterView
+from noonward.model.cluster.freedom import Lever, bend, freedom_records
 
 
-def make_view(brief: Brief, slots: int, *, lives: bool = False) -> ClusterView:
+def make_view(brief: Brief, slots: int, levers: Collection[Lever] = ()) -> ClusterView:
     """Returns the view at second 0: all GPUs free, nobody asked, no job, price, intensity or forecast known.
 
     Whoever keeps the view writes what changes: time and question (``run_1``), free GPUs, queues, prices and intensities
@@ -26,9 +23,12 @@ def make_view(brief: Brief, slots: int, *, lives: bool = False) -> ClusterView:
     Args:
         brief: What is known before the first job.
         slots: Rows of ``job_J``, for as many jobs in sight; ``with_slots`` gives it more.
-        lives: Whether it shows what the jobs in sight do (``life_J``).
+        levers: What its scheduler does with running jobs; where some class allows it, the view shows what the jobs in
+            sight do (``life_J``).
     """
     fleet, links, economics = brief.fleet, brief.links, brief.economics
+    freedom_C = freedom_records(fleet.freedoms, fleet.classes, levers)
+    lives = bend(freedom_C)
     tables = fleet.tables(_largest_gang(brief) if lives else brief.largest_gang)
     sites = len(brief.sites)
     parts = blank(
@@ -62,7 +62,7 @@ def make_view(brief: Brief, slots: int, *, lives: bool = False) -> ClusterView:
     parts["range_CS"][:] = tables.range_CS
     parts["job_J"]["serial"] = -1
     parts["speed_KSCGF"] = np.stack([tables.power_w_SCGF, tables.seconds_per_unit_SCGF])
-    parts["freedom_C"] = freedom_records(fleet)
+    parts["freedom_C"] = freedom_C
     parts["oracle_SCG"], parts["clock_SF"] = tables.oracle_level_SCG, tables.clock_SF
     return ClusterView(**parts)
 
@@ -80,26 +80,3 @@ def with_slots(view: ClusterView, slots: int) -> ClusterView:
     job_J["serial"][len(view.job_J) :] = -1
     life_J = resized(view.life_J, slots) if len(view.life_J) > 1 else view.life_J
     return view._replace(job_J=job_J, life_J=life_J)
-
-
-def freedom_records(fleet: Fleet) -> Records:
-    """Returns what may be done with the running jobs of each class, FREEDOM records."""
-    out = np.zeros(len(fleet.classes), FREEDOM)
-    out["cap_power"][:, 0] = out["cap_rate"][:, 0] = 1.0
-    for c, name in enumerate(fleet.classes):
-        freedom = fleet.freedoms.get(name)
-        curve = freedom.cap_curve if freedom is not None else None
-        if curve is not None:
-            points = len(curve.power)
-            out[c]["caps"] = points - 1
-            out[c]["cap_power"][:points], out[c]["cap_rate"][:points] = curve.power[::-1], curve.throughput[::-1]
-        if freedom is not None and freedom.elastic is not None:
-            gangs = len(freedom.elastic.gpus)
-            out[c]["gangs"] = gangs
-            out[c]["gang_gpus"][:gangs], out[c]["gang_speed"][:gangs] = freedom.elastic.gpus, freedom.elastic.speedup
-        if freedom is not None and (freedom.interruptible or freedom.elastic is not None):
-            out[c]["interruptible"], out[c]["min_run_s"] = freedom.interruptible, freedom.min_run_s
-            out[c]["most_suspensions"] = NO_LIMIT if freedom.most_suspensions is None else freedom.most_suspensions
-            for field in ("stop_s", "dark_s", "load_s", "stop_power", "load_power"):
-                out[c][field] = getattr(freedom.checkpoint, field)
-    return out

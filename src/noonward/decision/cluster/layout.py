@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from noonward.decision.cluster.view import ANSWER, FREEDOM, LIFE, LINK, RUN, SITE
+from noonward.decision.cluster.view import ANSWER, LIFE, LINK, RUN, SITE
+from noonward.model.cluster.freedom import FREEDOM
 from noonward.model.cluster.jobs import JOB
 
 COUNTED: Final = {"one": 1, "two": 2}

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from noonward.arrays import F8, I8, Records
 from noonward.compiled import kernel
 from noonward.errors import ScenarioError
-from noonward.model.cluster.freedom import MOST_GANGS
-from noonward.model.cluster.power_caps import MOST_POINTS
 from noonward.units import HOUR_S
 
 HOLD: Final = 0
@@ -82,25 +80,6 @@ LINK: Final = np.dtype(
 WAITS, RUNS, STOPS, DARK, LOADS = 0, 1, 2, 3, 4
 """What a job in sight does: waits or travels, runs, writes its checkpoint and holds its GPUs, holds none until it may
 be resumed, or loads its checkpoint."""
-FREEDOM: Final = np.dtype(
-    [
-        ("interruptible", "i8"),  # 1 where its jobs may be suspended
-        ("stop_s", "f8"),  # time to write the checkpoint, GPUs held, s
-        ("dark_s", "f8"),  # time after that until it may be resumed, no GPUs held, s
-        ("load_s", "f8"),  # time to load the checkpoint and warm up, GPUs held, s
-        ("stop_power", "f8"),  # power while it stops, share of its running power
-        ("load_power", "f8"),  # power while it loads, share of its running power
-        ("min_run_s", "f8"),  # shortest run between start or resumption and a suspension, s
-        ("most_suspensions", "i8"),  # how often a job may be suspended
-        ("caps", "i8"),  # power caps it may run under; cap 0 is full power, the others follow in falling order
-        ("cap_power", "f8", (MOST_POINTS,)),  # power under each cap, share of full power
-        ("cap_rate", "f8", (MOST_POINTS,)),  # throughput under each cap, share of full throughput
-        ("gangs", "i8"),  # gangs that it may be resized to
-        ("gang_gpus", "i8", (MOST_GANGS,)),  # their GPUs, ascending
-        ("gang_speed", "f8", (MOST_GANGS,)),  # throughput on each, over that on the first
-    ]
-)
-"""What may be done with the running jobs of a class; all zero where nothing may, but for the shares of cap 0."""
 LIFE: Final = np.dtype(
     [
         ("state", "i8"),  # WAITS, RUNS, STOPS, DARK or LOADS
@@ -119,9 +98,19 @@ LIFE: Final = np.dtype(
     ]
 )
 """What a job in sight does; filled where schedulers are asked about running jobs."""
-ANSWER: Final = np.dtype([("choice", "i8"), ("gpus", "i8"), ("level", "i8"), ("earliest_s", "f8"), ("cap", "i8")])
-"""An answer: choice (HOLD or 1 + site), largest gang (0: all the job can use), level or ORACLE, earliest start (of HOLD
-under each-slot: the time before which the site need not be asked again), power cap (of FREEDOM) or KEEP."""
+ANSWER: Final = np.dtype(
+    [
+        ("choice", "i8"),  # HOLD or 1 + site
+        ("gpus", "i8"),  # largest gang; 0: all the job can use
+        ("level", "i8"),  # clock level or ORACLE
+        (
+            "earliest_s",
+            "f8",
+        ),  # earliest start; of HOLD under each-slot when its site is asked again
+        ("cap", "i8"),  # power cap (of FREEDOM) or KEEP
+    ]
+)
+"""An answer; what each field is until a scheduler answers stands in ``no_answer``."""
 
 
 class ClusterView(NamedTuple):
@@ -265,7 +254,7 @@ class Answers(NamedTuple):
         Args:
             asker: Position of the asker, under each-slot the site at which the job runs.
         """
-        self.answer_N[asker] = (1 + asker, 0, ORACLE, 0.0, KEEP)
+        self.send(asker, asker)
 
     def cap(self, asker: int, cap: int) -> None:
         """Answers under which power cap the running job an asker is asked about runs on (ASK_RUNNING).
@@ -296,6 +285,16 @@ class Answers(NamedTuple):
             )
         until = min(first_hour + gpus_SH.shape[1], hours)
         self.limit_SH[:, first_hour:until] = gpus_SH[:, : max(0, until - first_hour)]
+
+
+@kernel(inline=True, allocates=False)
+def no_answer(answers: Answers, asker: int) -> None:
+    """Sets an asker's answer to what it is before anybody answers: hold, largest gang, oracle clock, at once."""
+    answers.answer_N[asker].choice = HOLD
+    answers.answer_N[asker].gpus = 0
+    answers.answer_N[asker].level = ORACLE
+    answers.answer_N[asker].earliest_s = 0.0
+    answers.answer_N[asker].cap = KEEP
 
 
 class RuleMemory(NamedTuple):

@@ -15,7 +15,7 @@ from noonward.decision.cluster.addresses import note_place
 from noonward.decision.cluster.assembly import with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.observation import Observation
-from noonward.decision.cluster.view import HOLD, KEEP, ORACLE, Answers, ClusterView
+from noonward.decision.cluster.view import ORACLE, Answers, ClusterView
 from noonward.engine.cluster.build import (
     build_world,
     forecast_issuer,
@@ -224,14 +224,15 @@ class BatchEngine:
             row: Row.
             choice_N: Choices; those of agents that are not asked are not read.
         """
-        answer_N = self.row_answers(row).answer_N
-        answer_N[:] = (HOLD, 0, ORACLE, 0.0, KEEP)
+        answers = self.row_answers(row)
+        for n in range(self.agents):
+            answers.hold(n)
         asked_N = self.asked_BN[row]
         if self.observation.protocol == "each-slot":
-            answer_N["choice"][asked_N] = choice_N[asked_N]
+            answers.answer_N["choice"][asked_N] = choice_N[asked_N]
         elif asked_N[0]:
             site, gpus, level = self.observation.parts(int(choice_N[0]))
-            answer_N[0] = (1 + site, gpus, level, 0.0, KEEP)
+            answers.send(0, site, gpus=gpus, level=level)
 
     def outcome(self, row: int) -> Outcome:
         """Returns what has happened in a row so far."""

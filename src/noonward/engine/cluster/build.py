@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -10,7 +11,7 @@ from noonward.arrays import F8, resized
 from noonward.decision.brief import Brief, Curves, Needs
 from noonward.decision.cluster.assembly import make_view, with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
-from noonward.decision.cluster.view import ANSWER, CARBON, KEEP, PRICE, Answers, ClusterView
+from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView
 from noonward.engine.cluster.kernels.world import (
     ADVISORY_CAPS,
     BENT,
@@ -32,6 +33,7 @@ from noonward.engine.cluster.kernels.world import (
 )
 from noonward.ledger.segments import JOB_OUTCOME, SEGMENT
 from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.freedom import Lever, bend
 from noonward.model.cluster.jobs import SUBMITTED
 from noonward.model.cluster.withheld import Withheld
 from noonward.seeding import stream
@@ -60,7 +62,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     """
     caps_SH, kind = _caps(environment, needs.curves)
     own = needs.curves is not None
-    world = _blank_world(brief, needs, SLOTS, len(environment.jobs), bends=bends(brief, needs))
+    world = _blank_world(brief, needs, SLOTS, len(environment.jobs), needs.levers)
     engine_1 = world.engine_1
     engine_1["drained"] = environment.drained
     engine_1["guessed"] = environment.knowledge is not None
@@ -106,23 +108,11 @@ def told_world(brief: Brief, needs: Needs) -> World:
     )
 
 
-def bends(brief: Brief, needs: Needs) -> bool:
-    """Returns whether a scheduler is asked about running jobs: it wants to be, and something may be done with some."""
-    freedoms = brief.fleet.freedoms.values()
-    suspends = needs.running and any(freedom.interruptible for freedom in freedoms)
-    resizes = needs.resizes and any(freedom.elastic is not None for freedom in freedoms)
-    return suspends or resizes or (needs.caps and any(freedom.cap_curve is not None for freedom in freedoms))
-
-
-def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int, *, bends: bool = False) -> World:
+def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int, levers: Collection[Lever] = ()) -> World:
     """Returns a world without jobs and signals that has room for some jobs in sight, and for so many outcomes."""
     sites = len(brief.sites)
-    shown = make_view(brief, slots, lives=bends)
-    freedom_C = shown.freedom_C  # it is asked about nothing else than it wants to be
-    freedom_C["caps"] *= bends and needs.caps
-    freedom_C["gangs"] *= bends and needs.resizes
-    freedom_C["interruptible"] *= bends and needs.running
-    freedom_C["interruptible"] |= freedom_C["gangs"] > 0  # a resize is a stop and a resumption
+    shown = make_view(brief, slots, levers)
+    bends = bend(shown.freedom_C)
     engine_1 = np.zeros(1, ENGINE)
     engine_1["part_s"] = HOUR_S
     engine_1["dispatch"] = engine_1["hour_shown"] = engine_1["part_shown"] = engine_1["free_slot"] = -1
@@ -135,11 +125,9 @@ def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int, *, bends: bo
     state_S = np.zeros(sites, SITE_STATE)
     for name in ("head", "tail", "cursor", "running", "last_running"):
         state_S[name] = -1
-    answer_N = np.zeros(len(shown.asked_N), ANSWER)
-    answer_N["cap"] = KEEP
     return World(
         shown=shown,
-        answers=Answers(answer_N=answer_N, limit_SH=np.zeros((sites, 0))),
+        answers=Answers(answer_N=np.zeros(len(shown.asked_N), ANSWER), limit_SH=np.zeros((sites, 0))),
         engine_1=engine_1,
         state_S=state_S,
         track_J=np.zeros(slots, TRACK),

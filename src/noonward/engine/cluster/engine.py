@@ -9,18 +9,9 @@ from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.build import build_world, forecast_issuer, issue_forecasts
 from noonward.engine.cluster.emit import emit
 from noonward.engine.cluster.estimates import EstimateIssuer
+from noonward.engine.cluster.infeasible import infeasible
 from noonward.engine.cluster.kernels import loops
-from noonward.engine.cluster.kernels.world import (
-    AS_EARNED,
-    FAILED_CAP,
-    FAILED_EARLIEST,
-    FAILED_GPUS,
-    FAILED_LEVEL,
-    FAILED_MASK,
-    NO_REWARDS,
-    UNESTIMATED,
-    UNISSUED,
-)
+from noonward.engine.cluster.kernels.world import AS_EARNED, NO_REWARDS, UNESTIMATED, UNISSUED
 from noonward.engine.cluster.pace import Pace
 from noonward.engine.cluster.stepped import SteppedEngine
 from noonward.errors import InfeasibleActionError, ScenarioError
@@ -43,17 +34,15 @@ class ClusterEngine(SteppedEngine):
     its smallest gang are free (and a hard capacity curve allows): with as many as are free, at most the gang asked
     for. A queued job whose latest start has passed is dropped as overdue.
 
-    Running jobs: a scheduler with ``Needs.running`` is asked about the running jobs of interruptible classes, one with
-    ``Needs.caps`` about those of classes with power caps (``fleet.freedoms``; ASK_RUNNING, protocol ``each-slot``), at
-    the first slot of every hour, or part of one, of signals, before the queues. Each step asks every site about the
-    next one that may be suspended or capped, in the order in which they began to run; choices: 0 = run on, 1 + own
-    index = suspend. A job that runs on may change its power cap; one that starts or is resumed may begin under a cap. A
-    cap stays until it is changed, or lifted because the job's slack is used up (``slack_left_s``). A job that is
-    suspended holds its GPUs while it writes its checkpoint, then waits at its site with less work left, and loads the
-    checkpoint when it is started again, on the gang and clock it had. It may stand still for its slack in all
-    (``resume_until_s``); one that cannot be resumed in time is dropped as overdue, and its work is lost. Under a
-    scheduler with ``Needs.resizes``, jobs of elastic classes may be suspended and resumed on another gang of their
-    class (``resume_gang``).
+    Running jobs: a scheduler with ``Needs.levers`` is asked about the running jobs whose classes allow them
+    (``fleet.freedoms``; ASK_RUNNING, protocol ``each-slot``), at the first slot of every hour, or part of one, of
+    signals, before the queues. Each step asks every site about the next one, in the order in which they began to run;
+    choices: 0 = run on, 1 + own index = suspend. A job that runs on may change its power cap; one that starts or is
+    resumed may begin under a cap. A cap stays until it is changed, or lifted because the job's slack is used up
+    (``slack_left_s``). A job that is suspended holds its GPUs while it writes its checkpoint, then waits at its site
+    with less work left, and loads the checkpoint when it is started again, on the clock it had and its gang or, where
+    it may be resized, another one of its class (``resume_gang``). It may stand still for its slack in all
+    (``resume_until_s``); one that cannot be resumed in time is dropped as overdue, and its work is lost.
 
     Feasible: a start needs a site of the class' range with free GPUs for the smallest gang and ``now <= arrival +
     slack - return delay`` (Eq. 7b, 7c); a move needs that the job fits into the destination, may run there and can be
@@ -90,8 +79,8 @@ class ClusterEngine(SteppedEngine):
         self._estimates = EstimateIssuer(environment) if environment.learns_run_times else None
         if self.world.engine_1["bends"][0] and environment.learns_run_times:
             raise ScenarioError(
-                f"scheduler {type(scheduler).__name__} suspends, resizes or caps jobs of scenario "
-                f"{environment.scenario!r}, whose run times are learned as jobs end, from unbroken runs; set "
+                f"scheduler {type(scheduler).__name__} acts on running jobs ({', '.join(scheduler.needs.levers)}) of "
+                f"scenario {environment.scenario!r}, whose run times are learned as jobs end, from unbroken runs; set "
                 "jobs.knowledge.run_time to known, limit or class-mean"
             )
 
@@ -168,32 +157,10 @@ class ClusterEngine(SteppedEngine):
         return emit(self.environment, self.world, rewards_K)
 
     def _infeasible(self, failed: int) -> InfeasibleActionError:
-        view = self.view
-        asker = 0
-        if self.environment.protocol == "each-slot":  # the kernel left the site there; its questions name none
-            asker = int(view.run_1["site"][0])
-            view.run_1["site"] = -1
-        record = view.job_J[view.asked_N[asker]]
-        choice, gpus, level, earliest_s, cap = self.answers.answer_N[asker].item()
-        names = ("hold", *self.environment.sites)
-        allowed = [name for name, good in zip(names, view.mask_NA[asker].tolist(), strict=True) if good]
-        what = {
-            FAILED_MASK: f"choice {choice} ({names[choice] if 0 <= choice < len(names) else 'no such site'}); "
-            f"feasible now: {', '.join(allowed)}; answer only what view.mask_NA marks",
-            FAILED_GPUS: f"a gang of {gpus} GPUs; allowed: 0 (as many as fit) or {record['gpus_min']} to "
-            f"{record['gpus_max']}",
-            FAILED_LEVEL: f"clock level {level}; allowed: -1 (oracle) or a level of the site "
-            f"({view.site_S['levels'].tolist()} levels per site)",
-            FAILED_EARLIEST: f"an earliest start of {earliest_s} s, after the job's latest start "
-            f"(deadline {record['deadline_s']} s less the return of its result)",
-            FAILED_CAP: f"power cap {cap}; its class has caps 0 (full power) to "
-            f"{view.freedom_C['caps'][record['class_']]}, for schedulers with Needs(caps=True), for jobs that start, "
-            "are resumed or run and have slack; -1 keeps the cap",
-        }[failed]
-        asked = (
-            f"site {self.environment.sites[asker]}" if self.environment.protocol == "each-slot" else "the dispatcher"
-        )
-        return InfeasibleActionError(
-            f"scheduler {type(self.scheduler).__name__} answered for job {record['serial']} at {view.now_s:g} s "
-            f"({asked}): {what}"
-        )
+        asker, where, sites = 0, "the dispatcher", self.environment.sites
+        if self.each_slot:  # the kernel left the site there; its questions name none
+            asker = int(self.view.run_1["site"][0])
+            self.view.run_1["site"] = -1
+            where = f"site {sites[asker]}"
+        who = f"scheduler {type(self.scheduler).__name__}"
+        return infeasible(who, where, self.view, self.answers, sites, asker, failed)

@@ -21,7 +21,7 @@ from noonward.live.advise.squeue import QueuedJob
 from noonward.live.config import LiveConfig, ModelSite
 from noonward.live.grid.keeper import HISTORY_H, PUBLISHED_H
 from noonward.live.grid.sources import source_of
-from noonward.live.known_jobs import MetJob, known_jobs
+from noonward.live.known_jobs import KnownJobs, MetJob, known_jobs
 from noonward.live.setup import Setup
 from noonward.live.world.seats import STARTING, Arrival, Seat
 from noonward.model.cluster.lateness import Lateness
@@ -45,7 +45,7 @@ class Options:
         at: Site that the queues belong to; None: clusters and partitions are named as sites.
         class_: Class of the jobs; None: the fleet's only one.
         later_h: How much later than under the reference a job may start, h.
-        run_share: Run time over time limit; None: 1, or what is learned where the scenario has run times learned.
+        run_share: Run time over time limit; None: 1, or what the scenario says that policies are told.
         history: Log of past jobs to learn run times from; None: that of the scenario.
         run_h: Run time of jobs without a time limit, h; None: such a job is an error.
     """
@@ -122,10 +122,10 @@ def advise(scenario: Scenario, jobs: Sequence[QueuedJob], options: Options) -> A
     now_s = (options.now - setup.start).total_seconds()
     slot_s = scenario.slot_s
     class_ = _class_of(setup, options) if waiting else 0
-    left_s, notes = _left_s(setup, [*waiting, *(job for job in jobs if job.running)], class_, options)
-    running = _running(setup, jobs, homes, left_s, now_s)
+    expected, notes = _expected(setup, [*waiting, *(job for job in jobs if job.running)], class_, options)
+    running = _running(setup, jobs, homes, expected, now_s)
     arrivals = [
-        _arrival(setup, job, homes[id(job)], class_, n, now_s, left_s[id(job)]) for n, job in enumerate(waiting)
+        _arrival(setup, job, homes[id(job)], class_, n, now_s, expected[id(job)]) for n, job in enumerate(waiting)
     ]
     longest_h = max((one.work / HOUR_S for one in arrivals), default=0.0)
     hours = LONGEST_QUEUE_H + math.ceil(longest_h) + 1
@@ -203,13 +203,27 @@ def _class_of(setup: Setup, options: Options) -> int:
     return names.index(name)
 
 
-def _left_s(
-    setup: Setup, jobs: Sequence[QueuedJob], class_: int, options: Options
-) -> tuple[dict[int, float], list[str]]:
-    """Returns how much longer each job is expected to run (s, by ``id``), and what that rests on.
+@dataclass(frozen=True)
+class _Expected:
+    """What is expected of a job.
 
-    Where the scenario has run times learned and no share of the limits is asked for, that is the quantile of the run
-    times of similar jobs of the log before now that ran for as long as this one has, at most the limit.
+    Attributes:
+        left_s: How much longer it runs, s.
+        told: What the policy is told of a waiting job's work (``Arrival.told``); empty: that.
+    """
+
+    left_s: float
+    told: tuple[float, ...] = ()
+
+
+def _expected(
+    setup: Setup, jobs: Sequence[QueuedJob], class_: int, options: Options
+) -> tuple[dict[int, _Expected], list[str]]:
+    """Returns what is expected of each job (by ``id``), and what that rests on.
+
+    Where the scenario tells policies of run times and no share of the limits is asked for, the policy is told the same
+    of a waiting job as by a service, which books a quantile and weighs by the mean; the job is taken to run for that
+    mean. A running job is taken to hold its GPUs for the quantile of the jobs that ran for as long.
 
     Raises:
         DataError: A job has no time limit, and nothing else says how long it runs; the log cannot be read.
@@ -217,19 +231,40 @@ def _left_s(
     known = None
     if options.run_share is None:
         known = known_jobs(setup.scenario, options.now, options.history, setup.config.largest_gang)
+    met = [MetJob(class_, job.gpus, job.user, job.name, job.limit_s) for job in jobs]
+    if isinstance(known, KnownJobs):
+        return _learned(known, setup, jobs, met)
+    share = 1.0 if options.run_share is None else options.run_share
     if known is None:
-        share = 1.0 if options.run_share is None else options.run_share
-        return {id(job): _of_limit_s(job, share, options) for job in jobs}, _limit_notes(jobs, share)
+        return {id(job): _Expected(_of_limit_s(job, share, options)) for job in jobs}, _limit_notes(jobs, share)
+    out = {}
+    for job, one, told in zip(jobs, met, known.told(met), strict=True):
+        age_s = _age_s(job)
+        left_s = known.expected(one, age_s) - age_s
+        out[id(job)] = _Expected(left_s, told) if math.isfinite(left_s) else _Expected(_of_limit_s(job, 1.0, options))
+    if setup.scenario.jobs.knowledge.run_time == "limit":
+        return out, _limit_notes(jobs, 1.0)
+    return out, [f"every job is taken to run as long as the mean of its class in {known.learned} jobs of the log"]
+
+
+def _learned(
+    known: KnownJobs, setup: Setup, jobs: Sequence[QueuedJob], met: Sequence[MetJob]
+) -> tuple[dict[int, _Expected], list[str]]:
+    """Returns what is expected of each job by what a log says, and what that rests on; see ``_expected``."""
     learned = len(known.model.traits)
-    age_J = np.array([_age_s(job) for job in jobs])
-    rows = known.meet([MetJob(class_, job.gpus, job.user, job.name, job.limit_s) for job in jobs])
+    rows, age_J = known.meet(met), np.array([_age_s(job) for job in jobs])
     left_J = np.maximum(known.expected(rows, age_J) - age_J, 1.0) if len(jobs) else age_J
     limit_J = np.array([math.inf if job.left_s is None else max(job.left_s, 1.0) for job in jobs])
-    said = (
-        f"run times are learned from {learned} jobs of the log that were submitted before now: "
-        f"{setup.scenario.jobs.knowledge.quantile:.0%} of similar jobs do not run longer; limits cap them"
-    )
-    return dict(zip(map(id, jobs), np.minimum(left_J, limit_J).tolist(), strict=True)), [said]
+    told = known.told(rows) if len(jobs) else []
+    out = {
+        id(job): _Expected(left_s) if job.running else _Expected(max(each[0], 1.0), each)
+        for job, left_s, each in zip(jobs, np.minimum(left_J, limit_J).tolist(), told, strict=True)
+    }
+    share = setup.scenario.jobs.knowledge.quantile
+    return out, [
+        f"run times are learned from {learned} jobs of the log that were submitted before now: GPUs are kept for as "
+        f"long as {share:.0%} of similar jobs take, savings are those of the mean run time; limits cap both"
+    ]
 
 
 def _age_s(job: QueuedJob) -> float:
@@ -261,8 +296,10 @@ def _limit_notes(jobs: Sequence[QueuedJob], share: float) -> list[str]:
     return notes
 
 
-def _arrival(setup: Setup, job: QueuedJob, home: str, class_: int, number: int, now_s: float, run_s: float) -> Arrival:
-    """Returns a waiting job as it arrives now at its site, with the run time that is expected of it, s.
+def _arrival(
+    setup: Setup, job: QueuedJob, home: str, class_: int, number: int, now_s: float, expected: _Expected
+) -> Arrival:
+    """Returns a waiting job as it arrives now at its site, with what is expected of it.
 
     Raises:
         DataError: No site has as many GPUs.
@@ -281,10 +318,11 @@ def _arrival(setup: Setup, job: QueuedJob, home: str, class_: int, number: int, 
         class_=class_,
         gpus_min=job.gpus,
         gpus_max=job.gpus,
-        work=run_s,
+        work=expected.left_s,
         max_delay_s=math.inf,
         move_gb=0.0,
         result_gb=0.0,
+        told=expected.told,
     )
 
 
@@ -298,7 +336,7 @@ def _ingress(setup: Setup, home: str) -> int:
 
 
 def _running(
-    setup: Setup, jobs: Sequence[QueuedJob], homes: Mapping[int, str], left_s: Mapping[int, float], now_s: float
+    setup: Setup, jobs: Sequence[QueuedJob], homes: Mapping[int, str], expected: Mapping[int, _Expected], now_s: float
 ) -> list[Seat]:
     """Returns the jobs that hold GPUs, as they stand in the books.
 
@@ -318,7 +356,7 @@ def _running(
         seats.append(
             Seat(
                 about, number, number, STARTING, site=site, place=number, gpus=job.gpus, level=0, start_s=0.0,
-                run_s=now_s + left_s[id(job)],
+                run_s=now_s + expected[id(job)].left_s,
             )
         )  # fmt: skip
     for s in np.flatnonzero(held_S > gpus_S).tolist():

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from noonward.live.edge.energy import energy_j
-from noonward.live.edge.orders import Order, Part
+from noonward.live.edge.orders import Order, Part, Picture
 from noonward.live.edge.plan import Plan
-from noonward.live.edge.tasks import Attempt, ImageTask
+from noonward.live.edge.tasks import Attempt, Fault, ImageTask
 from noonward.model.edge.scenario import EdgeServers
 
 Phase = Literal["loading", "meeting", "running"]
@@ -20,8 +20,8 @@ class GangRun:
 
     Attributes:
         number: Number of the attempt, counted over the service's life.
-        task: What is generated.
-        attempt: Its record.
+        tasks: What is generated, all of it at once; all are like the first.
+        attempt: Its record, the same for all.
         members: Servers, the first member first.
         group: Number of the gang's process group.
         loads: Whether a member is expected to load the model.
@@ -39,7 +39,7 @@ class GangRun:
     """
 
     number: int
-    task: ImageTask
+    tasks: list[ImageTask]
     attempt: Attempt
     members: tuple[int, ...]
     launched_s: float
@@ -56,6 +56,21 @@ class GangRun:
     open: bool = False
 
     @property
+    def first(self) -> ImageTask:
+        """The task that the scheduler chose."""
+        return self.tasks[0]
+
+    @property
+    def wanted(self) -> list[ImageTask]:
+        """Tasks that this launch is still to generate: none that was canceled or waits again."""
+        return [task for task in self.tasks if task.state == "running" and task.attempts[-1] is self.attempt]
+
+    @property
+    def own_fault(self) -> Fault:
+        """Whose fault it is if the launch fails and no worker was lost."""
+        return "task" if len(self.tasks) == 1 else "batch"
+
+    @property
     def rest_s(self) -> float:
         """Seconds of the attempt after its load."""
         ended = self.attempt.ended_unix_s
@@ -69,20 +84,19 @@ class GangRun:
             address: Where the gang meets.
             group_s: Time-out of an exchange, s.
         """
-        task, drawing = self.task, plan.drawing
+        task, drawing = self.first, plan.drawing
         if task.guidance is not None:
             drawing = replace(drawing, guidance=task.guidance)
         return Order(
             attempt=self.number,
             group=self.group,
-            task=self.task.id,
-            prompt=self.task.prompt,
-            seed=self.task.seed,
+            pictures=tuple(
+                Picture(task=each.id, prompt=each.prompt, negative=each.negative, seed=each.seed) for each in self.tasks
+            ),
             steps=self.attempt.steps,
             drawing=drawing,
-            negative=task.negative,
             sides_px=None if task.width is None or task.height is None else (task.width, task.height),
-            size=self.task.gang,
+            size=task.gang,
             address=address,
             join_s=plan.limits.join_s,
             group_s=group_s,
@@ -100,7 +114,8 @@ class GangRun:
         attempt, parts = self.attempt, list(self.parts.values())
         attempt.ended_unix_s, attempt.error = unix_s, error
         load_s = (now_s if self.phase == "loading" else self.loaded_s) - self.launched_s
-        attempt.energy_j = energy_j(servers, self.task.gang, load_s, now_s - self.launched_s - load_s)
+        energy = energy_j(servers, self.first.gang, load_s, now_s - self.launched_s - load_s)
+        attempt.energy_j = energy / attempt.images
         if parts:
             attempt.join_s = max(part.join_s for part in parts)
             attempt.prompt_s, attempt.decode_s = (max(p.prompt_s for p in parts), max(p.decode_s for p in parts))

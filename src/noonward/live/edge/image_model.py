@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from noonward.live.edge.orders import Drawn, Order
@@ -33,11 +33,11 @@ class ImageModel(Protocol):
         """
 
     def draw(self, order: Order, rank: int, done: Callable[[int], None]) -> Drawn:
-        """Draws an image, or a member's part of it.
+        """Draws the images of an order at once, or a member's part of them.
 
         Args:
-            order: The image.
-            rank: Number of the member, from 0; the first one returns the PNG file.
+            order: The images.
+            rank: Number of the member, from 0; the first one returns the PNG files.
             done: Called after every step with the steps done; what it raises ends the run.
 
         Raises:
@@ -48,24 +48,17 @@ class ImageModel(Protocol):
         """Takes in that the gang is dissolved."""
 
 
-def comments_of(order: Order) -> dict[str, str]:
-    """Returns what an image's file says about it."""
-    return {
-        "task": order.task,
-        "gang": str(order.size),
-        "prompt": order.prompt,
-        "seed": str(order.seed),
-        "steps": str(order.steps),
-    }
-
-
-def png_of(image: Image, comments: dict[str, str]) -> bytes:
-    """Returns an image as a PNG file with comments."""
+def pngs_of(images: Iterable[Image], order: Order) -> tuple[bytes, ...]:
+    """Returns the images of an order as PNG files that say what they were drawn with."""
     from PIL import PngImagePlugin
 
-    words = PngImagePlugin.PngInfo()
-    for name, text in comments.items():
-        words.add_itxt(name, text)
-    file = io.BytesIO()
-    image.save(file, "PNG", pnginfo=words)
-    return file.getvalue()
+    files = []
+    for image, picture in zip(images, order.pictures, strict=True):
+        words = PngImagePlugin.PngInfo()
+        said = {"task": picture.task, "gang": order.size, "prompt": picture.prompt, "seed": picture.seed}
+        for name, value in {**said, "steps": order.steps}.items():
+            words.add_itxt(name, str(value))
+        file = io.BytesIO()
+        image.save(file, "PNG", pnginfo=words)
+        files.append(file.getvalue())
+    return tuple(files)

@@ -64,19 +64,33 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
-    """One image for a gang.
+class Picture:
+    """One image of an order.
 
     Attributes:
-        attempt: Number of the attempt, by which it is stopped.
-        group: Number of the gang's process group, which members keep until they are given another one.
         task: Id of the task.
         prompt: What to draw.
         negative: What not to draw, with guidance.
         seed: Seed of the first noise.
+    """
+
+    task: str
+    prompt: str
+    negative: str
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """Images for a gang, all drawn at once.
+
+    Attributes:
+        attempt: Number of the attempt, by which it is stopped.
+        group: Number of the gang's process group, which members keep until they are given another one.
+        pictures: The images, one or more.
         steps: Inference steps.
         drawing: How images are generated.
-        sides_px: Width and height of the image, pixels; None: the model's own.
+        sides_px: Width and height of the images, pixels; None: the model's own.
         size: Workers of the gang.
         address: Host and port where the gang meets; None for a gang of one and for a group that stands.
         join_s: Time-out of forming the gang, s.
@@ -85,10 +99,7 @@ class Order:
 
     attempt: int
     group: int
-    task: str
-    prompt: str
-    negative: str
-    seed: int
+    pictures: tuple[Picture, ...]
     steps: int
     drawing: Drawing
     sides_px: tuple[int, int] | None
@@ -104,11 +115,11 @@ class Part:
 
     Attributes:
         join_s: Seconds to form the gang.
-        prompt_s: Seconds to encode the prompt (first member).
+        prompt_s: Seconds to encode the prompts (first member).
         run_s: Seconds of all inference steps.
-        decode_s: Seconds from the latent to the PNG file (first member).
+        decode_s: Seconds from the latents to the PNG files (first member).
         sent_bytes: Bytes of keys and values that it sent.
-        png: The image (first member).
+        pngs: The images (first member; none at the others).
     """
 
     join_s: float
@@ -116,7 +127,7 @@ class Part:
     run_s: float
     decode_s: float
     sent_bytes: int
-    png: bytes | None
+    pngs: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,18 +135,18 @@ class Drawn:
     """What a model has drawn.
 
     Attributes:
-        prompt_s: Seconds to encode the prompt (first member).
+        prompt_s: Seconds to encode the prompts (first member).
         run_s: Seconds of all inference steps; of everything where a model does not tell them apart.
-        decode_s: Seconds from the latent to the PNG file (first member).
+        decode_s: Seconds from the latents to the PNG files (first member).
         sent_bytes: Bytes of keys and values that this member sent, 0 where they are not counted.
-        png: The image (first member).
+        pngs: The images (first member; none at the others).
     """
 
     prompt_s: float
     run_s: float
     decode_s: float
     sent_bytes: int
-    png: bytes | None
+    pngs: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ import torch
 from torch.distributed.device_mesh import init_device_mesh
 
 from noonward.errors import DataError
-from noonward.live.edge.image_model import comments_of, png_of
+from noonward.live.edge.image_model import pngs_of
 from noonward.live.edge.orders import Drawn, Order
 
 
@@ -78,23 +78,23 @@ class Pipeline:
 
     @torch.inference_mode()
     def draw(self, order: Order, rank: int, done: Callable[[int], None]) -> Drawn:
-        """Draws an image; its times are not separated, and its exchanges not counted."""
+        """Draws images; their times are not separated, and their exchanges not counted."""
         begin = time.perf_counter()
 
         def stepped(pipe: Any, step: int, time_t: Any, kept: dict[str, Any]) -> dict[str, Any]:
             done(step + 1)
             return kept
 
-        image = self._pipe(
-            prompt=order.prompt,
+        images = self._pipe(
+            prompt=[picture.prompt for picture in order.pictures],
             num_inference_steps=order.steps,
-            generator=torch.Generator().manual_seed(order.seed),
+            generator=[torch.Generator().manual_seed(picture.seed) for picture in order.pictures],
             callback_on_step_end=stepped,
             **self._wanted(order),
-        ).images[0]
+        ).images
         ran = time.perf_counter()
-        png = png_of(image, comments_of(order)) if rank == 0 else None
-        return Drawn(prompt_s=0.0, run_s=ran - begin, decode_s=time.perf_counter() - ran, sent_bytes=0, png=png)
+        pngs = pngs_of(images, order) if rank == 0 else ()
+        return Drawn(prompt_s=0.0, run_s=ran - begin, decode_s=time.perf_counter() - ran, sent_bytes=0, pngs=pngs)
 
     def _wanted(self, order: Order) -> dict[str, Any]:
         """Returns size and guidance as the pipeline takes them: without guidance its own choice stays."""
@@ -103,7 +103,8 @@ class Pipeline:
             wanted["width"], wanted["height"] = order.sides_px
         if order.drawing.guidance is not None:
             name = "true_cfg_scale" if "true_cfg_scale" in self._takes else "guidance_scale"
-            wanted |= {name: order.drawing.guidance, "negative_prompt": order.negative or " "}
+            wanted[name] = order.drawing.guidance
+            wanted["negative_prompt"] = [picture.negative or " " for picture in order.pictures]
         return wanted
 
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from noonward.errors import DataError
-from noonward.live.edge.image_model import comments_of, png_of
-from noonward.live.edge.orders import Drawing, Drawn, Order
+from noonward.live.edge.image_model import pngs_of
+from noonward.live.edge.orders import Drawing, Drawn, Order, Picture
 from noonward.live.edge.patches import RowExchange, Rows
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 PROMPT_TOKENS: Final = 120
 """Longest prompt, tokens (PixArt-alpha)."""
@@ -65,36 +68,38 @@ class PixArt:
         """Needs nothing."""
 
     def draw(self, order: Order, rank: int, done: Callable[[int], None]) -> Drawn:
-        """Draws the rows of one member, and the whole image at the first one."""
+        """Draws the rows of one member, and the whole images at the first one."""
         begin = time.perf_counter()
         guidance = self.guidance(order.drawing)
-        prompt = self.encode(order.prompt, guidance, order.negative) if rank == 0 else None
+        prompt = self.encode(order.pictures, guidance) if rank == 0 else None
         prompt = share_prompt(prompt, self._device.type, self._precision, order.size)
         encoded = time.perf_counter()
         exchange = RowExchange(rank, order.size, order.drawing)
-        own = self.denoise(exchange, prompt, order.seed, order.steps, guidance, done, sides_px=order.sides_px)
+        seeds = [picture.seed for picture in order.pictures]
+        own = self.denoise(exchange, prompt, seeds, order.steps, guidance, done, sides_px=order.sides_px)
         latent = whole_latent(own, exchange)
         if self._device.type == "cuda":
             torch.cuda.synchronize()
         ran = time.perf_counter()
-        png = self.png(latent, comments_of(order)) if rank == 0 else None
+        pngs = pngs_of(self.images(latent), order) if rank == 0 else ()
         return Drawn(
             prompt_s=encoded - begin,
             run_s=ran - encoded,
             decode_s=time.perf_counter() - ran,
             sent_bytes=exchange.sent_bytes,
-            png=png,
+            pngs=pngs,
         )
 
-    def encode(self, prompt: str, guidance: float, negative: str = "") -> tuple[Tensor, Tensor]:
-        """Returns the embedding of a prompt and the mask of its tokens; with guidance the negative prompt's first.
+    def encode(self, pictures: Sequence[Picture], guidance: float) -> tuple[Tensor, Tensor]:
+        """Returns the embeddings of prompts and the masks of their tokens; with guidance the negative prompts' first.
 
-        Without a text encoder the embedding is drawn from the prompt's digest: a stand-in that means nothing.
+        Without a text encoder an embedding is drawn from the prompt's digest: a stand-in that means nothing.
 
         Raises:
-            DataError: The prompt is too long.
+            DataError: A prompt is too long.
         """
-        prompts = [prompt] if guidance == 1 else [negative, prompt]
+        prompts = [] if guidance == 1 else [picture.negative for picture in pictures]
+        prompts += [picture.prompt for picture in pictures]
         if self._text is not None:
             return self._text.encode(prompts)
         channels = self._transformer.config.caption_channels
@@ -113,27 +118,28 @@ class PixArt:
         self,
         exchange: RowExchange,
         prompt: tuple[Tensor, Tensor],
-        seed: int,
+        seeds: Sequence[int],
         steps: int,
         guidance: float,
         done: Callable[[int], None] = lambda step: None,
         sides_px: tuple[int, int] | None = None,
     ) -> Tensor:
-        """Returns the latent of this worker's rows.
+        """Returns the latents of this worker's rows, one an image.
 
         Args:
             exchange: Exchange with the other workers of the gang.
             prompt: What ``encode`` returned.
-            seed: Seed of the first noise, the same whatever the gang.
+            seeds: Seed of every image's first noise, the same whatever the gang.
             steps: Inference steps.
             guidance: Scale of guidance.
             done: Called after every step with the steps done; what it raises ends the run.
-            sides_px: Width and height of the image, pixels; None: the model's own.
+            sides_px: Width and height of the images, pixels; None: the model's own.
         """
         config, scheduler = self._transformer.config, self._scheduler
         factor = 2 ** (len(self._vae.config.block_out_channels) - 1)
         width, whole = (config.sample_size,) * 2 if sides_px is None else (side // factor for side in sides_px)
-        noise = torch.randn((1, config.in_channels, whole, width), generator=torch.Generator().manual_seed(seed))
+        sides = (config.in_channels, whole, width)
+        noise = torch.stack([torch.randn(sides, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
         height = whole // exchange.size
         latent = noise[:, :, exchange.rank * height : (exchange.rank + 1) * height]
         latent = latent.to(self._device, self._dtype) * scheduler.init_noise_sigma
@@ -148,7 +154,7 @@ class PixArt:
             for step, time in enumerate(scheduler.timesteps):
                 exchange.begin(step)
                 estimate = self._transformer(
-                    latent.expand(batch, -1, -1, -1),
+                    latent.repeat(batch // len(seeds), 1, 1, 1),
                     encoder_hidden_states=embedding_BTD,
                     encoder_attention_mask=mask_BT,
                     timestep=time.expand(batch),
@@ -165,13 +171,13 @@ class PixArt:
         return latent
 
     @torch.inference_mode()
-    def png(self, latent: Tensor, comments: dict[str, str]) -> bytes:
-        """Returns the image of a whole latent as a PNG file with comments."""
+    def images(self, latent: Tensor) -> list[Image]:
+        """Returns the images of whole latents."""
         from PIL import Image
 
-        decoded = self._vae.decode(latent / self._vae.config.scaling_factor).sample[0].float()
+        decoded = self._vae.decode(latent / self._vae.config.scaling_factor).sample.float()
         levels = ((decoded / 2 + 0.5).clamp(0, 1) * 255).round().to("cpu", torch.uint8)
-        return png_of(Image.fromarray(levels.permute(1, 2, 0).numpy()), comments)
+        return [Image.fromarray(each.permute(1, 2, 0).numpy()) for each in levels]
 
     def _shape(self, batch: int, height_px: int, width_px: int) -> dict[str, Tensor | None]:
         """Returns the size of the whole image as a condition, for models that take it."""

@@ -35,6 +35,7 @@ class Plan:
         losses: Launches of a task that may lose a worker before it fails: it may be what kills them.
         retain_s: Seconds after its end that a task is kept.
         device: Where workers compute: measured times hold for it alone.
+        batch: Most images of equal requests that a launch draws at once.
     """
 
     setting: EdgeScenario
@@ -47,6 +48,7 @@ class Plan:
     losses: int = 10
     retain_s: float = 30 * 86_400.0
     device: str = "auto"
+    batch: int = 1
 
     def measured_for(self) -> dict[str, Any]:
         """Returns what measured times depend on, as JSON values."""

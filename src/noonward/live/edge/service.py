@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import secrets
 import signal
 import sys
 import time
@@ -27,6 +26,7 @@ from noonward.live.edge.page import page
 from noonward.live.edge.status import status
 from noonward.live.edge.tasks import ImageTask, TaskStore
 from noonward.live.edge.web import WebServer
+from noonward.live.tokens import new_token
 
 ADDRESS: Final = "service.json"
 """File of the service's address within its folder."""
@@ -61,13 +61,13 @@ class Service:
         self.controller = make(self._inbox.put, TaskStore(folder), self._clock, start)
         self._written_s = -1e9
         self._watched: dict[str, list[Future[dict[str, Any]]]] = {}
-        self.controller.on_end = self._ended
+        self.controller.task_list.on_end = self._ended
 
     def run(self) -> None:
         """Serves until ``stop`` is called or a signal ends it."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._inbox.put(self.stop))
-        token = secrets.token_urlsafe(24)
+        token = new_token()
         web = WebServer(token, self._answer, self.watch)
         web.start()
         address = {"pid": os.getpid(), "port": web.server_port, "token": token, "version": 1}
@@ -94,8 +94,8 @@ class Service:
         due_s = self._clock() + FAULT_S
         with self._noted("what was due"):
             due_s = self.controller.tick()
-        if self.controller.changed and self._clock() - self._written_s >= PAGE_S:
-            self.controller.changed = False
+        if self.controller.notes.changed and self._clock() - self._written_s >= PAGE_S:
+            self.controller.notes.changed = False
             self._written_s = self._clock()
             self._write_page()
         try:
@@ -115,7 +115,7 @@ class Service:
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{Path(last.filename).name}, line {last.lineno}"
-            self.controller.note(f"{what} was not done: {type(error).__name__}: {error} ({place})")
+            self.controller.notes.add(f"{what} was not done: {type(error).__name__}: {error} ({place})")
             sys.stderr.write(traceback.format_exc())
 
     def _write_page(self) -> None:
@@ -139,11 +139,11 @@ class Service:
         if name == "submit":
             return self.controller.submit(**content).as_dict()
         if name == "task":
-            return self._task(content["id"]).as_dict()
+            return self.controller.task(content["id"]).as_dict()
         if name == "cancel":
             return self.controller.cancel(content["id"]).as_dict()
         if name == "image":
-            return self._image(self._task(content["id"]))
+            return self._image(self.controller.task(content["id"]))
         if name == "page":
             return page(status(self.controller), self._folder)
         if name == "stop":
@@ -161,7 +161,7 @@ class Service:
                 self._watched.setdefault(name, []).append(end)
             elif end.set_running_or_notify_cancel():
                 try:
-                    end.set_result(self._task(name).as_dict())
+                    end.set_result(self.controller.task(name).as_dict())
                 except NoonwardError as error:
                     end.set_exception(error)
 
@@ -173,17 +173,6 @@ class Service:
         for end in self._watched.pop(task.id, []):
             if end.set_running_or_notify_cancel():
                 end.set_result(task.as_dict())
-
-    def _task(self, name: str) -> ImageTask:
-        """Returns a task.
-
-        Raises:
-            NoonwardError: There is none of that id.
-        """
-        task = self.controller.tasks.get(name)
-        if task is None:
-            raise NoonwardError(f"there is no task {name!r}; 'noonward edge status' lists them")
-        return task
 
     def _image(self, task: ImageTask) -> bytes:
         """Returns the image of a task.

@@ -24,7 +24,7 @@ from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 
 Device = Literal["auto", "cpu", "cuda"]
-PLAIN: Final = ("policy", "load_policy", "tries", "retain_s", "ray", "device", "seed")
+PLAIN: Final = ("policy", "load_policy", "tries", "retain_s", "ray", "device", "seed", "batch")
 """Fields of ``Settings`` that are plain values."""
 
 
@@ -44,6 +44,7 @@ class Settings:
         ray: ``local`` or the address of a Ray cluster.
         device: Where workers compute.
         seed: Seed of the scheduler's random stream.
+        batch: Most images of equal requests that a launch draws at once.
     """
 
     setting: EdgeScenario
@@ -57,6 +58,7 @@ class Settings:
     ray: str = LOCAL
     device: Device = "auto"
     seed: int = 0
+    batch: int = 1
 
     def __post_init__(self) -> None:
         names = [model.name for model in self.models]
@@ -174,6 +176,7 @@ def controller_maker(settings: Settings) -> Callable[..., Controller]:
             tries=settings.tries,
             retain_s=settings.retain_s,
             device=settings.device,
+            batch=settings.batch,
         )
         scheduler = edge_scheduler(settings.policy)
         count, precision = settings.setting.servers.count, settings.drawing.precision

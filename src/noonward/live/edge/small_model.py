@@ -1,4 +1,4 @@
-"""A small image model of random weights: it draws nothing, but runs the code that real weights run."""
+"""Small image models of random weights: they draw nothing, but run the code that real weights run."""
 
 from __future__ import annotations
 
@@ -60,3 +60,58 @@ def write_small_model(folder: Path, *, seed: int = 0) -> None:
         vae.save_pretrained(part / "vae")
         scheduler: Any = DDIMScheduler(beta_end=BETA_END)
         scheduler.save_pretrained(part / "scheduler")
+
+
+def write_small_flux(folder: Path, *, seed: int = 0) -> None:
+    """Writes a Flux pipeline of a few thousand random weights, with its text encoders.
+
+    Args:
+        folder: Folder; appears whole.
+        seed: Seed of the weights.
+    """
+    import torch
+    from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxPipeline, FluxTransformer2DModel
+    from transformers import ByT5Tokenizer, CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
+
+    with torch.random.fork_rng(), whole_folder(folder) as part:
+        torch.manual_seed(seed)
+        t5 = T5Config(vocab_size=384, d_model=32, d_kv=8, d_ff=32, num_layers=1, num_heads=2)
+        made: Any = FluxPipeline(
+            scheduler=FlowMatchEulerDiscreteScheduler(),
+            vae=AutoencoderKL(
+                sample_size=32,
+                block_out_channels=(4,),
+                layers_per_block=1,
+                latent_channels=1,
+                norm_num_groups=1,
+                use_quant_conv=False,
+                use_post_quant_conv=False,
+                shift_factor=0.06,
+                scaling_factor=1.5,
+            ),
+            text_encoder=CLIPTextModel(
+                CLIPTextConfig(
+                    vocab_size=384,
+                    hidden_size=32,
+                    intermediate_size=32,
+                    num_hidden_layers=1,
+                    num_attention_heads=2,
+                    projection_dim=32,
+                )
+            ),
+            tokenizer=ByT5Tokenizer(model_max_length=77),
+            text_encoder_2=T5EncoderModel(t5),
+            tokenizer_2=ByT5Tokenizer(model_max_length=77),
+            transformer=FluxTransformer2DModel(
+                patch_size=1,
+                in_channels=4,
+                num_layers=1,
+                num_single_layers=1,
+                attention_head_dim=16,
+                num_attention_heads=2,
+                joint_attention_dim=32,
+                pooled_projection_dim=32,
+                axes_dims_rope=(4, 4, 8),
+            ),
+        )
+        made.save_pretrained(part)

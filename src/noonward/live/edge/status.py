@@ -44,8 +44,10 @@ def status(controller: Controller) -> dict[str, Any]:
             for size in gang_sizes(setting)
         ],
         "tasks": [task.as_dict() for task in tasks],
-        "progress": {run.task.id: _progress(controller, run.members) for run in controller.runs.values()},
-        "notes": controller.notes[-NOTES:],
+        "progress": {
+            task.id: _progress(controller, run.members) for run in controller.runs.values() for task in run.wanted
+        },
+        "notes": controller.notes.texts[-NOTES:],
     }
 
 
@@ -54,7 +56,7 @@ def _server(n: int, server: Server) -> dict[str, Any]:
     return {
         "server": n,
         "state": server.state if run is None else run.phase,
-        "task": None if run is None else run.task.id,
+        "task": None if run is None else run.first.id,
         "pid": None if facts is None else facts.pid,
         "host": None if facts is None else facts.host,
         "device": None if facts is None else facts.device,

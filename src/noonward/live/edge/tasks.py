@@ -13,8 +13,9 @@ from noonward.errors import NoonwardError
 from noonward.files import make_folder, whole_file, write_text
 
 State = Literal["queued", "running", "done", "failed"]
-Fault = Literal["task", "worker", "service"]
-"""What a launch failed by; only those that failed by the task count as its tries."""
+Fault = Literal["task", "batch", "worker", "service"]
+"""What a launch failed by; only those that failed by the task count as its tries. ``batch``: by one of several images
+that were drawn at once; each is drawn alone the next time."""
 FORMAT: Final = 1
 """Format of the files."""
 UNREADABLE: Final = "unreadable"
@@ -37,9 +38,10 @@ class Attempt:
         run_s: Longest time that a member took for all its steps, s.
         decode_s: Time from the latent to the PNG file, s.
         sent_mb: Keys and values that all members sent, MB.
-        energy_j: Estimate from the servers' powers and these times, J.
+        images: Images that were drawn at once; times are those of all of them.
+        energy_j: Estimate from the servers' powers and these times, an equal share for each image, J.
         error: Why it failed, or None.
-        fault: Whose fault that was: the task's, or that of a worker or the service that was lost.
+        fault: What it failed by.
     """
 
     servers: list[int]
@@ -53,6 +55,7 @@ class Attempt:
     run_s: float = 0.0
     decode_s: float = 0.0
     sent_mb: float = 0.0
+    images: int = 1
     energy_j: float = 0.0
     error: str | None = None
     fault: Fault = "task"
@@ -106,6 +109,16 @@ class ImageTask:
     def energy_j(self) -> float:
         """Estimated energy of all its attempts, J."""
         return sum(attempt.energy_j for attempt in self.attempts)
+
+    @property
+    def like(self) -> tuple[Any, ...]:
+        """What tasks must have in common to be drawn at once: model, gang, most steps, size and guidance."""
+        return self.model, self.gang, self.steps_max, self.width, self.height, self.guidance
+
+    @property
+    def alone(self) -> bool:
+        """Whether it must be drawn alone: a launch of several images failed that it took part in."""
+        return any(attempt.fault == "batch" for attempt in self.attempts)
 
     def as_dict(self) -> dict[str, Any]:
         """Returns all fields, and the energy."""

@@ -13,7 +13,6 @@ from noonward.decision.cluster.view import (
     ASK_FINISHED,
     ASK_SLOT,
     HOLD,
-    KEEP,
     ORACLE,
     SECONDS,
     ClusterView,
@@ -296,7 +295,7 @@ class World:
         for s, seat in asked:
             choice, gpus, level = self._checked(seat, s, *answer_N[s].item()[:3])
             self._decided(seat, s, choice, gpus, level, 0.0)
-            answer_N[s] = choice, gpus, level, 0.0, KEEP
+            self.engine.answers.send(s, choice - 1, gpus=gpus, level=level)
         return True
 
     def _answer_allocate(self, seat: Seat) -> bool:
@@ -325,7 +324,7 @@ class World:
         self.unrouted.pop(seat.serial)
         self._decided(seat, 0, choice, gpus, level, earliest_s)
         seat.gpus, seat.level, seat.earliest_s = gpus, level, earliest_s
-        self.engine.answers.answer_N[0] = choice, gpus, level, earliest_s, KEEP
+        self.engine.answers.send(0, choice - 1, gpus=gpus, level=level, earliest_s=earliest_s)
         return True
 
     def restrict(self, seat: Seat, asker: int) -> None:

@@ -1,17 +1,24 @@
-"""Freedoms of jobs: what may be done to a job while it runs, per job class, as a scenario states it."""
+"""Freedoms of jobs: what may be done to running jobs, per job class, as scenarios state it and kernels read it."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Self
+from collections.abc import Collection
+from typing import Annotated, Final, Literal, Self
 
+import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from noonward.arrays import Records
 from noonward.errors import nearest
-from noonward.model.cluster.power_caps import CAP_TABLES, CapCurve
+from noonward.model.cluster.power_caps import CAP_TABLES, MOST_POINTS, CapCurve
 from noonward.model.spec import Gang, NonNegative, Positive, Share, Spec
 
 MOST_GANGS: Final = 16
 """Gangs that a job may be resized to, at most."""
+NO_LIMIT: Final = 2**62
+"""Suspensions of a class that states no limit."""
+Lever = Literal["suspend", "resize", "cap"]
+"""What a scheduler may do with running jobs: suspend them, resume them on other gangs, change their power caps."""
 
 
 class Scaling(Spec):
@@ -117,3 +124,61 @@ def check_freedoms(freedoms: dict[str, Freedom], classes: tuple[str, ...]) -> No
     for name in freedoms:
         if name not in classes:
             raise ValueError(f"freedoms name the unknown class {name!r}; {nearest(name, classes)}")
+
+
+FREEDOM: Final = np.dtype(
+    [
+        ("interruptible", "i8"),  # 1 where its jobs may be suspended
+        ("stop_s", "f8"),  # time to write the checkpoint, GPUs held, s
+        ("dark_s", "f8"),  # time after that until it may be resumed, no GPUs held, s
+        ("load_s", "f8"),  # time to load the checkpoint and warm up, GPUs held, s
+        ("stop_power", "f8"),  # power while it stops, share of its running power
+        ("load_power", "f8"),  # power while it loads, share of its running power
+        ("min_run_s", "f8"),  # shortest run between start or resumption and a suspension, s
+        ("most_suspensions", "i8"),  # how often a job may be suspended
+        ("caps", "i8"),  # power caps it may run under; cap 0 is full power, the others follow in falling order
+        ("cap_power", "f8", (MOST_POINTS,)),  # power under each cap, share of full power
+        ("cap_rate", "f8", (MOST_POINTS,)),  # throughput under each cap, share of full throughput
+        ("gangs", "i8"),  # gangs that it may be resized to
+        ("gang_gpus", "i8", (MOST_GANGS,)),  # their GPUs, ascending
+        ("gang_speed", "f8", (MOST_GANGS,)),  # throughput on each, over that on the first
+    ]
+)
+"""What may be done with the running jobs of a class; all zero where nothing may, but for the shares of cap 0."""
+
+
+def freedom_records(freedoms: dict[str, Freedom], classes: tuple[str, ...], levers: Collection[Lever]) -> Records:
+    """Returns what a scheduler may do with the running jobs of each class, FREEDOM records.
+
+    Args:
+        freedoms: What each class allows, by its name.
+        classes: Names of all classes.
+        levers: What the scheduler does; what is none of it is left out.
+    """
+    out = np.zeros(len(classes), FREEDOM)
+    out["cap_power"][:, 0] = out["cap_rate"][:, 0] = 1.0
+    for c, name in enumerate(classes):
+        freedom = freedoms.get(name, Freedom())
+        curve = freedom.cap_curve if "cap" in levers else None
+        if curve is not None:
+            points = len(curve.power)
+            out[c]["caps"] = points - 1
+            out[c]["cap_power"][:points], out[c]["cap_rate"][:points] = curve.power[::-1], curve.throughput[::-1]
+        elastic = freedom.elastic if "resize" in levers else None
+        if elastic is not None:
+            gangs = len(elastic.gpus)
+            out[c]["gangs"] = gangs
+            out[c]["gang_gpus"][:gangs], out[c]["gang_speed"][:gangs] = elastic.gpus, elastic.speedup
+        # A resize is a stop and a resumption.
+        out[c]["interruptible"] = elastic is not None or (freedom.interruptible and "suspend" in levers)
+        if out[c]["interruptible"]:
+            out[c]["min_run_s"] = freedom.min_run_s
+            out[c]["most_suspensions"] = NO_LIMIT if freedom.most_suspensions is None else freedom.most_suspensions
+            for field in Checkpoint.model_fields:
+                out[c][field] = getattr(freedom.checkpoint, field)
+    return out
+
+
+def bend(freedom_C: Records) -> bool:
+    """Returns whether a scheduler may do something with the running jobs of some class, of FREEDOM records."""
+    return bool(((freedom_C["interruptible"] > 0) | (freedom_C["caps"] > 0)).any())

@@ -132,6 +132,40 @@ class JobTraits:
         return cls(key_JL=np.stack(keys, axis=1), limit_J=np.asarray(limit_J, np.float64))
 
 
+def told_JK(told: RunTimeKnowledge, limit_J: F8, mean_J: F8, times: int) -> F8:
+    """Returns what schedulers are told of the work of jobs, units: when these arrive, and as they outlive that.
+
+    Args:
+        told: What they are told; for ``learned``, what holds until something is learned, as for ``limit``.
+        limit_J: Limits, units; infinite for none: the mean counts.
+        mean_J: Means of the jobs' classes in the past, units.
+        times: How many times they are told.
+    """
+    if told == "class-mean":
+        return mean_J[:, None] * np.arange(1, times + 1)
+    return np.repeat(np.where(np.isfinite(limit_J), limit_J, mean_J)[:, None], times, axis=1)
+
+
+def class_mean_J(class_J: I8, class_P: I8, work_P: F8, cause_P: I8) -> F8:
+    """Returns the mean work of the past jobs of each job's class that ended, units.
+
+    A class without such a job takes the mean of all classes.
+
+    Args:
+        class_J: Classes of the jobs.
+        class_P: Classes of past jobs.
+        work_P: Their work, units.
+        cause_P: How they ended; RUNNING: they have not.
+    """
+    ended_P = cause_P != RUNNING
+    class_P, work_P = class_P[ended_P], work_P[ended_P]
+    out_J = np.full(len(class_J), work_P.mean())
+    for key in np.unique(class_J).tolist():
+        if (class_P == key).any():
+            out_J[class_J == key] = work_P[class_P == key].mean()
+    return out_J
+
+
 class Groups:
     """Numbers of groups of jobs, given as jobs are met: the groups that ``JobTraits.build`` makes of all at once.
 
@@ -195,24 +229,14 @@ class JobKnowledge:
         Args:
             times: How many times they are told.
         """
-        if self.told.run_time == "class-mean":
-            return self.class_mean_J()[:, None] * np.arange(1, times + 1)
         past = len(self.past_work_P)
         limit_J = self.traits.limit_J[past:]
-        limit_J = np.where(np.isfinite(limit_J), limit_J, self.class_mean_J() if past else 0.0)
-        return np.repeat(limit_J[:, None], times, axis=1)
+        return told_JK(self.told.run_time, limit_J, self.class_mean_J() if past else np.zeros(len(limit_J)), times)
 
     def class_mean_J(self) -> F8:
         """Returns the mean work of past jobs that ended, by class, for each of the environment's jobs, units.
 
         A class without such a job takes the mean of all classes.
         """
-        ended_P = self.past_cause_P != RUNNING
-        class_P = self.traits.key_JL[: len(self.past_work_P), 1][ended_P]
-        class_J = self.traits.key_JL[len(self.past_work_P) :, 1]
-        work_P = self.past_work_P[ended_P]
-        out_J = np.full(len(class_J), work_P.mean())
-        for key in np.unique(class_J).tolist():
-            if (class_P == key).any():
-                out_J[class_J == key] = work_P[class_P == key].mean()
-        return out_J
+        class_P, class_J = np.split(self.traits.key_JL[:, 1], [len(self.past_work_P)])
+        return class_mean_J(class_J, class_P, self.past_work_P, self.past_cause_P)

@@ -120,7 +120,7 @@ class BidPrice(PartlyCompiledScheduler):
         # The plan reads as many hours whatever jobs come: else the longest one to come would be told by the reach.
         self.needs = Needs(
             protocols=("each-slot",), signals=True, economics=True, forecast=forecast, samples=True,
-            lookahead_h=0 if forecast.foresight else PRICED_H, running=suspends,
+            lookahead_h=0 if forecast.foresight else PRICED_H, levers=("suspend",) if suspends else (),
         )  # fmt: skip
         self.samples = samples
         self.first_rounds = first_rounds
@@ -151,7 +151,7 @@ class BidPrice(PartlyCompiledScheduler):
         self._price_SH, self._square_SH, self._mean_SH = np.zeros((3, sites, PRICED_H))
         self._booked_ST = np.zeros((sites, 0), np.int64)
         self._plan_J, self._life_J = blank_plans(0), no_lives(0)
-        self._bends = self.needs.running and any(each.interruptible for each in brief.fleet.freedoms.values())
+        self._bends = bool(self.needs.levers) and any(each.interruptible for each in brief.fleet.freedoms.values())
         self._option_S = np.zeros(sites, OPTION)
         self._prices: Prices | None = None
         self._noted_1 = np.array([(-1, self._per_hour, self._last_start_s)], NOTED)

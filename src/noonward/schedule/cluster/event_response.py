@@ -92,7 +92,7 @@ class EventResponse(Scheduler):
     """
 
     def __init__(self, base: Scheduler, events: Sequence[SiteEvent], levers: Sequence[Lever] = LEVERS) -> None:
-        if "each-slot" not in base.needs.protocols or base.needs.caps:
+        if "each-slot" not in base.needs.protocols or "cap" in base.needs.levers:
             raise ScenarioError(
                 "events are followed on top of a scheduler of protocol each-slot that does not cap jobs itself; choose "
                 "another one"
@@ -108,7 +108,7 @@ class EventResponse(Scheduler):
                     f"two events at {one.site} overlap: one ends at {one.event.end_s:g} s, the next begins at "
                     f"{other.event.start_s:g} s; move one of them"
                 )
-        self.needs = replace(base.needs, protocols=("each-slot",), running=True, caps=True)
+        self.needs = replace(base.needs, protocols=("each-slot",), levers=(*{*base.needs.levers, "suspend", "cap"},))
         self._at: dict[str, int] = {}
         self._planned_s = -np.inf
         self._plan: dict[int, int] = {}
@@ -161,7 +161,7 @@ class EventResponse(Scheduler):
 
     def _decide_running(self, view: ClusterView, answers: Answers) -> None:
         """Caps and suspends running jobs in events, lifts the caps of the last one, and leaves the rest to the base."""
-        if self._base.needs.running:
+        if "suspend" in self._base.needs.levers:
             self._base.decide(view, answers)
         if self._planned_s != view.now_s:
             self._planned_s, self._plan = view.now_s, {}

@@ -24,6 +24,7 @@ from noonward.decision.cluster.view import (
 )
 from noonward.decision.scheduler import CompiledScheduler, forecast_remarks
 from noonward.forecasts.forecast import Forecast
+from noonward.model.cluster.freedom import Lever
 from noonward.schedule.cluster.slot_rules import cheapest_site
 from noonward.units import DAY_H, HOUR_S
 
@@ -145,8 +146,7 @@ class _Threshold(CompiledScheduler):
         quantile: Share of the 24 hours that are cheap.
         kept: Share of a job's slack that is left unused.
         power: Least power of a cap in use, share of full power.
-        caps: It caps running jobs; else it suspends them.
-        resizes: It resumes jobs on other gangs.
+        levers: What it does with running jobs.
     """
 
     def __init__(
@@ -156,9 +156,7 @@ class _Threshold(CompiledScheduler):
         quantile: float,
         kept: float,
         power: float,
-        *,
-        caps: bool,
-        resizes: bool = False,
+        levers: tuple[Lever, ...],
     ) -> None:
         self.needs = Needs(
             protocols=("each-slot",),
@@ -166,9 +164,7 @@ class _Threshold(CompiledScheduler):
             economics=True,
             forecast=forecast,
             lookahead_h=DAY_H,
-            running=not caps,
-            caps=caps,
-            resizes=resizes,
+            levers=levers,
         )
         weights = {"cost": (np.nan, np.nan), "price": (1.0, 0.0), "carbon": (0.0, 1.0)}[measure]
         self._numbers = (-1.0, quantile * DAY_H, kept, *weights, power)
@@ -215,7 +211,7 @@ class SuspendThreshold(_Threshold):
         kept: Kept = 0.3,
         resizes: bool = False,
     ) -> None:
-        super().__init__(forecast, measure, quantile, kept, 1.0, caps=False, resizes=resizes)
+        super().__init__(forecast, measure, quantile, kept, 1.0, ("suspend", "resize") if resizes else ("suspend",))
 
 
 class CapThreshold(_Threshold):
@@ -250,4 +246,4 @@ class CapThreshold(_Threshold):
         kept: Kept = 0.3,
         power: Power = 0.6,
     ) -> None:
-        super().__init__(forecast, measure, quantile, kept, power, caps=True)
+        super().__init__(forecast, measure, quantile, kept, power, ("cap",))

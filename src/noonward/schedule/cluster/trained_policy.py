@@ -73,10 +73,11 @@ def write_policy(
     The net of agent n is fed [global part, own part of n] and answers with the feasible choice of highest output. With
     the head ``site-gang`` (protocol on-arrival) the outputs are S log-weights of the sites and S x G of the gangs
     there (S x G x F of gang and clock where the observation has clock levels); the site of highest weight is taken,
-    then the best gang (and clock) there. Two keys of ``meta`` change that head: ``execute`` ("greedy" unless given):
-    "sample" draws site and gang from the softmax over the feasible ones instead; ``gang_mask`` ("site" unless given):
-    under "fleet" the gang is chosen, by the weights that stand for the first site, among those that fit anywhere, and
-    cut to what fits at the site.
+    then the best gang (and clock) there. Two keys of ``meta`` change this. ``execute`` ("greedy" unless given), for
+    the heads ``logits`` and ``site-gang``: "sample" draws the choice, or site and gang, from the softmax over the
+    feasible ones instead. ``gang_mask`` ("site" unless given), for the head ``site-gang``: under "fleet" the gang is
+    chosen, by the weights that stand for the first site, among those that fit anywhere, and cut to what fits at the
+    site.
 
     Args:
         path: File, ``.npz``.
@@ -154,8 +155,10 @@ def _checked_meta(meta: dict[str, Any], path: Path) -> dict[str, Any]:
         given = meta.get(name, allowed[0])
         if given not in allowed:
             raise DataError(f"{path}: meta has the unknown {name} {given!r}; {nearest(str(given), allowed)}")
-    if meta["head"] != "site-gang" and not {"execute", "gang_mask"}.isdisjoint(meta):
-        raise DataError(f"{path}: 'execute' and 'gang_mask' are for the head 'site-gang'; leave them out")
+    if meta["head"] != "site-gang" and "gang_mask" in meta:
+        raise DataError(f"{path}: 'gang_mask' is for the head 'site-gang'; leave it out")
+    if meta["head"] == "values" and meta.get("execute") == "sample":
+        raise DataError(f"{path}: values of choices are no log-weights to draw from; leave 'execute' out")
     net_file.check_meta(meta, _Meta, path)
     return meta
 
@@ -210,6 +213,15 @@ def _forward(memory: RuleMemory, agents: int, n: int) -> int:
     return here
 
 
+@kernel(inline=True, allocates=False)
+def _weight(memory: RuleMemory, output: float) -> float:
+    """Returns an output; with Gumbel noise where choices are drawn, so that the largest is a draw of the softmax."""
+    if not memory.index_XY[0, SAMPLED]:
+        return output
+    uniform = (random_below(memory.random_1, 1 << 53) + 0.5) / (1 << 53)
+    return output - np.log(-np.log(uniform))
+
+
 @rule
 def _each_slot(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     agents = view.asked_N.shape[0]
@@ -220,20 +232,14 @@ def _each_slot(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
         if view.asked_N[n] < 0:
             continue
         out_A = scratch_XY[_forward(memory, agents, n)]
-        best = -1
+        best, highest = -1, -np.inf
         for choice in range(view.mask_NA.shape[1]):
-            if view.mask_NA[n, choice] and (best < 0 or out_A[choice] > out_A[best]):
-                best = choice
+            if not view.mask_NA[n, choice]:
+                continue
+            weight = _weight(memory, out_A[choice])
+            if best < 0 or weight > highest:
+                best, highest = choice, weight
         answers.answer_N[n].choice = best
-
-
-@kernel(inline=True, allocates=False)
-def _weight(memory: RuleMemory, output: float) -> float:
-    """Returns an output; with Gumbel noise where choices are drawn, so that the largest is a draw of the softmax."""
-    if not memory.index_XY[0, SAMPLED]:
-        return output
-    uniform = (random_below(memory.random_1, 1 << 53) + 0.5) / (1 << 53)
-    return output - np.log(-np.log(uniform))
 
 
 @kernel(inline=True, allocates=False)
@@ -287,14 +293,16 @@ def _site_then_gang(view: ClusterView, memory: RuleMemory, out_A: F4, answers: A
 def _joint(view: ClusterView, memory: RuleMemory, out_A: F4, answers: Answers) -> None:
     """Answers with the feasible choice of highest output."""
     job, largest, levels = view.asked_N[0], int(memory.number_P[GPUS_MAX]), int(memory.number_P[LEVELS])
-    room, clocks, best = some_room(view, job), max(1, levels), -1
+    room, clocks = some_room(view, job), max(1, levels)
+    best, highest = -1, -np.inf
     for s in range(view.site_S.shape[0]):
         within = min(clocks, view.site_S[s].levels)
         for gpus in range(view.job_J[job].gpus_min, largest_gang(view, job, s, largest, room) + 1):
             for clock in range(within):
                 choice = (s * largest + gpus - 1) * clocks + clock
-                if best < 0 or out_A[choice] > out_A[best]:
-                    best = choice
+                weight = _weight(memory, out_A[choice])
+                if best < 0 or weight > highest:
+                    best, highest = choice, weight
     write_gang_choice(answers, best, largest, levels)
 
 

@@ -245,7 +245,7 @@ class WaitAwhile(CompiledScheduler):
     @checked
     def __init__(self, forecast: Forecast, *, measure: Measure = "cost") -> None:
         self.needs = Needs(
-            protocols=("each-slot",), signals=True, economics=True, forecast=forecast, running=True,
+            protocols=("each-slot",), signals=True, economics=True, forecast=forecast, levers=("suspend",),
             lookahead_h=0 if forecast.foresight else PRICED_H,
         )  # fmt: skip
         self._weights = {"cost": (np.nan, np.nan), "price": (1.0, 0.0), "carbon": (0.0, 1.0)}[measure]

@@ -160,7 +160,7 @@ class ThresholdAtArrival(Scheduler):
     """GAIA's threshold policy: a job runs while the intensity is below the 30% quantile of the day from its arrival."""
 
     needs = Needs(
-        protocols=("each-slot",), signals=True, forecast=Forecast("perfect"), lookahead_h=DAY_H + 1, running=True
+        protocols=("each-slot",), signals=True, forecast=Forecast("perfect"), lookahead_h=DAY_H + 1, levers=("suspend",)
     )
 
     def __init__(self) -> None:

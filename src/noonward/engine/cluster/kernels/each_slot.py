@@ -15,6 +15,7 @@ from noonward.decision.cluster.feasibility import (
 )
 from noonward.decision.cluster.lives import may_cap, may_start_capped, may_suspend, resume_gang
 from noonward.decision.cluster.view import ASK_RUNNING, ASK_SLOT, HOLD, KEEP, ORACLE, last_start_s
+from noonward.engine.cluster.infeasible import FAILED_CAP, FAILED_GPUS, FAILED_LEVEL, FAILED_MASK
 from noonward.engine.cluster.kernels.lateness import pay_lateness
 from noonward.engine.cluster.kernels.physics import (
     drop_top,
@@ -54,10 +55,6 @@ from noonward.engine.cluster.kernels.segments import (
 )
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
-    FAILED_CAP,
-    FAILED_GPUS,
-    FAILED_LEVEL,
-    FAILED_MASK,
     FINISH,
     FULL,
     INGRESS_SHIFT,
@@ -86,9 +83,9 @@ def check_slot_action(w: World, job: int, s: int) -> int:
         return FAILED_GPUS
     if level != ORACLE and (level < 0 or level >= w.shown.site_S[s].levels):
         return FAILED_LEVEL
-    if w.engine_1[0].bends:
+    if w.engine_1[0].bends or w.answers.answer_N[s].cap > 0 or w.answers.answer_N[s].cap < KEEP:
         return check_bent(w, job, s)
-    return FAILED_CAP if w.answers.answer_N[s].cap != KEEP and w.answers.answer_N[s].cap != 0 else 0
+    return 0
 
 
 @kernel(allocates=False)

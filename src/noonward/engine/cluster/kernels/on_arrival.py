@@ -15,6 +15,7 @@ from noonward.decision.cluster.view import (
     departure_s,
     last_start_s,
 )
+from noonward.engine.cluster.infeasible import FAILED_CAP, FAILED_EARLIEST, FAILED_GPUS, FAILED_LEVEL, FAILED_MASK
 from noonward.engine.cluster.kernels.lateness import pay_lateness
 from noonward.engine.cluster.kernels.physics import (
     drop_top,
@@ -42,11 +43,6 @@ from noonward.engine.cluster.kernels.physics import (
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
     DEADLINE,
-    FAILED_CAP,
-    FAILED_EARLIEST,
-    FAILED_GPUS,
-    FAILED_LEVEL,
-    FAILED_MASK,
     FINISH,
     HARD_CAPS,
     HOUR,

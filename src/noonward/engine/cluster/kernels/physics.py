@@ -7,7 +7,7 @@ import numpy as np
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import room
 from noonward.decision.cluster.lives import run_end_s
-from noonward.decision.cluster.view import CARBON, KEEP, ORACLE, POWER_W, PRICE, SECONDS
+from noonward.decision.cluster.view import CARBON, ORACLE, POWER_W, PRICE, SECONDS, no_answer
 from noonward.engine.cluster.kernels.world import (
     AT_START,
     CARBON_SUM,
@@ -301,12 +301,7 @@ def show_forecast(w: World) -> int:
 def set_defaults(w: World) -> None:
     """Sets every answer to hold, largest gang, oracle clock, at once."""
     for n in range(w.answers.answer_N.shape[0]):
-        w.answers.answer_N[n].choice = 0
-        w.answers.answer_N[n].gpus = 0
-        w.answers.answer_N[n].level = ORACLE
-        w.answers.answer_N[n].earliest_s = 0.0
-        if w.engine_1[0].bends:
-            w.answers.answer_N[n].cap = KEEP
+        no_answer(w.answers, n)
 
 
 @kernel(inline=True, allocates=False)

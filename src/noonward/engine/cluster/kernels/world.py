@@ -12,7 +12,17 @@ from noonward.arrays import F8, I8, Records
 from noonward.decision.cluster.addresses import place_dtype, reader
 from noonward.decision.cluster.layout import ANSWER_PARTS, VIEW_PARTS, Part, blank
 from noonward.decision.cluster.view import Answers, ClusterView
-from noonward.ledger.segments import DONE, JOB_OUTCOME, OVERDUE, PLANNED, RUNNING, SEGMENT, TRANSIT, WAITING
+from noonward.ledger.segments import (
+    DONE,
+    JOB_OUTCOME,
+    OVERDUE,
+    PLANNED,
+    RUNNING,
+    SEGMENT,
+    TRANSIT,
+    WAITING,
+    meter_fields,
+)
 from noonward.model.cluster.jobs import SUBMITTED
 
 __all__ = ["DONE", "OVERDUE", "PLANNED", "RUNNING", "TRANSIT", "WAITING", "World"]
@@ -55,8 +65,6 @@ PRICE_SUM, CARBON_SUM, FACTOR_SUM = 2, 3, 4
 """Positions of the running integrals in ``World.signal_KSH`` (PRICE and CARBON are 0 and 1); that of the factor by
 which a watt counts is there only where a PUE changes by the hour."""
 
-FAILED_MASK, FAILED_GPUS, FAILED_LEVEL, FAILED_EARLIEST, FAILED_CAP = -1, -2, -3, -4, -10
-"""What carrying out an infeasible answer returns; 0 when all went well."""
 FULL: Final = -5
 """What carrying out answers returns where ``World.heap_E`` must grow first; nothing is then changed."""
 NO_SLOT: Final = -6
@@ -101,19 +109,11 @@ ENGINE: Final = np.dtype(
         ("guessed", "i8"),  # 1 where schedulers are told other run times than the true ones
         ("hour_waits", "i8"),  # 1 while the next hour is an event (told)
         ("caps", "i8"),  # NO_CAPS, ADVISORY_CAPS, HARD_CAPS
-        ("move_kwh", "f8"),  # totals of the jobs' own journeys
-        ("move_usd", "f8"),
-        ("move_kg", "f8"),
-        ("result_kwh", "f8"),  # totals of the results' journeys
-        ("result_usd", "f8"),
-        ("result_kg", "f8"),
-        ("late_usd", "f8"),  # price of late starts so far
         ("bends", "i8"),  # 1 where schedulers are asked about running jobs
         ("segments", "i8"),  # segments noted in World.segment_K
-        ("lost_gpu_s", "f8"),  # use by suspended jobs that were given up
         ("started_usd", "f8"),  # value of all jobs started, each counted whole (AT_START, OWN)
-        ("utility_usd", "f8"),  # utility up to the last reading
-        ("reward_usd", "f8"),  # its growth at the last reading
+        ("reward_usd", "f8"),  # growth of the utility at the last reading
+        *meter_fields(per_site=False),
     ]
 )
 """Counters, switches and totals of a run."""
@@ -147,29 +147,17 @@ SITE_STATE: Final = np.dtype(
         ("withheld", "i8"),  # GPUs that no job may take now
         ("drained", "i8"),  # 1 while nothing may start (protocol on-arrival; each-slot masks it)
         ("busy_w", "f8"),  # facility power of running jobs, those that stop or load included, W
-        ("metered_s", "f8"),  # time up to which the meters below have been read
-        ("gpu_s", "f8"),
-        ("busy_kwh", "f8"),
-        ("busy_usd", "f8"),
-        ("busy_kg", "f8"),
-        ("free_kwh", "f8"),
-        ("free_usd", "f8"),
-        ("free_kg", "f8"),
+        ("metered_s", "f8"),  # time up to which the meters at the end have been read
         ("over_cap_gpu_s", "f8"),  # use above the capacity curve
         ("own_usd", "f8"),  # what starts here and departures from here have earned since the last question (OWN)
         ("running", "i8"),  # first running job that may ever be suspended or capped, or -1
         ("last_running", "i8"),
         ("overhead_gpus", "i8"),  # GPUs of jobs that stop or load
         ("overhead_w", "f8"),  # their facility power, W
-        ("overhead_gpu_s", "f8"),  # stops and loads: in the busy meters too, but for the GPUs
-        ("overhead_kwh", "f8"),
-        ("overhead_usd", "f8"),
-        ("overhead_kg", "f8"),
         ("bent_gpus", "i8"),  # GPUs of jobs that run under a power cap, or on another gang than they started on
         ("capped_gpus", "i8"),  # those under a cap
         ("slowed_gpus", "f8"),  # what they are more than is useful: GPUs - throughput x gang started on
-        ("capped_gpu_s", "f8"),  # GPU-seconds under caps
-        ("slowed_gpu_s", "f8"),  # GPU-seconds of no use
+        *meter_fields(per_site=True),
     ]
 )
 """What the engine keeps per site beside the view: its waiting list and its meters."""

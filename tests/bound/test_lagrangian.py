@@ -6,7 +6,7 @@ import highspy
 import numpy as np
 import pytest
 
-from noonward.bound.cluster_utility import columns
+from noonward.bound.cluster_utility import columns, lagrangian, primal
 from noonward.bound.cluster_utility.columns import build_columns
 from noonward.bound.cluster_utility.dual import Dual, Relaxation
 from noonward.bound.cluster_utility.lagrangian import utility_bound
@@ -518,6 +518,28 @@ def test_the_same_seed_gives_the_same_bound_and_more_tries_a_schedule_no_worse(m
     assert first.lower_usd > listed.lower_usd
     starts = {utility_bound(medium, rounds=100, seed=seed).schedule.start_s_J.tobytes() for seed in range(4)}
     assert len(starts) > 1
+
+
+def test_the_search_for_a_schedule_ends_when_time_is_up(medium, monkeypatch):
+    parts, whole = [], primal.improve
+
+    def counted(table, guide, first, last, tries, *others):
+        parts.append((first, last, tries))
+        whole(table, guide, first, last, tries, *others)
+
+    monkeypatch.setattr(primal, "improve", counted)
+    monkeypatch.setattr(lagrangian.time, "monotonic", lambda: float(len(parts)))  # each part of the search takes 1 s
+    asked = {"iterations": 20, "tolerance": math.inf, "rounds": 1000}
+    unlimited = utility_bound(medium, **asked)
+    assert parts == [(0, 1000, 1000)]
+    parts.clear()
+    limited = utility_bound(medium, seconds=3, **asked)
+    assert parts == [(0, 10, 1000), (10, 20, 1000), (20, 30, 1000)]
+    assert limited.cut and not unlimited.cut
+    assert limited.upper_usd == unlimited.upper_usd >= limited.lower_usd
+    parts.clear()
+    assert utility_bound(medium, seconds=1000, **asked).schedule.value_usd > limited.schedule.value_usd
+    assert len(parts) == 100
 
 
 def test_arguments_and_environments_that_cannot_be_bounded_are_refused(medium):

@@ -142,7 +142,7 @@ def utility_bound(
         return book(
             environment, relaxation.tables, relaxation.costs, relaxation.options, price_SH,
             relaxation.priced_usd_J(price_SH), rounds=rounds, seed=seed, orders=orders, option_J=option_J,
-            most_usd=upper_usd - relaxation.costs.idle_usd,
+            most_usd=upper_usd - relaxation.costs.idle_usd, late=None if seconds is None else late,
         )  # fmt: skip
 
     def bound() -> UtilityBound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +29,8 @@ MOST_TRIES: Final = 140_000
 """Most tries of the search, where none are asked for."""
 REBOOKED: Final = 24
 """Jobs that a try books anew, about."""
+SLICES: Final = 100
+"""Parts of the search after which a limited one asks whether time is up."""
 MOST_LOOKS: Final = 2e10
 """Slots that all tries may look at, about: some seconds."""
 
@@ -162,6 +165,7 @@ def book(
     orders: int = 2,
     option_J: I8 | None = None,
     most_usd: float = np.inf,
+    late: Callable[[], bool] | None = None,
 ) -> BookedSchedule:
     """Books jobs against capacity prices: listed in several orders, then searched from the best list or another start.
 
@@ -179,6 +183,7 @@ def book(
         option_J: Options that jobs are booked at first, the largest jobs before the others, -1 for none: the search
             begins there. None: at the best list.
         most_usd: Value that no schedule exceeds, USD; the search ends there.
+        late: Whether time is up: then the search stops within a hundredth of its tries. None: it never is.
 
     Returns:
         The schedule of the highest value found.
@@ -213,11 +218,15 @@ def book(
             book_listed(table, known, 1.0, placed_J, option_J, generator, books)
             listed(1.0, by_density_J, books)
         mean_usd = float(best.value_J[best.option_J >= 0].mean())
-        found = books.copied()
-        improve(
-            table, known, rounds, FIRST_TOLERANCE * mean_usd, most_usd, generator, books,
-            found, Room.of(count),
-        )  # fmt: skip
+        found, room = books.copied(), Room.of(count)
+        step = rounds if late is None else -(-rounds // SLICES)
+        for first in range(0, rounds, step):
+            if late is not None and late():
+                break
+            improve(
+                table, known, first, min(first + step, rounds), rounds, FIRST_TOLERANCE * mean_usd, most_usd,
+                generator, books, found, room,
+            )  # fmt: skip
         if found.value_J.sum() > best.value_J.sum():
             best = found
     return _schedule(table, options, best)

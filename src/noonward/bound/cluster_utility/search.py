@@ -285,6 +285,8 @@ def _remember(books: Bookings, best: Bookings) -> None:
 def improve(
     table: SlotOptions,
     guide: Guide,
+    first: int,
+    last: int,
     tries: int,
     tolerance_usd: float,
     enough_usd: float,
@@ -293,7 +295,7 @@ def improve(
     best: Bookings,
     room: Room,
 ) -> None:
-    """Searches for bookings of more value, try by try.
+    """Searches for bookings of more value, try by try, from the first to before the last of them.
 
     Most tries draw a job by what its booking lacks of its best priced value, book it at a place that is good at the
     capacity prices, unbook the jobs in the way and book these anew. The others unbook some jobs that run near each
@@ -302,21 +304,22 @@ def improve(
     Args:
         table: Options.
         guide: What is known of them.
-        tries: Number of tries.
-        tolerance_usd: Tolerance at the first try, USD.
+        first: First try of this call.
+        last: Try before which this call ends, at most ``tries``.
+        tries: Number of tries in all.
+        tolerance_usd: Tolerance at the first try of all, USD.
         enough_usd: Value at which the search ends, USD.
         generator: Random numbers.
         books: Bookings, updated.
-        best: The same bookings; options, slots and values are replaced by the best ones seen.
+        best: The best bookings so far, at first the same ones; options, slots and values are replaced by better ones.
         room: Room to work in.
     """
     picked, weight_MJ = room.picked, guide.weight_MJ
-    total_usd = books.value_J.sum()
-    best_usd = total_usd
-    for trial in range(tries):
+    total_usd, best_usd = books.value_J.sum(), best.value_J.sum()
+    for trial in range(first, last):
         if best_usd >= enough_usd:
             break
-        if trial % REWEIGHED == 0:
+        if trial == first or trial % REWEIGHED == 0:
             _losses(table, guide, books, room.loss_J)
         count, option, slot = _pick(table, guide, generator, books, room)
         placed = 1 if option >= 0 else 0

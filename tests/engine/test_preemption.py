@@ -171,6 +171,17 @@ def test_the_order_of_victims_is_that_of_the_policy():
     assert victims == {"preempt": {0}, "preempt-youngest": {1}}
 
 
+def test_a_job_that_might_not_be_back_in_time_is_stopped_last():
+    """Job 0 has run longer without a checkpoint, but job 1 has less slack than the urgent job runs."""
+    jobs = (BATCH, BATCH | {"arrival_s": 1800.0, "slack_s": 0.8 * HOUR_S}, URGENT | {"arrival_s": 6600.0})
+    slack = [60.0, 9 * HOUR_S]
+    for first in (0, 1):
+        told = [job | {"slack_s": slack[first] + HOUR_S if n == 1 else 9 * HOUR_S} for n, job in enumerate(jobs[:2])]
+        outcome = run(world(HOURLY, *told, jobs[2], gpus=4).environment(), make_scheduler("preempt"))
+        assert {job for job, kind, *_ in segments(outcome) if kind == "kill"} == {first}
+        assert (outcome.job_J["status"] == DONE).all()
+
+
 def test_no_other_job_takes_the_gpus_that_are_claimed():
     """A job of class 0 that arrived before the urgent one waits while the victim writes its checkpoint."""
     early = BATCH | {"arrival_s": 1.4 * HOUR_S, "work": 600.0}

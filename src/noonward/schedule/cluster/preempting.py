@@ -110,8 +110,15 @@ def _serves(view: ClusterView, other: int, job: int) -> bool:
 
 @kernel(allocates=False)
 def _is_victim(view: ClusterView, memory: RuleMemory, job: int, s: int) -> bool:
-    """Returns whether the jobs that are stopped before a running job leave GPUs lacking at its site."""
+    """Returns whether the jobs that are stopped before a running job leave GPUs lacking at its site.
+
+    Where stopping costs count, one that costs more than the jobs that displace it can earn there is not stopped.
+    """
     gpus, longest_s = 0, _longest_s(view, job, s)
+    if not memory.number_P[YOUNGEST]:
+        earns = view.run_1[0].revenue_usd_per_gpu_hour * view.site_S[s].claimed * longest_s / HOUR_S
+        if stop_cost_usd(view, memory, job, longest_s) * view.life_J[job].gpus > earns:
+            return False
     for other in range(view.life_J.shape[0]):
         life = view.life_J[other]
         if life.state != RUNS or life.site != s or other == job or view.job_J[other].serial < 0:
@@ -149,8 +156,9 @@ class Preempt(CompiledScheduler):
     A job whose class ``preempts`` others and that finds room nowhere has as many of them stopped at its site as give it
     GPUs: with a checkpoint, or at once where their class says ``requeue``. No other job starts on GPUs that it claims.
     Stopped are those first of which stopping costs least per GPU: overhead and work done again, at this hour's price,
-    and all that a job has done if it could not stand still for as long as the jobs that displace it may run. Or those
-    that began to run last, as Slurm does with ``PreemptParameters=youngest_first``.
+    and all that a job has done if it could not stand still for as long as the jobs that displace it may run; a job
+    whose stop costs more than those can earn runs on. Or, whatever it costs, those that began to run last, as Slurm
+    does with ``PreemptParameters=youngest_first``.
 
     Args:
         victims: Which jobs are stopped first: ``least-lost`` or ``youngest``.

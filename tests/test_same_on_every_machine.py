@@ -17,7 +17,7 @@ CHILD = Path(__file__).with_name("same_on_every_machine.py")
 RUNS = (
     *(f"fine-tuning/{name}" for name in ("local-backfill", "random", "cheapest-feasible")),
     *(f"fine-tuning/{name}" for name in ("booked-persistence", "booked-noisy", "bid-price-regression")),
-    *(f"fine-tuning/{name}" for name in ("masac", "masac-plus")),
+    *(f"fine-tuning/{name}" for name in ("masac", "bid-price-neural")),
     *(f"dvfs-training/{name}" for name in ("dp", "greedy-energy(gpus=2)", "chsac-af")),
     *(f"dvfs-mixed/{name}" for name in ("sla-energy", "greedy-mixed")),
     *(f"load-shaping/{name}" for name in ("at-once", "plan-hard")),

@@ -4,7 +4,7 @@ r"""Writes the results tables of README.md and docs/ from what ``compare`` or ``
     python tools/results_tables.py fine-tuning packaged.json docs/results.md
 
     noonward compare fine-tuning --set jobs.knowledge.run_time=learned --set jobs.knowledge.limit.to=4 \
-        --policies masac-plus,bid-price-regression,patient,cheapest-feasible,masac,local-fcfs \
+        --policies bid-price-neural,bid-price-regression,patient,cheapest-feasible,masac,local-fcfs \
         --no-bound --no-report --json > learned.json
     python tools/results_tables.py short-fine-tuning packaged.json README.md --learned learned.json
 
@@ -34,7 +34,7 @@ SHORT_HEAD = (
     "| policy | utility against local FCFS | share of possible improvement | with run times learned |",
     "|---|---|---|---|",
 )
-SHORT_ROWS = ("masac-plus", "bid-price-regression", "patient", "cheapest-feasible", "masac", "local-fcfs")
+SHORT_ROWS = ("bid-price-neural", "bid-price-regression", "patient", "cheapest-feasible", "masac", "local-fcfs")
 """Policies of the short table, below the bound."""
 
 

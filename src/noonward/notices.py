@@ -17,8 +17,8 @@ def listen(listener: Callable[[str, str], None]) -> None:
     Args:
         listener: Called with the kind (``compile``: a function is about to be compiled; ``part``: one that is pasted
             into it; ``damaged``: a file of the cache was damaged; ``record``: a run's record was damaged, so the run is
-            carried out again; ``progress``: what is computed, or how far that is; ``within``: how
-            far the run under way is; ``runs``: how many runs there will be) and
+            carried out again; ``renamed``: a policy was asked for by a former name; ``progress``: what is computed, or
+            how far that is; ``within``: how far the run under way is; ``runs``: how many runs there will be) and
             what it is about.
     """
     _listeners.append(listener)

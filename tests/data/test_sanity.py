@@ -85,15 +85,15 @@ def test_arrivals_in_seconds_since_1970_are_named_as_such(tmp_path: Path) -> Non
 
 def test_a_learned_forecast_in_a_zone_that_it_does_not_know_is_left_out(noonward: CommandLine) -> None:
     settings = ["fleet.sites.0.zone=FI", "signals={source: sinusoidal, price_usd_per_mwh: 50, carbon_g_per_kwh: 300, "
-                "amplitude: 0.3, peak_hours: {FI: 3, SG: 15}}", "policies=[local-fcfs, masac-plus]"]  # fmt: skip
+                "amplitude: 0.3, peak_hours: {FI: 3, SG: 15}}", "policies=[local-fcfs, bid-price-neural]"]  # fmt: skip
     scenario = with_settings(load_scenario("tiny"), settings)
     assert scenario.fleet.sites[0].zone == "FI"
     words = [word for setting in settings for word in ("--set", setting)]
     answer = noonward("compare", "tiny", "-n", 1, "--no-report", *words)
     assert answer.code == 0, answer.err
-    assert "left out: scheduler 'masac-plus' does not fit" in answer.err
+    assert "left out: scheduler 'bid-price-neural' does not fit" in answer.err
     assert "was not trained on the zones FI" in answer.err
-    assert noonward("compare", "tiny", "-n", 1, "--policies", "masac-plus", *words).code == 2
+    assert noonward("compare", "tiny", "-n", 1, "--policies", "bid-price-neural", *words).code == 2
 
 
 def test_dated_jobs_and_logs_are_looked_at_before_they_are_used(noonward: CommandLine) -> None:

@@ -153,14 +153,14 @@ def test_figures_of_reproduce_fine_tuning(
     from noonward.studies.fine_tuning import reproduce as reproduction
     from trained_files import training_record, write_random_policy
 
-    for n, name in enumerate(("masac", "masac-seed1", "madqn", "madqn-seed1", "masac-plus")):
+    for n, name in enumerate(("masac", "masac-seed1", "madqn", "madqn-seed1", "bid-price-neural")):
         write_random_policy(tmp_path / "trained" / f"{name}.npz", n, record=training_record(n))
     own = registry.Registry()
     for policy in named.policies(trained=False, kind="cluster"):
         own.add(policy)
     add_trained(own, tmp_path / "trained")
     monkeypatch.setattr(reproduction, "SCENARIO", "tiny")
-    command = ("reproduce", "fine-tuning", "-n", 2, "--policies", "price-greedy,masac,madqn,masac-plus", "--json")
+    command = ("reproduce", "fine-tuning", "-n", 2, "--policies", "price-greedy,masac,madqn,bid-price-neural", "--json")
     with named.using(own):
         answer = noonward(*command)
     hold_against_page("reproduce fine-tuning", [answer.out])

@@ -154,7 +154,7 @@ def test_run_times_of_the_future_change_no_decision(name, way):
         assert one[early].tolist() == other[early].tolist()
 
 
-@pytest.mark.parametrize("name", [*UNTOLD, "masac-plus", "masac-credit", "bid-price-learned"])
+@pytest.mark.parametrize("name", [*UNTOLD, "bid-price-neural", "masac-credit", "bid-price-learned"])
 def test_the_longest_job_to_come_changes_no_decision_before_it_arrives(name):
     """Forecasts reach as far as jobs run; what a policy reads of them must not tell how long later jobs will run."""
     drawn = build_environment(load_scenario("tiny"), 1)

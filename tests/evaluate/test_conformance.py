@@ -23,7 +23,7 @@ def test_every_registered_policy_conforms(name):
     assert check_scheduler(name, seeds=[0]) is None
 
 
-@pytest.mark.parametrize("name", ["bid-price-learned", "masac-plus"])
+@pytest.mark.parametrize("name", ["bid-price-learned", "bid-price-neural"])
 def test_policies_with_learned_forecasts_conform(name):
     assert check_scheduler(name, seeds=[0]) is None
 

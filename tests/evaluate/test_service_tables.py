@@ -108,4 +108,4 @@ def test_multipliers_stand_beside_the_limits_they_were_trained_under(tmp_path):
     assert trained_multipliers(str(tmp_path / "none.npz")) == {}
     assert trained_multipliers(str(tmp_path / "one.npz")) == {("mean_latency_s", 50.0): "0.25"}
     assert list(trained_multipliers("chsac-af")) == [("mean_latency_s", 3600.0)]
-    assert trained_multipliers("masac-plus") == trained_multipliers("uniform") == {}
+    assert trained_multipliers("bid-price-neural") == trained_multipliers("uniform") == {}

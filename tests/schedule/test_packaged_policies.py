@@ -144,19 +144,23 @@ def test_the_policies_of_all_seeds_are_each_run_once() -> None:
     names, learned = chosen_policies(load_scenario("fine-tuning"), None)
     assert len(names) == len(set(names))
     assert {"masac", "masac-seed1", "masac-seed2"} <= set(names)
-    assert {"masac", "masac-credit", "madqn", "mappo", "masac-plus", "bid-price-learned"} == set(learned)
+    assert {"masac", "masac-credit", "madqn", "mappo", "bid-price-neural", "bid-price-learned"} == set(learned)
 
 
-def test_masac_plus_is_bid_prices_under_the_nets_of_three_seeds():
+def test_bid_price_neural_is_bid_prices_under_the_nets_of_three_seeds():
     found = {
         policy.name: policy
         for policy in named.policies(trained=True, kind="cluster")
-        if policy.name.startswith("masac-plus")
+        if policy.name.startswith("bid-price-neural")
     }
-    assert list(found) == ["masac-plus", "masac-plus-seed1", "masac-plus-seed2"]
+    assert list(found) == ["bid-price-neural", "bid-price-neural-seed1", "bid-price-neural-seed2"]
     sites = [site.name for site in load_scenario("fine-tuning").fleet.sites]
     for seed, policy in enumerate(found.values()):
-        assert (policy.trained.family, policy.trained.seed, policy.trained.meta["sites"]) == ("masac-plus", seed, sites)
+        assert (policy.trained.family, policy.trained.seed, policy.trained.meta["sites"]) == (
+            "bid-price-neural",
+            seed,
+            sites,
+        )
         assert policy.trained.meta["record"]["seed"] == seed
         scheduler = policy.make()
         assert isinstance(scheduler, BidPrice)
@@ -169,15 +173,15 @@ def test_each_net_decides_in_its_own_way():
     environment = build_environment(scenario)
     earned = {
         name: settle(run(environment, named.make_scheduler(name))).utility_usd
-        for name in ("local-fcfs", "masac-plus", "masac-plus-seed1", "masac-plus-seed2")
+        for name in ("local-fcfs", "bid-price-neural", "bid-price-neural-seed1", "bid-price-neural-seed2")
     }
     assert len(set(earned.values())) == 4
     assert min(earned[name] for name in list(earned)[1:]) > earned["local-fcfs"]
 
 
-def test_masac_plus_stands_in_a_comparison(tmp_path):
+def test_bid_price_neural_stands_in_a_comparison(tmp_path):
     """With its table and its report, in a scenario with a limit."""
     scenario = load_scenario("tiny", ["window_h=3", "jobs.count=8", "constraints.mean_latency_s=50"])
-    found = compare(scenario, ["local-fcfs", "masac-plus"], environments=1, out=tmp_path)
-    assert "masac-plus" in write_report(found, tmp_path / "report.html").read_text(encoding="utf-8")
-    assert [row[0] for row in constraint_table(found).rows].count("masac-plus") == 1
+    found = compare(scenario, ["local-fcfs", "bid-price-neural"], environments=1, out=tmp_path)
+    assert "bid-price-neural" in write_report(found, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert [row[0] for row in constraint_table(found).rows].count("bid-price-neural") == 1

@@ -9,6 +9,7 @@ from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import ForecastKind
+from noonward.notices import listening
 from noonward.schedule import policies as named
 from noonward.schedule import registry
 from noonward.schedule.cluster.slot_rules import MostFree
@@ -226,3 +227,15 @@ def test_own_class_is_loaded_by_module_and_name():
 def test_policy_that_cannot_be_made_is_explained(name, message):
     with pytest.raises(ScenarioError, match=message):
         make_scheduler(name)
+
+
+def test_a_former_name_finds_the_policy_and_tells_the_new_name(own_registry):
+    heard = []
+    with listening(lambda kind, about: heard.append((kind, about))):
+        assert find_policy("masac-plus-seed1").name == "bid-price-neural-seed1"
+    assert heard == [("renamed", "policy 'masac-plus-seed1' is now named 'bid-price-neural-seed1'")]
+    assert "masac-plus" not in [policy.name for policy in policies()]
+    with pytest.raises(ValueError, match="'masac-plus' is registered already"):
+        own_registry.add_former_name("masac-plus", "dp")
+    own_registry.add_former_name("first", "local-fcfs")
+    assert own_registry.copy().find("first").name == "local-fcfs"

@@ -314,7 +314,7 @@ def test_unknown_ways_to_act_are_named(tmp_path, name, value):
         make(tmp_path / "p.npz", KINDS["arrival"], head="values", execute="sample")
 
 
-@pytest.mark.parametrize("name", ["masac", "masac-plus"])
+@pytest.mark.parametrize("name", ["masac", "bid-price-neural"])
 def test_a_policy_in_a_month_it_was_trained_on_says_so(name):
     policy, notes = make_scheduler(name), {}
     for part in ("train", "test"):

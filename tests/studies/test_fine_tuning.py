@@ -234,13 +234,13 @@ def test_policies_without_curves_draw_no_training(found):
 def test_the_best_learned_policy_is_paired_with_every_other(found):
     """Shares of one gap: the paired difference is the difference of the shares, and its sign that of the utilities."""
     half = found.halves[0]
-    records = {**half.policies.records, "masac-plus": half.policies.records["masac"]}
+    records = {**half.policies.records, "bid-price-neural": half.policies.records["masac"]}
     posing = dataclasses.replace(half, policies=dataclasses.replace(half.policies, records=records))
     metrics = {metric.name: metric for metric in environment_metrics(posing, {})}
     at = f"@{half.name}"
     for policy in ("local-fcfs", "price-greedy", "masac", "madqn"):
         more = metrics[f"gap_closed_more/{policy}{at}"]
-        shares = [metrics[f"gap_closed/{name}{at}"].value or 0.0 for name in ("masac-plus", policy)]
+        shares = [metrics[f"gap_closed/{name}{at}"].value or 0.0 for name in ("bid-price-neural", policy)]
         assert more.value == pytest.approx(shares[0] - shares[1], abs=1e-12)
-    assert f"gap_closed_more/masac-plus{at}" not in metrics
+    assert f"gap_closed_more/bid-price-neural{at}" not in metrics
     assert not any(metric.name.startswith("gap_closed_more") for metric in found.metrics())

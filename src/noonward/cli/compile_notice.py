@@ -1,4 +1,4 @@
-"""What a command says on the error stream while it compiles functions, and of damaged files that it makes again."""
+"""What a command says on the error stream: functions it compiles, damaged files it makes again, renamed policies."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ EVERY_S: Final = 5.0
 
 
 class CompileNotice:
-    """Says that functions are compiled, how many so far and for how long, and which damaged files were dropped."""
+    """Says how many functions are compiled and for how long, which damaged files were dropped, and new names."""
 
     def __init__(self) -> None:
         self._began: float | None = None
         self._said = 0.0
         self._functions = 0
+        self._renamed: set[str] = set()
 
     def __call__(self, kind: str, about: str) -> None:
         """Receives a notice of ``noonward.notices``."""
@@ -26,6 +27,9 @@ class CompileNotice:
         if kind == "record":
             print(f"{about.removesuffix('; run the policy again')}: it is run again", file=sys.stderr)
             return
+        if kind == "renamed" and about not in self._renamed:
+            self._renamed.add(about)
+            print(f"note: {about}", file=sys.stderr)
         if kind not in ("compile", "part"):
             return
         now = time.monotonic()

@@ -122,7 +122,7 @@ def init(
         print(f"note: {note}")
     for misfit in made.left_out:
         print(f"left out: {misfit}")
-    print(f"next: noonward compare {file}")
+    print(f"next: {made.next_command}")
 
 
 def _named(option: str, stated: list[str] | None) -> dict[str, str]:

@@ -12,6 +12,7 @@ from noonward.arguments import example
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError, nearest
 from noonward.model.cluster.setting import Protocol
+from noonward.notices import tell
 from noonward.schedule.families import Family, Role, Value
 from noonward.schedule.trained_files import PolicyFile
 
@@ -74,12 +75,14 @@ class Registry:
         self._families: dict[tuple[str, str], Family] = {}
         self._listed: dict[tuple[str, str], str] = {}
         """Listed name of a policy by its kind and its name with arguments."""
+        self._former: dict[str, str] = {}
+        """Name of a policy by a name that it used to have."""
 
     def copy(self) -> Registry:
         """Returns a registry of the same policies, to which others can be added."""
         other = Registry()
         other._policies, other._families = dict(self._policies), dict(self._families)
-        other._listed = dict(self._listed)
+        other._listed, other._former = dict(self._listed), dict(self._former)
         return other
 
     def add(self, policy: Policy) -> None:
@@ -124,6 +127,16 @@ class Registry:
         self.add(self._made(of, values, name))
         self._listed[kind, of.written(values)] = name
 
+    def add_former_name(self, former: str, name: str) -> None:
+        """Lets a policy be found by a name that it used to have; who listens is told of the new one (``renamed``).
+
+        Raises:
+            ValueError: The former name is that of another policy.
+        """
+        if self.knows(former):
+            raise ValueError(f"a policy named {former!r} is registered already; it cannot be a former name")
+        self._former[former] = name
+
     def policies(
         self,
         protocol: Protocol | None = None,
@@ -160,12 +173,12 @@ class Registry:
         """Returns whether a name is that of a policy or of a family of any kind, whatever its arguments."""
         call = _CALL.fullmatch(name)
         first = call[1] if call else name
-        return any(first == known for _, known in (*self._families, *self._policies))
+        return any(first == known for _, known in (*self._families, *self._policies)) or first in self._former
 
     def find(self, name: str, kind: str | None = None) -> Policy:
         """Returns a policy by its name, which may give arguments: ``greedy-energy(gpus=4)``.
 
-        A policy that has a short name is returned under it.
+        A policy that has a short name is returned under it, also if it is asked for by a former name.
 
         Args:
             name: Name.
@@ -181,6 +194,9 @@ class Registry:
             >>> default_registry().find("random").kind, default_registry().find("random", "edge").kind
             ('cluster', 'edge')
         """
+        if name in self._former:
+            tell("renamed", f"policy {name!r} is now named {self._former[name]!r}")
+            name = self._former[name]
         policy = _of_kind(self._policies, name, kind)
         if policy is not None:
             return policy

@@ -12,9 +12,10 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from noonward.evaluate.answer import best_to_adopt, bills, can_run, digits_of, headline, spoken, verdict_of
+from noonward.evaluate.answer import best_to_adopt, bills, can_run, digits_of, headline, plainly, spoken, verdict_of
 from noonward.evaluate.cluster_objectives import ClusterObjective, carbon_scope
 from noonward.evaluate.comparison import Comparison
+from noonward.evaluate.evidence import one_window
 from noonward.evaluate.report import page
 from noonward.evaluate.report.charts import BAD, GOOD, QUIET, STYLE, Bar, Point, bar_chart, difference_map, scatter
 from noonward.evaluate.report.figure_style import grid, site_names, utc_hours, window_hours
@@ -86,7 +87,7 @@ def write_meeting_report(
 def _what_it_does(comparison: Comparison) -> str:
     """Returns a sentence on the policy that the verdict names, from its registration; nothing where it has none."""
     best = best_to_adopt(comparison)
-    said = comparison.policies[best].summary
+    said = plainly(comparison.policies[best].summary)
     return f"<p><b>{escape(best)}</b>: {page.prose(said)}</p>" if said and best != comparison.reference else ""
 
 
@@ -154,7 +155,7 @@ def _cost_and_carbon(comparison: Comparison) -> str:
         points.append(
             Point(
                 name=spoken(policy),
-                x=float(bills(comparison, policy).mean()),
+                x=float(bills(comparison, policy).mean()) / comparison.currency.usd,
                 y=kg / (1000 if tonnes else 1),
                 color=color,
             )
@@ -162,10 +163,12 @@ def _cost_and_carbon(comparison: Comparison) -> str:
     green = "" if best == comparison.reference else f"; green: {best}"
     caption = (
         f"Down and left is better: what is paid for energy and transfers, and what is emitted. Black: "
-        f"{spoken(comparison.reference)}{green}. Policies that run fewer GPU-hours pay less for less. "
+        f"{spoken(comparison.reference)}{green}. Policies that run fewer GPU-hours pay less for less. The axes do "
+        f"not begin at zero. "
         f"Emissions: {carbon_scope(comparison.scenario)}."
     )
-    chart = scatter(points, "paid for energy and transfers (USD)", f"emissions ({'t' if tonnes else 'kg'} CO2)")
+    paid, emitted = f"paid for energy and transfers ({comparison.currency.name})", "t" if tonnes else "kg"
+    chart = scatter(points, paid, f"emissions ({emitted} CO2)")
     return _section("Cost and carbon", caption, chart)
 
 
@@ -181,9 +184,10 @@ def _windows(comparison: Comparison) -> str:
     if objective.value == "total_usd":
         gain_E = gain_E / comparison.currency.usd
     unit, digits = unit_of_improvement(comparison), 0 if abs(gain_E).max() >= 100 else 2
+    draws = one_window(comparison)
     bars = [
         Bar(
-            name=objective.name_environment(comparison, comparison.records[best][n]),
+            name=f"draw {n}" if draws else objective.name_environment(comparison, comparison.records[best][n]),
             value=float(gain_E[n]),
             low=None,
             high=None,
@@ -192,9 +196,12 @@ def _windows(comparison: Comparison) -> str:
         )
         for n in range(count)
     ]
-    chosen = "" if len(verdict.measured) == count else " Pale windows chose the policy, dark ones measure it."
-    caption = f"{best} against {spoken(today)} in each window; to the right is better.{chosen}"
-    return _section("Window by window", caption, bar_chart(bars, unit))
+    what = "draws" if draws else "windows"
+    chosen = "" if len(verdict.measured) == count else f" Pale {what} chose the policy, dark ones measure it."
+    each = "each draw of prices for the one window of jobs" if draws else "each window"
+    caption = f"{best} against {spoken(today)} in {each}; to the right is better.{chosen}"
+    title = "Draw by draw" if draws else "Window by window"
+    return _section(title, caption, f"<div class='pair'>{bar_chart(bars, unit)}</div>")
 
 
 def _moves(comparison: Comparison) -> str:

@@ -37,7 +37,7 @@ from noonward.schedule.families import Family, Role
 from noonward.schedule.plan.follow import Days, FollowPlan, Fractional, PerfectPlan, Promise, Radius, Tail
 from noonward.schedule.policy_files import load_policy
 from noonward.schedule.registry import Policy, Registry
-from noonward.schedule.trained_files import PolicyFile
+from noonward.schedule.trained_files import PolicyFile, seed_name
 
 FORECASTS: Final = {
     "perfect": "a perfect forecast",
@@ -80,6 +80,7 @@ def add_policies(registry: Registry, *nets: Path) -> None:
     for file in planners():
         made = functools.partial(bid_price, "learned", net=file.seed, samples=4, rounds=16)
         _add_file(registry, file, made, learned, packaged=True)
+        registry.add_former_name(seed_name("masac-plus", file.seed), file.name)
     for file in priced_planners():
         made = functools.partial(bid_price, "learned", **_priced(file.seed))
         _add_file(registry, file, made, learned, packaged=True)

@@ -23,14 +23,14 @@ def trained_policies(*folders: Path) -> list[PolicyFile]:
 
 
 def planners() -> list[PolicyFile]:
-    """Returns ``masac-plus``, by training seed: bid prices under the forecast of a packaged net.
+    """Returns ``bid-price-neural``, by training seed: bid prices under the forecast of a packaged net.
 
     What learned here is the net: it was trained on signals alone, for the sites of ``fine-tuning``, at which
     ``reproduce`` compares it. It runs wherever the net knows the zones.
     """
     said = "Plans every hour by a price of GPUs and the forecast of a net trained on prices and carbon, seed {}."
     return [
-        _planner("masac-plus", seed, net_path(seed), {"summary": said.format(seed), **packaged_record(seed)})
+        _planner("bid-price-neural", seed, net_path(seed), {"summary": said.format(seed), **packaged_record(seed)})
         for seed in range(SEEDS)
     ]
 

@@ -297,8 +297,8 @@ def map_gains(
         seed: Number of the draw of test environments.
         out: Folder; the map lies in a folder of it.
         scenario: Packaged scenario or file.
-        policies: Policies; a learned policy's name means all its training seeds, ``masac-plus`` its first alone: its
-            seeds hardly differ, and it is most of the work.
+        policies: Policies; a learned policy's name means all its training seeds, ``bid-price-neural`` only its
+            first: its seeds hardly differ, and it is most of the work.
         over: Cells; by default all.
         progress: Called once per environment of a cell.
         executor: Where runs are carried out; by default here, one after the other.

@@ -41,7 +41,7 @@ REFERENCE: Final = "local-fcfs"
 """S0."""
 PAPER_POLICIES: Final = ("local-fcfs", "price-greedy", "carbon-greedy", "madqn", "masac")
 """S0 to S4."""
-BEST_LEARNED: Final = "masac-plus"
+BEST_LEARNED: Final = "bid-price-neural"
 PAPER_GAIN: Final = 0.286
 """MASAC's utility over S0's (abstract, Sec. IV.B)."""
 PAPER_GPU_HOURS: Final = 0.156

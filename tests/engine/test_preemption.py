@@ -182,9 +182,9 @@ def test_a_job_that_might_not_be_back_in_time_is_stopped_last():
         assert (outcome.job_J["status"] == DONE).all()
 
 
-@pytest.mark.parametrize(("run_s", "stopped"), [(0.61 * HOUR_S, True), (0.59 * HOUR_S, False)])
+@pytest.mark.parametrize(("run_s", "stopped"), [(0.75 * HOUR_S, True), (0.71 * HOUR_S, False)])
 def test_no_job_is_stopped_at_a_cost_above_what_the_other_earns(run_s, stopped):
-    """At 1 USD per GPU-hour and no price of energy: half an hour done again and a load of six minutes."""
+    """At 1 USD per GPU-hour: half an hour done again, a load of six minutes, and of 1.5 h the share run_s / 8.33 h."""
     made = world(HOURLY, BATCH, URGENT | {"work": run_s, "slack_s": 600.0})
     made.extra["price"] = [[0.0] * len(made.extra["price"][0])]
     outcome = run(made.environment(), make_scheduler("preempt"))

@@ -66,8 +66,8 @@ def stop_cost_usd(view: ClusterView, memory: RuleMemory, job: int, longest_s: fl
     """Returns what stopping a running job now costs per GPU that it gives back, at this hour's price, USD.
 
     While it stops and loads, its GPUs earn nothing and draw power; what it has to do again it has drawn and earned for
-    nothing. If it could not stand still for as long as the jobs that displace it may run, all that it has done may be
-    lost.
+    nothing. What it has done is at risk, for it is lost if the job is not resumed in time: counted is as much of it as
+    the jobs that displace it may take of the time for which it could still stand still, at most all.
 
     Args:
         view: View.
@@ -82,8 +82,9 @@ def stop_cost_usd(view: ClusterView, memory: RuleMemory, job: int, longest_s: fl
     power_w = view.speed_KSCGF[POWER_W, life.site, view.job_J[job].class_, life.gpus, life.level] * site.pue / life.gpus
     full_s = again_s + freedom.stop_power * freedom.stop_s + freedom.load_power * freedom.load_s
     energy = power_w * full_s * energy_usd(view, site.price, site.carbon)
-    if resume_until_s(view, job) - back_s(view, job) < longest_s:
-        idle_s += _ran_s(view, memory, job) * life.own_gpus / life.gpus
+    spare_s = max(resume_until_s(view, job) - back_s(view, job), longest_s)
+    if spare_s > 0.0:
+        idle_s += longest_s / spare_s * _ran_s(view, memory, job) * life.own_gpus / life.gpus
     return view.run_1[0].revenue_usd_per_gpu_hour * idle_s / HOUR_S + energy
 
 
@@ -156,8 +157,8 @@ class Preempt(CompiledScheduler):
     A job whose class ``preempts`` others and that finds room nowhere has as many of them stopped at its site as give it
     GPUs: with a checkpoint, or at once where their class says ``requeue``. No other job starts on GPUs that it claims.
     Stopped are those first of which stopping costs least per GPU: overhead and work done again, at this hour's price,
-    and all that a job has done if it could not stand still for as long as the jobs that displace it may run; a job
-    whose stop costs more than those can earn runs on. Or, whatever it costs, those that began to run last, as Slurm
+    and what is at risk of the work done, more of it the less time is left to be resumed; a job whose stop costs more
+    than those that displace it can earn runs on. Or, whatever it costs, those that began to run last, as Slurm
     does with ``PreemptParameters=youngest_first``.
 
     Args:

@@ -18,7 +18,7 @@ from noonward.forecasts.forecast import Forecast
 from noonward.model.cluster.expected import ExpectedSampler
 from noonward.model.cluster.jobs import with_expected
 from noonward.schedule.cluster.booking import in_time
-from noonward.schedule.cluster.bookings import answer, blank_plans, follow_jobs, rebook, release
+from noonward.schedule.cluster.bookings import answer, as_plans, blank_plans, follow_jobs, rebook, release
 from noonward.schedule.cluster.capacity_prices import (
     COMING,
     DAY_H,
@@ -186,6 +186,8 @@ class BidPrice(PartlyCompiledScheduler):
         """
         if "_sampled" in state:
             state = {**state, "_sampled": with_expected(np.asarray(state["_sampled"]))}
+        if "_plan_J" in state:
+            state = {**state, "_plan_J": as_plans(np.asarray(state["_plan_J"]))}
         like = {name: getattr(self, name) for name in KEPT} | {"_booked_ST": None}  # books reach as far as runs do
         checked_state(self, state, like, grows=("_sampled", "_per_draw_C", "_plan_J", "_life_J"))
         for name in KEPT:

@@ -89,7 +89,7 @@ def release(booked_ST: I8, slot_0: int, plan_J: Records, jobs: I8) -> None:
             mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
 
 
-@kernel(allocates=False)
+@kernel(inline=True, allocates=False)
 def _best_room(
     view: ClusterView, prices: Prices, option_S: Records, booked_ST: I8, slot_0: int, last_s: float, job: int, s: int
 ) -> tuple[float, int, int]:
@@ -133,7 +133,7 @@ def _best_room(
     return best, best_site, best_slot
 
 
-@kernel(allocates=False)
+@kernel(inline=True, allocates=False)
 def _first_room(
     view: ClusterView, prices: Prices, option_S: Records, booked_ST: I8, slot_0: int, last_s: float, job: int, s: int
 ) -> tuple[int, int]:
@@ -241,7 +241,7 @@ def _longest_run_h(view: ClusterView, plan_J: Records) -> float:
     return out
 
 
-@kernel(allocates=False)
+@kernel(inline=True, allocates=False)
 def follow_jobs(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records, slot: int) -> None:
     """Lets the books follow the jobs: those out of sight give their bookings back, runs beyond theirs get longer ones.
 

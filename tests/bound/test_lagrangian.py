@@ -535,7 +535,8 @@ def test_the_search_for_a_schedule_ends_when_time_is_up(medium, monkeypatch):
     parts.clear()
     limited = utility_bound(medium, seconds=3, **asked)
     assert parts == [(0, 10, 1000), (10, 20, 1000), (20, 30, 1000)]
-    assert limited.cut and not unlimited.cut
+    assert limited.cut
+    assert not unlimited.cut
     assert limited.upper_usd == unlimited.upper_usd >= limited.lower_usd
     parts.clear()
     assert utility_bound(medium, seconds=1000, **asked).schedule.value_usd > limited.schedule.value_usd

@@ -14,6 +14,7 @@ from noonward.evaluate.comparison import Comparison, summary_rows
 from noonward.evaluate.job_figures import Group, job_figures
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.evaluate.verdict import Verdict, decide
+from noonward.model.cluster.scenario import JobTable
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
 from noonward.schedule.registry import Policy
 
@@ -166,7 +167,9 @@ def headline(comparison: Comparison) -> list[str]:
         told = [f"Adopt {best}: it meets the constraints that {today} misses.", f"It {said}."]
     elif verdict.kind == "once":
         told = [f"{best} was better in this window: {claim}."]
-        told.append(f"It {said}; one window cannot tell more, so compare several (--windows) before you decide.")
+        told.append(
+            f"It {said}; one window cannot tell more, so compare several ({_more(comparison)}) before you decide."
+        )
     else:
         told = [f"Run more windows: {count} cannot tell yet.", _undecided(comparison, verdict, said)]
     if len(verdict.measured) < count:
@@ -177,9 +180,14 @@ def headline(comparison: Comparison) -> list[str]:
     return [*told, *passed_over(comparison, best), *objective.consequences(shown, best), *objective.basis(comparison)]
 
 
+def _more(comparison: Comparison) -> str:
+    """Returns the option that asks for more test cases: windows of dated jobs, environments of generated ones."""
+    return "--windows" if isinstance(getattr(comparison.scenario, "jobs", None), JobTable) else "--environments"
+
+
 def _undecided(comparison: Comparison, verdict: Verdict, said: str) -> str:
     """Returns the sentence on a policy that leads without an interval above 0."""
-    until = f"keep {spoken(comparison.reference)} until more (--windows) tell the two apart"
+    until = f"keep {spoken(comparison.reference)} until more ({_more(comparison)}) tell the two apart"
     if verdict.gain.low is None:
         return (
             f"{verdict.policy} leads: it {said}; {len(comparison.bounds)} windows give no interval after the choice "

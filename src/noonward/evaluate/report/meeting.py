@@ -154,7 +154,7 @@ def _cost_and_carbon(comparison: Comparison) -> str:
         points.append(
             Point(
                 name=spoken(policy),
-                x=float(bills(comparison, policy).mean()),
+                x=float(bills(comparison, policy).mean()) / comparison.currency.usd,
                 y=kg / (1000 if tonnes else 1),
                 color=color,
             )
@@ -165,7 +165,8 @@ def _cost_and_carbon(comparison: Comparison) -> str:
         f"{spoken(comparison.reference)}{green}. Policies that run fewer GPU-hours pay less for less. "
         f"Emissions: {carbon_scope(comparison.scenario)}."
     )
-    chart = scatter(points, "paid for energy and transfers (USD)", f"emissions ({'t' if tonnes else 'kg'} CO2)")
+    paid = f"paid for energy and transfers ({comparison.currency.name})"
+    chart = scatter(points, paid, f"emissions ({'t' if tonnes else 'kg'} CO2)")
     return _section("Cost and carbon", caption, chart)
 
 
@@ -181,20 +182,22 @@ def _windows(comparison: Comparison) -> str:
     if objective.value == "total_usd":
         gain_E = gain_E / comparison.currency.usd
     unit, digits = unit_of_improvement(comparison), 0 if abs(gain_E).max() >= 100 else 2
+    names = [objective.name_environment(comparison, record) for record in comparison.records[best]]
     bars = [
         Bar(
-            name=objective.name_environment(comparison, comparison.records[best][n]),
+            name=name if names.count(name) == 1 else f"{n + 1}. {name}",
             value=float(gain_E[n]),
             low=None,
             high=None,
             text=f"{gain_E[n]:+,.{digits}f} {unit}",
             color=BAD if gain_E[n] < 0 else GOOD if n in verdict.measured else "#7fb183",
         )
-        for n in range(count)
+        for n, name in enumerate(names)
     ]
     chosen = "" if len(verdict.measured) == count else " Pale windows chose the policy, dark ones measure it."
-    caption = f"{best} against {spoken(today)} in each window; to the right is better.{chosen}"
-    return _section("Window by window", caption, bar_chart(bars, unit))
+    drawn = "" if len(set(names)) == count else " Windows of the same days differ in what is generated, as prices are."
+    caption = f"{best} against {spoken(today)} in each window; to the right is better.{chosen}{drawn}"
+    return f"<div class='pair'>{_section('Window by window', caption, bar_chart(bars, unit))}</div>"
 
 
 def _moves(comparison: Comparison) -> str:

@@ -183,7 +183,7 @@ def rebook(
     plan_J: Records,
     waiting_W: I8,
 ) -> None:
-    """Books every waiting job anew, one at a time beside the bookings of the others."""
+    """Books every waiting job again, one at a time beside the bookings of the others."""
     for w in range(waiting_W.shape[0]):
         release(booked_ST, slot_0, plan_J, waiting_W[w : w + 1])
         _book(view, prices, option_WS[w], booked_ST, slot_0, last_s, plan_J, waiting_W[w])

@@ -60,11 +60,11 @@ NOT_TURNED = {
     **dict.fromkeys(
         (
             *(f"Freedom.{name}" for name in ("interruptible", "elastic", "caps", "min_run_s")),
-            *(f"Freedom.{name}" for name in ("most_suspensions",)),
+            *(f"Freedom.{name}" for name in ("most_suspensions", "requeue", "preempts")),
             *(f"Scaling.{name}" for name in ("gpus", "speedup")),
             *(f"CapCurve.{name}" for name in ("power", "throughput")),
             *(f"Checkpoint.{name}" for name in ("stop_s", "dark_s", "load_s")),
-            *(f"Checkpoint.{name}" for name in ("stop_power", "load_power")),
+            *(f"Checkpoint.{name}" for name in ("stop_power", "load_power", "every_s")),
         ),
         "what may be done to running jobs, which policies treat as unbreakable (tests/bound/test_freedoms.py)",
     ),

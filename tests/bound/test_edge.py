@@ -143,3 +143,22 @@ def test_rules_are_above_the_bound_of_three_kinds_on_whole_episodes():
             launches = events(world_of(12, tasks), rule)
             mean = np.mean([t * 0.1 + d - tasks[k]["stamp_t"] * 0.1 for k, t, _, d, _ in launches])
             assert bound_of(12, tasks) <= mean
+
+
+def test_gangs_of_eight_and_of_four_take_turns_on_ten_servers_by_hand():
+    run = {size: 24 * STEP_S[size] for size in (4, 8)}
+    tasks = [{"stamp_t": 0, "gang": size, "load_s": LOAD_S[size], "step_s": STEP_S[size]} for size in (8, 4, 2)]
+    first = {size: 1 + LOAD_S[size] + run[size] for size in (4, 8)}
+    both = min(2 * first[4] + LOAD_S[8] + run[8], 2 * first[8] + LOAD_S[4] + run[4])
+    assert bound_of(10, tasks) == pytest.approx((both + 1 + LOAD_S[2] + 24 * STEP_S[2]) / 3)
+
+
+def test_no_schedule_is_better_than_the_bound_on_ten_servers():
+    rng = np.random.default_rng(8)
+    for number in range(10):
+        tasks = random_tasks(rng, 4, 10, 1, 600)
+        for task, size in zip(tasks, (8, 4, 1, 4) if number % 2 else (4, 8, 2, 8), strict=True):
+            task.update(gang=size, load_s=LOAD_S[size], step_s=STEP_S[size])
+        world = reference.World(10, tasks, 24.0, fragmenting=number % 4 < 2)
+        world.take_arrivals()
+        assert bound_of(10, tasks) <= least_response(world) / len(tasks) + 1e-9

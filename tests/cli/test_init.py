@@ -275,3 +275,39 @@ def test_the_lateness_rule_and_what_happened_are_written(noonward: CommandLine, 
     environment = build_environment(scenario)
     assert set(environment.jobs.recorded_site_J.tolist()) == {0}
     assert environment.late_until_s == environment.window_s + 24 * 3600
+
+
+def test_classes_that_no_job_has_need_no_gpus_of_their_type(noonward: CommandLine, files: None) -> None:
+    """Data stay in their country although one of its sites lacks a GPU type that jobs elsewhere ran on."""
+    kinds = ["A100-80GB", "H100"] * 48
+    table = pl.read_csv("jobs.csv").with_columns(gpu_type=pl.Series(kinds))
+    table.write_csv("log.csv")
+    sites = ["--site", "bln=DE:8xA100-80-SXM", "--site", "par=FR:8xH100-SXM"]
+    words = ["--jobs", "log.csv", "--signals", "signals.csv", "--class", "eu=origin==bln", "--class", "us=origin==par"]
+    answer = noonward("init", "mine.yaml", *sites, *words, "--class-sites", "eu=bln", "--class-sites", "us=par")
+    assert answer.code == 0, answer.err
+    ranges = load_scenario("mine.yaml").fleet.ranges
+    assert ranges == {"eu-a100-80-sxm": ("bln",), "us-h100-sxm": ("par",)}
+    refused = noonward("init", "none.yaml", *sites, *words, "--class-sites", "eu=par")
+    assert "jobs of class 'eu' may run at par alone, where there is no A100-80-SXM" in refused.err
+
+
+def test_what_was_chosen_is_said_and_the_next_step_compares_several_windows(noonward: CommandLine, files: None) -> None:
+    words = ["--jobs", "jobs.csv", "--signals", "signals.csv", "--origin", "bln=berlin", "--origin", "par=paris"]
+    out = noonward("init", "mine.yaml", *BERLIN, *PARIS, *words).out
+    assert "next: noonward compare mine.yaml\n" in out  # three days: no two windows of two days
+    said = " ".join(out.split())
+    assert "a job may start up to 24 hours after it arrives" in said
+    assert "jobs may run in any zone (DE, FR), across borders" in said
+    assert "the PUE is 1.3" in said
+    assert "Carbon counts at 100 USD/t (--carbon-price)." in said
+    hours = [FIRST + timedelta(hours=8 * n) for n in range(24)]
+    longer = {"submit_time": [f"{hour:%Y-%m-%dT%H:%M:%SZ}" for hour in hours], "origin": "bln", "gpus": 1}
+    pl.DataFrame({**longer, "duration_s": 1800.0}).write_csv("longer.csv")
+    drawn = generate_signals(("DE", "FR"), FIRST - timedelta(days=7), 20 * 24, np.random.default_rng(0))
+    write_generated_signals(drawn, Path("signals.csv"))
+    words = ["--jobs", "longer.csv", "--signals", "signals.csv", "--origin", "bln=berlin"]
+    out = noonward("init", "longer.yaml", *BERLIN, *PARIS, *words).out
+    assert "next: noonward compare longer.yaml --windows 3\n" in out
+    made = noonward("init", "made.yaml", *BERLIN, "--jobs", "jobs.csv", "--origin", "berlin").out
+    assert "drawn from the statistics of the year 2022, not recorded" in " ".join(made.split())

@@ -93,7 +93,7 @@ def replay(world, scheduler):
         kind, now_s, asked, mask, sites, answers = next(log)
         about_running = isinstance(question, suspension.Question)
         assert (now_s, asked, kind == ASK_RUNNING) == (question.now_s, question.asked, about_running)
-        for name in ("free", "waiting"):
+        for name in ("free", "waiting", "claimed"):
             assert sites[name].tolist() == getattr(question, name), name
         if about_running:
             for s, job in enumerate(asked):
@@ -109,8 +109,8 @@ def replay(world, scheduler):
     jobs = world.jobs()
     ledger = suspension.SegmentLedger(*world.ledger_arguments())
     hours = len(world.price[0]) if world.price is not None else 0
-    resizes = "resize" in scheduler.needs.levers
-    run = suspension.simulate(world.plant(), jobs, answer, ledger, world.freedoms, hours, resizes=resizes)
+    levers = scheduler.needs.levers
+    run = suspension.simulate(world.plant(), jobs, answer, ledger, world.freedoms, hours, levers=levers)
     assert next(log, None) is None
     return jobs, run
 

@@ -126,7 +126,7 @@ def test_other_work_and_doubt_are_said(money):
     said = " ".join(headline(with_ledgers(money, other)))
     assert "10.0% more GPU-hours, so bills alone do not compare" in said
     assert said.startswith("Run more windows: 2 cannot tell yet. random leads: it has 10.0 USD (5%) more utility ")
-    assert "so keep local-fcfs until more (--environments) tell the two apart" in said
+    assert "so keep local-fcfs until more (-n) tell the two apart" in said
 
 
 def test_today_that_is_best_is_kept(money):

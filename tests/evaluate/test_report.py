@@ -7,7 +7,7 @@ import pytest
 
 from noonward.evaluate.cluster_objectives import energy_figures
 from noonward.evaluate.comparison import summary_rows
-from noonward.evaluate.report.page import default_command, with_ranges, write_report
+from noonward.evaluate.report.page import default_command, write_report
 from noonward.studies.dvfs_training.tables import paper_tables
 
 
@@ -157,9 +157,3 @@ def test_papers_tables_appear_only_for_its_seven_days(energy, energy_page, publi
 
 def test_same_comparison_gives_the_same_file(money, html, tmp_path):
     assert write_report(money, tmp_path / "again.html").read_text(encoding="utf-8") == html
-
-
-def test_notes_that_differ_in_numbers_are_one():
-    notes = ["1000 jobs ran on 2026-10-26, for 0.4 h", "no bound: 5# of 5#", "3 jobs ran on 2026-10-26, for 2.9 h"]
-    assert with_ranges(notes) == ["3 to 1000 jobs ran on 2026-10-26, for 0.4 to 2.9 h (2 windows)", notes[1]]
-    assert with_ranges(["on 2026-10-26", "on 2026-10-27"]) == ["on 2026-10-26", "on 2026-10-27"]

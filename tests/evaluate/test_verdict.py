@@ -163,10 +163,10 @@ def test_what_leaves_more_jobs_late_or_undone_is_not_adopted(priced):
         "Keep local-fcfs.",
         "No other policy that can run is better by total cost within the limits.",
     ]
-    assert "random (1 more job late)" in " ".join(headline(late))
+    assert "random (1 more job late per window)" in " ".join(headline(late))
     assert late.ranked()[-1] == "random"
     undone = priced(usd, random={"unfinished": 2})
-    assert "random (2 more jobs not done)" in " ".join(headline(undone))
+    assert "random (2 more jobs not done per window)" in " ".join(headline(undone))
     assert best_to_adopt(priced(usd, late={"local-fcfs": 3, "random": 3})) == "random"
 
 
@@ -203,3 +203,34 @@ def test_money_is_shown_in_the_currency_given(priced):
     for wrong in ("EUR", "EUR=0", "euro=1.1", "EUR=x"):
         with pytest.raises(ScenarioError, match="write its three letters"):
             currency_given(wrong)
+
+
+def test_where_the_bound_may_be_far_off_the_share_is_a_range(priced):
+    found = priced({"local-fcfs": [10.0, 10.2, 10.0, 10.2], "random": [8.0, 8.1, 8.0, 8.1]})
+    known = [Bound(utility_usd=16.0, best_known_usd=13.0)] * 4  # totals of at least 4; 7 are known to be reached
+    wide = dataclasses.replace(found, bounds=known)
+    assert headline(wide)[1].endswith(": 34% to 66% of the possible improvement.")
+    tight = dataclasses.replace(found, bounds=[Bound(utility_usd=16.0, best_known_usd=15.9)] * 4)
+    assert headline(tight)[1].endswith(": 34% of the possible improvement.")
+
+
+def test_the_price_that_would_let_a_policy_in_is_said(priced):
+    usd = {"local-fcfs": [10.0] * 4, "random": [5.0] * 4}
+    found = priced(usd, late={"random": 1}, random={"late_gpu_hours": 4.0}, **{"local-fcfs": {"late_gpu_hours": 2.0}})
+    said = " ".join(headline(found))
+    assert "random saves 5.00 USD per window beside that" in said
+    assert "a price of lateness (lateness.usd_per_gpu_hour) below 2.5 USD per GPU-hour" in said
+
+
+def test_a_policy_that_starts_jobs_sooner_at_the_same_cost_is_named(priced, monkeypatch):
+    found = priced({"local-fcfs": [10.0] * 2, "random": [10.0] * 2})
+    figures = answer.job_figures
+    slow = {record.folder for record in found.records["local-fcfs"]}
+    monkeypatch.setattr(
+        answer,
+        "job_figures",
+        lambda record: dataclasses.replace(figures(record), mean_delay_s=7200.0 if record.folder in slow else 1800.0),
+    )
+    said = headline(found)
+    assert said[0] == "Keep local-fcfs."
+    assert "At the same cost random starts jobs sooner: 30 minutes of mean delay (local-fcfs: 2.0 hours)." in said

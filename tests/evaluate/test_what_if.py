@@ -214,9 +214,42 @@ def test_frames_have_a_row_a_case_and_environment(curves):
 
 def test_a_sensitivity_changes_one_thing_at_a_time(tmp_path):
     found = sensitivity("tiny", POLICY, environments=1, out=tmp_path)
-    assert [each.change.name for each in found.cases] == ["slack=0x", "slack=0.5x", "stay", "carbon=0", "carbon=200"]
+    assert [each.change.name for each in found.cases] == [
+        "slack=0x", "slack=0.5x", "stay", "carbon=0", "carbon=200",
+        "freedom=suspend", "freedom=resize", "freedom=cap",
+    ]  # fmt: skip
     assert found.report(tmp_path / "s.html").read_text().count("<svg") == 1
     assert "One environment gives no interval" in found.words()[-1]
+
+
+@pytest.mark.parametrize("lever", ["suspend", "resize", "cap"])
+def test_jobs_of_all_classes_have_the_freedom_and_keep_what_they_state(lever):
+    freedoms = "fleet.freedoms={fine-tuning: {min_run_s: 900, interruptible: true}}"
+    stated = build_environment(load_scenario("tiny", [freedoms]))
+    freed = Change(freedom=lever).applied(stated)
+    free = freed.fleet.freedoms["fine-tuning"]
+    assert (free.interruptible, free.min_run_s) == (True, 900)
+    assert (free.elastic is not None, free.cap_curve is not None) == (lever == "resize", lever == "cap")
+    assert environment_digest(dataclasses.replace(freed, fleet=stated.fleet)) == environment_digest(stated)
+
+
+def test_what_a_freedom_is_worth_is_held_against_the_same_policy_without_it(tmp_path):
+    """A rule that suspends jobs is held against itself where they may not be suspended."""
+    settings = ["jobs.slack_ratio=8", "window_h=24", "jobs.count=30"]
+    found = sensitivity(load_scenario("tiny", settings), "cheapest-feasible", environments=2, out=tmp_path)
+    cases = {case.change.name: case for case in found.cases}
+    suspended = cases["freedom=suspend"]
+    assert all(record.ledger.interruptions.suspensions > 0 for record in suspended.records)
+    assert [record.ledger.interruptions for record in suspended.without.records] == [None, None]
+    by_hand = found.saved(suspended).value - found.saved(suspended.without).value
+    assert found.change_of_saving(suspended).value == pytest.approx(by_hand, abs=0.1)
+    assert cases["carbon=0"].without is None
+    assert "jobs could be suspended, suspend-threshold " in " ".join(found.words())
+
+
+def test_where_nobody_is_asked_about_running_jobs_they_have_no_freedom():
+    with pytest.raises(ScenarioError, match="act on no running jobs: its protocol is on-arrival"):
+        Change(freedom="cap").applied(build_environment(load_scenario("tiny", ["protocol=on-arrival"])))
 
 
 @pytest.mark.parametrize(

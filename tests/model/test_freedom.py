@@ -62,6 +62,9 @@ def test_a_fleet_without_freedoms_writes_none_so_that_digests_stay():
         ({"caps": "emerald-a100-pretraining"}, "unknown table of power caps.*did you mean 'emerald-a100-pretraining"),
         ({"min_run_s": 60}, "min_run_s goes with interruptible: true"),
         ({"most_suspensions": 3}, "most_suspensions goes with interruptible: true"),
+        ({"requeue": True, "interruptible": True}, "state one of both"),
+        ({"requeue": True, "elastic": {"gpus": [1, 2], "speedup": [1, 2]}}, "state one of both"),
+        ({"checkpoint": {"every_s": -1}}, "greater than or equal to 0"),
         ({"checkpoint": {"stop_power": 1.5}}, "less than or equal to 1"),
         ({"suspendable": True}, "Extra inputs are not permitted"),
     ],
@@ -75,6 +78,13 @@ def test_a_freedom_that_contradicts_itself_is_refused(freedom, message):
     ("freedoms", "message"),
     [
         ({"trian": {}}, "freedoms name the unknown class 'trian'; did you mean 'train'"),
+        ({"serve": {"preempts": ["trian"]}}, "serve preempts the unknown class 'trian'; did you mean 'train'"),
+        ({"serve": {"preempts": ["train"]}}, "serve preempts train, which may not be stopped"),
+        ({"serve": {"preempts": ["serve"], "requeue": True}}, "serve and serve preempt each other"),
+        (
+            {name: {"preempts": [other], "requeue": True} for name, other in (("serve", "train"), ("train", "serve"))},
+            "serve and train preempt each other",
+        ),
     ],
 )
 def test_freedoms_that_do_not_fit_the_classes_are_refused(freedoms, message):

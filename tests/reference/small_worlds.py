@@ -246,7 +246,19 @@ class World:
         return [[60.0 / rate for rate in row] for row in self.network["throughput_gb_per_min"]]
 
 
-def plain(gpus, jobs, *, protocol="each-slot", price=None, carbon=None, caps=None, clocks=(1.0,), time=None, **options):
+def plain(
+    gpus,
+    jobs,
+    *,
+    protocol="each-slot",
+    price=None,
+    carbon=None,
+    caps=None,
+    clocks=(1.0,),
+    time=None,
+    more=(),
+    **options,
+):
     """A world for exact answers: one class of 100 W a GPU (at any clock), free GPUs draw nothing, links are free.
 
     Args:
@@ -258,10 +270,11 @@ def plain(gpus, jobs, *, protocol="each-slot", price=None, carbon=None, caps=Non
         caps: caps[site][hour].
         clocks: Clock levels of every site.
         time: Coefficients of the seconds a unit; None: work is the run time in seconds.
+        more: (power, time) of further classes.
         options: Further fields of World; `network` overrides single matrices.
     """
     count = len(gpus)
-    sites = [Site(number, 0.0, clocks, (0.0, 0.0, 100.0), time) for number in gpus]
+    sites = [Site(number, 0.0, clocks, (0.0, 0.0, 100.0), time, more=more) for number in gpus]
     default = {"work": 600.0, "slack_s": HOUR_S, "preset_site": -1}
     rows = []
     for job in jobs:

@@ -1,11 +1,13 @@
-"""Slow, plain oracle of suspension, resizes and power caps under protocol `each-slot`, written from docs/suspension.md.
+"""Slow, plain oracle of jobs that are suspended, resized, preempted and capped under protocol `each-slot`.
+
+It is written from docs/suspension.md.
 
 It walks slot by slot like `reference.each_slot`, whose queues, masks and moves it takes over, and keeps every stretch
 of a job (run at one power, stop, load, lost run) in a plain list that the ledger sums up.
 """
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from reference import each_slot
 from reference.ledger import Ledger
@@ -16,7 +18,7 @@ class Freedom:
     """What may be done with running jobs of a class; fields as the scenario's keys.
 
     `caps` lists (share of power, share of throughput) of each power cap below full power, in falling order; `elastic`
-    (GPUs, speed-up) of each gang that a job may be resized to, ascending.
+    (GPUs, speed-up) of each gang that a job may be resized to, ascending; `preempts` the classes it may displace.
     """
 
     interruptible: bool = True
@@ -29,18 +31,28 @@ class Freedom:
     load_power: float = 0.0
     min_run_s: float = 0.0
     most_suspensions: int | None = None
+    requeue: bool = False
+    preempts: tuple = ()
+    every_s: float = 3600.0
 
     def spec(self):
         """The scenario's block."""
         said = asdict(self)
-        own = {name: said.pop(name) for name in ("min_run_s", "most_suspensions")} if self.interruptible else {}
+        own = (
+            {name: said.pop(name) for name in ("min_run_s", "most_suspensions")}
+            if self.interruptible or self.requeue
+            else {}
+        )
         interruptible, caps, elastic = (said.pop(name) for name in ("interruptible", "caps", "elastic"))
+        own["requeue"], own["preempts"] = self.requeue, tuple(f"class{c}" for c in self.preempts)
         if elastic:
             own["elastic"] = dict(zip(("gpus", "speedup"), zip(*elastic, strict=True), strict=True))
         if caps:
             power, throughput = zip(*reversed(((1.0, 1.0), *caps)), strict=True)
             own["caps"] = {"power": power, "throughput": throughput}
-        checkpoint = {name: said[name] for name in ("stop_s", "dark_s", "load_s", "stop_power", "load_power")}
+        checkpoint = {
+            name: said[name] for name in ("stop_s", "dark_s", "load_s", "stop_power", "load_power", "every_s")
+        }
         own = {name: value for name, value in own.items() if value is not None}
         return {"interruptible": interruptible, "checkpoint": checkpoint, **own}
 
@@ -54,7 +66,7 @@ class Stretch:
     """A stretch of constant power of a job."""
 
     job: object
-    kind: str  # run, stop, load or lost
+    kind: str  # run, stop, load, lost, kill or redo
     begin_s: float
     end_s: float
     watts: float
@@ -65,7 +77,7 @@ class Stretch:
 
 @dataclass
 class Question(each_slot.Question):
-    """A step about running jobs: `asked[site]` is one that may be suspended or capped, or -1.
+    """A step about running jobs: `asked[site]` is one that may be suspended, preempted or capped, or -1.
 
     `may_suspend[site]` says whether the former.
     """
@@ -101,7 +113,41 @@ class Run(each_slot.Run):
     order: list = field(default_factory=list)  # running jobs of classes with freedoms, as they began to run
     stretches: list = field(default_factory=list)
     hours_known: int = 0
-    resizes: bool = False
+    levers: tuple = ()
+
+    @property
+    def resizes(self):
+        return "resize" in self.levers
+
+    def question(self, asked):
+        whole = super().question(asked)
+        whole.claimed = [self.claimed(self.jobs[i], s) if i >= 0 else 0 for s, i in enumerate(asked)]
+        return whole
+
+    def claimed(self, asked, s):
+        """GPUs of jobs that wait at a site, may start there, and may displace a job."""
+        waiting = [self.jobs[index] for index in self.queues[s]]
+        return sum(
+            self.least(job)
+            for job in waiting
+            if "preempt" in self.levers
+            and job.class_ in self.freedoms
+            and asked.class_ in self.freedoms[job.class_].preempts
+            and self.may_start(job, s)
+        )
+
+    def least(self, job):
+        """Smallest gang that a job may start or be resumed on."""
+        if not self.suspended(job):
+            return job.gpus_min
+        own, listed = self.lives[job.index].own, dict(self.freedoms[job.class_].elastic)
+        return min(listed) if self.resizes and own in listed and job.gpus_min == job.gpus_max else own
+
+    def lacking(self, asked, s):
+        """GPUs that they lack: neither free nor of jobs that stop."""
+        lives = ((self.jobs[index], life) for index, life in self.lives.items())
+        stopping = sum(job.gpus for job, life in lives if life.state == "stop" and job.site == s)
+        return max(0, self.claimed(asked, s) - self.free(s) - stopping)
 
     def free(self, s):
         holds = ("run", "stop", "load")
@@ -274,26 +320,51 @@ class Run(each_slot.Run):
             job.finish_s = end_s + life.left * self.unit_s(job) / life.speed
 
     def may_suspend(self, job):
+        freedom = self.freedoms[job.class_]
+        wanted = ("suspend" in self.levers and freedom.interruptible) or (self.resizes and freedom.elastic)
+        return bool(wanted) and self.may_stop(job)
+
+    def may_preempt(self, job):
+        return self.lacking(job, job.site) > 0 and self.may_stop(job)
+
+    def checkpoint_s(self, job):
+        """When a running job wrote its last checkpoint; its start or resumption where it has written none."""
+        life, every_s = self.lives[job.index], self.freedoms[job.class_].every_s
+        return life.began_s + (math.floor((self.now_s - life.began_s) / every_s) * every_s if every_s else 0.0)
+
+    def unsaved(self, job):
+        """(Stretch, begin of what is not saved of it) since the last checkpoint; the last one goes on now."""
+        saved_s = self.checkpoint_s(job)
+        runs = [x for x in self.stretches if x.job is job and x.kind == "run"]
+        return [(x, max(x.begin_s, saved_s)) for x in runs if min(x.end_s, self.now_s) > saved_s]
+
+    def unsaved_s(self, job):
+        return sum(x.rate * (min(x.end_s, self.now_s) - from_s) for x, from_s in self.unsaved(job))
+
+    def may_stop(self, job):
         life, freedom, slot_s = self.lives[job.index], self.freedoms[job.class_], self.plant.slot_s
-        if not (freedom.interruptible or (self.resizes and freedom.elastic)):
-            return False
         if freedom.most_suspensions is not None and life.suspensions >= freedom.most_suspensions:
             return False
         if self.now_s - life.began_s < freedom.min_run_s or job.finish_s - self.now_s < 1.0:
             return False
-        back_s = max(math.ceil((self.now_s + freedom.stop_s + freedom.dark_s) / slot_s) * slot_s, self.now_s + slot_s)
+        stop_s = 0.0 if freedom.requeue else freedom.stop_s
+        back_s = max(math.ceil((self.now_s + stop_s + freedom.dark_s) / slot_s) * slot_s, self.now_s + slot_s)
         ran_s = life.ran_s + life.rate * (self.now_s - life.stretch_s)
+        ran_s -= self.unsaved_s(job) if freedom.requeue else 0.0
         until_s = job.deadline_s + ran_s - freedom.load_s - self.home_s(job)
         return back_s <= max(until_s, self.plant.late_until_s)
 
     def may_cap(self, job):
         life = self.lives[job.index]
-        if not self.freedoms[job.class_].caps or job.finish_s - self.now_s < 1.0:
+        if "cap" not in self.levers or not self.freedoms[job.class_].caps or job.finish_s - self.now_s < 1.0:
             return False
         return life.cap > 0 or self.slack_left_s(job, life, self.now_s) >= 1.0
 
     def suspend(self, job):
         life, freedom = self.lives[job.index], self.freedoms[job.class_]
+        if freedom.requeue:
+            self.kill(job)
+            return
         self.end_stretch(job, life, self.now_s)
         end_s, stop_w = self.now_s + freedom.stop_s, freedom.stop_power * self.full_w(job)
         self.stretches.append(Stretch(job, "stop", self.now_s, end_s, stop_w, 0.0, gpus=job.gpus))
@@ -305,22 +376,49 @@ class Run(each_slot.Run):
         if freedom.stop_s == 0:
             life.state, life.until_s = "dark", self.now_s + freedom.dark_s
 
-    def before_queues(self, answer):
-        """At the turn of an hour, asks all sites at once about their running jobs that may be suspended or capped.
+    def kill(self, job):
+        """Stops a job at once: what it did since its last checkpoint is done again."""
+        life, freedom = self.lives[job.index], self.freedoms[job.class_]
+        unsaved, again_s = self.unsaved(job), self.unsaved_s(job)
+        self.end_stretch(job, life, self.now_s)
+        for x, from_s in unsaved:
+            if from_s == x.begin_s:
+                x.kind = "redo"
+            else:
+                self.stretches.append(replace(x, kind="redo", begin_s=from_s))
+                x.end_s = from_s
+        life.left += again_s / self.unit_s(job)
+        life.ran_s -= again_s
+        self.stretches.append(Stretch(job, "kill", self.now_s, self.now_s, 0.0, 0.0, gpus=job.gpus))
+        life.cap, life.rate, life.lift_s = 0, 1.0, math.inf
+        life.suspensions += 1
+        self.order.remove(job.index)
+        job.status, job.finish_s = "in transit", math.nan
+        life.state, life.until_s = "dark", self.now_s + freedom.dark_s
 
-        One job of each site a step, as they began.
+    def before_queues(self, answer):
+        """Asks all sites at once about their running jobs, one of each site a step, as they began.
+
+        At the turn of an hour about those that may be suspended or capped; in any slot about those that may be
+        preempted.
         """
-        if self.now_s % 3600 != 0 or self.now_s / 3600 >= self.hours_known:
-            return
+        turned = self.now_s % 3600 == 0 and self.now_s / 3600 < self.hours_known
         sites = range(len(self.plant.sites))
-        asked_of = [[i for i in self.order if self.jobs[i].site == s and self.may_bend(self.jobs[i])] for s in sites]
-        for turn in range(max(map(len, asked_of))):
-            asked = [asked_of[s][turn] if turn < len(asked_of[s]) else -1 for s in sites]
+        left = [[i for i in self.order if self.jobs[i].site == s] for s in sites]
+        while True:
+            asked = [self.next_to_ask(left[s], turned) for s in sites]
+            if max(asked) < 0:
+                return
             self.pay(self.now_s)
             whole = self.question([-1] * len(asked))
-            whole.asked = asked
-            may_suspend = [index >= 0 and self.may_suspend(self.jobs[index]) for index in asked]
-            for s, said in enumerate(answer(Question(**vars(whole), may_suspend=may_suspend))):
+            whole.asked, may_suspend = asked, []
+            whole.claimed = [self.claimed(self.jobs[i], s) if i >= 0 else 0 for s, i in enumerate(asked)]
+            for job in (self.jobs[index] if index >= 0 else None for index in asked):
+                may_suspend.append(job is not None and (self.may_suspend(job) or self.may_preempt(job)))
+            claimed = whole.__dict__.pop("claimed")
+            whole = Question(**vars(whole), may_suspend=may_suspend)
+            whole.claimed = claimed
+            for s, said in enumerate(answer(whole)):
                 if asked[s] < 0 or said is None:
                     continue
                 job = self.jobs[asked[s]]
@@ -329,8 +427,13 @@ class Run(each_slot.Run):
                 elif said != self.lives[job.index].cap:
                     self.change_cap(job, self.lives[job.index], self.now_s, said)
 
-    def may_bend(self, job):
-        return self.may_suspend(job) or self.may_cap(job)
+    def next_to_ask(self, left, turned):
+        """Takes jobs from a site's list until one may be asked about; returns it, or -1."""
+        while left:
+            job = self.jobs[left.pop(0)]
+            if (turned and (self.may_suspend(job) or self.may_cap(job))) or self.may_preempt(job):
+                return job.index
+        return -1
 
     def pay(self, time_s):
         self.ledger.stretches = self.stretches
@@ -366,7 +469,7 @@ class SegmentLedger(Ledger):
                 continue
             s = job.site
             own = self.own[job.index]
-            if stretch.kind in ("run", "lost"):
+            if stretch.kind in ("run", "lost", "redo"):
                 self.capped_gpu_s += stretch.gpus * (end_s - begin_s) * stretch.capped
                 self.slowed_gpu_s += (end_s - begin_s) * (stretch.gpus - own * stretch.rate)
             if stretch.kind == "run":
@@ -380,7 +483,7 @@ class SegmentLedger(Ledger):
                 self._book(self.free[s], s, -stretch.gpus * self.sites[s].free_w, begin_s, until_s)
 
 
-def simulate(plant, jobs, answer, ledger, freedoms, hours_known, *, resizes=False):
+def simulate(plant, jobs, answer, ledger, freedoms, hours_known, *, levers):
     """Runs the protocol with questions about running jobs.
 
     Of a `Question` about running jobs the answer is, per site, None (run on), "suspend", or the cap to run on under; of
@@ -393,12 +496,12 @@ def simulate(plant, jobs, answer, ledger, freedoms, hours_known, *, resizes=Fals
         ledger: SegmentLedger.
         freedoms: Freedom per class that has some.
         hours_known: Hours of signals; 0 without.
-        resizes: Whether jobs of elastic classes may be suspended, and resumed on other gangs.
+        levers: What is done with running jobs: `suspend`, `resize`, `cap`, `preempt`.
 
     Returns:
         Run.
     """
     run = Run(plant, jobs, ledger, queues=[[] for _ in plant.sites], freedoms=freedoms, hours_known=hours_known)
-    run.resizes = resizes
+    run.levers = levers
     each_slot.play(run, answer)
     return run

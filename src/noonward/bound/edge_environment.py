@@ -1,4 +1,4 @@
-"""Bounds of an edge environment: the larger of two lower bounds of the response, and the best schedule known."""
+"""Bounds of an edge environment: of the response at equal steps and at a quality, and the best schedule known."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 from noonward.arrays import I8
 from noonward.bound.edge import response_bound
 from noonward.bound.edge_models import models_bound
+from noonward.bound.edge_quality import least_more_seconds
 from noonward.bound.edge_search import best_schedule
 from noonward.engine.edge.engine import edge_world
 from noonward.model.edge.environment import EdgeEnvironment
+from noonward.model.edge.quality import LAWS, steps_least
 
 MOST_TASKS: Final = 128
 """Bounds are computed for at most so many tasks: their time grows with the product of the tasks per gang size."""
@@ -23,7 +25,9 @@ MOST_CHAINS: Final = 10_000_000
 def bounds_of(environment: EdgeEnvironment) -> dict[str, float]:
     """Returns ``response_s``, a lower bound, and ``best_known_s``, that of a schedule found with foresight, s.
 
-    Both are for tasks of the scenario's steps. Empty where runs are cut off or have more than ``MOST_TASKS`` tasks.
+    Both are for tasks of the scenario's steps. ``at_goal_s`` is a lower bound at the scenario's goal of quality,
+    however the steps are spread (left out where no steps reach it). Empty where runs are cut off or have more than
+    ``MOST_TASKS`` tasks.
 
     Args:
         environment: Environment.
@@ -32,7 +36,9 @@ def bounds_of(environment: EdgeEnvironment) -> dict[str, float]:
     if setting.end != "drained" or len(environment.tasks) > MOST_TASKS:
         return {}
     found = best_schedule(edge_world(environment), setting.steps)
-    return {"response_s": edge_response_bound(environment, setting.steps), "best_known_s": found.response_s}
+    out = {"response_s": edge_response_bound(environment, setting.steps), "best_known_s": found.response_s}
+    at_goal_s = edge_quality_bound(environment, setting.quality_goal)
+    return out | ({"at_goal_s": at_goal_s} if math.isfinite(at_goal_s) else {})
 
 
 def edge_response_bound(environment: EdgeEnvironment, steps: float) -> float:
@@ -73,6 +79,26 @@ def edge_response_bound(environment: EdgeEnvironment, steps: float) -> float:
         setting.first_s,
     )
     return max(of_models_s, of_gangs_s)
+
+
+def edge_quality_bound(environment: EdgeEnvironment, goal: float) -> float:
+    """Returns a lower bound on the mean response of every scheduler whose mean quality reaches a goal, s.
+
+    Its steps may be spread among the images as one likes (``bound.edge_quality``). It holds for schedulers that give no
+    image fewer steps than the scenario's least quality needs.
+
+    Args:
+        environment: Environment.
+        goal: Mean quality, 0 to 0.284.
+
+    Returns:
+        The bound; infinite where no steps reach the goal.
+    """
+    setting, record_K = environment.setting, environment.tasks.record_K
+    fewest, law = steps_least(setting.steps_min, setting.quality_min), LAWS.index(setting.quality)
+    most_K = record_K["steps_max"].astype(float)
+    more_s = least_more_seconds(record_K["step_s"].astype(float), np.minimum(fewest, most_K), most_K, goal, law)
+    return edge_response_bound(environment, fewest) + more_s / len(record_K)
 
 
 def chains(gang_K: I8) -> int:

@@ -180,13 +180,16 @@ def print_comparison(found: Comparison) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from noonward.evaluate.answer import headline
+    from noonward.evaluate.answer import best_to_adopt, headline, plainly
     from noonward.evaluate.comparison import summary_rows
 
     first, *rest = headline(found)
     print(first)
     for line in textwrap.wrap(" ".join(rest), 120):
         print(line)
+    best = best_to_adopt(found)
+    if best != found.reference and found.objective.value == "total_usd" and found.policies[best].summary:
+        print(f"{best}: {plainly(found.policies[best].summary)}")
     summary = summary_rows(found)
     console = Console()
     shown = next(columns for width, columns in WIDTHS if not console.is_terminal or console.width >= width)

@@ -11,7 +11,7 @@ import typer
 
 from noonward.cli.durations import duration
 from noonward.cli.options import FirstDay, LastDay
-from noonward.units import DAY_H, HOUR_S, MINUTE_S
+from noonward.units import HOUR_S, MINUTE_S
 
 
 def init(
@@ -122,8 +122,7 @@ def init(
         print(f"note: {note}")
     for misfit in made.left_out:
         print(f"left out: {misfit}")
-    weeks = made.scenario.window_h // (7 * DAY_H) if made.table is not None and signals else 0
-    print(f"next: noonward compare {file}" + (f" --weeks {weeks}" if weeks > 1 else ""))
+    print(f"next: {made.next_command}")
 
 
 def _named(option: str, stated: list[str] | None) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -11,10 +12,10 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.evaluate.comparison import Comparison, summary_rows
+from noonward.evaluate.evidence import how_to_run_more, one_window, windows_told
 from noonward.evaluate.job_figures import Group, job_figures
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.evaluate.verdict import Verdict, decide
-from noonward.model.cluster.scenario import JobTable
 from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
 from noonward.schedule.registry import Policy
 
@@ -98,7 +99,7 @@ def verdict_of(comparison: Comparison) -> Verdict:
     if found.kind != "adopt" and fit and objective.unmet(comparison, today):
         gain = mean((1.0 if objective.better == "up" else -1.0) * (values[fit[0]] - values[today]))
         return replace(found, kind="limits", policy=fit[0], gain=gain, measured=tuple(range(len(comparison.bounds))))
-    return found
+    return replace(found, kind="draws") if found.kind == "adopt" and one_window(comparison) else found
 
 
 def best_to_adopt(comparison: Comparison) -> str:
@@ -126,6 +127,7 @@ def passed_over(comparison: Comparison, best: str) -> list[str]:
             f"Better by {objective.value_name}, but not proposed, as constraints are not met: "
             f"{'; '.join(named[:MOST_NAMED])}{more}."
         )
+        said += objective.price_that_admits(comparison, [policy for policy, what in missed.items() if what])
     return said
 
 
@@ -137,6 +139,17 @@ def spoken(policy: str) -> str:
         ('what happened', 'local-fcfs')
     """
     return "what happened" if policy == WHAT_HAPPENED else policy
+
+
+def plainly(summary: str) -> str:
+    """Returns a policy's summary without a paper's symbol before it and its citation behind it.
+
+    Example:
+        >>> plainly("S1: local first; without room, to the site of lowest price (MASAC, Sec. IV.A).")
+        'Local first; without room, to the site of lowest price.'
+    """
+    words = re.sub(r" \([^()]*(?:Sec|Eq|Table|Alg)[^()]*\)", "", re.sub(r"^S\d: ", "", summary))
+    return words[:1].upper() + words[1:]
 
 
 def headline(comparison: Comparison) -> list[str]:
@@ -153,48 +166,53 @@ def headline(comparison: Comparison) -> list[str]:
         within = (
             " within the limits" if any(objective.unmet(comparison, policy) for policy in comparison.records) else ""
         )
-        why = f"No other policy that can run is better by {objective.value_name}{within}."
-        return [f"Keep {now}.", why, *passed_over(comparison, best), *objective.basis(comparison)]
+        why = [f"No other policy that can run is better by {objective.value_name}{within}."]
+        why += [*objective.assumptions(comparison), *passed_over(comparison, best), *objective.sooner(comparison)]
+        return [f"Keep {now}.", *why, *objective.basis(comparison)]
     shown = comparison.only(verdict.measured)
     said = objective.saying(shown, best)
-    share = shown.gap_closed(best).value
-    if verdict.gain.value > 0 and share > 0:
-        said += f": {min(share, 1.0):.0%} of the possible improvement"
+    share = objective.share_told(shown, best)
+    if verdict.gain.value > 0 and share:
+        said += f": {share} of the possible improvement"
     claim = objective.claim(verdict.share.value, spoken(today))
     if verdict.kind == "adopt":
         told = [f"Adopt {best}: {claim}.", f"It {said}."]
     elif verdict.kind == "limits":
         told = [f"Adopt {best}: it meets the constraints that {today} misses.", f"It {said}."]
-    elif verdict.kind == "once":
+    elif verdict.kind in ("once", "draws"):
         told = [f"{best} was better in this window: {claim}."]
+        under = f", under {windows_told(comparison, count)}, which the interval is over" if count > 1 else ""
         told.append(
-            f"It {said}; one window cannot tell more, so compare several ({_more(comparison)}) before you decide."
+            f"It {said}{under}; one window of jobs cannot tell more, so compare several "
+            f"({how_to_run_more(comparison.scenario)}) before you decide."
         )
     else:
-        told = [f"Run more windows: {count} cannot tell yet.", _undecided(comparison, verdict, said)]
+        several = f"Run more windows: {count} cannot tell yet."
+        first = "Run more windows of jobs: one cannot tell yet." if one_window(comparison) else several
+        told = [first, _undecided(comparison, verdict, said)]
+    told += objective.assumptions(comparison)
     if len(verdict.measured) < count:
         told.append(
-            f"{best} was chosen on {len(verdict.chosen)} of the {count} windows; what it gains was measured on the "
-            f"other {len(verdict.measured)}, so the choice does not flatter it."
+            f"{best} was chosen on {len(verdict.chosen)} of the {windows_told(comparison, count)}; what it gains was "
+            f"measured on the other {len(verdict.measured)}, so the choice does not flatter it; the table is of all "
+            f"{count}."
         )
     return [*told, *passed_over(comparison, best), *objective.consequences(shown, best), *objective.basis(comparison)]
 
 
-def _more(comparison: Comparison) -> str:
-    """Returns the option that asks for more test cases: windows of dated jobs, environments of generated ones."""
-    return "--windows" if isinstance(getattr(comparison.scenario, "jobs", None), JobTable) else "--environments"
-
-
 def _undecided(comparison: Comparison, verdict: Verdict, said: str) -> str:
     """Returns the sentence on a policy that leads without an interval above 0."""
-    until = f"keep {spoken(comparison.reference)} until more ({_more(comparison)}) tell the two apart"
+    option = how_to_run_more(comparison.scenario)
+    until = f"keep {spoken(comparison.reference)} until more ({option}) tell the two apart"
     if verdict.gain.low is None:
+        given = windows_told(comparison, len(comparison.bounds))
         return (
-            f"{verdict.policy} leads: it {said}; {len(comparison.bounds)} windows give no interval after the choice "
+            f"{verdict.policy} leads: it {said}; {given} give no interval after the choice "
             f"among {len(comparison.records)} policies, so {until}."
         )
     if verdict.gain.value <= 0:
-        return f"{verdict.policy} led in the windows that chose it, and not in the others; {until}."
+        which = "draws of prices" if one_window(comparison) else "windows"
+        return f"{verdict.policy} led in the {which} that chose it, and not in the others; {until}."
     return f"{verdict.policy} leads: it {said}; that interval includes no difference, so {until}."
 
 

@@ -24,6 +24,7 @@ from noonward.evaluate.answer import (
     best_known_values,
     best_to_adopt,
     bills,
+    can_run,
     cost_digits,
     groups_of,
     interval,
@@ -41,6 +42,7 @@ from noonward.evaluate.answer import (
 )
 from noonward.evaluate.comparison import Bound, BoundValue, Cell, Comparison, Objective, no_value
 from noonward.evaluate.ends import ends_metrics, ends_sentence, ends_table
+from noonward.evaluate.evidence import SPANS, assumed, made_prices, one_window, windows_told
 from noonward.evaluate.knowing import TOLD, knowing_metrics, knowing_table, worth
 from noonward.evaluate.meter_tables import meter_metrics, meter_table
 from noonward.evaluate.metrics import Metric
@@ -267,8 +269,10 @@ def describe_signals(signals: SignalSource | None) -> str:
     if signals is None:
         return "none: energy is reported, money and carbon are not"
     if isinstance(signals, GeneratedSignals):
-        span = {"w2022": "the year 2022", "train": "January 2021 to June 2023"}[signals.calibration]
-        return f"hourly prices and carbon intensities generated from the statistics of {span}, not recorded ones"
+        return (
+            f"hourly prices and carbon intensities generated from the statistics of {SPANS[signals.calibration]}, not "
+            "recorded ones"
+        )
     if isinstance(signals, SinusoidalSignals):
         return "hourly prices and carbon intensities that follow a cosine, the same every day, not recorded ones"
     return "hourly prices and carbon intensities from " + ", ".join(
@@ -422,12 +426,69 @@ class CostObjective(UtilityObjective):
         if policy == comparison.reference:
             return []
         more = undone(comparison, policy) - undone(comparison, comparison.reference)
-        missed = [_more(more, "not done")] if more > 0 else []
+        each = " per window" if len(comparison.bounds) > 1 else ""
+        missed = [f"{_more(more, 'not done')}{each}"] if more > 0 else []
         if not comparison.scenario.lateness.usd_per_gpu_hour:
             late = [savings(comparison, each).late_jobs.value for each in (policy, comparison.reference)]
             if late[0] > late[1]:
-                missed.append(_more(late[0] - late[1], "late"))
+                missed.append(f"{_more(late[0] - late[1], 'late')}{each}")
         return missed
+
+    def price_that_admits(self, comparison: Comparison, policies: Sequence[str]) -> list[str]:
+        """Returns the price of lateness below which the first policy that more late jobs alone keep out would save."""
+        if comparison.scenario.lateness.usd_per_gpu_hour:
+            return []
+        today = comparison.reference
+        for policy in policies:
+            saved = self._saved(comparison, policy).value
+            hours = [comparison.mean(each, "late_gpu_hours").value for each in (policy, today)]
+            if saved <= 0 or hours[0] <= hours[1] or undone(comparison, policy) > undone(comparison, today):
+                continue
+            usd, unit = saved / (hours[0] - hours[1]) / comparison.currency.usd, comparison.currency.name
+            return [
+                f"{policy} saves {money(comparison.currency.of(Estimate(saved)), unit)} per window beside that: with a "
+                f"price of lateness (lateness.usd_per_gpu_hour) below {usd:,.3g} {unit} per GPU-hour it still would, "
+                "and then counts as any other."
+            ]
+        return []
+
+    def notes(self, comparison: Comparison) -> list[str]:
+        """Returns that prices were made, where they were, before the other notes."""
+        made = made_prices(comparison.scenario)
+        return [*([made] if made else []), *super().notes(comparison)]
+
+    def assumptions(self, comparison: Comparison) -> list[str]:
+        """Returns that prices were made, where they were, and what an own fleet assumes of jobs and sites."""
+        return [told for told in (made_prices(comparison.scenario), assumed(comparison.scenario)) if told]
+
+    def sooner(self, comparison: Comparison) -> list[str]:
+        """Returns the policy of least mean delay that meets the constraints at no higher cost than today's."""
+        today = comparison.reference
+        cost = comparison.mean(today, self.value).value
+        delay_s = {
+            policy: savings(comparison, policy).mean_delay_s.value
+            for policy in comparison.records
+            if can_run(comparison.policies[policy])
+            and comparison.mean(policy, self.value).value <= cost * (1 + SAME_COST)
+            and not self.unmet(comparison, policy)
+        }
+        now_s = savings(comparison, today).mean_delay_s.value
+        best = min(delay_s, key=delay_s.__getitem__, default=today)
+        if best == today or not now_s - delay_s[best] > SOONER * now_s:
+            return []
+        return [
+            f"At the same cost {best} starts jobs sooner: {lasting(delay_s[best])} of mean delay "
+            f"({spoken(today)}: {lasting(now_s)})."
+        ]
+
+    def most_of_possible(self, comparison: Comparison, policy: str) -> float:
+        """Returns the share of the improvement that the best schedule known reaches; NaN where none is known."""
+        today = comparison.reference
+        if no_value(comparison.bounds, "best_known_usd"):
+            return math.nan
+        base_E = comparison.values(today, self.value)
+        least_E = comparison.values(today, "revenue_usd") - best_known_values(comparison)
+        return ratio(base_E - comparison.values(policy, self.value), base_E - least_E).value
 
     def gap_closed(self, comparison: Comparison, values_E: F8) -> Estimate:
         """Returns the share of the possible improvement of the total: from today's down to the bound; at most 1."""
@@ -501,10 +562,11 @@ class CostObjective(UtilityObjective):
         saved = saved if saved.value >= 0 else -saved
         percentage = "" if math.isnan(share) else f" ({abs(share):.1%})"
         hours = comparison.scenario.window_h
-        year = money(Estimate(saved.value * YEAR_H / hours), comparison.currency.name)
+        year = f", {money(Estimate(saved.value * YEAR_H / hours), comparison.currency.name)} a year"
+        year = "" if one_window(comparison) else year  # one window of jobs says nothing of a year
         amount = money(Estimate(saved.value), comparison.currency.name)
         return (
-            f"{verb} {amount}{percentage}{more}{interval(saved)} per window of {window_words(hours)}, {year} a year, "
+            f"{verb} {amount}{percentage}{more}{interval(saved)} per window of {window_words(hours)}{year}, "
             f"with {mass(savings(comparison, policy).kg)} than {spoken(comparison.reference)}"
         )
 
@@ -517,8 +579,11 @@ class CostObjective(UtilityObjective):
             amount = money(comparison.currency.of(Estimate(abs(float(saved_E[worst])))), comparison.currency.name)
             what = "saved" if saved_E[worst] >= 0 else "paid more"
             day = comparison.records[policy][worst].manifest["start"][:10]
-            told.append(f"Worst of these windows ({day}): {amount} {what}; {int((saved_E < 0).sum())} of "
-                        f"{len(saved_E)} windows cost more than today.")  # fmt: skip
+            first = f"Worst of these windows ({day})"
+            if one_window(comparison):
+                first = "Worst of these draws of prices"
+            counted = windows_told(comparison, len(saved_E))
+            told.append(f"{first}: {amount} {what}; {int((saved_E < 0).sum())} of {counted} cost more than today.")
         told += [*super().consequences(comparison, policy), *longest_waits(comparison, policy)]
         return [*told, *ends_sentence(comparison, policy)]
 
@@ -584,10 +649,14 @@ class CostObjective(UtilityObjective):
         if comparison.knowing is None or way == "known":
             return f"{said}."
         more = comparison.currency.of(worth(comparison, "known"))
+        if best_to_adopt(comparison) == comparison.reference:
+            return f"{said}."
         less = "more" if more.value >= 0 else "less"
+        why = "" if more.value >= 0 else " Jobs known to be short are late unless they start at once."
         more = more if more.value >= 0 else -more
         amount = money(Estimate(more.value), comparison.currency.name)
-        return f"{said}; if {comparison.knowing.policy} knew run times, it would save {amount} {less}{interval(more)}."
+        would = f"{amount} {less}{interval(more)}"
+        return f"{said}; if {comparison.knowing.policy} knew run times, it would save {would}.{why}"
 
     def limits(self, comparison: Comparison) -> list[str]:
         """Returns the cost that no policy can change, and how tight the bound is."""
@@ -626,6 +695,10 @@ PARTS: Final = {
     "Waiting": ("waiting_usd",),
 }
 """Parts of the total cost: their names in tables, and fields of the ledger. They sum to the total."""
+SAME_COST: Final = 0.001
+"""Two totals are the same where they differ by no more than this share."""
+SOONER: Final = 0.1
+"""Jobs start sooner where their mean delay is less by more than this share."""
 YEAR_H: Final = 8766.0
 """Hours of a year, leap years counted in."""
 

@@ -12,12 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias
 
 import numpy as np
 
 from noonward.arrays import F8
 from noonward.evaluate.metrics import Metric
+from noonward.evaluate.noted import grouped
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.evaluate.table import US_DOLLAR, Column, Currency, Figure, Row, Summary, TextTable
 from noonward.ledger.record import Record
@@ -26,6 +27,8 @@ from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import AnyScenario, find_kind
 from noonward.schedule.registry import Policy
 
+WIDE_SHARE: Final = 0.1
+"""Width from which on a share of the possible improvement is said as a range."""
 Cell: TypeAlias = "Callable[[Comparison, str], str]"
 """Returns the cell of a policy in a column."""
 
@@ -171,6 +174,35 @@ class Objective(ABC):
         less = "less" if change.value < 0 else "more"
         return f"has {100 * abs(change.value):.1f}% {less} {self.value_name} than {comparison.reference}{interval}"
 
+    def share_told(self, comparison: Comparison, policy: str) -> str:
+        """Returns the share of the possible improvement in words; empty where there is none.
+
+        Where the bound may lie far below what can be reached, the share lies between two values, and both are said.
+        """
+        share = comparison.gap_closed(policy).value
+        if not share > 0:
+            return ""
+        most = self.most_of_possible(comparison, policy)
+        if math.isnan(most) or most - share < WIDE_SHARE:
+            return f"{min(share, 1.0):.0%}"
+        return f"{share:.0%} to {min(most, 1.0):.0%}"
+
+    def most_of_possible(self, comparison: Comparison, policy: str) -> float:
+        """Returns the share of the improvement that the best schedule known reaches; NaN where none is known."""
+        return math.nan
+
+    def assumptions(self, comparison: Comparison) -> list[str]:
+        """Returns sentences on made prices, and on what was assumed of jobs and sites; none where both are given."""
+        return []
+
+    def sooner(self, comparison: Comparison) -> list[str]:
+        """Returns a sentence on a policy that costs no more than today's and starts jobs sooner; none if none does."""
+        return []
+
+    def price_that_admits(self, comparison: Comparison, policies: Sequence[str]) -> list[str]:
+        """Returns a sentence on the price at which a policy that misses a constraint would be proposed all the same."""
+        return []
+
     def consequences(self, comparison: Comparison, policy: str) -> list[str]:
         """Returns sentences on what a policy costs beside the ranked value, and what its saving rests on."""
         return []
@@ -311,7 +343,7 @@ class Comparison:
                 "it holds, but a longer search may lower it"
             )
         notes += self.objective.notes(self)
-        return tuple(dict.fromkeys(notes))
+        return grouped(notes)
 
     def metrics(self) -> list[Metric]:
         """Returns the comparison's metrics for ``--json``."""
@@ -335,5 +367,6 @@ def _caption(comparison: Comparison) -> str:
         return "One environment: the numbers have no spread; run more environments for intervals."
     return (
         f"Mean ± standard deviation over {count} environments. Changes and shares are paired (the same environments "
-        f"for every policy), against {comparison.reference}, with the 95% confidence interval in brackets."
+        f"for every policy), against {comparison.reference}, with the 95% confidence interval in brackets (Student's "
+        "t; a percentage is a ratio of sums, and its interval is by linearisation)."
     )

@@ -302,6 +302,7 @@ def _bending(environment: Environment) -> Environment:
             "most_suspensions": 2,
             "caps": {"power": [0.6, 1], "throughput": [0.7, 1]},
             "elastic": {"gpus": [1, 2, 4], "speedup": [1, 1.8, 3]},
+            "preempts": ["units"],
         },
     }
     fleet = Fleet.model_validate({**environment.fleet.model_dump(), "freedoms": freedoms})

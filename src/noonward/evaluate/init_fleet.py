@@ -9,17 +9,24 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from noonward.data.environments import past_days
 from noonward.data.jobs.classes import parse_class
+from noonward.data.jobs.dated import job_rows
 from noonward.data.scenarios.own_fleet import OwnFleet, parse_site
 from noonward.data.scenarios.own_scenario import write_own_fleet
-from noonward.errors import ScenarioError
-from noonward.evaluate.asked import fitting_policies
+from noonward.errors import NoonwardError, ScenarioError
+from noonward.evaluate.asked import fitting_policies, windows_given
+from noonward.evaluate.evidence import assumed, made_prices
 from noonward.evaluate.published import with_published
 from noonward.files import SLUG, table_bytes, write_text
 from noonward.model.cluster.environment import Environment
-from noonward.model.cluster.scenario import Scenario
+from noonward.model.cluster.scenario import JobTable, Scenario, SignalFiles
 from noonward.runtime.by_kind import build_environment
 
+MOST_WINDOWS: Final = 8
+"""Most windows that the next step proposes."""
+LEAST_DAYS: Final = 2
+"""Least days of a window that it proposes."""
 CANDIDATES: Final = (
     "what-happened", "local-fcfs", "local-backfill", "price-greedy", "carbon-greedy", "cheapest-feasible",
     "booked-persistence", "booked-regression", "bid-price-persistence", "bid-price-regression", "bid-price-neural",
@@ -40,6 +47,7 @@ class Made:
         gpus: GPUs of all sites.
         notes: What was decided, and what must be known.
         left_out: Policies that do not fit, with the reason.
+        next_command: Command that compares the policies, over several windows where the log and the signals hold them.
     """
 
     path: Path
@@ -49,6 +57,7 @@ class Made:
     gpus: int
     notes: tuple[str, ...]
     left_out: tuple[str, ...]
+    next_command: str
 
 
 def init_fleet(
@@ -150,6 +159,7 @@ def _write(asked: OwnFleet, path: Path, force: bool) -> Made:
         tried = made.tried_with(Path(folder) / table.name)
         environment = build_environment(tried)
         fitting, misfits = fitting_policies(tried)
+        windows, choices = _windows(tried), _choices(asked, tried)
     text = write_own_fleet(asked, path.parent, [policy.name for policy in fitting]).text
     if made.jobs is not None:
         write_text(table, table_bytes(made.jobs, ".csv").decode())
@@ -160,6 +170,32 @@ def _write(asked: OwnFleet, path: Path, force: bool) -> Made:
         scenario=made.scenario,
         environment=environment,
         gpus=sum(pool.gpus for pool in asked.pools),
-        notes=tuple(dict.fromkeys([*made.notes, *environment.notes])),
+        notes=tuple(dict.fromkeys([*made.notes, *choices, *environment.notes])),
         left_out=tuple(misfits),
+        next_command=f"noonward compare {path}{windows}",
     )
+
+
+def _choices(asked: OwnFleet, scenario: Scenario) -> list[str]:
+    """Returns what was chosen for the user, with the option that changes each."""
+    told = [assumed(scenario), made_prices(scenario)]
+    told.append(f"Carbon counts at {asked.carbon_usd_per_t:g} USD/t (--carbon-price).")
+    changes = "--slack-h, --class-slack-h, --pue, --class-sites; network in the file"
+    return [each.replace("Assumed:", f"assumed (change by {changes}):") for each in told if each]
+
+
+def _windows(scenario: Scenario) -> str:
+    """Returns the option that compares over several windows, ``" --windows N"``; empty where only one is there."""
+    jobs = scenario.jobs
+    days = job_rows(jobs).days if isinstance(jobs, JobTable) else None
+    if days is None or not isinstance(scenario.signals, SignalFiles):
+        return ""
+    count = min(MOST_WINDOWS, ((days[1] - days[0]).days + 1 - past_days(*days)) // LEAST_DAYS)
+    while count > 1:
+        try:
+            build_environment(windows_given(scenario, count, None), count - 1)
+        except NoonwardError:  # the signals do not hold so many
+            count -= 1
+            continue
+        return f" --windows {count}"
+    return ""

@@ -16,7 +16,7 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.evaluate.statistics import Estimate, mean, ratio
 
-Kind = Literal["adopt", "keep", "more", "once", "limits"]
+Kind = Literal["adopt", "keep", "more", "once", "draws", "limits"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,8 @@ class Verdict:
 
     Attributes:
         kind: ``adopt``: the policy is better than today's; ``keep``: none is, keep today's; ``more``: the windows
-            cannot tell; ``once``: it was better in the only window; ``limits``: it keeps limits that today's misses.
+            cannot tell; ``once``: it was better in the only window; ``draws``: it was better in the only window of
+            jobs, whatever prices were drawn; ``limits``: it keeps limits that today's misses.
         policy: The policy that it names: the one to adopt or that leads; today's where that stays.
         leader: The policy chosen; today's where none was better in the windows that choose.
         gain: By how much it is better than today's per window, in the unit of the values; positive is better.

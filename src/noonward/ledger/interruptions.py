@@ -1,4 +1,4 @@
-"""What suspending and capping jobs took in a run: stops and loads, lost work, slower runs, and time suspended."""
+"""What stopping and capping jobs took in a run: stops and loads, lost work, slower runs, and time suspended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from noonward.arrays import F8, I8, Records
-from noonward.ledger.segments import LOAD, LOST, RUN, STOP, Outcome, Overhead, PowerSegments, useful_share
+from noonward.ledger.segments import (
+    HALTS,
+    KILL,
+    LOAD,
+    LOST,
+    RUN,
+    WASTED,
+    Outcome,
+    Overhead,
+    PowerSegments,
+    useful_share,
+)
 from noonward.ledger.settle import settle_power
 from noonward.model.signals import SiteSignals
 from noonward.units import HOUR_S
@@ -18,14 +29,16 @@ class Interruptions:
     """What suspensions and caps took. Energy, USD and kg are within those of jobs; money, carbon NaN without signals.
 
     Attributes:
-        suspensions: How often a job was suspended.
+        suspensions: How often a job was suspended or stopped without notice.
+        requeues: How often of these it was stopped without notice.
         suspended_h: Hours that jobs stood suspended, from the end of a stop to the begin of the next load (or, of jobs
             that were given up or never resumed, up to the run's end), h.
         overhead_gpu_hours: GPU-hours of stops and loads; they earn nothing.
         overhead_kwh: Their facility energy, kWh.
         overhead_usd: Its price, USD.
         overhead_kg: Its emissions, kgCO2.
-        lost_gpu_hours: Useful GPU-hours of jobs that were suspended and given up later; they earn nothing.
+        lost_gpu_hours: Useful GPU-hours of runs whose work was lost: of jobs that were suspended and given up later, or
+            after the last checkpoint of jobs that were stopped without notice; they earn nothing.
         lost_kwh: Their facility energy, kWh.
         lost_usd: Its price, USD.
         lost_kg: Its emissions, kgCO2.
@@ -48,6 +61,7 @@ class Interruptions:
     capped_gpu_hours: float = 0.0
     slowed_gpu_hours: float = 0.0
     resizes: float = 0.0
+    requeues: float = 0.0
 
 
 def interruptions_of(outcome: Outcome, signals: SiteSignals) -> Interruptions | None:
@@ -71,6 +85,7 @@ def interruptions_of(outcome: Outcome, signals: SiteSignals) -> Interruptions | 
         capped_gpu_hours=float(capped_gpu_hours_J.sum()),
         slowed_gpu_hours=float(slowed_gpu_hours_J.sum()),
         resizes=_resizes(outcome),
+        requeues=int((outcome.segment_K["kind"] == KILL).sum()),
     )
 
 
@@ -85,7 +100,7 @@ def _resizes(outcome: Outcome) -> int:
 
 def _settled(overhead: Overhead, lost: bool, signals: SiteSignals, jobs: int) -> tuple[float, F8]:
     """Returns GPU-hours and amounts of the lost runs, or of the stops and loads; no segment takes nothing."""
-    chosen = (overhead.kind_K == LOST) == lost
+    chosen = np.isin(overhead.kind_K, WASTED) == lost
     columns = {one.name: getattr(overhead, one.name)[chosen] for one in fields(PowerSegments)}
     if not chosen.any():
         return 0.0, np.zeros(1 + len(signals.quantities))
@@ -99,7 +114,7 @@ def suspended_h_of(outcome: Outcome) -> F8:
     if outcome.segment_K is None:
         return np.zeros(jobs)
     segment_K, ended_s = outcome.segment_K, outcome.ended_s
-    stop_K = np.flatnonzero(segment_K["kind"] == STOP)
+    stop_K = np.flatnonzero(np.isin(segment_K["kind"], HALTS))
     next_K = np.minimum(stop_K + 1, len(segment_K) - 1)
     resumed = (segment_K["kind"][next_K] == LOAD) & (segment_K["job"][next_K] == segment_K["job"][stop_K])
     until_s = np.where(resumed, segment_K["from_s"][next_K], ended_s)
@@ -112,8 +127,8 @@ def paused_s_of(outcome: Outcome) -> F8:
     jobs = len(outcome.job_J)
     if outcome.segment_K is None:
         return np.zeros(jobs)
-    pauses_K = np.isin(outcome.segment_K["kind"], (STOP, LOAD))
-    begun_K, ended_K = (np.where(outcome.segment_K["kind"] == kind, 1.0, 0.0) for kind in (STOP, LOAD))
+    pauses_K = np.isin(outcome.segment_K["kind"], (*HALTS, LOAD))
+    begun_K, ended_K = (np.where(np.isin(outcome.segment_K["kind"], kinds), 1.0, 0.0) for kinds in (HALTS, (LOAD,)))
     paused_s_K = ended_K * outcome.segment_K["to_s"] - begun_K * outcome.segment_K["from_s"]
     paused_s_J = np.bincount(outcome.segment_K["job"][pauses_K], paused_s_K[pauses_K], minlength=jobs)
     return paused_s_J.astype(np.float64, copy=False)
@@ -152,7 +167,7 @@ def job_columns(outcome: Outcome) -> dict[str, F8 | I8]:
 def overhead_gpu_hours_of(outcome: Outcome, *, lost: bool) -> F8:
     """Returns each job's useful GPU-hours of lost runs, or the GPU-hours of its stops and loads, [J]."""
     overhead = outcome.overhead
-    chosen = (overhead.kind_K == LOST) == lost
+    chosen = np.isin(overhead.kind_K, WASTED) == lost
     gpu_s_K = (overhead.to_s_K - overhead.from_s_K) * overhead.gpus_K * overhead.rate_K
     return np.bincount(overhead.job_K[chosen], gpu_s_K[chosen], minlength=len(outcome.job_J)) / HOUR_S
 
@@ -183,7 +198,7 @@ def late_s_of(outcome: Outcome, started_late_s_J: F8) -> F8:
 
 
 def _run_s(segment_K: Records, jobs: int) -> F8:
-    """Returns how long each job would have run unbent for what it did in some segments, s, [J]."""
+    """Returns how long each job would have run unbent for what it did in some segments and kept, s, [J]."""
     runs_K = np.isin(segment_K["kind"], (RUN, LOST))
     run_s_K = np.where(runs_K, segment_K["rate"] * (segment_K["to_s"] - segment_K["from_s"]), 0.0)
     return np.bincount(segment_K["job"], run_s_K, minlength=jobs).astype(np.float64, copy=False)

@@ -57,15 +57,20 @@ TRANSFER: Final = np.dtype(
 """Data that travelled over a link."""
 
 
-RUN, STOP, LOAD, LOST = 0, 1, 2, 3
-"""Kinds of segments: a job runs; writes its checkpoint to be suspended; loads it to be resumed; ran, and its work is
-lost."""
-SEGMENT_NAMES: Final = ("run", "stop", "load", "lost")
+RUN, STOP, LOAD, LOST, KILL, REDO = 0, 1, 2, 3, 4, 5
+"""Kinds of segments: a job runs; writes its checkpoint to be suspended; loads it to be resumed; ran, and is given up
+later; is stopped without notice, which takes no time; ran, and does the same again because that was not in a
+checkpoint."""
+SEGMENT_NAMES: Final = ("run", "stop", "load", "lost", "kill", "redo")
 """Names of the kinds, by number."""
+HALTS: Final = (STOP, KILL)
+"""Kinds that end a run before the job is done."""
+WASTED: Final = (LOST, REDO)
+"""Kinds of runs whose work is lost."""
 SEGMENT: Final = np.dtype(
     [
         ("job", "i8"),
-        ("kind", "i8"),  # RUN, STOP, LOAD or LOST
+        ("kind", "i8"),  # RUN, STOP, LOAD, LOST, KILL or REDO
         ("site", "i8"),
         ("gpus", "i8"),
         ("from_s", "f8"),
@@ -120,7 +125,7 @@ class Overhead(PowerSegments):
     """Power of GPUs that jobs occupy without earning. Columns: PowerSegments.
 
     Attributes:
-        kind_K: STOP, LOAD or LOST.
+        kind_K: STOP, LOAD, LOST or REDO.
     """
 
     kind_K: I4
@@ -159,7 +164,7 @@ class Meters:
         overhead_kg_S: Its emissions, kgCO2.
         capped_gpu_s_S: GPU-seconds of jobs that ran under a power cap, per site.
         slowed_gpu_s_S: What caps and resizes took, in no use above, GPU-seconds per site.
-        lost_gpu_s: Use, within that above, of jobs that were suspended and given up, GPU-seconds.
+        lost_gpu_s: Use, within that above, by runs whose work was lost, GPU-seconds.
         late_usd: Price of late starts, USD.
         utility_usd: Utility at the last reading, USD.
         events: Events taken.
@@ -262,9 +267,11 @@ class Outcome:
 
     @functools.cached_property
     def suspensions_J(self) -> I8:
-        """How often each job has been suspended."""
-        stops = [] if self.segment_K is None else self.segment_K["job"][self.segment_K["kind"] == STOP]
-        return np.bincount(np.asarray(stops, np.int64), minlength=len(self.job_J))
+        """How often each job has been suspended or stopped without notice."""
+        if self.segment_K is None:
+            return np.zeros(len(self.job_J), np.int64)
+        stops_K = np.isin(self.segment_K["kind"], HALTS)
+        return np.bincount(self.segment_K["job"][stops_K], minlength=len(self.job_J))
 
     def tobytes(self) -> bytes:
         """Returns all that was emitted as bytes: the same for two runs in which the same happened."""
@@ -280,7 +287,7 @@ def useful_share(segment_K: Records) -> F8:
 
     A run earns as on the gang its job started on, at full power: ``throughput x gang started on / GPUs``.
     """
-    runs_K = np.isin(segment_K["kind"], (RUN, LOST))
+    runs_K = np.isin(segment_K["kind"], (RUN, *WASTED))
     return np.where(runs_K, segment_K["rate"] * segment_K["own_gpus"] / segment_K["gpus"], 1.0)
 
 

@@ -37,6 +37,11 @@ class Holder:
         return None if self.may("admin") else self.name
 
 
+def new_token() -> str:
+    """Returns a token of 256 random bits."""
+    return MARK + secrets.token_urlsafe(32)
+
+
 def make_token(store: Store, name: str, scope: str, days: int | None = None, *, replace: bool = False) -> str:
     """Stores a new token and returns it; it is shown this once.
 
@@ -57,7 +62,7 @@ def make_token(store: Store, name: str, scope: str, days: int | None = None, *, 
         raise ScenarioError(f"there is a token named {name!r} already; choose another name, or rotate it")
     if replace and not known:
         raise ScenarioError(f"there is no token named {name!r} to rotate")
-    token = MARK + secrets.token_urlsafe(32)
+    token = new_token()
     now = datetime.now(UTC)
     expires = None if days is None else (now + timedelta(days=days)).isoformat()
 

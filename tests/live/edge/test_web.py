@@ -15,6 +15,7 @@ pytest.importorskip("uvicorn")
 from starlette.testclient import TestClient
 
 from live.edge.fakes import MODELS, PART, setting
+from noonward.live.api.guard import MOST_BYTES
 from noonward.live.edge.controller import Controller
 from noonward.live.edge.orders import Beat, Facts, Limits, Part
 from noonward.live.edge.plan import Plan
@@ -23,7 +24,7 @@ from noonward.live.edge.web import WebServer
 from noonward.schedule.edge.rules import FirstFit
 
 TOKEN = "word"
-OURS = {"Authorization": f"Bearer {TOKEN}"}
+OURS = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
 
 
 class QuickWorkers:
@@ -173,7 +174,7 @@ def test_guidance_negative_prompt_size_and_steps_reach_the_workers(client, runni
         ({"size": 512}, "Expected `str`, got `int`"),
         ({"response_format": "jpg"}, "Invalid enum value 'jpg'"),
         ({"guidance": 0.5}, "--guidance 0.5; allowed: 1"),
-        ({"guidance": float("inf")}, "--guidance inf"),
+        ({"guidance": float("inf")}, "the body is not JSON"),
         ({"negative_prompt": "fog"}, "a negative prompt works by guidance"),
         ({"model": "dall-e-3"}, "--model 'dall-e-3' is not one of the service's"),
         ({"step": 3}, "unknown field 'step'; did you mean 'steps'"),
@@ -199,16 +200,29 @@ def test_strange_bodies_are_answered(client, path, body):
 
 
 def test_a_body_that_is_too_large_is_refused(client):
-    assert client.post("/tasks", content=b"x" * 1_000_001).status_code == 413
+    assert client.post("/tasks", content=b"x", headers={"Content-Length": str(MOST_BYTES + 1)}).status_code == 413
+
+
+def test_a_body_of_another_type_is_refused(client):
+    answer = client.post("/v1/images/generations", content="{}", headers={"Content-Type": "text/plain"})
+    assert answer.status_code == 415
+    assert "send 'Content-Type: application/json'" in answer.json()["error"]["message"]
+
+
+def test_the_page_allows_nothing_from_elsewhere(client):
+    headers = client.get("/page").headers
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert (headers["x-frame-options"], headers["referrer-policy"]) == ("DENY", "same-origin")
+    assert headers["cache-control"] == "no-store"
 
 
 def test_all_but_health_needs_the_token(running):
     with TestClient(running.web.app()) as client:
         assert client.get("/health").status_code in (200, 503)
         for path in ("/metrics", "/v1/models", "/status", "/page", "/tasks/image-000001", "/images/image-000001.png"):
-            assert client.get(path).status_code == 403
-            assert client.get(path, headers={"Authorization": "Bearer wrong"}).status_code == 403
-        assert client.post(f"/stop?token={TOKEN}").status_code == 403, "an address must not change anything"
+            assert client.get(path).status_code == 401
+            assert client.get(path, headers={"Authorization": "Bearer wrong"}).status_code == 401
+        assert client.post(f"/stop?token={TOKEN}").status_code == 401, "an address must not change anything"
         assert client.get("/nothing").status_code == 404
 
 

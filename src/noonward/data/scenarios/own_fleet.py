@@ -84,6 +84,7 @@ class OwnFleet:
         origin: Site that all jobs come from, where the table names no place.
         rules: Rules that give jobs their class; the first that fits.
         job_classes: Classes of the job table; the only one, ``ONE_CLASS``, where it has none.
+        bound_classes: Classes, each of jobs of one GPU type, that jobs of the table have; None: not looked up.
         class_slack_h: Largest accepted delay of a start of jobs of a class, h, above ``slack_h``.
         class_sites: Sites that jobs of a class may run at; those of other classes may run at all.
         first: First day of the window; None: found from jobs and signals.
@@ -106,6 +107,7 @@ class OwnFleet:
     origin: str | None = None
     rules: tuple[ClassRule, ...] = ()
     job_classes: tuple[str, ...] = (ONE_CLASS,)
+    bound_classes: frozenset[str] | None = None
     class_slack_h: Mapping[str, float] = field(default_factory=dict)
     class_sites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     first: date | None = None
@@ -142,6 +144,8 @@ class OwnFleet:
     def classes(self) -> dict[str, list[str]]:
         """Pools that jobs of a class may run in, by class.
 
+        A class that no job of the table has is left out where its sites lack its GPU type.
+
         Raises:
             ScenarioError: A class may run at sites alone that lack a GPU type that its jobs are bound to.
         """
@@ -151,12 +155,15 @@ class OwnFleet:
             sites = self.class_sites.get(name, tuple(pool.site for pool in self.pools))
             for kind in kinds:
                 pools = [pool.name for pool in self.pools if pool.site in sites and kind in (None, pool.gpu.name)]
+                of_type = name if kind is None else self.class_of(name, kind)
+                if not pools and self.bound_classes is not None and of_type not in self.bound_classes:
+                    continue
                 if not pools:
                     raise ScenarioError(
                         f"jobs of class {name!r} may run at {', '.join(sites)} alone, where there is no {kind}, which "
                         "jobs are bound to; name a site that has it"
                     )
-                found[name if kind is None else self.class_of(name, kind)] = pools
+                found[of_type] = pools
         return found
 
     def class_of(self, name: str, kind: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +62,11 @@ def write_own_fleet(asked: OwnFleet, folder: Path, policies: Sequence[str] = ())
     notes: list[str] = []
     asked = with_classes(asked, notes)
     table = own_jobs(asked, notes)
-    first, hours = own_window(asked, notes)
     rows = dated_rows(asked)
+    if asked.by_type and rows is not None:
+        frame = rows.table.frame if table is None else table
+        asked = replace(asked, bound_classes=frozenset(frame["class"].unique().to_list()))
+    first, hours = own_window(asked, notes)
     starts = rows is not None and rows.start_s_J is not None and not np.isnan(rows.start_s_J).all()
     text = scenario_text(asked, folder, table is not None, starts, first, hours, policies)
     scenario = scenario_from(yaml.safe_load(text), f"{asked.name}.yaml", folder)

@@ -1,12 +1,14 @@
-"""Running jobs that may be suspended, resized or capped: which, what slack they have, and when they end."""
+"""Running jobs that may be suspended, resized, preempted or capped: which, what slack they have, when they end."""
 
 from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import is_suspended, slot_at
-from noonward.decision.cluster.view import RUNS, SECONDS, ClusterView, return_delay_s
+from noonward.decision.cluster.view import RUNS, SECONDS, STOPS, ClusterView, return_delay_s
 
 LEAST_REST_S: Final = 1.0
 """A job that is expected to end within so many seconds is neither suspended nor capped; one with less slack is not
@@ -28,6 +30,27 @@ def progress_s(view: ClusterView, job: int) -> float:
 
 
 @kernel(inline=True, allocates=False)
+def saved_s(view: ClusterView, job: int) -> float:
+    """Returns when a running job wrote its last periodic checkpoint, or began to run if it has written none since, s.
+
+    One is written whenever it has run for ``every_s`` since it started or was resumed.
+    """
+    life, every_s = view.life_J[job], view.freedom_C[view.job_J[job].class_].every_s
+    if every_s <= 0.0:
+        return life.since_s
+    return life.since_s + np.floor((view.run_1[0].now_s - life.since_s) / every_s) * every_s
+
+
+@kernel(inline=True, allocates=False)
+def unsaved_s(view: ClusterView, job: int) -> float:
+    """Returns how long what a running job did since its last checkpoint takes on its first gang, at full power, s."""
+    life, at_s = view.life_J[job], saved_s(view, job)
+    if at_s >= life.rate_since_s:
+        return life.rate * (view.run_1[0].now_s - at_s)
+    return life.unsaved_s + progress_s(view, job)
+
+
+@kernel(inline=True, allocates=False)
 def back_s(view: ClusterView, job: int) -> float:
     """Returns when a job that is suspended now could be resumed at its site at the earliest, s.
 
@@ -46,11 +69,13 @@ def resume_until_s(view: ClusterView, job: int) -> float:
     A job may stand still for its slack in all: while it waits, stops, is dark, waits again and loads, and for the time
     that power caps take from it. So its latest start moves on by the time that it would have run at full power, and a
     resumption leaves room for its load: ``arrival + slack + time run - load - return of the result``, or later where
-    jobs may be late.
+    jobs may be late. Where it is stopped without notice, what it does again counts as standing still.
     """
     life, record = view.life_J[job], view.job_J[job]
     load_s = view.freedom_C[record.class_].load_s if life.suspensions == 0 else 0.0
     latest_s = record.deadline_s + progress_s(view, job) - load_s - return_delay_s(view, job, life.site)
+    if view.freedom_C[record.class_].requeue:
+        latest_s -= unsaved_s(view, job)
     return max(latest_s, view.run_1[0].late_until_s)
 
 
@@ -129,13 +154,43 @@ def resume_gang(view: ClusterView, job: int, most: int) -> int:
 
 @kernel(inline=True, allocates=False)
 def may_suspend(view: ClusterView, job: int) -> bool:
-    """Returns whether a running job may be suspended now.
+    """Returns whether a running job may be suspended now: its class is interruptible, and it may be stopped."""
+    return bool(view.freedom_C[view.job_J[job].class_].interruptible) and may_stop(view, job)
 
-    Its class is interruptible, it has run for the class' shortest run since it started or was resumed, has not been
-    suspended as often as its class allows, does not end at once, and could be resumed in time at its site.
+
+@kernel(inline=True, allocates=False)
+def may_preempt(view: ClusterView, job: int, s: int) -> bool:
+    """Returns whether a running job may be stopped now for jobs that wait at its site.
+
+    These lack GPUs (``lacking``) and may displace jobs of its class, and it may be stopped.
+    """
+    victim = view.freedom_C[view.job_J[job].class_].preempted
+    return bool(victim) and view.site_S[s].claimed > 0 and may_stop(view, job) and lacking(view, s) > 0
+
+
+@kernel(inline=True, allocates=False)
+def lacking(view: ClusterView, s: int) -> int:
+    """Returns how many GPUs are lacking at a site: claimed ones less free ones and those of jobs that stop.
+
+    Claims are those of the jobs that may displace the job that the site is asked about (``SITE.claimed``).
+    """
+    gpus = view.site_S[s].claimed - view.site_S[s].free
+    for job in range(view.life_J.shape[0]):
+        life = view.life_J[job]
+        if life.state == STOPS and life.site == s and view.job_J[job].serial >= 0:
+            gpus -= life.gpus
+    return max(0, gpus)
+
+
+@kernel(inline=True, allocates=False)
+def may_stop(view: ClusterView, job: int) -> bool:
+    """Returns whether a running job may be stopped now, if its class allows it at all.
+
+    It has run for the class' shortest run since it started or was resumed, has not been stopped as often as its class
+    allows, does not end at once, and could be resumed in time at its site.
     """
     life, freedom = view.life_J[job], view.freedom_C[view.job_J[job].class_]
-    if life.state != RUNS or not freedom.interruptible or life.suspensions >= freedom.most_suspensions:
+    if life.state != RUNS or life.suspensions >= freedom.most_suspensions:
         return False
     now = view.run_1[0].now_s
     if now - life.since_s < freedom.min_run_s or life.until_s - now < LEAST_REST_S:

@@ -29,7 +29,7 @@ ASK_ALLOCATE: Final = 3
 ASK_FINISHED: Final = 4
 """A job has finished; nothing is answered (only if the scheduler wants it)."""
 ASK_RUNNING: Final = 5
-"""Sites are asked about jobs that run and may be suspended or capped (only if the scheduler wants it)."""
+"""Sites are asked about jobs that run and may be suspended, preempted or capped (only if the scheduler wants it)."""
 
 PRICE, CARBON = 0, 1
 """Positions of price and carbon intensity in the first axis of forecasts."""
@@ -64,6 +64,7 @@ SITE: Final = np.dtype(
         ("carbon", "f8"),  # carbon intensity of now (likewise), g/kWh; NaN without signals
         ("pue", "f8"),
         ("free_w", "f8"),  # IT power of a free GPU, W
+        ("claimed", "i8"),  # GPUs of jobs that wait here and may displace the job asked about (smallest gangs)
     ]
 )
 """A site."""
@@ -95,6 +96,7 @@ LIFE: Final = np.dtype(
         ("rate", "f8"),  # throughput, over that on the gang it started on at full power
         ("rate_since_s", "f8"),  # since when it has run at this rate, s
         ("lift_s", "f8"),  # when its cap is lifted because its slack is used up, s; infinite for never
+        ("unsaved_s", "f8"),  # what it had done by rate_since_s after its last checkpoint, s on the gang it started on
     ]
 )
 """What a job in sight does; filled where schedulers are asked about running jobs."""

@@ -12,9 +12,10 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from noonward.evaluate.answer import best_to_adopt, bills, can_run, digits_of, headline, spoken, verdict_of
+from noonward.evaluate.answer import best_to_adopt, bills, can_run, digits_of, headline, plainly, spoken, verdict_of
 from noonward.evaluate.cluster_objectives import ClusterObjective, carbon_scope
 from noonward.evaluate.comparison import Comparison
+from noonward.evaluate.evidence import one_window
 from noonward.evaluate.report import page
 from noonward.evaluate.report.charts import BAD, GOOD, QUIET, STYLE, Bar, Point, bar_chart, difference_map, scatter
 from noonward.evaluate.report.figure_style import grid, site_names, utc_hours, window_hours
@@ -86,7 +87,7 @@ def write_meeting_report(
 def _what_it_does(comparison: Comparison) -> str:
     """Returns a sentence on the policy that the verdict names, from its registration; nothing where it has none."""
     best = best_to_adopt(comparison)
-    said = comparison.policies[best].summary
+    said = plainly(comparison.policies[best].summary)
     return f"<p><b>{escape(best)}</b>: {page.prose(said)}</p>" if said and best != comparison.reference else ""
 
 
@@ -162,11 +163,12 @@ def _cost_and_carbon(comparison: Comparison) -> str:
     green = "" if best == comparison.reference else f"; green: {best}"
     caption = (
         f"Down and left is better: what is paid for energy and transfers, and what is emitted. Black: "
-        f"{spoken(comparison.reference)}{green}. Policies that run fewer GPU-hours pay less for less. "
+        f"{spoken(comparison.reference)}{green}. Policies that run fewer GPU-hours pay less for less. The axes do "
+        f"not begin at zero. "
         f"Emissions: {carbon_scope(comparison.scenario)}."
     )
-    paid = f"paid for energy and transfers ({comparison.currency.name})"
-    chart = scatter(points, paid, f"emissions ({'t' if tonnes else 'kg'} CO2)")
+    paid, emitted = f"paid for energy and transfers ({comparison.currency.name})", "t" if tonnes else "kg"
+    chart = scatter(points, paid, f"emissions ({emitted} CO2)")
     return _section("Cost and carbon", caption, chart)
 
 
@@ -182,22 +184,24 @@ def _windows(comparison: Comparison) -> str:
     if objective.value == "total_usd":
         gain_E = gain_E / comparison.currency.usd
     unit, digits = unit_of_improvement(comparison), 0 if abs(gain_E).max() >= 100 else 2
-    names = [objective.name_environment(comparison, record) for record in comparison.records[best]]
+    draws = one_window(comparison)
     bars = [
         Bar(
-            name=name if names.count(name) == 1 else f"{n + 1}. {name}",
+            name=f"draw {n}" if draws else objective.name_environment(comparison, comparison.records[best][n]),
             value=float(gain_E[n]),
             low=None,
             high=None,
             text=f"{gain_E[n]:+,.{digits}f} {unit}",
             color=BAD if gain_E[n] < 0 else GOOD if n in verdict.measured else "#7fb183",
         )
-        for n, name in enumerate(names)
+        for n in range(count)
     ]
-    chosen = "" if len(verdict.measured) == count else " Pale windows chose the policy, dark ones measure it."
-    drawn = "" if len(set(names)) == count else " Windows of the same days differ in what is generated, as prices are."
-    caption = f"{best} against {spoken(today)} in each window; to the right is better.{chosen}{drawn}"
-    return f"<div class='pair'>{_section('Window by window', caption, bar_chart(bars, unit))}</div>"
+    what = "draws" if draws else "windows"
+    chosen = "" if len(verdict.measured) == count else f" Pale {what} chose the policy, dark ones measure it."
+    each = "each draw of prices for the one window of jobs" if draws else "each window"
+    caption = f"{best} against {spoken(today)} in {each}; to the right is better.{chosen}"
+    title = "Draw by draw" if draws else "Window by window"
+    return _section(title, caption, f"<div class='pair'>{bar_chart(bars, unit)}</div>")
 
 
 def _moves(comparison: Comparison) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -17,8 +16,6 @@ from noonward.evaluate.table import UNDEFINED, Column, Figure, Summary, TextTabl
 from noonward.files import write_text
 from noonward.ledger.record import Record
 
-_NUMBER: Final = re.compile(r"(?<![\w.-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w-]|\.\d)")
-_GAP: Final = "\0"
 _CSS: Final = """
 :root { color-scheme: light; }
 * { box-sizing: border-box; }
@@ -180,31 +177,9 @@ def list_html(sentences: Sequence[str]) -> str:
     return f"<ul>{items}</ul>" if items else ""
 
 
-def with_ranges(notes: Sequence[str]) -> list[str]:
-    """Returns notes in which those that differ in numbers only are one, with the range of each number.
-
-    Example:
-        >>> with_ranges(["17 jobs on 36 GPUs", "no bound", "9 jobs on 36 GPUs"])
-        ['9 to 17 jobs on 36 GPUs (2 windows)', 'no bound']
-    """
-    alike: dict[str, list[list[str]]] = {}
-    for note in notes:
-        alike.setdefault(_NUMBER.sub(_GAP, note), []).append(_NUMBER.findall(note))
-    merged = []
-    for words, numbers in alike.items():
-        shown = []
-        for values in zip(*numbers, strict=True):
-            ends = [pick(values, key=lambda text: float(text.replace(",", ""))) for pick in (min, max)]
-            shown.append(" to ".join(dict.fromkeys(ends)))
-        first, *rest = words.split(_GAP)
-        text = first + "".join(number + part for number, part in zip(shown, rest, strict=True))
-        merged.append(text + (f" ({len(numbers)} windows)" if len(numbers) > 1 else ""))
-    return merged
-
-
 def notes_html(notes: Sequence[str]) -> str:
-    """Returns notes on the data as a box; nothing without any. Notes that differ in numbers only become one."""
-    items = "".join(f"<li>{escape(note)}</li>" for note in with_ranges(notes))
+    """Returns notes on the data as a box; nothing without any."""
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return f'<div class="notes"><strong>About the data</strong><ul>{items}</ul></div>' if items else ""
 
 

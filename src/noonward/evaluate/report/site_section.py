@@ -158,6 +158,12 @@ def _flows(comparison: Comparison, found: SiteFigures, position: dict[int, int])
     ]
 
 
+def _change(amount: float) -> str:
+    """Returns a whole number with its sign; 0 without one."""
+    whole = round(float(amount))
+    return f"{whole:+,}" if whole else "0"
+
+
 def _table(comparison: Comparison, best: str, found: SiteFigures) -> str:
     from noonward.evaluate.report.page import bare_table_html
 
@@ -170,8 +176,8 @@ def _table(comparison: Comparison, best: str, found: SiteFigures) -> str:
             f"{site.gpus:,}",
             f"{found.today_S[s]:,.0f}",
             f"{found.best_S[s]:,.0f}",
-            f"{found.best_S[s] - found.today_S[s]:+,.0f}",
-            f"{found.energy_kwh_S[s]:+,.0f}",
+            _change(found.best_S[s] - found.today_S[s]),
+            _change(found.energy_kwh_S[s]),
         )
         for s, site in enumerate(comparison.scenario.fleet.sites)
     )

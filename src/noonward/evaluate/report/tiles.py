@@ -115,7 +115,10 @@ def _amount(value: float) -> str:
 
 def _between(saved: Estimate, unit: str) -> str:
     """Returns the 95% interval of a saving in words; nothing without one."""
-    return "" if saved.low is None else f". Saved per window: {money(saved, unit)}"
+    if saved.low is None or saved.high is None:
+        return ""
+    doubtful = ", not significant" if saved.low <= 0 <= saved.high else ""
+    return f". Saved per window: {money(saved, unit)}{doubtful}"
 
 
 def _within(change: Estimate) -> str:

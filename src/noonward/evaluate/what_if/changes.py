@@ -1,4 +1,4 @@
-"""Changed environments: the same windows and jobs with another slack or carbon price, or without moves."""
+"""Changed environments: the same windows and jobs with another slack or carbon price, without moves, with a freedom."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -15,12 +15,19 @@ from noonward.errors import ScenarioError
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.expected import changed_sampler
 from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.freedom import MOST_GANGS, Freedom
 from noonward.model.cluster.jobs import Jobs
 from noonward.runtime.runs import RecordedRun
 from noonward.units import HOUR_S
 
+Bending = Literal["suspend", "resize", "cap"]
+"""Freedoms of running jobs that a change may give."""
 AS_IT_IS: Final = "base"
 """Name of the change that changes nothing."""
+DOUBLED: Final = 1.8
+"""Speed-up of a job on twice its GPUs, where it is asked what resizing would be worth."""
+CAPS: Final = "emerald-a100-fine-tuning"
+"""Measured curve of power caps where it is asked what capping would be worth."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +39,14 @@ class Change:
         slack_h: Slack of every job, h; infinite for no limit.
         slack_factor: Factor on every job's slack.
         stay: Whether jobs run where they arrive.
+        freedom: What may be done with running jobs of every class beside what the scenario states.
     """
 
     carbon_usd_per_t: float | None = None
     slack_h: float | None = None
     slack_factor: float | None = None
     stay: bool = False
+    freedom: Bending | None = None
 
     @property
     def name(self) -> str:
@@ -54,7 +63,9 @@ class Change:
             parts.append(f"slack={self.slack_h:g}h")
         if self.slack_factor is not None:
             parts.append(f"slack={self.slack_factor:g}x")
-        return ",".join([*parts, *(["stay"] if self.stay else [])]) or AS_IT_IS
+        parts += ["stay"] if self.stay else []
+        parts += [f"freedom={self.freedom}"] if self.freedom is not None else []
+        return ",".join(parts) or AS_IT_IS
 
     def applied(self, environment: Environment) -> Environment:
         """Returns an environment with the change.
@@ -64,8 +75,8 @@ class Change:
         home keep their range.
 
         Raises:
-            ScenarioError: There is no carbon price to change, constraints or preferences name classes, or jobs may now
-                end after the signals do.
+            ScenarioError: There is no carbon price to change, constraints or preferences name classes, jobs may now end
+                after the signals do, or nobody would be asked about running jobs.
         """
         changed = environment
         if self.carbon_usd_per_t is not None:
@@ -78,6 +89,8 @@ class Change:
             changed = _with_jobs(changed, functools.partial(_other_slack, self.slack_h, self.slack_factor, slot_s))
         if self.stay:
             changed = _without_moves(changed)
+        if self.freedom is not None:
+            changed = _freed(changed, self.freedom)
         return changed
 
 
@@ -128,6 +141,30 @@ def _other_slack(slack_h: float | None, factor: float | None, slot_s: float, job
 def _times(slack_s_J: F8, factor: float) -> F8:
     """Returns slacks times a factor; none at all times 0 is 0."""
     return np.zeros_like(slack_s_J) if factor == 0 else slack_s_J * factor
+
+
+def _freed(environment: Environment, lever: Bending) -> Environment:
+    """Returns an environment whose jobs of all classes have a freedom; those that state it keep theirs.
+
+    Suspending takes what ``Checkpoint`` says by default, resizing doubles or halves a gang at a speed-up of ``DOUBLED``
+    a doubling, caps follow the measured curve ``CAPS``.
+    """
+    if environment.protocol != "each-slot" or environment.learns_run_times:
+        why = "its run times are learned" if environment.learns_run_times else "its protocol is on-arrival"
+        raise ScenarioError(f"schedulers of scenario {environment.scenario!r} act on no running jobs: {why}")
+    gangs = [2**k for k in range(MOST_GANGS) if 2**k <= 2 * int(environment.jobs.gpus_max_J.max())]
+    speedup = [DOUBLED**k for k in range(len(gangs))]
+    given: dict[Bending, dict[str, Any]] = {
+        "suspend": {"interruptible": True},
+        "resize": {"elastic": {"gpus": gangs, "speedup": speedup}} if len(gangs) > 1 else {},
+        "cap": {"caps": CAPS},
+    }
+    fleet, freedoms = environment.fleet, {}
+    for name in fleet.classes:
+        stated = fleet.freedoms[name].model_dump(exclude_unset=True) if name in fleet.freedoms else {}
+        free = {} if stated.get("requeue") else given[lever]
+        freedoms[name] = Freedom.model_validate({**free, **{key: stated[key] for key in stated if stated[key]}})
+    return replace(environment, fleet=Fleet.model_validate({**fleet.model_dump(), "freedoms": freedoms}))
 
 
 def _without_moves(environment: Environment) -> Environment:

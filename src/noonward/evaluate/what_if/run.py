@@ -16,7 +16,7 @@ from noonward.evaluate.asked import comparison_folder, count_of, policies_of, re
 from noonward.evaluate.given import policies_given, scenario_given
 from noonward.evaluate.published import with_published
 from noonward.evaluate.report.what_if_page import study_html, write_what_if_page
-from noonward.evaluate.what_if.changes import Change, ChangedRun
+from noonward.evaluate.what_if.changes import Bending, Change, ChangedRun
 from noonward.evaluate.what_if.study import Case, Curve, Name, Study
 from noonward.evaluate.what_if.words import words
 from noonward.files import PassingFolder
@@ -37,6 +37,12 @@ FACTORS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Factors on the jobs' own slacks, where these differ."""
 PREFERRED: Final = ("bid-price-regression", "booked-regression", "plan-receding", "cheapest-feasible", "greedy-mixed")
 """Policies that are taken where none is named: the first that fits."""
+FREEDOMS: Final[dict[Bending, tuple[str, str, str]]] = {
+    "suspend": ("suspend-threshold", "suspend-threshold", "jobs could be suspended"),
+    "resize": ("suspend-threshold(resizes=true)", "suspend-threshold", "jobs could be resized"),
+    "cap": ("cap-threshold", "cap-threshold", "jobs could be capped"),
+}
+"""Freedoms of running jobs that are asked about: the policy that uses it, the same without it, and its words."""
 
 
 def trade_off(
@@ -107,6 +113,8 @@ def sensitivity(
 ) -> StudyResult:
     """Returns how a policy's saving depends on slack, carbon price and moves, one at a time, over the same windows.
 
+    Beside it, what policies would save that suspend, resize or cap running jobs, if all jobs allowed that.
+
     Arguments and errors are those of ``trade_off``.
     """
     asked = _Asked.of(scenario, policy, environments, seed, today, out)
@@ -126,9 +134,14 @@ def sensitivity(
     if moves:
         changes.append((Change(stay=True), "no moves: jobs run where they arrive"))
     changes += [(Change(carbon_usd_per_t=each), f"carbon at {each:g} in place of {price:g} USD/t") for each in other]
+    changes += [
+        (Change(freedom=lever), f"{words}: by {policy.partition('(')[0]}")
+        for lever, (policy, _, words) in FREEDOMS.items()
+    ]
     possible = []
     for change, title in changes:
-        why = asked.impossible(change) if change.stay or (change.slack_factor or 0) > 1 else None
+        tried = change.stay or change.freedom is not None or (change.slack_factor or 0) > 1
+        why = asked.impossible(change) if tried else None
         if why is None:
             possible.append((change, title, math.nan))
         else:
@@ -245,8 +258,22 @@ class _Asked:
     ) -> tuple[list[Case], Case, Case]:
         """Returns the cases of some changes, the unchanged one, and that of today's policy."""
         unchanged, own, today = Change(), self.policy.name, self.today.name
-        policies = {own: self.policy, today: self.today}
-        asked = list(dict.fromkeys([(own, unchanged), (today, unchanged), *((own, change) for change, *_ in changes)]))
+        levers = [FREEDOMS[change.freedom] for change, *_ in changes if change.freedom is not None]
+        others = dict.fromkeys(name for policy, without, _ in levers for name in (policy, without))
+        policies = dict(zip(others, policies_of(self.scenario, list(others)), strict=True)) if others else {}
+        policies |= {own: self.policy, today: self.today}
+
+        def policy_of(change: Change) -> str:
+            return own if change.freedom is None else FREEDOMS[change.freedom][0]
+
+        asked = list(
+            dict.fromkeys(
+                [
+                    *((name, unchanged) for name in (own, today, *(without for _, without, _ in levers))),
+                    *((policy_of(change), change) for change, *_ in changes),
+                ]
+            )
+        )
         runs = [
             ChangedRun(self.scenario, index, self.seed, policies[name], self.folder, None, change)
             for index in range(self.environments)
@@ -256,10 +283,17 @@ class _Asked:
         records = map_runs(runs, executor, progress)
         of = {each: records[n :: len(asked)] for n, each in enumerate(asked)}
 
-        def case(name: str, change: Change, title: str, at: float = math.nan) -> Case:
-            return Case(change=change, title=title, at=at, records=of[name, change])
+        def case(name: str, change: Change, title: str, at: float = math.nan, **more: Any) -> Case:
+            return Case(change=change, title=title, at=at, records=of[name, change], **more)
 
-        cases = [case(own, change, title, at) for change, title, at in changes]
+        def freed(lever: Bending) -> dict[str, Any]:
+            policy, without, _ = FREEDOMS[lever]
+            return {"policy": policy, "without": case(without, unchanged, "as it is")}
+
+        cases = [
+            case(policy_of(change), change, title, at, **({} if change.freedom is None else freed(change.freedom)))
+            for change, title, at in changes
+        ]
         return cases, case(own, unchanged, "as it is"), case(today, unchanged, "today's policy")
 
     def study(self, name: Name, base: Case, reference: Case, **more: Any) -> StudyResult:

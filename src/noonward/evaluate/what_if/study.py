@@ -36,12 +36,16 @@ class Case:
         title: The change in words.
         at: The changed quantity's value, for a curve's axis; NaN for a case that lies on none.
         records: One record an environment.
+        policy: Policy of the case; empty: that of the study.
+        without: The same policy in unchanged environments, where it is not that of the study.
     """
 
     change: Change
     title: str
     at: float
     records: list[Record] = field(repr=False)
+    policy: str = ""
+    without: Case | None = field(default=None, repr=False)
 
     def values(self, name: str) -> F8:
         """Returns a ledger figure per environment."""
@@ -145,8 +149,12 @@ class Study:
         return ratio(*self.share_E(case, what)).within(-math.inf, math.inf if what == "usd" else 1.0)
 
     def change_of_saving(self, case: Case, base: Case | None = None) -> Estimate:
-        """Returns how much the share of cost that is saved differs from that of another case, paired."""
-        (less_E, due_E), (its_less_E, its_due_E) = (self.share_E(each, "usd") for each in (case, base or self.base))
+        """Returns how much the share of cost that is saved differs from that of another case, paired.
+
+        Without one from the unchanged case, or from the same policy there where the case has a policy of its own.
+        """
+        other = base or case.without or self.base
+        (less_E, due_E), (its_less_E, its_due_E) = (self.share_E(each, "usd") for each in (case, other))
         return mean(less_E / due_E - its_less_E / its_due_E)
 
     def work(self, case: Case) -> float:
@@ -192,10 +200,19 @@ class Study:
                     title="Sensitivity of the saving",
                     header=("what changes", *header, *rest, "change of the saving, points"),
                     rows=tuple(rows),
-                    caption=f"{self.policy} {said} in unchanged environments.{note}",
+                    caption=f"{self.policy} {said} in unchanged environments.{note}" + self._own_policies(),
                 )
             )
         return tables
+
+    def _own_policies(self) -> str:
+        """Returns what must be said of cases with policies of their own."""
+        if not any(case.policy for case in self.cases):
+            return ""
+        return (
+            " Rows of jobs that could be suspended, resized or capped are those of the policies that they name; their "
+            "change of the saving is against the same policy without that."
+        )
 
     def metrics(self) -> list[Metric]:
         """Returns the figures that ``--json`` prints."""

@@ -6,6 +6,7 @@ import math
 
 from noonward.evaluate.answer import lasting, spoken
 from noonward.evaluate.statistics import Estimate
+from noonward.evaluate.table import percent
 from noonward.evaluate.what_if.study import Case, Curve, Study
 
 MOST_OF_IT = 0.8
@@ -132,7 +133,8 @@ def _sensitivity_words(study: Study) -> list[str]:
     ]
     if saved.value <= 0:
         return told
-    known = [case for case in study.cases if not math.isnan(study.saved(case).value)]
+    told += _freedom_words(study)
+    known = [case for case in study.cases if not case.policy and not math.isnan(study.saved(case).value)]
     changed = {case.change.name: study.change_of_saving(case) for case in known}
     most = min(known, key=lambda case: changed[case.change.name].value, default=None)
     if most is None:
@@ -147,6 +149,17 @@ def _sensitivity_words(study: Study) -> list[str]:
     if small:
         told.append(f"It hardly depends on: {'; '.join(_inside(case) for case in small)}.")
     return told
+
+
+def _freedom_words(study: Study) -> list[str]:
+    """Returns what jobs that could be suspended, resized or capped would save."""
+    told = [
+        f"{_inside(case)}, {case.policy} {saves(study.saved(case))} "
+        f"({percent(study.change_of_saving(case), signed=True)} points by that)"
+        for case in study.cases
+        if case.policy and not math.isnan(study.saved(case).value)
+    ]
+    return [f"If {'; if '.join(told)}."] if told else []
 
 
 def _inside(case: Case) -> str:

@@ -6,19 +6,18 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from noonward import __version__
+from noonward.live.api.exposition import Exposition, labels
 from noonward.live.api.watched import BOUNDS_S, RequestCounts
 from noonward.live.controller import Controller
 from noonward.live.store.schema import ENDED, IS_OPEN, OPEN
 from noonward.live.store.sqlite import SqliteFile
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _EVENTS: Final = "SELECT max(id) AS last, kind, count(*) AS n FROM events WHERE id > ? GROUP BY kind"
 _HANDOVER: Final = """
 SELECT count(*) AS n, min(j.start_s) AS first FROM outbox o JOIN jobs j ON j.token = o.token
@@ -43,7 +42,7 @@ class Figures:
 
     def exposition(self) -> str:
         """Returns the figures as Prometheus reads them."""
-        lines = _Lines()
+        lines = Exposition()
         self._service(lines)
         self._jobs(lines)
         self._sites(lines)
@@ -51,12 +50,12 @@ class Figures:
         self._process(lines)
         return lines.text
 
-    def _service(self, lines: _Lines) -> None:
+    def _service(self, lines: Exposition) -> None:
         controller = self._controller
         mode = "shadow" if controller.setup.runs_nothing else "live"
-        said = _labels(version=__version__, mode=mode, policy=controller.policy)
+        said = labels(version=__version__, mode=mode, policy=controller.policy)
         lines.add("info", "gauge", "What runs.", {said: 1.0})
-        beats = {_labels(loop=name): float(beat.failures) for name, beat in controller.heartbeats.items()}
+        beats = {labels(loop=name): float(beat.failures) for name, beat in controller.heartbeats.items()}
         lines.add("loop_failures", "gauge", "Failures in a row of each loop.", beats)
         late = 0 if controller.keeper is None else controller.keeper.late_h()
         lines.add("signals_late_hours", "gauge", "Hours of zones that something stands in for.", {"": late})
@@ -69,17 +68,17 @@ class Figures:
             size = sum(file.stat().st_size for file in _files(store.path) if file.exists())
             lines.add("store_bytes", "gauge", "Size of the store's files.", {"": size})
 
-    def _jobs(self, lines: _Lines) -> None:
+    def _jobs(self, lines: Exposition) -> None:
         store, happened = self._controller.store, self._happened_so_far()
         counted = store.read(f"SELECT state, count(*) AS n FROM jobs WHERE {IS_OPEN} GROUP BY state")
         found = {row["state"]: row["n"] for row in counted}
-        by_state = {_labels(state=state): found.get(state, 0) for state in OPEN}
+        by_state = {labels(state=state): found.get(state, 0) for state in OPEN}
         lines.add("jobs", "gauge", "Jobs that have not ended, by state.", by_state)
         last = store.read("SELECT coalesce(max(id), 0) AS n FROM jobs")[0]["n"]
         lines.add("jobs_submitted_total", "counter", "Jobs submitted.", {"": last})
         decided = store.read("SELECT coalesce(max(id), 0) AS n FROM decisions")[0]["n"]
         lines.add("decisions_total", "counter", "Decisions stored.", {"": decided})
-        ended = {_labels(state=state): happened[state] for state in ENDED}
+        ended = {labels(state=state): happened[state] for state in ENDED}
         lines.add("jobs_ended_total", "counter", "Jobs that have ended, by state.", ended)
         again, strays = {"": happened[_AGAIN]}, {"": happened[_STRAY]}
         lines.add("jobs_again_total", "counter", "Jobs queued again after a site failed under them.", again)
@@ -94,13 +93,13 @@ class Figures:
                 self._last_event = max(self._last_event, row["last"])
             return self._happened.copy()
 
-    def _sites(self, lines: _Lines) -> None:
+    def _sites(self, lines: Exposition) -> None:
         controller, store = self._controller, self._controller.store
         with controller.lock:
             values_of = {field: controller.world.view.site_S[field].tolist() for field in _OF_SITES}
         for field, words in _OF_SITES.items():
             values = zip(controller.setup.sites, values_of[field], strict=True)
-            lines.add(f"site_{field}", "gauge", words, {_labels(site=name): v for name, v in values if v == v})
+            lines.add(f"site_{field}", "gauge", words, {labels(site=name): v for name, v in values if v == v})
         rows = store.read("SELECT name, reachable, drained, dispatch, withheld FROM sites ORDER BY name")
         for column, name, words in (
             ("reachable", "site_reachable", "1 if the cluster answers."),
@@ -108,21 +107,21 @@ class Figures:
             ("dispatch", "site_dispatch", "1 if jobs are handed to the cluster."),
             ("withheld", "site_withheld_gpus", "GPUs not for the service."),
         ):
-            lines.add(name, "gauge", words, {_labels(site=row["name"]): row[column] for row in rows})
+            lines.add(name, "gauge", words, {labels(site=row["name"]): row[column] for row in rows})
         now_s = store.now_s()
         waiting = {name: store.read(_HANDOVER, name)[0] for name in controller.setup.sites}
-        counts = {_labels(site=name): row["n"] for name, row in waiting.items()}
+        counts = {labels(site=name): row["n"] for name, row in waiting.items()}
         lines.add("site_handover_waiting", "gauge", "Decided jobs that are not handed over yet.", counts)
         ages = {
-            _labels(site=name): 0.0 if row["first"] is None else max(0.0, now_s - row["first"])
+            labels(site=name): 0.0 if row["first"] is None else max(0.0, now_s - row["first"])
             for name, row in waiting.items()
         }
         lines.add("site_handover_oldest_seconds", "gauge", "Time since the first of them was to start.", ages)
 
-    def _requests_answered(self, lines: _Lines) -> None:
+    def _requests_answered(self, lines: Exposition) -> None:
         requests = self._requests
         answered = {
-            _labels(method=method, route=route, status=str(status)): count
+            labels(method=method, route=route, status=str(status)): count
             for (method, route, status), count in sorted(requests.answered.items())
         }
         lines.add("http_requests_total", "counter", "Requests that were answered.", answered)
@@ -131,12 +130,12 @@ class Figures:
             total = 0
             for bound, count in zip([*map(str, BOUNDS_S), "+Inf"], within, strict=True):
                 total += count
-                buckets["_bucket" + _labels(route=route, le=bound)] = total
-            buckets["_sum" + _labels(route=route)] = requests.seconds[route]
-            buckets["_count" + _labels(route=route)] = total
+                buckets["_bucket" + labels(route=route, le=bound)] = total
+            buckets["_sum" + labels(route=route)] = requests.seconds[route]
+            buckets["_count" + labels(route=route)] = total
         lines.add("http_request_seconds", "histogram", "How long requests took.", buckets)
 
-    def _process(self, lines: _Lines) -> None:
+    def _process(self, lines: Exposition) -> None:
         lines.add("process_cpu_seconds_total", "counter", "CPU time.", {"": time.process_time()})
         status = Path("/proc/self/statm")
         if status.is_file():
@@ -151,37 +150,6 @@ _OF_SITES: Final = {
     "price": "Price of the hour, USD/MWh.",
     "carbon": "Carbon intensity of the hour, g/kWh.",
 }
-
-
-class _Lines:
-    """Lines of the text format."""
-
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-
-    @property
-    def text(self) -> str:
-        """All lines."""
-        return "\n".join(self._lines) + "\n"
-
-    def add(self, name: str, kind: str, words: str, values: Mapping[str, float]) -> None:
-        """Adds a figure with a value for each of some labels; none without values."""
-        if values:
-            self._lines.extend((f"# HELP noonward_{name} {words}", f"# TYPE noonward_{name} {kind}"))
-            self._lines.extend(f"noonward_{name}{labels} {value:.10g}" for labels, value in values.items())
-
-
-def _labels(**labels: str) -> str:
-    r"""Returns labels as Prometheus reads them.
-
-    Example:
-        >>> _labels(site='a "b"', le="0.1")
-        '{site="a \\"b\\"",le="0.1"}'
-    """
-    escaped = {
-        name: value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for name, value in labels.items()
-    }
-    return "{" + ",".join(f'{name}="{value}"' for name, value in escaped.items()) + "}"
 
 
 def _files(path: Path) -> list[Path]:

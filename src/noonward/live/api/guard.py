@@ -96,10 +96,7 @@ class Guard:
         self.refuse_foreign(request)
         if await self.is_open(request):
             return Holder("loopback", "admin")
-        words = request.headers.get("authorization", "").split(" ", 1)
-        if len(words) != 2 or words[0].lower() != "bearer":
-            raise RefusedError(401, "token", "a token is needed: send 'Authorization: Bearer TOKEN'")
-        return await self.holder_of(words[1].strip(), scope)
+        return await self.holder_of(bearer_of(request), scope)
 
     async def holder_of(self, token: str, scope: Scope) -> Holder:
         """Returns who holds a token.
@@ -166,6 +163,18 @@ class Guard:
             return
         if not hmac.compare_digest(_host(origin.split("://")[-1]), _host(request.headers.get("host", ""))):
             raise RefusedError(403, "origin", f"requests from pages of {origin} are refused")
+
+
+def bearer_of(request: Request) -> str:
+    """Returns the token that a request carries.
+
+    Raises:
+        RefusedError: It carries none.
+    """
+    words = request.headers.get("authorization", "").split(" ", 1)
+    if len(words) != 2 or words[0].lower() != "bearer":
+        raise RefusedError(401, "token", "a token is needed: send 'Authorization: Bearer TOKEN'")
+    return words[1].strip()
 
 
 class Bodies:

@@ -20,7 +20,8 @@ from noonward.errors import DataError, NoonwardError, ScenarioError
 from noonward.live import operator
 from noonward.live.accounts import Savings, savings
 from noonward.live.api import shown
-from noonward.live.api.figures import CONTENT_TYPE, Figures
+from noonward.live.api.exposition import CONTENT_TYPE
+from noonward.live.api.figures import Figures
 from noonward.live.api.guard import Guard, RefusedError, body_of, decoded
 from noonward.live.api.openapi import document
 from noonward.live.api.watched import RequestCounts

@@ -90,7 +90,8 @@ class Client:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
         body = None if content is None else json.dumps(content)
         try:
-            connection.request(method, path, body, {"Authorization": f"Bearer {self._token}"})
+            headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+            connection.request(method, path, body, headers)
             response = connection.getresponse()
             answer: dict[str, Any] = json.loads(response.read())
         except (OSError, http.client.HTTPException, ValueError) as error:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
+
+from noonward.live.api.exposition import Exposition, labels
 
 
 def metrics(status: dict[str, Any]) -> str:
@@ -14,41 +15,19 @@ def metrics(status: dict[str, Any]) -> str:
         status: ``noonward.live.edge.status.status``.
     """
     states = Counter(server["state"] for server in status["servers"])
-    mean_s, reloads = status["mean_response_s"], status["reload_rate"]
-    lines = [
-        *_gauge("tasks", "Tasks that are kept, by state.", "state", status["counts"].items()),
-        *_gauge("workers", "Workers by state.", "state", sorted(states.items())),
-        *_gauge(
-            "worker_starts",
-            "Starts of a server's worker.",
-            "server",
-            ((server["server"], server["starts"]) for server in status["servers"]),
-        ),
-        *_gauge("mean_response_seconds", "Mean seconds from submission to image.", "", [("", mean_s)]),
-        *_gauge("reload_share", "Share of the images for which a gang was formed.", "", [("", reloads)]),
-        *_gauge("energy_joules", "Energy of the kept tasks, estimated, not metered.", "", [("", status["energy_j"])]),
-        *_gauge(
-            "expected_load_seconds",
-            "Expected load by gang size.",
-            "gang",
-            ((each["gang"], each["load_s"]) for each in status["expected"]),
-        ),
-        *_gauge(
-            "expected_step_seconds",
-            "Expected step by gang size.",
-            "gang",
-            ((each["gang"], each["step_s"]) for each in status["expected"]),
-        ),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _gauge(name: str, words: str, label: str, values: Iterable[tuple[Any, float | None]]) -> list[str]:
-    """Returns the lines of a metric; a value that is not known is left out."""
-    whole = f"noonward_edge_{name}"
-    rows = [
-        f'{whole}{{{label}="{key}"}} {value}' if label else f"{whole} {value}"
-        for key, value in values
-        if value is not None
-    ]
-    return [f"# HELP {whole} {words}", f"# TYPE {whole} gauge", *rows] if rows else []
+    starts = {labels(server=str(server["server"])): server["starts"] for server in status["servers"]}
+    lines = Exposition("noonward_edge_")
+    by_state = {labels(state=state): count for state, count in status["counts"].items()}
+    lines.add("tasks", "gauge", "Tasks that are kept, by state.", by_state)
+    lines.add("workers", "gauge", "Workers by state.", {labels(state=name): n for name, n in sorted(states.items())})
+    lines.add("worker_starts", "gauge", "Starts of a server's worker.", starts)
+    for name, words, value in (
+        ("mean_response_seconds", "Mean seconds from submission to image.", status["mean_response_s"]),
+        ("reload_share", "Share of the images for which a gang was formed.", status["reload_rate"]),
+        ("energy_joules", "Energy of the kept tasks, estimated, not metered.", status["energy_j"]),
+    ):
+        lines.add(name, "gauge", words, {} if value is None else {"": value})
+    for name, words in (("load", "Expected load by gang size."), ("step", "Expected step by gang size.")):
+        values = {labels(gang=str(each["gang"])): each[f"{name}_s"] for each in status["expected"]}
+        lines.add(f"expected_{name}_seconds", "gauge", words, values)
+    return lines.text

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import secrets
 import signal
 import sys
 import time
@@ -27,6 +26,7 @@ from noonward.live.edge.page import page
 from noonward.live.edge.status import status
 from noonward.live.edge.tasks import ImageTask, TaskStore
 from noonward.live.edge.web import WebServer
+from noonward.live.tokens import new_token
 
 ADDRESS: Final = "service.json"
 """File of the service's address within its folder."""
@@ -67,7 +67,7 @@ class Service:
         """Serves until ``stop`` is called or a signal ends it."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._inbox.put(self.stop))
-        token = secrets.token_urlsafe(24)
+        token = new_token()
         web = WebServer(token, self._answer, self.watch)
         web.start()
         address = {"pid": os.getpid(), "port": web.server_port, "token": token, "version": 1}

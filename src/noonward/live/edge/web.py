@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
-import json
 import socket
 import threading
 from collections.abc import Awaitable, Callable
@@ -21,10 +20,17 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from noonward.errors import NoonwardError, nearest
+from noonward.live.api.exposition import CONTENT_TYPE
+from noonward.live.api.guard import Bodies, RefusedError, bearer_of, body_of, decoded
 from noonward.live.edge.metrics import metrics
+from noonward.live.web.headers import COMMON
 
-MOST_BYTES: Final = 1_000_000
-"""Largest request."""
+_BODY: Final = msgspec.json.Decoder()
+PAGE_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "frame-ancestors 'none'"
+}
+"""The page holds its styles and images, and loads nothing."""
 MOST_IMAGES: Final = 10
 """Most images of one request, as OpenAI has it."""
 LOOK_S: Final = 0.5
@@ -120,7 +126,7 @@ class WebServer:
         def get(path: str, handler: Callable[[Request], Awaitable[Response]]) -> Route:
             return Route(path, self._guarded(handler), methods=["GET"])
 
-        return Starlette(
+        app = Starlette(
             routes=[
                 Route("/health", self.health),
                 get("/metrics", self.metrics),
@@ -136,6 +142,8 @@ class WebServer:
             ],
             exception_handlers={404: _not_found, 405: _not_found},
         )
+        app.state.bodies = Bodies()
+        return app
 
     # Images as OpenAI's clients ask for them.
 
@@ -218,7 +226,7 @@ class WebServer:
 
     async def page(self, request: Request) -> Response:
         """Answers with the page."""
-        return HTMLResponse(await self._do("page", {}))
+        return HTMLResponse(await self._do("page", {}), headers=PAGE_HEADERS)
 
     async def stop(self, request: Request) -> Response:
         """Ends the service."""
@@ -236,7 +244,7 @@ class WebServer:
 
     async def metrics(self, request: Request) -> Response:
         """Answers with the state of the service in the text format of Prometheus."""
-        return PlainTextResponse(metrics(await self._do("status", {})), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(metrics(await self._do("status", {})), media_type=CONTENT_TYPE)
 
     async def _do(self, name: str, content: dict[str, Any]) -> Any:
         """Has a request carried out by the controller."""
@@ -246,33 +254,28 @@ class WebServer:
         """Returns a handler that asks for the token and answers what is raised."""
 
         async def answer(request: Request) -> Response:
-            given = request.headers.get("authorization", "").removeprefix("Bearer ")
-            if not given and request.method == "GET":
-                given = request.query_params.get("token", "")
-            if not hmac.compare_digest(given.encode(), self._token.encode()):
-                return _refusal(request, 403, "the token is missing or wrong")
             try:
+                self._require_token(request)
                 response = await handler(request)
-            except _RefusedError as refused:
-                return _refusal(request, refused.status, str(refused))
+            except RefusedError as refused:
+                return _refusal(request, refused.status, refused.message)
             except NoonwardError as error:
                 return _refusal(request, 400, str(error))
             except TypeError as error:
                 return _refusal(request, 400, f"a field is missing or unknown: {error}")
             except Exception as error:
                 return _refusal(request, 500, repr(error))
-            response.headers["Cache-Control"] = "no-store"
+            response.headers.update({**COMMON, **response.headers})
             return response
 
         return answer
 
-
-class _RefusedError(NoonwardError):
-    """A request that is refused with a status of its own."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+    def _require_token(self, request: Request) -> None:
+        """Raises RefusedError unless a request carries the token."""
+        named = request.query_params.get("token") if request.method == "GET" else None
+        given = named if named is not None and "authorization" not in request.headers else bearer_of(request)
+        if not hmac.compare_digest(given.encode(), self._token.encode()):
+            raise RefusedError(401, "token", "the token is wrong; service.json in the service's folder has it")
 
 
 def _refusal(request: Request, status: int, message: str) -> Response:
@@ -292,17 +295,10 @@ async def _content(request: Request) -> dict[str, Any]:
     """Returns the JSON object of a request's body.
 
     Raises:
-        NoonwardError: It is too large or no JSON object.
+        RefusedError: It is too large or no JSON.
+        NoonwardError: It is no JSON object.
     """
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise _RefusedError(413, f"send a body of at most {MOST_BYTES} bytes")
-    try:
-        content = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise NoonwardError(f"the body is no JSON: {error}") from error
+    content = decoded(_BODY, await body_of(request))
     if not isinstance(content, dict):
         raise NoonwardError("the body is no JSON object")
     return content

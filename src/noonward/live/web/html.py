@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
+from noonward.live.web.headers import COMMON
 from noonward.live.web.words import interval_words
 from noonward.live.web.world_map import CARBON_STEPS, world_map
 
@@ -21,10 +22,7 @@ SAID: Final = "noonward_said"
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-store",
+    **COMMON,
 }
 """Nothing is loaded from another host, no script or style stands in the page, no other page may frame it."""
 

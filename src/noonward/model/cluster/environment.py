@@ -248,7 +248,7 @@ def latest_end_s(jobs: Jobs, fleet: Fleet, window_s: float, slot_s: float, late_
     """
     slowest_C = fleet.tables(int(jobs.gpus_max_J.max())).slowest_s_C
     latest_J = jobs.arrival_s_J + jobs.slack_s_J
-    load_s = max((one.checkpoint.load_s for one in fleet.freedoms.values() if one.interruptible), default=0.0)
+    load_s = max((one.checkpoint.load_s for one in fleet.freedoms.values() if one.stoppable), default=0.0)
     if late_until_s > -np.inf:
         latest_J = load_s + np.where(np.isinf(latest_J), late_until_s, np.maximum(latest_J, late_until_s))
     ends = latest_J + jobs.work_J * slowest_C[jobs.class_J]

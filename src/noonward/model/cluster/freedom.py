@@ -17,8 +17,11 @@ MOST_GANGS: Final = 16
 """Gangs that a job may be resized to, at most."""
 NO_LIMIT: Final = 2**62
 """Suspensions of a class that states no limit."""
-Lever = Literal["suspend", "resize", "cap"]
-"""What a scheduler may do with running jobs: suspend them, resume them on other gangs, change their power caps."""
+MOST_CLASSES: Final = 62
+"""Classes of a fleet in which some preempt others, at most: as many as bits of a number."""
+Lever = Literal["suspend", "resize", "cap", "preempt"]
+"""What a scheduler may do with running jobs: suspend them, resume them on other gangs, change their power caps, stop
+them for jobs that wait and may preempt them."""
 
 
 class Scaling(Spec):
@@ -69,6 +72,9 @@ class Checkpoint(Spec):
     """GPU power while a checkpoint is written, over the job's full power."""
     load_power: Share = 0.25
     """GPU power while it is loaded, over the job's full power."""
+    every_s: NonNegative = 3600.0
+    """Seconds that a job runs between two periodic checkpoints; 0: it writes none. What it did since the last one is
+    lost if it is stopped without notice (``requeue``)."""
 
 
 class Freedom(Spec):
@@ -85,6 +91,11 @@ class Freedom(Spec):
 
     interruptible: bool = False
     """Whether it may be stopped and resumed; both take what ``checkpoint`` says."""
+    requeue: bool = False
+    """Whether it may be stopped without notice for a job that preempts it: its GPUs are free at once, and what it did
+    since its last periodic checkpoint is done again. It is resumed as an interruptible job is."""
+    preempts: tuple[str, ...] = ()
+    """Classes whose running jobs it may displace while it waits for GPUs; each is ``interruptible`` or ``requeue``."""
     elastic: Scaling | None = None
     """Gangs that it may be resized to; none: it keeps the gang it starts on."""
     caps: str | CapCurve | None = None
@@ -107,11 +118,21 @@ class Freedom(Spec):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if not self.interruptible:
+        if self.requeue and (self.interruptible or self.elastic is not None):
+            raise ValueError(
+                "requeue: true stops jobs without notice, interruptible and elastic ones write a checkpoint first; "
+                "state one of both"
+            )
+        if not self.stoppable:
             for name in ("min_run_s", "most_suspensions"):
                 if name in self.model_fields_set and getattr(self, name):
                     raise ValueError(f"{name} goes with interruptible: true; a job that is never stopped has none")
         return self
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether it may be stopped and resumed, with a checkpoint or without notice."""
+        return self.interruptible or self.requeue
 
     @property
     def cap_curve(self) -> CapCurve | None:
@@ -120,15 +141,30 @@ class Freedom(Spec):
 
 
 def check_freedoms(freedoms: dict[str, Freedom], classes: tuple[str, ...]) -> None:
-    """Raises ValueError if freedoms name an unknown class."""
+    """Raises ValueError if freedoms name an unknown class, or one that cannot be preempted."""
     for name in freedoms:
         if name not in classes:
             raise ValueError(f"freedoms name the unknown class {name!r}; {nearest(name, classes)}")
+    for name, freedom in freedoms.items():
+        for other in freedom.preempts:
+            if other not in classes:
+                raise ValueError(f"{name} preempts the unknown class {other!r}; {nearest(other, classes)}")
+            victim = freedoms.get(other, Freedom())
+            if not victim.stoppable:
+                raise ValueError(f"{name} preempts {other}, which may not be stopped; state interruptible or requeue")
+            if name == other or name in victim.preempts:
+                raise ValueError(f"{name} and {other} preempt each other, so that neither would end; state one way")
+    if any(freedom.preempts for freedom in freedoms.values()) and len(classes) > MOST_CLASSES:
+        raise ValueError(f"{len(classes)} classes; where some preempt others there can be at most {MOST_CLASSES}")
 
 
 FREEDOM: Final = np.dtype(
     [
         ("interruptible", "i8"),  # 1 where its jobs may be suspended
+        ("preempted", "i8"),  # 1 where they may be stopped for a job that waits
+        ("requeue", "i8"),  # 1 where that is without notice: what was done since the last checkpoint is done again
+        ("preempts", "i8"),  # classes that its jobs may displace: bit c for class c
+        ("every_s", "f8"),  # time that a job runs between two periodic checkpoints, s; 0: it writes none
         ("stop_s", "f8"),  # time to write the checkpoint, GPUs held, s
         ("dark_s", "f8"),  # time after that until it may be resumed, no GPUs held, s
         ("load_s", "f8"),  # time to load the checkpoint and warm up, GPUs held, s
@@ -156,6 +192,7 @@ def freedom_records(freedoms: dict[str, Freedom], classes: tuple[str, ...], leve
         levers: What the scheduler does; what is none of it is left out.
     """
     out = np.zeros(len(classes), FREEDOM)
+    victims = {other for freedom in freedoms.values() for other in freedom.preempts if "preempt" in levers}
     out["cap_power"][:, 0] = out["cap_rate"][:, 0] = 1.0
     for c, name in enumerate(classes):
         freedom = freedoms.get(name, Freedom())
@@ -171,14 +208,20 @@ def freedom_records(freedoms: dict[str, Freedom], classes: tuple[str, ...], leve
             out[c]["gang_gpus"][:gangs], out[c]["gang_speed"][:gangs] = elastic.gpus, elastic.speedup
         # A resize is a stop and a resumption.
         out[c]["interruptible"] = elastic is not None or (freedom.interruptible and "suspend" in levers)
-        if out[c]["interruptible"]:
+        out[c]["preempted"], out[c]["requeue"] = name in victims, name in victims and freedom.requeue
+        if "preempt" in levers:
+            out[c]["preempts"] = sum(1 << classes.index(other) for other in set(freedom.preempts))
+        if out[c]["interruptible"] or out[c]["preempted"]:
             out[c]["min_run_s"] = freedom.min_run_s
             out[c]["most_suspensions"] = NO_LIMIT if freedom.most_suspensions is None else freedom.most_suspensions
             for field in Checkpoint.model_fields:
                 out[c][field] = getattr(freedom.checkpoint, field)
+        if out[c]["requeue"]:
+            out[c]["stop_s"] = out[c]["stop_power"] = 0.0
     return out
 
 
 def bend(freedom_C: Records) -> bool:
     """Returns whether a scheduler may do something with the running jobs of some class, of FREEDOM records."""
-    return bool(((freedom_C["interruptible"] > 0) | (freedom_C["caps"] > 0)).any())
+    bent_C = [freedom_C[name] > 0 for name in ("interruptible", "preempted", "caps")]
+    return bool(np.any(bent_C))

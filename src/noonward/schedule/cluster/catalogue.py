@@ -17,6 +17,7 @@ from noonward.schedule.cluster.booking import Booked
 from noonward.schedule.cluster.capacity_prices import JOBS_PER_HOUR
 from noonward.schedule.cluster.learned_price import packaged_price
 from noonward.schedule.cluster.packaged_policies import FOLDER, planners, priced_planners, trained_policies
+from noonward.schedule.cluster.preempting import Preempt, Victims
 from noonward.schedule.cluster.routing import CheapestNow, Clock, Gang, LimitS, Router, Spare
 from noonward.schedule.cluster.slot_rules import (
     CarbonGreedy,
@@ -70,6 +71,7 @@ def add_policies(registry: Registry, *nets: Path) -> None:
     _add_slot_rules(registry)
     _add_bookers(registry)
     _add_bending(registry)
+    _add_preempting(registry)
     _add_routers(registry)
     _add_weighed(registry)
     _add_plans(registry)
@@ -257,6 +259,11 @@ def cap_threshold(
     return CapThreshold(by, measure=measure, quantile=quantile, kept=kept, power=power)
 
 
+def preempt(victims: Victims = "least-lost") -> Scheduler:
+    """Returns a rule that stops running jobs for jobs that wait and may displace them."""
+    return Preempt(victims)
+
+
 def wait_awhile(
     forecast: ForecastKind = "perfect", noise: Noise = NOISE, net: NetName = 0, measure: Measure = "cost"
 ) -> Scheduler:
@@ -307,6 +314,17 @@ def _add_bending(registry: Registry) -> None:
             )
         )
         registry.add_member(f"{name}-perfect", name, {"forecast": "perfect"})
+
+
+def _add_preempting(registry: Registry) -> None:
+    """Adds the rule that stops running jobs for others."""
+    first = {"least-lost": "whose stop costs least", "youngest": "that began last, as Slurm does"}
+
+    def stops(victims: str, **_: object) -> str:
+        return f"Cheapest site with room now; jobs that may displace others stop those first {first[victims]}."
+
+    _add_family(registry, "preempt", preempt, stops)
+    registry.add_member("preempt-youngest", "preempt", {"victims": "youngest"})
 
 
 def default_policy(clock: Clock = 0.6) -> Scheduler:

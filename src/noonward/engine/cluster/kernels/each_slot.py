@@ -13,7 +13,7 @@ from noonward.decision.cluster.feasibility import (
     joins_at,
     slot_at,
 )
-from noonward.decision.cluster.lives import may_cap, may_start_capped, may_suspend, resume_gang
+from noonward.decision.cluster.lives import may_cap, may_preempt, may_start_capped, may_suspend, resume_gang
 from noonward.decision.cluster.view import ASK_RUNNING, ASK_SLOT, HOLD, KEEP, ORACLE, last_start_s
 from noonward.engine.cluster.infeasible import FAILED_CAP, FAILED_GPUS, FAILED_LEVEL, FAILED_MASK
 from noonward.engine.cluster.kernels.lateness import pay_lateness
@@ -47,6 +47,7 @@ from noonward.engine.cluster.kernels.segments import (
     lose_work,
     next_change_s,
     next_to_ask,
+    show_claims,
     something_changed,
     start_or_resume,
     stopped,
@@ -209,17 +210,18 @@ def apply_each_slot(w: World) -> int:
 
 @kernel(allocates=False)
 def ask_running(w: World) -> int:
-    """Asks every site about its next running job that may be suspended or capped; returns ASK_RUNNING, or 0 at last."""
+    """Asks every site about its next running job that something may be done with; returns ASK_RUNNING, or 0 at last."""
     view = w.shown
     some = False
     for s in range(view.site_S.shape[0]):
-        job = next_to_ask(w, w.state_S[s].cursor)
+        job = next_to_ask(w, w.state_S[s].cursor, s)
         view.asked_N[s] = job
         view.mask_NA[s, :] = 0
+        show_claims(w, job, s)
         if job >= 0:
             some = True
             view.mask_NA[s, HOLD] = 1
-            view.mask_NA[s, 1 + s] = may_suspend(view, job)
+            view.mask_NA[s, 1 + s] = may_suspend(view, job) or may_preempt(view, job, s)
     return pause(w, ASK_RUNNING) if some else 0
 
 
@@ -246,6 +248,8 @@ def ask_slot(w: World) -> int:
     for s in range(view.site_S.shape[0]):
         job = next_asked(w, w.state_S[s].cursor)
         view.asked_N[s] = job
+        if w.engine_1[0].bends:
+            show_claims(w, job, s)
         if job >= 0:
             some = True
             fill_mask(view, job, s, room_now(w, s))

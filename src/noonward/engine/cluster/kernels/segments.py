@@ -1,7 +1,8 @@
 """Jobs that are suspended, resized and capped: run, stop, dark, wait, load, run; each drawn and noted apart.
 
 A suspended job holds its GPUs at ``stop_power`` for ``stop_s``, none for ``dark_s``, and then waits at its site as a
-job with less work left. When it is started again, maybe on another gang, it holds its GPUs at ``load_power`` for
+job with less work left. One that is stopped without notice gives its GPUs back at once, and does again what it did
+since its last checkpoint. When it is started again, maybe on another gang, it holds its GPUs at ``load_power`` for
 ``load_s`` before it runs on.
 A job under a power cap draws less and runs slower, until its cap is changed, or lifted because its slack is used up.
 The heap never holds more than one event of a job: the end of a run that is cut short is taken out of it. What
@@ -18,20 +19,24 @@ from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import is_suspended, slot_at
 from noonward.decision.cluster.lives import (
     may_cap,
+    may_preempt,
     may_suspend,
     progress_s,
     resume_gang,
     run_end_s,
+    saved_s,
     slack_left_s,
     speed_on,
     unit_s,
+    unsaved_s,
 )
-from noonward.decision.cluster.view import DARK, LOADS, POWER_W, RUNS, STOPS, WAITS
+from noonward.decision.cluster.view import DARK, LOADS, POWER_W, RUNS, STOPS, WAITS, fits, last_start_s
 from noonward.engine.cluster.kernels.physics import (
     current_part,
     drop_top,
     enqueue,
     finish,
+    not_held,
     push,
     push_end,
     read_meters,
@@ -51,11 +56,11 @@ from noonward.engine.cluster.kernels.world import (
     TRANSIT,
     World,
 )
-from noonward.ledger.segments import LOAD, LOST, RUN, STOP
+from noonward.ledger.segments import KILL, LOAD, LOST, REDO, RUN, STOP
 
-RECORDS: Final = 4
-"""Segments that one suspension notes, at most: the run that ends, the stop, and room for the load and the next run. A
-change of the power cap notes two at most: the run that ends and the next one."""
+RECORDS: Final = 5
+"""Segments that one stop notes, at most: the run that ends, the part of it that is done again, the stop, and room for
+the load and the next run. A change of the power cap notes two at most: the run that ends and the next one."""
 
 
 @kernel(inline=True, allocates=False)
@@ -92,6 +97,7 @@ def run_at_full_rate(w: World, job: int) -> None:
     w.shown.life_J[job].rate = w.shown.life_J[job].speed
     w.shown.life_J[job].rate_since_s = w.shown.run_1[0].now_s
     w.shown.life_J[job].lift_s = np.inf
+    w.shown.life_J[job].unsaved_s = 0.0
 
 
 @kernel(inline=True, allocates=False)
@@ -124,7 +130,7 @@ def begin_life(w: World, job: int, s: int, cap: int) -> None:
 def is_listed(w: World, job: int) -> bool:
     """Returns whether a job stands in its site's list of running jobs while it runs: something may be done with it."""
     freedom = w.shown.freedom_C[w.shown.job_J[job].class_]
-    return bool(freedom.interruptible or freedom.caps > 0)
+    return bool(freedom.interruptible or freedom.preempted or freedom.caps > 0)
 
 
 @kernel(inline=True, allocates=False)
@@ -243,23 +249,25 @@ def end_stretch(w: World, job: int) -> None:
 @kernel(allocates=False)
 def change_cap(w: World, job: int, s: int, cap: int) -> None:
     """Lets a running job run under another power cap from now on; 0 for full power."""
-    life, now = w.shown.life_J[job], w.shown.run_1[0].now_s
+    life, now, unsaved = w.shown.life_J[job], w.shown.run_1[0].now_s, unsaved_s(w.shown, job)
     drop_end(w, job)
     read_meters(w, s, now)
     hold_bent(w, job, s, -1)
     if now > life.rate_since_s:
         end_stretch(w, job)
     begin_stretch(w, job, s, cap)
+    w.shown.life_J[job].unsaved_s = unsaved
 
 
 @kernel(allocates=False)
 def lift_cap(w: World, job: int) -> None:
     """Lets a capped job run at full power from now on: its slack is used up."""
-    s, now = w.outcome_R[w.track_J[job].row].site, w.shown.run_1[0].now_s
+    s, now, unsaved = w.outcome_R[w.track_J[job].row].site, w.shown.run_1[0].now_s, unsaved_s(w.shown, job)
     read_meters(w, s, now)
     hold_bent(w, job, s, -1)
     end_stretch(w, job)
     begin_stretch(w, job, s, 0)
+    w.shown.life_J[job].unsaved_s = unsaved
 
 
 @kernel(allocates=False)
@@ -296,17 +304,22 @@ def begin_stretch(w: World, job: int, s: int, cap: int) -> None:
 
 @kernel(allocates=False)
 def suspend(w: World, job: int, s: int) -> None:
-    """Stops a running job now: it writes its checkpoint and gives its GPUs back."""
+    """Stops a running job now: it writes its checkpoint and gives its GPUs back, or does so at once (``requeue``)."""
     view, row = w.shown, w.track_J[job].row
     now = view.run_1[0].now_s
     outcome, freedom = w.outcome_R[row], view.freedom_C[view.job_J[job].class_]
     gpus, power_w, first = outcome.gpus, outcome.power_w, view.life_J[job].suspensions == 0
+    at_s, unsaved = saved_s(view, job), unsaved_s(view, job)
     drop_end(w, job)
     read_meters(w, s, now)
     hold_bent(w, job, s, -1)
     end_stretch(w, job)
+    if freedom.requeue:
+        do_again(w, job, at_s, unsaved)
     run_at_full_rate(w, job)
-    note_segment(w, job, STOP, now, now + freedom.stop_s, freedom.stop_power * power_w, 0.0)
+    note_segment(
+        w, job, KILL if freedom.requeue else STOP, now, now + freedom.stop_s, freedom.stop_power * power_w, 0.0
+    )
     note_segment(w, job, LOAD, np.nan, np.nan, freedom.load_power * power_w, 0.0)
     note_segment(w, job, RUN, np.nan, np.nan, power_w, 0.0)
     if first:
@@ -326,6 +339,37 @@ def suspend(w: World, job: int, s: int) -> None:
         push(w, now + freedom.stop_s, STOPPED, view.job_J[job].serial, job)
     else:
         darken(w, job, s)
+
+
+@kernel(allocates=False)
+def do_again(w: World, job: int, at_s: float, unsaved: float) -> None:
+    """Counts what a job has done since a checkpoint as not done.
+
+    Args:
+        w: World; the job's run has ended now.
+        job: Job.
+        at_s: Time of the checkpoint, s.
+        unsaved: How long what it has done since then takes on its first gang, at full power, s.
+    """
+    view, units, x = w.shown, unsaved / unit_s(w.shown, job), w.bent_J[job].noted
+    w.bent_J[job].left += units
+    view.job_J[job].work += units
+    view.job_J[job].expected += units
+    view.job_J[job].deadline_s -= unsaved
+    own = view.life_J[job].own_gpus
+    while x >= 0 and w.segment_K[x].kind == RUN and w.segment_K[x].to_s > at_s:
+        from_s, to_s, rate = w.segment_K[x].from_s, w.segment_K[x].to_s, w.segment_K[x].rate
+        w.engine_1[0].lost_gpu_s += own * rate * (to_s - max(from_s, at_s))
+        if from_s >= at_s:
+            w.segment_K[x].kind = REDO
+            x = w.segment_K[x].before
+            continue
+        done = w.segment_K[x].units * (at_s - from_s) / (to_s - from_s)
+        note_segment(w, job, REDO, at_s, to_s, w.segment_K[x].watts, w.segment_K[x].units - done)
+        again = w.bent_J[job].noted
+        w.segment_K[again].cap, w.segment_K[again].rate = w.segment_K[x].cap, rate
+        w.segment_K[x].to_s, w.segment_K[x].units = at_s, done
+        return
 
 
 @kernel(allocates=False)
@@ -477,15 +521,72 @@ def drop_end(w: World, job: int) -> None:
 
 
 @kernel(allocates=False)
-def next_to_ask(w: World, job: int) -> int:
+def next_to_ask(w: World, job: int, s: int) -> int:
     """Returns a running job, or the first behind it in its site's list that is asked about now; -1 for none."""
-    while job >= 0 and not may_suspend(w.shown, job) and not may_cap(w.shown, job):
+    changed = prices_changed(w)
+    while job >= 0:
+        if changed and (may_suspend(w.shown, job) or may_cap(w.shown, job)):
+            break
+        show_claims(w, job, s)
+        if may_preempt(w.shown, job, s):
+            break
         job = w.track_J[job].next
     return job
 
 
 @kernel(allocates=False)
+def show_claims(w: World, asked: int, s: int) -> None:
+    """Shows how many GPUs the jobs that wait at a site and may displace the job asked about claim in all.
+
+    Nobody claims any where the site is asked about no job (-1).
+    """
+    w.shown.site_S[s].claimed = 0
+    if asked >= 0 and w.shown.freedom_C[w.shown.job_J[asked].class_].preempted:
+        job = not_held(w, w.state_S[s].head)
+        while job >= 0:
+            if claims(w, job, s) & (1 << w.shown.job_J[asked].class_):
+                w.shown.site_S[s].claimed += w.shown.job_J[job].gpus_min
+            job = not_held(w, w.track_J[job].next)
+
+
+@kernel(allocates=False)
+def claims(w: World, job: int, s: int) -> int:
+    """Returns which classes a job that waits at a site may displace now, as bits: those of its class, if it may start.
+
+    It fits into the site, its last start there has not passed, and its scheduler does not hold it until later.
+    """
+    if w.track_J[job].earliest_s > w.shown.run_1[0].now_s or not fits(w.shown, job, s):
+        return 0
+    if w.shown.run_1[0].now_s > last_start_s(w.shown, job, s):
+        return 0
+    return w.shown.freedom_C[w.shown.job_J[job].class_].preempts
+
+
+@kernel(allocates=False)
 def something_changed(w: World) -> bool:
+    """Returns whether this is a slot in which sites are asked about running jobs: prices change, or jobs lack GPUs."""
+    return prices_changed(w) or some_claim(w)
+
+
+@kernel(allocates=False)
+def some_claim(w: World) -> bool:
+    """Returns whether a job waits at a site and may displace others that run there."""
+    preempts = False
+    for c in range(w.shown.freedom_C.shape[0]):
+        preempts = preempts or w.shown.freedom_C[c].preempts > 0
+    if not preempts:
+        return False
+    for s in range(w.state_S.shape[0]):
+        job = not_held(w, w.state_S[s].head) if w.state_S[s].running >= 0 else -1
+        while job >= 0:
+            if claims(w, job, s):
+                return True
+            job = not_held(w, w.track_J[job].next)
+    return False
+
+
+@kernel(allocates=False)
+def prices_changed(w: World) -> bool:
     """Returns whether this is the first slot of an hour, or part of one, of prices and intensities."""
     now = w.shown.run_1[0].now_s
     begins_s = current_part(w, now) * w.engine_1[0].part_s

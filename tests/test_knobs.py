@@ -51,6 +51,22 @@ NOT_TURNED = {
         ("GeneratedSignals.day_ahead", "SignalFiles.day_ahead"),
         "what schedulers are told of prices (tests/forecasts/test_published.py)",
     ),
+    **dict.fromkeys(
+        (
+            *(
+                f"{model}.{name}"
+                for model in ("StatedEvent", "EventTerms")
+                for name in (
+                    *("site", "hours", "notice_min", "baseline_kw", "baseline", "target_kw", "cut", "ramp_min"),
+                    *("usd_per_mwh", "penalty_usd_per_mwh"),
+                )
+            ),
+            *(f"StatedEvent.{name}" for name in ("start", "start_h")),
+            *(f"EventFile.{name}" for name in ("path", "timezone")),
+            *(f"DrawnEvents.{name}" for name in ("per_week", "days", "first_hour", "last_hour")),
+        ),
+        "grid events (tests/data/test_events.py)",
+    ),
     "Economics.gpu_usd_per_hour": "savings are shown as a share of it (tests/evaluate/test_gpu_share.py)",
     "JobTable.at_start": "goes with a log that records starts (tests/data/test_at_start.py)",
     "JobTable.leave_alone_min": "told to a table's reader (tests/evaluate/test_windows.py)",

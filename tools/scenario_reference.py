@@ -22,8 +22,9 @@ A scenario is one YAML file: fleet, signals, jobs, prices and policies. `noonwar
 These pages list every key; `python tools/scenario_reference.py` writes them from the models that check the files. More:
 [sites and hardware](scenario-fleet.md), [signals and jobs](scenario-jobs.md), [image generation](scenario-edge.md).
 """
+EVENTS = ("StatedEvent", "EventFile", "DrawnEvents")
 PAGES = {
-    "scenario.md": ("cluster", HEAD, ("Scenario", "Economics", "Lateness", "Network", "Constraints")),
+    "scenario.md": ("cluster", HEAD, ("Scenario", "Economics", "Lateness", "Network", "Constraints", *EVENTS)),
     "scenario-fleet.md": (
         "cluster",
         "# Scenario file: sites and hardware\n\nThe key `fleet` of a [scenario file](scenario.md), and its parts.\n",

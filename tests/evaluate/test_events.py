@@ -7,16 +7,16 @@ import pytest
 
 from command_line import CommandLine
 from noonward.data.environments import build_environment
+from noonward.data.events import INTERVAL_S
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import ScenarioError
 from noonward.evaluate.events.flexibility import flexibility, flexibility_table, utility_page_table
 from noonward.evaluate.events.play import (
-    INTERVAL_S,
     Case,
     PlayedRun,
     events_of,
-    in_parts,
     least_loss,
+    playable,
     policy_of,
     ride_through,
     starts_of,
@@ -84,11 +84,11 @@ def test_the_least_loss_grows_with_the_cut(ride):
 
 def test_parts_hold_the_same_prices(tiny):
     environment = build_environment(tiny)
-    finer = in_parts(environment)
+    finer = playable(environment)
     assert finer.site_signals.part_s == INTERVAL_S
     assert np.allclose(finer.site_signals.value_QSH, environment.site_signals.value_QSH, rtol=1e-12)
     with pytest.raises(ScenarioError, match="protocol on-arrival"):
-        in_parts(build_environment(load_scenario("dvfs-training", ["window_h=1"])))
+        playable(build_environment(load_scenario("dvfs-training", ["window_h=1"])))
 
 
 def test_the_grid_holds_every_case(tiny):

@@ -110,7 +110,7 @@ def test_physics_lies_in_the_convex_set_and_no_cost_is_below_its_convex_cost():
         paid = bill.total_usd - bill.fixed_usd + over_usd + wear_usd - export_usd
         # within the set: the program with these very flows has a solution, and it costs what was settled
         program = Program()
-        columns = add_site(program, one)
+        columns = add_site(program, one, float(load_N.max()))
         program.rows(96, balance(columns), lower=load_N, upper=load_N)
         for of, value in zip(columns.all, flows[1:], strict=True):
             if of is not None:

@@ -1,16 +1,20 @@
 """EventResponse: limits are kept by holding, capping and suspending; without an event nothing changes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from noonward.data.environments import build_environment
+from noonward.data.events import INTERVAL_S
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
-from noonward.evaluate.events.play import INTERVAL_S, in_parts
+from noonward.evaluate.events.play import playable, work_gpu_hours
 from noonward.ledger.meters import interval_kw
-from noonward.model.cluster.event import GridEvent
-from noonward.schedule.cluster.event_response import EventResponse, SiteEvent
+from noonward.model.cluster.event import GridEvent, SiteEvent
+from noonward.model.cluster.meter import Meter
+from noonward.schedule.cluster.event_response import EventResponse
 from noonward.schedule.policies import make_scheduler
 
 FREE = "{interruptible: true, caps: zeus-v100-bert}"
@@ -19,7 +23,7 @@ BASE = "cheapest-feasible"
 
 
 def environment(*settings):
-    return in_parts(build_environment(load_scenario("tiny", [*SETTINGS, *settings])))
+    return playable(build_environment(load_scenario("tiny", [*SETTINGS, *settings])))
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +53,14 @@ def event(world, ride, *, cut=0.3, start_h=4.0, hours=2.0, notice_h=0.0, site=0)
     )
 
 
-def played(world, events, levers):
-    outcome = run(world, EventResponse(make_scheduler(BASE), events, levers))
+def played(world, events, levers, order="least-loss"):
+    outcome = run(replace(world, events=tuple(events)), EventResponse(make_scheduler(BASE), levers, order))
     return outcome, interval_kw(outcome, INTERVAL_S)
 
 
 def test_without_an_event_nothing_changes(world):
     alone = run(world, make_scheduler(BASE))
-    below = run(world, EventResponse(make_scheduler(BASE), ()))
+    below = run(world, EventResponse(make_scheduler(BASE)))
     assert alone.job_J.tobytes() == below.job_J.tobytes()
 
 
@@ -81,6 +85,59 @@ def test_caps_lose_less_work_than_suspensions(world, ride):
     one = event(world, ride)
     (_, capped), (_, stopped) = (played(world, [one], ("hold", lever)) for lever in ("cap", "suspend"))
     assert stopped[0, 51:72].mean() < capped[0, 51:72].mean() < ride[0, 51:72].mean()
+
+
+def test_emeralds_rules_keep_the_limit_too_and_lose_no_less_work(world, ride):
+    one = event(world, ride)
+    done = {}
+    for order in ("least-loss", "dvfs-fair", "pause-greedy"):
+        outcome, kw = played(world, [one], ("hold", "cap", "suspend"), order)
+        assert kw[0, 51:72].mean() <= one.event.target_kw
+        done[order] = work_gpu_hours(outcome, [(4 * 3600.0, 6 * 3600.0)])
+        bent = outcome.segment_K is not None and len(outcome.segment_K) > 0
+        assert bent or order != "pause-greedy"
+    assert done["least-loss"] > done["pause-greedy"]
+    assert done["dvfs-fair"] != done["pause-greedy"]
+
+
+def test_an_event_changes_nothing_before_its_notice(world, ride):
+    """What is announced is known from the notice on: two events that differ lead to the same run until then."""
+    runs = []
+    for cut, notice_h in ((0.9, 1.0), (0.3, 1.0), (0.9, 0.0)):
+        one = event(world, ride, cut=cut, notice_h=notice_h)
+        runs.append(played(world, [one], ("hold", "cap", "suspend"))[0].job_J)
+    alone = run(world, make_scheduler(BASE)).job_J
+    for job_J in runs:
+        early = (alone["start_s"] < 3 * 3600) | (job_J["start_s"] < 3 * 3600)
+        assert early.any()
+        assert (alone["start_s"][early] == job_J["start_s"][early]).all()
+    assert (runs[0]["start_s"] != runs[2]["start_s"]).any()
+
+
+def test_a_base_load_counts_into_the_limit(world, ride):
+    meters = [{"interval_min": 5, "base_kw": kw} for kw in (0.0, 0.1)]
+    drawn = []
+    for meter in meters:
+        sites = list(world.fleet.sites)
+        sites[0] = sites[0].model_copy(update={"meter": Meter(**meter)})
+        metered = replace(world, fleet=world.fleet.model_copy(update={"sites": tuple(sites)}))
+        drawn.append(played(metered, [event(world, ride)], ("hold", "cap", "suspend"))[1][0, 51:72])
+    target = event(world, ride).event.target_kw
+    assert drawn[0].mean() <= target
+    assert drawn[1].mean() <= target
+    assert drawn[1].mean() > drawn[0].mean() - 0.1
+
+
+def test_the_registry_makes_it_by_name():
+    one = make_scheduler(
+        "event-response(base=bid-price(forecast=regression, rounds=2), levers=hold-cap, order=dvfs-fair)"
+    )
+    assert one.needs.samples
+    assert "cap" in one.needs.levers
+    with pytest.raises(ScenarioError, match="does not cap jobs itself"):
+        make_scheduler("event-response(base=cap-threshold)")
+    with pytest.raises(ScenarioError, match="unknown policy"):
+        make_scheduler("event-response(base=hope)")
 
 
 def test_caps_are_lifted_after_the_event(world, ride):
@@ -126,9 +183,9 @@ def test_the_other_site_goes_on(world, ride):
 
 
 def test_what_it_remembers_can_be_restored(world):
-    one = EventResponse(make_scheduler(BASE), ())
+    one = EventResponse(make_scheduler(BASE))
     run(world, one)
-    other = EventResponse(make_scheduler(BASE), ())
+    other = EventResponse(make_scheduler(BASE))
     run(world, other)
     other.load_state(one.state())
     assert other.state()["planned_s"] == one.state()["planned_s"]
@@ -139,10 +196,12 @@ def test_what_it_remembers_can_be_restored(world):
 def test_what_cannot_be_is_refused(world, ride):
     one = event(world, ride)
     with pytest.raises(ScenarioError, match="overlap"):
-        EventResponse(make_scheduler(BASE), [one, one])
+        replace(world, events=(one, one))
     with pytest.raises(ScenarioError, match="unknown lever"):
-        EventResponse(make_scheduler(BASE), [one], ("hope",))
+        EventResponse(make_scheduler(BASE), ("hope",))
+    with pytest.raises(ScenarioError, match="unknown order"):
+        EventResponse(make_scheduler(BASE), order="best")
     with pytest.raises(ScenarioError, match="the fleet's sites are"):
-        run(world, EventResponse(make_scheduler(BASE), [SiteEvent(site="nowhere", event=one.event)]))
+        replace(world, events=(SiteEvent(site="nowhere", event=one.event),))
     with pytest.raises(ScenarioError, match="does not cap jobs itself"):
-        EventResponse(make_scheduler("cap-threshold"), [one])
+        EventResponse(make_scheduler("cap-threshold"))

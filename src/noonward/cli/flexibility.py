@@ -87,10 +87,11 @@ def event(
     Shows what it leaves out and what it loses. All sites are asked for the same share of the power
     that they would have drawn.
     """
+    from noonward.data.events import INTERVAL_S
     from noonward.errors import ScenarioError
     from noonward.evaluate.events.flexibility import check_cases, shown_hours, shown_notice
     from noonward.evaluate.events.one import event_figure, event_table, play_event
-    from noonward.evaluate.events.play import INTERVAL_S, Case, in_parts, starts_of
+    from noonward.evaluate.events.play import Case, playable, starts_of
     from noonward.evaluate.metrics import to_json
     from noonward.evaluate.report.page import write_tables
     from noonward.runtime.runs import environment_of
@@ -98,7 +99,7 @@ def event(
     require_cluster(scenario, "event")
     case = Case(share_of("--cut", cut), hours, notice)
     check_cases([case])
-    environment = in_parts(environment_of(scenario, 0, seed))
+    environment = playable(environment_of(scenario, 0, seed))
     start_s = starts_of(environment, hours, case.notice_min / 60)[0] if start_h is None else HOUR_S * start_h
     if not INTERVAL_S <= start_s <= environment.window_s - HOUR_S * hours:
         raise ScenarioError(

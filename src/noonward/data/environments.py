@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from noonward.data.cooling import pue_by_hour
+from noonward.data.events import check_parts, events_of, in_parts
 from noonward.data.gpus_by_time import withheld_gpus
 from noonward.data.jobs.dated import job_rows, jobs_that_fit
 from noonward.data.jobs.expected import FineTuningSampler
@@ -104,6 +105,9 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         start, jobs = _known_window(scenario, source, signals, index, seed)
     if signals is not None and scenario.day_ahead:
         signals = replace(signals, day_ahead=scenario.day_ahead)
+    if scenario.events and signals is not None and scenario.protocol == "each-slot":
+        check_parts(scenario.slot_s)
+        signals = in_parts(signals)
     past = past_jobs(scenario, scenario.jobs, start) if isinstance(scenario.jobs, JobTable) else None
     setting = scenario.setting(
         start,
@@ -133,6 +137,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         standing=None if found is None else found.standing,
         sample_jobs=_sampler(scenario, start, past),
         knowledge=knowledge,
+        events=events_of(scenario, start, index, seed) if scenario.events else (),
         notes=(
             *([UNBROKEN] if scenario.fleet.freedoms else []),
             *scenario_warnings(scenario, signals if isinstance(source, SignalFiles) else None),

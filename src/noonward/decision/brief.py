@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
 import numpy as np
 
+from noonward.decision.announced import Announced
 from noonward.errors import ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.forecasts.learned import find_net, require_zones
@@ -87,6 +88,7 @@ class Brief(Setting):
         future: The jobs that will come, for a scheduler with ``Needs.foresight``; else None.
         recorded: The jobs with what a log says of them, for a scheduler with ``Needs.record``; None where it says
             nothing.
+        announced: Grid events that have been announced, by the clock of the run.
     """
 
     largest_gang: int
@@ -96,6 +98,7 @@ class Brief(Setting):
     sample_jobs: Callable[[np.random.Generator], Jobs] | None = None
     future: Jobs | None = None
     recorded: Jobs | None = None
+    announced: Announced = field(default_factory=Announced)
 
     @classmethod
     def of(cls, environment: Environment, needs: Needs) -> Brief:

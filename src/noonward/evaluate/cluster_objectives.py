@@ -42,6 +42,7 @@ from noonward.evaluate.answer import (
 )
 from noonward.evaluate.comparison import Bound, BoundValue, Cell, Comparison, Objective, no_value
 from noonward.evaluate.ends import ends_metrics, ends_sentence, ends_table
+from noonward.evaluate.event_tables import event_metrics, event_table
 from noonward.evaluate.evidence import SPANS, assumed, made_prices, one_window, windows_told
 from noonward.evaluate.knowing import TOLD, knowing_metrics, knowing_table, worth
 from noonward.evaluate.meter_tables import meter_metrics, meter_table
@@ -167,6 +168,7 @@ class ClusterObjective(Objective):
             + knowing_metrics(comparison)
             + ends_metrics(comparison)
             + meter_metrics(comparison)
+            + event_metrics(comparison)
         )
 
     def value_metrics(self, comparison: Comparison, policy: str) -> list[Metric]:
@@ -196,6 +198,7 @@ class ClusterObjective(Objective):
             knowing_table(comparison),
             ends_table(comparison),
             meter_table(comparison),
+            event_table(comparison),
         )
         return [table for table in tables if table is not None]
 

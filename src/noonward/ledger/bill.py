@@ -12,6 +12,7 @@ from noonward.errors import ScenarioError
 from noonward.model.cluster.calendar import Calendar
 from noonward.model.cluster.devices import BehindMeter, Export
 from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.event import EventTotals, GridEvent
 from noonward.model.cluster.meter import Meter
 from noonward.model.cluster.site_prices import calendar_of
 from noonward.model.cluster.tariff import Tariff
@@ -31,6 +32,7 @@ class MeteredSite:
         behind: What is behind the meter.
         solar_share_N: Yield of solar cells, share of their rated power.
         export_price_N: What is paid for exports, USD/MWh; NaN where unknown or nothing may be exported.
+        events: Grid events.
     """
 
     meter: Meter
@@ -40,6 +42,7 @@ class MeteredSite:
     behind: BehindMeter
     solar_share_N: F8
     export_price_N: F8
+    events: tuple[GridEvent, ...] = ()
 
     @property
     def contract_kw(self) -> float:
@@ -77,6 +80,7 @@ def metered_site(environment: Environment, s: int) -> MeteredSite | None:
         if solar is None
         else np.repeat(solar.share_SH[s, : environment.hours], round(HOUR_S / step_s)),
         export_price_N=export_price_N,
+        events=tuple(each.event for each in environment.events if each.site == fleet.sites[s].name),
     )
 
 
@@ -154,3 +158,16 @@ def bill_of(site: MeteredSite, kw_N: F8) -> Bill:
         ),
         fixed_usd=float(tariff.usd_per_month * calendar.share_M.sum()),
     )
+
+
+def events_of(site: MeteredSite, kw_N: F8) -> EventTotals | None:
+    """Returns what a site's grid events asked, got and paid; None without any.
+
+    Args:
+        site: Site.
+        kw_N: Mean power drawn by interval of its calendar, kW; it is metered over the meter's own intervals.
+    """
+    if not site.events:
+        return None
+    kw_X = site.meter.averaged(kw_N, site.calendar.step_s)
+    return EventTotals.of([event.settle(kw_X, site.meter.interval_s) for event in site.events])

@@ -20,7 +20,7 @@ class Dispatch:
     Attributes:
         flows: Power by interval.
         cost_usd: What the site pays: bill, energy above the connection and wear, less what is paid for exports; without
-            fixed charges, USD.
+            fixed charges, USD. Of grid events the convex cost, never above what they settle to.
         price_N: What a further kWh of load in an interval would cost, USD/MWh: the dual of its balance.
     """
 
@@ -45,8 +45,14 @@ class SiteColumns:
         return self.grid_N, self.export_N, self.charge_N, self.discharge_N, self.solar_N
 
 
-def add_site(program: Program, site: MeteredSite) -> SiteColumns:
-    """Adds the grid, a site's tariff and its devices to a program: the convex face of all of them."""
+def add_site(program: Program, site: MeteredSite, most_kw: float) -> SiteColumns:
+    """Adds the grid, a site's tariff, its devices and events to a program: the convex face of all of them.
+
+    Args:
+        program: Program.
+        site: Site.
+        most_kw: Largest load that the program can have, kW.
+    """
     calendar, behind, hours = site.calendar, site.behind, site.calendar.step_h
     count = len(calendar)
     grid_N = program.columns(count, site.price_N * hours / 1000.0)
@@ -57,6 +63,9 @@ def add_site(program: Program, site: MeteredSite) -> SiteColumns:
         coincident.convex(program, grid_N, calendar, times)
     site.tariff.convex_blocks(program, grid_N, calendar)
     site.meter.convex(program, grid_N, calendar.step_s)
+    battery_kw = 0.0 if behind.battery is None else behind.battery.kw
+    for event in site.events:
+        event.add_to(program, grid_N, calendar.step_s, site.meter.interval_s, most_kw + battery_kw)
     export_N = charge_N = discharge_N = solar_N = None
     if behind.export is not None:
         export_N = behind.export.convex(program, site.export_price_N, hours)
@@ -89,7 +98,7 @@ def dispatched(site: MeteredSite, load_kw_N: F8) -> Dispatch:
     if np.isnan(site.price_N).any():
         raise InfeasiblePlanError("prices of energy are unknown, so devices behind a meter cannot be dispatched")
     program = Program()
-    columns = add_site(program, site)
+    columns = add_site(program, site, float(load_kw_N.max(initial=0.0)))
     rows = program.rows(len(load_kw_N), balance(columns), lower=load_kw_N, upper=load_kw_N)
     found = program.solved("dispatch behind a meter")
     none_N = np.zeros(len(load_kw_N))

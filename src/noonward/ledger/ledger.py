@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from noonward.arrays import F8
 from noonward.ledger.interruptions import Interruptions, interruptions_of, late_s_of
-from noonward.ledger.meters import MeterLines, meter_lines
+from noonward.ledger.meters import MeterLines, read_meters
 from noonward.ledger.segments import DONE, OVERDUE, Outcome, PowerSegments
 from noonward.ledger.settle import SettledPower, settle_power, settle_transfers
 from noonward.ledger.utility import utility_usd
 from noonward.ledger.withheld import standing_power, switched_off
+from noonward.model.cluster.event import EventTotals
 from noonward.model.signals import SiteSignals
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
-PARTS: Final = ("further", "interruptions", "meters")
+T = TypeVar("T")
+PARTS: Final = ("further", "interruptions", "meters", "events")
 """Fields of a ledger that are no numbers."""
 
 
@@ -94,10 +96,11 @@ class Ledger:
         standing_usd: Its cost, USD.
         standing_kg: Its emissions, kgCO2.
         tariff_usd: What bills of metered sites add to energy at its price: base loads, peaks, blocks, fixed charges and
-            energy above connections, USD; 0 without meters.
+            energy above connections, and penalties of grid events less their payments, USD; 0 without meters.
         further: Accounts of signals beside price and carbon intensity, by the name of their total, e.g. ``water_l``.
         interruptions: What suspending and capping jobs took; None where no scheduler was asked about running jobs.
         meters: What meters read, by site; empty where no site has one.
+        events: Grid events in sum, by site; empty where no site has one.
     """
 
     jobs: int
@@ -140,6 +143,7 @@ class Ledger:
     further: dict[str, Account] = field(default_factory=dict)
     interruptions: Interruptions | None = None
     meters: dict[str, MeterLines] = field(default_factory=dict)
+    events: dict[str, EventTotals] = field(default_factory=dict)
 
     @property
     def energy_kwh(self) -> float:
@@ -195,9 +199,9 @@ class Ledger:
     def as_dict(self) -> dict[str, Any]:
         """Returns all fields and derived figures, NaN as None.
 
-        ``further`` only where there is a further signal, ``waiting_usd`` only where waiting cost something, figures of
-        standing jobs only where there are any, ``interruptions`` only where schedulers were asked about running jobs,
-        and no ``total_usd``, which is a sum of others.
+        ``further`` only where there is a further signal, ``meters`` and ``events`` where there are any, ``waiting_usd``
+        only where waiting cost something, figures of standing jobs only where there are any, ``interruptions`` only
+        where schedulers were asked about running jobs, and no ``total_usd``, which is a sum of others.
         """
         derived = {name: getattr(self, name) for name, value in vars(type(self)).items() if isinstance(value, property)}
         content = {**asdict(self), **derived}
@@ -211,9 +215,9 @@ class Ledger:
         interruptions = content.pop("interruptions")
         if interruptions is not None:
             content["interruptions"] = _none_for_nan(interruptions)
-        meters = content.pop("meters")
-        if meters:
-            content["meters"] = {name: _none_for_nan(lines) for name, lines in meters.items()}
+        for part in ("meters", "events"):
+            if by_site := content.pop(part):
+                content[part] = {name: _none_for_nan(lines) for name, lines in by_site.items()}
         return _none_for_nan(content)
 
     @classmethod
@@ -227,38 +231,22 @@ class Ledger:
         taken = content.get("interruptions")
         interruptions = None if taken is None else Interruptions(**_nan_for_none(taken))
         meters = {name: MeterLines(**_nan_for_none(one)) for name, one in content.get("meters", {}).items()}
-        return cls(**values, further=further, interruptions=interruptions, meters=meters)
+        events = {name: EventTotals(**_nan_for_none(one)) for name, one in content.get("events", {}).items()}
+        return cls(**values, further=further, interruptions=interruptions, meters=meters, events=events)
 
     @classmethod
     def mean(cls, ledgers: Sequence[Ledger]) -> Ledger:
         """Returns the means of all fields; of counts too, which are then no whole numbers."""
         names = [one.name for one in fields(cls) if one.name not in PARTS]
         means: dict[str, Any] = {name: _mean([getattr(one, name) for one in ledgers]) for name in names}
-        further = {
-            total: Account(
-                **{
-                    one.name: _mean([getattr(each.further[total], one.name) for each in ledgers])
-                    for one in fields(Account)
-                }
-            )
-            for total in ledgers[0].further
-        }
+        further = _mean_parts(Account, [one.further for one in ledgers])
         taken = [one.interruptions for one in ledgers if one.interruptions is not None]
         interruptions = None
         if taken:
-            interruptions = Interruptions(
-                **{one.name: _mean([getattr(each, one.name) for each in taken]) for one in fields(Interruptions)}
-            )
-        meters = {
-            name: MeterLines(
-                **{
-                    one.name: _mean([getattr(each.meters[name], one.name) for each in ledgers])
-                    for one in fields(MeterLines)
-                }
-            )
-            for name in ledgers[0].meters
-        }
-        return cls(**means, further=further, interruptions=interruptions, meters=meters)
+            interruptions = _mean_of(Interruptions, taken)
+        meters = _mean_parts(MeterLines, [one.meters for one in ledgers])
+        events = _mean_parts(EventTotals, [one.events for one in ledgers if one.events])
+        return cls(**means, further=further, interruptions=interruptions, meters=meters, events=events)
 
 
 MAY_LACK: Final = ("waiting_usd", "standing_kwh", "standing_usd", "standing_kg", "tariff_usd")
@@ -267,6 +255,18 @@ MAY_LACK: Final = ("waiting_usd", "standing_kwh", "standing_usd", "standing_kg",
 
 def _mean(values: Sequence[Any]) -> float:
     return float(np.mean(values))
+
+
+def _mean_of(kind: type[T], each: Sequence[T]) -> T:
+    """Returns the means of all fields of some parts of ledgers."""
+    names = [one.name for one in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: _mean([getattr(one, name) for one in each]) for name in names})
+
+
+def _mean_parts(kind: type[T], parts: Sequence[dict[str, T]]) -> dict[str, T]:
+    """Returns the means of parts that ledgers hold by name, over those ledgers that hold one of the name."""
+    names = dict.fromkeys(name for one in parts for name in one)
+    return {name: _mean_of(kind, [one[name] for one in parts if name in one]) for name in names}
 
 
 def _none_for_nan(content: dict[str, Any]) -> dict[str, Any]:
@@ -371,8 +371,8 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
     late_gpu_hours = float(late_gpu_hours_of(outcome).sum())
     revenue = carbon_usd = utility = fixed_usd = late_usd = np.nan
     waiting_usd = 0.0
-    meters = meter_lines(outcome)
-    tariff_usd = sum(lines.tariff_usd for lines in meters.values())
+    readings = read_meters(outcome)
+    tariff_usd = sum(reading.added_usd for reading in readings.values())
     if economics is not None:
         prices = economics.revenue_usd_per_gpu_hour, economics.carbon_usd_per_t
         kg = float(job[2] + free[2]) + move[2] + result[2]
@@ -429,7 +429,8 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
             for a, quantity in enumerate(settled.signals.quantities[2:], start=3)
         },
         interruptions=interruptions_of(outcome, settled.signals),
-        meters=meters,
+        meters={name: reading.lines for name, reading in readings.items()},
+        events={name: each.events for name, each in readings.items() if each.events is not None},
     )
 
 

@@ -8,12 +8,13 @@ from typing import Final
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.ledger.bill import MeteredSite, metered_site, step_of
+from noonward.ledger.bill import MeteredSite, events_of, metered_site, step_of
 from noonward.ledger.dispatch import Dispatch, dispatched, settled
 from noonward.ledger.segments import Outcome, PowerSegments
 from noonward.ledger.withheld import standing_power, switched_off
 from noonward.model.cluster.devices import Flows
 from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.event import EventTotals
 from noonward.model.cluster.meter import Meter
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
@@ -152,7 +153,27 @@ def base_kw(meter: Meter, window_s: float, interval_s: float, count: int) -> F8:
     return np.asarray(meter.base_kw * np.clip(window_s - np.arange(count) * interval_s, 0.0, interval_s) / interval_s)
 
 
-def meter_lines(outcome: Outcome) -> dict[str, MeterLines]:
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What the meter of a site read, and what follows from it.
+
+    Attributes:
+        lines: Its lines.
+        events: Grid events at it; None without any.
+    """
+
+    lines: MeterLines
+    events: EventTotals | None = None
+
+    @property
+    def added_usd(self) -> float:
+        """What the site adds to the cost of a run beside the energy of its GPUs at its price, USD."""
+        if self.events is None:
+            return self.lines.tariff_usd
+        return self.lines.tariff_usd + self.events.penalty_usd - self.events.payment_usd
+
+
+def read_meters(outcome: Outcome) -> dict[str, Reading]:
     """Returns what the meters of a run's sites read, by site; sites without a meter are left out."""
     environment = outcome.environment
     kw_of: dict[tuple[float, bool], F8] = {}
@@ -163,7 +184,7 @@ def meter_lines(outcome: Outcome) -> dict[str, MeterLines]:
             kw_of[key] = interval_kw(outcome, step_s, gpus_only=gpus_only)
         return kw_of[key]
 
-    lines = {}
+    readings = {}
     for s, site in enumerate(environment.fleet.sites):
         if site.meter is None:
             continue
@@ -171,7 +192,7 @@ def meter_lines(outcome: Outcome) -> dict[str, MeterLines]:
         load_kw_N, found = kw_SN(step_s)[s], metered_site(environment, s)
         if found is None:
             read = _read(load_kw_N, step_s, site.meter, environment.window_s)
-            lines[site.name] = MeterLines(**read, **_UNBILLED, tariff_usd=read["over_connection_usd"])
+            readings[site.name] = Reading(lines=MeterLines(**read, **_UNBILLED, tariff_usd=read["over_connection_usd"]))
             continue
         gpus_kw_N = kw_SN(step_s, gpus_only=True)[s]
         counted_usd = float((gpus_kw_N * found.price_N).sum() * step_s / HOUR_S / 1000.0)
@@ -179,8 +200,11 @@ def meter_lines(outcome: Outcome) -> dict[str, MeterLines]:
         if site.behind_meter is not None:
             best = dispatched(found, load_kw_N)
             flows, jobs = best.flows, _job_costs(outcome, s, found, best)
-        lines[site.name] = _billed(found, flows, jobs, counted_usd, environment.window_s)
-    return lines
+        readings[site.name] = Reading(
+            lines=_billed(found, flows, jobs, counted_usd, environment.window_s),
+            events=events_of(found, flows.grid_N),
+        )
+    return readings
 
 
 _UNBILLED: Final = dict.fromkeys(

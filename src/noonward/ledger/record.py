@@ -131,6 +131,8 @@ def environment_digest(environment: Environment) -> str:
     if environment.caps is not None:
         digest.update(f"caps {environment.caps.hard}".encode())
         arrays.append(environment.caps.gpus_SH)
+    if environment.events:
+        digest.update(repr(environment.events).encode())
     for array in arrays:
         add_array(digest, array)
     return digest.hexdigest()[:16]

@@ -81,7 +81,7 @@ class Family:
                 take.
         """
         given: dict[str, Value] = {}
-        for part in text.split(",") if text.strip() else ():
+        for part in _parts(text) if text.strip() else ():
             name, equals, value = (each.strip() for each in part.partition("="))
             takes = "; ".join(f"{each}: {self.allowed(each)}" for each in self.arguments)
             if not equals:
@@ -92,3 +92,20 @@ class Family:
                 raise ValueError(f"argument {name} is given twice; give it once")
             given[name] = read(name, value, self.arguments[name].annotation)
         return given
+
+
+def _parts(text: str) -> list[str]:
+    """Returns the parts of a text between commas; those between brackets are of a name within.
+
+    Example:
+        >>> _parts("base=bid-price(rounds=4, samples=2), levers=cap")
+        ['base=bid-price(rounds=4, samples=2)', ' levers=cap']
+    """
+    parts, depth = [""], 0
+    for sign in text:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return parts

@@ -159,7 +159,7 @@ class _Site:
     def least_usd(self, price_N: F8) -> float:
         """Returns the least of a load's cost less what it pays at some prices, over all loads of its GPUs, USD."""
         program, hours = Program(), self.site.calendar.step_h
-        columns = add_site(program, self.site)
+        columns = add_site(program, self.site, float((self.most_kw_N + self.fixed_kw_N).max()))
         gpus_N = program.columns(len(price_N), -price_N * hours / 1000.0, upper=self.most_kw_N)
         program.rows(len(price_N), [*balance(columns), (gpus_N, -1.0)], lower=self.fixed_kw_N, upper=self.fixed_kw_N)
         return program.solved("least cost of a metered load").value

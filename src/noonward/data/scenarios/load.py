@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from noonward.data.cooling import with_stated_pue
+from noonward.data.events import with_stated_events
 from noonward.data.gpus_by_time import with_stated_gpus
 from noonward.data.jobs.dated import is_dated, may_record_starts
 from noonward.data.system_load import with_stated_meters
@@ -85,7 +86,7 @@ def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Pa
     if not isinstance(placed, Scenario):
         return placed
     fleet = with_stated_meters(with_stated_gpus(with_stated_pue(placed.fleet)))
-    return placed if fleet is placed.fleet else placed.model_copy(update={"fleet": fleet})
+    return with_stated_events(placed if fleet is placed.fleet else placed.model_copy(update={"fleet": fleet}))
 
 
 def _parsed(text: str, source: str | Path) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from noonward.arrays import F8
+from noonward.decision.announced import Announced
 from noonward.decision.brief import Brief, check_fit
 from noonward.decision.partly_compiled import PartlyCompiledScheduler
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
@@ -74,6 +77,8 @@ class ClusterEngine(SteppedEngine):
         self.seed = seed
         kind = AS_EARNED if rewards else NO_REWARDS
         super().__init__(build_world(environment, scheduler.needs, self.brief, rewards=kind), environment.protocol)
+        if environment.events:
+            self.brief = replace(self.brief, announced=Announced(environment.events, self._now_s))
         self._issuer = forecast_issuer(environment, scheduler.needs, seed)
         self._pace = Pace(len(environment.jobs))
         self._estimates = EstimateIssuer(environment) if environment.learns_run_times else None
@@ -83,6 +88,10 @@ class ClusterEngine(SteppedEngine):
                 f"scenario {environment.scenario!r}, whose run times are learned as jobs end, from unbroken runs; set "
                 "jobs.knowledge.run_time to known, limit or class-mean"
             )
+
+    def _now_s(self) -> float:
+        """Returns the time of the question that is asked, s."""
+        return self.view.now_s
 
     @property
     def reward_usd(self) -> float:

@@ -10,7 +10,7 @@ from typing import Final
 import plotly.graph_objects as go
 
 from noonward.errors import ScenarioError
-from noonward.evaluate.events.play import Case, Played, PlayedRun, in_parts, policy_of, starts_of
+from noonward.evaluate.events.play import Case, Played, PlayedRun, playable, policy_of, starts_of
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.figure_style import DASHES, INK, POLICY_COLORS, SYMBOLS, lay_out
 from noonward.evaluate.table import UNDEFINED, Figure, TextTable
@@ -174,7 +174,7 @@ def flexibility(
     specs = []
     count = 0
     for index in range(environments):
-        environment = in_parts(environment_of(scenario, index, seed))
+        environment = playable(environment_of(scenario, index, seed))
         starts_s = starts_of(environment, max(hours), max(notices_min) / 60)
         count = len(starts_s)
         specs += [PlayedRun(scenario, index, seed, chosen, case, starts_s) for case in cases]

@@ -9,8 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from noonward.arrays import F8
+from noonward.data.events import INTERVAL_S
 from noonward.evaluate.events.flexibility import shown_hours, shown_notice
-from noonward.evaluate.events.play import INTERVAL_S, Case, Played, PlayedRun, Ride, policy_of
+from noonward.evaluate.events.play import Case, Played, PlayedRun, Ride, policy_of
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.figure_style import DASHES, INK, PALE, POLICY_COLORS, lay_out
 from noonward.evaluate.table import UNDEFINED, Figure, TextTable

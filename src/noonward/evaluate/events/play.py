@@ -9,28 +9,26 @@ from typing import Final
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.data.events import INTERVAL_S, check_parts, in_parts
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
 from noonward.ledger.ledger import Ledger, settle
 from noonward.ledger.meters import interval_kw
 from noonward.ledger.segments import DONE, Outcome
 from noonward.model.cluster.environment import Environment
-from noonward.model.cluster.event import EventLines, GridEvent
+from noonward.model.cluster.event import EventLines, GridEvent, SiteEvent
 from noonward.model.cluster.scenario import Scenario
 from noonward.runtime.by_kind import check_fit
 from noonward.runtime.executor import PlainSpec
 from noonward.runtime.runs import environment_of
 from noonward.runtime.shared import shared
-from noonward.schedule.cluster.event_response import LEVERS, EventResponse, Lever, SiteEvent
+from noonward.schedule.cluster.event_response import LEVERS, EventResponse, Lever
 from noonward.schedule.event.cap_optimal import cap_optimal
 from noonward.schedule.event.jobs import RunningJob
 from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 from noonward.units import DAY_H, HOUR_S
 
-PARTS: Final = 12
-"""Parts of an hour in which running jobs are asked about, and power is metered: five minutes each."""
-INTERVAL_S: Final = HOUR_S / PARTS
 RAMP_S: Final = 900.0
 """Time after an event's begin over which the limit falls, s."""
 
@@ -118,8 +116,8 @@ def policy_of(scenario: Scenario, policy: str | None) -> str:
     return chosen
 
 
-def in_parts(environment: Environment) -> Environment:
-    """Returns an environment in which running jobs are asked about every five minutes: its prices hold for as long.
+def playable(environment: Environment) -> Environment:
+    """Returns an environment in which running jobs are asked about every five minutes, without its own events.
 
     Raises:
         ScenarioError: It has no signals, or not the protocol each-slot.
@@ -131,29 +129,18 @@ def in_parts(environment: Environment) -> Environment:
             f"{'no' if signals is None else 'its'} signals and {'no' if environment.economics is None else 'its'} "
             "economics; events are played with protocol each-slot, signals and economics"
         )
-    if INTERVAL_S % environment.slot_s and environment.slot_s % INTERVAL_S:
-        raise ScenarioError(
-            f"slots last {environment.slot_s:g} s; events are played in slots that divide {INTERVAL_S:g} s, or whole "
-            "multiples of it"
-        )
-    parts = {
-        (name, zone): np.repeat(signals.by_part(name, zone, 1)[:, None], PARTS, axis=1)
-        if (name, zone) not in signals.parts
-        else signals.by_part(name, zone, PARTS).reshape(-1, PARTS)
-        for name in signals.value_ZH
-        for zone in signals.zones
-    }
-    return replace(environment, signals=replace(signals, parts=parts))
+    check_parts(environment.slot_s)
+    return replace(environment, signals=in_parts(signals), events=())
 
 
 def ride_through(scenario: Scenario, index: int, seed: int, policy: str) -> Ride:
     """Returns the run of a policy without events; the last ones are kept."""
 
     def make() -> Ride:
-        environment = in_parts(environment_of(scenario, index, seed))
+        environment = playable(environment_of(scenario, index, seed))
         scheduler = make_scheduler(policy, "cluster")
         check_fit(environment, scheduler, policy)
-        outcome = run(environment, EventResponse(scheduler, ()), seed=seed)
+        outcome = run(environment, EventResponse(scheduler), seed=seed)
         return Ride(
             environment=environment,
             outcome=outcome,
@@ -251,8 +238,8 @@ class PlayedRun(PlainSpec):
         """Returns what came of it, the run without events, and the sites' power with them, kW."""
         ride = ride_through(self.scenario, self.index, self.seed, self.policy)
         events = events_of(ride, self.case, self.starts_s)
-        scheduler = EventResponse(make_scheduler(self.policy, "cluster"), events, self.levers)
-        outcome = run(ride.environment, scheduler, seed=self.seed)
+        scheduler = EventResponse(make_scheduler(self.policy, "cluster"), self.levers)
+        outcome = run(replace(ride.environment, events=tuple(events)), scheduler, seed=self.seed)
         kw_SN = interval_kw(outcome, INTERVAL_S)
         ledger = settle(outcome)
         at = {site: s for s, site in enumerate(ride.environment.sites)}

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from noonward.arrays import I8, Records
 from noonward.errors import ScenarioError
+from noonward.model.cluster.event import SiteEvent, check_events
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import SUBMITTED, TOLD, Jobs
 from noonward.model.cluster.knowledge import JobKnowledge
@@ -62,6 +63,8 @@ class Environment(Setting):
             them, and they hold their GPUs to their end.
         stated_prices: Prices of energy at sites in place of those that follow from signals and tariffs, for bounds and
             planners; None: there are none.
+        events: Grid events, those of one site without overlap; a scheduler knows of each from its notice on
+            (``Brief.announced``).
         details: What the table of jobs says of each beyond what it needs, one row per job in their order, in the
             columns ``job_id``, ``user``, ``team``, ``name``, ``partition`` (text), ``limit_s`` (s) and ``state``
             (docs/data.md; null: it does not say); None where the jobs are from no table. No scheduler sees it.
@@ -85,6 +88,7 @@ class Environment(Setting):
     knowledge: JobKnowledge | None = None
     standing: StandingJobs | None = None
     stated_prices: StatedPrices | None = None
+    events: tuple[SiteEvent, ...] = ()
 
     def __post_init__(self) -> None:
         jobs, fleet = self.jobs, self.fleet
@@ -99,6 +103,7 @@ class Environment(Setting):
                 row = int((column >= limit).argmax())
                 raise ScenarioError(f"column {name}, row {row}: index {column[row]} is not below {limit}")
         self._check_sizes()
+        check_events(self.events, fleet.site_names)
         told = self.knowledge
         if told is not None and len(told.traits) != len(told.past_work_P) + len(jobs):
             raise ScenarioError(

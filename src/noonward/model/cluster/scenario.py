@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -14,6 +15,7 @@ from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.knowledge import Knowledge
 from noonward.model.cluster.lateness import Lateness
 from noonward.model.cluster.setting import Protocol, Setting
+from noonward.model.cluster.stated_events import Events, asked_sites
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
 from noonward.model.markets import require_markets
@@ -417,6 +419,8 @@ class Scenario(Spec):
     goal: Literal["utility", "least-cost"] = "utility"
     """What policies are compared by: ``utility``, or the least cost with all jobs served. For the latter, the revenue
     is what serving a GPU-hour is worth to schedulers: give one above every cost; no figure contains it."""
+    events: Events = ()
+    """Grid events (docs/events.md): a list, a file of them (or its path), or a law that they are drawn by."""
     constraints: Constraints | None = None
     """Limits that policies are held against, and targets that some of them use; none: nothing is held."""
     latency_weight_w: dict[str, NonNegative] = Field(default_factory=dict)
@@ -427,6 +431,15 @@ class Scenario(Spec):
     """Policy that comparisons are made against."""
     policies: tuple[str, ...] = ()
     """Policies that ``compare`` runs where none are named."""
+
+    @field_validator("events", mode="before")
+    @classmethod
+    def _events_by_path(cls, said: Any) -> Any:
+        return {"path": said} if isinstance(said, str | Path) else said
+
+    @model_serializer(mode="wrap")
+    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_defaults(self, write, "events")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -455,6 +468,7 @@ class Scenario(Spec):
                     )
         if self.constraints is not None:
             self.constraints.check(self.fleet)
+        self.check_asked(asked_sites(self.events))
         self._check_preferences()
         if isinstance(self.signals, SinusoidalSignals):
             for site in self.fleet.sites:
@@ -469,6 +483,16 @@ class Scenario(Spec):
             )
         self.network.links(self.fleet)
         return self
+
+    def check_asked(self, sites: Iterable[str]) -> None:
+        """Raises ValueError if an event is at an unknown site, or at one without a meter and a tariff."""
+        for name in sites:
+            s = self.fleet.site_index(name)
+            if self.fleet.tariff_of(s) is None:
+                raise ValueError(
+                    f"an event is at site {name!r}, which has no meter with a tariff to settle it by; give meter: "
+                    "{tariff: NAME}"
+                )
 
     def _check_preferences(self) -> None:
         """Raises ValueError unless every class has a weight, or none has."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import Field
 
 from noonward.decision.scheduler import Scheduler
+from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast, ForecastKind, NetName, Noise
 from noonward.forecasts.learned import SMALL
 from noonward.schedule.cluster.adaptive import AdaptiveRouter
@@ -15,6 +18,7 @@ from noonward.schedule.cluster.bandit import Ucb1
 from noonward.schedule.cluster.bid_price import BidPrice, Expected, JobsPerHour, Memory, Rounds, Samples
 from noonward.schedule.cluster.booking import Booked
 from noonward.schedule.cluster.capacity_prices import JOBS_PER_HOUR
+from noonward.schedule.cluster.event_response import LEVERS, EventResponse, Lever, Order
 from noonward.schedule.cluster.learned_price import packaged_price
 from noonward.schedule.cluster.packaged_policies import FOLDER, planners, priced_planners, trained_policies
 from noonward.schedule.cluster.preempting import Preempt, Victims
@@ -52,6 +56,23 @@ FORESEEN: Final = tuple(kind for kind in get_args(ForecastKind) if Forecast(kind
 """Forecasts that are made from the true future."""
 NOISE: Final = Forecast("noisy").noise
 """Error of a noisy forecast where a policy's name gives none."""
+BaseName = Annotated[str, Field(description="policy of protocol each-slot")]
+Followed = Literal["hold", "hold-cap", "hold-suspend", "all"]
+FOLLOWED: Final[dict[Followed, tuple[Lever, ...]]] = {
+    "hold": ("hold",), "hold-cap": ("hold", "cap"), "hold-suspend": ("hold", "suspend"), "all": LEVERS,
+}  # fmt: skip
+"""Levers of a policy that follows events, by the word that its name gives."""
+LEVER_WORDS: Final = {
+    "hold": "starts wait",
+    "hold-cap": "starts wait, running jobs are capped",
+    "hold-suspend": "starts wait, running jobs are suspended",
+    "all": "starts wait, running jobs are capped or suspended",
+}
+ORDER_WORDS: Final = {
+    "least-loss": "those first that lose least throughput per watt",
+    "dvfs-fair": "all by the same share of what they can shed (Emerald)",
+    "pause-greedy": "those first that have most slack (Emerald)",
+}
 FIRST_ROUNDS: Final = 20
 """Improvements of prices that start from learned ones, before the first answer."""
 WORDS: Final = {
@@ -71,6 +92,7 @@ def add_policies(registry: Registry, *nets: Path) -> None:
     _add_slot_rules(registry)
     _add_bookers(registry)
     _add_bending(registry)
+    _add_event_response(registry)
     _add_preempting(registry)
     _add_routers(registry)
     _add_weighed(registry)
@@ -269,6 +291,29 @@ def wait_awhile(
 ) -> Scheduler:
     """Returns a rule that runs each job in its hours of least forecast cost."""
     return WaitAwhile(Forecast(forecast, noise=noise, net=net), measure=measure)
+
+
+def _add_event_response(registry: Registry) -> None:
+    """Adds what follows grid events on top of a policy of the same registry."""
+
+    def make(base: BaseName = "cheapest-feasible", levers: Followed = "all", order: Order = "least-loss") -> Scheduler:
+        return EventResponse(registry.find(base, "cluster").make(), FOLLOWED[levers], order)
+
+    def describe(base: str, levers: str, order: str) -> str:
+        return f"Decides as {base} and follows grid events: {LEVER_WORDS[levers]}; {ORDER_WORDS[order]}."
+
+    def check(base: str, **_: object) -> None:
+        try:
+            make(base)
+        except ScenarioError as error:
+            raise ValueError(f"base={base}: {error}") from None
+
+    def roles(**_: object) -> frozenset[Role]:
+        return frozenset({"rule"})
+
+    registry.add_family(
+        Family(name="event-response", make=make, describe=describe, roles=roles, check=check, packaged=True)
+    )
 
 
 def _bending_roles(forecast: str, **_: object) -> frozenset[Role]:

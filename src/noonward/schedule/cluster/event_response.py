@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 
+from noonward.decision.announced import Announced
 from noonward.decision.brief import Brief
 from noonward.decision.cluster.lives import back_s, may_cap, may_start_capped, may_suspend, resume_until_s, slack_left_s
 from noonward.decision.cluster.view import (
@@ -31,23 +31,17 @@ from noonward.schedule.event.cap_optimal import concave_hull
 Lever = Literal["hold", "cap", "suspend"]
 LEVERS: Final[tuple[Lever, ...]] = ("hold", "cap", "suspend")
 """What may be done: start jobs later, cap running jobs, suspend running jobs."""
+Order = Literal["least-loss", "dvfs-fair", "pause-greedy"]
+"""Which running jobs are bent first: those that lose least throughput per watt; all by the same share of the power
+that they can shed; those with most slack. The last two are rules of Emerald's published code."""
 SUSPEND: Final = -1
 """Choice of a running job that is suspended; others are caps, 0 for full power."""
 GUARD: Final = 1e-6
 """Share of the limit that is left unused, so that rounding does not exceed it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SiteEvent:
-    """An event at a site.
-
-    Attributes:
-        site: Its name.
-        event: What is asked of its meter; the power beside the GPUs and their cooling is left out of both sides.
-    """
-
-    site: str
-    event: GridEvent
+Points = dict[int, list[tuple[float, float, int]]]
+"""What running jobs may do, by slot: power, W, throughput, GPUs, and choice, by falling power."""
 
 
 @dataclass(frozen=True)
@@ -84,45 +78,41 @@ class EventResponse(Scheduler):
 
     Args:
         base: Scheduler that decides everything else, of protocol each-slot.
-        events: Events; those of one site must not overlap.
         levers: What may be done, of ``LEVERS``.
+        order: Which running jobs are bent first. ``dvfs-fair`` caps and never suspends, ``pause-greedy`` suspends and
+            never caps, whatever the levers say of the other.
 
     Raises:
-        ScenarioError: The base caps jobs itself, events of a site overlap, or a lever is unknown.
+        ScenarioError: The base caps jobs itself, or a lever is unknown.
     """
 
-    def __init__(self, base: Scheduler, events: Sequence[SiteEvent], levers: Sequence[Lever] = LEVERS) -> None:
+    def __init__(self, base: Scheduler, levers: Sequence[Lever] = LEVERS, order: Order = "least-loss") -> None:
         if "each-slot" not in base.needs.protocols or "cap" in base.needs.levers:
             raise ScenarioError(
                 "events are followed on top of a scheduler of protocol each-slot that does not cap jobs itself; choose "
                 "another one"
             )
+        if order not in get_args(Order):
+            raise ScenarioError(f"unknown order {order!r}; known: {', '.join(get_args(Order))}")
         unknown = sorted(set(levers) - set(LEVERS))
         if unknown:
             raise ScenarioError(f"unknown lever {unknown[0]!r}; known: {', '.join(LEVERS)}")
-        self._base, self._levers = base, frozenset(levers)
-        self._events = sorted(events, key=lambda each: (each.site, each.event.start_s))
-        for one, other in itertools.pairwise(self._events):
-            if one.site == other.site and other.event.start_s < one.event.end_s:
-                raise ScenarioError(
-                    f"two events at {one.site} overlap: one ends at {one.event.end_s:g} s, the next begins at "
-                    f"{other.event.start_s:g} s; move one of them"
-                )
-        self.needs = replace(base.needs, protocols=("each-slot",), levers=(*{*base.needs.levers, "suspend", "cap"},))
+        without = {"least-loss": "", "dvfs-fair": "suspend", "pause-greedy": "cap"}[order]
+        self._base, self._levers = base, frozenset(levers) - {without}
+        self._reduce = {"least-loss": _least_loss, "dvfs-fair": _same_share, "pause-greedy": _most_slack}[order]
+        bends = dict.fromkeys((*base.needs.levers, "suspend", "cap"))
+        self.needs = replace(base.needs, protocols=("each-slot",), levers=tuple(bends))
         self._at: dict[str, int] = {}
+        self._base_w_S: list[float] = []
+        self._announced = Announced()
         self._planned_s = -np.inf
         self._plan: dict[int, int] = {}
 
     def reset(self, brief: Brief, rng: np.random.Generator) -> None:
-        """Prepares both for a run.
-
-        Raises:
-            ScenarioError: An event is at a site that the fleet has not.
-        """
+        """Prepares both for a run."""
         self._at = {name: s for s, name in enumerate(brief.fleet.site_names)}
-        missing = sorted({each.site for each in self._events} - set(self._at))
-        if missing:
-            raise ScenarioError(f"an event is at {missing[0]!r}; the fleet's sites are {', '.join(self._at)}")
+        self._base_w_S = [1000.0 * (0.0 if site.meter is None else site.meter.base_kw) for site in brief.fleet.sites]
+        self._announced = brief.announced
         self._planned_s, self._plan = -np.inf, {}
         self._base.reset(brief, rng)
 
@@ -156,7 +146,7 @@ class EventResponse(Scheduler):
             self._decide_running(view, answers)
             return
         self._base.decide(view, answers)
-        if view.kind == ASK_SLOT and self._events:
+        if view.kind == ASK_SLOT and self._announced.events:
             self._decide_starts(view, answers)
 
     def _decide_running(self, view: ClusterView, answers: Answers) -> None:
@@ -228,17 +218,17 @@ class EventResponse(Scheduler):
         return bool(soon and view.now_s + record["work"] * unit_s > event.start_s)
 
     def _active(self, now_s: float, *, ahead: bool = False) -> dict[int, GridEvent]:
-        """Returns the event of each site that has one now, or is told of one (``ahead``)."""
+        """Returns the event of each site that has one now, or the next one that it has been told of (``ahead``)."""
+        known = sorted(self._announced.events, key=lambda each: -each.event.start_s)
         return {
             self._at[each.site]: each.event
-            for each in reversed(self._events)
-            if (each.event.known_s if ahead else each.event.start_s) <= now_s < each.event.end_s
+            for each in known
+            if now_s < each.event.end_s and (ahead or each.event.start_s <= now_s)
         }
 
-    @staticmethod
-    def _limit_w(view: ClusterView, s: int, event: GridEvent) -> float:
-        """Returns the IT power that a site may draw at the end of its event's ramp, W."""
-        return 1000.0 * event.target_kw * (1 - GUARD) / float(view.site_S["pue"][s])
+    def _limit_w(self, view: ClusterView, s: int, event: GridEvent) -> float:
+        """Returns the IT power that a site may draw at the end of its event's ramp beside its base load, W."""
+        return (1000.0 * event.target_kw * (1 - GUARD) - self._base_w_S[s]) / float(view.site_S["pue"][s])
 
     @staticmethod
     def _power_w(view: ClusterView, job: int) -> float:
@@ -262,10 +252,11 @@ class EventResponse(Scheduler):
     def _brought_down(self, view: ClusterView, s: int, event: GridEvent) -> dict[int, int]:
         """Returns the caps and suspensions that bring a site to its limit, by the jobs' serials.
 
-        Every job begins at full power. The next step down is always that which loses least throughput per watt.
+        Every job begins at full power.
         """
         power_w = float(view.free_S[s] * view.site_S["free_w"][s])
-        points: dict[int, list[tuple[float, float, int]]] = {}
+        points: Points = {}
+        slack_s: dict[int, float] = {}
         for job in _of_site(view, s):
             state, full_w = int(view.life_J["state"][job]), self._power_w(view, job)
             freedom = view.freedom_C[view.job_J["class_"][job]]
@@ -276,17 +267,8 @@ class EventResponse(Scheduler):
                 full_w *= float(freedom["cap_power"][view.life_J["cap"][job]])
             power_w += full_w
             points[job] = self._points(view, s, job, full_w, event)
-        limit_w = self._limit_w(view, s, event)
-        place = dict.fromkeys(points, 0)
-        heap = [_edge(points[job], job, 0) for job in points if len(points[job]) > 1]
-        heapq.heapify(heap)
-        while power_w > limit_w and heap:
-            edge = heapq.heappop(heap)
-            here = points[edge.job]
-            power_w -= here[edge.place - 1][0] - here[edge.place][0]
-            place[edge.job] = edge.place
-            if edge.place + 1 < len(here):
-                heapq.heappush(heap, _edge(here, edge.job, edge.place))
+            slack_s[job] = slack_left_s(view, job)
+        place = self._reduce(points, power_w - self._limit_w(view, s, event), slack_s)
         return {int(view.job_J["serial"][job]): points[job][at][2] for job, at in place.items() if at}
 
     def _points(
@@ -307,6 +289,54 @@ class EventResponse(Scheduler):
             if back + float(view.run_1["slot_s"][0]) <= resume_until_s(view, job):
                 found[gpus * float(view.site_S["free_w"][s]), 0.0] = SUSPEND
         return [(w, t, found[w, t]) for w, t in reversed(concave_hull(list(found))) if w <= full_w]
+
+
+def _least_loss(points: Points, excess_w: float, slack_s: dict[int, float]) -> dict[int, int]:
+    """Returns which point each job comes to: the next step down is always that which loses least throughput per watt.
+
+    Args:
+        points: What each job may do, by falling power.
+        excess_w: Power to shed, W.
+        slack_s: Slack of each job, s; not read.
+    """
+    place = dict.fromkeys(points, 0)
+    heap = [_edge(points[job], job, 0) for job in points if len(points[job]) > 1]
+    heapq.heapify(heap)
+    while excess_w > 0 and heap:
+        edge = heapq.heappop(heap)
+        here = points[edge.job]
+        excess_w -= here[edge.place - 1][0] - here[edge.place][0]
+        place[edge.job] = edge.place
+        if edge.place + 1 < len(here):
+            heapq.heappush(heap, _edge(here, edge.job, edge.place))
+    return place
+
+
+def _same_share(points: Points, excess_w: float, slack_s: dict[int, float]) -> dict[int, int]:
+    """Returns the points of Emerald's *DVFS, fair*: every job sheds the same share of what it can, at least.
+
+    Caps are measured points, so each job comes to the highest one that sheds its share.
+    """
+    can_w = {job: here[0][0] - here[-1][0] for job, here in points.items()}
+    total_w = sum(can_w.values())
+    if excess_w <= 0 or total_w <= 0:
+        return dict.fromkeys(points, 0)
+    share = min(excess_w / total_w, 1.0)
+    return {
+        job: next(at for at, (w, _, _) in enumerate(here) if here[0][0] - w >= share * can_w[job] * (1 - GUARD))
+        for job, here in points.items()
+    }
+
+
+def _most_slack(points: Points, excess_w: float, slack_s: dict[int, float]) -> dict[int, int]:
+    """Returns the points of Emerald's *pausing, greedy*: the jobs with most slack are stopped, until all is shed."""
+    place = dict.fromkeys(points, 0)
+    for job in sorted(points, key=lambda job: (-slack_s[job], job)):
+        if excess_w <= 0:
+            break
+        place[job] = len(points[job]) - 1
+        excess_w -= points[job][0][0] - points[job][-1][0]
+    return place
 
 
 def _edge(points: Sequence[tuple[float, float, int]], job: int, at: int) -> _Edge:

@@ -147,8 +147,14 @@ def _sensitivity_words(study: Study) -> list[str]:
     told.append(f"It rests most on this: {left}.")
     small = [case for case in known if abs(changed[case.change.name].value) < FLAT]
     if small:
-        told.append(f"It hardly depends on: {'; '.join(_inside(case) for case in small)}.")
+        told.append(f"It hardly depends on: {'; '.join(_inside(case) + _more_late(study, case) for case in small)}.")
     return told
+
+
+def _more_late(study: Study, case: Case) -> str:
+    """Returns how many more jobs are late or not done in a case, in brackets; empty if hardly any."""
+    more = case.not_in_time.value - study.base.not_in_time.value
+    return f" (but {more:,.0f} more jobs are late or not done)" if more >= 0.5 else ""
 
 
 def _freedom_words(study: Study) -> list[str]:

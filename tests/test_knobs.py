@@ -63,6 +63,13 @@ NOT_TURNED = {
             ),
             *(f"StatedEvent.{name}" for name in ("start", "start_h")),
             *(f"EventFile.{name}" for name in ("path", "timezone")),
+            *(
+                f"TargetContract.{name}"
+                for name in (
+                    *("site", "notice_min", "baseline_kw", "baseline", "ramp_min", "usd_per_mwh"),
+                    *("penalty_usd_per_mwh", "openadr_target"),
+                )
+            ),
             *(f"DrawnEvents.{name}" for name in ("per_week", "days", "first_hour", "last_hour")),
         ),
         "grid events (tests/data/test_events.py)",

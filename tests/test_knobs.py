@@ -63,9 +63,20 @@ NOT_TURNED = {
             ),
             *(f"StatedEvent.{name}" for name in ("start", "start_h")),
             *(f"EventFile.{name}" for name in ("path", "timezone")),
+            *(
+                f"TargetContract.{name}"
+                for name in (
+                    *("site", "notice_min", "baseline_kw", "baseline", "ramp_min", "usd_per_mwh"),
+                    *("penalty_usd_per_mwh", "openadr_target"),
+                )
+            ),
             *(f"DrawnEvents.{name}" for name in ("per_week", "days", "first_hour", "last_hour")),
         ),
         "grid events (tests/data/test_events.py)",
+    ),
+    **dict.fromkeys(
+        (*(f"Ppa.{name}" for name in ("kw", "usd_per_mwh")), "Site.ppa"),
+        "contracts for clean energy (tests/ledger/test_books.py)",
     ),
     "Economics.gpu_usd_per_hour": "savings are shown as a share of it (tests/evaluate/test_gpu_share.py)",
     "JobTable.at_start": "goes with a log that records starts (tests/data/test_at_start.py)",

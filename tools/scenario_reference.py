@@ -22,7 +22,7 @@ A scenario is one YAML file: fleet, signals, jobs, prices and policies. `noonwar
 These pages list every key; `python tools/scenario_reference.py` writes them from the models that check the files. More:
 [sites and hardware](scenario-fleet.md), [signals and jobs](scenario-jobs.md), [image generation](scenario-edge.md).
 """
-EVENTS = ("StatedEvent", "EventFile", "DrawnEvents")
+EVENTS = ("StatedEvent", "EventFile", "DrawnEvents", "TargetContract")
 PAGES = {
     "scenario.md": ("cluster", HEAD, ("Scenario", "Economics", "Lateness", "Network", "Constraints", *EVENTS)),
     "scenario-fleet.md": (

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from noonward import build_environment, compare, load_scenario, make_scheduler, run, settle
+from noonward.data.scenarios.load import scenario_from
 from noonward.errors import ScenarioError
 from noonward.evaluate.answer import savings
 from noonward.evaluate.statistics import Estimate
@@ -273,7 +274,6 @@ def test_what_cannot_be_studied_is_refused(scenario, told, says):
 
 def with_one_slack(slack_h, tmp_path, hours=96):
     """The scenario tiny with a table of jobs of one slack, on files of signals."""
-    from noonward.data.scenarios.load import scenario_from
     from noonward.data.signals.generate import generate_signals
     from noonward.data.signals.load import write_generated_signals
 
@@ -303,3 +303,43 @@ def test_twice_the_slack_is_tried_where_files_reach(tmp_path):
         found = sensitivity(with_one_slack(6.0, tmp_path, hours), "cheapest-feasible", environments=1)
         assert ("slack=2x" in [each.change.name for each in found.cases]) == there
         assert any("left out: twice the slack" in note for note in found.notes) != there
+
+
+def metered(behind=None, **tariff):
+    """The scenario tiny with a meter at its first site."""
+    content = load_scenario("tiny").model_dump(mode="json")
+    content["fleet"]["tariffs"] = {"t": {"demand": [{"usd_per_kw_month": 900, "interval_min": 30}], **tariff}}
+    content["fleet"]["sites"][0]["meter"] = {
+        "tariff": "t", "interval_min": 30, "connection_kw": 0.5, "over_connection_usd_per_kwh": 2.0,
+    }  # fmt: skip
+    content["fleet"]["sites"][0]["behind_meter"] = behind
+    return scenario_from(content)
+
+
+def test_what_is_at_the_meters_is_changed_as_if_it_had_never_been_there():
+    battery = {"battery": {"kw": 0.2, "kwh": 0.8}}
+    with_it = build_environment(metered(battery))
+    cases = [
+        (Change(without="battery"), metered({"battery": None})),
+        (Change(without="peaks"), metered(battery, demand=[])),
+    ]
+    for change, other in cases:
+        mine, its = (
+            settle(run(each, make_scheduler("local-fcfs")))
+            for each in (change.applied(with_it), build_environment(other))
+        )
+        assert mine.total_usd == pytest.approx(its.total_usd)
+        assert mine.total_usd != pytest.approx(settle(run(with_it, make_scheduler("local-fcfs"))).total_usd)
+    narrow = Change(connection_factor=0.8).applied(with_it)
+    assert narrow.fleet.sites[0].meter.connection_kw == pytest.approx(0.4)
+    assert Change(without="solar").of_meters(with_it.fleet) == with_it.fleet
+
+
+def test_a_sensitivity_says_what_meters_change():
+    found = sensitivity(metered({"battery": {"kw": 0.2, "kwh": 0.8}}), POLICY, environments=1)
+    names = [case.change.name for case in found.cases]
+    at = names.index("battery=none")
+    assert names[at : at + 3] == ["battery=none", "peaks=none", "connection=0.8x"]
+    base, bare, cheap, narrow = (found.base, *found.cases[at : at + 3])
+    assert bare.bills_E[0] > base.bills_E[0] > cheap.bills_E[0]
+    assert narrow.bills_E[0] > base.bills_E[0]

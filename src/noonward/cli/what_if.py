@@ -94,8 +94,8 @@ def sensitivity(
 ) -> None:
     """Show which assumptions a policy's saving depends on.
 
-    Slack, moves between sites and the carbon price are changed one at a time. Further rows say what could be saved if
-    running jobs could be suspended, resized or capped.
+    Slack, moves between sites, the carbon price and what is at the sites' meters are changed one at a time. Further
+    rows say what could be saved if running jobs could be suspended, resized or capped.
     """
     from noonward.evaluate.what_if import run
 

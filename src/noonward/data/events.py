@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from noonward.data.clock import stated_times
+from noonward.data.openadr import read_openadr
 from noonward.data.text_table import read_text_file
 from noonward.errors import DataError, ScenarioError
 from noonward.model.cluster.event import ADJUST_FROM_S, SiteEvent, check_events
@@ -33,12 +34,13 @@ def with_stated_events(scenario: Scenario) -> Scenario:
     """Returns a scenario in which a file of events is read: its events stand in its place.
 
     Raises:
-        DataError: As ``read_events``.
+        DataError: As ``read_events`` or, of a JSON file, ``read_openadr``.
         ScenarioError: An event is at an unknown site, or at one without a meter and a tariff.
     """
     if not isinstance(scenario.events, EventFile):
         return scenario
-    events = read_events(scenario.events)
+    file = scenario.events
+    events = read_openadr(file) if file.path.suffix == ".json" else read_events(file)
     try:
         scenario.check_asked(each.site for each in events)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Changed environments: the same windows and jobs with another slack or carbon price, without moves, with a freedom."""
+"""Changed environments: the same windows and jobs, but for slack, carbon price, moves, freedoms or meters."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ class Change:
         slack_factor: Factor on every job's slack.
         stay: Whether jobs run where they arrive.
         freedom: What may be done with running jobs of every class beside what the scenario states.
+        without: What sites have not: ``battery``, ``solar``, or ``peaks``: charges for peaks of months and the system.
+        connection_factor: Factor on the power of the sites' connections.
     """
 
     carbon_usd_per_t: float | None = None
@@ -47,6 +49,8 @@ class Change:
     slack_factor: float | None = None
     stay: bool = False
     freedom: Bending | None = None
+    without: Literal["battery", "solar", "peaks"] | None = None
+    connection_factor: float | None = None
 
     @property
     def name(self) -> str:
@@ -65,6 +69,8 @@ class Change:
             parts.append(f"slack={self.slack_factor:g}x")
         parts += ["stay"] if self.stay else []
         parts += [f"freedom={self.freedom}"] if self.freedom is not None else []
+        parts += [f"{self.without}=none"] if self.without is not None else []
+        parts += [f"connection={self.connection_factor:g}x"] if self.connection_factor is not None else []
         return ",".join(parts) or AS_IT_IS
 
     def applied(self, environment: Environment) -> Environment:
@@ -91,7 +97,27 @@ class Change:
             changed = _without_moves(changed)
         if self.freedom is not None:
             changed = _freed(changed, self.freedom)
+        if self.without is not None or self.connection_factor is not None:
+            changed = replace(changed, fleet=self.of_meters(changed.fleet))
         return changed
+
+    def of_meters(self, fleet: Fleet) -> Fleet:
+        """Returns a fleet whose meters, tariffs and devices have the change."""
+        sites = []
+        for site in fleet.sites:
+            meter, behind = site.meter, site.behind_meter
+            if meter is not None and meter.connection_kw is not None and self.connection_factor is not None:
+                meter = meter.model_copy(update={"connection_kw": self.connection_factor * meter.connection_kw})
+            if meter is not None and self.without == "peaks":
+                meter = meter.model_copy(update={"system_load": None, "system_peaks": ()})
+            if behind is not None and self.without in ("battery", "solar"):
+                behind = behind.model_copy(update={self.without: None})
+            sites.append(site.model_copy(update={"meter": meter, "behind_meter": behind}))
+        tariffs = fleet.tariffs
+        if self.without == "peaks":
+            none = {"demand": (), "coincident": ()}
+            tariffs = {name: tariff.model_copy(update=none) for name, tariff in tariffs.items()}
+        return fleet.model_copy(update={"sites": tuple(sites), "tariffs": tariffs})
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,13 @@ SLACKS_H: Final = (0.0, 1.0, 3.0, 6.0, 12.0, 24.0, 48.0)
 """Slacks of the curve of saving against delay, h, where all jobs have the same; those above the scenario's left out."""
 FACTORS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Factors on the jobs' own slacks, where these differ."""
+METERS: Final = (
+    (Change(without="battery"), "no battery"),
+    (Change(without="solar"), "no solar cells"),
+    (Change(without="peaks"), "no charges for peaks"),
+    (Change(connection_factor=0.8), "connections of 80% of their power"),
+)
+"""Changes of what is at the sites' meters; those that change nothing of a fleet are left out."""
 PREFERRED: Final = ("bid-price-regression", "booked-regression", "plan-receding", "cheapest-feasible", "greedy-mixed")
 """Policies that are taken where none is named: the first that fits."""
 FREEDOMS: Final[dict[Bending, tuple[str, str, str]]] = {
@@ -134,6 +141,8 @@ def sensitivity(
     if moves:
         changes.append((Change(stay=True), "no moves: jobs run where they arrive"))
     changes += [(Change(carbon_usd_per_t=each), f"carbon at {each:g} in place of {price:g} USD/t") for each in other]
+    fleet = asked.scenario.fleet
+    changes += [(change, title) for change, title in METERS if change.of_meters(fleet) != fleet]
     changes += [
         (Change(freedom=lever), f"{words}: by {policy.partition('(')[0]}")
         for lever, (policy, _, words) in FREEDOMS.items()

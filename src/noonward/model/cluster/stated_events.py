@@ -22,13 +22,11 @@ def _in_utc(time: datetime) -> datetime:
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
-class EventTerms(Spec):
-    """What an event asks of a site's meter and what it pays."""
+class Contract(Spec):
+    """What holds for every event at a site's meter."""
 
     site: str
     """Site, which needs a meter with a tariff."""
-    hours: Annotated[float, Field(gt=0, le=LONGEST_H)] = 3.0
-    """Length, h."""
     notice_min: Annotated[float, Field(ge=0, le=14 * 1440)] = 0.0
     """How long before its begin it is announced, min; no policy knows of it before."""
     baseline_kw: Kilowatts
@@ -37,16 +35,23 @@ class EventTerms(Spec):
     """What the energy that is left out counts from: ``firm``: ``baseline_kw``; ``high-4-of-5``: the mean power in the
     same hours of the four highest of the five days before of the same kind (weekdays or weekend) without an event,
     adjusted by what the day itself drew more in the hours from 4 to 1 before."""
-    target_kw: Annotated[float, Field(ge=0, le=LARGEST)] | None = None
-    """Power to stay at or below, kW; give it or ``cut``."""
-    cut: Share | None = None
-    """The same as the share of ``baseline_kw`` that is left out."""
     ramp_min: NonNegative = 15.0
     """Time over which the limit falls from the baseline to the target, min."""
     usd_per_mwh: NonNegative = 0.0
     """Payment for a MWh that is left out."""
     penalty_usd_per_mwh: NonNegative = 0.0
     """Penalty for a MWh that was asked and is drawn."""
+
+
+class EventTerms(Contract):
+    """What an event asks of a site's meter and what it pays."""
+
+    hours: Annotated[float, Field(gt=0, le=LONGEST_H)] = 3.0
+    """Length, h."""
+    target_kw: Annotated[float, Field(ge=0, le=LARGEST)] | None = None
+    """Power to stay at or below, kW; give it or ``cut``."""
+    cut: Share | None = None
+    """The same as the share of ``baseline_kw`` that is left out."""
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
@@ -104,13 +109,37 @@ class StatedEvent(EventTerms):
         return self
 
 
+class TargetContract(Contract):
+    """The contract of a site whose events are told by OpenADR."""
+
+    openadr_target: str | None = None
+    """Name by which the events' targets mean the site; none: the site's own."""
+
+    @property
+    def target(self) -> str:
+        """Name by which targets mean the site."""
+        return self.openadr_target or self.site
+
+
 class EventFile(Spec):
     """A file of events."""
 
     path: Path
-    """CSV file with a row per event: ``site``, ``start`` and any other key of an event as a column."""
+    """CSV file with a row per event: ``site``, ``time`` (its begin) and any other key of an event as a column. Or a
+    JSON file with the event objects of OpenADR 3, as a VTN returns them, beside ``contracts``."""
     timezone: str | None = None
     """Clock of times without an offset: an IANA name, or an offset such as +01:00; left out: they must have one."""
+    contracts: tuple[TargetContract, ...] = ()
+    """What OpenADR events do not say, per site that they may be for."""
+
+    @model_validator(mode="after")
+    def _contracts_beside_objects(self) -> Self:
+        if (self.path.suffix == ".json") != bool(self.contracts):
+            raise ValueError(
+                f"{self.path} {'needs' if self.path.suffix == '.json' else 'takes no'} contracts: they say what event "
+                "objects of OpenADR (.json) do not"
+            )
+        return self
 
 
 class DrawnEvents(Spec):
